@@ -1,0 +1,46 @@
+# Everything a newcomer needs: `make demo`, `make test`. Both set up .venv/ in this folder the first time.
+SHELL := /bin/bash
+VENV  := .venv
+PY    := $(VENV)/bin/python
+ROOTS := kernel overlay placement dataflow agent simulation examples cli api
+STAMP := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo test test-fast lint types contracts format bench clean
+
+help: ## what can be made
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+install: $(STAMP) ## .venv/ with the project and its development tools
+
+$(STAMP): pyproject.toml tools/setup.sh
+	@tools/setup.sh $(VENV)
+	@touch $@
+
+demo: $(STAMP) ## five agents on this machine compute the busiest taxi routes, live
+	@$(VENV)/bin/agiledart demo $(ARGS)
+
+test: lint types contracts ## everything but soaks
+	@$(PY) -m pytest -n 2 --dist loadgroup $(ARGS)
+
+test-fast: lint types contracts ## what every commit must pass
+	@$(PY) -m pytest -n 2 --dist loadgroup -m "not slow" $(ARGS)
+
+lint: $(STAMP) ## ruff: style and banned names
+	@$(VENV)/bin/ruff check --quiet . && $(VENV)/bin/ruff format --check --quiet . || { echo "run: make format"; exit 1; }
+
+types: $(STAMP) ## mypy, strict
+	@$(VENV)/bin/mypy --no-error-summary $(ROOTS) tools benchmarks
+
+contracts: $(STAMP) ## who may import whom
+	@$(VENV)/bin/lint-imports --no-cache >/tmp/agiledart-contracts.$$$$ 2>&1 || { cat /tmp/agiledart-contracts.$$$$; rm -f /tmp/agiledart-contracts.$$$$; exit 1; }; rm -f /tmp/agiledart-contracts.$$$$
+
+format: $(STAMP) ## let ruff put things in order
+	@$(VENV)/bin/ruff check --fix . ; $(VENV)/bin/ruff format .
+
+bench: $(STAMP) ## memory, start-up and rates of this machine
+	@$(PY) -m benchmarks.run $(ARGS)
+
+clean: ## remove what was built
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,61 @@
+"""Every hard limit, with the reason for its number. A peer that goes over one is refused, not truncated."""
+
+MAX_FRAME_BYTES = 16 << 20
+"""Largest control frame: a bundle of user code (8 MiB) and room; checked before memory is allocated."""
+
+MAX_HELLO_BYTES = 8 << 10
+"""A HELLO holds a chain of at most six links of about 250 bytes."""
+
+HELLO_TIMEOUT_SECONDS = 5.0
+"""TLS and HELLO together must end within this time, or the connection is closed: a slow stranger holds nothing."""
+
+MAX_UNVERIFIED_LINKS = 32
+"""Connections that have not yet proven themselves, at one time; more are closed at once."""
+
+MAX_LINKS = 512
+"""Verified links of one agent."""
+
+MAX_CHAIN_LINKS = 6
+MAX_LINK_BYTES = 512
+"""A signed link is about 180 bytes; 512 leaves room for a scope of 128 characters."""
+
+MAX_BUNDLE_BYTES = 8 << 20
+MAX_BUNDLE_FILES = 256
+"""User code, not data: the largest example is 30 kB."""
+
+MAX_RECORD_BYTES = 1 << 20
+"""An application's record holds its specification, plan and history, not its code."""
+
+MAX_RECORDS = 10_000
+"""Records that one node keeps as root or replica."""
+
+MAX_PATH = 64
+"""Nodes listed in a routed message; 2 × the digits of an id."""
+
+MAX_STAGES = 256
+MAX_PARALLELISM = 128
+"""Instances of one stage: one per key group at the most."""
+
+KEY_GROUPS = 128
+
+MAX_BATCH_ROWS = 750
+"""Rows in one data frame; longer frames stall the next process (2.9 ms instead of 0.15 ms for 2,000 rows)."""
+
+MAX_BATCH_BYTES = 150_000
+"""Bytes of rows at which a data frame is cut."""
+
+MAX_DATA_FRAME_BYTES = 4 << 20
+"""Largest data frame a receiver takes: one single row may be large, but not without bound."""
+
+CHANNEL_WINDOW_FRAMES = 16
+"""Data frames of a channel that may be unacknowledged; 8 to 64 measured equally fast."""
+
+MAX_LINE_BYTES = 1 << 20
+"""Longest line a text source reads; a longer one is malformed."""
+
+MAX_LOG_LINES = 10_000
+MAX_LOG_LINE_BYTES = 4_096
+"""Lines that an agent keeps of what an application's user code prints."""
+
+MAX_APPLICATION_NAME = 64
+"""An application's name stands in file names and labels."""
