@@ -1,0 +1,132 @@
+"""What a user asks of an agent and what it answers: the control API's messages.
+
+They travel as CONTROL frames over the agent's Unix socket (whoever may open it is an admin) or over a TLS link with the service
+`control` (the grant's role decides, see `ROLES_BY_COMMAND`). A request is answered by any number of `Progress` and exactly one
+`Answer` or `Refusal`. An answer's body is a JSON document whose schema stands in `docs/reference/control-api.md`.
+"""
+
+import msgspec
+
+from agiledart_kernel.machine import Message
+
+
+class Submit(Message, frozen=True, gc=False, tag=200):
+    """Run an application. `specification` and `bundle` are in their own wire forms; the agent never runs user code.
+
+    Args:
+        name: the application's name, `""`: the topology's own.
+        parallelism: instances of a stage by name; `""` stands for every stage that may have several.
+        dry_run: answer what would run where; start nothing.
+    """
+
+    name: str
+    specification: bytes
+    bundle: bytes
+    parallelism: dict[str, int] = {}
+    executors: int = 0
+    dry_run: bool = False
+
+
+class ListApplications(Message, frozen=True, gc=False, tag=201):
+    """All applications of the network."""
+
+
+class Status(Message, frozen=True, gc=False, tag=202):
+    """One application, with live figures of its instances."""
+
+    name: str
+
+
+class Stop(Message, frozen=True, gc=False, tag=203):
+    """End an application: drain it, or cut it with `now`."""
+
+    name: str
+    now: bool = False
+
+
+class Nodes(Message, frozen=True, gc=False, tag=204):
+    """The nodes that this node knows, with what they run."""
+
+
+class Route(Message, frozen=True, gc=False, tag=205):
+    """The hops that a key takes from here. `key` is hex digits, or `name:TEXT` for a hashed name, or a node's name."""
+
+    key: str
+
+
+class Logs(Message, frozen=True, gc=False, tag=206):
+    """What an application's user code printed, merged from all nodes; `after` continues where the last answer ended."""
+
+    name: str
+    after: dict[str, int] = {}
+
+
+class Info(Message, frozen=True, gc=False, tag=207):
+    """This agent: name, id, addresses, ring, resources, counters of refusals."""
+
+
+class CreateToken(Message, frozen=True, gc=False, tag=208):
+    """A join token signed with this agent's authority or admin key; lives are in seconds."""
+
+    role: str = "agent"
+    uses: int = 20
+    expires: int = 86_400
+    member_for: int = 31_536_000
+    scope: str = ""
+
+
+class Leave(Message, frozen=True, gc=False, tag=209):
+    """Leave the ring and end this agent: drain first, or at once with `now`."""
+
+    now: bool = False
+
+
+class Progress(Message, frozen=True, gc=False, tag=220):
+    """Something that a waiting user may want to read."""
+
+    request: int
+    text: str
+
+
+class Answer(Message, frozen=True, gc=False, tag=221):
+    """The result of a request: a JSON document."""
+
+    request: int
+    body: bytes
+
+
+class Refusal(Message, frozen=True, gc=False, tag=222):
+    """Why a request was not carried out, what to do next, and the exit code for a command line (1 failed, 2 usage)."""
+
+    request: int
+    text: str
+    exit_code: int = 1
+
+
+class Request(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=199):
+    """One numbered command of a control connection; numbers are the asker's own."""
+
+    request: int
+    command: "Command"
+
+
+Command = Submit | ListApplications | Status | Stop | Nodes | Route | Logs | Info | CreateToken | Leave
+ControlMessage = Request | Progress | Answer | Refusal
+
+READERS = frozenset({"admin", "submitter", "reader"})
+SUBMITTERS = frozenset({"admin", "submitter"})
+ADMINS = frozenset({"admin"})
+
+ROLES_BY_COMMAND: dict[type, frozenset[str]] = {
+    Submit: SUBMITTERS,
+    ListApplications: READERS,
+    Status: READERS,
+    Stop: SUBMITTERS,
+    Nodes: READERS,
+    Route: READERS,
+    Logs: READERS,
+    Info: READERS,
+    CreateToken: ADMINS,
+    Leave: ADMINS,
+}
+"""Which roles may give which command over TLS. Spec of admission, section 2."""
