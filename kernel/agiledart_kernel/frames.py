@@ -1,0 +1,253 @@
+"""Frames: how a stream of bytes becomes messages, and the two things a frame may hold that need no codec union.
+
+A frame is `length u32 big-endian · kind u8 · body`; the length counts the body. Bytes in, values out; no I/O.
+"""
+
+import struct
+from enum import IntEnum
+from hashlib import sha256
+from typing import Annotated, Final, NamedTuple
+
+import msgspec
+
+from agiledart_kernel.codec import Codec
+from agiledart_kernel.errors import Refused, RemoteProtocolError
+from agiledart_kernel.limits import (
+    MAX_CHAIN_LINKS,
+    MAX_DATA_FRAME_BYTES,
+    MAX_FRAME_BYTES,
+    MAX_HELLO_BYTES,
+    MAX_LINK_BYTES,
+)
+from agiledart_kernel.machine import Message
+
+PROTOCOL_MIN: Final = 1
+PROTOCOL_MAX: Final = 1
+"""The wire protocols that this software speaks."""
+
+HEADER_BYTES: Final = 5
+_HEADER = struct.Struct(">IB")
+
+
+class FrameKind(IntEnum):
+    """What a frame's body is. Numbers are never reused."""
+
+    HELLO = 0
+    CONTROL = 1
+    DATA = 2
+    ACK = 3
+    CLOSE = 4
+
+
+MAX_ACK_BYTES: Final = 1_024
+MAX_CLOSE_BYTES: Final = 256
+
+LIMIT_BY_KIND: Final = (MAX_HELLO_BYTES, MAX_FRAME_BYTES, MAX_DATA_FRAME_BYTES, MAX_ACK_BYTES, MAX_CLOSE_BYTES)
+"""Largest body of each kind, by the kind's number."""
+
+
+def frame(kind: int, body: bytes) -> bytes:
+    """The wire form of one frame; ValueError when the body is larger than its kind allows: our own mistake."""
+    if len(body) > LIMIT_BY_KIND[kind]:
+        raise ValueError(f"a {FrameKind(kind).name} frame has at most {LIMIT_BY_KIND[kind]} bytes, got {len(body)}")
+    return _HEADER.pack(len(body), kind) + body
+
+
+class FrameReader:
+    """Cuts a stream into frames; `feed` it what arrived, then take frames until `next` says None.
+
+    Args:
+        limit: no body is larger, whatever its kind. `MAX_HELLO_BYTES` until the peer has proven itself; set it then.
+    """
+
+    __slots__ = ("_buffer", "_start", "limit")
+
+    def __init__(self, limit: int = MAX_HELLO_BYTES) -> None:
+        self.limit = limit
+        self._buffer: bytes | bytearray = b""
+        self._start = 0
+
+    @property
+    def buffered(self) -> int:
+        """Bytes that were fed and are not part of a frame taken so far."""
+        return len(self._buffer) - self._start
+
+    def feed(self, data: bytes) -> None:
+        """Append what arrived."""
+        if self._start == len(self._buffer):
+            self._buffer, self._start = data, 0  # the usual case: nothing was left over, nothing is copied
+            return
+        if isinstance(self._buffer, bytes):
+            self._buffer = bytearray(memoryview(self._buffer)[self._start :])
+        elif self._start:
+            del self._buffer[: self._start]
+        self._start = 0
+        self._buffer += data
+
+    def next(self) -> tuple[int, bytes] | None:
+        """The next whole frame as (kind, body), or None.
+
+        Raises `RemoteProtocolError` (`oversize`, `kind`) as soon as a header says so.
+        """
+        if len(self._buffer) - self._start < HEADER_BYTES:
+            return None
+        length, kind = _HEADER.unpack_from(self._buffer, self._start)
+        if kind >= len(LIMIT_BY_KIND):
+            raise RemoteProtocolError("kind", f"no frame has the kind {kind}")
+        if length > self.limit or length > LIMIT_BY_KIND[kind]:
+            raise RemoteProtocolError("oversize", f"{length} bytes, at most {min(self.limit, LIMIT_BY_KIND[kind])}")
+        begin = self._start + HEADER_BYTES
+        end = begin + length
+        if len(self._buffer) < end:
+            return None
+        body = bytes(memoryview(self._buffer)[begin:end])
+        self._start = end
+        return kind, body
+
+
+def close_body(reason: str) -> bytes:
+    """The body of a CLOSE frame."""
+    return reason.encode()[:MAX_CLOSE_BYTES]
+
+
+def close_reason(body: bytes) -> str:
+    """The reason in a CLOSE frame, safe to print: a peer's control characters must not reach a log or a terminal."""
+    text = body[:MAX_CLOSE_BYTES].decode("utf-8", "replace")
+    return "".join(c if c.isprintable() else "?" for c in text) or "no reason given"
+
+
+# ---------------------------------------------------------------------------------------------------------------- HELLO
+
+_Printable = r"^[^\x00-\x20\x7f]*\Z"
+_Text64 = Annotated[str, msgspec.Meta(max_length=64, pattern=r"^[^\x00-\x1f\x7f]*\Z")]
+_Address = Annotated[str, msgspec.Meta(max_length=270, pattern=_Printable)]
+_Feature = Annotated[str, msgspec.Meta(min_length=1, max_length=32, pattern=_Printable)]
+_SignedLink = Annotated[bytes, msgspec.Meta(min_length=65, max_length=64 + MAX_LINK_BYTES)]
+_Version = Annotated[int, msgspec.Meta(ge=1, le=65_535)]
+
+
+class Hello(Message, frozen=True, gc=False, tag=1):
+    """The first frame both ways: who I say I am, what I speak, what I want. Nothing in it is believed unjudged.
+
+    Args:
+        protocol_min, protocol_max: wire protocols that the sender speaks.
+        service: the logical port that the dialer wants (`kernel/services.py`); the acceptor repeats it.
+        features: optional abilities; what both have may be used.
+        chain: the sender's signed links, from the authority's down to its own (`kernel/grants.py`).
+        incarnation, name, address, zone, host: as in `Peer`.
+    """
+
+    protocol_min: _Version = PROTOCOL_MIN
+    protocol_max: _Version = PROTOCOL_MAX
+    features: Annotated[tuple[_Feature, ...], msgspec.Meta(max_length=32)] = ()
+    service: Annotated[str, msgspec.Meta(max_length=16)] = ""
+    chain: Annotated[tuple[_SignedLink, ...], msgspec.Meta(max_length=MAX_CHAIN_LINKS)] = ()
+    incarnation: Annotated[int, msgspec.Meta(ge=0, le=2**62)] = 0
+    name: _Text64 = ""
+    address: _Address = ""
+    zone: _Text64 = ""
+    host: _Text64 = ""
+
+
+_HELLO: Final[Codec[Hello]] = Codec(Hello, MAX_HELLO_BYTES)
+
+
+def encode_hello(hello: Hello) -> bytes:
+    """The body of a HELLO frame."""
+    return _HELLO.encode(hello)
+
+
+def decode_hello(body: bytes) -> Hello:
+    """The HELLO that a body stands for; raises `RemoteProtocolError`."""
+    return _HELLO.decode(body)
+
+
+def negotiate(mine: Hello, theirs: Hello) -> int:
+    """The highest protocol that both speak; raises `Refused("protocol")` when there is none."""
+    best = min(mine.protocol_max, theirs.protocol_max)
+    if best < max(mine.protocol_min, theirs.protocol_min):
+        ours = f"{mine.protocol_min} to {mine.protocol_max}"
+        raise Refused("protocol", f"we speak {ours}, the peer {theirs.protocol_min} to {theirs.protocol_max}")
+    return best
+
+
+def shared_features(mine: Hello, theirs: Hello) -> tuple[str, ...]:
+    """The features that both have, in my order."""
+    return tuple(feature for feature in mine.features if feature in theirs.features)
+
+
+# ----------------------------------------------------------------------------------------------------------------- DATA
+
+DATA_VERSION: Final = 1
+PUNCTUATION_ONLY: Final = 1
+"""Flag: the frame has no rows, only the position up to which its input is complete; it needs no credit."""
+
+MAX_ROWS: Final = 1 << 16
+"""Rows that a header may claim: more cannot stand in a data frame of 4 MiB in any sensible encoding."""
+
+_DATA = struct.Struct(">BBBxQIHHHxxIIQII")
+DATA_HEADER_BYTES: Final = _DATA.size
+
+
+def application_number(name: str, version: int) -> int:
+    """The number under which an application's frames travel: 8 bytes of a hash of its name and version."""
+    return int.from_bytes(sha256(f"agiledart/application\0{name}\0{version}".encode()).digest()[:8], "big")
+
+
+class DataHeader(NamedTuple):
+    """The fixed start of a DATA body; enough for a relay to forward the frame and for a receiver to refuse it unopened.
+
+    Args:
+        flags: 0 or `PUNCTUATION_ONLY`, which goes with 0 rows.
+        hops: how many more relays may forward the frame.
+        application: `application_number(name, version)`.
+        plan: version of the plan under which it was sent.
+        edge: index of the edge in the plan.
+        source, target: instance numbers of the edge's two stages.
+        incarnation: life of the source instance; a frame of an earlier life is stale.
+        epoch: checkpoint epoch that the rows belong to.
+        sequence: number of the first row on this channel.
+        rows: how many rows the frame has.
+        schema: id of the rows' schema.
+    """
+
+    application: int
+    plan: int
+    edge: int
+    source: int
+    target: int
+    incarnation: int
+    epoch: int
+    sequence: int
+    rows: int
+    schema: int
+    hops: int = 0
+    flags: int = 0
+
+    def pack(self) -> bytes:
+        """The 48 header bytes; struct.error when a field is out of its range: our own mistake."""
+        a, plan, edge, source, target, incarnation, epoch, sequence, rows, schema, hops, flags = self
+        return _DATA.pack(
+            DATA_VERSION, flags, hops, a, plan, edge, source, target, incarnation, epoch, sequence, rows, schema
+        )
+
+    @classmethod
+    def unpack(cls, body: bytes | memoryview) -> "DataHeader":
+        """The header of a DATA body; raises `RemoteProtocolError("form")`."""
+        if len(body) < DATA_HEADER_BYTES:
+            raise RemoteProtocolError("form", f"a data frame has at least {DATA_HEADER_BYTES} bytes, got {len(body)}")
+        version, flags, hops, *rest = _DATA.unpack_from(body)
+        if version != DATA_VERSION:
+            raise RemoteProtocolError("form", f"data frame of version {version}")
+        header = cls._make((*rest, hops, flags))
+        if flags not in (0, PUNCTUATION_ONLY) or (header.rows == 0) != (flags == PUNCTUATION_ONLY):
+            raise RemoteProtocolError("form", f"flags {flags} with {header.rows} rows")
+        if header.rows > MAX_ROWS:
+            raise RemoteProtocolError("oversize", f"{header.rows} rows, at most {MAX_ROWS}")
+        return header
+
+
+def forwarded(body: bytes) -> bytes | None:
+    """The same DATA body with one hop less, or None when it has travelled far enough. The body must hold a header."""
+    hops = body[2]
+    return None if hops == 0 else body[:2] + bytes((hops - 1,)) + body[3:]

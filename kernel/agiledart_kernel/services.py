@@ -1,0 +1,58 @@
+"""Services: the logical ports of a node, and which roles may enter each. Source: the admission spec, section 2."""
+
+from typing import Final, Literal, get_args
+
+from agiledart_kernel.errors import Refused
+from agiledart_kernel.grants import Grant, Role
+
+Service = Literal["overlay", "data", "control", "sink_log"]
+SERVICES: Final[tuple[Service, ...]] = get_args(Service)
+
+ROLES_BY_SERVICE: Final[dict[str, tuple[Role, ...]]] = {
+    "overlay": ("agent",),
+    "data": ("agent", "executor"),
+    "control": ("admin", "submitter", "reader"),
+    "sink_log": ("admin", "agent", "submitter", "reader"),
+}
+"""Who may dial a service. What each of them may *ask* there is narrower: verbs of `control`, scope of `sink_log`."""
+
+SERVERS_BY_SERVICE: Final[dict[str, tuple[Role, ...]]] = {
+    "overlay": ("agent",),
+    "data": ("agent", "executor"),
+    "control": ("agent",),
+    "sink_log": ("agent",),
+}
+"""Who may answer at a service: a dialer judges the acceptor, too."""
+
+
+def check_entry(service: str, grant: Grant, own: Grant | None = None, *, serves: bool = False) -> None:
+    """Raise `Refused` (`service`, `role`, `scope`) unless the holder of `grant` may take part in this service.
+
+    Args:
+        grant: the peer's.
+        own: ours; two executors talk only within one application.
+        serves: the peer is the acceptor, not the dialer.
+    """
+    table = SERVERS_BY_SERVICE if serves else ROLES_BY_SERVICE
+    if service not in table:
+        raise Refused("service", "no such service")
+    if grant.role not in table[service]:
+        raise Refused("role", f"{grant.role} at {service}")
+    if grant.role == "agent" and grant.scope:
+        raise Refused("scope", "an agent serves all applications, its grant is for one")
+    if service == "data" and own is not None and own.role == grant.role == "executor" and own.scope != grant.scope:
+        raise Refused("scope", "executors of two applications")
+
+
+def may_enter(service: str, grant: Grant, own: Grant | None = None, *, serves: bool = False) -> bool:
+    """`check_entry` as a fact."""
+    try:
+        check_entry(service, grant, own, serves=serves)
+    except Refused:
+        return False
+    return True
+
+
+def covers(grant: Grant, kind: Literal["app", "sink"], name: str) -> bool:
+    """Is the application or sink of this name within the grant's scope?"""
+    return grant.scope in ("", f"{kind}:{name}")
