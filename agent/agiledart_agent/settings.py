@@ -1,0 +1,147 @@
+"""Settings of an agent: flags over environment over TOML file over default. The only reader of the environment.
+
+Environment variables are `AGILEDART_SECTION__KEY`, for example `AGILEDART_AGENT__ZONE=attic`; the TOML file has the same
+sections and keys.
+"""
+
+import os
+import socket
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from agiledart_kernel.errors import ConfigurationError
+
+SERVICE_STATE_DIR = Path("/var/lib/agiledart")
+DEFAULT_LISTEN = "127.0.0.1:9464"
+
+
+def default_state_dir(environment: Mapping[str, str] = os.environ) -> Path:
+    """Where an agent keeps its state: systemd's directory, the system's for root's service, else the user's."""
+    if given := environment.get("STATE_DIRECTORY"):
+        return Path(given.split(":")[0])
+    if SERVICE_STATE_DIR.is_dir() and os.access(SERVICE_STATE_DIR, os.W_OK):
+        return SERVICE_STATE_DIR
+    base = environment.get("XDG_STATE_HOME") or os.path.join(environment.get("HOME", "/"), ".local", "state")
+    return Path(base) / "agiledart"
+
+
+@dataclass(frozen=True)
+class AgentSettings:
+    """What an agent can be told.
+
+    Attributes:
+        state_dir: key, grants, ring memory, control socket; one agent at a time.
+        name: for people; host name by default.
+        listen: HOST:PORT of the TLS port; port 0 takes any free one. Loopback unless told.
+        advertise: HOST:PORT under which others reach this agent, when it is not `listen`.
+        join: a join token, `@FILE` or `-`; empty: the stored network, else a new one.
+        zone: failure and latency zone.
+        executors: worker processes an application may have on this node.
+        parent_fd: file descriptor whose closing ends the agent (-1: none).
+        log_format: `console` or `json`.
+        verbose: log every message.
+    """
+
+    state_dir: Path = Path()
+    name: str = ""
+    listen: str = DEFAULT_LISTEN
+    advertise: str = ""
+    join: str = ""
+    zone: str = ""
+    executors: int = 1
+    parent_fd: int = -1
+    log_format: str = "console"
+    verbose: bool = False
+
+    @staticmethod
+    def load(
+        flags: Mapping[str, object], environment: Mapping[str, str], config_file: Path | None = None
+    ) -> "AgentSettings":
+        """Effective settings.
+
+        Args:
+            flags: from the command line; None means not given.
+            config_file: TOML with a table `[agent]`.
+
+        Raises:
+            ConfigurationError: names the setting, where it was set, its value and what is allowed.
+        """
+        settings = AgentSettings(state_dir=default_state_dir(environment), name=socket.gethostname().split(".")[0])
+        known = {field.name: field for field in fields(AgentSettings)}
+        for origin, values in (
+            (str(config_file), _from_file(config_file)),
+            ("the environment", _from_environment(environment)),
+            ("the command line", {key: value for key, value in flags.items() if value is not None}),
+        ):
+            for key, value in values.items():
+                if key not in known:
+                    raise ConfigurationError(f"{origin}: there is no setting agent.{key}. Settings: {', '.join(known)}")
+                settings = replace(settings, **{key: _typed(key, value, getattr(settings, key), origin)})
+        settings.validate()
+        return settings
+
+    def validate(self) -> None:
+        """Check each value and how they go together."""
+        split_address(self.listen, "agent.listen")
+        if self.advertise:
+            split_address(self.advertise, "agent.advertise")
+        if not 0 <= self.executors <= 64:
+            raise ConfigurationError(f"agent.executors is {self.executors}; allowed are 0 to 64")
+        if self.log_format not in ("console", "json"):
+            raise ConfigurationError(f"agent.log_format is {self.log_format!r}; allowed are console and json")
+        if not self.name or len(self.name) > 64 or not self.name.isprintable() or any(c in self.name for c in " @:/,"):
+            raise ConfigurationError(f"agent.name is {self.name!r}; allowed are 1 to 64 characters without space @ : / ,")
+
+
+def split_address(text: str, setting: str = "address") -> tuple[str, int]:
+    """HOST and PORT of `HOST:PORT` or `[IPV6]:PORT`."""
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isdigit() or int(port) > 65535 or not host:
+        raise ConfigurationError(f"{setting} is {text!r}; it should look like 192.168.1.20:9464 (port 0: any free one)")
+    return host.strip("[]"), int(port)
+
+
+def _from_file(path: Path | None) -> dict[str, Any]:
+    if path is None:
+        return {}
+    try:
+        with path.open("rb") as file:
+            document = tomllib.load(file)
+    except OSError as error:
+        raise ConfigurationError(f"{path}: {error.strerror}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigurationError(f"{path}: {error}") from None
+    table = document.get("agent", {})
+    unknown = [key for key in document if key != "agent"]
+    if unknown or not isinstance(table, dict):
+        raise ConfigurationError(f"{path}: only the table [agent] is known, found {', '.join(unknown) or 'a value'}")
+    return table
+
+
+def _from_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    prefix = "AGILEDART_AGENT__"
+    return {key[len(prefix) :].lower(): value for key, value in environment.items() if key.startswith(prefix)}
+
+
+def _typed(key: str, value: object, default: object, origin: str) -> object:
+    """`value` in the type of the setting's default."""
+    try:
+        if isinstance(default, bool):
+            if isinstance(value, str) and value.lower() in ("1", "true", "yes", "0", "false", "no"):
+                return value.lower() in ("1", "true", "yes")
+            if isinstance(value, bool):
+                return value
+            raise ValueError
+        if isinstance(default, int):
+            if isinstance(value, bool):
+                raise ValueError
+            return int(str(value))
+        if isinstance(default, Path):
+            return Path(str(value)).expanduser()
+        return str(value)
+    except ValueError:
+        kind = "true or false" if isinstance(default, bool) else "a whole number"
+        raise ConfigurationError(f"{origin}: agent.{key} is {value!r}; it should be {kind}") from None

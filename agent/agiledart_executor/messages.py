@@ -1,0 +1,116 @@
+"""What an agent and its executor tell each other over their socket pair: control and statistics, never tuples.
+
+Both ends are one program on one node, so these messages carry no version; the codec still validates each of them.
+"""
+
+import msgspec
+
+from agiledart_kernel.machine import Message
+
+
+class InstanceName(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """Which parallel copy of which stage."""
+
+    stage: int
+    index: int
+
+
+class Configure(Message, frozen=True, gc=False, tag=100):
+    """The first message: who the executor is and what it may do.
+
+    Args:
+        application: name; `version` and `number` tell its runs apart.
+        credentials: PEM of a TLS leaf and its key, made by the agent; `network_ca`: PEM of the CA of the network.
+        chain: grants from the network's authority down to this executor's key.
+        host: address on which to take data links.
+    """
+
+    application: str
+    version: int
+    number: int
+    credentials: bytes
+    network_ca: bytes
+    chain: tuple[bytes, ...]
+    incarnation: int
+    node_name: str
+    host: str
+
+
+class Launch(Message, frozen=True, gc=False, tag=101):
+    """Make these instances ready. `part` is the wire form of a deployment part; addresses of downstream instances are in it."""
+
+    request: int
+    part: bytes
+    instances: tuple[InstanceName, ...]
+
+
+class StartReading(Message, frozen=True, gc=False, tag=102):
+    """All is linked: the sources may read."""
+
+
+class EndInput(Message, frozen=True, gc=False, tag=103):
+    """Drain: the sources act as if their input had ended here."""
+
+
+class Verdict(Message, frozen=True, gc=False, tag=104):
+    """The agent's judgement of a peer: its key and scope, or why it is refused."""
+
+    request: int
+    public_key: bytes = b""
+    role: str = ""
+    scope: str = ""
+    not_after: int = 0
+    refused: str = ""
+
+
+class Launched(Message, frozen=True, gc=False, tag=110):
+    """The instances of a `Launch` are ready; data links are taken at `address`."""
+
+    request: int
+    address: str
+
+
+class LaunchFailed(Message, frozen=True, gc=False, tag=111):
+    """The instances of a `Launch` cannot run; `message` is in the user's words."""
+
+    request: int
+    message: str
+
+
+class Report(Message, frozen=True, gc=False, tag=112):
+    """Figures of the instances, by (stage, index); also the executor's sign of life."""
+
+    reports: tuple[tuple[InstanceName, dict[str, object]], ...]
+
+
+class Finished(Message, frozen=True, gc=False, tag=113):
+    """An instance has come to the end of its input and delivered all of its output."""
+
+    instance: InstanceName
+    report: dict[str, object]
+
+
+class InstanceBroke(Message, frozen=True, gc=False, tag=114):
+    """An instance cannot go on: user code raised, a link to a neighbour broke, a disk is full."""
+
+    instance: InstanceName
+    message: str
+
+
+class JudgePeer(Message, frozen=True, gc=False, tag=115):
+    """Is this peer what it says it is? The executor has no cryptography library; its agent has."""
+
+    request: int
+    certificate: bytes
+    chain: tuple[bytes, ...]
+
+
+class PeerRefused(Message, frozen=True, gc=False, tag=116):
+    """A stranger at the data port was turned away; counted by the agent."""
+
+    reason: str
+    remote: str
+
+
+AgentMessage = Configure | Launch | StartReading | EndInput | Verdict
+ExecutorMessage = Launched | LaunchFailed | Report | Finished | InstanceBroke | JudgePeer | PeerRefused
