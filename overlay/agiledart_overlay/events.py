@@ -1,0 +1,58 @@
+"""What the node above tells the overlay, beside the kernel's `Received`, `TimerFired` and `LinkLost`."""
+
+from agiledart_kernel.machine import Event
+from agiledart_kernel.node_id import NodeId
+from agiledart_kernel.peer import Peer
+
+
+class JoinRing(Event, frozen=True, gc=False):
+    """Become a member; `seeds` are peers that may be in the ring, with real ids. No seeds: found a new ring.
+
+    Answered by `Joined` or `JoinFailed`. When seeds answer but none of them is in a ring either (all agents started
+    at once),
+    the one with the smallest id founds it.
+    """
+
+    seeds: tuple[Peer, ...]
+
+
+class LeaveRing(Event, frozen=True, gc=False):
+    """Hand records over, tell the others, go; answered by `Left` within `leave_timeout_ns`."""
+
+
+class RouteMessage(Event, frozen=True, gc=False):
+    """Bring `payload` to the live node whose id is closest to `key`."""
+
+    key: NodeId
+    payload: bytes
+
+
+class StoreRecord(Event, frozen=True, gc=False):
+    """Write a record at its key if its version is still `expected_version` (0: it must not exist yet).
+
+    Answered by one `RecordAnswer` with the same `request`; a request number is used once in the life of a node.
+    """
+
+    request: int
+    key: NodeId
+    expected_version: int
+    value: bytes
+
+
+class ReadRecord(Event, frozen=True, gc=False):
+    """Read the record at a key; answered by one `RecordAnswer` with the same `request`."""
+
+    request: int
+    key: NodeId
+
+
+class Watch(Event, frozen=True, gc=False):
+    """Probe this peer like a leaf until `Unwatch`, so that `PeerFailed` tells of its death although it is no leaf."""
+
+    peer: Peer
+
+
+class Unwatch(Event, frozen=True, gc=False):
+    """Undo `Watch`; a node that is not watched is ignored."""
+
+    node: NodeId

@@ -1,0 +1,27 @@
+"""Counts that one overlay machine keeps, as an immutable record."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class OverlayStatistics:
+    """A snapshot.
+
+    Args:
+        joined: whether this node is a member.
+        leaves: peers in the leaf set.
+        known_peers: peers in any table.
+        table_slots: slots of the routing table that are not empty.
+        records: records kept here, as root or replica.
+        sent, received: messages by class name, sorted by name.
+        dropped: what was thrown away, by reason, sorted by reason.
+    """
+
+    joined: bool
+    leaves: int
+    known_peers: int
+    table_slots: int
+    records: int
+    sent: tuple[tuple[str, int], ...]
+    received: tuple[tuple[str, int], ...]
+    dropped: tuple[tuple[str, int], ...]
