@@ -1,0 +1,94 @@
+"""What one node is told to run of an application, and where everything else of it runs.
+
+A deployment goes out in waves, from the sinks to the sources: a node gets a part once the data addresses of everything downstream
+of that part are known, so that no instance starts before what it sends to can listen. A node that hosts several stages may get
+several parts of the same application. Source: [AgileDART] §IV-A (plan sent back along the paths in reverse), spec of the
+dataflow graph, section 3 step 5.
+"""
+
+from hashlib import sha256
+
+import msgspec
+
+from agiledart_kernel.peer import Peer
+
+
+class PlacedInstance(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """One parallel copy of a stage that runs here.
+
+    Args:
+        stage, index: which copy of which stage of the plan.
+        executor: slot of the executor process that runs it, `0 … executors - 1`.
+    """
+
+    stage: int
+    index: int
+    executor: int = 0
+
+    @property
+    def copy(self) -> tuple[int, int]:
+        """(stage, index)."""
+        return self.stage, self.index
+
+
+class InstancePlace(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """Where one parallel copy of a stage runs; `node` is a position in `DeploymentPart.nodes`."""
+
+    stage: int
+    index: int
+    node: int
+
+
+class InstanceAddress(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """Where one parallel copy takes its data frames: `host:port`."""
+
+    stage: int
+    index: int
+    address: str
+
+
+class DeploymentPart(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """Instances of one application that one node starts, with all that it needs to know of the rest.
+
+    Args:
+        application, version: its name, and which submission of that name.
+        number: stands for (application, version) in data frames, see `application_number`.
+        plan_version: grows when a running application is placed anew; 1 at the start.
+        specification, plan: wire forms of the `Specification` and the `StagePlan`.
+        bundle: the user's code; never empty when it reaches a driver.
+        nodes: every node of the deployment; positions in it stand for nodes elsewhere.
+        instances: what this node starts now.
+        assignment: every instance of the application.
+        addresses: of all instances downstream of these ones.
+        coordinator: node of the first sink in the order of ids; told when instances end.
+        scheduler: node that planned this.
+        executors: executor processes that the application may use on each node, at least 1.
+    """
+
+    application: str
+    version: int
+    number: int
+    plan_version: int
+    specification: bytes
+    plan: bytes
+    bundle: bytes
+    nodes: tuple[Peer, ...]
+    instances: tuple[PlacedInstance, ...]
+    assignment: tuple[InstancePlace, ...]
+    addresses: tuple[InstanceAddress, ...]
+    coordinator: Peer
+    scheduler: Peer
+    executors: int = 1
+
+    def places(self) -> dict[tuple[int, int], Peer]:
+        """(stage, index) → the node that runs it."""
+        return {(place.stage, place.index): self.nodes[place.node] for place in self.assignment}
+
+    def known_addresses(self) -> dict[tuple[int, int], str]:
+        """(stage, index) → `host:port`, as far as known."""
+        return {(known.stage, known.index): known.address for known in self.addresses}
+
+
+def application_number(name: str, version: int) -> int:
+    """The 64-bit number that stands for one submission of an application in data frames."""
+    return int.from_bytes(sha256(f"agiledart/application/{version}\0{name}".encode()).digest()[:8], "big")
