@@ -1,7 +1,7 @@
 """What a `Node` asks of its driver, beside the kernel's and the overlay's effects.
 
-Effects with a `request` number are answered by `Completed` or `Failed` with that number; numbers are the node's own, another
-space than the numbers of `Asked`. All others are done and forgotten.
+Effects with a `request` number are answered by `Completed` or `Failed` with that number; numbers are the node's
+own, another space than the numbers of `Asked`. All others are done and forgotten.
 """
 
 from typing import Any
@@ -58,7 +58,8 @@ class DrainSources(Effect, frozen=True, gc=False):
 
 
 class StopInstances(Effect, frozen=True, gc=False):
-    """End the local executors of this application now; no more reports of it are expected. May come twice or for nothing."""
+    """End the local executors of this application now; no more reports of it are expected. May come twice or for
+    nothing."""
 
     application: str
     version: int

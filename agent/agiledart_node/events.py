@@ -9,7 +9,8 @@ from agiledart_node.commands import Command
 class ClockRead(Event, frozen=True, gc=False):
     """Wall time at this step, milliseconds since 1970-01-01 UTC. Tell it at the start and about every minute.
 
-    Wall times stand only in what users read; no decision depends on them. A node that was never told leaves them out (0).
+    Wall times stand only in what users read; no decision depends on them. A node that was never told leaves them
+    out (0).
     """
 
     wall_ms: int
@@ -57,7 +58,8 @@ class InstanceFinished(Event, frozen=True, gc=False):
 
 
 class InstanceFailed(Event, frozen=True, gc=False):
-    """A local instance can't go on: user code raised, its executor died, its file is gone. `message` is for the user."""
+    """A local instance can't go on: user code raised, its executor died, its file is gone. `message` is for the
+    user."""
 
     application: str
     version: int

@@ -1,9 +1,11 @@
 """What one node is told to run of an application, and where everything else of it runs.
 
-A deployment goes out in waves, from the sinks to the sources: a node gets a part once the data addresses of everything downstream
-of that part are known, so that no instance starts before what it sends to can listen. A node that hosts several stages may get
-several parts of the same application. Source: [AgileDART] §IV-A (plan sent back along the paths in reverse), spec of the
-dataflow graph, section 3 step 5.
+A deployment goes out in waves, from the sinks to the sources: a node gets a part once the data addresses of
+everything downstream
+of that part are known, so that no instance starts before what it sends to can listen. A node that hosts several
+stages may get
+several parts of the same application. Source: [AgileDART] §IV-A (plan sent back along the paths in reverse), spec
+of the dataflow graph, section 3 step 5.
 """
 
 from hashlib import sha256

@@ -1,7 +1,7 @@
 """Messages that form, watch and end an application (tags 50–89), and what is routed over the ring for it (tags 90–99).
 
-A question carries the asker's own `request` number and is answered by a message with the same number; both may be lost, so
-questions are asked again until a deadline and every handler gives a repeated question the same answer.
+A question carries the asker's own `request` number and is answered by a message with the same number; both may be
+lost, so questions are asked again until a deadline and every handler gives a repeated question the same answer.
 """
 
 from typing import Any
@@ -34,7 +34,8 @@ class CollectJoins(Message, frozen=True, gc=False, tag=51):
 
 
 class JoinTree(Message, frozen=True, gc=False, tag=52):
-    """Sink node → scheduler: the recorded paths, source first and sink last, and the sources whose JOIN did not come."""
+    """Sink node → scheduler: the recorded paths, source first and sink last, and the sources whose JOIN did not
+    come."""
 
     request: int
     paths: tuple[tuple[Peer, ...], ...]
@@ -76,7 +77,8 @@ class Deploy(Message, frozen=True, gc=False, tag=55):
 
 
 class Deployed(Message, frozen=True, gc=False, tag=56):
-    """Host → scheduler: the instances listen at these addresses, or why they do not; `is_full` asks for another plan."""
+    """Host → scheduler: the instances listen at these addresses, or why they do not; `is_full` asks for another
+    plan."""
 
     request: int
     addresses: tuple[InstanceAddress, ...]
@@ -109,7 +111,8 @@ class Halt(Message, frozen=True, gc=False, tag=59):
 
 
 class InstancesEnded(Message, frozen=True, gc=False, tag=60):
-    """Host → coordinator: instances that finished, with their last reports; or one that failed, with the message for the user.
+    """Host → coordinator: instances that finished, with their last reports; or one that failed, with the message
+    for the user.
 
     Sent again until acknowledged.
     """

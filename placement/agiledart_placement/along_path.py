@@ -1,0 +1,136 @@
+"""The default: stages on the nodes that the JOIN messages passed, overflow to their leaf sets.
+
+Source: [AgileDART] §IV-A; spec of the dataflow graph, section 4 rules 1 to 4 and 7.
+
+Departs: when rules must be relaxed for want of room, host and overflow candidates are ranked together by operator
+count; the spec would fill the host to the brim first, which is what the balance rule was meant to prevent.
+"""
+
+from agiledart_kernel.node_id import NodeId
+from agiledart_placement.ledger import SHARED, STRICT, UNBALANCED, Ledger, no_room
+from agiledart_placement.request import Placement, PlacementRequest, StageDemand
+
+
+def host_list(path: tuple[NodeId, ...], *, sink_is_actuator: bool) -> tuple[NodeId, ...]:
+    """H: nodes of a path that may host operators. Source nodes host only sources, unless there is nobody else."""
+    hosts = path[1:]
+    if sink_is_actuator and len(hosts) >= 2:
+        hosts = hosts[:-1]
+    return hosts or path[:1]
+
+
+def host_index(position: int, operators: int, hosts: int) -> int:
+    """⌊j·|H|/q⌋: contiguous, monotone, near the source first, so that reducing operators sit early (rule 1)."""
+    return position * hosts // operators
+
+
+def junction_of(path: tuple[NodeId, ...], others: list[tuple[NodeId, ...]]) -> int:
+    """Index in `path` from which all of these other paths have joined it; 0 when there are none."""
+    first = 0
+    for other in others:
+        met = next((i for i, node in enumerate(path) if node in other), len(path) - 1)
+        first = max(first, met)
+    return first
+
+
+class AlongPath:
+    """Places stages along recorded paths."""
+
+    def place(self, request: PlacementRequest) -> Placement:
+        """A place for every instance; see `PlacementStrategy.place`."""
+        ledger = Ledger(request)
+        ledger.put_pinned()
+        reach = _Reach(request)
+        for path in sorted(request.paths, key=lambda path: (path[-1], -len(reach.between(path)), path[0])):
+            stages = [stage for stage in reach.between(path) if (stage.stage, 0) not in ledger.nodes]
+            self._place_path(request, ledger, reach, path, stages)
+        for stage in request.stages:  # steps between no source and no sink of a recorded path
+            if (stage.stage, 0) not in ledger.nodes:
+                self._place_stage(request, ledger, stage, request.paths[0][-1])
+        return ledger.placement()
+
+    def _place_path(
+        self,
+        request: PlacementRequest,
+        ledger: Ledger,
+        reach: "_Reach",
+        path: tuple[NodeId, ...],
+        stages: list[StageDemand],
+    ) -> None:
+        hosts = host_list(path, sink_is_actuator=path[-1] in request.pure_actuators)
+        skipped = 1 if hosts[0] != path[0] or len(path) > 1 else 0
+        for position, stage in enumerate(stages):
+            index = host_index(position, len(stages), len(hosts))
+            others = [other for other in request.paths if other[-1] == path[-1] and other[0] != path[0]]
+            feeding = [other for other in others if reach.feeds(other[0], stage.stage)]
+            index = min(max(index, junction_of(path, feeding) - skipped), len(hosts) - 1)
+            self._place_stage(request, ledger, stage, hosts[index])
+
+    def _place_stage(self, request: PlacementRequest, ledger: Ledger, stage: StageDemand, host: NodeId) -> None:
+        for index in range(stage.parallelism):
+            ledger.put(stage, index, self._choose(request, ledger, stage, index, host))
+
+    def _choose(
+        self, request: PlacementRequest, ledger: Ledger, stage: StageDemand, index: int, host: NodeId
+    ) -> NodeId:
+        """Rule 3: the host, else the least loaded of its overflow candidates, else with fewer rules."""
+        state = request.hosts.get(host)
+        candidates = state.candidates if state is not None else ()
+        if index == 0 and ledger.has_room(host, stage, STRICT):
+            return host
+        for level in (STRICT, SHARED, UNBALANCED):
+            pool = candidates if level == STRICT and index == 0 else (host, *candidates)
+            with_room = [node for node in pool if ledger.has_room(node, stage, level)]
+            if with_room:
+                ledger.relax(level)
+                return min(with_room, key=ledger.operators)  # equal counts: the nearer one, which comes first
+        raise no_room(stage, index, request)
+
+
+class _Reach:
+    """Which stages lie between which sources and sinks."""
+
+    def __init__(self, request: PlacementRequest) -> None:
+        self._stages = request.stages
+        self._down: dict[int, list[int]] = {stage.stage: [] for stage in request.stages}
+        self._up: dict[int, list[int]] = {stage.stage: [] for stage in request.stages}
+        for upstream, downstream in request.edges:
+            self._down[upstream].append(downstream)
+            self._up[downstream].append(upstream)
+        self._pinned: dict[NodeId, list[int]] = {}
+        for stage in request.stages:
+            if stage.pinned is not None:
+                self._pinned.setdefault(stage.pinned, []).append(stage.stage)
+        self._below: dict[NodeId, frozenset[int]] = {}
+        self._above: dict[NodeId, frozenset[int]] = {}
+
+    def between(self, path: tuple[NodeId, ...]) -> list[StageDemand]:
+        """Free stages between the sources of the first node and the sinks of the last, in topological order."""
+        source, sink = path[0], path[-1]
+        if sink not in self._above:
+            sinks = [stage for stage in self._pinned.get(sink, []) if not self._down[stage]]
+            self._above[sink] = _closure(self._up, sinks)
+        above = self._above[sink]
+        below = self._sources_below(source)
+        return [s for s in self._stages if s.pinned is None and s.stage in below and s.stage in above]
+
+    def feeds(self, source: NodeId, stage: int) -> bool:
+        """Whether records of sources on this node reach the stage."""
+        return stage in self._sources_below(source)
+
+    def _sources_below(self, node: NodeId) -> frozenset[int]:
+        if node not in self._below:
+            sources = [stage for stage in self._pinned.get(node, []) if not self._up[stage]]
+            self._below[node] = _closure(self._down, sources)
+        return self._below[node]
+
+
+def _closure(links: dict[int, list[int]], start: list[int]) -> frozenset[int]:
+    seen = set(start)
+    queue = list(start)
+    while queue:
+        for other in links[queue.pop()]:
+            if other not in seen:
+                seen.add(other)
+                queue.append(other)
+    return frozenset(seen)

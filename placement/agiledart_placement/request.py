@@ -1,0 +1,86 @@
+"""What needs a place, and what is known about the nodes that could give one."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from agiledart_kernel.node_id import NodeId
+
+
+@dataclass(frozen=True, slots=True)
+class StageDemand:
+    """One stage that needs places.
+
+    Args:
+        stage: its number in the plan.
+        name: for messages.
+        parallelism: number of instances, at least 1.
+        pinned: node on which all its instances must run; None: free.
+        needs: resource tags that a node must have to take it (spec of the dataflow graph, section 4 rule 7).
+    """
+
+    stage: int
+    name: str
+    parallelism: int = 1
+    pinned: NodeId | None = None
+    needs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class HostState:
+    """What a node said of itself.
+
+    Args:
+        node: which one.
+        operators: instances that it runs, of all applications.
+        capacity: instances that it takes at the most.
+        has_application: it already runs an instance of the application to be placed.
+        is_draining: it is about to leave and takes nothing.
+        offers: resource tags that it has.
+        candidates: where its overflow goes: leaf set, then neighbourhood set, cheapest first (the order is the cost).
+    """
+
+    node: NodeId
+    operators: int = 0
+    capacity: int = 64
+    has_application: bool = False
+    is_draining: bool = False
+    offers: tuple[str, ...] = ()
+    candidates: tuple[NodeId, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PlacementRequest:
+    """Everything that a strategy may look at.
+
+    Args:
+        stages: in topological order, numbered as in the plan.
+        edges: (upstream stage, downstream stage).
+        paths: recorded routes, source node first and sink node last; a path of length 1: source and sink are one node.
+        hosts: what is known of nodes on the paths and of their candidates; a node that is missing is not used.
+        max_ops_balanced: operator instances of all applications above which a node counts as full.
+        pure_actuators: sink nodes that host nothing but sinks.
+    """
+
+    stages: tuple[StageDemand, ...]
+    edges: tuple[tuple[int, int], ...]
+    paths: tuple[tuple[NodeId, ...], ...]
+    hosts: Mapping[NodeId, HostState]
+    max_ops_balanced: int = 2
+    pure_actuators: frozenset[NodeId] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where everything runs.
+
+    Args:
+        nodes: (stage, index) → node, every instance of every stage.
+        relaxed: rules that had to be given up, in the words of the spec: `same application`, `balance`.
+    """
+
+    nodes: Mapping[tuple[int, int], NodeId]
+    relaxed: tuple[str, ...] = field(default=())
+
+    def hosts_of(self, stage: int) -> tuple[NodeId, ...]:
+        """Nodes of a stage in the order of its instances."""
+        return tuple(node for (of, _), node in sorted(self.nodes.items()) if of == stage)
