@@ -1,8 +1,8 @@
 """A user's code, from `FILE.py:NAME` on a command line to a topology on a node.
 
-`load_builder` finds the code, `build` calls it with the settings of the command line, `make_bundle` packs what a node needs to
-do the same, and `load_bundle` does it there. A bundle holds source files, never pickled objects; whoever runs one compares
-`specification.digest()` with the digest that was submitted.
+`load_builder` finds the code, `build` calls it with the settings of the command line, `make_bundle` packs what a node
+needs to do the same, and `load_bundle` does it there. Whoever runs a bundle compares `specification.digest()` with the
+digest that was submitted.
 """
 
 import sys
@@ -10,7 +10,6 @@ import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
-from hashlib import sha256
 from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import Any, NoReturn
@@ -18,6 +17,7 @@ from typing import Any, NoReturn
 import msgspec
 
 from agiledart_dataflow.topology import Topology
+from agiledart_executor.user_bundle import Bundle, check_bundle, decode_bundle, encode_bundle
 from agiledart_executor.user_connectors import as_connector, is_connector, make_absolute
 from agiledart_executor.user_modules import (
     PREFIX,
@@ -26,62 +26,22 @@ from agiledart_executor.user_modules import (
     find_modules,
     import_private,
     shipped_modules,
-    shipped_source,
 )
 from agiledart_executor.user_parameters import Parameter, check_names, parameters_of, parse_value
-from agiledart_kernel.codec import Codec
 from agiledart_kernel.errors import AgileDartError, ConfigurationError, OperationFailed, UserCodeError
-from agiledart_kernel.limits import MAX_BUNDLE_BYTES, MAX_BUNDLE_FILES
+from agiledart_kernel.limits import MAX_BUNDLE_BYTES
 
-SIGNING_CONTEXT = b"agiledart-bundle/1"
-"""Keeps a bundle's signature from being taken for any other. Source: spec of admission, section 5."""
-
-
-class Bundle(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=150):
-    """What a node needs to run a user's builder again.
-
-    Attributes:
-        entry: `module:name`.
-        files: path → source of the user's own modules; empty when the entry is a shipped example.
-        parameters: settings in the form of `--set`, connectors with absolute paths.
-        installed: shipped modules that the code uses → SHA-256 of their source.
-        requires: other packages that the code imports.
-        python: oldest Python whose grammar takes the files, `(major, minor)`.
-        application: name that was signed for; empty: whatever name the topology has.
-        signer: public key of the submitter, empty when the agent took the bundle over its own socket.
-        signature: of `signed_text`, by that key.
-    """
-
-    entry: str
-    files: dict[str, bytes]
-    parameters: dict[str, str] = {}
-    installed: dict[str, str] = {}
-    requires: tuple[str, ...] = ()
-    python: tuple[int, int] = (3, 11)
-    application: str = ""
-    signer: bytes = b""
-    signature: bytes = b""
-
-    def content_hash(self) -> str:
-        """SHA-256, in hex, of everything that decides which topology the bundle builds."""
-        digest = sha256()
-        parts = [self.entry.encode()]
-        for name in sorted(self.files):
-            parts += [b"file", name.encode(), self.files[name]]
-        for kind, table in ((b"set", self.parameters), (b"installed", self.installed)):
-            for name in sorted(table):
-                parts += [kind, name.encode(), table[name].encode()]
-        for part in parts:
-            digest.update(len(part).to_bytes(8, "big") + part)
-        return digest.hexdigest()
-
-    def signed_text(self, network: bytes) -> bytes:
-        """The bytes that a submitter signs: context, network, application and content, each with its length."""
-        parts = (SIGNING_CONTEXT, network, self.application.encode(), bytes.fromhex(self.content_hash()))
-        return b"".join(len(part).to_bytes(4, "big") + part for part in parts)
-
-
-_CODEC: Codec[Bundle] = Codec(Bundle)
+__all__ = [
+    "Bundle",
+    "UserBuilder",
+    "absolute_settings",
+    "build",
+    "decode_bundle",
+    "encode_bundle",
+    "load_builder",
+    "load_bundle",
+    "make_bundle",
+]
 
 
 @dataclass(frozen=True)
@@ -108,8 +68,8 @@ class UserBuilder:
 def load_builder(target: str, folder: Path | None = None) -> UserBuilder:
     """The builder that `FILE.py:NAME` or `dotted.module:NAME` names, from `folder` (default: the current one).
 
-    Without `:NAME` the only topology of the module is taken. Raises `ConfigurationError` when there is nothing of that name,
-    `UserCodeError` with the user's traceback when the module raises.
+    Without `:NAME` the only topology of the module is taken. Raises `ConfigurationError` when there is nothing of that
+    name, `UserCodeError` with the user's traceback when the module raises.
     """
     folder = folder or Path.cwd()
     place, _, name = target.rpartition(":") if ":" in target else (target, "", "")
@@ -123,8 +83,8 @@ def load_builder(target: str, folder: Path | None = None) -> UserBuilder:
 def build(builder: UserBuilder, settings: Mapping[str, str], folder: Path | None = None) -> Topology:
     """The topology that a builder makes with these settings; relative paths of connectors are taken from `folder`.
 
-    Raises `ConfigurationError` for a wrong setting, `TopologyError` for a wrong graph, `UserCodeError` with the user's own
-    traceback when the builder raises.
+    Raises `ConfigurationError` for a wrong setting, `TopologyError` for a wrong graph, `UserCodeError` with the user's
+    own traceback when the builder raises.
     """
     if isinstance(builder.value, Topology):
         check_names(builder.target, {}, settings)
@@ -133,7 +93,7 @@ def build(builder: UserBuilder, settings: Mapping[str, str], folder: Path | None
     check_names(builder.target, parameters, settings)
     texts = absolute_settings(builder, settings, folder or Path.cwd())
     values = {
-        name: as_connector(name, parameters[name].annotation, text)
+        name: as_connector(name, parameters[name].annotation, parameters[name].default, text)
         if is_connector(parameters[name].annotation, parameters[name].default)
         else parse_value(name, parameters[name].annotation, text)
         for name, text in texts.items()
@@ -147,13 +107,14 @@ def build(builder: UserBuilder, settings: Mapping[str, str], folder: Path | None
         _raise_user_error(f"{builder.target} was called with ({shown}) and raised:", error, builder.modules)
     if not isinstance(topology, Topology):
         raise ConfigurationError(
-            f"{builder.target} returned {type(topology).__name__}, not a Topology. Does the function end with `return topology`?"
+            f"{builder.target} returned {type(topology).__name__}, not a Topology. "
+            f"Does the function end with `return topology`?"
         )
     return topology
 
 
 def absolute_settings(builder: UserBuilder, settings: Mapping[str, str], folder: Path) -> dict[str, str]:
-    """The settings with the paths of connectors made absolute, and with defaults that have a relative path written out."""
+    """The settings with the paths of connectors made absolute; defaults that have a relative path are written out."""
     texts = dict(settings)
     for name, parameter in builder.parameters.items():
         if is_connector(parameter.annotation, parameter.default):
@@ -173,7 +134,7 @@ def make_bundle(
     signer: bytes = b"",
     sign: Callable[[bytes], bytes] | None = None,
 ) -> Bundle:
-    """What a node needs to build the same topology; signed when `sign` is given. Raises `OperationFailed` when too large."""
+    """What a node needs to build the same topology, signed when `sign` is given. Raises `OperationFailed` (size)."""
     bundle = Bundle(
         entry=builder.entry,
         files=dict(builder.modules.files),
@@ -189,41 +150,14 @@ def make_bundle(
     return bundle if sign is None else msgspec.structs.replace(bundle, signature=sign(bundle.signed_text(network)))
 
 
-def encode_bundle(bundle: Bundle) -> bytes:
-    """The wire form of a bundle."""
-    return _CODEC.encode(bundle)
-
-
-def decode_bundle(raw: bytes) -> Bundle:
-    """The bundle that these bytes stand for. Raises `RemoteProtocolError`."""
-    return _CODEC.decode(raw)
-
-
 def load_bundle(bundle: Bundle) -> Topology:
-    """Run a bundle's builder here. Raises `OperationFailed` when this node lacks what the bundle needs, else as `build`."""
+    """Run a bundle's builder here. Raises `OperationFailed` when this node lacks what it needs, else as `build`."""
     modules = UserModules(bundle.files, bundle.installed, bundle.requires)
-    _check_bundle(bundle)
+    check_bundle(bundle)
     entry, _, name = bundle.entry.partition(":")
     module = _run_module(modules, entry, entry)
     builder = UserBuilder(bundle.entry, bundle.entry, modules, _named(module, name, entry))
     return build(builder, bundle.parameters, Path("/"))
-
-
-def _check_bundle(bundle: Bundle) -> None:
-    if len(bundle.files) > MAX_BUNDLE_FILES:
-        raise OperationFailed(f"The bundle has {len(bundle.files)} files, a node takes {MAX_BUNDLE_FILES}.")
-    if tuple(bundle.python) > sys.version_info[:2]:
-        needed, here = ".".join(map(str, bundle.python)), ".".join(map(str, sys.version_info[:2]))
-        raise OperationFailed(f"The code is written for Python {needed} or newer, this node has {here}.")
-    for module, digest in sorted(bundle.installed.items()):
-        if module.partition(".")[0] != SHIPPED:
-            raise OperationFailed(f"{module} is not one of the shipped examples, so it has to travel with the bundle.")
-        source = shipped_source(module)
-        if source is None or sha256(source).hexdigest() != digest:
-            state = "does not have" if source is None else "has another version of"
-            raise OperationFailed(
-                f"This node {state} {module}. Install the same AgileDart on all nodes, or copy the file and submit the copy."
-            )
 
 
 def _locate(place: str, folder: Path) -> tuple[Path | None, str]:
@@ -314,7 +248,7 @@ def _raise_user_error(heading: str, error: Exception, modules: UserModules) -> N
 
 
 def user_frames(trace: TracebackType | None, modules: UserModules) -> list[traceback.FrameSummary]:
-    """The frames of a traceback that are in the user's files; all from the first shipped example when there are none."""
+    """The frames of a traceback that are in the user's files or in the shipped examples."""
     own = {modules.shown(file) for file in modules.files}
     names = [frame.f_globals.get("__name__", "") for frame, _ in traceback.walk_tb(trace)]
     frames = list(traceback.extract_tb(trace))

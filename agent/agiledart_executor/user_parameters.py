@@ -1,7 +1,7 @@
 """Parameters of a user's builder function, as written on a command line.
 
-`--set name=value` is read by the annotation of the parameter, or by the type of its default. Sources and sinks are written
-as URLs (`csv:trips.csv.gz?speed=60@pi2`).
+`--set name=value` is read by the annotation of the parameter, or by the type of its default. Sources and sinks are
+written as URLs (`csv:trips.csv.gz?speed=60@pi2`).
 """
 
 import inspect
