@@ -1,9 +1,9 @@
 """Grants: what a key may do, said by a chain of signed links from the network's authority key down to it.
 
 A link says: "the holder of `key` may act as `role` within `scope` from `not_before` to `not_after`", or may *invite*
-one key to act so. Its parent is named by hash and its signature covers the very bytes that were received. The authority's
-public key is the network's id, so any node judges any other alone. Signatures are made and checked by functions handed
-in: this module loads no cryptography. Source: the admission spec, sections 2 and 4; decision 0004.
+one key to act so. Its parent is named by hash and its signature covers the very bytes that were received. The
+authority's public key is the network's id, so any node judges any other alone. Signatures are made and checked by
+functions handed in, so this module loads no cryptography. Source: the admission spec, sections 2 and 4; decision 0004.
 """
 
 from collections.abc import Callable, Collection, Sequence

@@ -1,0 +1,340 @@
+"""`Link`: a verified connection that carries frames.
+
+States, and who moves them:
+
+    new ── TLS done ──> greeting ── HELLO accepted (`open`) ──> open ── close, expiry, loss ──> closed
+
+In `greeting` the only frame taken is one HELLO; reading stops until it has been judged, so a stranger makes us hold at
+most one HELLO and what one socket read brought with it. Nothing that a peer sends raises out of a callback: it
+closes the link with a reason from a bounded set, fit for a metric's label. Works on uvloop and on plain asyncio.
+"""
+
+import asyncio
+import math
+import ssl
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, cast
+
+from agiledart_kernel.errors import Refused, RemoteProtocolError
+from agiledart_kernel.frames import FrameKind, FrameReader, Hello, close_body, close_reason, decode_hello, frame
+from agiledart_kernel.grants import REASONS
+from agiledart_kernel.limits import MAX_FRAME_BYTES
+from agiledart_transport.judge import PeerInfo
+
+LINK_REASONS: Final = (
+    *REASONS, "certificate", "service", "role", "scope", "protocol", "another peer",  # refused
+    "tls", "timeout", "form", "kind", "oversize", "truncated", "unexpected frame", "crowded", "full",  # not even judged
+    "descriptors", "slow", "lost", "done", "internal", "peer closed",
+)  # fmt: skip
+"""Every reason with which a link ends or is refused. `done`: closed on purpose; `slow`: the peer did not read."""
+
+MAX_UNSENT_BYTES: Final = 32 << 20
+"""Bytes that may wait for a slow peer: two of the largest frames. Senders that heed `writable` stay far below."""
+
+HIGH_WATER_BYTES: Final = 1 << 20
+"""Unsent bytes above which `writable` turns false; it turns true again at a quarter of it."""
+
+_FLUSH_AT: Final = 64 << 10
+_EXPIRY_CHECK_SECONDS: Final = 3_600.0  # a long timer would not notice that the wall clock was set or the machine slept
+
+
+class RefusedByPeer(Refused):
+    """The other end refused us and said why in its CLOSE frame: `reason` is one of `LINK_REASONS`."""
+
+
+@dataclass(frozen=True, slots=True)
+class LinkHandler:
+    """What the owner of a link wants to be told. The first call comes one turn of the loop after the link was opened.
+
+    Args:
+        on_frame: (link, kind, body) for each CONTROL, DATA and ACK frame, in order.
+        on_closed: (link, reason), once, with one of `LINK_REASONS`; `link.detail` has the peer's words.
+        on_writable: the link takes data again after `writable` was false.
+    """
+
+    on_frame: "Callable[[Link, int, bytes], None]"
+    on_closed: "Callable[[Link, str], None]"
+    on_writable: "Callable[[Link], None] | None" = None
+
+
+class Link(asyncio.Protocol):
+    """One end of a connection. Made by `connect` and `serve`; all attributes are for reading.
+
+    Attributes:
+        peer: who is there; set before anybody sees the link.
+        service: the logical port that this link is for.
+        dialled: did we open it?
+        remote: the peer's socket address as text.
+        detail: why it closed, in words, when `closed`.
+        frames_in, frames_out, bytes_in, bytes_out: since it was opened; bytes are those of frames, not of TLS.
+    """
+
+    peer: PeerInfo
+
+    def __init__(self, service: str, *, dialled: bool, wall_seconds: Callable[[], float] = time.time) -> None:
+        self.service, self.dialled, self.remote, self.detail = service, dialled, "", ""
+        self.frames_in = self.frames_out = self.bytes_in = self.bytes_out = 0
+        self.certificate = b""
+        self.gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Done when the socket is closed."""
+        self._loop = asyncio.get_running_loop()
+        self._wall_seconds = wall_seconds
+        self._transport: asyncio.Transport | None = None
+        self._reader = FrameReader()
+        self._greeting: asyncio.Future[Hello] = self._loop.create_future()
+        self._handler: LinkHandler | None = None
+        self._unsent: list[bytes] = []
+        self._unsent_bytes = 0
+        self._paused = self._delivering = False
+        self._room: asyncio.Event = asyncio.Event()
+        self._room.set()
+        self._reason = ""
+        self._expiry: asyncio.TimerHandle | None = None
+
+    def __repr__(self) -> str:
+        name = self.peer.hello.name or self.peer.node_id.short if self._handler else "?"
+        return f"<Link {'to' if self.dialled else 'from'} {name} {self.remote} {self.service} {self._reason or 'open'}>"
+
+    # -------------------------------------------------------------------------------------------------- for the owner
+
+    @property
+    def closed(self) -> bool:
+        """Is it closed or closing? Then `send` does nothing."""
+        return bool(self._reason)
+
+    @property
+    def writable(self) -> bool:
+        """Does the link take data without piling it up?"""
+        return self._room.is_set()
+
+    def send(self, kind: int, body: bytes) -> None:
+        """Queue one frame; what is sent in one turn of the loop leaves in one write. Nothing happens on a closed link.
+
+        Never waits: heed `writable`, or `await drain()`. A peer that lets `MAX_UNSENT_BYTES` pile up is cut off.
+        """
+        if self._reason:
+            return
+        raw = frame(kind, body)
+        if not self._unsent:
+            self._loop.call_soon(self._flush)
+        self._unsent.append(raw)
+        self._unsent_bytes += len(raw)
+        self.frames_out += 1
+        self.bytes_out += len(raw)
+        if self._unsent_bytes >= _FLUSH_AT:
+            self._flush()
+
+    async def drain(self) -> None:
+        """Wait until the link takes data again; ConnectionError when it is closed."""
+        self._flush()
+        await self._room.wait()
+        if self._reason:
+            raise ConnectionError(f"link closed: {self._reason}")
+
+    def pause_reading(self) -> None:
+        """Take no frames for now: the peer's sends will stall. No effect when closed or paused."""
+        self._paused = True
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        """Take frames again, first those that had arrived."""
+        if self._paused:
+            self._paused = False
+            self._loop.call_soon(self._deliver_and_read)
+
+    def close(self, reason: str = "done") -> None:
+        """Tell the peer why, send what is queued, then close. `on_closed` follows when the socket is gone."""
+        if self._reason:
+            return
+        self._flush()
+        if self.closed:  # the flush itself may have cut off a slow peer
+            return
+        self._reason = reason
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write(frame(FrameKind.CLOSE, close_body(reason)))
+            self._transport.close()
+
+    def abort(self, reason: str) -> None:
+        """Close at once; what is queued is dropped."""
+        self._reason = self._reason or reason
+        if self._transport is not None:
+            self._transport.abort()
+
+    # ------------------------------------------------------------------------------------ for connect() and the
+    # listener
+
+    async def greeting(self) -> Hello:
+        """The peer's HELLO; raises `RemoteProtocolError` for anything else, `RefusedByPeer` when the peer closes with a
+        reason."""
+        return await self._greeting
+
+    def greet(self, body: bytes) -> None:
+        """Send our HELLO at once."""
+        if self._transport is None or self._transport.is_closing():
+            raise ConnectionResetError("closed before HELLO")
+        self._transport.write(frame(FrameKind.HELLO, body))
+
+    def open(self, peer: PeerInfo, handler: LinkHandler) -> None:
+        """The peer was judged: let frames through, in the next turn of the loop."""
+        if self.gone.done() or self._reason:
+            raise ConnectionResetError("closed during HELLO")
+        self.peer, self._handler = peer, handler
+        self._reader.limit = MAX_FRAME_BYTES
+        self._check_expiry()
+        self._loop.call_soon(self._deliver_and_read)
+
+    # ------------------------------------------------------------------------------------------------ asyncio's
+    # callbacks
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """TLS is done: both ends hold the key of a leaf of our network's form, no more."""
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=HIGH_WATER_BYTES)
+        name = transport.get_extra_info("peername")
+        self.remote = f"{name[0]}:{name[1]}" if isinstance(name, tuple) else str(name or "")
+        tls: ssl.SSLObject | None = transport.get_extra_info("ssl_object")
+        self.certificate = (tls.getpeercert(binary_form=True) if tls is not None else None) or b""
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes came in."""
+        if self._reason:
+            return
+        self._reader.feed(data)
+        if self._handler is not None:
+            self._deliver()
+        elif not self._greeting.done():
+            self._greet_back()
+
+    def eof_received(self) -> None:
+        """The peer sends no more; links have no half-open state, so the transport closes itself."""
+
+    def pause_writing(self) -> None:
+        """asyncio: the send buffer is full."""
+        self._room.clear()
+
+    def resume_writing(self) -> None:
+        """asyncio: the send buffer has room."""
+        self._room.set()
+        if self._handler is not None and self._handler.on_writable is not None and not self._reason:
+            self._call(self._handler.on_writable)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The socket is gone, whoever closed it."""
+        if not self._reason:
+            self._reason = "truncated" if self._reader.buffered and not self._paused else "lost"
+            self.detail = self.detail or str(exc or "")
+        if not self._greeting.done():
+            if isinstance(exc, ssl.SSLError):
+                self._greeting.set_exception(exc)
+            elif self._reason == "truncated":
+                self._greeting.set_exception(RemoteProtocolError("truncated", "closed within its HELLO"))
+            else:
+                self._greeting.set_exception(ConnectionResetError("closed before HELLO"))
+            self._greeting.exception()  # nobody may be waiting any more, and that is no error
+        handler, self._handler, self._transport = self._handler, None, None
+        self._unsent.clear()
+        self._room.set()
+        if self._expiry is not None:
+            self._expiry.cancel()
+        if not self.gone.done():
+            self.gone.set_result(None)
+        if handler is not None:
+            self._handler = None
+            self._call(handler.on_closed, self._reason)
+
+    # ----------------------------------------------------------------------------------------------------------- inside
+
+    def _greet_back(self) -> None:
+        """Take the one HELLO, then stop reading until it has been judged."""
+        try:
+            found = self._reader.next()
+            if found is None:
+                return
+            if found[0] == FrameKind.CLOSE:
+                self.detail = close_reason(found[1])
+                raise RefusedByPeer(self.detail if self.detail in LINK_REASONS else "peer closed", self.detail)
+            if found[0] != FrameKind.HELLO:
+                raise RemoteProtocolError("unexpected frame", f"kind {found[0]} before HELLO")
+            hello = decode_hello(found[1])
+        except RemoteProtocolError as error:
+            self._greeting.set_exception(error)
+            self._greeting.exception()
+        else:
+            self._greeting.set_result(hello)
+        self.pause_reading()
+
+    def _deliver_and_read(self) -> None:
+        self._paused = False
+        self._deliver()
+        if not self._paused and self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    def _deliver(self) -> None:
+        """Hand over whole frames until there is none, the owner pauses, or the link closes."""
+        if self._delivering:  # called again from a handler: the loop below goes on
+            return
+        self._delivering = True
+        try:
+            while not self._paused and not self._reason and self._handler is not None:
+                found = self._reader.next()
+                if found is None:
+                    break
+                self._take(*found)
+        except RemoteProtocolError as error:
+            self.detail = str(error)
+            self.close(error.reason)
+        finally:
+            self._delivering = False
+
+    def _take(self, kind: int, body: bytes) -> None:
+        self.frames_in += 1
+        self.bytes_in += len(body) + 5
+        if kind == FrameKind.CLOSE:
+            self.detail = close_reason(body)
+            self._reason = "peer closed"
+            if self._transport is not None:
+                self._transport.close()
+        elif kind == FrameKind.HELLO:
+            raise RemoteProtocolError("unexpected frame", "a second HELLO")
+        elif self._handler is not None:
+            self._call(self._handler.on_frame, kind, body)
+
+    def _call(self, callback: Callable[..., None], *arguments: object) -> None:
+        """Run the owner's code. What it finds wrong with the peer closes the link; its own mistakes are reported,
+        too."""
+        try:
+            callback(self, *arguments)
+        except RemoteProtocolError as error:
+            self.detail = str(error)
+            self.close(error.reason)
+        except Exception as error:  # noqa: BLE001  the boundary to the owner: one bad handler must not stop the loop
+            self._loop.call_exception_handler({"message": f"error in the handler of {self!r}", "exception": error})
+            self.detail = f"{type(error).__name__} in our handler"
+            self.close("internal")
+
+    def _flush(self) -> None:
+        if not self._unsent or self._transport is None:
+            return
+        joined = self._unsent[0] if len(self._unsent) == 1 else b"".join(self._unsent)
+        self._unsent.clear()
+        self._unsent_bytes = 0
+        if self._transport.get_write_buffer_size() + len(joined) > MAX_UNSENT_BYTES:
+            self.abort("slow")
+            return
+        self._transport.write(joined)
+
+    def _check_expiry(self) -> None:
+        """Close when the peer's grant has run out; else look again when it may have."""
+        if self._reason:
+            return
+        left = self.peer.grant.not_after + 1 - self._wall_seconds()
+        if left <= 0:
+            self.close("expired")
+            return
+        # Never earlier than the wall clock: monotonic timers and the wall clock drift apart by a little.
+        self._expiry = self._loop.call_later(
+            min(math.ceil(left * 1000) / 1000 + 0.001, _EXPIRY_CHECK_SECONDS), self._check_expiry
+        )
