@@ -88,12 +88,14 @@ class AgentSettings:
         split_address(self.listen, "agent.listen")
         if self.advertise:
             split_address(self.advertise, "agent.advertise")
-        if not 0 <= self.executors <= 64:
-            raise ConfigurationError(f"agent.executors is {self.executors}; allowed are 0 to 64")
+        if not 1 <= self.executors <= 64:
+            raise ConfigurationError(f"agent.executors is {self.executors}; allowed are 1 to 64")
         if self.log_format not in ("console", "json"):
             raise ConfigurationError(f"agent.log_format is {self.log_format!r}; allowed are console and json")
         if not self.name or len(self.name) > 64 or not self.name.isprintable() or any(c in self.name for c in " @:/,"):
-            raise ConfigurationError(f"agent.name is {self.name!r}; allowed are 1 to 64 characters without space @ : / ,")
+            raise ConfigurationError(
+                f"agent.name is {self.name!r}; allowed are 1 to 64 characters without space @ : / ,"
+            )
 
 
 def split_address(text: str, setting: str = "address") -> tuple[str, int]:

@@ -6,6 +6,8 @@ Both ends are one program on one node, so these messages carry no version; the c
 import msgspec
 
 from agiledart_kernel.machine import Message
+from agiledart_kernel.node_id import NodeId
+from agiledart_transport.contexts import Credentials
 
 
 class InstanceName(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -20,24 +22,26 @@ class Configure(Message, frozen=True, gc=False, tag=100):
 
     Args:
         application: name; `version` and `number` tell its runs apart.
-        credentials: PEM of a TLS leaf and its key, made by the agent; `network_ca`: PEM of the CA of the network.
+        credentials: TLS leaf with its key and the network's CA, made by the agent.
         chain: grants from the network's authority down to this executor's key.
-        host: address on which to take data links.
+        node_id: ring position of the executor's key, under which its data links are dialled.
+        host: address on which to take data links; `advertised` stands in addresses that others dial.
     """
 
     application: str
     version: int
     number: int
-    credentials: bytes
-    network_ca: bytes
+    credentials: Credentials
     chain: tuple[bytes, ...]
+    node_id: NodeId
     incarnation: int
     node_name: str
     host: str
+    advertised: str
 
 
 class Launch(Message, frozen=True, gc=False, tag=101):
-    """Make these instances ready. `part` is the wire form of a deployment part; addresses of downstream instances are in it."""
+    """Make these instances ready. `part` is the wire form of a `DeploymentPart`."""
 
     request: int
     part: bytes
@@ -53,13 +57,10 @@ class EndInput(Message, frozen=True, gc=False, tag=103):
 
 
 class Verdict(Message, frozen=True, gc=False, tag=104):
-    """The agent's judgement of a peer: its key and scope, or why it is refused."""
+    """The agent's judgement of a peer: the wire form of a `PeerInfo`, or why the peer is refused."""
 
     request: int
-    public_key: bytes = b""
-    role: str = ""
-    scope: str = ""
-    not_after: int = 0
+    peer: bytes = b""
     refused: str = ""
 
 
@@ -98,11 +99,19 @@ class InstanceBroke(Message, frozen=True, gc=False, tag=114):
 
 
 class JudgePeer(Message, frozen=True, gc=False, tag=115):
-    """Is this peer what it says it is? The executor has no cryptography library; its agent has."""
+    """Is this peer what it says it is? The executor has no cryptography library; its agent has.
+
+    Args:
+        certificate: the peer's TLS leaf, DER.
+        hello: body of its HELLO frame.
+        service, serves: as for `Judge.judge`.
+    """
 
     request: int
     certificate: bytes
-    chain: tuple[bytes, ...]
+    hello: bytes
+    service: str
+    serves: bool
 
 
 class PeerRefused(Message, frozen=True, gc=False, tag=116):

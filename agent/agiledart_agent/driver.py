@@ -1,0 +1,87 @@
+"""Runs a `Node` on an event loop: reads the clock, keeps the timers, carries out effects. All I/O of the agent hangs on it.
+
+Events are taken strictly one after the other, also when carrying out an effect causes the next one at once, so the node never
+sees itself in mid-step.
+"""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable, Hashable
+from typing import Any
+
+from agiledart_kernel.instants import Instant
+from agiledart_kernel.machine import CancelTimer, Effect, Event, Send, SetTimer, TimerFired
+from agiledart_node.node import Node
+
+
+def now() -> Instant:
+    """Monotonic nanoseconds."""
+    return Instant(time.monotonic_ns())
+
+
+class Driver:
+    """The loop between one node and the world.
+
+    Args:
+        node: the machine.
+        perform: what to do for each class of effect; `Send`, `SetTimer` and `CancelTimer` included by the driver itself.
+        send: hands a message to the links.
+    """
+
+    def __init__(self, node: Node, send: Callable[[Send], None]) -> None:
+        self.node = node
+        self._send = send
+        self._loop = asyncio.get_running_loop()
+        self._timers: dict[Hashable, tuple[Instant, asyncio.TimerHandle]] = {}
+        self._events: deque[Event] = deque()
+        self._stepping = False
+        self._stopped = False
+        self._actions: dict[type, Callable[[Any], None]] = {
+            Send: send,
+            SetTimer: self._set_timer,
+            CancelTimer: self._cancel_timer,
+        }
+
+    def on(self, effect: type[Effect], action: Callable[[Any], None]) -> None:
+        """Say what carrying out an effect means."""
+        self._actions[effect] = action
+
+    def feed(self, event: Event) -> None:
+        """Take an event, now or right after those that wait."""
+        self._events.append(event)
+        if self._stepping:
+            return
+        self._stepping = True
+        try:
+            while self._events and not self._stopped:
+                for effect in self.node.step(self._events.popleft(), now()):
+                    action = self._actions.get(type(effect))
+                    if action is not None:
+                        action(effect)
+        finally:
+            self._stepping = False
+
+    def stop(self) -> None:
+        """Take no more events; forget all timers."""
+        self._stopped = True
+        for _, handle in self._timers.values():
+            handle.cancel()
+        self._timers.clear()
+        self._events.clear()
+
+    def _set_timer(self, effect: SetTimer) -> None:
+        self._cancel_timer(CancelTimer(effect.name))
+        delay = max(0.0, (effect.at - now()) / 1e9)
+        self._timers[effect.name] = (effect.at, self._loop.call_later(delay, self._fire, effect.name, effect.at))
+
+    def _cancel_timer(self, effect: CancelTimer) -> None:
+        if found := self._timers.pop(effect.name, None):
+            found[1].cancel()
+
+    def _fire(self, name: Hashable, at: Instant) -> None:
+        if at > now():  # the loop's clock ticks in milliseconds and may wake a little early
+            self._timers[name] = (at, self._loop.call_later(0.001, self._fire, name, at))
+            return
+        self._timers.pop(name, None)
+        self.feed(TimerFired(name))

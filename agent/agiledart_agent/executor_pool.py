@@ -1,0 +1,360 @@
+"""Executor processes of this node: started, watched, bounded, ended with their agent.
+
+One process serves one application (its grant names it), so a crash or an endless loop in one user's code touches nobody else.
+The agent and its executor share a socket pair; when it closes, the executor ends. What user code prints goes to the agent's
+log store line by line.
+"""
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import sys
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+from agiledart_executor.messages import (
+    AgentMessage,
+    Configure,
+    EndInput,
+    ExecutorMessage,
+    Finished,
+    InstanceBroke,
+    InstanceName,
+    JudgePeer,
+    Launch,
+    Launched,
+    LaunchFailed,
+    PeerRefused,
+    Report,
+    StartReading,
+    Verdict,
+)
+from agiledart_kernel.codec import Codec
+from agiledart_kernel.errors import RemoteProtocolError
+from agiledart_kernel.frames import FrameKind, FrameReader, frame
+from agiledart_kernel.limits import MAX_FRAME_BYTES, MAX_LOG_LINE_BYTES
+
+TO_EXECUTOR: Codec[AgentMessage] = Codec(AgentMessage)
+TO_AGENT: Codec[ExecutorMessage] = Codec(ExecutorMessage)
+
+SILENCE_SECONDS = 10.0
+"""An executor reports twice a second; silent for so long it is in a loop that never returns."""
+
+LAUNCH_SECONDS = 30.0
+"""Interpreter start, imports of user code and opening of files, on a slow board."""
+
+Judge = Callable[[JudgePeer, str], Verdict]
+
+
+@dataclass
+class ExecutorEvents:
+    """Whom to tell. All are called on the agent's loop."""
+
+    reported: Callable[[str, int, InstanceName, dict[str, object]], None]
+    finished: Callable[[str, int, InstanceName, dict[str, object]], None]
+    broke: Callable[[str, int, InstanceName, str], None]
+    printed: Callable[[str, str], None]
+    refused: Callable[[str, str], None]
+    judge: Judge
+
+
+@dataclass
+class ExecutorProcess:
+    """One running executor of one application."""
+
+    application: str
+    version: int
+    slot: int
+    process: asyncio.subprocess.Process
+    writer: asyncio.StreamWriter
+    instances: list[InstanceName] = field(default_factory=list)
+    finished: set[InstanceName] = field(default_factory=set)
+    launches: dict[int, asyncio.Future[str]] = field(default_factory=dict)
+    tasks: list[asyncio.Task[None]] = field(default_factory=list)
+    address: str = ""
+    last_sign: float = 0.0
+    ending: bool = False
+    configured: bool = False
+    requests: int = 0
+
+    def send(self, message: AgentMessage) -> None:
+        """Queue a message to the executor; nothing happens when it is gone."""
+        if not self.writer.is_closing():
+            self.writer.write(frame(FrameKind.CONTROL, TO_EXECUTOR.encode(message)))
+
+
+class LaunchError(Exception):
+    """Instances could not be started; the text is in the user's words."""
+
+
+class ExecutorPool:
+    """All executors of one agent.
+
+    Args:
+        events: whom to tell what.
+        configuration: makes the first message for an executor of (application, version, number).
+        directory: working directory of the executors.
+    """
+
+    def __init__(
+        self,
+        events: ExecutorEvents,
+        configuration: Callable[[str, int, int], Configure],
+        directory: str,
+    ) -> None:
+        self._events, self._configuration, self._directory = events, configuration, directory
+        self._running: dict[tuple[str, int, int], ExecutorProcess] = {}
+        self._starting: dict[tuple[str, int, int], asyncio.Task[ExecutorProcess]] = {}
+        self._watchdog: asyncio.Task[None] | None = None
+        self._reapers: dict[int, asyncio.Task[None]] = {}
+
+    @property
+    def processes(self) -> tuple[ExecutorProcess, ...]:
+        """What runs now."""
+        return tuple(self._running.values())
+
+    async def launch(
+        self,
+        application: str,
+        version: int,
+        number: int,
+        slots: dict[int, list[InstanceName]],
+        part: bytes,
+    ) -> dict[InstanceName, str]:
+        """Start instances, by slot; where each of them takes its data links.
+
+        Raises:
+            LaunchError: in the user's words.
+        """
+        addresses = await asyncio.gather(
+            *(
+                self._launch_one(application, version, number, slot, names, part)
+                for slot, names in sorted(slots.items())
+            ),
+            return_exceptions=True,
+        )
+        for answer in addresses:
+            if isinstance(answer, BaseException):
+                raise answer
+        return {
+            name: address
+            for address, (_, names) in zip(addresses, sorted(slots.items()), strict=True)
+            for name in names
+            if isinstance(address, str)
+        }
+
+    async def _launch_one(
+        self, application: str, version: int, number: int, slot: int, names: list[InstanceName], part: bytes
+    ) -> str:
+        executor = await self._executor(application, version, number, slot)
+        executor.requests += 1
+        request = executor.requests
+        answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        executor.launches[request] = answer
+        executor.instances += names
+        executor.send(Launch(request, part, tuple(names)))
+        try:
+            return await asyncio.wait_for(answer, LAUNCH_SECONDS)
+        except TimeoutError:
+            raise LaunchError(f"user code did not start within {LAUNCH_SECONDS:.0f} s") from None
+        finally:
+            executor.launches.pop(request, None)
+
+    async def _executor(self, application: str, version: int, number: int, slot: int) -> ExecutorProcess:
+        key = (application, version, slot)
+        if found := self._running.get(key):
+            return found
+        if key not in self._starting:
+            self._starting[key] = asyncio.create_task(self._spawn(application, version, number, slot))
+        try:
+            return await asyncio.shield(self._starting[key])
+        finally:
+            self._starting.pop(key, None)
+
+    async def _spawn(self, application: str, version: int, number: int, slot: int) -> ExecutorProcess:
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        # A join token may stand in the agent's environment; user code has no business with it.
+        environment = {key: value for key, value in os.environ.items() if not key.startswith("AGILEDART_")}
+        environment["PYTHONUNBUFFERED"] = "1"
+        try:
+            process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-P",
+                "-m",
+                "agiledart_executor.worker",
+                str(theirs.fileno()),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.STDOUT,
+                pass_fds=(theirs.fileno(),),
+                cwd=self._directory,
+                env=environment,
+                start_new_session=True,  # Ctrl-C in the agent's terminal is the agent's business
+            )
+        except OSError as error:
+            ours.close()
+            raise LaunchError(f"no process for user code could be started: {error.strerror}") from None
+        finally:
+            theirs.close()
+        reader, writer = await asyncio.open_unix_connection(sock=ours)
+        executor = ExecutorProcess(application, version, slot, process, writer)
+        executor.last_sign = asyncio.get_running_loop().time() + LAUNCH_SECONDS
+        self._running[application, version, slot] = executor
+        executor.tasks = [
+            asyncio.create_task(self._listen(executor, reader)),
+            asyncio.create_task(self._read_lines(executor)),
+        ]
+        executor.send(self._configuration(application, version, number))
+        if self._watchdog is None:
+            self._watchdog = asyncio.create_task(self._watch())
+        return executor
+
+    async def _listen(self, executor: ExecutorProcess, reader: asyncio.StreamReader) -> None:
+        """Take the executor's messages until it is gone, then say what became of its instances."""
+        frames = FrameReader(MAX_FRAME_BYTES)
+        reason = ""
+        try:
+            while data := await reader.read(1 << 16):
+                frames.feed(data)
+                while (item := frames.next()) is not None:
+                    self._take(executor, TO_AGENT.decode(item[1]))
+        except RemoteProtocolError as error:
+            reason = f"sent what an executor does not send ({error})"
+        except OSError as error:
+            reason = str(error)
+        executor.writer.close()
+        await self._gone(executor, reason)
+
+    def _take(self, executor: ExecutorProcess, message: ExecutorMessage) -> None:
+        executor.last_sign = max(executor.last_sign, asyncio.get_running_loop().time())
+        application, version, events = executor.application, executor.version, self._events
+        match message:
+            case Report():
+                executor.last_sign = asyncio.get_running_loop().time()
+                for name, report in message.reports:
+                    events.reported(application, version, name, report)
+            case JudgePeer():
+                executor.send(events.judge(message, application))
+            case Launched():
+                executor.address = message.address
+                if (future := executor.launches.get(message.request)) and not future.done():
+                    future.set_result(message.address)
+            case LaunchFailed():
+                if (future := executor.launches.get(message.request)) and not future.done():
+                    future.set_exception(LaunchError(message.message))
+            case Finished():
+                executor.finished.add(message.instance)
+                events.finished(application, version, message.instance, message.report)
+            case InstanceBroke():
+                events.broke(application, version, message.instance, message.message)
+            case PeerRefused():
+                events.refused(message.reason, message.remote)
+
+    async def _read_lines(self, executor: ExecutorProcess) -> None:
+        """Keep what user code prints, cut at a line's limit; a process that prints without line ends must not fill memory."""
+        assert executor.process.stdout is not None
+        pending = b""
+        while data := await executor.process.stdout.read(1 << 16):
+            *lines, pending = (pending + data).split(b"\n")
+            if len(pending) > MAX_LOG_LINE_BYTES:
+                lines.append(pending)
+                pending = b""
+            for line in lines:
+                self._print(executor, line)
+        if pending:
+            self._print(executor, pending)
+
+    def _print(self, executor: ExecutorProcess, line: bytes) -> None:
+        self._events.printed(executor.application, line[:MAX_LOG_LINE_BYTES].decode("utf-8", "replace").rstrip("\r"))
+
+    async def _gone(self, executor: ExecutorProcess, reason: str) -> None:
+        """The executor's end of the pair closed: reap it and say what that means for its instances."""
+        self._running.pop((executor.application, executor.version, executor.slot), None)
+        with contextlib.suppress(ProcessLookupError):
+            executor.process.kill()
+        code = await executor.process.wait()
+        for future in executor.launches.values():
+            if not future.done():
+                future.set_exception(LaunchError(f"the process of user code ended at its start ({_ending(code)})"))
+        if executor.ending:
+            return
+        why = reason or f"its process ended ({_ending(code)})"
+        for name in executor.instances:
+            if name not in executor.finished:
+                self._events.broke(executor.application, executor.version, name, why)
+
+    async def _watch(self) -> None:
+        """End executors that no longer give a sign of life."""
+        while True:
+            await asyncio.sleep(1.0)
+            now = asyncio.get_running_loop().time()
+            for executor in self.processes:
+                if not executor.ending and now - executor.last_sign > SILENCE_SECONDS:
+                    executor.ending = True
+                    executor.process.kill()
+                    for name in executor.instances:
+                        if name not in executor.finished:
+                            self._events.broke(
+                                executor.application,
+                                executor.version,
+                                name,
+                                f"user code has not returned for {SILENCE_SECONDS:.0f} s; its process was stopped",
+                            )
+
+    def start_sources(self, application: str, version: int) -> None:
+        """Let the sources read."""
+        for executor in self._of(application, version):
+            executor.send(StartReading())
+
+    def drain_sources(self, application: str, version: int) -> None:
+        """Let the sources end as if their input had."""
+        for executor in self._of(application, version):
+            executor.send(EndInput())
+
+    def stop(self, application: str, version: int) -> None:
+        """End all executors of an application; nothing more is reported of them."""
+        for executor in self._of(application, version):
+            executor.ending = True
+            executor.writer.close()
+            if executor.process.pid not in self._reapers:
+                task = asyncio.create_task(self._end(executor))
+                self._reapers[executor.process.pid] = task
+                task.add_done_callback(lambda _, pid=executor.process.pid: self._reapers.pop(pid, None))
+
+    async def _end(self, executor: ExecutorProcess) -> None:
+        """A closed pair ends an executor by itself; one that is busy in user code is killed."""
+        try:
+            await asyncio.wait_for(executor.process.wait(), 2.0)
+        except TimeoutError:
+            with contextlib.suppress(ProcessLookupError):
+                executor.process.kill()
+            await executor.process.wait()
+
+    def _of(self, application: str, version: int) -> list[ExecutorProcess]:
+        return [e for e in self._running.values() if (e.application, e.version) == (application, version)]
+
+    async def close(self) -> None:
+        """End everything and wait for it."""
+        if self._watchdog is not None:
+            self._watchdog.cancel()
+        for task in self._starting.values():
+            task.cancel()
+        processes = self.processes
+        for application, version in {(e.application, e.version): None for e in processes}:
+            self.stop(application, version)
+        waiting: list[Awaitable[object]] = [*self._reapers.values()]
+        await asyncio.gather(*waiting, return_exceptions=True)
+        for executor in processes:
+            await asyncio.gather(*executor.tasks, return_exceptions=True)
+
+
+def _ending(code: int) -> str:
+    if code >= 0:
+        return f"exit code {code}"
+    try:
+        return f"killed by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"killed by signal {-code}"

@@ -1,0 +1,95 @@
+"""What an agent says: one event a line, for people or as JSON; and what user code printed, bounded.
+
+A quiet node logs nothing. Refusals are counted always and said once per reason, so a stranger cannot fill a disk.
+"""
+
+import json
+import sys
+import time
+from collections import Counter, deque
+from typing import TextIO
+
+from agiledart_kernel.limits import MAX_LOG_LINES
+
+MAX_LOGGED_APPLICATIONS = 256
+"""Applications whose printed lines are kept; the one that printed least recently is forgotten first."""
+
+
+class AgentLog:
+    """Writes events to standard error.
+
+    Args:
+        format: `console` (for people; systemd adds the time) or `json`.
+        node: name that stands in every JSON line.
+    """
+
+    def __init__(
+        self, format: str = "console", node: str = "", verbose: bool = False, stream: TextIO | None = None
+    ) -> None:  # noqa: A002  the name of the setting
+        self._json, self._node, self._verbose = format == "json", node, verbose
+        self._stream = stream or sys.stderr
+        self.refusals: Counter[str] = Counter()
+
+    def info(self, event: str, text: str, **fields: object) -> None:
+        """A change that an operator would want in last night's log."""
+        self._write("info", event, text, fields)
+
+    def warning(self, event: str, text: str, **fields: object) -> None:
+        """Degraded, and mending itself."""
+        self._write("warning", event, text, fields)
+
+    def error(self, event: str, text: str, **fields: object) -> None:
+        """Somebody must act."""
+        self._write("error", event, text, fields)
+
+    def debug(self, event: str, text: str, **fields: object) -> None:
+        """Only with `--verbose`."""
+        if self._verbose:
+            self._write("debug", event, text, fields)
+
+    def refused(self, reason: str, remote: str) -> None:
+        """Count a refusal; say the first of each reason."""
+        self.refusals[reason] += 1
+        if self.refusals[reason] == 1:
+            self.warning(
+                "link.refused", f"turned away {remote}: {reason} (further ones are only counted)", reason=reason
+            )
+
+    def _write(self, level: str, event: str, text: str, fields: dict[str, object]) -> None:
+        if self._json:
+            line = json.dumps(
+                {"time": round(time.time(), 3), "level": level, "event": event, "node": self._node, "text": text}
+                | fields,
+                default=str,
+            )
+        else:
+            line = text if level == "info" else f"{level}: {text}"
+        try:
+            self._stream.write(line + "\n")
+            self._stream.flush()
+        except (OSError, ValueError):
+            pass  # nobody reads us any more; the agent goes on
+
+
+class PrintedLines:
+    """The last lines that each application's user code printed on this node, numbered so that a reader can continue."""
+
+    def __init__(self) -> None:
+        self._lines: dict[str, deque[tuple[int, float, str]]] = {}
+        self._number: Counter[str] = Counter()
+
+    def add(self, application: str, text: str) -> None:
+        """Keep a line; the oldest goes when there are too many."""
+        lines = self._lines.pop(application, None)
+        if lines is None:
+            lines = deque(maxlen=MAX_LOG_LINES)
+            if len(self._lines) >= MAX_LOGGED_APPLICATIONS:
+                del self._lines[next(iter(self._lines))]
+        self._lines[application] = lines
+        self._number[application] += 1
+        lines.append((self._number[application], time.time(), text))
+
+    def after(self, application: str, number: int, limit: int = 1_000) -> list[tuple[int, float, str]]:
+        """At most `limit` lines with a greater number, as (number, wall seconds, text)."""
+        found = [line for line in self._lines.get(application, ()) if line[0] > number]
+        return found[:limit]

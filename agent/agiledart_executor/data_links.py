@@ -1,0 +1,123 @@
+"""Data frames between executors: one TLS link for each pair of executors and direction of dial, all channels on it.
+
+The upstream end dials. DATA frames go down, ACK frames come back. A frame is taken only from the node that the plan names for its
+source instance, so an admitted executor can't feed rows into a channel that isn't its own.
+"""
+
+import struct
+from collections.abc import Callable
+
+from agiledart_dataflow.batch import Batch, BatchCodec
+from agiledart_dataflow.channels import SendingChannel
+from agiledart_executor.host import InstanceHost, Running
+from agiledart_kernel.errors import RemoteProtocolError, UserCodeError
+from agiledart_kernel.frames import DATA_HEADER_BYTES, PUNCTUATION_ONLY, DataHeader, FrameKind
+from agiledart_kernel.limits import MAX_BATCH_BYTES, MAX_DATA_FRAME_BYTES
+from agiledart_kernel.node_id import NodeId
+from agiledart_transport.framed import Link
+
+_ACK = struct.Struct(">QHHHxxQQ")
+"""Application, edge, source, target; data frames taken and punctuations seen, both counted from the first."""
+
+
+class Sender:
+    """The way out of one channel to another process.
+
+    Args:
+        link: to the executor of the target instance.
+        header: of this channel; sequence, rows and flags change with each frame.
+        codec: of the edge's rows.
+        step: name for messages to the user when a row cannot travel.
+    """
+
+    def __init__(self, link: Link, header: DataHeader, codec: BatchCodec, step: str) -> None:
+        self._link, self._header, self._codec, self._step = link, header, codec, step
+
+    def __call__(self, batch: Batch, first_row: int, channel: SendingChannel) -> None:
+        """Encode and send one frame; more than one when its rows are larger than frames may be."""
+        if not batch.rows:
+            self._send(first_row, 0, self._codec.encode(batch), PUNCTUATION_ONLY)
+            return
+        try:
+            pieces = list(self._codec.encode_within(batch, 2 * MAX_BATCH_BYTES))
+        except (TypeError, ValueError, OverflowError) as error:
+            raise UserCodeError(f"{self._step}: a row cannot travel to another process: {error}") from None
+        channel.sized(len(pieces[0][0].rows), len(pieces[0][1]))
+        channel.frames_sent += len(pieces) - 1
+        for piece, body in pieces:
+            if len(body) > MAX_DATA_FRAME_BYTES - DATA_HEADER_BYTES:
+                raise UserCodeError(f"{self._step}: one row has {len(body):,} bytes; at most 4 MiB can travel")
+            self._send(first_row, len(piece.rows), body, 0)
+            first_row += len(piece.rows)
+
+    def _send(self, first_row: int, rows: int, body: bytes, flags: int) -> None:
+        header = self._header._replace(sequence=first_row, rows=rows, flags=flags)
+        self._link.send(FrameKind.DATA, header.pack() + body)
+
+
+class DataPort:
+    """Brings frames that come in to the instances of one application.
+
+    Args:
+        number: the application's.
+        host: the instances.
+        codecs: by edge.
+        target_stage: stage that an edge leads to.
+        node_of: which node runs the source instance of a channel (edge, index).
+    """
+
+    def __init__(
+        self,
+        number: int,
+        host: InstanceHost,
+        codecs: dict[int, BatchCodec],
+        target_stage: Callable[[int], int],
+        node_of: Callable[[int, int], NodeId],
+    ) -> None:
+        self._number, self._host, self._codecs = number, host, codecs
+        self._target_stage, self._node_of = target_stage, node_of
+
+    def data(self, link: Link, kind: int, body: bytes) -> None:
+        """A frame on an accepted link; raises RemoteProtocolError, which closes the link."""
+        if kind != FrameKind.DATA:
+            raise RemoteProtocolError("kind", "only DATA frames are taken here")
+        header = DataHeader.unpack(body)
+        codec = self._codecs.get(header.edge)
+        if header.application != self._number or codec is None:
+            raise RemoteProtocolError("channel", "a frame of another application")
+        if self._node_of(header.edge, header.source) != link.peer.agent_id:
+            raise RemoteProtocolError("channel", f"instance {header.source} does not run there")
+        running = self._host.running.get((self._target_stage(header.edge), header.target))
+        if running is None:
+            raise RemoteProtocolError("channel", f"instance {header.target} does not run here")
+        batch = codec.decode(memoryview(body)[DATA_HEADER_BYTES:])
+        if len(batch.rows) != header.rows:
+            raise RemoteProtocolError("form", f"{len(batch.rows)} rows where the header says {header.rows}")
+        end = running.inputs.get((header.edge, header.source))
+        if end is not None and end.acknowledge is None:
+            end.acknowledge = Acknowledger(link, header)
+        self._host.receive(running, header.edge, header.source, header.sequence, batch)
+
+
+class Acknowledger:
+    """Tells the upstream end of one channel what was taken."""
+
+    def __init__(self, link: Link, header: DataHeader) -> None:
+        self._link, self._header = link, header
+
+    def __call__(self, frames: int, marks: int) -> None:
+        """Totals since the first frame."""
+        header = self._header
+        body = _ACK.pack(header.application, header.edge, header.source, header.target, frames, marks)
+        self._link.send(FrameKind.ACK, body)
+
+
+def take_acknowledgement(host: InstanceHost, source_stage: Callable[[int], int], kind: int, body: bytes) -> None:
+    """A frame on a dialled link; raises RemoteProtocolError."""
+    if kind != FrameKind.ACK or len(body) != _ACK.size:
+        raise RemoteProtocolError("kind", "only acknowledgements come back on this link")
+    _, edge, source, target, frames, marks = _ACK.unpack(body)
+    running: Running | None = host.running.get((source_stage(edge), source))
+    if running is None:
+        raise RemoteProtocolError("channel", f"instance {source} does not run here")
+    host.acknowledged(running, edge, target, frames, marks)

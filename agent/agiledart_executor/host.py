@@ -1,0 +1,256 @@
+"""Drives the instances of one executor: who may work now, what goes out, what is acknowledged.
+
+Everything is counted per batch. An instance works when a batch came in or when one of its outputs got room again; it does not
+work while an output is blocked, and what it has promised (the mark) still travels then, because punctuations need no credit.
+"""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import msgspec
+
+from agiledart_dataflow.batch import Batch
+from agiledart_dataflow.channels import ReceivingChannel, SendingChannel
+from agiledart_dataflow.instance import Instance
+from agiledart_dataflow.source import SourceInstance
+from agiledart_kernel.errors import AgileDartError, RemoteProtocolError
+
+TURN_SECONDS = 0.005
+"""How long instances may work before sockets are looked at again."""
+
+SOURCE_ROWS = 750
+"""Rows that a source reads in one go."""
+
+
+class Output(Protocol):
+    """Carries frames of one channel to wherever its target runs."""
+
+    def __call__(self, batch: Batch, first_row: int, channel: SendingChannel) -> None:
+        """Send one frame."""
+        ...
+
+
+@dataclass(eq=False)
+class OutputEnd:
+    """Upstream end of a channel and its way out."""
+
+    channel: SendingChannel
+    deliver: Output
+
+    def flush(self) -> None:
+        """Send all that may go now."""
+        channel = self.channel
+        while True:
+            first_row = channel.rows_sent
+            batch = channel.next_frame()
+            if batch is None:
+                return
+            self.deliver(batch, first_row, channel)
+
+
+@dataclass(eq=False)
+class InputEnd:
+    """Downstream end of a channel: what came, what the operator has taken of it, whom to tell."""
+
+    acknowledge: Callable[[int, int], None] | None = None
+    channel: ReceivingChannel = field(default_factory=ReceivingChannel)
+    rows_or_mark: deque[bool] = field(default_factory=deque)
+    batches_taken: int = 0
+    frames_taken: int = 0
+
+    def taken(self, batches: int, *, finished: bool) -> None:
+        """The operator has now taken so many batches in all, punctuations among them; at its end all is acknowledged."""
+        while self.batches_taken < batches:
+            self.batches_taken += 1
+            self.frames_taken += self.rows_or_mark.popleft()
+        if self.acknowledge is not None and (due := self.channel.due(self.frames_taken, all_of_it=finished)):
+            self.acknowledge(*due)
+
+
+@dataclass(eq=False)
+class Running:
+    """One instance with its channels."""
+
+    stage: int
+    index: int
+    name: str
+    outputs: dict[tuple[int, int], OutputEnd] = field(default_factory=dict)
+    inputs: dict[tuple[int, int], InputEnd] = field(default_factory=dict)
+    instance: Instance | None = None
+    source: SourceInstance | None = None
+    queued: bool = False
+    reported: bool = False
+    broken: bool = False
+    timer: asyncio.TimerHandle | None = None
+    busy_ns: int = 0
+
+    @property
+    def done(self) -> bool:
+        """At the end of its input, and all of its output delivered."""
+        finished = self.instance.finished if self.instance is not None else bool(self.source and self.source.finished)
+        return finished and all(end.channel.idle for end in self.outputs.values())
+
+    @property
+    def blocked(self) -> bool:
+        """An output has no room."""
+        return any(end.channel.blocked for end in self.outputs.values())
+
+    def report(self) -> dict[str, object]:
+        """Figures as plain data."""
+        part = self.instance if self.instance is not None else self.source
+        assert part is not None
+        figures: dict[str, object] = msgspec.to_builtins(part.statistics())
+        figures["busy_ns"] = self.busy_ns
+        figures["queued_rows"] = self.instance.queued_rows if self.instance is not None else 0
+        figures["waiting_rows"] = sum(end.channel.rows_waiting for end in self.outputs.values())
+        figures["blocked"] = self.blocked
+        return figures
+
+
+class InstanceHost:
+    """All instances of one executor.
+
+    Args:
+        finished: told when an instance has delivered everything.
+        broke: told when an instance cannot go on, with a message for the user.
+    """
+
+    def __init__(self, finished: Callable[[Running], None], broke: Callable[[Running, str], None]) -> None:
+        self._finished, self._broke = finished, broke
+        self._loop = asyncio.get_running_loop()
+        self.running: dict[tuple[int, int], Running] = {}
+        self._ready: deque[Running] = deque()
+        self._turn_due = False
+        self.reading = False
+
+    def add(self, running: Running) -> None:
+        """Take an instance; sources wait for `start_reading`."""
+        self.running[running.stage, running.index] = running
+        if self.reading:
+            self.wake(running)
+
+    def start_reading(self) -> None:
+        """Let the sources read."""
+        self.reading = True
+        for running in self.running.values():
+            self.wake(running)
+
+    def end_input(self) -> None:
+        """Let the sources end here."""
+        for running in self.running.values():
+            if running.source is not None:
+                running.source.drain()
+                self.wake(running)
+
+    def receive(self, running: Running, edge: int, source: int, first_row: int, batch: Batch) -> None:
+        """A frame for an instance came in; raises RemoteProtocolError when it cannot be right."""
+        end = running.inputs.get((edge, source))
+        if end is None or running.instance is None:
+            raise RemoteProtocolError("channel", f"no channel {edge} from {source} to {running.name}")
+        end.channel.accept(first_row, len(batch.rows))
+        if running.broken:
+            return
+        end.rows_or_mark.append(bool(batch.rows))
+        running.instance.offer(edge, source, batch)
+        self.wake(running)
+
+    def acknowledged(self, running: Running, edge: int, target: int, frames: int, marks: int) -> None:
+        """The other end of an output has taken frames."""
+        end = running.outputs.get((edge, target))
+        if end is None:
+            raise RemoteProtocolError("channel", f"no channel {edge} from {running.name} to {target}")
+        end.channel.acknowledge(frames, marks)
+        self.wake(running)
+
+    def wake(self, running: Running) -> None:
+        """Let an instance look whether it can work."""
+        if running.queued or running.reported or running.broken:
+            return
+        running.queued = True
+        self._ready.append(running)
+        if not self._turn_due:
+            self._turn_due = True
+            self._loop.call_soon(self._turn)
+
+    def _turn(self) -> None:
+        self._turn_due = False
+        end = time.perf_counter() + TURN_SECONDS
+        while self._ready:
+            running = self._ready.popleft()
+            running.queued = False
+            if not running.broken:
+                self._run(running)
+            if time.perf_counter() > end:
+                break
+        if self._ready and not self._turn_due:
+            self._turn_due = True
+            self._loop.call_soon(self._turn)
+
+    def _run(self, running: Running) -> None:
+        began = time.perf_counter_ns()
+        try:
+            again = self._read(running) if running.source is not None else self._work(running)
+        except AgileDartError as error:
+            self._break(running, str(error))
+            return
+        except OSError as error:  # a sink's disk is full, a file went away
+            where = f" ({error.filename})" if error.filename else ""
+            self._break(running, f"{running.name}: {error.strerror or error}{where}")
+            return
+        running.busy_ns += time.perf_counter_ns() - began
+        if again:
+            self.wake(running)
+        elif not running.reported and running.done:
+            running.reported = True
+            self._finished(running)
+
+    def _emitter(self, running: Running) -> Callable[[int, int, Batch], None]:
+        outputs = running.outputs
+
+        def emit(edge: int, target: int, batch: Batch) -> None:
+            outputs[edge, target].channel.put(batch)
+
+        return emit
+
+    def _work(self, running: Running) -> bool:
+        instance = running.instance
+        assert instance is not None
+        more = False
+        if not running.blocked:
+            more = instance.work(self._emitter(running))
+        for (edge, source), input_end in running.inputs.items():
+            input_end.taken(instance.consumed(edge, source), finished=instance.finished)
+        for output in running.outputs.values():
+            output.flush()
+        return more and not running.blocked
+
+    def _read(self, running: Running) -> bool:
+        source = running.source
+        assert source is not None
+        if running.timer is not None:
+            running.timer.cancel()
+            running.timer = None
+        again = False
+        if self.reading and not source.finished and not running.blocked:
+            now = time.monotonic_ns()
+            polled = source.poll(now, time.time_ns(), SOURCE_ROWS)
+            if polled.batch is not None:
+                source.emit(polled.batch, self._emitter(running))
+            if polled.wait_until_ns is not None and not source.finished:
+                delay = max(0.0, (polled.wait_until_ns - now) / 1e9)
+                running.timer = self._loop.call_later(delay, self.wake, running)
+            else:
+                again = not source.finished
+        for output in running.outputs.values():
+            output.flush()
+        return again and not running.blocked
+
+    def _break(self, running: Running, message: str) -> None:
+        running.broken = True
+        if running.timer is not None:
+            running.timer.cancel()
+        self._broke(running, message)

@@ -1,0 +1,357 @@
+"""The executor process: user code of one application, next to its agent but apart from it.
+
+    python -m agiledart_executor.worker FD
+
+FD is one end of a socket pair to the agent. The first message says who we are; then instances are launched, linked and run. The
+process ends when the pair closes. It imports neither the overlay nor cryptography nor a metrics library: it must stay small.
+"""
+
+import asyncio
+import contextlib
+import gc
+import os
+import signal
+import socket
+import sys
+from collections.abc import Coroutine
+
+
+from agiledart_dataflow.deployment import DeploymentPart
+from agiledart_dataflow.stages import StagePlan
+from agiledart_executor.data_links import DataPort, Sender, take_acknowledgement
+from agiledart_executor.host import InputEnd, InstanceHost, OutputEnd, Running
+from agiledart_executor.launching import Launchable, make_ready
+from agiledart_executor.messages import (
+    AgentMessage,
+    Configure,
+    EndInput,
+    ExecutorMessage,
+    Finished,
+    InstanceBroke,
+    InstanceName,
+    JudgePeer,
+    Launch,
+    Launched,
+    LaunchFailed,
+    PeerRefused,
+    Report,
+    StartReading,
+    Verdict,
+)
+from agiledart_dataflow.batch import Batch
+from agiledart_dataflow.channels import SendingChannel
+from agiledart_kernel.codec import Codec
+from agiledart_kernel.errors import AgileDartError, OperationFailed, Refused, RemoteProtocolError
+from agiledart_kernel.frames import DataHeader, FrameKind, FrameReader, Hello, encode_hello, frame
+from agiledart_kernel.limits import MAX_FRAME_BYTES
+from agiledart_kernel.node_id import NodeId
+from agiledart_transport.contexts import client_context, server_context
+from agiledart_transport.framed import Link, LinkHandler
+from agiledart_transport.judge import PeerInfo
+from agiledart_transport.links import Listener, connect, serve
+
+REPORT_SECONDS = 0.5
+"""How often figures go to the agent; also the sign of life."""
+
+BROKEN_LINK_GRACE_SECONDS = 4.0
+"""When a data link breaks, the failure detector usually names the node that died; only after that the link is blamed."""
+
+_PEER_INFO: Codec[PeerInfo] = Codec(PeerInfo)
+_PART: Codec[DeploymentPart] = Codec(DeploymentPart)
+
+
+class AskingJudge:
+    """Asks the agent about each peer: judging needs the cryptography library, which an executor does not load."""
+
+    def __init__(self, send: "Worker") -> None:
+        self._worker = send
+        self._open: dict[int, asyncio.Future[Verdict]] = {}
+        self._number = 0
+
+    async def judge(self, certificate: bytes, hello: Hello, service: str, *, serves: bool = False) -> PeerInfo:
+        """The verified peer; raises `Refused`."""
+        self._number += 1
+        answer: asyncio.Future[Verdict] = asyncio.get_running_loop().create_future()
+        self._open[self._number] = answer
+        try:
+            self._worker.tell(JudgePeer(self._number, certificate, encode_hello(hello), service, serves))
+            verdict = await answer
+        finally:
+            del self._open[self._number]
+        if verdict.refused:
+            raise Refused(verdict.refused)
+        return _PEER_INFO.decode(verdict.peer)
+
+    def answered(self, verdict: Verdict) -> None:
+        """The agent's word."""
+        future = self._open.get(verdict.request)
+        if future is not None and not future.done():
+            future.set_result(verdict)
+
+
+class Worker:
+    """One executor.
+
+    Args:
+        writer: to the agent.
+        configuration: the agent's first message.
+    """
+
+    def __init__(self, writer: asyncio.StreamWriter, configuration: Configure) -> None:
+        self._writer, self._configuration = writer, configuration
+        self._host = InstanceHost(self._finished, self._broke)
+        self._judge = AskingJudge(self)
+        self._client_tls = client_context(configuration.credentials)
+        self._hello = Hello(
+            service="data",
+            chain=configuration.chain,
+            incarnation=configuration.incarnation,
+            name=configuration.node_name,
+        )
+        self._listener: Listener | None = None
+        self._links: dict[str, asyncio.Task[Link]] = {}
+        self._code: Launchable | None = None
+        self._plan: StagePlan | None = None
+        self._nodes: dict[tuple[int, int], NodeId] = {}
+        self._port: DataPort | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    # ---- the agent
+
+    def tell(self, message: ExecutorMessage) -> None:
+        """Queue a message to the agent."""
+        if not self._writer.is_closing():
+            self._writer.write(frame(FrameKind.CONTROL, _TO_AGENT.encode(message)))
+
+    def take(self, message: AgentMessage) -> None:
+        """A message from the agent."""
+        match message:
+            case Launch():
+                self._spawn(self._launch(message))
+            case StartReading():
+                self._host.start_reading()
+            case EndInput():
+                self._host.end_input()
+            case Verdict():
+                self._judge.answered(message)
+            case Configure():
+                raise RemoteProtocolError("form", "configured twice")
+
+    def _spawn(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def report_for_ever(self) -> None:
+        """Send figures twice a second: an agent that hears nothing knows that user code does not return."""
+        while True:
+            self.tell(
+                Report(
+                    tuple(
+                        (InstanceName(running.stage, running.index), running.report())
+                        for running in self._host.running.values()
+                    )
+                )
+            )
+            await asyncio.sleep(REPORT_SECONDS)
+
+    def _finished(self, running: Running) -> None:
+        self.tell(Finished(InstanceName(running.stage, running.index), running.report()))
+
+    def _broke(self, running: Running, message: str) -> None:
+        self.tell(InstanceBroke(InstanceName(running.stage, running.index), message))
+
+    # ---- launching
+
+    async def _launch(self, launch: Launch) -> None:
+        try:
+            part = _PART.decode(launch.part)
+            await self._make_ready(part, [(name.stage, name.index) for name in launch.instances])
+        except (AgileDartError, OSError) as error:
+            self.tell(LaunchFailed(launch.request, _in_words(error)))
+            return
+        assert self._listener is not None
+        port = self._listener.address.rpartition(":")[2]
+        configuration = self._configuration
+        host = f"[{configuration.advertised}]" if ":" in configuration.advertised else configuration.advertised
+        self.tell(Launched(launch.request, f"{host}:{port}/{configuration.node_id.hex}"))
+
+    async def _make_ready(self, part: DeploymentPart, instances: list[tuple[int, int]]) -> None:
+        if self._code is None:
+            self._code = make_ready(part)
+            self._plan = self._code.plan
+            self._nodes = {place: peer.node for place, peer in part.places().items()}
+            self._port = DataPort(
+                part.number,
+                self._host,
+                self._code.codecs,
+                lambda edge: self._edge(edge)[1],
+                lambda edge, index: self._nodes.get((self._edge(edge)[0], index), NodeId(0)),
+            )
+            gc.freeze()  # what user code imported stays; the collector need not look at it again
+        if self._listener is None:
+            self._listener = await self._listen()
+        addresses = part.known_addresses()
+        for stage, index in instances:
+            running = self._code.instance(stage, index)
+            for edge, source in self._code.plan.inputs(stage, index):
+                running.inputs[edge, source] = InputEnd()
+            for edge in self._code.plan.outgoing(stage):
+                for target in self._code.plan.targets(edge.index, index):
+                    where = addresses.get((edge.target, target))
+                    out = await self._output(part, running, edge.index, target, where)
+                    running.outputs[edge.index, target] = out
+            self._host.add(running)
+
+    def _edge(self, edge: int) -> tuple[int, int]:
+        """(source stage, target stage); raises RemoteProtocolError for an edge that is none."""
+        assert self._plan is not None
+        if not 0 <= edge < len(self._plan.edges):
+            raise RemoteProtocolError("channel", f"no edge {edge}")
+        found = self._plan.edges[edge]
+        return found.source, found.target
+
+    async def _output(
+        self, part: DeploymentPart, running: Running, edge: int, target: int, where: str | None
+    ) -> OutputEnd:
+        local = self._host.running.get((self._edge(edge)[1], target))
+        if local is not None:
+            return _local_output(self._host, running, local, edge, target)
+        if where is None:
+            raise OperationFailed(f"{running.name}: the place of instance {target} downstream is not known")
+        link = await self._link(where)
+        assert self._code is not None
+        header = DataHeader(
+            application=part.number,
+            plan=part.plan_version,
+            edge=edge,
+            source=running.index,
+            target=target,
+            incarnation=self._configuration.incarnation,
+            epoch=0,
+            sequence=0,
+            rows=0,
+            schema=edge,
+        )
+        return OutputEnd(SendingChannel(), Sender(link, header, self._code.codecs[edge], running.name))
+
+    # ---- links
+
+    async def _listen(self) -> Listener:
+        return await serve(
+            self._configuration.host,
+            0,
+            context=server_context(self._configuration.credentials),
+            hello=lambda _: self._hello,
+            judge=self._judge,
+            services=("data",),
+            on_link=self._accepted,
+            on_refused=lambda reason, remote: self.tell(PeerRefused(reason, remote)),
+        )
+
+    def _accepted(self, link: Link) -> LinkHandler:
+        assert self._port is not None
+        return LinkHandler(self._port.data, self._link_closed)
+
+    async def _link(self, where: str) -> Link:
+        """The link to the executor at `host:port/id`, dialled once."""
+        if where not in self._links:
+            self._links[where] = asyncio.create_task(self._dial(where))
+        try:
+            return await asyncio.shield(self._links[where])
+        except (OSError, RemoteProtocolError) as error:
+            self._links.pop(where, None)
+            raise OperationFailed(f"no data link to {where.partition('/')[0]}: {error}") from None
+
+    async def _dial(self, where: str) -> Link:
+        address, _, node = where.partition("/")
+        return await connect(
+            address,
+            service="data",
+            context=self._client_tls,
+            hello=self._hello,
+            judge=self._judge,
+            expect=NodeId.from_hex(node) if node else None,
+            on_frame=lambda _, kind, body: take_acknowledgement(
+                self._host, lambda edge: self._edge(edge)[0], kind, body
+            ),
+            on_closed=self._link_closed,
+        )
+
+    def _link_closed(self, link: Link, reason: str) -> None:
+        self._spawn(self._blame(link, reason))
+
+    async def _blame(self, link: Link, reason: str) -> None:
+        """Unless the agent ends us first, say which instances cannot go on without the link."""
+        await asyncio.sleep(BROKEN_LINK_GRACE_SECONDS)
+        name = link.peer.hello.name or link.remote
+        for running in self._host.running.values():
+            if not running.reported and not running.broken:
+                self._broke(running, f"{running.name}: the data link to {name} broke ({reason})")
+
+
+def _local_output(host: InstanceHost, running: Running, target_running: Running, edge: int, target: int) -> OutputEnd:
+    """A channel within this process: no encoding, the same credit."""
+
+    def deliver(batch: Batch, first_row: int, channel: SendingChannel) -> None:
+        host.receive(target_running, edge, running.index, first_row, batch)
+
+    target_running.inputs[edge, running.index].acknowledge = lambda frames, marks: host.acknowledged(
+        running, edge, target, frames, marks
+    )
+    return OutputEnd(SendingChannel(), deliver)
+
+
+def _in_words(error: Exception) -> str:
+    if isinstance(error, OSError):
+        return f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}"
+    return str(error)
+
+
+_FROM_AGENT: Codec[AgentMessage] = Codec(AgentMessage)
+_TO_AGENT: Codec[ExecutorMessage] = Codec(ExecutorMessage)
+
+
+async def run(pair: socket.socket) -> None:
+    """Serve one agent until it closes the pair."""
+    reader, writer = await asyncio.open_unix_connection(sock=pair)
+    frames = FrameReader(MAX_FRAME_BYTES)
+    worker: Worker | None = None
+    reporting: asyncio.Task[None] | None = None
+    try:
+        while data := await reader.read(1 << 18):
+            frames.feed(data)
+            while (item := frames.next()) is not None:
+                message = _FROM_AGENT.decode(item[1])
+                if worker is not None:
+                    worker.take(message)
+                elif isinstance(message, Configure):
+                    worker = Worker(writer, message)
+                    reporting = asyncio.create_task(worker.report_for_ever())
+    except (ConnectionError, BrokenPipeError):
+        pass
+    finally:
+        if reporting is not None:
+            reporting.cancel()
+
+
+def main() -> int:
+    """Entry point of the process."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the agent says when to end
+    pair = socket.socket(fileno=int(sys.argv[1]))
+    pair.setblocking(False)  # noqa: FBT003  the standard library's signature
+    try:
+        import uvloop  # noqa: PLC0415  absent where it has no wheel
+
+        runner = uvloop.run
+    except ImportError:
+        runner = asyncio.run
+    with contextlib.suppress(KeyboardInterrupt):
+        runner(run(pair))
+    sys.stdout.flush()
+    # The agent has let go of us: nothing that user code left behind (threads, atexit hooks) may keep the process.
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()
