@@ -36,7 +36,7 @@ class StartInstances(Effect, frozen=True, gc=False):
     """Start these instances, sources not yet reading.
 
     `Completed.result`: dict (stage, index) → data address `host:port`, of every instance of the part.
-    `Failed.reason`: for the user, without the name of this node (`trips: /data/x.csv.gz does not exist here`).
+    `Failed.reason`: for the user, naming step and node (`trips: /data/x.csv.gz does not exist on pi2`).
     """
 
     request: int

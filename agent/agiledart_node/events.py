@@ -31,12 +31,6 @@ class Asked(Event, frozen=True, gc=False):
     submitter: str = ""
 
 
-class AskerGone(Event, frozen=True, gc=False):
-    """Nobody waits for the answer to this request any more. What it started goes on."""
-
-    request: int
-
-
 class InstanceReported(Event, frozen=True, gc=False):
     """Figures of a local instance, plain data; replaces the last one. About once a second."""
 
@@ -58,11 +52,17 @@ class InstanceFinished(Event, frozen=True, gc=False):
 
 
 class InstanceFailed(Event, frozen=True, gc=False):
-    """A local instance can't go on: user code raised, its executor died, its file is gone. `message` is for the
-    user."""
+    """A local instance can't go on: user code raised, its executor died, its file is gone.
+
+    Args:
+        message: for the user, naming step and node.
+        is_consequence: only a link to another instance broke; the node waits some seconds for the cause (a dead peer,
+            an error elsewhere) before it reports this message.
+    """
 
     application: str
     version: int
     stage: int
     index: int
     message: str
+    is_consequence: bool = False

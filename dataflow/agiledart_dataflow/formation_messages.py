@@ -195,6 +195,21 @@ class TraceHops(Message, frozen=True, gc=False, tag=67):
     path: tuple[Peer, ...]
 
 
+class AskWhetherActive(Message, frozen=True, gc=False, tag=68):
+    """Are you still at work on this application, as its scheduler or one of its hosts? Answered by `Acknowledged`."""
+
+    request: int
+    application: str
+    version: int
+
+
+class JoinArrived(Message, frozen=True, gc=False, tag=69):
+    """Rendezvous → sink node, when JOINs are routed to the hash of the sink's id: the recorded path of a JOIN."""
+
+    number: int
+    path: tuple[Peer, ...]
+
+
 class Join(Message, frozen=True, gc=False, tag=90):
     """Routed from a source node towards the sink node's id; the overlay records the path. [AgileDART] §IV-A."""
 
@@ -229,6 +244,8 @@ FormationMessage = (
     | AskLogs
     | LogLines
     | TraceHops
+    | AskWhetherActive
+    | JoinArrived
 )
 
 ROUTED_CODEC: Codec[Join | RouteProbe] = Codec(Join | RouteProbe, limit=MAX_RECORD_BYTES)
