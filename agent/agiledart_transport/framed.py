@@ -26,9 +26,10 @@ from agiledart_transport.judge import PeerInfo
 LINK_REASONS: Final = (
     *REASONS, "certificate", "service", "role", "scope", "protocol", "another peer",  # refused
     "tls", "timeout", "form", "kind", "oversize", "truncated", "unexpected frame", "crowded", "full",  # not even judged
-    "descriptors", "slow", "lost", "done", "internal", "peer closed",
+    "descriptors", "slow", "lost", "done", "leaving", "internal", "peer closed",
 )  # fmt: skip
-"""Every reason with which a link ends or is refused. `done`: closed on purpose; `slow`: the peer did not read."""
+"""Every reason with which a link ends or is refused. `done`: closed on purpose; `slow`: the peer did not read;
+`descriptors`: the process has no more of them."""
 
 MAX_UNSENT_BYTES: Final = 32 << 20
 """Bytes that may wait for a slow peer: two of the largest frames. Senders that heed `writable` stay far below."""
@@ -108,6 +109,11 @@ class Link(asyncio.Protocol):
     def writable(self) -> bool:
         """Does the link take data without piling it up?"""
         return self._room.is_set()
+
+    @property
+    def unsent_bytes(self) -> int:
+        """Bytes that wait here for the peer to read; what the system's socket buffer holds is not counted."""
+        return self._unsent_bytes + (self._transport.get_write_buffer_size() if self._transport is not None else 0)
 
     def send(self, kind: int, body: bytes) -> None:
         """Queue one frame; what is sent in one turn of the loop leaves in one write. Nothing happens on a closed link.

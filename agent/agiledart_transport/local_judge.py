@@ -36,12 +36,14 @@ class LocalJudge:
         wall = int(self.wall_seconds())
         return max(wall, min(self._newest, wall + SKEW_SECONDS))
 
-    def verify(self, certificate: bytes, hello: Hello, service: str, *, serves: bool = False) -> PeerInfo:
-        """`judge` without waiting."""
+    def verify(
+        self, certificate: bytes, hello: Hello, service: str, *, serves: bool = False, own: Grant | None = None
+    ) -> PeerInfo:
+        """`judge` without waiting. `own`: the grant of the executor that asks its agent, instead of ours."""
         key = verify_peer_certificate(certificate)
         grant = verify_chain(self.network, hello.chain, key, self.now_seconds(), check_signature, self.banned)
         self._newest = max(self._newest, grant.not_before)
-        check_entry(service, grant, self.own, serves=serves)
+        check_entry(service, grant, own or self.own, serves=serves)
         return PeerInfo(node_id_of_key(key), key, grant, hello)
 
     async def judge(self, certificate: bytes, hello: Hello, service: str, *, serves: bool = False) -> PeerInfo:
