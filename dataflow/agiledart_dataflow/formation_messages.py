@@ -111,8 +111,8 @@ class Halt(Message, frozen=True, gc=False, tag=59):
 
 
 class InstancesEnded(Message, frozen=True, gc=False, tag=60):
-    """Host → coordinator: instances that finished, with their last reports; or one that failed, with the message
-    for the user.
+    """Host → coordinator: these instances took END_OF_INPUT and passed it on; `"stage.index"` → last report, plain
+    data.
 
     Sent again until acknowledged.
     """
@@ -120,9 +120,7 @@ class InstancesEnded(Message, frozen=True, gc=False, tag=60):
     request: int
     application: str
     version: int
-    finished: tuple[tuple[int, int], ...]
     reports: dict[str, Any]
-    failure: str = ""
 
 
 class Drain(Message, frozen=True, gc=False, tag=61):

@@ -1,0 +1,183 @@
+"""What a window computes from its rows. Sums of floats are exact, so the order of arrival cannot show in them."""
+
+from abc import ABC, abstractmethod
+from bisect import bisect_left, insort
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+R = TypeVar("R")
+S = TypeVar("S")
+V = TypeVar("V")
+
+_SCALE_BITS = 1074
+"""Every finite double is a whole multiple of 2^-1074."""
+
+
+class Aggregator(ABC, Generic[R, S, V]):
+    """A custom aggregate: rows of type R, a state of type S (plain data), a value of type V.
+
+    The type of the value is taken from the annotation of `result`. Without `remove` a sliding window adds up its rows again
+    at each change, which costs time in proportion to their number.
+    """
+
+    @abstractmethod
+    def create(self) -> S:
+        """The state of a window without rows."""
+
+    @abstractmethod
+    def add(self, state: S, row: R) -> S:
+        """The state with one row more; may change and return the one given."""
+
+    @abstractmethod
+    def result(self, state: S) -> V:
+        """The value of the window; must not change the state."""
+
+    def remove(self, state: S, row: R) -> S:
+        """The state without a row that was added before."""
+        raise NotImplementedError
+
+    @property
+    def can_remove(self) -> bool:
+        """True when the class has a `remove` of its own."""
+        return type(self).remove is not Aggregator.remove
+
+    def to_plain(self, state: S) -> Any:
+        """The state as plain data for a snapshot; only a state that is no plain data needs its own."""
+        return state
+
+    def from_plain(self, plain: Any) -> S:
+        """The state that `to_plain` described."""
+        state: S = plain
+        return state
+
+
+class Count(Aggregator[Any, int, int]):
+    """How many rows."""
+
+    def create(self) -> int:
+        return 0
+
+    def add(self, state: int, row: Any) -> int:
+        return state + 1
+
+    def remove(self, state: int, row: Any) -> int:
+        return state - 1
+
+    def result(self, state: int) -> int:
+        return state
+
+
+def exact(value: float) -> int:
+    """A finite number as a whole multiple of 2^-1074. Raises ValueError or OverflowError for NaN and infinity."""
+    numerator, denominator = value.as_integer_ratio()
+    return numerator << (_SCALE_BITS + 1 - denominator.bit_length())
+
+
+class _ExactState(Aggregator[R, list[int], V], Generic[R, V]):
+    """A state [exact sum, count]; the sum is too long for an integer of MessagePack and is kept as text."""
+
+    def to_plain(self, state: list[int]) -> Any:
+        return [hex(state[0]), state[1]]
+
+    def from_plain(self, plain: Any) -> list[int]:
+        return [int(plain[0], 16), plain[1]]
+
+
+def _rounded(scaled: int, parts: int = 1) -> float:
+    """The double nearest to scaled / 2^1074 / parts."""
+    return scaled / (parts << _SCALE_BITS)
+
+
+class Sum(_ExactState[R, Any], Generic[R]):
+    """Sum of a number of each row: exact, rounded once at the end; a sum of ints is an int.
+
+    The state is [exact sum in 2^-1074, how many of the numbers are floats].
+    """
+
+    def __init__(self, number_of: Callable[[R], Any]) -> None:
+        self._number_of = number_of
+
+    def create(self) -> list[int]:
+        return [0, 0]
+
+    def add(self, state: list[int], row: R) -> list[int]:
+        number = self._number_of(row)
+        return [state[0] + exact(number), state[1] + isinstance(number, float)]
+
+    def remove(self, state: list[int], row: R) -> list[int]:
+        number = self._number_of(row)
+        return [state[0] - exact(number), state[1] - isinstance(number, float)]
+
+    def result(self, state: list[int]) -> Any:
+        return _rounded(state[0]) if state[1] else state[0] >> _SCALE_BITS
+
+
+class Mean(_ExactState[R, float], Generic[R]):
+    """Mean of a number of each row; the state is [exact sum in 2^-1074, rows]."""
+
+    def __init__(self, number_of: Callable[[R], Any]) -> None:
+        self._number_of = number_of
+
+    def create(self) -> list[int]:
+        return [0, 0]
+
+    def add(self, state: list[int], row: R) -> list[int]:
+        return [state[0] + exact(self._number_of(row)), state[1] + 1]
+
+    def remove(self, state: list[int], row: R) -> list[int]:
+        return [state[0] - exact(self._number_of(row)), state[1] - 1]
+
+    def result(self, state: list[int]) -> float:
+        return _rounded(state[0], state[1])
+
+
+class Extreme(Aggregator[R, list[Any], V], Generic[R, V]):
+    """Least (or greatest) value; the state holds the window's values in order."""
+
+    def __init__(self, value_of: Callable[[R], V], place: int) -> None:
+        self._value_of: Callable[[R], Any] = value_of
+        self._place = place
+
+    def create(self) -> list[Any]:
+        return []
+
+    def add(self, state: list[Any], row: R) -> list[Any]:
+        insort(state, self._value_of(row))
+        return state
+
+    def remove(self, state: list[Any], row: R) -> list[Any]:
+        del state[bisect_left(state, self._value_of(row))]
+        return state
+
+    def result(self, state: list[Any]) -> V:
+        value: V = state[self._place]
+        return value
+
+
+class Together(Aggregator[R, list[Any], tuple[Any, ...]], Generic[R]):
+    """Several aggregates of the same rows; the value is the tuple of theirs."""
+
+    def __init__(self, parts: tuple[Aggregator[R, Any, Any], ...]) -> None:
+        self.parts = parts
+
+    def create(self) -> list[Any]:
+        return [part.create() for part in self.parts]
+
+    def add(self, state: list[Any], row: R) -> list[Any]:
+        return [part.add(one, row) for part, one in zip(self.parts, state, strict=True)]
+
+    def remove(self, state: list[Any], row: R) -> list[Any]:
+        return [part.remove(one, row) for part, one in zip(self.parts, state, strict=True)]
+
+    def result(self, state: list[Any]) -> tuple[Any, ...]:
+        return tuple(part.result(one) for part, one in zip(self.parts, state, strict=True))
+
+    def to_plain(self, state: list[Any]) -> Any:
+        return [part.to_plain(one) for part, one in zip(self.parts, state, strict=True)]
+
+    def from_plain(self, plain: Any) -> list[Any]:
+        return [part.from_plain(one) for part, one in zip(self.parts, plain, strict=True)]
+
+    @property
+    def can_remove(self) -> bool:
+        return all(part.can_remove for part in self.parts)

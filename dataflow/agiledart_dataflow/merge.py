@@ -1,0 +1,163 @@
+"""`Merge`: several ordered inputs → one ordered output, released up to the least mark (docs/decisions/0003)."""
+
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Iterable
+from operator import lt
+from typing import Any
+
+from agiledart_dataflow.batch import Batch
+from agiledart_dataflow.position import END, START, Position
+from agiledart_kernel.errors import LocalProtocolError, RemoteProtocolError
+
+Channel = tuple[int, int]
+"""(edge, upstream instance)."""
+
+
+class _Input:
+    """One channel: what it promised, and what waits."""
+
+    __slots__ = ("consumed", "mark", "padding", "waiting")
+
+    def __init__(self, padding: Position) -> None:
+        self.mark: Position = START
+        self.padding = padding
+        self.waiting: deque[Batch] = deque()
+        self.consumed = 0
+
+
+class Merge:
+    """Puts the records of all channels into one order.
+
+    Args:
+        channels: every (edge, upstream instance) that enters, with the padding of its edge (`stages.Edge.padding`).
+    """
+
+    __slots__ = ("_at", "_inputs", "_positions", "_rows", "frontier", "queued_rows")
+
+    def __init__(self, channels: Iterable[tuple[Channel, Position]]) -> None:
+        self._inputs = {channel: _Input(padding) for channel, padding in channels}
+        self.queued_rows = 0
+        self.frontier: Position = START
+        self._rows: list[Any] = []
+        self._positions: list[Position] = []
+        self._at = 0
+
+    def offer(self, edge: int, source: int, batch: Batch) -> None:
+        """Take the next batch of a channel.
+
+        Raises:
+            RemoteProtocolError: `position` when a record lies at or below a mark already given, or the order is broken.
+            LocalProtocolError: no such channel enters here.
+        """
+        channel = self._inputs.get((edge, source))
+        if channel is None:
+            raise LocalProtocolError(f"edge {edge} from instance {source} does not enter here")
+        positions, mark = batch.positions, batch.mark
+        if mark < channel.mark:
+            raise RemoteProtocolError("position", f"mark {mark} after {channel.mark} on edge {edge}")
+        if positions:
+            if positions[0] <= channel.mark:
+                raise RemoteProtocolError("position", f"a record at {positions[0]} after mark {channel.mark} on edge {edge}")
+            if positions[-1] > mark or not all(map(lt, positions, positions[1:])):
+                raise RemoteProtocolError("position", f"records out of order before mark {mark} on edge {edge}")
+        channel.mark = mark
+        if channel.padding:
+            padding = channel.padding
+            batch = Batch(batch.rows, [position + padding for position in positions], (*mark, END))
+        self.queued_rows += len(positions)
+        if positions or not channel.waiting:
+            channel.waiting.append(batch)
+        else:
+            # Two punctuations in a row: the later one says it all, but both count as consumed.
+            last = channel.waiting[-1]
+            channel.waiting[-1] = Batch(last.rows, last.positions, batch.mark)
+            channel.consumed += 1
+
+    def take(self, limit: int) -> tuple[list[Any], list[Position], Position]:
+        """At most `limit` records in order, and the mark up to which they are complete.
+
+        Without a record the mark is the frontier, the least mark of all inputs.
+        """
+        if self._at >= len(self._rows):
+            self._refill()
+        start, stop = self._at, min(self._at + limit, len(self._rows))
+        rows, positions = self._rows, self._positions
+        self.queued_rows -= stop - start
+        if start == 0 and stop == len(rows):
+            self._rows, self._positions = [], []
+            return rows, positions, self.frontier
+        self._at = stop
+        if stop == len(rows):
+            return rows[start:], positions[start:], self.frontier
+        return rows[start:stop], positions[start:stop], (*positions[stop - 1], END)
+
+    @property
+    def has_released(self) -> bool:
+        """True when `take` still has records in hand, or a batch lies below the frontier."""
+        return self._at < len(self._rows)
+
+    def consumed(self, edge: int, source: int) -> int:
+        """How many batches of a channel have been taken wholly."""
+        return self._inputs[edge, source].consumed
+
+    def _refill(self) -> None:
+        """Release everything at or below the least mark."""
+        self._at = 0
+        self._rows, self._positions = [], []
+        self.frontier = frontier = min([_last_mark(channel) for channel in self._inputs.values()], default=START)
+        runs = 0
+        for channel in self._inputs.values():
+            before = len(self._positions)
+            self._release(channel, frontier)
+            runs += len(self._positions) > before
+        if runs > 1:
+            # Timsort finds the runs of the inputs and merges them.
+            positions, rows = self._positions, self._rows
+            order = sorted(range(len(positions)), key=positions.__getitem__)
+            self._positions = [positions[i] for i in order]
+            self._rows = [rows[i] for i in order]
+
+    def _release(self, channel: _Input, frontier: Position) -> None:
+        waiting = channel.waiting
+        while waiting:
+            batch = waiting[0]
+            if batch.mark <= frontier:
+                waiting.popleft()
+                channel.consumed += 1
+                self._rows += batch.rows
+                self._positions += batch.positions
+                continue
+            cut = bisect_right(batch.positions, frontier)
+            if cut:
+                self._rows += batch.rows[:cut]
+                self._positions += batch.positions[:cut]
+                waiting[0] = Batch(batch.rows[cut:], batch.positions[cut:], batch.mark)
+            return
+
+    def snapshot(self) -> dict[str, Any]:
+        """Marks, queues and released records as plain data."""
+        inputs = [
+            (edge, source, channel.mark, channel.consumed, [(b.rows, b.positions, b.mark) for b in channel.waiting])
+            for (edge, source), channel in self._inputs.items()
+        ]
+        ready = (self._rows[self._at :], self._positions[self._at :])
+        return {"inputs": inputs, "ready": ready, "frontier": self.frontier}
+
+    def restore(self, plain: dict[str, Any]) -> None:
+        """Go back to a snapshot whose rows have been restored to their types."""
+        self.queued_rows = 0
+        for edge, source, mark, consumed, waiting in plain["inputs"]:
+            channel = self._inputs[edge, source]
+            channel.mark, channel.consumed = tuple(mark), consumed
+            channel.waiting = deque(Batch(list(r), [tuple(p) for p in ps], tuple(m)) for r, ps, m in waiting)
+            self.queued_rows += sum(len(batch) for batch in channel.waiting)
+        rows, positions = plain["ready"]
+        self._rows, self._positions, self._at = list(rows), [tuple(position) for position in positions], 0
+        self.queued_rows += len(self._rows)
+        self.frontier = tuple(plain["frontier"])
+
+
+def _last_mark(channel: _Input) -> Position:
+    """How far a channel has promised, in the positions of the merged order."""
+    return (*channel.mark, END) if channel.padding else channel.mark

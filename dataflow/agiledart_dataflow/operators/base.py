@@ -1,0 +1,45 @@
+"""What every operator with state must do."""
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from agiledart_dataflow.position import Position
+from agiledart_dataflow.statistics import StepCounts
+
+Output = tuple[list[Any], list[Position]]
+
+
+class Operator(Protocol):
+    """The head of a stage. Synchronous; sees rows and positions, never peers, clocks or arrival order.
+
+    Attributes:
+        name: the step.
+        counts: what it took and gave.
+        function: the user's function that errors are blamed on, or None.
+    """
+
+    name: str
+    counts: StepCounts
+    function: Callable[..., Any] | None
+
+    def run(self, rows: list[Any], positions: list[Position], mark: Position) -> Output:
+        """Take rows at or below `mark`, let time pass up to it, and return what follows, in order of position."""
+        ...
+
+    @property
+    def state_keys(self) -> int:
+        """How many keys it remembers."""
+        ...
+
+    def snapshot(self) -> Any:
+        """Its state as plain data (rows and keys as they are)."""
+        ...
+
+    def restore(self, plain: Any) -> None:
+        """Go back to a snapshot, as `agiledart_dataflow.snapshots` restored its types."""
+        ...
+
+
+def expired(position: Position, after_ms: int) -> Position:
+    """The position of what happens some time after a record, because of it."""
+    return (position[0] + after_ms, 0, *position[2:])

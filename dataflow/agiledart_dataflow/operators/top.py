@@ -1,0 +1,129 @@
+"""The n best keys. Speaks once for each source record that finds the ranking changed, when all that it caused is in.
+
+Ties: the key whose information is newer stands first (`ties="newest"`), then the smaller key. Information is renewed by what a
+record causes (kind 1), by whatever path it came; what time does (kind 0) renews nothing. Two changes of one source record are
+equally new.
+"""
+
+from bisect import bisect_left, insort
+from collections.abc import Callable
+from typing import Any
+
+from agiledart_dataflow.operators.base import Output
+from agiledart_dataflow.position import CAUSE_LENGTH, END, RECORD, Position, covering
+from agiledart_dataflow.rows import Entry, Ranking
+from agiledart_dataflow.statistics import StepCounts
+
+_SPOKEN = (END - 1,)
+"""Path of an output: after all that the source record caused, below the mark that covers it."""
+
+
+class Top:
+    """Keeps all keys in order of rank.
+
+    Args:
+        name: the step.
+        n: how many places.
+        rank: value → number, the greater the better.
+        newest_first: ties by age of information (else by key alone).
+        on_change: speak also when time alone changed the ranking; then there may be no cause.
+    """
+
+    def __init__(self, name: str, n: int, rank: Callable[[Any], Any], *, newest_first: bool, on_change: bool) -> None:
+        self.name = name
+        self.counts = StepCounts()
+        self.function: Callable[..., Any] | None = rank
+        self._n = n
+        self._rank = rank
+        self._newest_first = newest_first
+        self._on_change = on_change
+        self._values: dict[Any, tuple[Any, tuple[Any, int, Any]]] = {}
+        self._order: list[tuple[Any, int, Any]] = []
+        self._renewals = 0
+        self._shown: list[Entry[Any, Any]] = []
+        self._touched = False
+        self._group: Position = ()
+        self._cause: Any = None
+
+    def run(self, rows: list[Any], positions: list[Position], mark: Position) -> Output:
+        out: list[Any] = []
+        at: list[Position] = []
+        group = self._group
+        for row, position in zip(rows, positions, strict=True):
+            if position[:CAUSE_LENGTH] != group:
+                if group:
+                    self._speak(out, at)
+                self._group = group = position[:CAUSE_LENGTH]
+                self._renewals += 1
+            key, value, cause = row
+            if cause is not None and self._cause is None:
+                self._cause = cause
+            self._update(key, value, renews=position[1] == RECORD)
+        if group and covering(group) <= mark:
+            self._speak(out, at)
+            self._group = ()
+        self.counts.rows_in += len(rows)
+        self.counts.rows_out += len(out)
+        return out, at
+
+    def _update(self, key: Any, value: Any, *, renews: bool) -> None:
+        """Put a key where its new value belongs."""
+        order = self._order
+        old = self._values.get(key)
+        newest = 0
+        if old is not None:
+            place = bisect_left(order, old[1])
+            del order[place]
+            self._touched = self._touched or place < self._n
+            newest = old[1][1]
+        if value is None:
+            self._values.pop(key, None)
+            return
+        rank = self._rank(value)
+        if rank != rank:
+            raise ValueError(f"the rank of {key!r} is NaN, which has no place in an order")
+        if self._newest_first and (renews or old is None):
+            newest = -self._renewals if renews else 0
+        entry = (-rank, newest, key)
+        place = bisect_left(order, entry)
+        order.insert(place, entry)
+        self._touched = self._touched or place < self._n
+        self._values[key] = (value, entry)
+
+    def _speak(self, out: list[Any], at: list[Position]) -> None:
+        """All that the present source record caused is in: say the ranking if it differs from what was said last."""
+        cause, self._cause = self._cause, None
+        if not self._touched or (cause is None and not self._on_change):
+            return
+        self._touched = False
+        entries = [Entry(key, self._values[key][0]) for _, _, key in self._order[: self._n]]
+        if entries != self._shown:
+            self._shown = entries
+            out.append(Ranking(cause, entries))
+            at.append(self._group + _SPOKEN)
+
+    @property
+    def state_keys(self) -> int:
+        return len(self._values)
+
+    def snapshot(self) -> Any:
+        return {
+            "values": [(key, value, entry[1]) for key, (value, entry) in self._values.items()],
+            "renewals": self._renewals,
+            "shown": self._shown,
+            "touched": self._touched,
+            "group": self._group,
+            "cause": self._cause,
+        }
+
+    def restore(self, plain: Any) -> None:
+        self._values, self._order = {}, []
+        for key, value, newest in plain["values"]:
+            entry = (-self._rank(value), newest, key)
+            self._values[key] = (value, entry)
+            insort(self._order, entry)
+        self._renewals = plain["renewals"]
+        self._shown = [Entry(*entry) for entry in plain["shown"]]
+        self._touched = plain["touched"]
+        self._group = tuple(plain["group"])
+        self._cause = plain["cause"]

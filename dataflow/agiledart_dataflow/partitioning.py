@@ -1,0 +1,80 @@
+"""Key → key group → instance. The same on every node and in every run: never by `hash()`.
+
+Source: design of the data path (128 key groups in contiguous ranges, so that rescaling moves whole groups).
+"""
+
+import dataclasses
+from collections.abc import Callable
+from datetime import date, datetime, timedelta
+from typing import Any
+from zlib import crc32
+
+from agiledart_kernel.limits import KEY_GROUPS
+
+_REMEMBERED = 1 << 17
+"""Keys whose group is remembered; then the memory starts afresh. Remembering costs 0.03 µs a row, computing 1 µs."""
+
+
+def canonical(key: Any) -> str:
+    """A text that is equal exactly for equal keys. Raises TypeError for what cannot be a key (a list, NaN, an object)."""
+    if isinstance(key, str):
+        return f"s{len(key)}:{key}"
+    if isinstance(key, int):  # bool too: True == 1, so both must lie in one group
+        return f"i{int(key)}"
+    if isinstance(key, tuple):
+        return f"({','.join([canonical(part) for part in key])})"
+    if isinstance(key, float):
+        if key != key:
+            raise TypeError("NaN equals nothing, not even itself, and cannot be a key")
+        return f"i{int(key)}" if key.is_integer() else f"f{key!r}"
+    if key is None:
+        return "n"
+    if isinstance(key, bytes):
+        return f"b{key.hex()}"
+    if isinstance(key, datetime | date):
+        return f"d{key.isoformat()}"
+    if isinstance(key, timedelta):
+        return f"t{key.days}.{key.seconds}.{key.microseconds}"
+    if dataclasses.is_dataclass(key) and not isinstance(key, type):
+        fields = [canonical(getattr(key, field.name)) for field in dataclasses.fields(key)]
+        return f"c{type(key).__qualname__}({','.join(fields)})"
+    raise TypeError(f"a {type(key).__name__} cannot be a key: use numbers, texts, tuples of them or frozen dataclasses")
+
+
+def key_group(key: Any) -> int:
+    """The key's group, 0 … KEY_GROUPS-1."""
+    return crc32(canonical(key).encode("utf-8", "surrogatepass")) % KEY_GROUPS
+
+
+def instance_of_group(group: int, parallelism: int) -> int:
+    """The instance that owns a key group: contiguous ranges, sizes differing by one at the most."""
+    return group * parallelism // KEY_GROUPS
+
+
+def groups_of_instance(index: int, parallelism: int) -> range:
+    """The key groups that an instance owns."""
+    return range(-(-index * KEY_GROUPS // parallelism), -(-(index + 1) * KEY_GROUPS // parallelism))
+
+
+class KeyRouter(dict[Any, int]):
+    """Key → instance, remembered. Raises TypeError for what cannot be a key.
+
+    >>> KeyRouter(4)["Manhattan"] in range(4)
+    True
+    """
+
+    __slots__ = ("_parallelism",)
+
+    def __init__(self, parallelism: int) -> None:
+        super().__init__()
+        self._parallelism = parallelism
+
+    def __missing__(self, key: Any) -> int:
+        if len(self) >= _REMEMBERED:
+            self.clear()
+        target = instance_of_group(key_group(key), self._parallelism)
+        self[key] = target
+        return target
+
+
+KeyFunction = Callable[[Any], Any]

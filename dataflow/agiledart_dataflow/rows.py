@@ -1,0 +1,55 @@
+"""Rows that built-in steps put out. They are NamedTuples: they travel, compare and print like any row of the user's."""
+
+from typing import Generic, NamedTuple, TypeVar
+
+K = TypeVar("K")
+V = TypeVar("V")
+R = TypeVar("R")
+
+
+class Change(NamedTuple, Generic[K, V, R]):
+    """The value of a key is another one now.
+
+    Attributes:
+        key: whose value.
+        value: the new value; None when the key is gone (its window is empty).
+        cause: the row that made the change, None when time did (a row left the window).
+    """
+
+    key: K
+    value: V | None
+    cause: R | None
+
+
+class Entry(NamedTuple, Generic[K, V]):
+    """One place of a ranking."""
+
+    key: K
+    value: V
+
+
+class Ranking(NamedTuple, Generic[R, K, V]):
+    """The best keys, best first.
+
+    Attributes:
+        cause: the row at which the ranking was found changed.
+        entries: at most n.
+    """
+
+    cause: R
+    entries: list[Entry[K, V]]
+
+
+class Pane(NamedTuple, Generic[K, V]):
+    """The result of one closed window of one key.
+
+    Attributes:
+        key: whose rows.
+        start_ms, end_ms: the window [start, end) in event time.
+        value: what the aggregate made of them.
+    """
+
+    key: K
+    start_ms: int
+    end_ms: int
+    value: V

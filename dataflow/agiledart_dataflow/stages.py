@@ -1,0 +1,261 @@
+"""Logical graph → stages: what is fused, what is cut, how rows pass from stage to stage.
+
+A stage is what is placed. It is cut at every shuffle edge (by key, into a union of several streams, into a step that runs once)
+and at every pinned step; sources and sinks are stages of their own. Steps inside a stage call each other directly.
+Source: spec of the dataflow, section 2.
+"""
+
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
+from typing import Literal
+
+import msgspec
+
+from agiledart_dataflow.position import CAUSE_LENGTH, Position, union_padding
+from agiledart_dataflow.specification import Specification, StepSpecification
+from agiledart_kernel.errors import TopologyError
+from agiledart_kernel.limits import MAX_PARALLELISM, MAX_STAGES
+
+Partitioning = Literal["forward", "key", "round_robin", "single"]
+"""How rows choose an instance: the same index, by key, in turn, the only one."""
+
+StageKind = Literal["source", "operator", "sink"]
+
+
+class Stage(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """Fused steps; the unit that is placed.
+
+    Attributes:
+        index: its place in `StagePlan.stages`; stages that feed it come before.
+        name: its steps, joined with "+".
+        kind: source, operator or sink.
+        steps: indices of its steps, in the order in which rows pass them.
+        parallelism: how many instances it has.
+        keyed: True when its instances own key groups.
+        has_state: True when an instance of it remembers rows.
+        at: the node to which it is pinned, or "".
+    """
+
+    index: int
+    name: str
+    kind: StageKind
+    steps: tuple[int, ...]
+    parallelism: int = 1
+    keyed: bool = False
+    has_state: bool = False
+    at: str = ""
+
+
+class Edge(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """Rows of one stage on their way to another.
+
+    Attributes:
+        index: its place in `StagePlan.edges`.
+        source, target: indices of the stages.
+        partitioning: how rows choose an instance of the target.
+        row_type: structural text of the rows' type.
+        depth: how many path elements the positions on it have.
+        padding: what the target appends to each position (a union does).
+    """
+
+    index: int
+    source: int
+    target: int
+    partitioning: Partitioning
+    row_type: str
+    depth: int
+    padding: Position = ()
+
+
+class StagePlan(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """Stages and edges of one topology; the same on every node.
+
+    Attributes:
+        application: the topology's name.
+        digest: of the specification that was planned.
+    """
+
+    application: str
+    digest: bytes
+    stages: tuple[Stage, ...]
+    edges: tuple[Edge, ...]
+
+    def outgoing(self, stage: int) -> tuple[Edge, ...]:
+        """The edges that leave a stage."""
+        return tuple(edge for edge in self.edges if edge.source == stage)
+
+    def incoming(self, stage: int) -> tuple[Edge, ...]:
+        """The edges that enter a stage."""
+        return tuple(edge for edge in self.edges if edge.target == stage)
+
+    def inputs(self, stage: int, index: int) -> tuple[tuple[int, int], ...]:
+        """(edge, upstream instance) of every channel that enters an instance."""
+        return tuple(
+            (edge.index, source)
+            for edge in self.incoming(stage)
+            for source in range(self.stages[edge.source].parallelism)
+            if edge.partitioning != "forward" or source == index
+        )
+
+    def targets(self, edge: int, source: int) -> range:
+        """The instances of the target stage to which an instance sends over an edge."""
+        if self.edges[edge].partitioning == "forward":
+            return range(source, source + 1)
+        return range(self.stages[self.edges[edge].target].parallelism)
+
+    def channels(self) -> Iterator[tuple[int, int, int]]:
+        """(edge, source instance, target instance) of every channel."""
+        for edge in self.edges:
+            for source in range(self.stages[edge.source].parallelism):
+                for target in self.targets(edge.index, source):
+                    yield edge.index, source, target
+
+    def stage_named(self, name: str) -> Stage:
+        """The stage with this name, or that holds a step with this name. Raises `TopologyError`, with a suggestion."""
+        names: list[str] = []
+        for stage in self.stages:
+            if name == stage.name or name in stage.name.split("+"):
+                return stage
+            names += [stage.name]
+        raise TopologyError(f"No stage {name!r} in {self.application}.{_suggestion(name, names)} Stages: {', '.join(names)}")
+
+
+def _suggestion(name: str, names: list[str]) -> str:
+    near = get_close_matches(name, names, n=1)
+    return f" Did you mean {near[0]}?" if near else ""
+
+
+def plan_stages(specification: Specification, parallelism: int | Mapping[str, int] = 1) -> StagePlan:
+    """Cut a topology into stages.
+
+    Args:
+        specification: the topology.
+        parallelism: instances of every stage that can have several, or by name of a step.
+
+    Raises:
+        TopologyError: a number out of range, a name that is none, two steps of one stage that disagree.
+    """
+    groups = _fused(specification)
+    if len(groups) > MAX_STAGES:
+        raise TopologyError(f"{specification.name} has {len(groups)} stages, at most {MAX_STAGES} are possible")
+    wanted = _Parallelism(specification, parallelism)
+    stages: list[Stage] = []
+    for index, steps in enumerate(groups):
+        head = steps[0]
+        kind: StageKind = "source" if head.kind == "source" else "sink" if head.kind == "sink" else "operator"
+        stages.append(
+            Stage(
+                index=index,
+                name="+".join(step.name for step in steps),
+                kind=kind,
+                steps=tuple(step.index for step in steps),
+                parallelism=wanted.of_stage(steps),
+                keyed=head.keyed,
+                has_state=head.kind in ("window", "stateful", "top"),
+                at=head.at,
+            )
+        )
+    edges = _edges(specification, stages)
+    return StagePlan(specification.name, specification.digest(), tuple(stages), tuple(edges))
+
+
+def _fused(specification: Specification) -> list[list[StepSpecification]]:
+    """Steps by stage, in an order in which inputs come first."""
+    groups: list[list[StepSpecification]] = []
+    group_of: dict[int, list[StepSpecification]] = {}
+    for step in specification.steps:
+        joins = False
+        if step.is_stateless and not step.at:
+            (before,) = step.inputs
+            upstream = specification.steps[before]
+            joins = upstream.kind != "source" and len(specification.consumers(before)) == 1 and not upstream.at
+        if joins:
+            group = group_of[step.inputs[0]]
+        else:
+            group = []
+            groups.append(group)
+        group.append(step)
+        group_of[step.index] = group
+    return groups
+
+
+class _Parallelism:
+    """What the user asked for, checked."""
+
+    def __init__(self, specification: Specification, wanted: int | Mapping[str, int]) -> None:
+        self._default = wanted if isinstance(wanted, int) else 1
+        self._by_name = {} if isinstance(wanted, int) else dict(wanted)
+        names = [step.name for step in specification.steps]
+        for name in self._by_name:
+            if name not in names:
+                near = _suggestion(name, names)
+                raise TopologyError(f"No step {name!r} in {specification.name}.{near} Steps: {', '.join(names)}")
+        for number in (self._default, *self._by_name.values()):
+            if not 1 <= number <= MAX_PARALLELISM:
+                raise TopologyError(f"Parallelism {number} is not possible: 1 to {MAX_PARALLELISM} (one for each key group)")
+
+    def of_stage(self, steps: list[StepSpecification]) -> int:
+        asked = {self._by_name[step.name]: step.name for step in steps if step.name in self._by_name}
+        if len(asked) > 1:
+            text = ", ".join(f"{name}={number}" for number, name in asked.items())
+            raise TopologyError(f"These steps run together in one stage and need one number: {text}")
+        if any(step.is_single for step in steps):
+            for number, name in asked.items():
+                if number != 1:
+                    raise TopologyError(f"{name} runs once ({steps[0].kind}); parallelism {number} is not possible")
+            return 1
+        return next(iter(asked), self._default)
+
+
+def _edges(specification: Specification, stages: list[Stage]) -> list[Edge]:
+    stage_of = {step: stage for stage in stages for step in stage.steps}
+    depths = _depths(specification)
+    edges: list[Edge] = []
+    for stage in stages:
+        head = specification.steps[stage.steps[0]]
+        common = max((depths[before] for before in head.inputs), default=0)
+        for branch, before in enumerate(head.inputs):
+            upstream = stage_of[before]
+            edges.append(
+                Edge(
+                    index=len(edges),
+                    source=upstream.index,
+                    target=stage.index,
+                    partitioning=_partitioning(head, upstream, stage),
+                    row_type=specification.steps[before].row_type,
+                    depth=depths[before],
+                    padding=union_padding(depths[before], common, branch) if head.kind == "union" else (),
+                )
+            )
+    return edges
+
+
+def _partitioning(head: StepSpecification, upstream: Stage, stage: Stage) -> Partitioning:
+    if stage.parallelism == 1:
+        return "single"
+    if head.keyed:
+        return "key"
+    return "forward" if upstream.parallelism == stage.parallelism else "round_robin"
+
+
+def _depths(specification: Specification) -> dict[int, int]:
+    """Path elements of the positions that each step puts out; `program.py` builds operators that keep this promise."""
+    depths: dict[int, int] = {}
+    for step in specification.steps:
+        depth = max((depths[before] for before in step.inputs), default=0)
+        options = dict(step.options)
+        if step.kind == "union" or (step.kind == "flat_map" and options.get("yields") != "optional"):
+            depth += 1
+        elif step.kind == "window" and options["window"].startswith("sliding"):
+            depth += 1
+        elif step.kind == "stateful":
+            depth += 2
+        elif step.kind == "top":
+            depth = 1
+        depths[step.index] = depth
+    return depths
+
+
+def path_depth(position: Position) -> int:
+    """How many path elements a position has."""
+    return len(position) - CAUSE_LENGTH

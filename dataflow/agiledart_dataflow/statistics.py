@@ -1,0 +1,115 @@
+"""What instances count: rows in and out of each step, every drop with its reason, latencies. Mergeable across processes."""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from agiledart_dataflow.latency import LatencyHistogram, LatencySummary
+from agiledart_dataflow.specification import Specification
+
+
+class StepCounts(msgspec.Struct, gc=False, array_like=True):
+    """Rows of one step. `dropped` are rows that left nothing behind (a filter said no, a `flat_map` gave nothing)."""
+
+    rows_in: int = 0
+    rows_out: int = 0
+    dropped: int = 0
+
+    def add(self, other: "StepCounts") -> None:
+        """Add what another instance counted."""
+        self.rows_in += other.rows_in
+        self.rows_out += other.rows_out
+        self.dropped += other.dropped
+
+
+class SourceCounts(msgspec.Struct, array_like=True):
+    """Lines of one source: `lines = records + late + sum(malformed) + waiting`."""
+
+    lines: int = 0
+    records: int = 0
+    late: int = 0
+    malformed: dict[str, int] = {}
+    waiting: int = 0
+    paced: bool = False
+
+
+class InstanceStatistics(msgspec.Struct, array_like=True):
+    """What one instance has done so far.
+
+    Attributes:
+        stage, index: which instance.
+        steps: counts by name of step.
+        source: of a source's instance.
+        latency: `LatencyHistogram.to_plain` of a sink's instance.
+        queued_rows: rows that wait in its merge.
+        state_keys: keys that it remembers.
+        event_time: event time (ms) up to which it is complete, None before the first mark.
+        finished: True when END_OF_INPUT has passed through it.
+    """
+
+    stage: int
+    index: int
+    steps: dict[str, StepCounts] = {}
+    source: SourceCounts | None = None
+    latency: list[tuple[int, int]] = []
+    queued_rows: int = 0
+    state_keys: int = 0
+    event_time: int | None = None
+    finished: bool = False
+
+
+class Summary(msgspec.Struct, frozen=True):
+    """What a run did, by the names that users know.
+
+    Attributes:
+        records_in: data lines of all sources, counted once.
+        malformed: lines that were none, by reason.
+        late: records before the newest seen, beyond the source's tolerance.
+        outliers: rows that the first step after a source dropped.
+        results: rows written, by sink.
+        latency: read-to-write, by sink; only for rows with a `ReadTime`.
+        paced: True when a source was paced by event time, so that `latency` is one (else it is a backlog).
+        steps: rows in, out and dropped, by step.
+    """
+
+    records_in: int
+    malformed: dict[str, int]
+    late: int
+    outliers: int
+    results: dict[str, int]
+    latency: dict[str, LatencySummary]
+    paced: bool
+    steps: dict[str, StepCounts]
+
+
+def summarise(specification: Specification, statistics: Iterable[InstanceStatistics]) -> Summary:
+    """Add up what all instances of an application counted."""
+    steps = {step.name: StepCounts() for step in specification.steps}
+    source = SourceCounts()
+    malformed: dict[str, int] = {}
+    histograms: dict[str, LatencyHistogram] = {}
+    sinks = {step.name for step in specification.of_kind("sink")}
+    for one in statistics:
+        for name, counts in one.steps.items():
+            steps[name].add(counts)
+            if one.latency and name in sinks:
+                histograms.setdefault(name, LatencyHistogram()).merge(LatencyHistogram.from_plain(one.latency))
+        if one.source is not None:
+            source.lines += one.source.lines
+            source.late += one.source.late
+            source.paced = source.paced or one.source.paced
+            for reason, count in one.source.malformed.items():
+                malformed[reason] = malformed.get(reason, 0) + count
+    first_steps = [
+        step for before in specification.of_kind("source") for step in specification.consumers(before.index) if step.is_stateless
+    ]
+    return Summary(
+        records_in=source.lines,
+        malformed=dict(sorted(malformed.items())),
+        late=source.late,
+        outliers=sum(steps[step.name].dropped for step in first_steps),
+        results={step.name: steps[step.name].rows_in for step in specification.of_kind("sink")},
+        latency={name: histogram.summary() for name, histogram in sorted(histograms.items())},
+        paced=source.paced,
+        steps=steps,
+    )

@@ -1,0 +1,56 @@
+"""What users read when their own code raises: step, file and line, the record, the error; never our frames."""
+
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any
+
+from agiledart_kernel.errors import UserCodeError
+
+MAX_RECORD_TEXT = 200
+MAX_ERROR_TEXT = 300
+
+
+def shown(value: Any, limit: int = MAX_RECORD_TEXT) -> str:
+    """A bounded `repr` that never raises."""
+    try:
+        text = repr(value)
+    except Exception as error:  # noqa: BLE001  a user's __repr__ may raise anything, and we are already reporting an error
+        text = f"<a {type(value).__name__} whose repr raises {type(error).__name__}>"
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def _message(error: BaseException) -> str:
+    try:
+        text = str(error)
+    except Exception:  # noqa: BLE001  as above: a user's __str__ may raise anything
+        text = "(its text cannot be shown)"
+    return text if len(text) <= MAX_ERROR_TEXT else text[: MAX_ERROR_TEXT - 1] + "…"
+
+
+def _is_ours(filename: str) -> bool:
+    return "/agiledart_dataflow/" in filename or filename.startswith("<stage ")
+
+
+def _place(traceback: TracebackType | None, function: Callable[..., Any] | None) -> str:
+    """File and line in the user's code: the innermost frame in the step's own file, else the innermost that is not ours."""
+    own = getattr(getattr(function, "__code__", None), "co_filename", None)
+    place = other = ""
+    while traceback is not None:
+        filename = traceback.tb_frame.f_code.co_filename
+        here = f"{filename.rsplit('/', 1)[-1]}:{traceback.tb_lineno}"
+        if filename == own:
+            place = here
+        elif not _is_ours(filename):
+            other = here
+        traceback = traceback.tb_next
+    if not place and not other and own is not None:
+        code = function.__code__  # type: ignore[union-attr]  # `own` came from it
+        place = f"{own.rsplit('/', 1)[-1]}:{code.co_firstlineno}"
+    return place or other
+
+
+def user_code_error(step: str, function: Callable[..., Any] | None, error: Exception, record: Any) -> UserCodeError:
+    """The error to raise in place of what user code raised; keeps it as `__cause__` when raised `from` it."""
+    place = _place(error.__traceback__, function)
+    where = f"{place} in {step}" if place else f"in {step}"
+    return UserCodeError(f"{where}: {type(error).__name__}: {_message(error)} for record {shown(record)}")
