@@ -8,6 +8,7 @@ import pytest
 from agiledart_examples.taxi_trips import generate
 from tests.oracle.debs2015 import NULL, Answers, Method, Row, amount, answer, cell, difference, fault, median, show
 from tests.oracle.mutate import mutate, small_world
+from tests.oracle.shrink import shrink
 
 WEST, NORTH, EAST_STEP, SOUTH_STEP = -74.913585, 41.474937, 0.005986, 0.004491556
 METHODS: tuple[Method, ...] = ("rescan", "steady")
@@ -261,3 +262,9 @@ def test_difference_names_the_first_wrong_line_and_column() -> None:
 def test_blank_lines_and_carriage_returns() -> None:
     got = answer([line("a", "10:00:00", 1, 1).encode() + b"\r\n", b"\r\n", b"\n", b"\xff\xfe,\n"])
     assert (got.lines, got.malformed, len(got.areas)) == (4, Counter(columns=3), 1)
+
+
+def test_shrinking_leaves_only_what_is_needed() -> None:
+    assert shrink(range(500), lambda lines: 17 in lines and 401 in lines) == [17, 401]
+    with pytest.raises(ValueError, match="does not fail"):
+        shrink([1], lambda _: False)
