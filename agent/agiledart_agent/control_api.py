@@ -1,7 +1,8 @@
-"""Where the command line talks to its agent: a Unix socket in the state directory, or a TLS link with the service `control`.
+"""Where the command line talks to its agent: a Unix socket in the state directory, or a TLS link with the service
+`control`.
 
-Who may open the socket file (mode 0600) and has the agent's user id, or is root, is an admin. Over TLS the grant's role decides.
-Both ways carry the same CONTROL frames (`agiledart_node.commands`).
+Who may open the socket file (mode 0600) and has the agent's user id, or is root, is an admin. Over TLS the grant's
+role decides. Both ways carry the same CONTROL frames (`agiledart_node.commands`).
 """
 
 import asyncio

@@ -1,7 +1,8 @@
-"""Runs a `Node` on an event loop: reads the clock, keeps the timers, carries out effects. All I/O of the agent hangs on it.
+"""Runs a `Node` on an event loop: reads the clock, keeps the timers, carries out effects. All I/O of the agent hangs
+on it.
 
-Events are taken strictly one after the other, also when carrying out an effect causes the next one at once, so the node never
-sees itself in mid-step.
+Events are taken strictly one after the other, also when carrying out an effect causes the next one at once, so the
+node never sees itself in mid-step.
 """
 
 import asyncio
@@ -10,9 +11,10 @@ from collections import deque
 from collections.abc import Callable, Hashable
 from typing import Any
 
+from agiledart_node.node import Node
+
 from agiledart_kernel.instants import Instant
 from agiledart_kernel.machine import CancelTimer, Effect, Event, Send, SetTimer, TimerFired
-from agiledart_node.node import Node
 
 
 def now() -> Instant:
@@ -25,8 +27,8 @@ class Driver:
 
     Args:
         node: the machine.
-        perform: what to do for each class of effect; `Send`, `SetTimer` and `CancelTimer` included by the driver itself.
-        send: hands a message to the links.
+        perform: what to do for each class of effect; `Send`, `SetTimer` and `CancelTimer` included by the driver
+        itself. send: hands a message to the links.
     """
 
     def __init__(self, node: Node, send: Callable[[Send], None]) -> None:

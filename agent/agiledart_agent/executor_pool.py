@@ -1,8 +1,8 @@
 """Executor processes of this node: started, watched, bounded, ended with their agent.
 
-One process serves one application (its grant names it), so a crash or an endless loop in one user's code touches nobody else.
-The agent and its executor share a socket pair; when it closes, the executor ends. What user code prints goes to the agent's
-log store line by line.
+One process serves one application (its grant names it), so a crash or an endless loop in one user's code touches
+nobody else. The agent and its executor share a socket pair; when it closes, the executor ends. What user code prints
+goes to the agent's log store line by line.
 """
 
 import asyncio
@@ -254,7 +254,9 @@ class ExecutorPool:
                 events.refused(message.reason, message.remote)
 
     async def _read_lines(self, executor: ExecutorProcess) -> None:
-        """Keep what user code prints, cut at a line's limit; a process that prints without line ends must not fill memory."""
+        """Keep what user code prints, cut at a line's limit; a process that prints without line ends must not fill
+        memory.
+        """
         assert executor.process.stdout is not None
         pending = b""
         while data := await executor.process.stdout.read(1 << 16):

@@ -24,8 +24,12 @@ class AgentLog:
     """
 
     def __init__(
-        self, format: str = "console", node: str = "", verbose: bool = False, stream: TextIO | None = None
-    ) -> None:  # noqa: A002  the name of the setting
+        self,
+        format: str = "console",  # noqa: A002  the name of the setting
+        node: str = "",
+        verbose: bool = False,
+        stream: TextIO | None = None,
+    ) -> None:
         self._json, self._node, self._verbose = format == "json", node, verbose
         self._stream = stream or sys.stderr
         self.refusals: Counter[str] = Counter()

@@ -1,7 +1,7 @@
 """Links to the other nodes of the ring: dialled when there is something to say, kept while they are used.
 
-A message to a peer without a link waits for the dial, in a queue of bounded length; when the dial fails, the queue is dropped and
-counted, and the node is told that the link was lost: a hint for its failure detector, which decides.
+A message to a peer without a link waits for the dial, in a queue of bounded length; when the dial fails, the queue is
+dropped and counted, and the node is told that the link was lost: a hint for its failure detector, which decides.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """Settings of an agent: flags over environment over TOML file over default. The only reader of the environment.
 
-Environment variables are `AGILEDART_SECTION__KEY`, for example `AGILEDART_AGENT__ZONE=attic`; the TOML file has the same
-sections and keys.
+Environment variables are `AGILEDART_SECTION__KEY`, for example `AGILEDART_AGENT__ZONE=attic`; the TOML file has
+the same sections and keys.
 """
 
 import os

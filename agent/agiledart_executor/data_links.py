@@ -1,7 +1,7 @@
 """Data frames between executors: one TLS link for each pair of executors and direction of dial, all channels on it.
 
-The upstream end dials. DATA frames go down, ACK frames come back. A frame is taken only from the node that the plan names for its
-source instance, so an admitted executor can't feed rows into a channel that isn't its own.
+The upstream end dials. DATA frames go down, ACK frames come back. A frame is taken only from the node that the plan
+names for its source instance, so an admitted executor can't feed rows into a channel that isn't its own.
 """
 
 import struct

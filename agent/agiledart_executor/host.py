@@ -1,7 +1,8 @@
 """Drives the instances of one executor: who may work now, what goes out, what is acknowledged.
 
-Everything is counted per batch. An instance works when a batch came in or when one of its outputs got room again; it does not
-work while an output is blocked, and what it has promised (the mark) still travels then, because punctuations need no credit.
+Everything is counted per batch. An instance works when a batch came in or when one of its outputs got room again; it
+does not work while an output is blocked, and what it has promised (the mark) still travels then, because punctuations
+need no credit.
 """
 
 import asyncio
@@ -12,11 +13,11 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 import msgspec
+from agiledart_dataflow.instance import Instance
+from agiledart_dataflow.source import SourceInstance
 
 from agiledart_dataflow.batch import Batch
 from agiledart_dataflow.channels import ReceivingChannel, SendingChannel
-from agiledart_dataflow.instance import Instance
-from agiledart_dataflow.source import SourceInstance
 from agiledart_kernel.errors import AgileDartError, RemoteProtocolError
 
 TURN_SECONDS = 0.005
@@ -63,7 +64,9 @@ class InputEnd:
     frames_taken: int = 0
 
     def taken(self, batches: int, *, finished: bool) -> None:
-        """The operator has now taken so many batches in all, punctuations among them; at its end all is acknowledged."""
+        """The operator has now taken so many batches in all, punctuations among them; at its end all is
+        acknowledged.
+        """
         while self.batches_taken < batches:
             self.batches_taken += 1
             self.frames_taken += self.rows_or_mark.popleft()

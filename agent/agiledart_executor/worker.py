@@ -2,8 +2,9 @@
 
     python -m agiledart_executor.worker FD
 
-FD is one end of a socket pair to the agent. The first message says who we are; then instances are launched, linked and run. The
-process ends when the pair closes. It imports neither the overlay nor cryptography nor a metrics library: it must stay small.
+FD is one end of a socket pair to the agent. The first message says who we are; then instances are launched, linked
+and run. The process ends when the pair closes. It imports neither the overlay nor cryptography nor a metrics library:
+it must stay small.
 """
 
 import asyncio
@@ -15,7 +16,8 @@ import socket
 import sys
 from collections.abc import Coroutine
 
-
+from agiledart_dataflow.batch import Batch
+from agiledart_dataflow.channels import SendingChannel
 from agiledart_dataflow.deployment import DeploymentPart
 from agiledart_dataflow.stages import StagePlan
 from agiledart_executor.data_links import DataPort, Sender, take_acknowledgement
@@ -38,8 +40,6 @@ from agiledart_executor.messages import (
     StartReading,
     Verdict,
 )
-from agiledart_dataflow.batch import Batch
-from agiledart_dataflow.channels import SendingChannel
 from agiledart_kernel.codec import Codec
 from agiledart_kernel.errors import AgileDartError, OperationFailed, Refused, RemoteProtocolError
 from agiledart_kernel.frames import DataHeader, FrameKind, FrameReader, Hello, encode_hello, frame
@@ -54,7 +54,9 @@ REPORT_SECONDS = 0.5
 """How often figures go to the agent; also the sign of life."""
 
 BROKEN_LINK_GRACE_SECONDS = 4.0
-"""When a data link breaks, the failure detector usually names the node that died; only after that the link is blamed."""
+"""When a data link breaks, the failure detector usually names the node that died; only after that the link is
+blamed.
+"""
 
 _PEER_INFO: Codec[PeerInfo] = Codec(PeerInfo)
 _PART: Codec[DeploymentPart] = Codec(DeploymentPart)
@@ -339,9 +341,9 @@ def main() -> int:
     """Entry point of the process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the agent says when to end
     pair = socket.socket(fileno=int(sys.argv[1]))
-    pair.setblocking(False)  # noqa: FBT003  the standard library's signature
+    pair.setblocking(False)
     try:
-        import uvloop  # noqa: PLC0415  absent where it has no wheel
+        import uvloop
 
         runner = uvloop.run
     except ImportError:

@@ -1,7 +1,9 @@
 """What a user asks of an agent and what it answers: the control API's messages.
 
-They travel as CONTROL frames over the agent's Unix socket (whoever may open it is an admin) or over a TLS link with the service
-`control` (the grant's role decides, see `ROLES_BY_COMMAND`). A request is answered by any number of `Progress` and exactly one
+They travel as CONTROL frames over the agent's Unix socket (whoever may open it is an admin) or over a TLS link
+with the service
+`control` (the grant's role decides, see `ROLES_BY_COMMAND`). A request is answered by any number of `Progress` and
+exactly one
 `Answer` or `Refusal`. An answer's body is a JSON document whose schema stands in `docs/reference/control-api.md`.
 """
 

@@ -1,12 +1,13 @@
 """Bounded, credit-based channels between instances, without I/O.
 
-A `SendingChannel` sends what it has at once while fewer than `window` data frames are unacknowledged; when the window is full,
-rows collect and the next frame is larger (adaptive batching without timers). The receiver acknowledges a data frame when its
-rows have been *taken by the operator*, so pressure travels upstream to the source.
+A `SendingChannel` sends what it has at once while fewer than `window` data frames are unacknowledged; when the window
+is full, rows collect and the next frame is larger (adaptive batching without timers). The receiver acknowledges a
+data frame when its rows have been *taken by the operator*, so pressure travels upstream to the source.
 
-A punctuation (a frame without rows that only carries the mark) needs no credit, or two inputs of a merge could wait for each
-other for ever. It has a window of its own, acknowledged on receipt, and only the newest mark waits: marks are monotone, so
-the older one says nothing more. Acknowledgements are cumulative counts, so a repeated or late one does no harm.
+A punctuation (a frame without rows that only carries the mark) needs no credit, or two inputs of a merge could wait
+for each other for ever. It has a window of its own, acknowledged on receipt, and only the newest mark waits: marks are
+monotone, so the older one says nothing more. Acknowledgements are cumulative counts, so a repeated or late one does
+no harm.
 """
 
 from collections import deque

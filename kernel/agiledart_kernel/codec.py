@@ -1,8 +1,8 @@
 """Typed, tagged MessagePack messages: the message classes are their own wire form.
 
-A message is an array whose first element is its integer tag. Fields are validated while decoding; unknown tags, wrong types and
-oversize input raise `RemoteProtocolError` and nothing else. Trailing fields of a newer version are ignored, missing ones of an
-older version take their defaults, so fields are only ever appended.
+A message is an array whose first element is its integer tag. Fields are validated while decoding; unknown tags, wrong
+types and oversize input raise `RemoteProtocolError` and nothing else. Trailing fields of a newer version are ignored,
+missing ones of an older version take their defaults, so fields are only ever appended.
 """
 
 from typing import Any, Generic, TypeVar, get_args

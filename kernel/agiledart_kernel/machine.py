@@ -26,7 +26,9 @@ class Effect(msgspec.Struct, frozen=True, gc=False):
 
 
 class Message(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """Something that travels between nodes. Each subclass has an integer `tag`, never reused; fields are only appended."""
+    """Something that travels between nodes. Each subclass has an integer `tag`, never reused; fields are only
+    appended.
+    """
 
 
 class Received(Event, frozen=True, gc=False):

@@ -1,8 +1,8 @@
 """Positions on the ring.
 
-A `NodeId` is a position on a ring of 2^B ids, read as B/b digits of b bits. A key is a `NodeId` too: the two live in one
-space, which is what lets a message be routed to a key. Source: [Pastry] §2, `id_bits` and `digit_bits` settable so that small
-rings can be checked by hand.
+A `NodeId` is a position on a ring of 2^B ids, read as B/b digits of b bits. A key is a `NodeId` too: the two live in
+one space, which is what lets a message be routed to a key. Source: [Pastry] §2, `id_bits` and `digit_bits` settable
+so that small rings can be checked by hand.
 """
 
 from hashlib import sha256

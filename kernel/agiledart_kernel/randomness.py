@@ -1,7 +1,7 @@
 """Seeded streams of random numbers, one per (seed, node, purpose).
 
-Only `Random.random()` is drawn: it is the one sequence that Python promises to keep across versions. Everything else is built
-from it here.
+Only `Random.random()` is drawn: it is the one sequence that Python promises to keep across versions. Everything else
+is built from it here.
 """
 
 import random

@@ -1,0 +1,174 @@
+"""The agent as a program: start, signals, drain, exit codes.
+
+Exit codes: 0 ended as asked, 1 could not start or had to give up, 2 a setting is wrong.
+"""
+
+import asyncio
+import contextlib
+import gc
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+from agiledart_agent.agent import Agent, write_agent_json
+from agiledart_agent.identity import Identity
+from agiledart_agent.logs import AgentLog
+from agiledart_agent.ring_memory import RingMemory
+from agiledart_agent.settings import AgentSettings
+from agiledart_agent.tokens import create_token, parse_token, read_token, redeem
+from agiledart_kernel.errors import AgileDartError, ConfigurationError, OperationFailed
+
+FIRST_TOKEN_USES = 20
+FIRST_TOKEN_SECONDS = 24 * 3600
+DRAIN_SECONDS = 9.0
+"""A supervisor that waits ten seconds after SIGTERM sees a clean end."""
+
+
+def run_agent(settings: AgentSettings) -> int:
+    """Run an agent until it is told to end; the exit code."""
+    log = AgentLog(settings.log_format, settings.name, settings.verbose)
+    identity: Identity | None = None
+    try:
+        identity = Identity.load_or_create(settings.state_dir)
+        seeds, token = _network(settings, identity, log)
+        if os.geteuid() == 0:
+            log.warning("started.as_root", "running as root; an ordinary user is enough")
+        return _loop_runner()(_main(settings, identity, log, seeds, founded=token))
+    except ConfigurationError as error:
+        log.error("settings", str(error))
+        return 2
+    except AgileDartError as error:
+        log.error("failed", str(error))
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    finally:
+        if identity is not None:
+            identity.close()
+
+
+def _loop_runner():  # type: ignore[no-untyped-def]  # both have the signature of asyncio.run
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.run
+    return uvloop.run
+
+
+def _network(settings: AgentSettings, identity: Identity, log: AgentLog) -> tuple[list[str], bool]:
+    """Addresses to begin at, and whether a new network was founded."""
+    remembered = RingMemory(settings.state_dir).addresses()
+    if settings.join:
+        token = parse_token(read_token(settings.join))
+        if token.role != "agent":
+            raise OperationFailed(
+                f"This token is for a {token.role}, not for an agent. Make one: agiledart token create"
+            )
+        identity.join_network(token.network, redeem(token, identity.public_key, int(time.time())))
+        return [*token.addresses, *(a for a in remembered if a not in token.addresses)], False
+    if identity.network:
+        identity.grant()
+        return remembered, False
+    log.info("network.new", f"No network known in {settings.state_dir}: starting a new one.")
+    identity.found_network()
+    return [], True
+
+
+async def _main(settings: AgentSettings, identity: Identity, log: AgentLog, seeds: list[str], *, founded: bool) -> int:
+    began = time.monotonic()
+    loop = asyncio.get_running_loop()
+    agent = Agent(settings, identity, log)
+    asked = _Signals(loop, settings.parent_fd)
+    path = settings.state_dir / "agent.json"
+    with contextlib.suppress(OSError):
+        path.unlink()  # of a life that ended without saying so
+    drain = False
+    starting = asyncio.create_task(agent.start(seeds))
+    try:
+        await asyncio.wait({starting, asked.end}, return_when=asyncio.FIRST_COMPLETED)
+        if starting.done():
+            starting.result()
+            write_agent_json(path, agent.description())
+            _greet(agent, settings, identity, log, time.monotonic() - began, founded=founded)
+            gc.collect()
+            gc.freeze()  # what start-up made stays for good; the collector need not look at it again
+            await asyncio.wait({asked.end, agent.leave_asked}, return_when=asyncio.FIRST_COMPLETED)
+            drain = agent.leave_asked.result() if agent.leave_asked.done() else asked.end.result()
+        else:
+            starting.cancel()
+        return 0
+    finally:
+        if drain:
+            log.info("leaving", "leaving the ring (a second signal cuts)")
+        ending = asyncio.create_task(agent.stop(drain=drain))
+        asked.again = loop.create_future()
+        await asyncio.wait({ending, asked.again}, timeout=DRAIN_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+        if not ending.done():
+            ending.cancel()
+            cut = asyncio.create_task(agent.stop(drain=False))
+            await asyncio.wait({cut}, timeout=3.0)
+        with contextlib.suppress(OSError):
+            path.unlink()
+
+
+class _Signals:
+    """SIGTERM and SIGINT ask to drain; a second one cuts; the parent's end of the pipe closing cuts at once."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, parent_fd: int) -> None:
+        self.end: asyncio.Future[bool] = loop.create_future()
+        self.again: asyncio.Future[bool] | None = None
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._ask, True)
+        with contextlib.suppress(ValueError, OSError):
+            loop.add_signal_handler(signal.SIGHUP, self._ask, True)
+        if parent_fd >= 0:
+            os.set_blocking(parent_fd, False)
+            loop.add_reader(parent_fd, self._parent, loop, parent_fd)
+
+    def _ask(self, drain: bool) -> None:
+        if not self.end.done():
+            self.end.set_result(drain)
+        elif self.again is not None and not self.again.done():
+            self.again.set_result(True)
+
+    def _parent(self, loop: asyncio.AbstractEventLoop, parent_fd: int) -> None:
+        with contextlib.suppress(BlockingIOError):
+            if not os.read(parent_fd, 64):
+                loop.remove_reader(parent_fd)
+                self._ask(False)
+
+
+def _greet(
+    agent: Agent, settings: AgentSettings, identity: Identity, log: AgentLog, took: float, *, founded: bool
+) -> None:
+    description = agent.description()
+    peers = len(agent.known_peers())
+    if peers:
+        log.info(
+            "ring.joined",
+            f"  joined the ring of {peers + 1} as {settings.name} in {took:.1f} s",
+            nodes=peers + 1,
+            seconds=round(took, 3),
+        )
+    peer_id = identity.peer_id
+    log.info(
+        "started",
+        f"  node {settings.name}   {peer_id[:8]}…{peer_id[-4:]}   links on {description['address']}"
+        f"   control {description['control']}",
+        address=description["address"],
+        node_id=description["node_id"],
+    )
+    if founded and settings.log_format == "console" and sys.stderr.isatty():
+        token = create_token(
+            identity.issuer(),
+            now_seconds=int(time.time()),
+            addresses=(agent.address,),
+            uses=FIRST_TOKEN_USES,
+            expires=FIRST_TOKEN_SECONDS,
+        )
+        # A token is a secret: it is shown to the person at the terminal, and never reaches a log.
+        sys.stderr.write(f"  add a node ({FIRST_TOKEN_USES} uses, 24 h):   agiledart agent --join {token}\n")
+    elif founded:
+        log.info("token.hint", f"  add a node:   agiledart token create --agent {Path(settings.state_dir)}")

@@ -1,0 +1,39 @@
+"""The addresses of nodes that this agent has met, so that a restart finds the ring again without a token."""
+
+import contextlib
+import json
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+MAX_REMEMBERED = 64
+"""Addresses kept: any one that answers is enough."""
+
+
+class RingMemory:
+    """Reads and writes `peers.json` in the state directory."""
+
+    def __init__(self, state_dir: Path) -> None:
+        self._path = state_dir / "peers.json"
+        self._saved: tuple[str, ...] = ()
+
+    def addresses(self) -> list[str]:
+        """What is remembered; nothing when the file is missing or damaged (a token or other nodes help then)."""
+        try:
+            found = json.loads(self._path.read_text())
+        except (OSError, ValueError):
+            return []
+        if not isinstance(found, list):
+            return []
+        return [text for text in found if isinstance(text, str) and len(text) < 300][:MAX_REMEMBERED]
+
+    def save(self, addresses: Iterable[str]) -> None:
+        """Replace what is remembered, atomically; an agent goes on with a full disk."""
+        wanted = tuple(sorted(filter(None, addresses)))[:MAX_REMEMBERED]
+        if not wanted or wanted == self._saved:
+            return
+        temporary = self._path.with_suffix(".new")
+        with contextlib.suppress(OSError):
+            temporary.write_text(json.dumps(wanted))
+            os.replace(temporary, self._path)
+            self._saved = wanted
