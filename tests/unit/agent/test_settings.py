@@ -1,0 +1,57 @@
+"""Flags over environment over file over default, and every mistake named with where it was made."""
+
+from pathlib import Path
+
+import pytest
+from agiledart_agent.settings import AgentSettings, default_state_dir, split_address
+from agiledart_kernel.errors import ConfigurationError
+
+
+def test_each_origin_overrides_the_one_before(tmp_path: Path):
+    file = tmp_path / "agent.toml"
+    file.write_text('[agent]\nzone = "cellar"\nexecutors = 3\nname = "file"\n')
+    settings = AgentSettings.load(
+        {"name": "flag", "listen": None},
+        {"AGILEDART_AGENT__ZONE": "attic", "AGILEDART_AGENT__NAME": "environment", "HOME": "/h"},
+        file,
+    )
+    assert (settings.name, settings.zone, settings.executors) == ("flag", "attic", 3)
+    assert settings.listen == "127.0.0.1:9464"
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("[agent]\nzoen = 1\n", "no setting agent.zoen"),
+        ("[agent]\nexecutors = 'many'\n", "a whole number"),
+        ("[agent]\nexecutors = 0\n", "allowed are 1 to 64"),
+        ("[agent]\nverbose = 3\n", "true or false"),
+        ("[other]\n", "only the table"),
+        ("[agent\n", "agent.toml"),
+        ("[agent]\nlisten = 'nowhere'\n", "192.168.1.20:9464"),
+        ("[agent]\nname = 'a b'\n", "1 to 64 characters"),
+        ("[agent]\nlog_format = 'xml'\n", "console and json"),
+    ],
+)
+def test_a_mistake_is_named(tmp_path: Path, text: str, complaint: str):
+    file = tmp_path / "agent.toml"
+    file.write_text(text)
+    with pytest.raises(ConfigurationError, match=complaint):
+        AgentSettings.load({}, {}, file)
+
+
+def test_a_missing_file_is_named(tmp_path: Path):
+    with pytest.raises(ConfigurationError, match=r"none\.toml: No such file"):
+        AgentSettings.load({}, {}, tmp_path / "none.toml")
+
+
+def test_the_state_directory_of_a_service_comes_from_systemd():
+    assert default_state_dir({"STATE_DIRECTORY": "/run/x:/run/y"}) == Path("/run/x")
+    assert default_state_dir({"XDG_STATE_HOME": "/s", "HOME": "/h"}).name == "agiledart"
+
+
+def test_addresses():
+    assert split_address("[::1]:80") == ("::1", 80)
+    for wrong in ("host", "host:", ":80", "host:99999", "host:http"):
+        with pytest.raises(ConfigurationError):
+            split_address(wrong)

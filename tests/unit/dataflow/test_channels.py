@@ -1,0 +1,175 @@
+"""Credit, joining and splitting of batches, punctuations: a channel loses nothing and is never stuck."""
+
+import pytest
+from agiledart_dataflow.batch import Batch
+from agiledart_dataflow.channels import PUNCTUATION_WINDOW, ReceivingChannel, SendingChannel
+from agiledart_kernel.errors import RemoteProtocolError
+from hypothesis import given
+from hypothesis import strategies as st
+
+
+def batch(first: int, count: int, mark: int | None = None) -> Batch:
+    positions = [(n, 1, 0, n) for n in range(first, first + count)]
+    last = first + count - 1 if mark is None else mark
+    return Batch([f"row {n}" for n in range(first, first + count)], positions, (last, 1, 0, last))
+
+
+def drain(channel: SendingChannel) -> list[Batch]:
+    frames = []
+    while (frame := channel.next_frame()) is not None:
+        frames.append(frame)
+    return frames
+
+
+def test_sends_at_once_while_the_window_is_open():
+    channel = SendingChannel(window=2)
+    channel.put(batch(0, 1))
+    assert [len(frame) for frame in drain(channel)] == [1]
+    channel.put(batch(1, 1))
+    assert [len(frame) for frame in drain(channel)] == [1]
+
+
+def test_rows_collect_while_the_window_is_full_and_leave_as_one_frame():
+    channel = SendingChannel(window=1)
+    channel.put(batch(0, 1))
+    drain(channel)
+    for n in range(1, 6):
+        channel.put(batch(n, 1))
+        assert drain(channel) == []
+    channel.acknowledge(1, 0)
+    frames = drain(channel)
+    assert [frame.rows for frame in frames] == [[f"row {n}" for n in range(1, 6)]]
+    assert frames[0].mark == (5, 1, 0, 5)
+
+
+def test_a_long_batch_is_cut_and_each_piece_promises_what_it_holds():
+    channel = SendingChannel(window=8, max_rows=3)
+    channel.put(batch(0, 7, mark=9))
+    frames = drain(channel)
+    assert [len(frame) for frame in frames] == [3, 3, 1]
+    assert [frame.mark for frame in frames] == [(2, 1, 0, 2), (5, 1, 0, 5), (9, 1, 0, 9)]
+
+
+def test_a_punctuation_needs_no_credit_and_only_the_newest_waits():
+    channel = SendingChannel(window=1)
+    for n in range(PUNCTUATION_WINDOW + 3):
+        channel.put(Batch([], [], (n, 1, 0, n)))
+        drain(channel)
+    assert channel.marks_sent == PUNCTUATION_WINDOW
+    channel.acknowledge(0, PUNCTUATION_WINDOW)
+    (frame,) = drain(channel)
+    assert frame.mark[0] == PUNCTUATION_WINDOW + 2
+
+
+def test_a_mark_never_overtakes_rows_that_still_wait():
+    channel = SendingChannel(window=1)
+    channel.put(batch(0, 1))
+    drain(channel)
+    channel.put(batch(1, 1))
+    channel.put(Batch([], [], (8, 1, 0, 8)))
+    assert drain(channel) == []
+    channel.acknowledge(1, 0)
+    (frame,) = drain(channel)
+    assert frame.rows == ["row 1"]
+    assert frame.mark == (8, 1, 0, 8)
+
+
+def test_blocked_until_there_is_room():
+    channel = SendingChannel(window=1, max_rows=10, bound_rows=15)
+    channel.put(batch(0, 40))
+    assert channel.blocked
+    drain(channel)
+    assert channel.blocked
+    channel.acknowledge(1, 0)
+    drain(channel)
+    channel.acknowledge(2, 0)
+    drain(channel)
+    assert not channel.blocked
+
+
+def test_frames_get_smaller_when_rows_are_large():
+    channel = SendingChannel()
+    channel.sized(10, 1_500_000)
+    assert channel.rows_limit == 1
+    channel.sized(1000, 1000)
+    assert channel.rows_limit == 750
+
+
+def test_acknowledging_what_was_never_sent_is_a_fault_of_the_peer():
+    channel = SendingChannel()
+    with pytest.raises(RemoteProtocolError, match="acknowledgement"):
+        channel.acknowledge(1, 0)
+
+
+def test_a_late_acknowledgement_takes_nothing_back():
+    channel = SendingChannel(window=4)
+    for n in range(3):
+        channel.put(batch(n, 1))
+        drain(channel)
+    channel.acknowledge(3, 0)
+    channel.acknowledge(1, 0)
+    assert channel.in_flight == 0
+
+
+def test_the_receiver_sees_gaps_and_repeats():
+    channel = ReceivingChannel()
+    channel.accept(0, 5)
+    channel.accept(5, 0)
+    with pytest.raises(RemoteProtocolError, match="gap"):
+        channel.accept(0, 5)
+    with pytest.raises(RemoteProtocolError, match="gap"):
+        channel.accept(9, 1)
+
+
+def test_acknowledges_in_halves_and_punctuations_at_once():
+    channel = ReceivingChannel(window=8)
+    for n in range(4):
+        channel.accept(n, 1)
+    assert channel.due(3) is None
+    assert channel.due(4) == (4, 0)
+    channel.accept(4, 0)
+    assert channel.due(4) == (4, 1)
+    channel.accept(4, 1)
+    assert channel.due(5) is None
+    assert channel.due(5, all_of_it=True) == (5, 1)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 30), st.integers(0, 3)), max_size=60),
+    st.integers(1, 5),
+    st.integers(1, 9),
+)
+def test_everything_arrives_once_and_in_order(steps: list[tuple[int, int]], window: int, max_rows: int):
+    """Whatever the sizes of batches and however late the receiver takes them."""
+    sender, receiver = SendingChannel(window, max_rows), ReceivingChannel(window)
+    wire: list[Batch] = []
+    arrived: list[object] = []
+    marks: list[tuple[int, ...]] = []
+    taken = first = 0
+
+    def turn() -> None:
+        nonlocal taken
+        start = sender.rows_sent
+        for frame in drain(sender):
+            receiver.accept(start, len(frame.rows))
+            start += len(frame.rows)
+            wire.append(frame)
+        assert sender.in_flight <= window
+        if wire:
+            frame = wire.pop(0)
+            arrived.extend(frame.rows)
+            marks.append(frame.mark)
+            taken += bool(frame.rows)
+        if due := receiver.due(taken):
+            sender.acknowledge(*due)
+
+    for count, turns in steps:
+        sender.put(batch(first, count) if count else Batch([], [], (first, 0, 0, 0)))
+        first += count
+        for _ in range(turns):
+            turn()
+    for _ in range(3 * len(steps) * 30 // max_rows + 3 * len(steps) + 10):
+        turn()
+    assert arrived == [f"row {n}" for n in range(first)]
+    assert marks == sorted(marks)
+    assert sender.rows_waiting == 0
