@@ -37,6 +37,10 @@ MAX_UNSENT_BYTES: Final = 32 << 20
 HIGH_WATER_BYTES: Final = 1 << 20
 """Unsent bytes above which `writable` turns false; it turns true again at a quarter of it."""
 
+_START_TURNS: Final = 8
+"""Turns of the loop between the opening of a dialled link and its first frame: who awaits `connect` through other tasks
+(`wait_for` of Python 3.11 makes one) holds the link by then."""
+
 _FLUSH_AT: Final = 64 << 10
 _EXPIRY_CHECK_SECONDS: Final = 3_600.0  # a long timer would not notice that the wall clock was set or the machine slept
 
@@ -47,7 +51,7 @@ class RefusedByPeer(Refused):
 
 @dataclass(frozen=True, slots=True)
 class LinkHandler:
-    """What the owner of a link wants to be told. The first call comes one turn of the loop after the link was opened.
+    """What the owner of a link wants to be told. No call comes before `on_link` returned or `connect` did.
 
     Args:
         on_frame: (link, kind, body) for each CONTROL, DATA and ACK frame, in order.
@@ -89,6 +93,7 @@ class Link(asyncio.Protocol):
         self._unsent: list[bytes] = []
         self._unsent_bytes = 0
         self._paused = self._delivering = False
+        self._held = False  # between a HELLO and the moment at which frames are let through
         self._room: asyncio.Event = asyncio.Event()
         self._room.set()
         self._reason = ""
@@ -103,7 +108,7 @@ class Link(asyncio.Protocol):
     @property
     def closed(self) -> bool:
         """Is it closed or closing? Then `send` does nothing."""
-        return bool(self._reason)
+        return bool(self._reason) or self.gone.done()
 
     @property
     def writable(self) -> bool:
@@ -120,7 +125,7 @@ class Link(asyncio.Protocol):
 
         Never waits: heed `writable`, or `await drain()`. A peer that lets `MAX_UNSENT_BYTES` pile up is cut off.
         """
-        if self._reason:
+        if self.closed:
             return
         raw = frame(kind, body)
         if not self._unsent:
@@ -136,24 +141,27 @@ class Link(asyncio.Protocol):
         """Wait until the link takes data again; ConnectionError when it is closed."""
         self._flush()
         await self._room.wait()
-        if self._reason:
-            raise ConnectionError(f"link closed: {self._reason}")
+        if self.closed:
+            raise ConnectionError(f"link closed: {self._reason or 'lost'}")
 
     def pause_reading(self) -> None:
         """Take no frames for now: the peer's sends will stall. No effect when closed or paused."""
         self._paused = True
-        if self._transport is not None and not self._transport.is_closing():
-            self._transport.pause_reading()
+        self._pause_transport()
 
     def resume_reading(self) -> None:
-        """Take frames again, first those that had arrived."""
+        """Take frames again, first those that had arrived, also when the peer is gone by now."""
         if self._paused:
             self._paused = False
-            self._loop.call_soon(self._deliver_and_read)
+            self._loop.call_soon(self._go_on)
 
     def close(self, reason: str = "done") -> None:
         """Tell the peer why, send what is queued, then close. `on_closed` follows when the socket is gone."""
         if self._reason:
+            return
+        if self.gone.done():  # the peer was first, and what it had sent is still waiting to be read
+            self._reason = reason
+            self._loop.call_soon(self._finish)
             return
         self._flush()
         if self.closed:  # the flush itself may have cut off a slow peer
@@ -169,12 +177,12 @@ class Link(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
-    # ------------------------------------------------------------------------------------ for connect() and the
-    # listener
+    # ---------------------------------------------------------------------------------- for connect() and the listener
 
     async def greeting(self) -> Hello:
-        """The peer's HELLO; raises `RemoteProtocolError` for anything else, `RefusedByPeer` when the peer closes with a
-        reason."""
+        """The peer's HELLO; raises `RefusedByPeer` when the peer closes with a reason, `RemoteProtocolError` for
+        anything else.
+        """
         return await self._greeting
 
     def greet(self, body: bytes) -> None:
@@ -184,16 +192,22 @@ class Link(asyncio.Protocol):
         self._transport.write(frame(FrameKind.HELLO, body))
 
     def open(self, peer: PeerInfo, handler: LinkHandler) -> None:
-        """The peer was judged: let frames through, in the next turn of the loop."""
+        """The peer was judged: let frames through, a little later."""
         if self.gone.done() or self._reason:
             raise ConnectionResetError("closed during HELLO")
         self.peer, self._handler = peer, handler
         self._reader.limit = MAX_FRAME_BYTES
         self._check_expiry()
-        self._loop.call_soon(self._deliver_and_read)
+        self._start(_START_TURNS if self.dialled else 1)
 
-    # ------------------------------------------------------------------------------------------------ asyncio's
-    # callbacks
+    def _start(self, turns: int) -> None:
+        if turns:
+            self._loop.call_soon(self._start, turns - 1)
+        else:
+            self._held = False
+            self._go_on()
+
+    # ---------------------------------------------------------------------------------------------- asyncio's callbacks
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """TLS is done: both ends hold the key of a leaf of our network's form, no more."""
@@ -229,27 +243,26 @@ class Link(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The socket is gone, whoever closed it."""
-        if not self._reason:
-            self._reason = "truncated" if self._reader.buffered and not self._paused else "lost"
-            self.detail = self.detail or str(exc or "")
+        self._transport = None
+        self.detail = self.detail or str(exc or "")
         if not self._greeting.done():
             if isinstance(exc, ssl.SSLError):
                 self._greeting.set_exception(exc)
-            elif self._reason == "truncated":
+            elif self._reader.buffered:
                 self._greeting.set_exception(RemoteProtocolError("truncated", "closed within its HELLO"))
             else:
                 self._greeting.set_exception(ConnectionResetError("closed before HELLO"))
             self._greeting.exception()  # nobody may be waiting any more, and that is no error
-        handler, self._handler, self._transport = self._handler, None, None
         self._unsent.clear()
+        self._unsent_bytes = 0
         self._room.set()
         if self._expiry is not None:
             self._expiry.cancel()
         if not self.gone.done():
             self.gone.set_result(None)
-        if handler is not None:
-            self._handler = None
-            self._call(handler.on_closed, self._reason)
+        # What the peer sent before it went is still delivered: on_closed comes after the last frame.
+        if self._reason or not (self._paused or self._held):
+            self._finish()
 
     # ----------------------------------------------------------------------------------------------------------- inside
 
@@ -270,13 +283,30 @@ class Link(asyncio.Protocol):
             self._greeting.exception()
         else:
             self._greeting.set_result(hello)
-        self.pause_reading()
+        self._held = True
+        self._pause_transport()
 
-    def _deliver_and_read(self) -> None:
-        self._paused = False
+    def _pause_transport(self) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.pause_reading()
+
+    def _go_on(self) -> None:
+        """Deliver what is here, then read on; or finish, when there is nothing left to read from."""
         self._deliver()
-        if not self._paused and self._transport is not None and not self._transport.is_closing():
+        if self._paused or self._held:
+            return
+        if self._transport is None:
+            self._finish()
+        elif not self._transport.is_closing():
             self._transport.resume_reading()
+
+    def _finish(self) -> None:
+        """Tell the owner, once."""
+        if not self._reason:
+            self._reason = "truncated" if self._reader.buffered else "lost"
+        handler, self._handler = self._handler, None
+        if handler is not None:
+            self._call(handler.on_closed, self._reason)
 
     def _deliver(self) -> None:
         """Hand over whole frames until there is none, the owner pauses, or the link closes."""
@@ -284,7 +314,7 @@ class Link(asyncio.Protocol):
             return
         self._delivering = True
         try:
-            while not self._paused and not self._reason and self._handler is not None:
+            while not (self._paused or self._held or self._reason) and self._handler is not None:
                 found = self._reader.next()
                 if found is None:
                     break
@@ -309,8 +339,7 @@ class Link(asyncio.Protocol):
             self._call(self._handler.on_frame, kind, body)
 
     def _call(self, callback: Callable[..., None], *arguments: object) -> None:
-        """Run the owner's code. What it finds wrong with the peer closes the link; its own mistakes are reported,
-        too."""
+        """Run the owner's code. What it finds wrong with the peer closes the link; its own mistakes do, loudly."""
         try:
             callback(self, *arguments)
         except RemoteProtocolError as error:

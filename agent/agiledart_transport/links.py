@@ -289,7 +289,7 @@ async def serve(
     family, kind, protocol, _, where = found[0]
     listening = socket.socket(family, kind, protocol)
     try:
-        listening.setblocking(False)  # noqa: FBT003  the standard library's signature
+        listening.setblocking(False)
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # two listeners still clash
         listening.bind(where)
         listening.listen(128)
