@@ -1,17 +1,35 @@
-"""`OverlayMachine`: one node's part in the ring."""
+"""`OverlayMachine`: one node's part in the ring, composed of membership, liveness, repair, router and directory."""
 
 from collections.abc import Callable
+from typing import Any
 
 from agiledart_kernel.instants import Duration, Instant
-from agiledart_kernel.machine import Effect, Event
+from agiledart_kernel.machine import Effect, Event, LinkLost, Message, Received, TimerFired
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.observe import Observer, ignore
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.randomness import RandomStream
+from agiledart_overlay import messages as wire
 from agiledart_overlay.config import OverlayConfig
+from agiledart_overlay.directory import Directory
+from agiledart_overlay.effects import Left, NeighboursChanged
+from agiledart_overlay.events import JoinRing, LeaveRing, ReadRecord, RouteMessage, StoreRecord, Unwatch, Watch
+from agiledart_overlay.forwarding import Router
+from agiledart_overlay.leaf_set import LeafSet
+from agiledart_overlay.liveness import Liveness
+from agiledart_overlay.membership import Membership, Phase
+from agiledart_overlay.neighbourhood import Neighbourhood
+from agiledart_overlay.records import Record
+from agiledart_overlay.repair import Repair
+from agiledart_overlay.routing_table import RoutingTable
 from agiledart_overlay.statistics import OverlayStatistics
+from agiledart_overlay.view import View
 
-Handler = Callable[[Event, Instant], None]
+_LEAVE_POLL_SHARE = 20
+"""While leaving, the hand-over is looked at so many times within its time-out."""
+
+_SELF_CLAIMS = (wire.Probe, wire.ProbeAck, wire.LeafRequest, wire.LeafState, wire.Announce, wire.Refute)
+"""Messages that carry the sender's own refutations."""
 
 
 class OverlayMachine:
@@ -26,33 +44,314 @@ class OverlayMachine:
 
     def __init__(self, me: Peer, config: OverlayConfig, random: RandomStream, observe: Observer = ignore) -> None:
         config.validate()
-        self.me = me
+        self._view = view = View(me, config, random, observe)
+        self._membership = Membership(view)
+        self._liveness = Liveness(view)
+        self._repair = Repair(view)
+        self._router = Router(view, self._liveness)
+        self._directory = Directory(view)
+        self._received: dict[str, int] = {}
+        self._leave_by: int | None = None
+        self._events: dict[type, Callable[[Any], None]] = {
+            Received: self._on_received,
+            TimerFired: self._on_timer,
+            LinkLost: lambda event: self._liveness.on_link_lost(event.node),
+            JoinRing: lambda event: self._membership.join(event.seeds),
+            LeaveRing: self._on_leave_ring,
+            RouteMessage: lambda event: self._router.route(event.key, event.payload),
+            StoreRecord: lambda event: self._directory.client.store(event),
+            ReadRecord: lambda event: self._directory.client.read(event),
+            Watch: self._on_watch,
+            Unwatch: self._on_unwatch,
+        }
+        self._timers: dict[str, Callable[[], None]] = {
+            "round": self._on_round,
+            "checks": self._liveness.on_checks,
+            "join": self._membership.on_join_timer,
+            "announce": self._membership.on_announce_timer,
+            "admit": self._membership.on_admit_timer,
+            "exchange": lambda: self._repair.on_exchange(self._membership.seeds),
+            "hops": self._router.on_hops_timer,
+            "requests": self._directory.client.on_timer,
+            "roots": self._directory.on_roots_timer,
+            "sync": self._directory.on_sync_timer,
+            "leave": self._on_leave_timer,
+        }
+        self._messages = self._message_table()
+
+    def _message_table(self) -> dict[type, Callable[[Peer, Any], None]]:
+        liveness, repair, directory, membership = self._liveness, self._repair, self._directory, self._membership
+        return {
+            wire.JoinRequest: lambda _, message: self._if_joined(membership.on_join_request, message),
+            wire.JoinRows: membership.on_rows,
+            wire.Welcome: membership.on_welcome,
+            wire.JoinRefused: membership.on_refused,
+            wire.LeafRequest: repair.on_leaf_request,
+            wire.LeafState: self._on_leaf_state,
+            wire.Announce: self._on_announce,
+            wire.Accused: self._on_accused,
+            wire.Probe: self._on_probe,
+            wire.ProbeAck: self._on_probe_ack,
+            wire.ProbeForMe: liveness.on_probe_for_me,
+            wire.ProbedForYou: liveness.on_probed_for_you,
+            wire.Suspect: liveness.on_suspect,
+            wire.Confirm: liveness.on_confirm,
+            wire.Refute: self._on_refute,
+            wire.DeclaredFailed: liveness.on_declared_failed,
+            wire.Leave: lambda sender, _: self._on_leave(sender),
+            wire.RowRequest: repair.on_row_request,
+            wire.RowState: repair.on_row_state,
+            wire.Route: self._router.on_route,
+            wire.RouteAck: self._router.on_ack,
+            wire.RecordStore: lambda _, message: directory.dispatch(message),
+            wire.RecordRead: lambda _, message: directory.dispatch(message),
+            wire.RecordReply: lambda _, message: directory.client.on_reply(message),
+            wire.RecordCopy: directory.on_copy,
+            wire.RecordKept: directory.on_kept,
+            wire.RecordFetch: directory.on_fetch,
+            wire.RecordOffer: directory.on_offer,
+        }
 
     def step(self, event: Event, now: Instant) -> list[Effect]:
         """Take one event; return what is to be done, in order."""
-        raise NotImplementedError
+        view = self._view
+        view.now = now
+        view.effects = []
+        was_joined = view.joined
+        handler = self._events.get(type(event))
+        if handler is None:
+            view.drop("event")
+            return view.effects
+        handler(event)
+        if view.joined and not was_joined:
+            self._liveness.start()
+            self._repair.start()
+        self._settle()
+        return view.effects
+
+    def _settle(self) -> None:
+        """Tell every part what this step changed."""
+        view = self._view
+        if not view.gone and not view.leaves_changed:
+            return
+        gone, view.gone = view.gone, []
+        if gone:
+            self._repair.on_gone(gone)
+            self._router.on_gone(gone)
+        if view.leaves_changed:
+            view.leaves_changed = False
+            view.effects.append(NeighboursChanged())
+            self._directory.on_leaves_changed(gone)
+
+    # ---- timers and commands
+
+    def _on_timer(self, event: TimerFired) -> None:
+        name = event.name
+        if not (isinstance(name, tuple) and len(name) == 2 and name[0] == "overlay"):
+            self._view.drop("timer")
+            return
+        late_ns = self._view.take_timer(name[1])
+        if late_ns is None:
+            return
+        self._liveness.on_late(late_ns)
+        if name[1] == "round" and late_ns <= self._view.config.late_ns:
+            self._liveness.on_time()
+        self._timers[name[1]]()
+
+    def _on_round(self) -> None:
+        if self._view.joined:
+            self._liveness.on_round()
+
+    def _on_watch(self, event: Watch) -> None:
+        view = self._view
+        peer = event.peer
+        if peer.node == view.me.node:
+            return
+        if len(view.watched) >= view.config.max_watched and peer.node not in view.watched:
+            view.drop("watch-full")
+            return
+        view.watched[peer.node] = peer
+        known = view.book.get(peer.node)
+        if known is None and not view.book.is_dead(peer, 0):
+            view.book.meet(peer, 0, view.now)
+            self._liveness.doubt(peer.node)
+
+    def _on_unwatch(self, event: Unwatch) -> None:
+        self._view.watched.pop(event.node, None)
+
+    def _on_leave_ring(self, _event: LeaveRing) -> None:
+        view = self._view
+        if not view.joined:
+            self._membership.abandon()
+            view.effects.append(Left())
+        elif self._leave_by is None:
+            self._leave_by = view.now + view.config.leave_timeout_ns
+            self._directory.hand_over()
+            self._on_leave_timer()
+
+    def _on_leave_timer(self) -> None:
+        view = self._view
+        if self._leave_by is None:
+            return
+        if view.now < self._leave_by and not self._directory.is_handed_over:
+            view.set_timer("leave", view.now + view.config.leave_timeout_ns // _LEAVE_POLL_SHARE)
+            return
+        self._leave_by = None
+        self._membership.leave()
+        self._liveness.stop()
+        self._repair.stop()
+        self._router.stop()
+        self._directory.stop()
+
+    # ---- messages
+
+    def _on_received(self, event: Received) -> None:
+        view = self._view
+        sender, message = event.sender, event.message
+        handler = self._messages.get(type(message))
+        kind = type(message).__name__
+        if handler is None or sender.node == view.me.node:
+            view.drop("message")
+            return
+        self._received[kind] = self._received.get(kind, 0) + 1
+        if self._admits(sender, message):
+            handler(sender, message)
+
+    def _admits(self, sender: Peer, message: Message) -> bool:
+        """Settle which life of the sender speaks, before its words are heard."""
+        view = self._view
+        known = view.book.get(sender.node)
+        if known is not None:
+            if sender.incarnation < known.peer.incarnation:
+                view.drop("old-life")
+                return False
+            if sender.incarnation > known.peer.incarnation:
+                self._liveness.bury(known.peer, "restarted")
+            else:
+                known.heard_at = view.now
+                self._liveness.heard(sender.node)
+        grave = view.book.grave(sender.node)
+        if grave is None or sender.incarnation > grave.peer.incarnation:
+            return True
+        if sender.incarnation < grave.peer.incarnation or grave.has_left:
+            view.drop("old-life")
+            return False
+        refutations = message.refutations if isinstance(message, _SELF_CLAIMS) else 0
+        is_due = grave.accused_at is None or view.now - grave.accused_at >= view.config.probe_timeout_ns
+        if refutations <= grave.refutations and view.joined and is_due:
+            grave.accused_at = view.now
+            view.send(sender, wire.Accused(grave.refutations))
+        return True
+
+    def _if_joined(self, handler: Callable[[Any], None], message: Message) -> None:
+        if self._view.joined:
+            handler(message)
+        else:
+            self._view.drop("outside")
+
+    def _on_probe(self, sender: Peer, message: wire.Probe) -> None:
+        view = self._view
+        if message.joined:
+            view.meet(sender, message.refutations)
+        else:
+            self._membership.on_fellow(sender)
+        view.send(sender, wire.ProbeAck(message.number, view.refutations, view.joined))
+
+    def _on_probe_ack(self, sender: Peer, message: wire.ProbeAck) -> None:
+        view = self._view
+        asked_at = view.asked_at(sender.node, message.number)
+        if message.joined and view.joined:
+            view.meet(sender, message.refutations)
+            if asked_at is not None:
+                view.measure(sender.node, asked_at)
+        self._liveness.on_probe_ack(sender, message)
+        self._membership.on_probe_ack(sender, message)
+
+    def _on_leaf_state(self, sender: Peer, message: wire.LeafState) -> None:
+        if message.joined and self._membership.phase >= Phase.WELCOMED:
+            self._view.meet(sender, message.refutations)
+        self._membership.on_leaf_state(sender, message)
+        self._repair.on_leaf_state(sender, message)
+
+    def _on_announce(self, sender: Peer, message: wire.Announce) -> None:
+        view = self._view
+        if not view.joined:
+            view.drop("outside")
+            return
+        view.meet(sender, message.refutations)
+        self._membership.on_announce(sender, message)
+
+    def _on_accused(self, sender: Peer, message: wire.Accused) -> None:
+        if self._view.joined:
+            self._membership.on_accused(sender, message)
+
+    def _on_refute(self, sender: Peer, message: wire.Refute) -> None:
+        if self._view.joined:
+            self._view.meet(sender, message.refutations)
+
+    def _on_leave(self, sender: Peer) -> None:
+        self._liveness.forget(sender.node)
+        self._membership.on_leave(sender)
+
+    # ---- views
+
+    @property
+    def me(self) -> Peer:
+        """This node."""
+        return self._view.me
 
     @property
     def joined(self) -> bool:
         """Whether this node is a member."""
-        raise NotImplementedError
+        return self._view.joined
+
+    @property
+    def leaf_set(self) -> LeafSet:
+        """The nearest members in id. Read only."""
+        return self._view.leaf_set
+
+    @property
+    def routing_table(self) -> RoutingTable:
+        """The routing table. Read only."""
+        return self._view.routing_table
+
+    @property
+    def neighbourhood(self) -> Neighbourhood:
+        """The nearest peers in latency. Read only."""
+        return self._view.neighbourhood
+
+    @property
+    def records(self) -> tuple[Record, ...]:
+        """Copies of records kept here."""
+        return tuple(self._directory.records)
 
     def known_peers(self) -> tuple[Peer, ...]:
         """Peers in any table that are held for alive, sorted by id, without this node."""
-        raise NotImplementedError
+        return tuple(sorted(self._view.known(), key=lambda peer: peer.node))
 
     def is_alive(self, node: NodeId) -> bool:
         """Whether a node is known and not declared dead; true for this node."""
-        raise NotImplementedError
+        return node == self._view.me.node or node in self._view.book
 
     def next_hop(self, key: NodeId) -> Peer | None:
         """Where a message for this key goes from here; None: this node is the closest."""
-        raise NotImplementedError
+        return self._view.next_hop(key).peer
 
     def rtt_ns(self, node: NodeId) -> Duration | None:
         """Smoothed round-trip time to a peer; None when it was never measured."""
-        raise NotImplementedError
+        known = self._view.book.get(node)
+        return Duration(known.rtt_ns) if known is not None and known.rtt_ns else None
 
     def statistics(self) -> OverlayStatistics:
         """Counts so far."""
-        raise NotImplementedError
+        view = self._view
+        return OverlayStatistics(
+            joined=view.joined,
+            leaves=len(view.leaf_set),
+            known_peers=len(view.known()),
+            table_slots=view.routing_table.slots,
+            records=len(self._directory.records),
+            sent=tuple(sorted(view.sent.items())),
+            received=tuple(sorted(self._received.items())),
+            dropped=tuple(sorted(view.dropped.items())),
+        )

@@ -253,9 +253,11 @@ class RecordKept(Message, frozen=True, gc=False, tag=35):
 
 
 class RecordFetch(Message, frozen=True, gc=False, tag=36):
-    """Send me your copy of this record, or say that you have none."""
+    """Send me your copy of this record if it is newer than mine (version 0: I have none), else say what you have."""
 
     key: NodeId
+    version: Count = 0
+    digest: bytes = b""
 
 
 class Offer(msgspec.Struct, frozen=True, gc=False, array_like=True):

@@ -1,0 +1,176 @@
+"""Routed messages, hop by hop: each hop is acknowledged, repeated, and led around a node that does not answer.
+
+A hop that the routing table chose is replaced when it stays silent. A hop that the leaf set chose is the only right
+one: the
+message waits until that node answers or is declared dead, so that it never ends at the second closest by impatience.
+A message
+may arrive twice when an acknowledgement was lost and the way changed; what must happen once is numbered by the layer
+above.
+
+Source: the project's overlay specification §4 and §6 (time-outs from measured round trips).
+"""
+
+from agiledart_kernel.instants import MILLISECOND, SECOND
+from agiledart_kernel.limits import MAX_PATH
+from agiledart_kernel.node_id import NodeId
+from agiledart_kernel.peer import Peer
+from agiledart_overlay.effects import Delivered, Forwarding
+from agiledart_overlay.liveness import Liveness
+from agiledart_overlay.messages import Route, RouteAck
+from agiledart_overlay.router import Rule
+from agiledart_overlay.view import View
+
+_TRIES = 3
+_MAX_SEEN = 8_192
+_PATIENCE_NS = 10 * SECOND
+"""Longest time for which one node keeps trying to pass a message on; a silent leaf is declared dead well before."""
+
+_LONGEST_RETRY_NS = 500 * MILLISECOND
+
+
+class PendingHop:
+    """A message that was handed on and not yet acknowledged."""
+
+    __slots__ = ("avoid", "deadline", "given_up_at", "message", "previous", "rule", "to", "tries", "wait_ns")
+
+    def __init__(
+        self, message: Route, to: Peer, rule: Rule, previous: Peer | None, avoid: tuple[NodeId, ...], given_up_at: int
+    ) -> None:
+        self.message, self.to, self.rule, self.previous, self.avoid = message, to, rule, previous, avoid
+        self.given_up_at = given_up_at
+        self.tries = 1
+        self.wait_ns = self.deadline = 0
+
+
+class Router:
+    """Passes routed messages on."""
+
+    def __init__(self, view: View, liveness: Liveness) -> None:
+        self._view = view
+        self._liveness = liveness
+        self._pending: dict[int, PendingHop] = {}
+        self._seen: dict[tuple[NodeId, int, int], None] = {}
+
+    @property
+    def pending(self) -> int:
+        """Messages that wait for an acknowledgement."""
+        return len(self._pending)
+
+    def stop(self) -> None:
+        """Drop what waits."""
+        for _ in self._pending:
+            self._view.drop("hop-left")
+        self._pending.clear()
+        self._view.cancel_timer("hops")
+
+    def route(self, key: NodeId, payload: bytes) -> None:
+        """Start a message here."""
+        if not self._view.joined:
+            self._view.drop("route-outside")
+            return
+        self._pass_on(key, payload, (self._view.me,), None, (), self._view.now + _PATIENCE_NS)
+
+    def on_route(self, sender: Peer, message: Route) -> None:
+        """A hop came in."""
+        view = self._view
+        if not view.joined:
+            view.drop("route-outside")
+            return
+        if message.path[-1].node != sender.node:
+            view.drop("route-path")
+            return
+        mark = (sender.node, sender.incarnation, message.number)
+        if mark in self._seen:
+            view.send(sender, RouteAck(message.number))
+            return
+        if len(self._pending) >= view.config.max_hops_pending:
+            view.drop("route-full")
+            return
+        self._seen[mark] = None
+        if len(self._seen) > _MAX_SEEN:
+            del self._seen[next(iter(self._seen))]
+        view.send(sender, RouteAck(message.number))
+        path = (*message.path, view.me)
+        self._pass_on(message.key, message.payload, path, sender, (), view.now + _PATIENCE_NS)
+
+    def on_ack(self, sender: Peer, message: RouteAck) -> None:
+        """The next node has it."""
+        hop = self._pending.get(message.number)
+        if hop is not None and hop.to.node == sender.node:
+            del self._pending[message.number]
+
+    def _pass_on(
+        self,
+        key: NodeId,
+        payload: bytes,
+        path: tuple[Peer, ...],
+        previous: Peer | None,
+        avoid: tuple[NodeId, ...],
+        given_up_at: int,
+    ) -> None:
+        view = self._view
+        hop = view.next_hop(key, avoid)
+        if hop.peer is None:
+            view.effects.append(Delivered(key, payload, path[0], path))
+            return
+        digits = view.config.id_bits // view.config.digit_bits
+        if len(path) >= min(MAX_PATH, max(8, 2 * digits)):
+            view.drop("route-ttl")
+            return
+        if len(self._pending) >= view.config.max_hops_pending:
+            view.drop("route-full")
+            return
+        message = Route(view.number(), key, payload, path)
+        pending = PendingHop(message, hop.peer, hop.rule, previous, avoid, given_up_at)
+        pending.wait_ns = self._wait_ns(hop.peer)
+        pending.deadline = view.now + pending.wait_ns
+        self._pending[message.number] = pending
+        view.effects.append(Forwarding(key, payload, path[0], previous, hop.peer))
+        view.send(hop.peer, message)
+        view.set_timer_by("hops", pending.deadline)
+
+    def _wait_ns(self, peer: Peer) -> int:
+        known = self._view.book.get(peer.node)
+        if known is None or known.rtt_ns == 0:
+            return self._view.config.probe_timeout_ns
+        return max(self._view.config.hop_timeout_ns, known.rtt_ns + 4 * known.variation_ns)
+
+    def on_hops_timer(self) -> None:
+        """Repeat what was not acknowledged, lead it around, or give it up."""
+        view = self._view
+        for number, hop in [(number, hop) for number, hop in self._pending.items() if hop.deadline <= view.now]:
+            if self._pending.get(number) is hop:
+                self._retry(number, hop)
+        if self._pending:
+            view.set_timer_by("hops", min(hop.deadline for hop in self._pending.values()))
+
+    def _retry(self, number: int, hop: PendingHop) -> None:
+        view = self._view
+        if view.now >= hop.given_up_at:
+            del self._pending[number]
+            view.drop("route-undelivered")
+            return
+        if hop.to.node not in view.book:
+            self._reroute(number, hop, hop.avoid)
+            return
+        if hop.tries >= _TRIES:
+            self._liveness.doubt(hop.to.node)
+            if hop.rule is not Rule.LEAF:
+                self._reroute(number, hop, (*hop.avoid, hop.to.node))
+                return
+        hop.tries += 1
+        hop.wait_ns = min(2 * hop.wait_ns, _LONGEST_RETRY_NS)
+        hop.deadline = view.now + hop.wait_ns
+        view.send(hop.to, hop.message)
+
+    def _reroute(self, number: int, hop: PendingHop, avoid: tuple[NodeId, ...]) -> None:
+        del self._pending[number]
+        message = hop.message
+        self._pass_on(message.key, message.payload, message.path, hop.previous, avoid, hop.given_up_at)
+
+    def on_gone(self, gone: list[Peer]) -> None:
+        """Peers are dead or left: what waits for them takes another way now."""
+        dead = {peer.node: None for peer in gone}
+        for number, hop in list(self._pending.items()):
+            if hop.to.node in dead:
+                self._reroute(number, hop, hop.avoid)

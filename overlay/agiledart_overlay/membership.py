@@ -1,0 +1,422 @@
+"""Coming and going: how a node finds the ring, is admitted, announces itself, and leaves; and the member's side of it.
+
+A joiner moves through these phases; the timer "join" moves it back to SEEKING when nothing comes.
+
+    OUTSIDE   not asked to join, or gave up, or left
+    SEEKING   seeds were probed; the first that says it is a member gets the JoinRequest; members on its way send rows
+    WELCOMED  the guardian of the gap let it in; it asks each future leaf for its leaf set, and those that it learns
+    of so
+    MEMBER    it answers for its keys and announces itself to all it knows
+
+The guardian of a gap is the member just before it. It admits one joiner at a time, since two that come between the
+same two
+members at once would not learn of each other; the others wait in a bounded queue. A joiner is in nobody's tables.
+
+The awkward case is that all agents start at once: then no seed is a member. The one with the smallest id among those
+that
+answer founds the ring. Not covered here: leases (a later change), so two nodes may answer for one key for a moment.
+
+Source: [Pastry] §2.4; the project's overlay specification §5.
+"""
+
+from enum import IntEnum
+
+from agiledart_kernel.instants import Instant
+from agiledart_kernel.limits import MAX_PATH
+from agiledart_kernel.node_id import NodeId, clockwise_distance
+from agiledart_kernel.peer import Peer
+from agiledart_overlay.effects import Joined, JoinFailed, Left, PeerLeft
+from agiledart_overlay.messages import (
+    Accused,
+    Announce,
+    JoinRefused,
+    JoinRequest,
+    JoinRows,
+    LeafRequest,
+    LeafState,
+    Leave,
+    Probe,
+    ProbeAck,
+    Sighting,
+    Welcome,
+)
+from agiledart_overlay.observations import JoinerAdmitted, RingJoined, RingLeft
+from agiledart_overlay.view import View
+
+_MAX_SEEDS = 32
+_MAX_GATHERED = 1_024
+_TRIES = 3
+"""Times a question to a future leaf or an announcement is sent before its receiver counts as silent."""
+
+
+class Phase(IntEnum):
+    """Where a node stands."""
+
+    OUTSIDE = 0
+    SEEKING = 1
+    WELCOMED = 2
+    MEMBER = 3
+
+
+class Question:
+    """Something sent that is to be answered, and sent again if it is not."""
+
+    __slots__ = ("number", "peer", "sent_at", "tries")
+
+    def __init__(self, peer: Peer, number: int, sent_at: Instant) -> None:
+        self.peer, self.number, self.sent_at, self.tries = peer, number, sent_at, 1
+
+
+class Membership:
+    """Join, announce, leave, of one node; and its guardian's duties."""
+
+    def __init__(self, view: View) -> None:
+        self._view = view
+        self.phase = Phase.OUTSIDE
+        self.seeds: tuple[Peer, ...] = ()
+        self._fellows: dict[NodeId, Peer] = {}
+        self._answered: dict[NodeId, bool] = {}
+        self._asked: NodeId | None = None
+        self._attempt = 0
+        self._started = Instant(0)
+        self._busy = False
+        self._gathered: dict[NodeId, Sighting] = {}
+        self._questions: dict[NodeId, Question] = {}
+        self._announcing: dict[NodeId, Question] = {}
+        self._admitted: tuple[NodeId, int] | None = None
+        self._admitted_until = 0
+        self._queue: dict[NodeId, JoinRequest] = {}
+
+    # ---- the joiner
+
+    def join(self, seeds: tuple[Peer, ...]) -> None:
+        """Start joining; without seeds found a ring."""
+        view = self._view
+        if self.phase is not Phase.OUTSIDE:
+            view.drop("join-twice")
+            return
+        self.seeds = tuple(seed for seed in seeds if seed.node != view.me.node)[:_MAX_SEEDS]
+        self._started = view.now
+        self._attempt = 0
+        self._fellows.clear()
+        if self.seeds:
+            self._seek()
+        else:
+            self._become_member()
+
+    def _seek(self) -> None:
+        view = self._view
+        self.phase = Phase.SEEKING
+        self._attempt += 1
+        self._asked = None
+        self._answered.clear()
+        self._questions.clear()
+        self._gathered.clear()
+        for peer in {peer.node: peer for peer in (*self.seeds, *self._fellows.values())}.values():
+            view.send(peer, Probe(view.number(), view.refutations, joined=False))
+        view.set_timer("join", view.now + view.config.join_retry_ns)
+
+    def on_probe_ack(self, sender: Peer, message: ProbeAck) -> None:
+        """A seed answered; the first member asked to pass the join on is the nearest one."""
+        view = self._view
+        if self.phase is not Phase.SEEKING:
+            return
+        self._answered[sender.node] = message.joined
+        if message.joined and self._asked is None:
+            self._asked = sender.node
+            view.send(sender, JoinRequest(view.me, self._attempt))
+
+    def on_fellow(self, sender: Peer) -> None:
+        """Somebody else who is not a member either looks for one here."""
+        if self.phase is Phase.SEEKING and len(self._fellows) < _MAX_SEEDS:
+            self._fellows[sender.node] = sender
+
+    def on_join_timer(self) -> None:
+        """Nothing came, or not everything: go on without, try again, or give up."""
+        view = self._view
+        if self.phase is Phase.WELCOMED:
+            self._ask_again()
+        elif self.phase is Phase.SEEKING:
+            if view.now - self._started >= view.config.join_timeout_ns:
+                self._give_up()
+            elif self._may_found():
+                self._become_member()
+            else:
+                self._seek()
+
+    def _may_found(self) -> bool:
+        """Seeds answered, none is a member, and this node has the smallest id of those that answered: for some tries
+        now."""
+        if self._attempt < _TRIES or self._asked is not None or not self._answered:
+            return False
+        return not any(self._answered.values()) and all(node > self._view.me.node for node in self._answered)
+
+    def _give_up(self) -> None:
+        if self._busy:
+            reason = "the ring is busy with other joiners"
+        elif self._answered:
+            reason = "peers answer, but none could bring this node into the ring"
+        else:
+            names = ", ".join(seed.address or seed.node.short for seed in self.seeds[:3])
+            reason = f"no answer from {names}"
+        self._fail(reason)
+
+    def _fail(self, reason: str) -> None:
+        self.phase = Phase.OUTSIDE
+        self._view.cancel_timer("join")
+        self._view.effects.append(JoinFailed(reason))
+
+    def on_rows(self, sender: Peer, message: JoinRows) -> None:
+        """A member on the way tells what it knows."""
+        if self.phase is Phase.SEEKING and message.attempt == self._attempt:
+            self._gather((Sighting(sender), *message.sightings))
+
+    def on_refused(self, sender: Peer, message: JoinRefused) -> None:
+        """Not now, or never."""
+        view = self._view
+        if self.phase is not Phase.SEEKING or message.attempt != self._attempt:
+            return
+        if message.reason == "incarnation":
+            self._fail(
+                f"{sender.name or sender.node.short} knows this node with incarnation {message.incarnation}, "
+                f"this life has {view.me.incarnation}: is it running twice, or was its state directory restored?"
+            )
+        else:
+            self._busy = True
+            view.set_timer("join", view.now + int(view.config.join_retry_ns * (1 + view.random.uniform())))
+
+    def on_welcome(self, sender: Peer, message: Welcome) -> None:
+        """Admitted: ask every future leaf what it knows before answering for anything."""
+        view = self._view
+        if self.phase is not Phase.SEEKING or message.attempt != self._attempt:
+            return
+        self.phase = Phase.WELCOMED
+        self._gather(message.sightings)
+        view.meet(sender, message.refutations)
+        self._ask_leaf(sender)
+        for sighting in message.sightings:
+            self._consider_leaf(sighting)
+        view.set_timer("join", view.now + view.config.probe_timeout_ns)
+
+    def on_leaf_state(self, sender: Peer, message: LeafState) -> None:
+        """A future leaf, or one that was announced to, answers with its leaf set."""
+        view = self._view
+        for questions in (self._questions, self._announcing):
+            question = questions.get(sender.node)
+            if question is not None and question.number == message.number:
+                del questions[sender.node]
+                view.measure(sender.node, question.sent_at)
+        if self.phase is Phase.WELCOMED:
+            self._gather(message.sightings)
+            for sighting in message.sightings:
+                self._consider_leaf(sighting)
+            if not self._questions:
+                self._become_member()
+
+    def _consider_leaf(self, sighting: Sighting) -> None:
+        view = self._view
+        node = sighting.peer.node
+        if view.leaf_set.fits(node) and node not in self._questions and not view.book.is_dead(sighting.peer, 0):
+            self._ask_leaf(sighting.peer)
+
+    def _ask_leaf(self, peer: Peer) -> None:
+        view = self._view
+        if len(self._questions) < 2 * view.config.leaf_count:
+            number = view.number()
+            self._questions[peer.node] = Question(peer, number, view.now)
+            view.send(peer, LeafRequest(number, view.refutations, joined=False))
+
+    def _ask_again(self) -> None:
+        view = self._view
+        for question in list(self._questions.values()):
+            if question.tries >= _TRIES:
+                del self._questions[question.peer.node]
+            else:
+                question.tries += 1
+                view.send(question.peer, LeafRequest(question.number, view.refutations, joined=False))
+        if self._questions:
+            view.set_timer("join", view.now + view.config.probe_timeout_ns)
+        elif len(view.leaf_set):
+            self._become_member()
+        else:
+            self._seek()
+
+    def _gather(self, sightings: tuple[Sighting, ...]) -> None:
+        for sighting in sightings:
+            if len(self._gathered) < _MAX_GATHERED and sighting.peer.node != self._view.me.node:
+                self._gathered.setdefault(sighting.peer.node, sighting)
+
+    def _become_member(self) -> None:
+        view = self._view
+        self.phase = Phase.MEMBER
+        view.joined = True
+        view.leaves_changed = True
+        view.cancel_timer("join")
+        self._questions.clear()
+        view.effects.append(Joined())
+        view.observe(RingJoined(view.now - self._started, self._attempt))
+        self.announce(tuple(sighting.peer for sighting in self._gathered.values()))
+        self._gathered.clear()
+
+    # ---- announcing
+
+    def announce(self, others: tuple[Peer, ...] = ()) -> None:
+        """Tell all known peers, and some others, that this node is a member; repeated to those that do not answer."""
+        view = self._view
+        known = view.known()
+        state = view.sightings(known)
+        for peer in {peer.node: peer for peer in (*known, *others)}.values():
+            question = Question(peer, view.number(), view.now)
+            self._announcing[peer.node] = question
+            view.send(peer, Announce(question.number, view.refutations, state))
+        if self._announcing:
+            view.set_timer("announce", view.now + 2 * view.config.probe_timeout_ns)
+
+    def on_announce_timer(self) -> None:
+        """Announce again to those that did not answer."""
+        view = self._view
+        state = view.sightings(view.leaf_set.members)
+        for question in list(self._announcing.values()):
+            if question.tries >= _TRIES or view.book.is_dead(question.peer, 0):
+                del self._announcing[question.peer.node]
+            else:
+                question.tries += 1
+                view.send(question.peer, Announce(question.number, view.refutations, state))
+        if self._announcing:
+            view.set_timer("announce", view.now + 2 * view.config.probe_timeout_ns)
+
+    def on_announce(self, sender: Peer, message: Announce) -> None:
+        """A new member, or one back from the dead; the caller has put it into the tables."""
+        view = self._view
+        view.hear_of(message.sightings)
+        leaves = view.sightings(view.leaf_set.members)
+        view.send(sender, LeafState(message.number, view.refutations, joined=True, sightings=leaves))
+        if self._admitted == sender.life:
+            self._admitted = None
+            view.cancel_timer("admit")
+            self._admit_next()
+
+    def on_accused(self, sender: Peer, message: Accused) -> None:
+        """Somebody holds this node for dead: refute, and announce to all, because others will too."""
+        view = self._view
+        if message.refutations >= view.refutations:
+            view.refutations = message.refutations + 1
+            self.announce((sender,))
+        elif sender.node not in self._announcing:
+            question = Question(sender, view.number(), view.now)
+            self._announcing[sender.node] = question
+            state = view.sightings(view.leaf_set.members)
+            view.send(sender, Announce(question.number, view.refutations, state))
+            view.set_timer_by("announce", view.now + 2 * view.config.probe_timeout_ns)
+
+    # ---- the member's side of a join
+
+    def on_join_request(self, message: JoinRequest) -> None:
+        """Pass a join on towards its place, or admit it."""
+        view = self._view
+        joiner = message.joiner
+        if joiner.node == view.me.node or len(message.path) >= MAX_PATH:
+            view.drop("join-path")
+            return
+        known = view.book.get(joiner.node)
+        if known is not None and known.peer.incarnation >= joiner.incarnation:
+            view.send(joiner, JoinRefused(message.attempt, "incarnation", known.peer.incarnation))
+            return
+        grave = view.book.grave(joiner.node)
+        if grave is not None and grave.peer.incarnation >= joiner.incarnation:
+            view.send(joiner, JoinRefused(message.attempt, "incarnation", grave.peer.incarnation))
+            return
+        if not message.walking:
+            self._send_rows(message)
+            hop = view.next_hop(joiner.node, (joiner.node,)).peer
+            if hop is not None:
+                view.send(hop, JoinRequest(joiner, message.attempt, (*message.path, view.me)))
+                return
+        guardian = self._guardian(joiner.node)
+        if guardian is None:
+            self._admit(message)
+        else:
+            view.send(guardian, JoinRequest(joiner, message.attempt, (*message.path, view.me), walking=True))
+
+    def _send_rows(self, message: JoinRequest) -> None:
+        view = self._view
+        told = list(view.routing_table.rows_for(message.joiner.node))
+        if not message.path:
+            told.extend(view.neighbourhood.nearest)
+        unique = {peer.node: peer for peer in told if peer.node != message.joiner.node}
+        sightings = view.sightings(unique.values())
+        view.send(message.joiner, JoinRows(message.attempt, len(message.path), sightings))
+
+    def _guardian(self, joiner: NodeId) -> Peer | None:
+        """The known member just before the joiner; None: this node."""
+        view = self._view
+        bits = view.config.id_bits
+        best, nearest = None, clockwise_distance(view.me.node, joiner, bits)
+        for peer in view.leaf_set.members:
+            distance = clockwise_distance(peer.node, joiner, bits)
+            if 0 < distance < nearest:
+                best, nearest = peer, distance
+        return best
+
+    def _admit(self, message: JoinRequest) -> None:
+        view = self._view
+        joiner = message.joiner
+        if self._admitted is not None and self._admitted != joiner.life and view.now < self._admitted_until:
+            if len(self._queue) >= view.config.join_queue and joiner.node not in self._queue:
+                view.send(joiner, JoinRefused(message.attempt, "busy"))
+            else:
+                self._queue[joiner.node] = message
+            return
+        self._queue.pop(joiner.node, None)
+        self._admitted = joiner.life
+        self._admitted_until = view.now + view.config.admission_ns
+        view.set_timer("admit", self._admitted_until)
+        view.observe(JoinerAdmitted(joiner))
+        leaves = [peer for peer in view.leaf_set.members if peer.node != joiner.node]
+        path = (*message.path, view.me)[:MAX_PATH]
+        view.send(joiner, Welcome(message.attempt, path, view.refutations, view.sightings(leaves)))
+
+    def on_admit_timer(self) -> None:
+        """The admitted joiner took too long."""
+        self._admitted = None
+        self._admit_next()
+
+    def _admit_next(self) -> None:
+        """Take the queue up again, its middle first: the gap has changed, so part of it may now be another
+        guardian's."""
+        waiting = [self._queue[node] for node in sorted(self._queue)]
+        self._queue.clear()
+        if waiting:
+            waiting.insert(0, waiting.pop(len(waiting) // 2))
+        for request in waiting:
+            self.on_join_request(JoinRequest(request.joiner, request.attempt, request.path, walking=True))
+
+    # ---- leaving
+
+    def abandon(self) -> None:
+        """Stop joining."""
+        self.phase = Phase.OUTSIDE
+        self._view.cancel_timer("join")
+
+    def leave(self) -> None:
+        """Say good-bye to all; records have been handed over."""
+        view = self._view
+        for peer in view.known():
+            view.send(peer, Leave())
+        self.phase = Phase.OUTSIDE
+        view.joined = False
+        for name in ("announce", "admit", "join"):
+            view.cancel_timer(name)
+        self._announcing.clear()
+        self._queue.clear()
+        self._admitted = None
+        view.effects.append(Left())
+        view.observe(RingLeft())
+
+    def on_leave(self, sender: Peer) -> None:
+        """A peer says good-bye; only a higher incarnation of it returns."""
+        view = self._view
+        known = view.book.get(sender.node)
+        if known is not None:
+            view.remove(known.peer, known.refutations, has_left=True)
+            view.effects.append(PeerLeft(known.peer))

@@ -1,0 +1,65 @@
+"""What an overlay machine reports to its observer."""
+
+from agiledart_kernel.observe import Observation
+from agiledart_kernel.peer import Peer
+
+
+class RingJoined(Observation, frozen=True, gc=False):
+    """This node became a member after so many nanoseconds and attempts."""
+
+    waited_ns: int
+    attempts: int
+
+
+class RingLeft(Observation, frozen=True, gc=False):
+    """This node left on purpose."""
+
+
+class PeerSuspected(Observation, frozen=True, gc=False):
+    """A peer answers neither this node nor its helpers."""
+
+    peer: Peer
+
+
+class SuspicionRefuted(Observation, frozen=True, gc=False):
+    """A suspect showed a sign of life."""
+
+    peer: Peer
+
+
+class PeerDeclaredFailed(Observation, frozen=True, gc=False):
+    """A peer was declared dead."""
+
+    peer: Peer
+    reason: str
+
+
+class SelfRefuted(Observation, frozen=True, gc=False):
+    """Others held this node for dead or suspected it, and it spoke up; growing numbers mean a node or link that is
+    too slow."""
+
+    refutations: int
+
+
+class NodeWasLate(Observation, frozen=True, gc=False):
+    """An own timer fired so late that this node trusts its own judgement less."""
+
+    late_ns: int
+
+
+class JoinerAdmitted(Observation, frozen=True, gc=False):
+    """As guardian of a gap this node let a joiner in."""
+
+    joiner: Peer
+
+
+class RecordConflictMerged(Observation, frozen=True, gc=False):
+    """Two copies of a record with the same version differed: two roots wrote while the ring was partitioned."""
+
+    version: int
+
+
+class MessageDropped(Observation, frozen=True, gc=False):
+    """A message or request was thrown away; `reason` is from a bounded set."""
+
+    reason: str

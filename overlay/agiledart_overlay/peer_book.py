@@ -1,0 +1,119 @@
+"""What is known about each peer beyond its place in the tables: its life, how far it is, when it was heard; and who
+is dead.
+
+Lives are ordered by (incarnation, refutations): a declared failure counts for that life up to that refutation, a
+later one
+undoes it. The dead are remembered for a while ("graves"), so that gossip that is behind cannot bring them back.
+"""
+
+from collections.abc import Iterator
+
+from agiledart_kernel.instants import Instant
+from agiledart_kernel.node_id import NodeId
+from agiledart_kernel.peer import Peer
+
+MAX_GRAVES = 1_024
+_GONE_FOR_GOOD = 1 << 62
+"""Refutations of a life that ended by its own will: only a higher incarnation returns."""
+
+
+class Acquaintance:
+    """One live peer. RTT figures are nanoseconds, smoothed as in TCP (1/8 and 1/4); 0: never measured."""
+
+    __slots__ = ("heard_at", "peer", "refutations", "rtt_ns", "variation_ns")
+
+    def __init__(self, peer: Peer, refutations: int, heard_at: Instant) -> None:
+        self.peer = peer
+        self.refutations = refutations
+        self.heard_at = heard_at
+        self.rtt_ns = 0
+        self.variation_ns = 0
+
+    def measure(self, sample_ns: int) -> None:
+        """Take one measured round trip."""
+        sample_ns = max(1, sample_ns)
+        if self.rtt_ns == 0:
+            self.rtt_ns, self.variation_ns = sample_ns, sample_ns // 2
+            return
+        self.variation_ns += (abs(sample_ns - self.rtt_ns) - self.variation_ns) // 4
+        self.rtt_ns = max(1, self.rtt_ns + (sample_ns - self.rtt_ns) // 8)
+
+
+class Grave:
+    """One life that was declared dead."""
+
+    __slots__ = ("accused_at", "at", "has_left", "peer", "refutations")
+
+    def __init__(self, peer: Peer, refutations: int, at: Instant, has_left: bool) -> None:
+        self.peer = peer
+        self.refutations = _GONE_FOR_GOOD if has_left else refutations
+        self.at = at
+        self.has_left = has_left
+        self.accused_at: Instant | None = None
+
+
+class PeerBook:
+    """Acquaintances and graves by id; a node is in one of the two or in none."""
+
+    __slots__ = ("_alive", "_graves")
+
+    def __init__(self) -> None:
+        self._alive: dict[NodeId, Acquaintance] = {}
+        self._graves: dict[NodeId, Grave] = {}
+
+    def __len__(self) -> int:
+        return len(self._alive)
+
+    def __contains__(self, node: NodeId) -> bool:
+        return node in self._alive
+
+    def __iter__(self) -> Iterator[Acquaintance]:
+        yield from self._alive.values()
+
+    @property
+    def graves(self) -> tuple[Grave, ...]:
+        """All remembered dead, oldest first."""
+        return tuple(self._graves.values())
+
+    def get(self, node: NodeId) -> Acquaintance | None:
+        """A live peer."""
+        return self._alive.get(node)
+
+    def grave(self, node: NodeId) -> Grave | None:
+        """A dead one."""
+        return self._graves.get(node)
+
+    def is_dead(self, peer: Peer, refutations: int) -> bool:
+        """Whether this life, having refuted so often, is known to be over."""
+        grave = self._graves.get(peer.node)
+        return grave is not None and (peer.incarnation, refutations) <= (grave.peer.incarnation, grave.refutations)
+
+    def meet(self, peer: Peer, refutations: int, now: Instant) -> Acquaintance:
+        """A peer is alive, from its own mouth. Not to be called while `is_dead`."""
+        self._graves.pop(peer.node, None)
+        known = self._alive.get(peer.node)
+        if known is None:
+            known = self._alive[peer.node] = Acquaintance(peer, refutations, now)
+            return known
+        if known.peer != peer:
+            known.peer = peer
+        known.refutations = max(known.refutations, refutations)
+        known.heard_at = now
+        return known
+
+    def bury(self, peer: Peer, refutations: int, now: Instant, *, has_left: bool) -> None:
+        """This life is over."""
+        self._alive.pop(peer.node, None)
+        self._graves.pop(peer.node, None)
+        if len(self._graves) >= MAX_GRAVES:
+            del self._graves[next(iter(self._graves))]
+        self._graves[peer.node] = Grave(peer, refutations, now, has_left)
+
+    def forget(self, node: NodeId) -> None:
+        """Drop a live peer that no table needs."""
+        self._alive.pop(node, None)
+
+    def forget_graves(self, older_than: int) -> None:
+        """Drop the dead that were buried before this instant."""
+        for node in [node for node, grave in self._graves.items() if grave.at < older_than]:
+            del self._graves[node]
