@@ -1,0 +1,43 @@
+"""Records against what was promised: a write that was confirmed is never lost while one of its holders lives."""
+
+from collections.abc import Sequence
+
+from agiledart_kernel.node_id import NodeId
+from agiledart_overlay.machine import OverlayMachine
+from agiledart_simulation.checkers.routing import root_of
+
+
+class RecordLedger:
+    """What the root has confirmed, by key."""
+
+    def __init__(self) -> None:
+        self._confirmed: dict[NodeId, tuple[int, bytes]] = {}
+
+    def confirm(self, key: NodeId, version: int, value: bytes) -> None:
+        """A write was answered with ok."""
+        if version > self._confirmed.get(key, (0, b""))[0]:
+            self._confirmed[key] = (version, value)
+
+    @property
+    def keys(self) -> tuple[NodeId, ...]:
+        """All keys with a confirmed write."""
+        return tuple(self._confirmed)
+
+    def violations(self, machines: Sequence[OverlayMachine], bits: int, replicas: int) -> list[str]:
+        """Root and replicas of each key hold the confirmed version, or a later one. Holds when the ring is quiet."""
+        by_id = {machine.me.node: machine for machine in machines}
+        found = []
+        for key, (version, value) in self._confirmed.items():
+            ids = sorted(by_id)
+            holders = []
+            for _ in range(min(replicas + 1, len(ids))):
+                holders.append(root_of(ids, key, bits))
+                ids.remove(holders[-1])
+            for holder in holders:
+                record = next((record for record in by_id[holder].records if record.key == key), None)
+                if record is None or record.version < version:
+                    have = "nothing" if record is None else f"version {record.version}"
+                    found.append(f"record {key.short} version {version}: {holder.short} holds {have}")
+                elif record.version == version and record.value != value:
+                    found.append(f"record {key.short} version {version}: {holder.short} holds another value")
+        return found

@@ -1,0 +1,59 @@
+"""Routes against the truth: I4 and I5 of the overlay.
+
+Source: the project's overlay specification §2 and §4.
+"""
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from agiledart_kernel.node_id import NodeId, ring_distance, shared_prefix
+from agiledart_overlay.machine import OverlayMachine
+
+
+def root_of(ids: Sequence[NodeId], key: NodeId, bits: int) -> NodeId:
+    """The id closest to a key; the smaller one at equal distance."""
+    return min(ids, key=lambda node: (ring_distance(node, key, bits), node))
+
+
+def walk(machines: dict[NodeId, OverlayMachine], source: NodeId, key: NodeId, limit: int = 64) -> list[NodeId]:
+    """The nodes that a message visits by the tables as they are, without time passing."""
+    path = [source]
+    while len(path) <= limit:
+        hop = machines[path[-1]].next_hop(key)
+        if hop is None:
+            return path
+        path.append(hop.node)
+        if hop.node not in machines:
+            return path
+    return path
+
+
+def route_violations(
+    machines: Sequence[OverlayMachine], keys: Sequence[NodeId], sources: Sequence[NodeId], bits: int, digit_bits: int
+) -> list[str]:
+    """I4: each route ends at the closest live node. I5: it has no loop. Holds when the ring is quiet."""
+    by_id = {machine.me.node: machine for machine in machines}
+    ids = sorted(by_id)
+    found = []
+    for key, source in zip(keys, sources, strict=True):
+        path = walk(by_id, source, key)
+        want = root_of(ids, key, bits)
+        if path[-1] != want:
+            found.append(f"I4: {key:x} from {source.short} ends at {path[-1].short}, not at {want.short}")
+        if len(path) != len(dict.fromkeys(path)):
+            found.append(f"I5: {key:x} from {source.short} visits a node twice")
+        found.extend(_hop_violations(by_id, path, key, bits, digit_bits))
+    return found
+
+
+def _hop_violations(
+    machines: dict[NodeId, OverlayMachine], path: list[NodeId], key: NodeId, bits: int, digit_bits: int
+) -> list[str]:
+    """Each hop shares more digits with the key, or is closer to it."""
+    found = []
+    for here, there in pairwise(path):
+        gained = shared_prefix(there, key, bits, digit_bits) > shared_prefix(here, key, bits, digit_bits)
+        closer = ring_distance(there, key, bits) < ring_distance(here, key, bits)
+        if not gained and not closer and here in machines:
+            found.append(f"I5: hop {here.short} to {there.short} brings {key:x} no nearer")
+    return found

@@ -1,0 +1,37 @@
+"""The digest of a run: equal digests mean equal runs, event for event, payloads included."""
+
+from hashlib import blake2b
+
+from agiledart_kernel.codec import encode
+from agiledart_kernel.node_id import NodeId
+
+
+class Trace:
+    """Feeds every event of a world to one hash.
+
+    Args:
+        keep: keep the last so many lines readable, for a failing test to print.
+    """
+
+    def __init__(self, keep: int = 0) -> None:
+        self._hash = blake2b(digest_size=8)
+        self._keep = keep
+        self.events = 0
+        self.tail: list[str] = []
+
+    def add(self, at: int, node: NodeId, source: NodeId | None, kind: str, payload: object) -> None:
+        """One event: when, where, from whom, what."""
+        self.events += 1
+        raw = encode(payload) if payload is not None else b""
+        head = f"{at} {node:x} {source or 0:x} {kind} "
+        self._hash.update(head.encode())
+        self._hash.update(blake2b(raw, digest_size=8).digest())
+        if self._keep:
+            self.tail.append(f"{head}{payload!r}")
+            if len(self.tail) > 2 * self._keep:
+                del self.tail[: self._keep]
+
+    @property
+    def digest(self) -> str:
+        """16 hex digits."""
+        return self._hash.hexdigest()
