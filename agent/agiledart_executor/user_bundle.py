@@ -73,6 +73,8 @@ def decode_bundle(raw: bytes) -> Bundle:
 
 def check_bundle(bundle: Bundle) -> None:
     """Raise `OperationFailed` when this node lacks what a bundle needs, in the user's words."""
+    if not bundle.files and bundle.entry.partition(":")[0] not in bundle.installed:
+        raise OperationFailed(f"The bundle holds no source of {bundle.entry}.")
     if len(bundle.files) > MAX_BUNDLE_FILES:
         raise OperationFailed(f"The bundle has {len(bundle.files)} files, a node takes {MAX_BUNDLE_FILES}.")
     if tuple(bundle.python) > sys.version_info[:2]:

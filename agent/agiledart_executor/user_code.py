@@ -103,7 +103,7 @@ def build(builder: UserBuilder, settings: Mapping[str, str], folder: Path | None
         topology = builder.value(**values)
     except AgileDartError:
         raise
-    except Exception as error:  # noqa: BLE001  user code may raise anything; it comes out as the user's own traceback
+    except (Exception, SystemExit) as error:  # noqa: BLE001  user code may raise anything; it comes out as its traceback
         _raise_user_error(f"{builder.target} was called with ({shown}) and raised:", error, builder.modules)
     if not isinstance(topology, Topology):
         raise ConfigurationError(
@@ -199,7 +199,7 @@ def _run_module(modules: UserModules, entry: str, shown: str) -> ModuleType:
         raise OperationFailed(
             f"{shown} imports {missing}, which is not installed here:  pip install {missing}"
         ) from None
-    except Exception as error:  # noqa: BLE001  user code may raise anything; it comes out as the user's own traceback
+    except (Exception, SystemExit) as error:  # noqa: BLE001  user code may raise anything; it comes out as its traceback
         _raise_user_error(f"{shown} could not be imported:", error, modules)
 
 
@@ -236,7 +236,7 @@ def _only_builder(module: ModuleType, place: str) -> str:
     raise ConfigurationError(f"{place} defines {', '.join(names)}: say which, for example {place}:{names[0]}")
 
 
-def _raise_user_error(heading: str, error: Exception, modules: UserModules) -> NoReturn:
+def _raise_user_error(heading: str, error: BaseException, modules: UserModules) -> NoReturn:
     """Raise `UserCodeError`: the heading and the user's own traceback, cut to the user's files."""
     lines = [heading]
     if not isinstance(error, SyntaxError):

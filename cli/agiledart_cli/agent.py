@@ -1,0 +1,55 @@
+"""`agiledart agent`: this node's agent, in the foreground."""
+
+import os
+import sys
+from pathlib import Path
+
+import click
+
+from agiledart_cli.output import output_option, print_json
+
+
+@click.command(short_help="Run this node's agent: found a network, or join one.")
+@click.option("--join", metavar="TOKEN|@FILE|-", help="Join a network with this token (- reads it from stdin).")
+@click.option("--name", help="What people call this node. Default: the host's name.")
+@click.option("--listen", metavar="HOST:PORT", help="Where links are taken; port 0 is any free one.")
+@click.option("--advertise", metavar="HOST:PORT", help="Where others reach this node, when that differs from --listen.")
+@click.option("--zone", help="Failure and latency zone, for example a room or a city.")
+@click.option("--executors", type=int, help="Worker processes that an application may have here.")
+@click.option("--state-dir", metavar="DIR", help="Key, grants and memory of the ring; one agent at a time.")
+@click.option("--config", "config_file", metavar="FILE", help="TOML file with a table [agent]; flags count more.")
+@click.option("--check", is_flag=True, help="Show the effective settings and stop.")
+@click.option("--log-format", type=click.Choice(["console", "json"]), help="How log lines look.")
+@click.option("--parent-fd", type=int, metavar="N", help="End when this pipe closes (for programs that start agents).")
+@click.option("-v", "--verbose", is_flag=True, default=None, help="Log every message.")
+@output_option
+def agent(config_file: str | None, check: bool, output: str, **flags: object) -> int:
+    """Run this node's agent: found a network, or join one.
+
+    \b
+    Example, two machines:
+      pi1$ agiledart agent --listen 192.168.1.20:9464
+           (starts a network and prints a token)
+      pi2$ agiledart agent --listen 192.168.1.21:9464 --join adart1qpz9…
+           (joins the ring; a restart needs no token)
+
+    An agent listens on the loopback interface unless told. It takes settings from flags, then from the environment
+    (AGILEDART_AGENT__ZONE=attic), then from --config, then defaults. SIGTERM or Ctrl-C drains it and ends it.
+    """
+    if sys.flags.optimize:
+        raise click.UsageError("The agent checks itself with assertions; run it without python -O.")
+    from agiledart_agent.settings import AgentSettings
+
+    settings = AgentSettings.load(flags, os.environ, Path(config_file) if config_file else None)
+    if check:
+        shown = {name: str(getattr(settings, name)) for name in settings.__dataclass_fields__}
+        shown["join"] = "(given)" if settings.join else ""
+        if output == "json":
+            print_json(shown)
+        else:
+            for name, value in shown.items():
+                click.echo(f"{name} = {value}")
+        return 0
+    from agiledart_agent.daemon import run_agent
+
+    return run_agent(settings)

@@ -1,0 +1,230 @@
+"""Verbs about applications: `submit`, `list`, `status`, `stop`, `logs`."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+from agiledart_cli.application_view import print_applications, print_plan, print_status
+from agiledart_cli.client import ControlClient, connect
+from agiledart_cli.errors import FAILED
+from agiledart_cli.options import (
+    agent_options,
+    parallelism_by_step,
+    parallelism_option,
+    parse_parallelism,
+    set_option,
+)
+from agiledart_cli.output import BAD, GOOD, output_option, print_json, say
+from agiledart_node.commands import ListApplications, Logs, Status, Stop, Submit
+
+FINAL_STATES = ("finished", "failed", "stopped")
+
+POLL_SECONDS = 0.3
+LOG_POLL_SECONDS = 0.5
+
+
+def make_submission(
+    target: str,
+    settings: dict[str, str],
+    parallelism: dict[str, int],
+    *,
+    name: str = "",
+    executors: int = 0,
+    dry_run: bool = False,
+) -> Submit:
+    """The command that submits `FILE:NAME` with these settings; raises what the user has to read.
+
+    The topology is built from the bundle, exactly as the nodes will: what fails there fails here first.
+    """
+    from agiledart_executor.user_code import build, encode_bundle, load_builder, load_bundle, make_bundle
+    from agiledart_kernel.codec import encode
+
+    builder = load_builder(target)
+    build(builder, settings, Path.cwd())  # the user's own file names in the traceback, if there is one
+    bundle = make_bundle(builder, settings, application=name)
+    specification = load_bundle(bundle).specification()
+    chosen = parallelism_by_step(specification, parallelism)
+    return Submit(name, encode(specification), encode_bundle(bundle), chosen, executors, dry_run)
+
+
+@click.command(short_help="Run a topology on the mesh.")
+@click.argument("target", metavar="FILE:NAME")
+@set_option
+@parallelism_option
+@click.option("--name", default="", help="The application's name. Default: the topology's own.")
+@click.option("--executors", type=click.IntRange(1, 64), default=None, help="Worker processes of each node to use.")
+@click.option("--dry-run", is_flag=True, help="Show what would run where; start nothing.")
+@click.option("--wait", is_flag=True, help="Wait until it has ended; exit 1 when it failed.")
+@click.option("--timeout", type=float, metavar="SECONDS", help="Give up waiting after this time (it runs on).")
+@agent_options
+@output_option
+def submit(
+    target: str,
+    settings: tuple[str, ...],
+    parallelism: tuple[str, ...],
+    name: str,
+    executors: int | None,
+    dry_run: bool,
+    wait: bool,
+    timeout: float | None,
+    agent: str | None,
+    identity: str | None,
+    output: str,
+) -> int:
+    """Run a topology on the mesh.
+
+    \b
+    Example:
+      agiledart submit taxi.py:frequent_routes --set trips=csv:trips.csv.gz
+      agiledart submit taxi.py:frequent_routes --set trips=csv:/data/trips.csv.gz@pi2 --parallelism 4
+      agiledart submit --dry-run taxi.py:frequent_routes
+
+    The function runs here and, from the same source files, on every node that hosts a part; the nodes refuse code that
+    builds another graph there. @NODE says where a source or sink runs; without it that is the agent you ask.
+    Paths are made absolute here; the file must exist on the node where its source runs.
+    """
+    from agiledart_executor.user_parameters import parse_settings
+
+    command = make_submission(
+        target,
+        parse_settings(settings),
+        parse_parallelism(parallelism),
+        name=name,
+        executors=executors or 0,
+        dry_run=dry_run,
+    )
+    with connect(agent, identity) as client:
+        body = client.ask(command, on_progress=lambda text: say(f"  {text}"))
+        if dry_run or not wait:
+            print_json(body) if output == "json" else print_plan(body, dry_run=dry_run)
+            return 0
+        if output != "json":
+            print_plan(body, dry_run=False)
+        final = wait_for_end(client, body["name"], timeout)
+    if output == "json":
+        print_json(final)
+    else:
+        print_status(final)
+    return FAILED if final["state"] == "failed" or final["state"] not in FINAL_STATES else 0
+
+
+def wait_for_end(client: ControlClient, name: str, timeout: float | None) -> Any:
+    """The status of an application when it has ended, or after `timeout` seconds."""
+    deadline = None if timeout is None else time.monotonic() + timeout
+    while True:
+        body = client.ask(Status(name))
+        if body["state"] in FINAL_STATES:
+            return body
+        if deadline is not None and time.monotonic() >= deadline:
+            say(f"{name} still is {body['state']}; not waiting any longer.", colour=BAD)
+            return body
+        time.sleep(POLL_SECONDS)
+
+
+@click.command(name="list", short_help="All applications of the network.")
+@agent_options
+@output_option
+def list_applications(agent: str | None, identity: str | None, output: str) -> None:
+    """All applications of the network, also those that have ended.
+
+    \b
+    Example:
+      agiledart list
+      agiledart list -o json
+    """
+    with connect(agent, identity) as client:
+        body = client.ask(ListApplications())
+    if output == "json":
+        print_json(body)
+    else:
+        print_applications(body)
+
+
+@click.command(short_help="How an application is doing, and where.")
+@click.argument("name")
+@agent_options
+@output_option
+def status(name: str, agent: str | None, identity: str | None, output: str) -> int:
+    """How an application is doing, and where each of its steps runs. Exit code 1 when it has failed.
+
+    \b
+    Example:
+      agiledart status frequent-routes
+      agiledart status frequent-routes -o json --agent pi1:9464 --identity @reader.token
+    """
+    with connect(agent, identity) as client:
+        body = client.ask(Status(name))
+    if output == "json":
+        print_json(body)
+    else:
+        print_status(body)
+    return FAILED if body["state"] == "failed" else 0
+
+
+@click.command(short_help="End an application: drain it, or cut it with --now.")
+@click.argument("name")
+@click.option("--now", is_flag=True, help="Cut it: what is under way is lost.")
+@click.option("--timeout", type=float, default=60.0, show_default=True, metavar="SECONDS", help="How long to wait.")
+@agent_options
+@output_option
+def stop(name: str, now: bool, timeout: float, agent: str | None, identity: str | None, output: str) -> int:
+    """End an application. Its sources stop reading, what they have read comes out, then it is stopped.
+
+    \b
+    Example:
+      agiledart stop frequent-routes
+      agiledart stop frequent-routes --now
+    """
+    with connect(agent, identity) as client:
+        client.ask(Stop(name, now))
+        body = wait_for_end(client, name, timeout)
+    ended = body["state"] in FINAL_STATES
+    if output == "json":
+        print_json(body)
+    else:
+        say(f"{name} is {body['state']}.", colour=GOOD if ended else BAD)
+    return 0 if ended else FAILED
+
+
+@click.command(short_help="What the code of an application printed, on all nodes.")
+@click.argument("name")
+@click.option("-f", "--follow", is_flag=True, help="Go on with what is printed from now on, until it ends or Ctrl-C.")
+@agent_options
+@output_option
+def logs(name: str, follow: bool, agent: str | None, identity: str | None, output: str) -> None:
+    """What the code of an application printed or logged, on all nodes, with the node in front.
+
+    \b
+    Example:
+      agiledart logs frequent-routes
+      agiledart logs -f frequent-routes
+    """
+    after: dict[str, int] = {}
+    with connect(agent, identity) as client:
+        while True:
+            ended = follow and client.ask(Status(name))["state"] in FINAL_STATES
+            body = client.ask(Logs(name, after))
+            _print_lines(body["lines"], output)
+            after = body.get("after", after)
+            if not follow or (ended and not body["lines"]):
+                break
+            if not body["lines"]:
+                time.sleep(LOG_POLL_SECONDS)
+    if output != "json":
+        missing = body.get("missing", [])
+        if missing:
+            say(f"No answer from {', '.join(missing)}: their lines are not here.", colour=BAD)
+
+
+def _print_lines(lines: list[dict[str, Any]], output: str) -> None:
+    for line in lines:
+        if output == "json":
+            import json
+
+            click.echo(json.dumps(line, ensure_ascii=False))
+        else:
+            click.echo(f"{line['node']}  {line['text']}")
+
+

@@ -1,0 +1,174 @@
+"""Asks an agent: the control API over its Unix socket, or over TLS with a token. One question at a time."""
+
+import json
+import socket
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Protocol
+
+import msgspec
+
+from agiledart_cli.errors import AnsweredNoError, NoAgentError
+from agiledart_cli.finding import AgentPlace, find_agent
+from agiledart_kernel.codec import Codec
+from agiledart_kernel.errors import ConfigurationError, OperationFailed, RemoteProtocolError
+from agiledart_kernel.frames import FrameKind, FrameReader, close_reason, frame
+from agiledart_kernel.limits import MAX_FRAME_BYTES
+from agiledart_node.commands import Answer, Command, ControlMessage, Progress, Refusal, Request
+
+CONTROL: Codec[ControlMessage] = Codec(ControlMessage)
+
+CONNECT_SECONDS = 5.0
+ANSWER_SECONDS = 60.0
+"""How long an agent may take to answer. It has deadlines of its own that are shorter; this one is for a hung agent."""
+
+
+class Connection(Protocol):
+    """Carries CONTROL frames to an agent and back."""
+
+    def send(self, body: bytes) -> None:
+        """Send one frame; raises OSError."""
+        ...
+
+    def receive(self, timeout: float) -> bytes:
+        """The next CONTROL frame; raises TimeoutError, or another OSError when the agent has gone."""
+        ...
+
+    def close(self) -> None:
+        """Hang up; may be called twice."""
+        ...
+
+
+class UnixConnection:
+    """The agent's Unix socket."""
+
+    def __init__(self, place: AgentPlace) -> None:
+        self._frames = FrameReader(MAX_FRAME_BYTES)
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._socket.settimeout(CONNECT_SECONDS)
+        try:
+            self._socket.connect(str(place.socket))
+        except OSError:
+            self._socket.close()
+            raise
+
+    def send(self, body: bytes) -> None:
+        """Send one frame."""
+        self._socket.settimeout(CONNECT_SECONDS)
+        self._socket.sendall(frame(FrameKind.CONTROL, body))
+
+    def receive(self, timeout: float) -> bytes:
+        """The next CONTROL frame."""
+        deadline = time.monotonic() + timeout
+        while True:
+            while (item := self._frames.next()) is not None:
+                if item[0] == FrameKind.CONTROL:
+                    return item[1]
+                if item[0] == FrameKind.CLOSE:
+                    raise ConnectionResetError(close_reason(item[1]))
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise TimeoutError
+            self._socket.settimeout(left)
+            data = self._socket.recv(1 << 16)
+            if not data:
+                raise ConnectionResetError("it hung up")
+            self._frames.feed(data)
+
+    def close(self) -> None:
+        """Hang up."""
+        self._socket.close()
+
+
+class ControlClient:
+    """Questions to one agent. Use as a context manager, or `close` it."""
+
+    def __init__(self, place: AgentPlace, identity: str | None = None) -> None:
+        self.place = place
+        self._number = 0
+        try:
+            self._connection = _open(place, identity)
+        except (FileNotFoundError, ConnectionError, TimeoutError) as error:
+            raise NoAgentError(
+                f'No agent answers at {place} ({_why(error)}). Start one with "agiledart agent", '
+                f'or a throw-away mesh with "agiledart up".'
+            ) from None
+        except PermissionError:
+            raise OperationFailed(
+                f"The agent at {place} belongs to another user; ask as that user or as root."
+            ) from None
+        except OSError as error:
+            raise NoAgentError(f"No agent answers at {place} ({_why(error)}).") from None
+
+    def __enter__(self) -> "ControlClient":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Hang up."""
+        self._connection.close()
+
+    def ask(
+        self, command: Command, *, on_progress: Callable[[str], None] | None = None, timeout: float = ANSWER_SECONDS
+    ) -> Any:
+        """The JSON document that answers a command.
+
+        Args:
+            on_progress: called with each line that the agent says meanwhile.
+            timeout: seconds without any word from the agent after which it is given up.
+
+        Raises:
+            AnsweredNoError: it can't be done; the message says why, in the agent's words.
+            NoAgentError: the agent went away, or says nothing.
+        """
+        self._number += 1
+        try:
+            self._connection.send(CONTROL.encode(Request(self._number, command)))
+            while True:
+                message = CONTROL.decode(self._connection.receive(timeout))
+                if isinstance(message, Request) or message.request != self._number:
+                    continue
+                if isinstance(message, Progress):
+                    if on_progress is not None:
+                        on_progress(message.text)
+                elif isinstance(message, Refusal):
+                    raise AnsweredNoError(message.text, message.exit_code)
+                elif isinstance(message, Answer):
+                    return json.loads(message.body)
+        except TimeoutError:
+            raise NoAgentError(f"The agent at {self.place} has not answered for {timeout:.0f} s.") from None
+        except OSError as error:
+            raise NoAgentError(f"The agent at {self.place} went away ({_why(error)}).") from None
+        except (RemoteProtocolError, msgspec.MsgspecError, ValueError) as error:
+            raise OperationFailed(
+                f"The agent at {self.place} speaks another language: {error}. Same version?"
+            ) from None
+
+
+def connect(agent: str | None, identity: str | None = None) -> ControlClient:
+    """A client of the agent that `--agent` names, or of the one that is found."""
+    return ControlClient(find_agent(agent), identity)
+
+
+def _open(place: AgentPlace, identity: str | None) -> Connection:
+    if place.socket is not None:
+        return UnixConnection(place)
+    if not identity:
+        raise ConfigurationError(
+            f"An agent at {place.address} wants to know who you are: --identity TOKEN or --identity @FILE. "
+            f"Make one at the agent:  agiledart token create --role submitter"
+        )
+    from agiledart_cli.remote import RemoteConnection
+
+    return RemoteConnection(place.address, identity, CONNECT_SECONDS)
+
+
+def _why(error: OSError) -> str:
+    if isinstance(error, TimeoutError):
+        return "it does not take calls"
+    return (error.strerror or str(error) or type(error).__name__).lower()

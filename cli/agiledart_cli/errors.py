@@ -1,0 +1,30 @@
+"""Errors of the command line, and the exit code of every error."""
+
+from agiledart_kernel.errors import AgileDartError, ConfigurationError, OperationFailed, TopologyError
+
+FAILED, USAGE, NO_AGENT, INTERRUPTED, TERMINATED = 1, 2, 3, 130, 143
+
+
+class NoAgentError(AgileDartError):
+    """No agent answers; the message says where was looked and how to start one."""
+
+
+class AnsweredNoError(OperationFailed):
+    """An agent answered that it can't be done, with the exit code that it wants."""
+
+    def __init__(self, text: str, exit_code: int) -> None:
+        super().__init__(text)
+        self.exit_code = exit_code if exit_code in (FAILED, USAGE) else FAILED
+
+
+class TerminatedError(BaseException):
+    """SIGTERM or SIGHUP came: unwind, clean up, end."""
+
+
+def exit_code_of(error: AgileDartError) -> int:
+    """The exit code that an error stands for."""
+    if isinstance(error, NoAgentError):
+        return NO_AGENT
+    if isinstance(error, ConfigurationError | TopologyError):
+        return USAGE
+    return int(getattr(error, "exit_code", FAILED))

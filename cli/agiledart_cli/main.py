@@ -1,0 +1,147 @@
+"""The entry point: which verbs there are, and how errors become messages and exit codes."""
+
+import importlib
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+
+import click
+
+from agiledart_cli.errors import FAILED, INTERRUPTED, TERMINATED, TerminatedError, exit_code_of
+from agiledart_kernel.errors import AgileDartError, InternalError
+
+VERBS: dict[str, tuple[str, str]] = {
+    "demo": ("agiledart_cli.demo:demo", "Five agents compute the busiest taxi routes, live."),
+    "run": ("agiledart_cli.run:run", "Run a topology here, in one process, without a mesh."),
+    "up": ("agiledart_cli.up:up", "A throw-away mesh of agents on this machine."),
+    "agent": ("agiledart_cli.agent:agent", "Run this node's agent: found a network, or join one."),
+    "submit": ("agiledart_cli.applications:submit", "Run a topology on the mesh."),
+    "list": ("agiledart_cli.applications:list_applications", "All applications of the network."),
+    "status": ("agiledart_cli.applications:status", "How an application is doing, and where."),
+    "stop": ("agiledart_cli.applications:stop", "End an application: drain it, or cut it with --now."),
+    "logs": ("agiledart_cli.applications:logs", "What the code of an application printed, on all nodes."),
+    "nodes": ("agiledart_cli.network:nodes", "The nodes that an agent knows."),
+    "route": ("agiledart_cli.network:route", "The hops that a key takes over the ring."),
+    "token": ("agiledart_cli.network:token", "Make a join token, or read one."),
+}
+"""Verb → where its command lives, and its line in the overview."""
+
+
+class LazyGroup(click.Group):
+    """Knows its commands by name; imports one when it runs or when its own help is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in VERBS:
+            return None
+        module, _, name = VERBS[cmd_name][0].partition(":")
+        command = getattr(importlib.import_module(module), name)
+        assert isinstance(command, click.Command)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and not args[0].startswith("-") and args[0] not in VERBS:
+            raise click.UsageError(unknown_verb(args[0]), ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Verbs (agiledart VERB --help starts with an example)"):
+            formatter.write_dl([(name, summary) for name, (_, summary) in VERBS.items()])
+
+
+def unknown_verb(word: str) -> str:
+    """The message for a verb that does not exist."""
+    from difflib import get_close_matches
+
+    close = get_close_matches(word, VERBS, 1)
+    meant = f" Did you mean {close[0]}?" if close else ""
+    return f'There is no verb "{word}".{meant} Verbs: {", ".join(VERBS)}'
+
+
+def _print_version(ctx: click.Context, parameter: click.Parameter, value: bool) -> None:
+    if value and not ctx.resilient_parsing:
+        from importlib.metadata import version
+
+        click.echo(f"agiledart {version('agiledart')} (Python {sys.version.split()[0]})")
+        ctx.exit()
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]}, invoke_without_command=True)
+@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version, help="Show it.")
+@click.pass_context
+def cli(ctx: click.Context) -> None:
+    """Stream processing on the edge without a master.
+
+    \b
+    Look at it:      agiledart demo
+    One process:     agiledart run taxi.py:frequent_routes --set trips=csv:trips.csv.gz
+    A mesh here:     agiledart up, then in another terminal: agiledart submit …
+    Two machines:    agiledart agent on the first; it prints what to type on the second
+
+    Data goes to stdout, talk to stderr; what prints a table prints the same as JSON with -o json.
+    Exit codes: 0 done, 1 failed, 2 wrong usage, 3 no agent reachable, 130 interrupted.
+    """
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
+
+
+def run_cli(arguments: Sequence[str] | None = None) -> int:
+    """Run one command line; returns the exit code. No error of a user comes out as a traceback."""
+    try:
+        result = cli.main(
+            args=None if arguments is None else list(arguments), prog_name="agiledart", standalone_mode=False
+        )
+        return result if isinstance(result, int) else 0
+    except click.exceptions.Exit as stop:
+        return stop.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        return INTERRUPTED
+    except TerminatedError:
+        return TERMINATED
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except BrokenPipeError:
+        return FAILED
+    except InternalError as error:
+        return _report_bug(error)
+    except AgileDartError as error:
+        click.echo(str(error), err=True)
+        return exit_code_of(error)
+    except Exception as error:  # noqa: BLE001  the top of the process: what arrives here is our bug
+        return _report_bug(error)
+
+
+def _report_bug(error: BaseException) -> int:
+    """Say that this is our fault and keep the trace in a file."""
+    import tempfile
+
+    trace = "".join(traceback.format_exception(error))
+    with tempfile.NamedTemporaryFile("w", prefix="agiledart-bug-", suffix=".txt", delete=False) as file:
+        file.write(f"{sys.argv}\n{sys.version}\n{trace}")
+    last = traceback.format_exception_only(error)[-1].strip()
+    click.echo(f"This is a bug in AgileDart, not your mistake: {last}\nPlease report it with {file.name}", err=True)
+    return FAILED
+
+
+def main() -> None:
+    """The console script."""
+    if os.environ.get("NO_COLOR"):
+        os.environ.setdefault("TERM", "dumb")
+    code = run_cli()
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Whoever read our output has gone; the interpreter must not try to flush it again at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = code or FAILED
+    sys.exit(code)
+
+
+if __name__ == "__main__":
+    main()

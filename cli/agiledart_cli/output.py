@@ -1,0 +1,92 @@
+"""What a user reads: talk on stderr, tables or JSON on stdout, numbers with units."""
+
+import json
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import click
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+GOOD, WATCH, BAD = "green", "yellow", "red"
+
+
+def output_option(command: F) -> F:
+    """`-o table|json`."""
+    return click.option(
+        "-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True, help="How to print."
+    )(command)
+
+
+def say(text: str = "", *, colour: str | None = None) -> None:
+    """Talk, on stderr. Colour only underlines what the words say."""
+    click.echo(paint(text, colour, sys.stderr), err=True)
+
+
+def paint(text: str, colour: str | None, stream: Any = None) -> str:
+    """`text` in a colour when the stream is a terminal that wants colours."""
+    if colour is None or not wants_colour(stream or sys.stdout):
+        return text
+    return click.style(text, fg=colour)
+
+
+def wants_colour(stream: Any) -> bool:
+    """Whether a stream is a terminal whose user has not asked for plain text."""
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM", "") != "dumb"
+
+
+def print_json(body: Any) -> None:
+    """One JSON document on stdout, for programs and for people."""
+    click.echo(json.dumps(body, ensure_ascii=False, indent=2))
+
+
+def print_table(headers: Sequence[str], rows: Sequence[Sequence[object]], right: Sequence[str] = ()) -> None:
+    """Plain aligned columns on stdout; the columns named in `right` hold numbers."""
+    cells = [[str(cell) for cell in row] for row in rows]
+    widths = [max([len(head), *(len(row[i]) for row in cells)]) for i, head in enumerate(headers)]
+    for row in [list(headers), *cells]:
+        parts = [
+            cell.rjust(width) if head in right else cell.ljust(width)
+            for cell, width, head in zip(row, widths, headers, strict=True)
+        ]
+        click.echo(" " + "  ".join(parts).rstrip())
+
+
+def count(value: float | None) -> str:
+    """A count with thousands separators."""
+    return "" if value is None else f"{value:,.0f}"
+
+
+def per_second(value: float | None) -> str:
+    """A rate."""
+    return "" if value is None else f"{value:,.0f}/s"
+
+
+def milliseconds(value: float | None) -> str:
+    """A latency in milliseconds with sensible digits."""
+    if value is None:
+        return ""
+    if value >= 10_000:
+        return f"{value / 1000:,.0f} s"
+    return f"{value:.1f} ms" if value < 100 else f"{value:,.0f} ms"
+
+
+def duration(seconds: float) -> str:
+    """A span as people say it: `0.41 s`, `12 s`, `3 min 5 s`, `2 h 14 min`, `3 d 4 h`."""
+    if seconds < 10:
+        return f"{seconds:.2f} s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    if whole < 86_400:
+        return f"{whole // 3600} h {whole % 3600 // 60} min"
+    return f"{whole // 86_400} d {whole % 86_400 // 3600} h"
+
+
+def plural(number: int, noun: str) -> str:
+    """`1 agent`, `5 agents`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -1,0 +1,101 @@
+"""The control API of an agent on another machine: a TLS link with the service `control`.
+
+Who asks is proven by a token: it makes a fresh key a member of the network for this
+one connection; nothing is kept here.
+"""
+
+import asyncio
+import contextlib
+import time
+
+from cryptography.hazmat.primitives.asymmetric import ed25519
+
+from agiledart_agent.tokens import parse_token, read_token, redeem
+from agiledart_kernel.errors import OperationFailed, RemoteProtocolError
+from agiledart_kernel.frames import FrameKind, Hello
+from agiledart_transport.certificates import make_credentials, public_bytes
+from agiledart_transport.contexts import client_context
+from agiledart_transport.framed import Link, RefusedByPeer
+from agiledart_transport.links import connect
+from agiledart_transport.local_judge import LocalJudge
+
+CLOSE_SECONDS = 1.0
+
+
+class RemoteConnection:
+    """A `Connection` to HOST:PORT. The event loop runs only while somebody waits.
+
+    Raises `OperationFailed` when the agent refuses the token, OSError when nobody is there.
+    """
+
+    def __init__(self, address: str, identity: str, timeout: float) -> None:
+        token = parse_token(read_token(identity))
+        if token.role in ("agent", "executor"):
+            raise OperationFailed(
+                f"This token is for a new {token.role}. Commands need one of the role submitter, reader or admin:  "
+                f"agiledart token create --role submitter"
+            )
+        now = int(time.time())
+        key = ed25519.Ed25519PrivateKey.generate()
+        chain = redeem(token, public_bytes(key), now)
+        self._frames: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self._why = "it hung up"
+        self._loop = asyncio.new_event_loop()
+        try:
+            self._link: Link = self._loop.run_until_complete(
+                connect(
+                    address,
+                    service="control",
+                    context=client_context(make_credentials(key, token.network, now)),
+                    hello=Hello(service="control", chain=chain, name="command line"),
+                    judge=LocalJudge(token.network, time.time),
+                    on_frame=self._take,
+                    on_closed=self._closed,
+                    timeout=timeout,
+                )
+            )
+        except RefusedByPeer as error:
+            self._loop.close()
+            raise OperationFailed(
+                f"{address} refused the token: {error.reason}. Make a new one there: agiledart token create"
+            ) from None
+        except RemoteProtocolError as error:
+            self._loop.close()
+            raise OperationFailed(f"{address} is no agent of this network ({error}).") from None
+        except BaseException:
+            self._loop.close()
+            raise
+
+    def send(self, body: bytes) -> None:
+        """Send one frame."""
+        self._link.send(FrameKind.CONTROL, body)
+        self._loop.run_until_complete(self._link.drain())
+
+    def receive(self, timeout: float) -> bytes:
+        """The next CONTROL frame."""
+        body = self._loop.run_until_complete(asyncio.wait_for(self._frames.get(), timeout))
+        if body is None:
+            raise ConnectionResetError(self._why)
+        return body
+
+    def close(self) -> None:
+        """Hang up and let TLS say so."""
+        if self._loop.is_closed():
+            return
+        if not self._link.closed:
+            self._link.close("done")
+            with contextlib.suppress(TimeoutError):
+                self._loop.run_until_complete(asyncio.wait_for(self._until_closed(), CLOSE_SECONDS))
+        self._loop.close()
+
+    async def _until_closed(self) -> None:
+        while await self._frames.get() is not None:
+            pass
+
+    def _take(self, link: Link, kind: int, body: bytes) -> None:
+        if kind == FrameKind.CONTROL:
+            self._frames.put_nowait(body)
+
+    def _closed(self, link: Link, reason: str) -> None:
+        self._why = reason
+        self._frames.put_nowait(None)
