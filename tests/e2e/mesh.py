@@ -1,0 +1,192 @@
+"""Real agents as processes on this machine, for tests. Waits for conditions, never for time to pass."""
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from agiledart_cli.client import ControlClient
+from agiledart_cli.finding import find_agent
+from agiledart_node.commands import Command, CreateToken, Info, Nodes
+
+COMMAND = [sys.executable, "-m", "agiledart_cli.main"]
+
+
+def wait_for(condition: Callable[[], Any], seconds: float, what: str) -> Any:
+    """The first true value of a condition; fails when it does not come in time."""
+    end = time.monotonic() + seconds
+    while True:
+        if value := condition():
+            return value
+        if time.monotonic() > end:
+            raise AssertionError(f"not within {seconds} s: {what}")
+        time.sleep(0.02)
+
+
+def cli(*words: str, timeout: float = 120.0, **more: Any) -> subprocess.CompletedProcess[str]:
+    """Run the command line and wait for it."""
+    return subprocess.run([*COMMAND, *words], capture_output=True, text=True, timeout=timeout, check=False, **more)
+
+
+class AgentProcess:
+    """One agent of a mesh."""
+
+    def __init__(self, name: str, folder: Path, *options: str) -> None:
+        self.name, self.state_dir, self.options = name, folder / name, options
+        self.log = folder / f"{name}.log"
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self, *more: str) -> None:
+        """Start without waiting."""
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [*COMMAND, "agent", "--state-dir", str(self.state_dir), "--name", self.name,
+                 "--listen", "127.0.0.1:0", *self.options, *more],
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+            )  # fmt: skip
+
+    @property
+    def description(self) -> dict[str, Any] | None:
+        """`agent.json` of the running process, once it is ready."""
+        with contextlib.suppress(OSError, ValueError):
+            found = json.loads((self.state_dir / "agent.json").read_text())
+            if self.process is not None and found["pid"] == self.process.pid:
+                return dict(found)
+        return None
+
+    def ready(self, seconds: float = 20.0) -> dict[str, Any]:
+        """Wait until it is in the ring."""
+
+        def up() -> dict[str, Any] | None:
+            assert self.process is not None
+            if self.process.poll() is not None:
+                raise AssertionError(f"{self.name} ended: {self.log.read_text()}")
+            return self.description
+
+        return dict(wait_for(up, seconds, f"{self.name} in the ring\n{self.log.read_text()}"))
+
+    @property
+    def pid(self) -> int:
+        """Process id."""
+        assert self.process is not None
+        return self.process.pid
+
+    @property
+    def address(self) -> str:
+        """Where it takes TLS links."""
+        found = self.description
+        assert found is not None
+        return str(found["address"])
+
+    def ask(self, command: Command) -> Any:
+        """Ask it over its Unix socket."""
+        with ControlClient(find_agent(str(self.state_dir))) as client:
+            return client.ask(command, timeout=20.0)
+
+    def kill(self) -> None:
+        """kill -9."""
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait()
+
+    def end(self) -> int:
+        """SIGTERM, and how it ended."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(15)
+
+    def rss_mb(self) -> float:
+        """Resident memory."""
+        for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
+            if line.startswith("VmRSS:"):
+                return int(line.split()[1]) / 1024
+        return 0.0
+
+
+class Mesh:
+    """Agents a1…aN in one ring."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.agents: list[AgentProcess] = []
+        self.token = ""
+
+    def grow(self, count: int, *options: str) -> list[AgentProcess]:
+        """Start more agents and wait until all of them see each other."""
+        new = [AgentProcess(f"a{len(self.agents) + n + 1}", self.folder, *options) for n in range(count)]
+        for agent in new:
+            if not self.agents:
+                agent.start()
+                agent.ready()
+                self.token = str(agent.ask(CreateToken())["token"])
+            else:
+                agent.start("--join", self.token)
+            self.agents.append(agent)
+        for agent in new:
+            agent.ready()
+        self.wait_for_ring()
+        return new
+
+    def living(self) -> list[AgentProcess]:
+        """Agents whose process runs."""
+        return [a for a in self.agents if a.process is not None and a.process.poll() is None]
+
+    def wait_for_ring(self, seconds: float = 20.0) -> None:
+        """Wait until each living agent knows exactly the living ones."""
+        wanted = {agent.name for agent in self.living()}
+
+        def same() -> bool:
+            return all(names_seen(agent) == wanted for agent in self.living())
+
+        wait_for(same, seconds, f"everybody knows {sorted(wanted)}")
+
+    def agent(self, name: str) -> AgentProcess:
+        """By name."""
+        return next(agent for agent in self.agents if agent.name == name)
+
+    def close(self) -> None:
+        """End all of them, hard if need be."""
+        for agent in self.agents:
+            if agent.process is not None and agent.process.poll() is None:
+                agent.process.kill()
+                agent.process.wait()
+
+
+def names_seen(agent: AgentProcess) -> set[str]:
+    """Names of the live nodes that an agent knows, itself among them."""
+    return {str(node["name"]) for node in agent.ask(Nodes())["nodes"] if node.get("alive", True)}
+
+
+def executors_of(agent: AgentProcess) -> list[int]:
+    """Process ids of its executors."""
+    return [int(e["pid"]) for e in agent.ask(Info())["executors"]]
+
+
+def alive(pid: int) -> bool:
+    """Does a process with this id run (a zombie does not)?"""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
+
+
+@contextlib.contextmanager
+def mesh(count: int, *options: str) -> Iterator[Mesh]:
+    """A mesh in a temporary folder with a short name (paths of Unix sockets are at most about 100 bytes)."""
+    folder = Path(tempfile.mkdtemp(prefix="adt-", dir=os.environ.get("TMPDIR", "/tmp")))
+    made = Mesh(folder)
+    try:
+        made.grow(count, *options)
+        yield made
+    finally:
+        made.close()
+        shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,82 @@
+"""Strangers at a running agent: each is refused for the right reason, counted, said once, and costs nothing that lasts."""
+
+import asyncio
+import itertools
+
+import pytest
+
+from agiledart_node.commands import Info
+from tests.e2e.attacks import REFUSED_FOR, Target, slow
+from tests.e2e.mesh import AgentProcess, mesh, names_seen, wait_for
+
+pytestmark = pytest.mark.e2e
+
+
+def refusals(agent: AgentProcess) -> dict[str, int]:
+    """How many were refused so far, by reason."""
+    return dict(agent.ask(Info())["refusals"])
+
+
+@pytest.fixture(scope="module")
+def ring():
+    with mesh(2) as made:
+        yield made
+
+
+@pytest.mark.parametrize("attack", REFUSED_FOR, ids=lambda attack: attack.__name__)
+def test_refused_for_the_right_reason(ring, attack):
+    target = Target.of(ring.agent("a2").address, ring.agent("a1").state_dir)
+    before = refusals(ring.agent("a2"))
+    asyncio.run(attack(target))
+
+    def counted() -> bool:
+        after = refusals(ring.agent("a2"))
+        return any(after.get(reason, 0) > before.get(reason, 0) for reason in REFUSED_FOR[attack])
+
+    wait_for(counted, 8, f"{attack.__name__} counted as one of {REFUSED_FOR[attack]}: {refusals(ring.agent('a2'))}")
+    assert names_seen(ring.agent("a1")) == {"a1", "a2"}
+
+
+def test_each_reason_is_said_once(ring):
+    target = Target.of(ring.agent("a2").address, ring.agent("a1").state_dir)
+
+    async def many() -> None:
+        for attack in REFUSED_FOR:
+            if attack is not slow:
+                await asyncio.gather(*(attack(target) for _ in range(5)))
+
+    asyncio.run(many())
+    log = ring.agent("a2").log.read_text()
+    for reason in ("tls", "expired", "signature", "role", "another key"):
+        assert log.count(f": {reason} (further ones are only counted)") == 1, reason
+    assert "Traceback" not in log
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_ten_thousand_attempts_leave_no_trace():
+    attempts = 10_000
+    with mesh(1) as made:
+        agent = made.agent("a1")
+        target = Target.of(agent.address, agent.state_dir)
+        kinds = [attack for attack in REFUSED_FOR if attack is not slow]
+
+        async def storm(count: int) -> None:
+            gate = asyncio.Semaphore(16)
+            cycle = itertools.cycle(kinds)
+
+            async def one(attack) -> None:
+                async with gate:
+                    await attack(target)
+
+            await asyncio.gather(*(one(next(cycle)) for _ in range(count)))
+
+        asyncio.run(storm(300))  # what is loaded at the first refusal of each kind
+        before, counted = agent.rss_mb(), sum(refusals(agent).values())
+        asyncio.run(storm(attempts))
+        wait_for(lambda: sum(refusals(agent).values()) - counted >= attempts, 20, "every attempt is counted")
+        assert sum(refusals(agent).values()) - counted == attempts
+        grown = agent.rss_mb() - before
+        print(f"RSS {before:.1f} MB, grew by {grown:.1f} MB in {attempts:,} attempts")
+        assert grown < 5
+        assert "Traceback" not in agent.log.read_text()

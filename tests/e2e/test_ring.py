@@ -1,0 +1,130 @@
+"""A ring of real processes: joining, dying, coming back, leaving."""
+
+import os
+import signal
+import subprocess
+import time
+
+import pytest
+
+from tests.e2e.mesh import COMMAND, AgentProcess, alive, cli, mesh, names_seen, wait_for
+
+pytestmark = pytest.mark.e2e
+
+
+def test_three_agents_find_each_other_lose_one_and_get_it_back():
+    with mesh(3) as made:
+        victim = made.agent("a2")
+        node_id = victim.ready()["node_id"]
+        victim.kill()
+        made.wait_for_ring(6.0)
+
+        began = time.monotonic()
+        victim.start()  # no token: it remembers its network and its peers
+        back = victim.ready(5.0)
+        made.wait_for_ring(5.0)
+        assert time.monotonic() - began < 5.0
+        assert back["node_id"] == node_id
+        assert back["incarnation"] == 2
+
+
+def test_an_agent_that_is_restarted_at_once_is_back_before_anybody_missed_it():
+    with mesh(3) as made:
+        victim = made.agent("a3")
+        victim.kill()
+        victim.start()
+        victim.ready(5.0)
+        made.wait_for_ring(5.0)
+        assert names_seen(made.agent("a1")) == {"a1", "a2", "a3"}
+
+
+def test_sigterm_drains_and_leaves_nothing():
+    with mesh(3) as made:
+        leaver = made.agent("a3")
+        assert leaver.end() == 0
+        made.wait_for_ring(3.0)
+        assert not (leaver.state_dir / "agent.json").exists()
+        assert not (leaver.state_dir / "control.sock").exists()
+
+
+def test_a_founder_can_leave_and_the_ring_goes_on():
+    with mesh(3) as made:
+        assert made.agent("a1").end() == 0
+        made.wait_for_ring(3.0)
+        assert names_seen(made.agent("a2")) == {"a2", "a3"}
+
+
+def test_the_whole_ring_stops_and_starts_again():
+    """After a power cut all start at once, without tokens, and are one ring again."""
+    with mesh(3) as made:
+        addresses = {}
+        for agent in made.agents:
+            addresses[agent.name] = agent.address
+            agent.kill()
+        for agent in made.agents:
+            agent.start("--listen", addresses[agent.name])
+        for agent in made.agents:
+            agent.ready()
+        made.wait_for_ring(15.0)
+
+
+def test_an_agent_ends_with_whoever_started_it(tmp_path_factory: pytest.TempPathFactory):
+    folder = tmp_path_factory.mktemp("p")
+    reader, writer = os.pipe()
+    agent = AgentProcess("a1", folder)
+    process = subprocess.Popen(
+        [*COMMAND, "agent", "--state-dir", str(agent.state_dir), "--listen", "127.0.0.1:0", "--parent-fd", str(reader)],
+        pass_fds=(reader,), stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    agent.process = process
+    os.close(reader)
+    agent.ready()
+    os.close(writer)
+    assert process.wait(5) == 0
+
+
+def test_a_second_signal_cuts():
+    with mesh(1) as made:
+        process = made.agent("a1").process
+        assert process is not None
+        process.send_signal(signal.SIGTERM)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(5) in (0, -signal.SIGTERM)
+
+
+def test_one_state_directory_has_one_agent():
+    with mesh(1) as made:
+        agent = made.agent("a1")
+        second = cli("agent", "--state-dir", str(agent.state_dir), "--listen", "127.0.0.1:0")
+        assert second.returncode == 1
+        assert f"pid {agent.pid}" in second.stderr
+        assert "Traceback" not in second.stderr
+
+
+def test_a_port_in_use_is_named():
+    with mesh(1) as made:
+        agent = made.agent("a1")
+        port = agent.address.rpartition(":")[2]
+        second = cli("agent", "--state-dir", str(made.folder / "x"), "--listen", f"127.0.0.1:{port}")
+        assert second.returncode == 1
+        assert f"Port {port} is in use" in second.stderr
+        assert f"pid {agent.pid}" in second.stderr
+
+
+def test_nobody_answers():
+    nothing = cli("nodes", "--agent", "/nonexistent")
+    assert nothing.returncode == 3
+    assert "agiledart agent" in nothing.stderr
+
+
+def test_a_stopped_agent_is_missed_and_found_again():
+    """SIGSTOP: silent, but its sockets stay open; after SIGCONT it is a member again."""
+    with mesh(3) as made:
+        sleeper = made.agent("a2")
+        os.kill(sleeper.pid, signal.SIGSTOP)
+        try:
+            wait_for(lambda: names_seen(made.agent("a1")) == {"a1", "a3"}, 6.0, "a2 is missed")
+        finally:
+            os.kill(sleeper.pid, signal.SIGCONT)
+        made.wait_for_ring(10.0)
+        assert alive(sleeper.pid)
