@@ -1,0 +1,224 @@
+"""Frames, HELLO and the header of data frames."""
+
+import msgpack
+import pytest
+
+from agiledart_kernel import frames
+from agiledart_kernel.errors import Refused, RemoteProtocolError
+from agiledart_kernel.frames import DataHeader, FrameKind, FrameReader, Hello, decode_hello, encode_hello, frame
+from agiledart_kernel.limits import MAX_DATA_FRAME_BYTES, MAX_FRAME_BYTES, MAX_HELLO_BYTES
+
+GOLDEN_HELLO = (
+    "9b010101" "91a56c61746572" "a76f7665726c6179" "91c441" + "07" * 65 + "03"
+    "a3706931" "ae3139322e302e322e313a39343634"
+    "a56174746963" "a5686f737431"
+)  # fmt: skip
+
+
+def read_all(reader: FrameReader) -> list[tuple[int, bytes]]:
+    found = []
+    while (one := reader.next()) is not None:
+        found.append(one)
+    return found
+
+
+def test_a_frame_is_length_kind_body() -> None:
+    assert frame(FrameKind.CONTROL, b"abc").hex() == "0000000301616263"
+    assert frame(FrameKind.CLOSE, b"").hex() == "0000000004"
+
+
+def test_frames_arrive_whole_however_they_were_cut() -> None:
+    sent = [(1, b"a" * 10), (2, b"b" * 3_000), (3, b""), (4, b"c")]
+    stream = b"".join(frame(kind, body) for kind, body in sent)
+    for size in (1, 2, 3, 5, 7, 1_000, len(stream)):
+        reader = FrameReader(limit=MAX_FRAME_BYTES)
+        got = []
+        for start in range(0, len(stream), size):
+            reader.feed(stream[start : start + size])
+            got += read_all(reader)
+        assert got == sent
+        assert reader.buffered == 0
+
+
+def test_a_part_is_kept_until_the_rest_comes() -> None:
+    reader = FrameReader()
+    whole = frame(1, b"hello")
+    reader.feed(whole[:3])
+    assert reader.next() is None
+    assert reader.buffered == 3
+    reader.feed(whole[3:7])
+    assert reader.next() is None
+    reader.feed(whole[7:] + whole)
+    assert read_all(reader) == [(1, b"hello"), (1, b"hello")]
+
+
+@pytest.mark.parametrize(
+    ("kind", "limit"),
+    [(0, MAX_HELLO_BYTES), (1, MAX_FRAME_BYTES), (2, MAX_DATA_FRAME_BYTES), (3, 1_024), (4, 256)],
+)
+def test_each_kind_has_its_limit_and_it_is_checked_on_the_header(kind: int, limit: int) -> None:
+    reader = FrameReader(limit=MAX_FRAME_BYTES)
+    reader.feed(limit.to_bytes(4, "big") + bytes([kind]))
+    assert reader.next() is None
+    reader = FrameReader(limit=MAX_FRAME_BYTES)
+    reader.feed((limit + 1).to_bytes(4, "big") + bytes([kind]))
+    with pytest.raises(RemoteProtocolError) as error:
+        reader.next()
+    assert error.value.reason == "oversize"
+    with pytest.raises(ValueError, match="at most"):
+        frame(kind, bytes(limit + 1))
+
+
+def test_before_hello_is_accepted_every_kind_is_small() -> None:
+    reader = FrameReader()
+    reader.feed((MAX_HELLO_BYTES + 1).to_bytes(4, "big") + b"\x01")
+    with pytest.raises(RemoteProtocolError) as error:
+        reader.next()
+    assert error.value.reason == "oversize"
+
+
+def test_an_unknown_kind_ends_it() -> None:
+    reader = FrameReader()
+    reader.feed(b"\0\0\0\0\x05")
+    with pytest.raises(RemoteProtocolError) as error:
+        reader.next()
+    assert error.value.reason == "kind"
+
+
+def test_plain_http_is_oversize_not_a_wait_for_a_gigabyte() -> None:
+    reader = FrameReader()
+    reader.feed(b"GET / HTTP/1.1\r\n\r\n")
+    with pytest.raises(RemoteProtocolError):
+        reader.next()
+
+
+def test_a_close_reason_cannot_hurt_a_terminal() -> None:
+    assert frames.close_reason(frames.close_body("expired")) == "expired"
+    assert "\x1b" not in frames.close_reason(b"\x1b[31mred\n\xff\x00")
+    assert frames.close_reason(b"") == "no reason given"
+    assert len(frames.close_body("x" * 10_000)) <= frames.MAX_CLOSE_BYTES
+    frame(FrameKind.CLOSE, frames.close_body("é" * 10_000))
+
+
+# ---------------------------------------------------------------------------------------------------------------- HELLO
+
+HELLO = Hello(1, 1, ("later",), "overlay", (b"\x07" * 65,), 3, "pi1", "192.0.2.1:9464", "attic", "host1")
+
+
+def test_golden_hello() -> None:
+    raw = encode_hello(HELLO)
+    assert raw.hex() == GOLDEN_HELLO
+    assert decode_hello(raw) == HELLO
+
+
+def test_hello_read_by_an_independent_library() -> None:
+    assert msgpack.unpackb(encode_hello(HELLO)) == [
+        1, 1, 1, ["later"], "overlay", [b"\x07" * 65], 3, "pi1", "192.0.2.1:9464", "attic", "host1"
+    ]  # fmt: skip
+
+
+def test_a_newer_hello_is_read_and_an_older_one_filled_up() -> None:
+    newer = msgpack.packb([*msgpack.unpackb(encode_hello(HELLO)), "appended in version 2", 7])
+    assert decode_hello(newer) == HELLO
+    assert decode_hello(msgpack.packb([1, 1, 1])) == Hello(1, 1)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        (0, 2), (1, 0), (1, "1"), (2, 70_000), (3, "x"), (3, ["a b"]), (3, ["x"] * 33), (4, "s" * 17), (5, [b"short"]),
+        (5, [b"\x07" * 65] * 7), (5, [b"\x07" * 600]), (6, -1), (6, 2**63), (7, "n" * 65), (7, "a\nb"), (7, None),
+        (8, "no spaces"), (8, "a" * 271), (9, "z" * 65), (10, "\x1b[2J"),
+    ],
+)  # fmt: skip
+def test_a_hello_with_a_bad_field_is_refused(field: int, value: object) -> None:
+    plain = msgpack.unpackb(encode_hello(HELLO))
+    plain[field] = value
+    with pytest.raises(RemoteProtocolError) as error:
+        decode_hello(msgpack.packb(plain))
+    assert error.value.reason == "form"
+
+
+def test_the_largest_legal_chain_fits_into_a_hello() -> None:
+    chain = tuple(bytes([n]) * 576 for n in range(6))
+    names = ("é" * 64, "a" * 270, "z" * 64, "h" * 64)
+    hello = Hello(1, 65_535, tuple("f" * 30 + f"{n:02}" for n in range(32)), "sink_log", chain, 2**62, *names)
+    assert len(encode_hello(hello)) < MAX_HELLO_BYTES
+    assert decode_hello(encode_hello(hello)) == hello
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs", "agreed"),
+    [((1, 1), (1, 1), 1), ((1, 3), (2, 5), 3), ((2, 5), (1, 2), 2), ((1, 1), (2, 3), None), ((4, 5), (1, 3), None)],
+)
+def test_the_highest_common_protocol_is_spoken(
+    mine: tuple[int, int], theirs: tuple[int, int], agreed: int | None
+) -> None:
+    a, b = Hello(*mine), Hello(*theirs)
+    if agreed is not None:
+        assert frames.negotiate(a, b) == frames.negotiate(b, a) == agreed
+        return
+    with pytest.raises(Refused) as refusal:
+        frames.negotiate(a, b)
+    assert refusal.value.reason == "protocol"
+
+
+def test_features_are_used_when_both_have_them() -> None:
+    a, b = Hello(features=("columns", "relay")), Hello(features=("relay", "zip", "columns"))
+    assert frames.shared_features(a, b) == ("columns", "relay")
+
+
+# ----------------------------------------------------------------------------------------------------------------- DATA
+
+HEADER = DataHeader(
+    application=0x0102030405060708, plan=9, edge=10, source=11, target=12, incarnation=13, epoch=14, sequence=15,
+    rows=16, schema=17, hops=18,
+)  # fmt: skip
+GOLDEN_HEADER = (
+    "01001200" "0102030405060708" "00000009" "000a" "000b" "000c" "0000" "0000000d" "0000000e" "000000000000000f"
+    "00000010" "00000011"
+)  # fmt: skip
+
+
+def test_golden_data_header() -> None:
+    assert HEADER.pack().hex() == GOLDEN_HEADER
+    assert DataHeader.unpack(HEADER.pack() + b"rows") == HEADER
+    assert len(HEADER.pack()) == frames.DATA_HEADER_BYTES == 48
+
+
+def test_a_relay_forwards_with_one_hop_less_and_the_same_rest() -> None:
+    body = HEADER.pack() + b"rows"
+    passed = frames.forwarded(body)
+    assert passed is not None
+    assert DataHeader.unpack(passed) == HEADER._replace(hops=17)
+    assert passed[frames.DATA_HEADER_BYTES :] == b"rows"
+    assert frames.forwarded(HEADER._replace(hops=0).pack()) is None
+
+
+@pytest.mark.parametrize(
+    ("header", "reason"),
+    [
+        (b"", "form"),
+        (HEADER.pack()[:-1], "form"),
+        (b"\x02" + HEADER.pack()[1:], "form"),
+        (HEADER._replace(flags=2).pack(), "form"),
+        (HEADER._replace(flags=frames.PUNCTUATION_ONLY).pack(), "form"),
+        (HEADER._replace(rows=0).pack(), "form"),
+        (HEADER._replace(rows=frames.MAX_ROWS + 1).pack(), "oversize"),
+    ],
+)
+def test_a_bad_data_header_is_refused(header: bytes, reason: str) -> None:
+    with pytest.raises(RemoteProtocolError) as error:
+        DataHeader.unpack(header)
+    assert error.value.reason == reason
+
+
+def test_a_punctuation_has_no_rows() -> None:
+    header = HEADER._replace(rows=0, flags=frames.PUNCTUATION_ONLY)
+    assert DataHeader.unpack(header.pack()) == header
+
+
+def test_application_numbers_differ_by_name_and_version() -> None:
+    numbers = {frames.application_number(name, version) for name in ("a", "b", "a\0") for version in (1, 2, 12)}
+    assert len(numbers) == 9
+    assert all(0 <= number < 2**64 for number in numbers)

@@ -1,0 +1,69 @@
+"""Every role at every service (oracle A5 of the admission spec): exactly the table, nothing more."""
+
+import pytest
+
+from agiledart_kernel.errors import Refused
+from agiledart_kernel.grants import ROLES, Grant, Role, verify_chain
+from agiledart_kernel.services import SERVICES, check_entry, covers, may_enter
+from agiledart_transport.certificates import check_signature
+from tests.keys import NOW, Authority, public_of
+
+NET = Authority()
+
+MAY_DIAL = {
+    ("overlay", "agent"),
+    ("data", "agent"), ("data", "executor"),
+    ("control", "admin"), ("control", "submitter"), ("control", "reader"),
+    ("sink_log", "admin"), ("sink_log", "agent"), ("sink_log", "submitter"), ("sink_log", "reader"),
+}  # fmt: skip
+MAY_SERVE = {
+    ("overlay", "agent"), ("data", "agent"), ("data", "executor"), ("control", "agent"), ("sink_log", "agent"),
+}  # fmt: skip
+
+
+def grant_of(role: Role, scope: str = "") -> Grant:
+    name, chain = NET.holder(role, scope=scope)
+    return verify_chain(NET.network, chain, public_of(name), NOW, check_signature)
+
+
+@pytest.mark.parametrize("service", SERVICES)
+@pytest.mark.parametrize("role", ROLES)
+def test_a_role_enters_a_service_exactly_if_the_table_says_so(service: str, role: Role) -> None:
+    assert may_enter(service, grant_of(role)) == ((service, role) in MAY_DIAL)
+
+
+@pytest.mark.parametrize("service", SERVICES)
+@pytest.mark.parametrize("role", ROLES)
+def test_a_role_answers_at_a_service_exactly_if_the_table_says_so(service: str, role: Role) -> None:
+    assert may_enter(service, grant_of(role), serves=True) == ((service, role) in MAY_SERVE)
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_a_service_that_does_not_exist_lets_nobody_in(role: Role) -> None:
+    with pytest.raises(Refused) as refusal:
+        check_entry("metrics", grant_of(role))
+    assert refusal.value.reason == "service"
+
+
+def test_executors_meet_only_within_their_application() -> None:
+    taxi, weather = grant_of("executor", "app:taxi"), grant_of("executor", "app:weather")
+    assert may_enter("data", taxi, own=taxi)
+    assert may_enter("data", taxi, own=grant_of("agent"))
+    assert may_enter("data", grant_of("agent"), own=taxi)
+    with pytest.raises(Refused) as refusal:
+        check_entry("data", taxi, own=weather)
+    assert refusal.value.reason == "scope"
+
+
+def test_an_agent_whose_grant_has_a_scope_is_no_agent_of_the_ring() -> None:
+    with pytest.raises(Refused) as refusal:
+        check_entry("overlay", grant_of("agent", "app:taxi"))
+    assert refusal.value.reason == "scope"
+
+
+def test_a_scope_covers_its_own_name_only() -> None:
+    reader = grant_of("reader", "sink:top")
+    assert covers(reader, "sink", "top")
+    assert not covers(reader, "sink", "topmost")
+    assert not covers(reader, "app", "top")
+    assert covers(grant_of("reader"), "app", "anything")
