@@ -1,4 +1,4 @@
-"""Strangers at a running agent: each is refused for the right reason, counted, said once, and costs nothing that lasts."""
+"""Strangers at a running agent: refused for the right reason, counted, said once, at no cost that lasts."""
 
 import asyncio
 import itertools

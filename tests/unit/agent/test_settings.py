@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+
 from agiledart_agent.settings import AgentSettings, default_state_dir, split_address
 from agiledart_kernel.errors import ConfigurationError
 

@@ -1,11 +1,12 @@
 """Credit, joining and splitting of batches, punctuations: a channel loses nothing and is never stuck."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from agiledart_dataflow.batch import Batch
 from agiledart_dataflow.channels import PUNCTUATION_WINDOW, ReceivingChannel, SendingChannel
 from agiledart_kernel.errors import RemoteProtocolError
-from hypothesis import given
-from hypothesis import strategies as st
 
 
 def batch(first: int, count: int, mark: int | None = None) -> Batch:
