@@ -16,8 +16,8 @@ _SCALE_BITS = 1074
 class Aggregator(ABC, Generic[R, S, V]):
     """A custom aggregate: rows of type R, a state of type S (plain data), a value of type V.
 
-    The type of the value is taken from the annotation of `result`. Without `remove` a sliding window adds up its rows again
-    at each change, which costs time in proportion to their number.
+    The type of the value is taken from the annotation of `result`. Without `remove` a sliding window adds up its rows
+    again at each change, which costs time in proportion to their number.
     """
 
     @abstractmethod
@@ -94,18 +94,18 @@ class Sum(_ExactState[R, Any], Generic[R]):
     The state is [exact sum in 2^-1074, how many of the numbers are floats].
     """
 
-    def __init__(self, number_of: Callable[[R], Any]) -> None:
-        self._number_of = number_of
+    def __init__(self, value_of: Callable[[R], Any]) -> None:
+        self.value_of: Callable[[R], Any] = value_of
 
     def create(self) -> list[int]:
         return [0, 0]
 
     def add(self, state: list[int], row: R) -> list[int]:
-        number = self._number_of(row)
+        number = self.value_of(row)
         return [state[0] + exact(number), state[1] + isinstance(number, float)]
 
     def remove(self, state: list[int], row: R) -> list[int]:
-        number = self._number_of(row)
+        number = self.value_of(row)
         return [state[0] - exact(number), state[1] - isinstance(number, float)]
 
     def result(self, state: list[int]) -> Any:
@@ -115,17 +115,17 @@ class Sum(_ExactState[R, Any], Generic[R]):
 class Mean(_ExactState[R, float], Generic[R]):
     """Mean of a number of each row; the state is [exact sum in 2^-1074, rows]."""
 
-    def __init__(self, number_of: Callable[[R], Any]) -> None:
-        self._number_of = number_of
+    def __init__(self, value_of: Callable[[R], Any]) -> None:
+        self.value_of: Callable[[R], Any] = value_of
 
     def create(self) -> list[int]:
         return [0, 0]
 
     def add(self, state: list[int], row: R) -> list[int]:
-        return [state[0] + exact(self._number_of(row)), state[1] + 1]
+        return [state[0] + exact(self.value_of(row)), state[1] + 1]
 
     def remove(self, state: list[int], row: R) -> list[int]:
-        return [state[0] - exact(self._number_of(row)), state[1] - 1]
+        return [state[0] - exact(self.value_of(row)), state[1] - 1]
 
     def result(self, state: list[int]) -> float:
         return _rounded(state[0], state[1])
@@ -135,18 +135,18 @@ class Extreme(Aggregator[R, list[Any], V], Generic[R, V]):
     """Least (or greatest) value; the state holds the window's values in order."""
 
     def __init__(self, value_of: Callable[[R], V], place: int) -> None:
-        self._value_of: Callable[[R], Any] = value_of
+        self.value_of: Callable[[R], Any] = value_of
         self._place = place
 
     def create(self) -> list[Any]:
         return []
 
     def add(self, state: list[Any], row: R) -> list[Any]:
-        insort(state, self._value_of(row))
+        insort(state, self.value_of(row))
         return state
 
     def remove(self, state: list[Any], row: R) -> list[Any]:
-        del state[bisect_left(state, self._value_of(row))]
+        del state[bisect_left(state, self.value_of(row))]
         return state
 
     def result(self, state: list[Any]) -> V:

@@ -52,7 +52,7 @@ class BatchCodec:
 
     def __init__(self, row_type: Any) -> None:
         self._encoder = msgspec.msgpack.Encoder()
-        kind = tuple[list[row_type], list[tuple[int, ...]], tuple[int, ...]]  # type: ignore[valid-type]  # made at run time
+        kind = tuple[list[row_type], list[tuple[int, ...]], tuple[int, ...]]
         self._decoder: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(kind)
 
     def encode(self, batch: Batch) -> bytes:

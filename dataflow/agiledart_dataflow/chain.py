@@ -1,8 +1,8 @@
 """A chain of row steps as one generated loop: one call per batch, whatever the number of steps.
 
-Measured against an object or a callback per step, the generated loop is the only one that stays within 10 % of a plain Python
-loop from batches of ten rows on. Positions go along in a parallel list; `map`, `filter` and `flat_map` with at most one result
-keep them, other `flat_map`s append the number of the result.
+Measured against an object or a callback per step, the generated loop is the only one that stays within 10 % of a plain
+Python loop from batches of ten rows on. Positions go along in a parallel list; `map`, `filter` and `flat_map` with at
+most one result keep them, other `flat_map`s append the number of the result.
 """
 
 from collections.abc import Callable, Sequence
@@ -48,7 +48,7 @@ class RowChain:
             out, at, drops, gains = self._run(rows, positions)
         except UserCodeError:
             raise
-        except Exception as error:  # noqa: BLE001  user code may raise anything; the driver's one place to catch it is fed here
+        except Exception as error:
             raise self._blamed(error) from error
         flowing = len(rows)
         for step, dropped, gained in zip(self._steps, drops, gains, strict=True):

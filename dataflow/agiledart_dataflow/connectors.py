@@ -25,7 +25,10 @@ class Source(Generic[T_co]):
 
 
 class Sink(Generic[T_contra]):
-    """Where rows of type T go to. Make one with `agiledart.csv`, `jsonl`, `stdout`, `collect`, `null`; never by hand."""
+    """Where rows of type T go to.
+
+    Make one with `agiledart.csv`, `jsonl`, `stdout`, `collect`, `null`; never by hand.
+    """
 
 
 @dataclass(frozen=True)

@@ -58,7 +58,9 @@ class Merge:
             raise RemoteProtocolError("position", f"mark {mark} after {channel.mark} on edge {edge}")
         if positions:
             if positions[0] <= channel.mark:
-                raise RemoteProtocolError("position", f"a record at {positions[0]} after mark {channel.mark} on edge {edge}")
+                raise RemoteProtocolError(
+                    "position", f"a record at {positions[0]} after mark {channel.mark} on edge {edge}"
+                )
             if positions[-1] > mark or not all(map(lt, positions, positions[1:])):
                 raise RemoteProtocolError("position", f"records out of order before mark {mark} on edge {edge}")
         channel.mark = mark
@@ -135,27 +137,24 @@ class Merge:
                 waiting[0] = Batch(batch.rows[cut:], batch.positions[cut:], batch.mark)
             return
 
-    def snapshot(self) -> dict[str, Any]:
-        """Marks, queues and released records as plain data."""
+    def snapshot(self) -> Any:
+        """Marks, queues and released records as plain data: (inputs, released rows, their positions, frontier)."""
         inputs = [
             (edge, source, channel.mark, channel.consumed, [(b.rows, b.positions, b.mark) for b in channel.waiting])
             for (edge, source), channel in self._inputs.items()
         ]
-        ready = (self._rows[self._at :], self._positions[self._at :])
-        return {"inputs": inputs, "ready": ready, "frontier": self.frontier}
+        return inputs, self._rows[self._at :], self._positions[self._at :], self.frontier
 
-    def restore(self, plain: dict[str, Any]) -> None:
-        """Go back to a snapshot whose rows have been restored to their types."""
-        self.queued_rows = 0
-        for edge, source, mark, consumed, waiting in plain["inputs"]:
+    def restore(self, plain: Any) -> None:
+        """Go back to a snapshot whose rows have their types again."""
+        inputs, self._rows, self._positions, self.frontier = plain
+        self._at = 0
+        self.queued_rows = len(self._rows)
+        for edge, source, mark, consumed, waiting in inputs:
             channel = self._inputs[edge, source]
-            channel.mark, channel.consumed = tuple(mark), consumed
-            channel.waiting = deque(Batch(list(r), [tuple(p) for p in ps], tuple(m)) for r, ps, m in waiting)
+            channel.mark, channel.consumed = mark, consumed
+            channel.waiting = deque(Batch(*batch) for batch in waiting)
             self.queued_rows += sum(len(batch) for batch in channel.waiting)
-        rows, positions = plain["ready"]
-        self._rows, self._positions, self._at = list(rows), [tuple(position) for position in positions], 0
-        self.queued_rows += len(self._rows)
-        self.frontier = tuple(plain["frontier"])
 
 
 def _last_mark(channel: _Input) -> Position:

@@ -7,6 +7,7 @@ from agiledart_dataflow.batch import Batch
 from agiledart_dataflow.partitioning import KeyFunction, KeyRouter
 from agiledart_dataflow.position import START, Position
 from agiledart_dataflow.stages import Edge, StagePlan
+from agiledart_dataflow.user_errors import user_code_error
 from agiledart_kernel.limits import MAX_BATCH_ROWS
 
 Emit = Callable[[int, int, Batch], None]
@@ -16,11 +17,12 @@ Emit = Callable[[int, int, Batch], None]
 class _Route:
     """One outgoing edge."""
 
-    __slots__ = ("edge", "key_of", "next_target", "router", "targets")
+    __slots__ = ("edge", "key_of", "next_target", "router", "step", "targets")
 
-    def __init__(self, edge: Edge, targets: range, key_of: KeyFunction | None) -> None:
+    def __init__(self, edge: Edge, targets: range, step: str, key_of: KeyFunction | None) -> None:
         self.edge = edge
         self.targets = targets
+        self.step = step
         self.key_of = key_of
         self.router = KeyRouter(len(targets)) if edge.partitioning == "key" else None
         self.next_target = 0
@@ -41,10 +43,14 @@ class _Route:
         parts: list[tuple[list[Any], list[Position]]] = [([], []) for _ in self.targets]
         key_of, router = self.key_of, self.router
         assert key_of is not None  # a keyed edge leads to a keyed step
-        for row, position in zip(rows, positions, strict=True):
-            part = parts[router[key_of(row)]]
-            part[0].append(row)
-            part[1].append(position)
+        row: Any = None
+        try:
+            for row, position in zip(rows, positions, strict=True):
+                part = parts[router[key_of(row)]]
+                part[0].append(row)
+                part[1].append(position)
+        except Exception as error:
+            raise user_code_error(f"key_by of {self.step}", key_of, error, row) from error
         for target, part in enumerate(parts):
             emit(edge, target, Batch(part[0], part[1], mark))
 
@@ -55,14 +61,17 @@ class Outbox:
     Args:
         plan: the application's plan.
         stage, index: the instance.
-        key_functions: for each keyed edge, row → key.
+        key_functions: for each keyed edge the name of the keyed step, and row → key.
     """
 
     __slots__ = ("_routes", "mark")
 
-    def __init__(self, plan: StagePlan, stage: int, index: int, key_functions: dict[int, KeyFunction]) -> None:
+    def __init__(
+        self, plan: StagePlan, stage: int, index: int, key_functions: dict[int, tuple[str, KeyFunction]]
+    ) -> None:
         self._routes = [
-            _Route(edge, plan.targets(edge.index, index), key_functions.get(edge.index)) for edge in plan.outgoing(stage)
+            _Route(edge, plan.targets(edge.index, index), *key_functions.get(edge.index, ("", None)))
+            for edge in plan.outgoing(stage)
         ]
         self.mark: Position = START
 
@@ -75,12 +84,12 @@ class Outbox:
             for route in self._routes:
                 route.send(batch.rows, batch.positions, batch.mark, emit)
 
-    def snapshot(self) -> dict[str, Any]:
+    def snapshot(self) -> Any:
         """The mark given and whose turn it is, as plain data."""
-        return {"mark": self.mark, "turns": [route.next_target for route in self._routes]}
+        return self.mark, [route.next_target for route in self._routes]
 
-    def restore(self, plain: dict[str, Any]) -> None:
+    def restore(self, plain: Any) -> None:
         """Go back to a snapshot."""
-        self.mark = tuple(plain["mark"])
-        for route, turn in zip(self._routes, plain["turns"], strict=True):
+        self.mark, turns = plain
+        for route, turn in zip(self._routes, turns, strict=True):
             route.next_target = turn

@@ -16,7 +16,10 @@ _REMEMBERED = 1 << 17
 
 
 def canonical(key: Any) -> str:
-    """A text that is equal exactly for equal keys. Raises TypeError for what cannot be a key (a list, NaN, an object)."""
+    """A text that is equal exactly for equal keys.
+
+    Raises TypeError for what cannot be a key (a list, NaN, an object).
+    """
     if isinstance(key, str):
         return f"s{len(key)}:{key}"
     if isinstance(key, int):  # bool too: True == 1, so both must lie in one group

@@ -1,7 +1,7 @@
 """Positions: the order of everything, independent of who was faster (docs/decisions/0003).
 
-A position is a tuple of ints `(event time in ms, kind, source, sequence number, *path)`. All positions on one edge are equally
-long. A *mark* is a position too: nothing at or below it will follow.
+A position is a tuple of ints `(event time in ms, kind, source, sequence number, *path)`. All positions on one edge are
+equally long. A *mark* is a position too: nothing at or below it will follow.
 """
 
 from typing import Final, TypeAlias

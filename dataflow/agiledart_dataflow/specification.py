@@ -1,7 +1,7 @@
 """`Specification`: a topology as data. No functions, no file names: equal on every node that built the same code.
 
-Nodes run the builder again from the bundle and compare `digest()`; a difference means that the code does not build the same
-graph everywhere (it read a clock, a file, an environment variable).
+Nodes run the builder again from the bundle and compare `digest()`; a difference means that the code does not build the
+same graph everywhere (it read a clock, a file, an environment variable).
 """
 
 from hashlib import sha256

@@ -1,7 +1,8 @@
 """Logical graph → stages: what is fused, what is cut, how rows pass from stage to stage.
 
-A stage is what is placed. It is cut at every shuffle edge (by key, into a union of several streams, into a step that runs once)
-and at every pinned step; sources and sinks are stages of their own. Steps inside a stage call each other directly.
+A stage is what is placed. It is cut at every shuffle edge (by key, into a union of several streams, into a step that
+runs once) and at every pinned step; sources and sinks are stages of their own. Steps inside a stage call each other
+directly.
 Source: spec of the dataflow, section 2.
 """
 
@@ -117,7 +118,9 @@ class StagePlan(msgspec.Struct, frozen=True, gc=False, array_like=True):
             if name == stage.name or name in stage.name.split("+"):
                 return stage
             names += [stage.name]
-        raise TopologyError(f"No stage {name!r} in {self.application}.{_suggestion(name, names)} Stages: {', '.join(names)}")
+        raise TopologyError(
+            f"No stage {name!r} in {self.application}.{_suggestion(name, names)} Stages: {', '.join(names)}"
+        )
 
 
 def _suggestion(name: str, names: list[str]) -> str:
@@ -192,7 +195,9 @@ class _Parallelism:
                 raise TopologyError(f"No step {name!r} in {specification.name}.{near} Steps: {', '.join(names)}")
         for number in (self._default, *self._by_name.values()):
             if not 1 <= number <= MAX_PARALLELISM:
-                raise TopologyError(f"Parallelism {number} is not possible: 1 to {MAX_PARALLELISM} (one for each key group)")
+                raise TopologyError(
+                    f"Parallelism {number} is not possible: 1 to {MAX_PARALLELISM} (one for each key group)"
+                )
 
     def of_stage(self, steps: list[StepSpecification]) -> int:
         asked = {self._by_name[step.name]: step.name for step in steps if step.name in self._by_name}
@@ -244,9 +249,11 @@ def _depths(specification: Specification) -> dict[int, int]:
     for step in specification.steps:
         depth = max((depths[before] for before in step.inputs), default=0)
         options = dict(step.options)
-        if step.kind == "union" or (step.kind == "flat_map" and options.get("yields") != "optional"):
-            depth += 1
-        elif step.kind == "window" and options["window"].startswith("sliding"):
+        if (
+            step.kind == "union"
+            or (step.kind == "flat_map" and options.get("yields") != "optional")
+            or (step.kind == "window" and options["window"].startswith("sliding"))
+        ):
             depth += 1
         elif step.kind == "stateful":
             depth += 2

@@ -1,4 +1,7 @@
-"""What instances count: rows in and out of each step, every drop with its reason, latencies. Mergeable across processes."""
+"""What instances count:
+
+Rows in and out of each step, every drop with its reason, latencies. Mergeable across processes.
+"""
 
 from collections.abc import Iterable
 
@@ -101,7 +104,10 @@ def summarise(specification: Specification, statistics: Iterable[InstanceStatist
             for reason, count in one.source.malformed.items():
                 malformed[reason] = malformed.get(reason, 0) + count
     first_steps = [
-        step for before in specification.of_kind("source") for step in specification.consumers(before.index) if step.is_stateless
+        step
+        for before in specification.of_kind("source")
+        for step in specification.consumers(before.index)
+        if step.is_stateless
     ]
     return Summary(
         records_in=source.lines,

@@ -14,7 +14,8 @@ def shown(value: Any, limit: int = MAX_RECORD_TEXT) -> str:
     """A bounded `repr` that never raises."""
     try:
         text = repr(value)
-    except Exception as error:  # noqa: BLE001  a user's __repr__ may raise anything, and we are already reporting an error
+    except Exception as error:  # noqa: BLE001  a user's __repr__ may raise anything, and we are already reporting an
+        error
         text = f"<a {type(value).__name__} whose repr raises {type(error).__name__}>"
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
@@ -32,7 +33,10 @@ def _is_ours(filename: str) -> bool:
 
 
 def _place(traceback: TracebackType | None, function: Callable[..., Any] | None) -> str:
-    """File and line in the user's code: the innermost frame in the step's own file, else the innermost that is not ours."""
+    """File and line in the user's code:
+
+    The innermost frame in the step's own file, else the innermost that is not ours.
+    """
     own = getattr(getattr(function, "__code__", None), "co_filename", None)
     place = other = ""
     while traceback is not None:
@@ -54,3 +58,14 @@ def user_code_error(step: str, function: Callable[..., Any] | None, error: Excep
     place = _place(error.__traceback__, function)
     where = f"{place} in {step}" if place else f"in {step}"
     return UserCodeError(f"{where}: {type(error).__name__}: {_message(error)} for record {shown(record)}")
+
+
+def record_in(traceback: TracebackType | None, runner: object) -> Any:
+    """The record that an operator had in hand when it raised: `row` in the frame of its own method."""
+    found = None
+    while traceback is not None:
+        names = traceback.tb_frame.f_locals
+        if names.get("self") is runner and "row" in names:
+            found = names["row"]
+        traceback = traceback.tb_next
+    return found

@@ -1,6 +1,7 @@
 """User code with state by key and timers in event time.
 
-Outputs of a record at position p have p + (−1, n), those of a timer its position + (n,). A timer's position is its time, kind 0,
+Outputs of a record at position p have p + (−1, n), those of a timer its position + (n,). A timer's position is its
+time, kind 0,
 and the path of the record that first set it, with a number that counts the timers of the key: unique, the same for any
 parallelism, and no longer when a timer sets the next one.
 """
@@ -67,8 +68,9 @@ class Context(Generic[O]):
 class KeyedOperator(ABC, Generic[K, R, S, O]):
     """A custom stateful step: keys K, records R, state S of one key, output rows O.
 
-    Write the four types when you subclass, `class Taxis(KeyedOperator[str, Ride, TaxiState, AreaNews])`: rows and state cross
-    processes, so their types must be known. The state is a dataclass or other plain data that the methods change in place.
+    Write the four types when you subclass, `class Taxis(KeyedOperator[str, Ride, TaxiState, AreaNews])`: rows and state
+    cross processes, so their types must be known. The state is a dataclass or other plain data that the methods change
+    in place.
     """
 
     @abstractmethod
@@ -182,18 +184,25 @@ class KeyedStep:
 
     def snapshot(self) -> Any:
         entries = [
-            (key, entry.state is not _NOTHING, None if entry.state is _NOTHING else entry.state, entry.number, entry.waiting)
+            (
+                key,
+                entry.state is not _NOTHING,
+                None if entry.state is _NOTHING else entry.state,
+                entry.number,
+                entry.waiting,
+            )
             for key, entry in self._entries.items()
         ]
-        return {"entries": entries, "timers": sorted(self._timers, key=_first)}
+        return entries, sorted(self._timers, key=_first)
 
     def restore(self, plain: Any) -> None:
+        entries, timers = plain
         self._entries = {}
-        for key, has_state, state, number, waiting in plain["entries"]:
+        for key, has_state, state, number, waiting in entries:
             entry = self._entries[key] = _Entry()
             entry.state = state if has_state else _NOTHING
             entry.number, entry.waiting = number, waiting
-        self._timers = [(tuple(position), key, payload) for position, key, payload in plain["timers"]]
+        self._timers = list(timers)
         heapify(self._timers)
 
 

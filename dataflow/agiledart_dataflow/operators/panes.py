@@ -1,7 +1,7 @@
 """Hopping and tumbling windows: each key's rows of [start, end), put out once, when the mark passes the end.
 
-A pane closes at (end, 0, source, number, path) of its first row: unique for each key, and the same in whatever instance the key
-lives. END_OF_INPUT closes all panes.
+A pane closes at (end, 0, source, number, path) of its first row: unique for each key, and the same in whatever instance
+the key lives. END_OF_INPUT closes all panes.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,9 @@ from agiledart_dataflow.windows import Panes
 class PaneWindow:
     """Keeps an aggregate of each (window, key) and puts out a `Pane` when the window closes."""
 
-    def __init__(self, name: str, key_of: Callable[[Any], Any], window: Panes, aggregator: Aggregator[Any, Any, Any]) -> None:
+    def __init__(
+        self, name: str, key_of: Callable[[Any], Any], window: Panes, aggregator: Aggregator[Any, Any, Any]
+    ) -> None:
         self.name = name
         self.counts = StepCounts()
         self.function: Callable[..., Any] | None = key_of
@@ -69,10 +71,13 @@ class PaneWindow:
 
     def snapshot(self) -> Any:
         to_plain = self._aggregator.to_plain
-        return [(position, key, to_plain(self._states[position[0], key])) for position, key in sorted(self._closings, key=_first)]
+        return [
+            (position, key, to_plain(self._states[position[0], key]))
+            for position, key in sorted(self._closings, key=_first)
+        ]
 
     def restore(self, plain: Any) -> None:
-        self._closings = [(tuple(position), key) for position, key, _ in plain]
+        self._closings = [(position, key) for position, key, _ in plain]
         heapify(self._closings)
         self._states = {(position[0], key): self._aggregator.from_plain(state) for position, key, state in plain}
 

@@ -1,7 +1,8 @@
 """Sliding windows: the rows of (t − size, t] of each key. A row that enters and one that leaves are both changes.
 
-A row at position p leaves at `expired(p, size)`, before the records of that time. Outputs append 0 to the position of a leaving
-row and 1 to that of an entering one, because a row from another window may enter at exactly the position at which one leaves.
+A row at position p leaves at `expired(p, size)`, before the records of that time. Outputs append 0 to the position of a
+leaving row and 1 to that of an entering one, because a row from another window may enter at exactly the position at
+which one leaves.
 """
 
 from collections import deque
@@ -32,7 +33,9 @@ class _Window:
 class SlidingWindow:
     """Keeps an aggregate of each key's window and puts out a `Change` whenever it may differ."""
 
-    def __init__(self, name: str, key_of: Callable[[Any], Any], size_ms: int, aggregator: Aggregator[Any, Any, Any]) -> None:
+    def __init__(
+        self, name: str, key_of: Callable[[Any], Any], size_ms: int, aggregator: Aggregator[Any, Any, Any]
+    ) -> None:
         self.name = name
         self.counts = StepCounts()
         self.function: Callable[..., Any] | None = key_of
@@ -98,7 +101,10 @@ class SlidingWindow:
         return state
 
     def _sort_last(self) -> None:
-        """Rows of one time may leave in another order than they came: an expiry before a record of a lower source number."""
+        """Rows of one time may leave in another order than they came:
+
+        An expiry before a record of a lower source number.
+        """
         leaving = self._leaving
         last = leaving.pop()
         behind = []
@@ -114,12 +120,13 @@ class SlidingWindow:
     def snapshot(self) -> Any:
         to_plain = self._aggregator.to_plain
         windows = [(key, window.size, to_plain(window.state)) for key, window in self._windows.items()]
-        return {"windows": windows, "leaving": list(self._leaving)}
+        return windows, list(self._leaving)
 
     def restore(self, plain: Any) -> None:
+        windows, leaving = plain
         self._windows = {}
-        self._leaving = deque((tuple(position), key, row) for position, key, row in plain["leaving"])
-        for key, size, state in plain["windows"]:
+        self._leaving = deque(leaving)
+        for key, size, state in windows:
             window = self._windows[key] = _Window(self._aggregator.from_plain(state))
             window.size = size
         if self._keeps_rows:
@@ -129,5 +136,3 @@ class SlidingWindow:
 
 def _entry_order(leaving: tuple[Position, Any, Any]) -> Position:
     return leaving[0]
-
-

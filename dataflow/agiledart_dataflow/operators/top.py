@@ -1,8 +1,8 @@
 """The n best keys. Speaks once for each source record that finds the ranking changed, when all that it caused is in.
 
-Ties: the key whose information is newer stands first (`ties="newest"`), then the smaller key. Information is renewed by what a
-record causes (kind 1), by whatever path it came; what time does (kind 0) renews nothing. Two changes of one source record are
-equally new.
+Ties: the key whose information is newer stands first (`ties="newest"`), then the smaller key. Information is renewed by
+    what a record causes (kind 1), by whatever path it came; what time does (kind 0) renews nothing. Two changes of one
+    source record are equally new.
 """
 
 from bisect import bisect_left, insort
@@ -107,23 +107,13 @@ class Top:
         return len(self._values)
 
     def snapshot(self) -> Any:
-        return {
-            "values": [(key, value, entry[1]) for key, (value, entry) in self._values.items()],
-            "renewals": self._renewals,
-            "shown": self._shown,
-            "touched": self._touched,
-            "group": self._group,
-            "cause": self._cause,
-        }
+        values = [(key, value, entry[1]) for key, (value, entry) in self._values.items()]
+        return values, self._shown, self._cause, self._renewals, self._touched, self._group
 
     def restore(self, plain: Any) -> None:
+        values, self._shown, self._cause, self._renewals, self._touched, self._group = plain
         self._values, self._order = {}, []
-        for key, value, newest in plain["values"]:
+        for key, value, newest in values:
             entry = (-self._rank(value), newest, key)
             self._values[key] = (value, entry)
             insort(self._order, entry)
-        self._renewals = plain["renewals"]
-        self._shown = [Entry(*entry) for entry in plain["shown"]]
-        self._touched = plain["touched"]
-        self._group = tuple(plain["group"])
-        self._cause = plain["cause"]

@@ -1,0 +1,141 @@
+"""Row types: which fields they have, and a text of their structure that is equal on every node.
+
+Rows are NamedTuples, dataclasses, or plain scalars and tuples. Types are needed because rows cross processes, where
+MessagePack alone would bring back lists.
+"""
+
+import dataclasses
+import types
+import typing
+from dataclasses import dataclass
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from enum import Enum
+from typing import Any, NewType, TypeVar, Union, get_args, get_origin, get_type_hints
+
+import msgspec
+
+ReadTime = NewType("ReadTime", int)
+"""Wall time (ns since 1970) at which a record was read. No column of the data: the source fills it in. A sink writes it
+as the milliseconds since then, and counts it as a latency."""
+
+_SCALARS = (str, int, float, bool, bytes, datetime, date, time, timedelta, Decimal, type(None))
+
+
+class SchemaError(Exception):
+    """A type cannot be a row's;
+
+    The text says which and why. The builder turns it into a `TopologyError` with file and line.
+    """
+
+
+@dataclass(frozen=True)
+class Field:
+    """A named, typed field of a row."""
+
+    name: str
+    type: Any
+
+    @property
+    def is_read_time(self) -> bool:
+        """True for a `ReadTime`."""
+        return self.type is ReadTime
+
+
+def is_named_tuple(kind: Any) -> bool:
+    """True for a NamedTuple class."""
+    return isinstance(kind, type) and issubclass(kind, tuple) and hasattr(kind, "_fields")
+
+
+def fields_of(row_type: Any) -> tuple[Field, ...]:
+    """The fields of a NamedTuple or dataclass, type variables filled in; () for other types."""
+    origin = get_origin(row_type) or row_type
+    if is_named_tuple(origin):
+        names = list(origin._fields)
+    elif dataclasses.is_dataclass(origin) and isinstance(origin, type):
+        names = [field.name for field in dataclasses.fields(origin)]
+    else:
+        return ()
+    try:
+        hints = get_type_hints(origin)
+    except NameError as error:
+        raise SchemaError(f"the annotations of {origin.__name__} cannot be read: {error}") from None
+    if any(name not in hints for name in names):
+        raise SchemaError(f"{origin.__name__} has fields without a type; make it a typing.NamedTuple or a dataclass")
+    filled = dict(zip(getattr(origin, "__parameters__", ()), get_args(row_type), strict=False))
+    return tuple(Field(name, substituted(hints[name], filled)) for name in names)
+
+
+def substituted(kind: Any, filled: dict[Any, Any]) -> Any:
+    """A type with its type variables replaced."""
+    if isinstance(kind, TypeVar):
+        return filled.get(kind, kind)
+    parameters = getattr(kind, "__parameters__", ())
+    if not filled or not parameters:
+        return kind
+    return kind[tuple(filled.get(parameter, parameter) for parameter in parameters)]
+
+
+def type_text(kind: Any) -> str:
+    """The structure of a type as text, without the names of modules.
+
+    Raises `SchemaError` for a type that cannot travel.
+    """
+    return _text(kind, ())
+
+
+def _text(kind: Any, within: tuple[Any, ...]) -> str:
+    if kind is ReadTime:
+        return "ReadTime"
+    if isinstance(kind, NewType):
+        return _text(kind.__supertype__, within)
+    if kind is Any or kind is object or isinstance(kind, TypeVar):
+        raise SchemaError(f"the type {kind} says nothing; write what the rows are")
+    if kind in _SCALARS:
+        return "None" if kind in (None, type(None)) else str(kind.__name__)
+    origin, arguments = get_origin(kind), get_args(kind)
+    named = origin or kind
+    if is_named_tuple(named) or (dataclasses.is_dataclass(named) and isinstance(named, type)):
+        if kind in within:
+            raise SchemaError(f"{named.__name__} contains itself")
+        parts = [f"{field.name}: {_text(field.type, (*within, kind))}" for field in fields_of(kind)]
+        return f"{named.__name__}({', '.join(parts)})"
+    if origin in (Union, types.UnionType):
+        return " | ".join(sorted(_text(part, within) for part in arguments))
+    if origin is tuple:
+        return f"tuple[{', '.join('...' if part is ... else _text(part, within) for part in arguments)}]"
+    if origin in (list, dict, set, frozenset):
+        return f"{origin.__name__}[{', '.join(_text(part, within) for part in arguments)}]"
+    if origin is typing.Literal:
+        return f"Literal[{', '.join(map(repr, arguments))}]"
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return f"{kind.__name__}({', '.join(f'{one.name}={one.value!r}' for one in kind)})"
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        parts = [f"{field.name}: {_text(field.type, (*within, kind))}" for field in msgspec.structs.fields(kind)]
+        return f"{kind.__name__}({', '.join(parts)})"
+    raise SchemaError(
+        f"{kind!r} cannot be (part of) a row: use NamedTuples, dataclasses, numbers, texts, datetimes, tuples, lists"
+    )
+
+
+def check_travels(kind: Any) -> str:
+    """`type_text` of a type whose rows MessagePack can restore. Raises `SchemaError`."""
+    text = type_text(kind)
+    try:
+        msgspec.msgpack.Decoder(list[kind])
+    except TypeError as error:
+        raise SchemaError(f"rows of {text} cannot travel between processes: {error}") from None
+    return text
+
+
+def read_time_index(row_type: Any) -> int | None:
+    """Which field of a row is its `ReadTime`, or None."""
+    for index, field in enumerate(fields_of(row_type)):
+        if field.is_read_time:
+            return index
+    return None
+
+
+def generic(origin: Any, *arguments: Any) -> Any:
+    """`origin[arguments]` for types that are known only at run time."""
+    return origin[arguments]

@@ -1,0 +1,239 @@
+"""`SourceInstance`: rows from a reader → positions. Malformed, late and early rows are settled here, once, for all
+queries.
+
+Order of judgement for each row: the reader's own reasons, the step's `check`, then lateness: an event time before the
+    newest seen minus `max_out_of_order` is late. What remains is sorted within that tolerance and numbered.
+"""
+
+import dataclasses
+from collections import deque
+from collections.abc import Callable
+from heapq import heappop, heappush
+from typing import Any
+
+import msgspec
+
+from agiledart_dataflow.batch import Batch
+from agiledart_dataflow.connectors import SourceReader
+from agiledart_dataflow.outbox import Emit, Outbox
+from agiledart_dataflow.position import END, FINAL, RECORD, START, Position
+from agiledart_dataflow.program import Program
+from agiledart_dataflow.schema import is_named_tuple, read_time_index
+from agiledart_dataflow.statistics import InstanceStatistics, SourceCounts, StepCounts
+from agiledart_dataflow.user_errors import user_code_error
+from agiledart_kernel.errors import AgileDartError, ConfigurationError
+from agiledart_kernel.instants import event_time
+from agiledart_kernel.limits import MAX_BATCH_ROWS
+
+IDLE_NS = 5_000_000
+"""How long to leave alone a reader that has nothing now."""
+
+_REASON_LENGTH = 40
+_MAX_REASONS = 64
+"""Reasons are labels of counters; a check that makes up new ones for ever is cut off."""
+
+
+class Polled(msgspec.Struct, frozen=True, gc=False):
+    """What one `poll` brought.
+
+    Attributes:
+        batch: records and mark to send, or None.
+        wait_until_ns: do not poll before this instant (None: at once).
+        finished: True with the batch that carries END_OF_INPUT; never poll again.
+    """
+
+    batch: Batch | None
+    wait_until_ns: int | None
+    finished: bool
+
+
+class SourceInstance:
+    """The only instance of a source's stage.
+
+    Args:
+        program: the compiled topology.
+        stage: the source's stage.
+        reader: carries out its connector.
+
+    Raises:
+        UserCodeError: from `poll`, when `event_time` or `check` raised.
+        OperationFailed: from `poll`, when the reader failed.
+        ConfigurationError: the connector's `speed` is no number above zero.
+    """
+
+    def __init__(self, program: Program, stage: int, reader: SourceReader) -> None:
+        step = program.steps(stage)[0]
+        assert step.function is not None
+        assert step.connector is not None
+        self.stage = stage
+        self.index = 0
+        self.finished = False
+        self._name = step.name
+        self._reader = reader
+        self._time_of: Callable[[Any], Any] = step.function
+        self._check: Callable[[Any], str | None] | None = step.make["check"]
+        self._disorder_ms: int = step.make["max_out_of_order_ms"]
+        self._number = [one.index for one in program.specification.of_kind("source")].index(step.index)
+        self._outbox = Outbox(program.plan, stage, 0, program.key_functions(stage))
+        self._speed = _speed(step.name, step.connector.option("speed"))
+        self._stamp = _stamper(step.row_type) if not reader.stamps or self._speed or self._disorder_ms else None
+        self._counts = SourceCounts(paced=self._speed is not None)
+        self._reasons: dict[str, int] = {}
+        self._newest: int | None = None
+        self._sequence = 0
+        self._arrivals = 0
+        self._sorting: list[tuple[int, int, Any]] = []
+        self._due: deque[tuple[int, Any]] = deque()
+        self._base: tuple[int, int] | None = None
+        self._exhausted = False
+        self._mark: Position = START
+
+    @property
+    def mark(self) -> Position:
+        """The position up to which it is complete."""
+        return self._mark
+
+    def poll(self, now_ns: int, wall_ns: int, max_rows: int = MAX_BATCH_ROWS) -> Polled:
+        """Read, judge, sort, pace, number.
+
+        Args:
+            now_ns: monotonic; paces by `speed`.
+            wall_ns: since 1970; fills fields of type `ReadTime`.
+            max_rows: at most so many records come back.
+        """
+        read_nothing = False
+        if not self._exhausted and len(self._due) < max_rows:
+            read_nothing = self._read(max_rows - len(self._due), wall_ns)
+        count, wait = self._ready(now_ns, max_rows)
+        rows: list[Any] = []
+        positions: list[Position] = []
+        for _ in range(count):
+            time_ms, row = self._due.popleft()
+            rows.append(row if self._stamp is None else self._stamp(row, wall_ns))
+            positions.append((time_ms, RECORD, self._number, self._sequence))
+            self._sequence += 1
+        self._counts.records += count
+        self.finished = self._exhausted and not self._due
+        mark = FINAL if self.finished else self._complete(positions)
+        if wait is None and read_nothing and not rows and not self.finished:
+            wait = now_ns + IDLE_NS
+        if not rows and mark <= self._mark:
+            return Polled(None, wait, self.finished)
+        self._mark = mark
+        return Polled(Batch(rows, positions, mark), wait, self.finished)
+
+    def send(self, batch: Batch, emit: Emit) -> None:
+        """Hand a polled batch to the channels that leave this instance."""
+        self._outbox.send(batch.rows, batch.positions, batch.mark, emit)
+
+    def statistics(self) -> InstanceStatistics:
+        """What it has counted so far."""
+        waiting = len(self._due) + len(self._sorting)
+        counts = msgspec.structs.replace(self._counts, malformed=dict(self._reasons), waiting=waiting)
+        return InstanceStatistics(
+            stage=self.stage,
+            index=0,
+            steps={self._name: StepCounts(counts.lines, counts.records, 0)},
+            source=counts,
+            queued_rows=waiting,
+            event_time=self._mark[0] if START < self._mark < FINAL else None,
+            finished=self.finished,
+        )
+
+    def _read(self, max_rows: int, wall_ns: int) -> bool:
+        """Take rows from the reader; True when it had none."""
+        reading = self._reader.read(max_rows, wall_ns)
+        self._counts.lines += reading.lines
+        for reason, count in reading.malformed.items():
+            self._malformed(reason, count)
+        row: Any = None
+        try:
+            for row in reading.rows:
+                objection = None if self._check is None else self._check(row)
+                if objection is not None:
+                    self._malformed(str(objection))
+                else:
+                    self._accept(event_time(self._time_of(row)), row)
+        except AgileDartError:
+            raise
+        except Exception as error:
+            raise user_code_error(self._name, self._time_of, error, row) from error
+        if reading.exhausted:
+            self._exhausted = True
+            self._release(END)
+        return not reading.lines
+
+    def _malformed(self, reason: str, count: int = 1) -> None:
+        reason = reason[:_REASON_LENGTH]
+        if reason not in self._reasons and len(self._reasons) >= _MAX_REASONS:
+            reason = "other"
+        self._reasons[reason] = self._reasons.get(reason, 0) + count
+
+    def _accept(self, time_ms: int, row: Any) -> None:
+        """Judge lateness, then queue the row in order of event time."""
+        newest = self._newest
+        if newest is not None and time_ms < newest - self._disorder_ms:
+            self._counts.late += 1
+            return
+        if newest is None or time_ms > newest:
+            self._newest = time_ms
+        if not self._disorder_ms:
+            self._due.append((time_ms, row))
+            return
+        heappush(self._sorting, (time_ms, self._arrivals, row))
+        self._arrivals += 1
+        assert self._newest is not None
+        self._release(self._newest - self._disorder_ms)
+
+    def _release(self, until_ms: int) -> None:
+        """Move sorted rows on that nothing can come before any more."""
+        while self._sorting and self._sorting[0][0] <= until_ms:
+            time_ms, _, row = heappop(self._sorting)
+            self._due.append((time_ms, row))
+
+    def _ready(self, now_ns: int, max_rows: int) -> tuple[int, int | None]:
+        """(how many queued rows may go now, when the next may)."""
+        if self._speed is None or not self._due:
+            return min(len(self._due), max_rows), None
+        if self._base is None:
+            self._base = (now_ns, self._due[0][0])
+        start_ns, start_ms = self._base
+        count = 0
+        for time_ms, _ in self._due:
+            due_ns = start_ns + int((time_ms - start_ms) * 1_000_000 / self._speed)
+            if due_ns > now_ns:
+                return count, due_ns
+            count += 1
+            if count >= max_rows:
+                break
+        return count, None
+
+    def _complete(self, positions: list[Position]) -> Position:
+        """The mark after these records: nothing at or below it will follow."""
+        return (*positions[-1], END) if positions else self._mark
+
+
+def _speed(name: str, text: str) -> float | None:
+    if not text:
+        return None
+    try:
+        speed = float(text)
+    except ValueError:
+        speed = 0.0
+    if not 0 < speed < float("inf"):
+        raise ConfigurationError(
+            f"source {name}: speed={text} must be a number above zero (60: a minute of data per second)"
+        )
+    return speed
+
+
+def _stamper(row_type: Any) -> Callable[[Any, int], Any] | None:
+    """(row, wall time) → the row with its `ReadTime` filled in; None for rows without one."""
+    index = read_time_index(row_type)
+    if index is None:
+        return None
+    if is_named_tuple(row_type):
+        make = row_type._make
+        return lambda row, wall_ns: make((*row[:index], wall_ns, *row[index + 1 :]))
+    name = dataclasses.fields(row_type)[index].name
+    return lambda row, wall_ns: dataclasses.replace(row, **{name: wall_ns})

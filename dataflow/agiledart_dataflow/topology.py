@@ -1,0 +1,228 @@
+"""`Topology`: the graph that a user builds. Building runs nothing; the result is data plus the user's functions."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, TypeVar
+
+from agiledart_dataflow.callsite import CallSite, annotated_row_type, call_site
+from agiledart_dataflow.connectors import Connector, Source, records_source
+from agiledart_dataflow.schema import SchemaError, check_travels
+from agiledart_dataflow.specification import Options, Specification, StepSpecification
+from agiledart_dataflow.stream import Stream
+from agiledart_kernel.instants import milliseconds
+from agiledart_kernel.limits import MAX_APPLICATION_NAME
+
+T = TypeVar("T")
+
+_NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.")
+MAX_STEPS = 1_024
+"""Steps of one topology; a larger graph is a mistake in a loop."""
+
+
+@dataclass(frozen=True)
+class Keying:
+    """How rows reach a keyed step: row → key, and the key's type."""
+
+    function: Callable[[Any], Any]
+    key_type: Any
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of the graph with the user's functions; `StepSpecification` is its part without them.
+
+    Attributes:
+        make: parts of the implementation, by the words of `program.py`.
+    """
+
+    index: int
+    name: str
+    kind: str
+    inputs: tuple[int, ...]
+    row_type: Any
+    where: CallSite
+    keying: Keying | None = None
+    function: Callable[..., Any] | None = None
+    options: Options = ()
+    connector: Connector | None = None
+    at: str = ""
+    make: dict[str, Any] = field(default_factory=dict)
+
+    def specification(self) -> StepSpecification:
+        """What of the step travels."""
+        try:
+            return StepSpecification(
+                index=self.index,
+                name=self.name,
+                kind=self.kind,
+                inputs=self.inputs,
+                keyed=self.keying is not None,
+                row_type=check_travels(self.row_type),
+                key_type="" if self.keying is None else check_travels(self.keying.key_type),
+                options=self.options,
+                connector=None if self.connector is None else self.connector.described(),
+                at=self.at,
+            )
+        except SchemaError as error:
+            raise self.where.error(f"{self.name}: {error}") from None
+
+
+class Topology:
+    """A dataflow graph under construction: `topology.source(…).map(…).sink(…)`.
+
+    Args:
+        name: of the application: letters, digits, `-`, `_`, `.`.
+
+    Raises:
+        TopologyError: from any method, with file and line of the call and how to mend it.
+    """
+
+    def __init__(self, name: str) -> None:
+        where = call_site()
+        if not name or len(name) > MAX_APPLICATION_NAME or not _is_name(name):
+            raise where.error(
+                f"{name!r} cannot name a topology: 1 to {MAX_APPLICATION_NAME} letters, digits, '-', '_' or '.', beginning with a letter or digit"
+            )
+        self.name = name
+        self.where = where
+        self.steps: list[Step] = []
+
+    def __repr__(self) -> str:
+        return f"Topology({self.name!r}, {len(self.steps)} steps)"
+
+    def source(
+        self,
+        name: str,
+        connector: Source[T] | Sequence[T] | Callable[[], Iterable[T]],
+        *,
+        event_time: Callable[[T], datetime | int],
+        rows: type[T] | None = None,
+        check: Callable[[T], str | None] | None = None,
+        at: str | None = None,
+        max_out_of_order: timedelta = timedelta(0),
+    ) -> Stream[T]:
+        """A stream of rows from outside.
+
+        Args:
+            name: of the step; must be given, because what was read so far is remembered under it.
+            connector: where rows come from; a list of rows, or a callable that returns them, will do for tests.
+            event_time: row → when it happened: a datetime (without a zone: UTC) or milliseconds since 1970.
+            rows: the rows' type, when neither the connector nor the builder's annotation `Source[T]` says it.
+            check: row → None, or a word that says why the row is malformed; such rows are counted by that word and left
+                out.
+            at: the node that runs it (over the connector's own `@node`).
+            max_out_of_order: rows are sorted within this time; what comes later than that is late: counted and left
+                out.
+        """
+        where = call_site()
+        chosen = _source_connector(name, connector, where)
+        row_type = rows or chosen.row_type or annotated_row_type(connector) or _type_of_first(chosen)
+        if row_type is None:
+            raise where.error(
+                f"the rows of source {name!r} have no type yet: give rows=…, or annotate the builder's parameter, for example"
+                f" trips: Source[Trip]"
+            )
+        if max_out_of_order < timedelta(0):
+            raise where.error(f"max_out_of_order of source {name!r} is below zero: {max_out_of_order}")
+        disorder = milliseconds(max_out_of_order)
+        index = self.add(
+            name,
+            "source",
+            (),
+            row_type,
+            where,
+            function=event_time,
+            options=(("max_out_of_order_ms", str(disorder)),),
+            connector=chosen,
+            at=chosen.at if at is None else at,
+            make={"check": check, "max_out_of_order_ms": disorder},
+        )
+        return Stream(self, index)
+
+    def add(
+        self,
+        name: str,
+        kind: str,
+        inputs: tuple[int, ...],
+        row_type: Any,
+        where: CallSite,
+        *,
+        keying: Keying | None = None,
+        function: Callable[..., Any] | None = None,
+        options: Options = (),
+        connector: Connector | None = None,
+        at: str = "",
+        make: dict[str, Any] | None = None,
+    ) -> int:
+        """Add a step (used by the methods of streams); returns its index."""
+        if not isinstance(name, str) or not name or len(name) > MAX_APPLICATION_NAME or not _is_name(name):
+            raise where.error(
+                f"{name!r} cannot name a step: letters, digits, '-', '_' or '.', beginning with a letter or digit, at most"
+                f" {MAX_APPLICATION_NAME}"
+            )
+        for step in self.steps:
+            if step.name == name:
+                raise where.error(
+                    f"there is already a step {name!r} ({step.where}): state, statistics and restores are found by name, so each"
+                    f" name can stand once; give this one another, for example name={name + '-2'!r}"
+                )
+        if len(self.steps) >= MAX_STEPS:
+            raise where.error(f"more than {MAX_STEPS} steps: is a loop building them?")
+        step = Step(
+            len(self.steps),
+            name,
+            kind,
+            inputs,
+            row_type,
+            where,
+            keying,
+            function,
+            tuple(sorted(options)),
+            connector,
+            at,
+            make or {},
+        )
+        step.specification()  # a type that cannot travel is told here, at the line that brought it in
+        self.steps.append(step)
+        return step.index
+
+    def specification(self) -> Specification:
+        """The graph as data. Raises `TopologyError` for one that does nothing."""
+        if not any(step.kind == "source" for step in self.steps):
+            raise self.where.error(f"{self.name} has no source: begin with topology.source(…)")
+        read = [before for step in self.steps for before in step.inputs]
+        for step in self.steps:
+            if step.kind != "sink" and step.index not in read:
+                raise step.where.error(f"nothing takes the rows of {step.name!r}: end the chain with .sink(…)")
+        return Specification(self.name, tuple(step.specification() for step in self.steps))
+
+    @property
+    def local_only(self) -> list[str]:
+        """Names of the sources and sinks whose data are objects of this process:
+
+        Such a topology cannot be submitted.
+        """
+        return [step.name for step in self.steps if step.connector is not None and step.connector.is_local]
+
+
+def _is_name(name: str) -> bool:
+    return all(c in _NAME_CHARACTERS for c in name) and name[0].isalnum()
+
+
+def _source_connector(name: str, connector: object, where: CallSite) -> Connector:
+    if isinstance(connector, Connector):
+        return connector
+    if callable(connector) and not isinstance(connector, type):
+        return records_source(connector)
+    if isinstance(connector, Sequence) and not isinstance(connector, str | bytes):
+        return records_source(connector)
+    hint = f"; did you mean csv({connector!r})?" if isinstance(connector, str) else ""
+    raise where.error(f"source {name!r} needs a connector, a list of rows or a callable, not {connector!r}{hint}")
+
+
+def _type_of_first(connector: Connector) -> Any:
+    """The type of a list's first row; the last resort for tests that hand in a list."""
+    if connector.kind == "list" and len(connector.payload):
+        return type(connector.payload[0])
+    return None
