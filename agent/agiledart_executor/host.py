@@ -6,6 +6,7 @@ need no credit.
 """
 
 import asyncio
+import contextlib
 import time
 from collections import deque
 from collections.abc import Callable
@@ -14,7 +15,8 @@ from typing import Protocol
 
 import msgspec
 from agiledart_dataflow.instance import Instance
-from agiledart_dataflow.source import SourceInstance
+from agiledart_dataflow.connectors import SinkWriter
+from agiledart_dataflow.source_instance import SourceInstance
 
 from agiledart_dataflow.batch import Batch
 from agiledart_dataflow.channels import ReceivingChannel, SendingChannel
@@ -85,11 +87,14 @@ class Running:
     inputs: dict[tuple[int, int], InputEnd] = field(default_factory=dict)
     instance: Instance | None = None
     source: SourceInstance | None = None
+    writer: SinkWriter | None = None
     queued: bool = False
     reported: bool = False
     broken: bool = False
     timer: asyncio.TimerHandle | None = None
     busy_ns: int = 0
+    first_ms: int = 0
+    last_ms: int = 0
 
     @property
     def done(self) -> bool:
@@ -103,15 +108,25 @@ class Running:
         return any(end.channel.blocked for end in self.outputs.values())
 
     def report(self) -> dict[str, object]:
-        """Figures as plain data."""
+        """Figures as plain data: `statistics` in its wire form, and what only the host knows."""
         part = self.instance if self.instance is not None else self.source
         assert part is not None
-        figures: dict[str, object] = msgspec.to_builtins(part.statistics())
-        figures["busy_ns"] = self.busy_ns
-        figures["queued_rows"] = self.instance.queued_rows if self.instance is not None else 0
-        figures["waiting_rows"] = sum(end.channel.rows_waiting for end in self.outputs.values())
-        figures["blocked"] = self.blocked
-        return figures
+        return {
+            "statistics": msgspec.to_builtins(part.statistics()),
+            "busy_ns": self.busy_ns,
+            "queued_rows": self.instance.queued_rows if self.instance is not None else 0,
+            "waiting_rows": sum(end.channel.rows_waiting for end in self.outputs.values()),
+            "blocked": self.blocked,
+            "first_ms": self.first_ms,
+            "last_ms": self.last_ms,
+        }
+
+    def close(self) -> None:
+        """Give back files and connections; what a sink was given is in its file then."""
+        if self.writer is not None:
+            self.writer.close()
+        if self.source is not None:
+            self.source.close()
 
 
 class InstanceHost:
@@ -205,6 +220,8 @@ class InstanceHost:
             self._break(running, f"{running.name}: {error.strerror or error}{where}")
             return
         running.busy_ns += time.perf_counter_ns() - began
+        running.last_ms = time.time_ns() // 1_000_000
+        running.first_ms = running.first_ms or running.last_ms
         if again:
             self.wake(running)
         elif not running.reported and running.done:
@@ -225,6 +242,10 @@ class InstanceHost:
         more = False
         if not running.blocked:
             more = instance.work(self._emitter(running))
+            if running.writer is not None:
+                running.writer.flush()
+                if instance.finished:
+                    running.writer.close()
         for (edge, source), input_end in running.inputs.items():
             input_end.taken(instance.consumed(edge, source), finished=instance.finished)
         for output in running.outputs.values():
@@ -242,7 +263,7 @@ class InstanceHost:
             now = time.monotonic_ns()
             polled = source.poll(now, time.time_ns(), SOURCE_ROWS)
             if polled.batch is not None:
-                source.emit(polled.batch, self._emitter(running))
+                source.send(polled.batch, self._emitter(running))
             if polled.wait_until_ns is not None and not source.finished:
                 delay = max(0.0, (polled.wait_until_ns - now) / 1e9)
                 running.timer = self._loop.call_later(delay, self.wake, running)
@@ -251,6 +272,12 @@ class InstanceHost:
         for output in running.outputs.values():
             output.flush()
         return again and not running.blocked
+
+    def close(self) -> None:
+        """Give back what all instances hold."""
+        for running in self.running.values():
+            with contextlib.suppress(AgileDartError, OSError):
+                running.close()
 
     def _break(self, running: Running, message: str) -> None:
         running.broken = True

@@ -139,6 +139,10 @@ class Worker:
             case Configure():
                 raise RemoteProtocolError("form", "configured twice")
 
+    def close(self) -> None:
+        """What sinks were given so far goes to their files."""
+        self._host.close()
+
     def _spawn(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.create_task(work)
         self._tasks.add(task)
@@ -335,6 +339,8 @@ async def run(pair: socket.socket) -> None:
     finally:
         if reporting is not None:
             reporting.cancel()
+        if worker is not None:
+            worker.close()
 
 
 def main() -> int:

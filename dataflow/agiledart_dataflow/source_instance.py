@@ -126,6 +126,17 @@ class SourceInstance:
         """Hand a polled batch to the channels that leave this instance."""
         self._outbox.send(batch.rows, batch.positions, batch.mark, emit)
 
+    def drain(self) -> None:
+        """Act as if the input had ended here. What was read already still goes out, at once, so the ledger adds up."""
+        self._speed = None
+        if not self._exhausted:
+            self._exhausted = True
+            self._release(END)
+
+    def close(self) -> None:
+        """Give back what the reader holds."""
+        self._reader.close()
+
     def statistics(self) -> InstanceStatistics:
         """What it has counted so far."""
         waiting = len(self._due) + len(self._sorting)

@@ -1,0 +1,58 @@
+"""From a deployment part to instances that can run: user code, plan, functions, connectors."""
+
+from dataclasses import dataclass
+
+from agiledart_dataflow.batch import BatchCodec
+from agiledart_dataflow.deployment import DeploymentPart
+from agiledart_dataflow.instance import Instance
+from agiledart_dataflow.program import Program, compile_program
+from agiledart_dataflow.source_instance import SourceInstance
+from agiledart_dataflow.stages import StagePlan
+from agiledart_executor.connectors import open_sink, open_source
+from agiledart_executor.host import Running
+from agiledart_executor.user_code import decode_bundle, load_bundle
+from agiledart_kernel.codec import Codec
+from agiledart_kernel.errors import OperationFailed
+
+_PLAN: Codec[StagePlan] = Codec(StagePlan)
+
+
+@dataclass(frozen=True)
+class Launchable:
+    """User code joined with its plan.
+
+    Attributes:
+        codecs: how rows travel, by edge.
+    """
+
+    program: Program
+    plan: StagePlan
+    codecs: dict[int, BatchCodec]
+
+    def instance(self, stage: int, index: int) -> Running:
+        """A new instance, its file or connection opened; raises AgileDartError, OSError."""
+        kind, name = self.plan.stages[stage].kind, self.plan.stages[stage].name
+        running = Running(stage, index, name)
+        try:
+            if kind == "source":
+                endpoint = self.program.endpoint(stage)
+                running.source = SourceInstance(self.program, stage, open_source(endpoint))
+            elif kind == "sink":
+                running.writer = open_sink(self.program.endpoint(stage))
+                running.instance = Instance(self.program, stage, index, running.writer)
+            else:
+                running.instance = Instance(self.program, stage, index)
+        except OperationFailed as error:
+            raise OperationFailed(f"{name}: {error}") from None
+        return running
+
+
+def make_ready(part: DeploymentPart) -> Launchable:
+    """Run the builder that the bundle holds and join its functions with the plan.
+
+    Raises:
+        AgileDartError: the code does not load here, or builds another graph than the one submitted.
+    """
+    plan = _PLAN.decode(part.plan)
+    program = compile_program(load_bundle(decode_bundle(part.bundle)), plan)
+    return Launchable(program, plan, {edge.index: program.codec(edge.index) for edge in plan.edges})
