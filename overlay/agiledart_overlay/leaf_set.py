@@ -19,7 +19,7 @@ class LeafSet:
         bits: length of an id.
     """
 
-    __slots__ = ("_bits", "_ccw", "_cw", "_half", "_mask", "_members", "_owner", "_whole")
+    __slots__ = ("_bits", "_ccw", "_cw", "_far_ccw", "_far_cw", "_half", "_mask", "_members", "_owner", "_whole")
 
     def __init__(self, owner: NodeId, size: int, bits: int) -> None:
         self._owner, self._half, self._bits = owner, size // 2, bits
@@ -28,6 +28,7 @@ class LeafSet:
         self._ccw: list[Peer] = []
         self._members: dict[NodeId, Peer] = {}
         self._whole = True
+        self._far_cw = self._far_ccw = self._mask + 1
 
     @property
     def clockwise(self) -> tuple[Peer, ...]:
@@ -73,12 +74,8 @@ class LeafSet:
         """Whether a node would become a member; false for the owner and for members."""
         if node == self._owner or node in self._members:
             return False
-        if len(self._cw) < self._half or len(self._ccw) < self._half:
-            return True
         cw = (node - self._owner) & self._mask
-        far_cw = (self._cw[-1].node - self._owner) & self._mask
-        far_ccw = (self._owner - self._ccw[-1].node) & self._mask
-        return cw < far_cw or self._mask + 1 - cw < far_ccw
+        return cw < self._far_cw or self._mask + 1 - cw < self._far_ccw
 
     def add(self, peer: Peer) -> bool:
         """Put a peer where it belongs; true when the membership changed. A known id takes over the new peer's data."""
@@ -113,9 +110,7 @@ class LeafSet:
         if self._whole:
             return True
         cw = (key - self._owner) & self._mask
-        if cw <= (self._cw[-1].node - self._owner) & self._mask:
-            return True
-        return self._mask + 1 - cw <= (self._owner - self._ccw[-1].node) & self._mask
+        return cw <= self._far_cw or self._mask + 1 - cw <= self._far_ccw
 
     def closest(self, key: NodeId, avoid: Container[NodeId] = ()) -> Peer | None:
         """The member closest to a key, or None when the owner is; at equal distance the smaller id."""
@@ -161,5 +156,9 @@ class LeafSet:
 
     def _index(self) -> None:
         self._members = {peer.node: peer for peer in (*self._cw, *self._ccw)}
-        short = len(self._cw) < self._half or len(self._ccw) < self._half
+        # Distance of the farthest member each way; a half with room takes anybody.
+        size, mask = self._mask + 1, self._mask
+        self._far_cw = (self._cw[-1].node - self._owner) & mask if len(self._cw) == self._half else size
+        self._far_ccw = (self._owner - self._ccw[-1].node) & mask if len(self._ccw) == self._half else size
+        short = size in (self._far_cw, self._far_ccw)
         self._whole = short or len(self._members) < len(self._cw) + len(self._ccw)

@@ -133,6 +133,15 @@ class Liveness:
         for check in self._checks.values():
             if check.stage is Stage.SUSPECT:
                 self._probe(check.peer)
+                self._remind(check)
+
+    def _remind(self, check: Check) -> None:
+        """Tell one more leaf of the suspicion: an answer that was lost comes again, also that it is dead already."""
+        view = self._view
+        known = view.book.get(check.peer.node)
+        leaves = [peer for peer in view.leaf_set.members if peer.node != check.peer.node]
+        if known is not None and leaves:
+            view.send(view.random.choice(leaves), Suspect(check.peer, known.refutations))
 
     def _next_in_turn(self) -> Peer | None:
         """A leaf in shuffled round robin; every fourth time another known peer."""

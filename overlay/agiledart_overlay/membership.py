@@ -275,7 +275,7 @@ class Membership:
     def on_announce_timer(self) -> None:
         """Announce again to those that did not answer."""
         view = self._view
-        state = view.sightings(view.leaf_set.members)
+        state = view.leaf_sightings()
         for question in list(self._announcing.values()):
             if question.tries >= _TRIES or view.book.is_dead(question.peer, 0):
                 del self._announcing[question.peer.node]
@@ -289,7 +289,7 @@ class Membership:
         """A new member, or one back from the dead; the caller has put it into the tables."""
         view = self._view
         view.hear_of(message.sightings)
-        leaves = view.sightings(view.leaf_set.members)
+        leaves = view.leaf_sightings()
         view.send(sender, LeafState(message.number, view.refutations, joined=True, sightings=leaves))
         if self._admitted == sender.life:
             self._admitted = None
@@ -305,7 +305,7 @@ class Membership:
         elif sender.node not in self._announcing:
             question = Question(sender, view.number(), view.now)
             self._announcing[sender.node] = question
-            state = view.sightings(view.leaf_set.members)
+            state = view.leaf_sightings()
             view.send(sender, Announce(question.number, view.refutations, state))
             view.set_timer_by("announce", view.now + 2 * view.config.probe_timeout_ns)
 

@@ -13,10 +13,11 @@ from agiledart_kernel.peer import Peer
 class Neighbourhood:
     """The `size` peers with the least round-trip time; at equal time the smaller id."""
 
-    __slots__ = ("_peers", "_size")
+    __slots__ = ("_peers", "_size", "_worst_ns")
 
     def __init__(self, size: int) -> None:
         self._size = size
+        self._worst_ns = 0
         self._peers: dict[NodeId, tuple[int, Peer]] = {}
 
     def __len__(self) -> int:
@@ -41,10 +42,13 @@ class Neighbourhood:
 
     def offer(self, peer: Peer, rtt_ns: int) -> bool:
         """A measured peer; true when it is in afterwards."""
+        if rtt_ns >= self._worst_ns and len(self._peers) >= self._size and peer.node not in self._peers:
+            return False
         self._peers[peer.node] = (rtt_ns, peer)
         if len(self._peers) > self._size:
             farthest = max(self._peers.values(), key=lambda entry: (entry[0], entry[1].node))[1].node
             del self._peers[farthest]
+            self._worst_ns = max(rtt for rtt, _ in self._peers.values())
             return farthest != peer.node
         return True
 

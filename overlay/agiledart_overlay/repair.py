@@ -63,7 +63,7 @@ class Repair:
 
     def _ask_leaf(self, peer: Peer) -> None:
         view = self._view
-        state = view.sightings(view.leaf_set.members)
+        state = view.leaf_sightings()
         view.send(peer, LeafRequest(view.number(), view.refutations, view.joined, state))
 
     def on_gone(self, gone: list[Peer]) -> None:
@@ -97,8 +97,8 @@ class Repair:
             ours = sorted([view.me.node, *(peer.node for peer in view.leaf_set.members)])
             if theirs == ours:
                 return
-        leaves = view.leaf_set.members if view.joined else ()
-        view.send(sender, LeafState(message.number, view.refutations, view.joined, view.sightings(leaves)))
+        leaves = view.leaf_sightings() if view.joined else ()
+        view.send(sender, LeafState(message.number, view.refutations, view.joined, leaves))
 
     def on_leaf_state(self, _sender: Peer, message: LeafState) -> None:
         """Somebody's leaf set."""

@@ -54,6 +54,7 @@ class View:
         self._timers: dict[str, Instant] = {}
         self._number = 0
         self._reference_rtt_ns = 1
+        self._leaf_sightings: tuple[Sighting, ...] | None = None
 
     def number(self) -> int:
         """A number that no other message of this life has."""
@@ -140,13 +141,23 @@ class View:
                 break
         return tuple(told)
 
+    def leaf_sightings(self) -> tuple[Sighting, ...]:
+        """What this node tells others about its leaves; kept until one of them changes, since it is told often."""
+        if self._leaf_sightings is None:
+            self._leaf_sightings = self.sightings(self.leaf_set.members)
+        return self._leaf_sightings
+
     def meet(self, peer: Peer, refutations: int) -> Acquaintance | None:
         """A member showed itself: put it where it fits. None when this life is known to be over, or no table wants
         it."""
+        known = self.book.get(peer.node)
+        if known is not None and known.peer == peer and known.refutations >= refutations:
+            known.heard_at = self.now
+            return known
         if peer.node == self.me.node or self.book.is_dead(peer, refutations):
             return None
         known = self.book.meet(peer, refutations, self.now)
-        self._asked.pop(peer.node, None)
+        self._leaf_sightings = None
         self.place(known)
         return known
 
@@ -162,9 +173,13 @@ class View:
     def measure(self, node: NodeId, sent_at: Instant) -> None:
         """A peer answered what was sent at `sent_at`."""
         known = self.book.get(node)
-        if known is not None:
-            known.measure(self.now - sent_at)
-            self.neighbourhood.offer(known.peer, known.rtt_ns)
+        if known is None:
+            return
+        is_first = known.rtt_ns == 0
+        known.measure(self.now - sent_at)
+        self.neighbourhood.offer(known.peer, known.rtt_ns)
+        if is_first:
+            self.routing_table.add(known.peer, self.cost)
 
     def hear_of(self, sightings: Iterable[Sighting]) -> None:
         """Others speak of peers: contact those that would fit and are not known, since hearsay changes nothing."""
@@ -173,13 +188,13 @@ class View:
         for sighting in sightings:
             peer = sighting.peer
             node = peer.node
-            if node == self.me.node or self.book.is_dead(peer, sighting.refutations):
-                continue
             known = self.book.get(node)
             if known is not None and known.peer.incarnation >= peer.incarnation:
                 continue
-            wanted = self.leaf_set.fits(node) or self.routing_table.wants(node) or self.neighbourhood.has_room
-            if (wanted or known is not None) and self._may_ask(node):
+            wanted = self.leaf_set.fits(node) or self.neighbourhood.has_room or self.routing_table.wants(node)
+            if not (wanted or known is not None) or node == self.me.node:
+                continue
+            if not self.book.is_dead(peer, sighting.refutations) and self._may_ask(node):
                 number = self.number()
                 self._asked[node] = (number, self.now)
                 self.send(peer, Probe(number, self.refutations, self.joined))
@@ -192,6 +207,7 @@ class View:
     def remove(self, peer: Peer, refutations: int, *, has_left: bool) -> None:
         """A peer is dead or departed: out of all tables, into its grave."""
         node = peer.node
+        self._leaf_sightings = None
         self.book.bury(peer, refutations, self.now, has_left=has_left)
         self.routing_table.remove(node)
         self.neighbourhood.remove(node)
