@@ -12,11 +12,20 @@ class RecordLedger:
 
     def __init__(self) -> None:
         self._confirmed: dict[NodeId, tuple[int, bytes]] = {}
+        self._seen: dict[NodeId, int] = {}
 
     def confirm(self, key: NodeId, version: int, value: bytes) -> None:
         """A write was answered with ok."""
         if version > self._confirmed.get(key, (0, b""))[0]:
             self._confirmed[key] = (version, value)
+
+    def learn(self, key: NodeId, version: int) -> None:
+        """A conflict told the version now at the key: the next writer expects that one."""
+        self._seen[key] = max(version, self._seen.get(key, 0))
+
+    def version(self, key: NodeId) -> int:
+        """The version that a writer would expect."""
+        return max(self._seen.get(key, 0), self._confirmed.get(key, (0, b""))[0])
 
     @property
     def keys(self) -> tuple[NodeId, ...]:
