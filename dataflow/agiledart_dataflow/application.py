@@ -162,11 +162,12 @@ def advanced(record: ApplicationRecord, state: str, reason: str, wall_ms: int) -
 def display_names(nodes: tuple[Peer, ...]) -> dict[NodeId, str]:
     """Id → name for people: the name alone, with the first digits of the id where two share it."""
     counts: dict[str, int] = {}
-    for node in nodes:
+    distinct = {node.node: node for node in nodes}
+    for node in distinct.values():
         counts[node.name] = counts.get(node.name, 0) + 1
     return {
-        node.node: node.name if node.name and counts[node.name] == 1 else f"{node.name or 'node'}-{node.node.short}"
-        for node in nodes
+        key: node.name if node.name and counts[node.name] == 1 else f"{node.name or 'node'}-{key.short}"
+        for key, node in distinct.items()
     }
 
 

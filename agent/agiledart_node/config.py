@@ -1,0 +1,72 @@
+"""Figures of a node: the overlay's, and those of forming and watching applications. Durations are nanoseconds."""
+
+from dataclasses import dataclass, field
+
+from agiledart_kernel.errors import ConfigurationError
+from agiledart_kernel.instants import MILLISECOND, SECOND
+from agiledart_overlay.config import OverlayConfig
+from agiledart_placement.strategy import strategy_named
+
+
+@dataclass(frozen=True, slots=True)
+class NodeConfig:
+    """Settings of one node."""
+
+    overlay: OverlayConfig = field(default_factory=OverlayConfig.lan)
+    executors: int = 1
+    """Executor processes that this node gives to one application unless the submission says otherwise."""
+    capacity: int = 64
+    """Operator instances of all applications that this node takes."""
+    max_ops_balanced: int = 2
+    """Operator instances above which a node counts as full while others have room (balance rule)."""
+    placement: str = "along_path"
+    """Placement strategy of applications submitted here."""
+    join_key: str = "node_id"
+    """Where JOINs meet: `node_id`, the sink's own id, or `hash`, the hash of it (then one link more)."""
+
+    resend_ns: int = 400 * MILLISECOND
+    """Time after which an unanswered question is sent again."""
+    ask_timeout_ns: int = 3 * SECOND
+    """Time after which a silent node counts as unreachable while an application is formed."""
+    join_timeout_ns: int = 2 * SECOND
+    """Time for which a sink waits for the JOINs of one attempt."""
+    join_attempts: int = 4
+    """The first JOIN and 3 repetitions."""
+    start_timeout_ns: int = 30 * SECOND
+    """Time in which a node must start the instances of one part: processes start, user code is imported."""
+    report_timeout_ns: int = 1 * SECOND
+    """Time for which `status`, `nodes` and `logs` wait for other nodes."""
+    record_deadline_ns: int = 30 * SECOND
+    """Time for which a change of an application's state is tried again."""
+    consequence_ns: int = 3_500 * MILLISECOND
+    """Time for which a broken link between instances waits for its cause; longer than a dead peer takes to be
+    declared."""
+    drain_timeout_ns: int = 120 * SECOND
+    """Time in which a draining application must end before it is cut."""
+    leave_timeout_ns: int = 3 * SECOND
+    """Time for which a leaving node tries to tell of its applications."""
+    patrol_interval_ns: int = 10 * SECOND
+    """Time between looks at the records of hosted applications, for parts that everybody forgot."""
+    soft_state_ns: int = 60 * SECOND
+    """Life of what a node remembers of JOINs."""
+
+    guards: int = 2
+    """Nodes that watch an application although they host nothing of it."""
+    max_survey: int = 128
+    """Nodes asked for their load before an application is placed."""
+    max_conversations: int = 1_024
+    """Conversations of several rounds at one time; more requests are refused."""
+    max_hosted: int = 256
+    """Applications of which this node hosts or guards a part."""
+
+    def validate(self) -> None:
+        """Raises ConfigurationError when a field, or the relation of two, makes no sense."""
+        self.overlay.validate()
+        strategy_named(self.placement)
+        if self.join_key not in ("node_id", "hash"):
+            raise ConfigurationError(f"join_key = {self.join_key!r}: must be node_id or hash")
+        for name in ("executors", "capacity", "max_ops_balanced", "join_attempts", "max_survey", "max_hosted"):
+            if getattr(self, name) < 1:
+                raise ConfigurationError(f"{name} = {getattr(self, name)}: must be at least 1")
+        if not self.resend_ns < self.report_timeout_ns <= self.ask_timeout_ns:
+            raise ConfigurationError("resend_ns < report_timeout_ns <= ask_timeout_ns must hold")

@@ -1,0 +1,186 @@
+"""Conversations: flows of several rounds, written as coroutines and driven by hand from `step`.
+
+There is no event loop here. A conversation runs until it waits for numbered answers; the node hands it what comes
+in; it goes on
+in that same step. Every wait has a deadline, questions are sent again until answered, and a peer that is declared
+dead answers `None` at once. Same events, same order of resumption: deterministic.
+"""
+
+from collections.abc import Coroutine, Generator, Mapping
+from typing import Any, NamedTuple, TypeVar
+
+from agiledart_kernel.instants import Duration, Instant
+from agiledart_kernel.machine import CancelTimer, Effect, Message, Send, SetTimer
+from agiledart_kernel.peer import Peer
+from agiledart_kernel.randomness import RandomStream
+
+A = TypeVar("A", bound=Message)
+
+
+class Question(NamedTuple):
+    """A message to a peer that the peer answers with a message of this class and the same number.
+
+    `patience`: how many resend intervals to wait before it is sent again; more for large messages and slow answers.
+    """
+
+    to: Peer
+    message: Message
+    expects: type[Message]
+    patience: int = 1
+
+
+class _Wait:
+    """What one conversation waits for. `questions` maps number → question, or None for what the driver or overlay
+    answers."""
+
+    __slots__ = ("answers", "conversation", "deadline", "missing", "name", "rounds")
+
+    def __init__(self, missing: dict[int, Question | None], deadline: Instant) -> None:
+        self.missing, self.deadline = missing, deadline
+        self.answers: dict[int, Any] = {}
+        self.conversation: Coroutine[_Wait, None, None] | None = None
+        self.name: tuple[str, str, int] = ("node", "wait", 0)
+        self.rounds = 0
+
+    def __await__(self) -> "Generator[_Wait, None, dict[int, Any]]":
+        yield self
+        return self.answers
+
+
+class Conversations:
+    """All conversations of one node.
+
+    Attributes:
+        now: instant of the step that is being taken; set by the node.
+        effects: where effects go; emptied by the node after each step.
+    """
+
+    def __init__(self, random: RandomStream, resend: Duration, limit: int) -> None:
+        self.now = Instant(0)
+        self.effects: list[Effect] = []
+        self._resend, self._limit = resend, limit
+        self._next_number = random.bits(40)  # numbers of an earlier life of this node are not met again
+        self._waits: dict[int, _Wait] = {}
+        self._by_name: dict[tuple[str, str, int], _Wait] = {}
+        self._open = 0
+
+    @property
+    def count(self) -> int:
+        """Conversations under way."""
+        return self._open
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no more may begin."""
+        return self._open >= self._limit
+
+    def number(self) -> int:
+        """A request number that was never used before."""
+        self._next_number += 1
+        return self._next_number
+
+    def begin(self, conversation: Coroutine[Any, None, None]) -> None:
+        """Run a conversation up to its first wait. The caller checks `is_full` when the asker is a stranger."""
+        self._open += 1
+        self._resume(conversation)
+
+    async def answers(self, questions: Mapping[int, Question | None], timeout: Duration) -> dict[int, Any]:
+        """Ask; wait until all are answered or the time is over. Numbers without an answer are missing or None
+        (peer gone)."""
+        for question in questions.values():
+            if question is not None:
+                self.effects.append(Send(question.to, question.message))
+        return await _Wait(dict(questions), Instant(self.now + timeout))
+
+    async def ask(self, to: Peer, message: Message, number: int, expects: type[A], timeout: Duration) -> A | None:
+        """One question to one peer; None when it is gone or silent."""
+        found = await self.answers({number: Question(to, message, expects)}, timeout)
+        answer = found.get(number)
+        return answer if isinstance(answer, expects) else None
+
+    async def pause(self, duration: Duration) -> None:
+        """Wait for a while."""
+        await _Wait({self.number(): None}, Instant(self.now + duration))
+
+    def answered(self, number: int, answer: object) -> bool:
+        """The driver or the overlay answered; False when nobody waits for it."""
+        wait = self._waits.get(number)
+        if wait is None or wait.missing.get(number) is not None:
+            return False
+        self._take(wait, number, answer)
+        return True
+
+    def heard(self, sender: Peer, number: int, answer: Message) -> bool:
+        """A peer answered; False when nobody asked it that, or the answer is of the wrong kind."""
+        wait = self._waits.get(number)
+        question = wait.missing.get(number) if wait is not None else None
+        if wait is None or question is None:
+            return False
+        if question.to.node != sender.node or not isinstance(answer, question.expects):
+            return False
+        self._take(wait, number, answer)
+        return True
+
+    def gone(self, peer: Peer) -> None:
+        """A peer was declared dead or left: whoever waits for this life of it waits no longer."""
+        lost = [
+            (wait, number)
+            for number, wait in self._waits.items()
+            if (question := wait.missing.get(number)) is not None
+            and question.to.node == peer.node
+            and question.to.incarnation <= peer.incarnation
+        ]
+        for wait, number in lost:
+            if number in wait.missing:
+                self._take(wait, number, None)
+
+    def timer(self, name: tuple[str, str, int]) -> None:
+        """A wait's timer fired: ask again, or give up at the deadline."""
+        wait = self._by_name.get(name)
+        if wait is None:
+            return
+        if self.now >= wait.deadline:
+            self._finish(wait)
+            return
+        wait.rounds += 1
+        for question in wait.missing.values():
+            if question is not None and wait.rounds % question.patience == 0:
+                self.effects.append(Send(question.to, question.message))
+        self._set_timer(wait)
+
+    def _take(self, wait: _Wait, number: int, answer: object) -> None:
+        del wait.missing[number]
+        del self._waits[number]
+        wait.answers[number] = answer
+        if not wait.missing:
+            self._finish(wait)
+
+    def _finish(self, wait: _Wait) -> None:
+        for number in wait.missing:
+            del self._waits[number]
+        wait.missing = {}
+        del self._by_name[wait.name]
+        self.effects.append(CancelTimer(wait.name))
+        assert wait.conversation is not None
+        self._resume(wait.conversation)
+
+    def _resume(self, conversation: Coroutine[Any, None, None]) -> None:
+        while True:
+            try:
+                wait: _Wait = conversation.send(None)
+            except StopIteration:
+                self._open -= 1
+                return
+            if wait.missing:
+                break
+        wait.conversation = conversation
+        wait.name = ("node", "wait", self.number())
+        self._by_name[wait.name] = wait
+        for number in wait.missing:
+            self._waits[number] = wait
+        self._set_timer(wait)
+
+    def _set_timer(self, wait: _Wait) -> None:
+        asks = any(question is not None for question in wait.missing.values())
+        at = min(wait.deadline, Instant(self.now + self._resend)) if asks else wait.deadline
+        self.effects.append(SetTimer(wait.name, at))

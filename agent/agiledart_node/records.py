@@ -1,0 +1,197 @@
+"""Records on the ring: applications, the catalogue of their names, and which node has a name."""
+
+from collections.abc import Callable
+
+import msgspec
+
+from agiledart_dataflow.application import (
+    CATALOGUE_KEY,
+    MAX_NAMES,
+    NAMES_CODEC,
+    PEER_CODEC,
+    RECORD_CODEC,
+    ApplicationRecord,
+    application_key,
+    node_name_key,
+)
+from agiledart_kernel.errors import RemoteProtocolError
+from agiledart_kernel.instants import Duration, Instant
+from agiledart_kernel.limits import MAX_RECORD_BYTES
+from agiledart_kernel.node_id import NodeId
+from agiledart_kernel.peer import Peer
+from agiledart_node.desk import CommandRefused, Desk
+from agiledart_overlay.effects import RecordAnswer
+from agiledart_overlay.events import ReadRecord, StoreRecord
+
+_PAUSE = Duration(200_000_000)
+_PATIENCE = Duration(60_000_000_000)
+"""Longer than the overlay takes to answer `timeout` by itself."""
+
+Change = Callable[[ApplicationRecord], ApplicationRecord | None]
+
+
+class Records:
+    """Reads and writes records; each method is part of a conversation."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    async def read(self, key: NodeId) -> RecordAnswer:
+        """What lies at a key."""
+        number = self._desk.talks.number()
+        self._desk.tell_overlay(ReadRecord(number, key))
+        return await self._answer(number)
+
+    async def store(self, key: NodeId, expected: int, value: bytes) -> RecordAnswer:
+        """Write if the version at the key is still the expected one; a conflict with our own value counts as stored."""
+        number = self._desk.talks.number()
+        self._desk.tell_overlay(StoreRecord(number, key, expected, value))
+        answer = await self._answer(number)
+        if not answer.ok and answer.reason == "conflict" and answer.value == value:
+            return msgspec.structs.replace(answer, ok=True, reason="")
+        return answer
+
+    async def _answer(self, number: int) -> RecordAnswer:
+        answers = await self._desk.talks.answers({number: None}, _PATIENCE)
+        answer = answers.get(number)
+        if isinstance(answer, RecordAnswer):
+            return answer
+        return RecordAnswer(number, ok=False, version=0, value=b"", reason="timeout")
+
+    async def application(self, name: str) -> tuple[int, ApplicationRecord | None]:
+        """(version of the record, record) of an application; (0, None) when there is none.
+
+        Raises:
+            CommandRefused: the ring does not answer.
+        """
+        answer = await self.read(application_key(name))
+        if answer.ok:
+            return answer.version, self._decoded(name, answer.value)
+        if answer.reason == "missing":
+            return 0, None
+        raise CommandRefused(
+            f"The record of {name} cannot be read: the ring did not answer ({answer.reason}). "
+            "Try again in some seconds."
+        )
+
+    def _decoded(self, name: str, value: bytes) -> ApplicationRecord | None:
+        try:
+            record = RECORD_CODEC.decode(value)
+        except RemoteProtocolError:
+            self._desk.drop("record form")
+            return None
+        if record.name != name or not record.is_consistent():
+            self._desk.drop("record content")
+            return None
+        return record
+
+    async def create(self, revision: int, record: ApplicationRecord) -> bool:
+        """Put the record of a new submission in place of the last one; False when somebody else was faster.
+
+        Raises:
+            CommandRefused: the ring does not answer, or the record is too large.
+        """
+        value = RECORD_CODEC.encode(record)
+        if len(value) > MAX_RECORD_BYTES:
+            raise CommandRefused(
+                f"{record.name} is too large: its record has {len(value):,} bytes, at most {MAX_RECORD_BYTES:,}."
+            )
+        answer = await self.store(application_key(record.name), revision, value)
+        if not answer.ok and answer.reason != "conflict":
+            raise CommandRefused(
+                f"{record.name} cannot be noted: the ring did not answer ({answer.reason}). Try again."
+            )
+        return answer.ok
+
+    async def change(self, name: str, version: int, change: Change) -> ApplicationRecord | None:
+        """Change a record until it sticks, for `record_deadline_ns` at the longest.
+
+        Args:
+            change: gives the next record, or None to leave it as it is.
+
+        Returns:
+            The record as it is now; None when this version has none any more or the ring does not answer.
+        """
+        deadline = self._desk.now + self._desk.config.record_deadline_ns
+        while True:
+            try:
+                revision, record = await self.application(name)
+            except CommandRefused:
+                if self._desk.now >= deadline:
+                    return None
+                await self._desk.talks.pause(_PAUSE)
+                continue
+            if record is None or record.version != version:
+                return None
+            changed = change(record)
+            if changed is None:
+                return record
+            answer = await self.store(application_key(name), revision, RECORD_CODEC.encode(changed))
+            if answer.ok:
+                return changed
+            if self._desk.now >= deadline:
+                return None
+            if answer.reason != "conflict":
+                await self._desk.talks.pause(_PAUSE)
+
+    async def names(self) -> tuple[str, ...]:
+        """Names of all applications that were ever submitted, sorted."""
+        answer = await self.read(CATALOGUE_KEY)
+        if not answer.ok and answer.reason != "missing":
+            raise CommandRefused(f"The list of applications cannot be read: the ring did not answer ({answer.reason}).")
+        return self._names(answer.value) if answer.ok else ()
+
+    def _names(self, value: bytes) -> tuple[str, ...]:
+        try:
+            return NAMES_CODEC.decode(value)
+        except RemoteProtocolError:
+            self._desk.drop("record form")
+            return ()
+
+    async def add_name(self, name: str) -> None:
+        """Put a name into the catalogue.
+
+        Raises:
+            CommandRefused: the catalogue is full or cannot be written.
+        """
+        deadline = self._desk.now + self._desk.config.record_deadline_ns
+        while True:
+            answer = await self.read(CATALOGUE_KEY)
+            names = self._names(answer.value) if answer.ok else ()
+            if name in names:
+                return
+            if len(names) >= MAX_NAMES:
+                raise CommandRefused(f"There are {MAX_NAMES:,} applications already; no more names are kept.")
+            if answer.ok or answer.reason == "missing":
+                value = NAMES_CODEC.encode(tuple(sorted((*names, name))))
+                if (await self.store(CATALOGUE_KEY, answer.version, value)).ok:
+                    return
+            if self._desk.now >= deadline:
+                raise CommandRefused(f"{name} cannot be added to the list of applications: the ring did not answer.")
+            await self._desk.talks.pause(Duration(20_000_000))
+
+    async def register(self, me: Peer) -> None:
+        """Note on the ring that this node has its name, so that agents that never met it find it."""
+        deadline = Instant(self._desk.now + self._desk.config.record_deadline_ns)
+        while me.name and self._desk.now < deadline:
+            answer = await self.read(node_name_key(me.name))
+            if answer.ok and self._peer(answer.value) == me:
+                return
+            if answer.ok or answer.reason == "missing":
+                stored = await self.store(node_name_key(me.name), answer.version, PEER_CODEC.encode(me))
+                if stored.ok:
+                    return
+            await self._desk.talks.pause(_PAUSE)
+
+    async def node_named(self, name: str) -> Peer | None:
+        """The node that last registered this name; it may be gone."""
+        answer = await self.read(node_name_key(name))
+        peer = self._peer(answer.value) if answer.ok else None
+        return peer if peer is not None and peer.name == name else None
+
+    def _peer(self, value: bytes) -> Peer | None:
+        try:
+            return PEER_CODEC.decode(value)
+        except RemoteProtocolError:
+            self._desk.drop("record form")
+            return None

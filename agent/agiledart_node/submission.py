@@ -1,0 +1,337 @@
+"""The scheduler of one submission: from the user's request to a running application.
+
+Rounds: check → look up pins → claim the record → JOIN paths → survey → place → deploy in waves → record says `running`
+    → sources start. Whatever goes wrong after the claim halts what was touched and closes the record with the reason.
+"""
+
+from typing import Any
+
+import msgspec
+
+from agiledart_dataflow.application import (
+    DEPLOYING,
+    FAILED,
+    RUNNING,
+    ApplicationRecord,
+    HistoryEntry,
+    advanced,
+    display_names,
+)
+from agiledart_dataflow.deployment import application_number
+from agiledart_dataflow.formation_messages import Load
+from agiledart_kernel.errors import OperationFailed
+from agiledart_kernel.instants import SECOND, Instant
+from agiledart_kernel.node_id import NodeId
+from agiledart_kernel.peer import Peer
+from agiledart_kernel.randomness import RandomStream
+from agiledart_node.blueprint import Blueprint, blueprint_of
+from agiledart_node.commands import Submit
+from agiledart_node.deploying import Deploying, Deployment, NodeFull
+from agiledart_node.desk import CommandRefused, Desk
+from agiledart_node.effects import Progressed, Replied
+from agiledart_node.joining import Joining, Paths
+from agiledart_node.pinning import fed_sinks, pinned_nodes
+from agiledart_node.records import Records
+from agiledart_node.surveying import Surveying
+from agiledart_node.watching import Watching
+from agiledart_placement.request import HostState, Placement, PlacementRequest, StageDemand
+from agiledart_placement.strategy import strategy_named
+
+Loads = dict[NodeId, tuple[Peer, Load]]
+
+MAX_EXECUTORS = 64
+"""Executor processes of one application on one node."""
+
+
+class Submissions:
+    """Submissions that this node takes.
+
+    Attributes:
+        deploying: (application, version) of those that are not yet running.
+    """
+
+    def __init__(
+        self,
+        desk: Desk,
+        records: Records,
+        joining: Joining,
+        surveying: Surveying,
+        watching: Watching,
+        random: RandomStream,
+    ) -> None:
+        self._desk, self._records, self._joining = desk, records, joining
+        self._surveying, self._watching, self._random = surveying, watching, random
+        self._deploying = Deploying(desk)
+        self.deploying: dict[tuple[str, int], bool] = {}
+
+    async def submit(self, request: int, command: Submit, submitter: str) -> None:
+        """Take a submission; answers the user. Raises CommandRefused."""
+        if self._desk.is_leaving:
+            raise CommandRefused(f"{self._desk.me.name} is leaving; submit to another agent.")
+        began = self._desk.now
+        blueprint = blueprint_of(command)
+        if command.executors < 0 or command.executors > MAX_EXECUTORS:
+            raise CommandRefused(
+                f"{command.executors} executors are not possible: 0 (the node's own) to {MAX_EXECUTORS}.", 2
+            )
+        pinned = await pinned_nodes(self._desk, self._records, blueprint)
+        if command.dry_run:
+            await self._dry_run(request, blueprint, pinned)
+            return
+        record = await self._claim(blueprint, submitter)
+        key = (record.name, record.version)
+        self.deploying[key] = True
+        work: list[Deployment] = []
+        try:
+            await self._records.add_name(record.name)
+            await self._form(request, record, blueprint, pinned, command, began, work)
+        except OperationFailed as failure:
+            await self._abandon(record, work, failure)
+        finally:
+            del self.deploying[key]
+
+    async def _dry_run(self, request: int, blueprint: Blueprint, pinned: dict[int, Peer]) -> None:
+        number = self._random.bits(63)
+        paths = await self._joining.form(number, fed_sinks(blueprint, pinned))
+        loads = await self._survey(blueprint, pinned, paths)
+        placement = self._place(blueprint, pinned, paths, loads, {})
+        shown = display_names(tuple(peer for peer, _ in loads.values()))
+        body = {
+            "name": blueprint.name,
+            "dry_run": True,
+            "digest": blueprint.digest,
+            "placement": {
+                stage.name: [shown[node] for node in placement.hosts_of(number)]
+                for number, stage in enumerate(blueprint.stages)
+            },
+            "paths": [[shown.get(peer.node, peer.name) for peer in path] for path in paths],
+            "relaxed": list(placement.relaxed),
+            "strategy": self._desk.config.placement,
+        }
+        self._desk.emit(Replied(request, body))
+
+    async def _claim(self, blueprint: Blueprint, submitter: str) -> ApplicationRecord:
+        """Create the record of the next version. Raises CommandRefused when the name runs already."""
+        name, me, wall_ms = blueprint.name, self._desk.me, self._desk.wall_ms
+        while True:
+            revision, last = await self._records.application(name)
+            if last is not None and not last.is_final:
+                last = await self._watching.freshened(last)
+                if not last.is_final:
+                    raise CommandRefused(_already(last))
+                continue
+            version = last.version + 1 if last is not None else 1
+            record = ApplicationRecord(
+                name,
+                version,
+                application_number(name, version),
+                self._random.bits(63),
+                DEPLOYING,
+                me,
+                submitter=submitter,
+                submitted_to=me.name,
+                submitted_ms=wall_ms,
+                changed_ms=wall_ms,
+                stages=blueprint.stages,
+                edges=blueprint.edges,
+                specification=blueprint.specification,
+                plan=blueprint.plan,
+                history=(HistoryEntry(wall_ms, DEPLOYING, f"submitted to {me.name}"),),
+            )
+            if await self._records.create(revision, record):
+                return record
+
+    async def _form(
+        self,
+        request: int,
+        record: ApplicationRecord,
+        blueprint: Blueprint,
+        pinned: dict[int, Peer],
+        command: Submit,
+        began: Instant,
+        work: list[Deployment],
+    ) -> None:
+        """Paths, places, parts; tries once more when a node became full meanwhile."""
+        wanted = fed_sinks(blueprint, pinned)
+        paths = await self._joining.form(record.number, wanted)
+        full: dict[NodeId, bool] = {}
+        while True:
+            loads = await self._survey(blueprint, pinned, paths)
+            placement = self._place(blueprint, pinned, paths, loads, full)
+            plan = self._deployment(record, blueprint, command, pinned, loads, placement, 1 + len(full))
+            work.append(plan)
+            if not full:
+                self._desk.emit(Progressed(request, _where(record.name, blueprint, placement, plan.nodes)))
+            for peer in plan.nodes:
+                self._desk.watch(peer)
+            try:
+                await self._deploying.deploy(plan)
+                await self._run(request, record, paths, plan, placement, began)
+                return
+            except NodeFull as refusal:
+                if full:
+                    raise CommandRefused(f"{refusal.reason}. No other plan was found; try again.") from None
+                full[refusal.node] = True
+                await self._watching.halt(tuple(plan.touched), (record.name, record.version), refusal.reason)
+            finally:
+                for peer in plan.nodes:
+                    self._desk.unwatch(peer)
+
+    async def _survey(self, blueprint: Blueprint, pinned: dict[int, Peer], paths: Paths) -> Loads:
+        nodes: dict[NodeId, Peer] = {}
+        for path in paths:
+            for peer in path:
+                nodes.setdefault(peer.node, peer)
+        count = sum(stage.parallelism for stage in blueprint.stages)
+        loads = await self._surveying.around(list(nodes.values()), count)
+        for stage, peer in pinned.items():
+            if peer.node not in loads:
+                raise CommandRefused(f"{blueprint.stages[stage].name}: {peer.name or peer.node.short} does not answer.")
+            if loads[peer.node][1].is_draining:
+                raise CommandRefused(f"{blueprint.stages[stage].name}: {peer.name or peer.node.short} is leaving.")
+        return loads
+
+    def _place(
+        self, blueprint: Blueprint, pinned: dict[int, Peer], paths: Paths, loads: Loads, full: dict[NodeId, bool]
+    ) -> Placement:
+        hosts = {
+            node: HostState(
+                node,
+                load.operators,
+                load.capacity,
+                blueprint.name in load.applications,
+                load.is_draining or node in full,
+                candidates=tuple(peer.node for peer in load.candidates),
+            )
+            for node, (_, load) in sorted(loads.items())
+        }
+        stages = tuple(
+            StageDemand(number, stage.name, stage.parallelism, pinned[number].node if number in pinned else None)
+            for number, stage in enumerate(blueprint.stages)
+        )
+        routes = tuple(tuple(peer.node for peer in path) for path in paths)
+        balance = self._desk.config.max_ops_balanced
+        return strategy_named(self._desk.config.placement).place(
+            PlacementRequest(stages, blueprint.edges, routes, hosts, balance)
+        )
+
+    def _deployment(
+        self,
+        record: ApplicationRecord,
+        blueprint: Blueprint,
+        command: Submit,
+        pinned: dict[int, Peer],
+        loads: Loads,
+        placement: Placement,
+        plan_version: int,
+    ) -> Deployment:
+        peers = {node: peer for node, (peer, _) in loads.items()}
+        used = sorted(dict.fromkeys(placement.nodes.values(), True))
+        coordinator = min((pinned[sink] for sink in blueprint.sinks), key=lambda peer: peer.node)
+        near = [peer for peer in loads[coordinator.node][1].candidates if peer.node in peers and peer.node not in used]
+        executors = {node: min(command.executors or loads[node][1].executors, MAX_EXECUTORS) for node in used}
+        return Deployment(
+            blueprint,
+            record.name,
+            record.version,
+            record.number,
+            plan_version,
+            command.bundle,
+            tuple(peers[node] for node in used),
+            tuple(near[: self._desk.config.guards]),
+            dict(placement.nodes),
+            executors,
+            coordinator,
+        )
+
+    async def _run(
+        self,
+        request: int,
+        record: ApplicationRecord,
+        paths: Paths,
+        work: Deployment,
+        placement: Placement,
+        began: Instant,
+    ) -> None:
+        """All parts listen: the record says so, and the sources start."""
+        took = round((self._desk.now - began) / SECOND, 6)
+
+        def close(current: ApplicationRecord) -> ApplicationRecord | None:
+            running = advanced(current, RUNNING, "", self._desk.wall_ms)
+            if running is None or current.ticket != record.ticket:
+                return None
+            return msgspec.structs.replace(
+                running,
+                coordinator=work.coordinator,
+                nodes=work.nodes,
+                guards=work.guards,
+                assignment=work.assignment(),
+                paths=paths,
+                plan_version=work.plan_version,
+                seconds_to_running=took,
+            )
+
+        running = await self._records.change(record.name, record.version, close)
+        if running is None:
+            raise CommandRefused(
+                f"{record.name} was deployed, but its record cannot be written: the ring did not answer."
+            )
+        if running.state != RUNNING:
+            raise CommandRefused(running.reason or f"{record.name} was {running.state} while it was being deployed.")
+        silent = await self._deploying.start_flow(work)
+        if silent:
+            names = ", ".join(peer.name or peer.node.short for peer in silent)
+            raise CommandRefused(f"{names} went away while {record.name} was being started.")
+        self._desk.emit(Replied(request, _running_body(running, placement, self._desk.config.placement)))
+
+    async def _abandon(self, record: ApplicationRecord, work: list[Deployment], failure: OperationFailed) -> None:
+        """Undo: halt everything touched, close the record, tell the user."""
+        reason = str(failure)
+        closed = await self._records.change(
+            record.name,
+            record.version,
+            lambda current: (
+                advanced(current, FAILED, reason, self._desk.wall_ms) if current.ticket == record.ticket else None
+            ),
+        )
+        touched: dict[NodeId, Peer] = {}
+        for plan in work:
+            for peer in plan.touched:
+                touched.setdefault(peer.node, peer)
+        told = closed.reason if closed is not None and closed.is_final else reason
+        await self._watching.halt(tuple(touched.values()), (record.name, record.version), told)
+        code = failure.exit_code if isinstance(failure, CommandRefused) else 1
+        raise CommandRefused(told or reason, code)
+
+
+def _already(record: ApplicationRecord) -> str:
+    by = f" by {record.submitter}" if record.submitter else ""
+    return (
+        f"{record.name} is already {record.state}, submitted to {record.submitted_to}{by}. "
+        f"Stop it first: agiledart stop {record.name}"
+    )
+
+
+def _where(name: str, blueprint: Blueprint, placement: Placement, nodes: tuple[Peer, ...]) -> str:
+    shown = display_names(nodes)
+    parts = []
+    for number, stage in enumerate(blueprint.stages):
+        names = list(dict.fromkeys(shown[node] for node in placement.hosts_of(number)))
+        parts.append(f"{stage.name}@{','.join(names)}")
+    return f"{name} → {'  '.join(parts)}"
+
+
+def _running_body(record: ApplicationRecord, placement: Placement, strategy: str) -> dict[str, Any]:
+    shown = display_names((*record.nodes, *(peer for path in record.paths for peer in path)))
+    return {
+        "name": record.name,
+        "version": record.version,
+        "state": record.state,
+        "placement": record.placement(),
+        "nodes": [shown[peer.node] for peer in record.hosts()],
+        "coordinator": shown[record.coordinator.node] if record.coordinator is not None else "",
+        "paths": [[shown[peer.node] for peer in path] for path in record.paths],
+        "relaxed": list(placement.relaxed),
+        "strategy": strategy,
+        "seconds_to_running": record.seconds_to_running,
+    }

@@ -1,0 +1,61 @@
+"""Figures of an application for people and programs, from the reports of its instances.
+
+A report is plain data from the executor. Under the key `statistics` it holds an `InstanceStatistics` in its wire
+form; other keys (busy share, queue, memory) go through to `status` as they are.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from agiledart_dataflow.statistics import InstanceStatistics, summarise
+from agiledart_kernel.errors import RemoteProtocolError
+from agiledart_node.blueprint import SPECIFICATION_CODEC
+
+Reports = Mapping[tuple[int, int], Mapping[str, Any]]
+
+FIRST_MS, LAST_MS = "first_ms", "last_ms"
+"""Keys of a report: wall milliseconds of the first record read or written and of the last."""
+
+
+def statistics_of(report: Mapping[str, Any]) -> InstanceStatistics | None:
+    """The counts in a report; None when there are none or they make no sense."""
+    try:
+        return msgspec.convert(report.get("statistics"), InstanceStatistics)
+    except msgspec.ValidationError:
+        return None
+
+
+def summary_of(specification: bytes, reports: Reports) -> dict[str, Any]:
+    """Totals of an application: the fields of `Summary`, plus first and last times and the wall seconds between
+    them.
+    """
+    try:
+        known = SPECIFICATION_CODEC.decode(specification)
+    except RemoteProtocolError:
+        return {}
+    names = {step.name: True for step in known.steps}
+    counted = []
+    for _, report in sorted(reports.items()):
+        statistics = statistics_of(report)
+        if statistics is not None and all(name in names for name in statistics.steps):
+            counted.append(statistics)
+    body = msgspec.to_builtins(summarise(known, counted))
+    assert isinstance(body, dict)
+    body["steps"] = {
+        name: {"rows_in": counts[0], "rows_out": counts[1], "dropped": counts[2]}
+        for name, counts in body["steps"].items()
+    }
+    body["latency_ms"] = body.pop("latency")
+    firsts = _times(reports, FIRST_MS)
+    lasts = _times(reports, LAST_MS)
+    if firsts and lasts:
+        body["first_ms"], body["last_ms"] = min(firsts), max(lasts)
+        body["wall_seconds"] = round((max(lasts) - min(firsts)) / 1000, 3)
+    body["instances_reporting"] = len(counted)
+    return body
+
+
+def _times(reports: Reports, key: str) -> list[int]:
+    return [value for report in reports.values() if isinstance(value := report.get(key), int) and value > 0]
