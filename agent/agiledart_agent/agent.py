@@ -13,8 +13,6 @@ import time
 from pathlib import Path
 from typing import Any, cast
 
-from agiledart_node.node import NODE_CODEC, Node, NodeConfig
-
 from agiledart_agent.addresses import WILDCARDS, holder_of_port, outward_address
 from agiledart_agent.control_api import Client, ControlApi
 from agiledart_agent.driver import Driver
@@ -37,6 +35,7 @@ from agiledart_kernel.observe import Observation
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.randomness import RandomStream
 from agiledart_node.commands import Command, CreateToken, Info, Leave
+from agiledart_node.config import NodeConfig
 from agiledart_node.effects import (
     DrainSources,
     Progressed,
@@ -54,6 +53,7 @@ from agiledart_node.events import (
     InstanceFinished,
     InstanceReported,
 )
+from agiledart_node.node import NODE_CODEC, Node
 from agiledart_overlay.effects import Joined, JoinFailed, Left, NeighboursChanged, PeerFailed, PeerLeft
 from agiledart_overlay.events import JoinRing, LeaveRing
 from agiledart_transport.contexts import client_context, server_context
@@ -110,7 +110,7 @@ class Agent:
         host, _ = split_address(self.address)
         self.me = Peer(self._identity.node_id, self._identity.incarnation, settings.name, self.address, settings.zone)
         random = RandomStream(secrets.randbits(64), int(self.me.node), "node")
-        node = Node(self.me, NodeConfig.lan(executors=settings.executors), random, self._observe)
+        node = Node(self.me, NodeConfig(executors=settings.executors), random, self._observe)
         self._driver = Driver(node, self._send)
         self._links = PeerLinks(NODE_CODEC, self._dial, self._receive, self._lost)
         listen_host = split_address(settings.listen)[0]
@@ -292,17 +292,18 @@ class Agent:
     # ---- effects
 
     def _register_effects(self) -> None:
-        driver = self._driver
+        driver, pool = self._driver, self._pool
         assert driver is not None
+        assert pool is not None
         driver.on(Replied, self._reply)
         driver.on(Progressed, lambda e: self._control.progress(e.request, e.text))
         driver.on(RefusedRequest, lambda e: self._control.refuse(e.request, e.text, e.exit_code))
         driver.on(StartInstances, lambda e: self._spawn(self._start_instances(e)))
-        driver.on(StartSources, lambda e: self._pool and self._pool.start_sources(e.application, e.version))
-        driver.on(DrainSources, lambda e: self._pool and self._pool.drain_sources(e.application, e.version))
-        driver.on(StopInstances, lambda e: self._pool and self._pool.stop(e.application, e.version))
+        driver.on(StartSources, lambda e: pool.start_sources(e.application, e.version))
+        driver.on(DrainSources, lambda e: pool.drain_sources(e.application, e.version))
+        driver.on(StopInstances, lambda e: pool.stop(e.application, e.version))
         driver.on(ReadLogs, self._read_logs)
-        driver.on(Joined, lambda _: self.joined.done() or self.joined.set_result(None))
+        driver.on(Joined, self._have_joined)
         driver.on(JoinFailed, self._join_failed)
         driver.on(Left, lambda _: self._left.set())
         driver.on(NeighboursChanged, lambda _: self._remember())
@@ -321,6 +322,10 @@ class Agent:
     def _observe(self, observation: Observation) -> None:
         name = type(observation).__name__
         self._log.debug("observed", f"{name} {observation}")
+
+    def _have_joined(self, effect: Joined) -> None:
+        if not self.joined.done():
+            self.joined.set_result(None)
 
     def _join_failed(self, effect: JoinFailed) -> None:
         if not self.joined.done():

@@ -11,6 +11,7 @@ import signal
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 from agiledart_agent.agent import Agent, write_agent_json
 from agiledart_agent.identity import Identity
@@ -19,6 +20,7 @@ from agiledart_agent.ring_memory import RingMemory
 from agiledart_agent.settings import AgentSettings
 from agiledart_agent.tokens import create_token, parse_token, read_token, redeem
 from agiledart_kernel.errors import AgileDartError, ConfigurationError, OperationFailed
+from agiledart_transport.event_loop import run_on_uvloop
 
 FIRST_TOKEN_USES = 20
 FIRST_TOKEN_SECONDS = 24 * 3600
@@ -35,7 +37,7 @@ def run_agent(settings: AgentSettings) -> int:
         seeds, token = _network(settings, identity, log)
         if os.geteuid() == 0:
             log.warning("started.as_root", "running as root; an ordinary user is enough")
-        return _loop_runner()(_main(settings, identity, log, seeds, founded=token))
+        return run_on_uvloop(_main(settings, identity, log, seeds, founded=token))
     except ConfigurationError as error:
         log.error("settings", str(error))
         return 2
@@ -47,14 +49,6 @@ def run_agent(settings: AgentSettings) -> int:
     finally:
         if identity is not None:
             identity.close()
-
-
-def _loop_runner():  # type: ignore[no-untyped-def]  # both have the signature of asyncio.run
-    try:
-        import uvloop
-    except ImportError:
-        return asyncio.run
-    return uvloop.run
 
 
 def _network(settings: AgentSettings, identity: Identity, log: AgentLog) -> tuple[list[str], bool]:
@@ -87,7 +81,8 @@ async def _main(settings: AgentSettings, identity: Identity, log: AgentLog, seed
     drain = False
     starting = asyncio.create_task(agent.start(seeds))
     try:
-        await asyncio.wait({starting, asked.end}, return_when=asyncio.FIRST_COMPLETED)
+        first: set[asyncio.Future[Any]] = {starting, asked.end}
+        await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
         if starting.done():
             starting.result()
             write_agent_json(path, agent.description())
@@ -104,7 +99,8 @@ async def _main(settings: AgentSettings, identity: Identity, log: AgentLog, seed
             log.info("leaving", "leaving the ring (a second signal cuts)")
         ending = asyncio.create_task(agent.stop(drain=drain))
         asked.again = loop.create_future()
-        await asyncio.wait({ending, asked.again}, timeout=DRAIN_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+        last: set[asyncio.Future[Any]] = {ending, asked.again}
+        await asyncio.wait(last, timeout=DRAIN_SECONDS, return_when=asyncio.FIRST_COMPLETED)
         if not ending.done():
             ending.cancel()
             cut = asyncio.create_task(agent.stop(drain=False))

@@ -11,10 +11,9 @@ from collections import deque
 from collections.abc import Callable, Hashable
 from typing import Any
 
-from agiledart_node.node import Node
-
 from agiledart_kernel.instants import Instant
 from agiledart_kernel.machine import CancelTimer, Effect, Event, Send, SetTimer, TimerFired
+from agiledart_node.node import Node
 
 
 def now() -> Instant:

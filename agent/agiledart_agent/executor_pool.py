@@ -322,9 +322,7 @@ class ExecutorPool:
             executor.ending = True
             executor.writer.close()
             if executor.process.pid not in self._reapers:
-                task = asyncio.create_task(self._end(executor))
-                self._reapers[executor.process.pid] = task
-                task.add_done_callback(lambda _, pid=executor.process.pid: self._reapers.pop(pid, None))
+                self._reapers[executor.process.pid] = asyncio.create_task(self._end(executor))
 
     async def _end(self, executor: ExecutorProcess) -> None:
         """A closed pair ends an executor by itself; one that is busy in user code is killed."""
@@ -334,6 +332,8 @@ class ExecutorPool:
             with contextlib.suppress(ProcessLookupError):
                 executor.process.kill()
             await executor.process.wait()
+        finally:
+            self._reapers.pop(executor.process.pid, None)
 
     def _of(self, application: str, version: int) -> list[ExecutorProcess]:
         return [e for e in self._running.values() if (e.application, e.version) == (application, version)]

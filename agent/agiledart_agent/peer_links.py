@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 from agiledart_kernel.codec import Codec
 from agiledart_kernel.errors import RemoteProtocolError
@@ -37,7 +38,7 @@ class PeerLinks:
 
     def __init__(
         self,
-        codec: Codec[Message],
+        codec: Codec[Any],
         dial: Dial,
         received: Callable[[Peer, Message], None],
         lost: Callable[[NodeId], None],

@@ -79,7 +79,8 @@ class AgentSettings:
             for key, value in values.items():
                 if key not in known:
                     raise ConfigurationError(f"{origin}: there is no setting agent.{key}. Settings: {', '.join(known)}")
-                settings = replace(settings, **{key: _typed(key, value, getattr(settings, key), origin)})
+                typed: dict[str, Any] = {key: _typed(key, value, getattr(settings, key), origin)}
+                settings = replace(settings, **typed)
         settings.validate()
         return settings
 

@@ -14,12 +14,12 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 import msgspec
-from agiledart_dataflow.instance import Instance
-from agiledart_dataflow.connectors import SinkWriter
-from agiledart_dataflow.source_instance import SourceInstance
 
 from agiledart_dataflow.batch import Batch
 from agiledart_dataflow.channels import ReceivingChannel, SendingChannel
+from agiledart_dataflow.connectors import SinkWriter
+from agiledart_dataflow.instance import Instance
+from agiledart_dataflow.source_instance import SourceInstance
 from agiledart_kernel.errors import AgileDartError, RemoteProtocolError
 
 TURN_SECONDS = 0.005

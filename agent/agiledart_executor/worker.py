@@ -8,7 +8,6 @@ it must stay small.
 """
 
 import asyncio
-import contextlib
 import gc
 import os
 import signal
@@ -198,15 +197,15 @@ class Worker:
         if self._listener is None:
             self._listener = await self._listen()
         addresses = part.known_addresses()
-        for stage, index in instances:
+        for stage, index in sorted(instances, reverse=True):  # downstream first: a channel needs its target
             running = self._code.instance(stage, index)
             for edge, source in self._code.plan.inputs(stage, index):
                 running.inputs[edge, source] = InputEnd()
-            for edge in self._code.plan.outgoing(stage):
-                for target in self._code.plan.targets(edge.index, index):
-                    where = addresses.get((edge.target, target))
-                    out = await self._output(part, running, edge.index, target, where)
-                    running.outputs[edge.index, target] = out
+            for way in self._code.plan.outgoing(stage):
+                for target in self._code.plan.targets(way.index, index):
+                    where = addresses.get((way.target, target))
+                    out = await self._output(part, running, way.index, target, where)
+                    running.outputs[way.index, target] = out
             self._host.add(running)
 
     def _edge(self, edge: int) -> tuple[int, int]:
@@ -348,14 +347,7 @@ def main() -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the agent says when to end
     pair = socket.socket(fileno=int(sys.argv[1]))
     pair.setblocking(False)
-    try:
-        import uvloop
-
-        runner = uvloop.run
-    except ImportError:
-        runner = asyncio.run
-    with contextlib.suppress(KeyboardInterrupt):
-        runner(run(pair))
+    run_on_uvloop(run(pair))
     sys.stdout.flush()
     # The agent has let go of us: nothing that user code left behind (threads, atexit hooks) may keep the process.
     os._exit(0)
