@@ -37,6 +37,9 @@ MAX_UNSENT_BYTES: Final = 32 << 20
 HIGH_WATER_BYTES: Final = 1 << 20
 """Unsent bytes above which `writable` turns false; it turns true again at a quarter of it."""
 
+CLOSE_SECONDS: Final = 2.0
+"""How long a closing link may take to send the rest and to see the other end close."""
+
 _START_TURNS: Final = 8
 """Turns of the loop between the opening of a dialled link and its first frame: who awaits `connect` through other tasks
 (`wait_for` of Python 3.11 makes one) holds the link by then."""
@@ -97,7 +100,7 @@ class Link(asyncio.Protocol):
         self._room: asyncio.Event = asyncio.Event()
         self._room.set()
         self._reason = ""
-        self._expiry: asyncio.TimerHandle | None = None
+        self._expiry: asyncio.TimerHandle | None = None  # of the grant; of closing, once that began
 
     def __repr__(self) -> str:
         name = self.peer.hello.name or self.peer.node_id.short if self._handler else "?"
@@ -169,7 +172,7 @@ class Link(asyncio.Protocol):
         self._reason = reason
         if self._transport is not None and not self._transport.is_closing():
             self._transport.write(frame(FrameKind.CLOSE, close_body(reason)))
-            self._transport.close()
+        self._end_transport()
 
     def abort(self, reason: str) -> None:
         """Close at once; what is queued is dropped."""
@@ -286,6 +289,15 @@ class Link(asyncio.Protocol):
         self._held = True
         self._pause_transport()
 
+    def _end_transport(self) -> None:
+        """Close in order, or by force when that takes too long."""
+        if self._expiry is not None:
+            self._expiry.cancel()
+        if self._transport is not None:
+            self._expiry = self._loop.call_later(CLOSE_SECONDS, self.abort, self._reason)
+            self._transport.resume_reading()  # asyncio never ends a paused TLS connection whose peer has gone
+            self._transport.close()
+
     def _pause_transport(self) -> None:
         if self._transport is not None and not self._transport.is_closing():
             self._transport.pause_reading()
@@ -331,8 +343,7 @@ class Link(asyncio.Protocol):
         if kind == FrameKind.CLOSE:
             self.detail = close_reason(body)
             self._reason = "peer closed"
-            if self._transport is not None:
-                self._transport.close()
+            self._end_transport()
         elif kind == FrameKind.HELLO:
             raise RemoteProtocolError("unexpected frame", "a second HELLO")
         elif self._handler is not None:

@@ -1,0 +1,126 @@
+"""Nodes on loopback for link tests: real sockets, real TLS, keys and chains from `tests.keys`."""
+
+import asyncio
+import ssl
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from agiledart_kernel.frames import Hello
+from agiledart_kernel.node_id import NodeId, node_id_of_key
+from agiledart_transport.certificates import make_credentials
+from agiledart_transport.contexts import client_context, server_context
+from agiledart_transport.links import Link, LinkHandler, Listener, connect, serve
+from agiledart_transport.local_judge import LocalJudge
+from tests.keys import Authority, Chain, key_of, public_of
+
+NOW = int(time.time())
+NET = Authority(now=NOW)
+TIMEOUT = 10.0
+
+
+@dataclass
+class Node:
+    """One end: its key, chain, contexts, and a record of everything it was told."""
+
+    name: str
+    chain: Chain
+    network: bytes = NET.network
+    services: tuple[str, ...] = ("overlay", "data", "control", "sink_log")
+    wall_seconds: Callable[[], float] = time.time
+    frames: list[tuple[int, bytes]] = field(default_factory=list)
+    accepted: list[Link] = field(default_factory=list)
+    ended: list[tuple[str, str]] = field(default_factory=list)
+    refused: Counter[str] = field(default_factory=Counter)
+    on_frame: Callable[[Link, int, bytes], None] | None = None
+    writable_again: int = 0
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def __post_init__(self) -> None:
+        credentials = make_credentials(key_of(self.name), self.network, NOW)
+        self.server, self.client = server_context(credentials), client_context(credentials)
+        self.judge = LocalJudge(self.network, self.wall_seconds)
+
+    @property
+    def node_id(self) -> NodeId:
+        return node_id_of_key(public_of(self.name))
+
+    @property
+    def hello(self) -> Hello:
+        return Hello(chain=self.chain, incarnation=7, name=self.name, zone="attic")
+
+    async def serve(self, *, timeout: float = TIMEOUT, max_links: int = 100, max_unverified: int = 32) -> Listener:
+        return await serve(
+            "127.0.0.1",
+            0,
+            context=self.server,
+            hello=lambda peer: self.hello,
+            judge=self.judge,
+            services=self.services,
+            on_link=self._take,
+            on_refused=self._refuse,
+            timeout=timeout,
+            max_links=max_links,
+            max_unverified=max_unverified,
+            wall_seconds=self.wall_seconds,
+        )
+
+    async def dial(
+        self,
+        listener: Listener | str,
+        service: str = "overlay",
+        *,
+        hello: Hello | None = None,
+        expect: NodeId | None = None,
+        context: ssl.SSLContext | None = None,
+        timeout: float = TIMEOUT,
+    ) -> Link:
+        return await connect(
+            listener if isinstance(listener, str) else listener.address,
+            service=service,
+            context=context or self.client,
+            hello=hello or self.hello,
+            judge=self.judge,
+            expect=expect,
+            on_frame=self._frame,
+            on_closed=self._closed,
+            on_writable=self._writable,
+            timeout=timeout,
+            wall_seconds=self.wall_seconds,
+        )
+
+    async def until(self, condition: Callable[[], bool], timeout: float = TIMEOUT) -> None:
+        """Wait for something that a callback brings about."""
+        async with asyncio.timeout(timeout):
+            while not condition():
+                self.changed.clear()
+                await self.changed.wait()
+
+    def _take(self, link: Link) -> LinkHandler:
+        self.accepted.append(link)
+        self.changed.set()
+        return LinkHandler(self._frame, self._closed, self._writable)
+
+    def _refuse(self, reason: str, remote: str) -> None:
+        self.refused[reason] += 1
+        self.changed.set()
+
+    def _frame(self, link: Link, kind: int, body: bytes) -> None:
+        self.frames.append((kind, body))
+        self.changed.set()
+        if self.on_frame is not None:
+            self.on_frame(link, kind, body)
+
+    def _closed(self, link: Link, reason: str) -> None:
+        self.ended.append((reason, link.detail))
+        self.changed.set()
+
+    def _writable(self, link: Link) -> None:
+        self.writable_again += 1
+        self.changed.set()
+
+
+def agent(name: str, **settings: object) -> Node:
+    """An agent of the network."""
+    return Node(name, NET.member(name), **settings)  # type: ignore[arg-type]
