@@ -59,6 +59,11 @@ class NodeConfig:
     max_hosted: int = 256
     """Applications of which this node hosts or guards a part."""
 
+    @classmethod
+    def lan(cls, *, executors: int = 1) -> "NodeConfig":
+        """One site."""
+        return cls(executors=executors)
+
     def validate(self) -> None:
         """Raises ConfigurationError when a field, or the relation of two, makes no sense."""
         self.overlay.validate()

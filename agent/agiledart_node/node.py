@@ -189,11 +189,11 @@ class Node:
             self._desk.talks.answered(effect.request, effect)
         elif isinstance(effect, Delivered | Forwarding):
             self._routed(effect)
-        elif isinstance(effect, NeighboursChanged):
-            self._watching.check_lives()
         else:
             out.append(effect)
-            if isinstance(effect, PeerFailed | PeerLeft):
+            if isinstance(effect, NeighboursChanged):
+                self._watching.check_lives()
+            elif isinstance(effect, PeerFailed | PeerLeft):
                 self._desk.talks.gone(effect.peer)
                 self._watching.peer_gone(effect.peer, effect.reason if isinstance(effect, PeerFailed) else "left")
             elif isinstance(effect, Joined):
