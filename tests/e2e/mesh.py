@@ -42,6 +42,7 @@ class AgentProcess:
     def __init__(self, name: str, folder: Path, *options: str) -> None:
         self.name, self.state_dir, self.options = name, folder / name, options
         self.log = folder / f"{name}.log"
+        self.log.touch()
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self, *more: str) -> None:

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
 
@@ -111,10 +112,12 @@ def test_a_port_in_use_is_named():
         assert f"pid {agent.pid}" in second.stderr
 
 
-def test_nobody_answers():
+def test_nobody_answers(tmp_path: Path):
     nothing = cli("nodes", "--agent", "/nonexistent")
     assert nothing.returncode == 3
-    assert "agiledart agent" in nothing.stderr
+    nothing = cli("nodes", env=os.environ | {"XDG_STATE_HOME": str(tmp_path), "STATE_DIRECTORY": str(tmp_path)})
+    assert nothing.returncode == 3
+    assert 'Start one with "agiledart agent"' in nothing.stderr
 
 
 def test_a_stopped_agent_is_missed_and_found_again():
