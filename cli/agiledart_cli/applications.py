@@ -17,6 +17,7 @@ from agiledart_cli.options import (
     set_option,
 )
 from agiledart_cli.output import BAD, GOOD, output_option, print_json, say
+from agiledart_kernel.errors import ConfigurationError
 from agiledart_node.commands import ListApplications, Logs, Status, Stop, Submit
 
 FINAL_STATES = ("finished", "failed", "stopped")
@@ -42,9 +43,16 @@ def make_submission(
     from agiledart_kernel.codec import encode
 
     builder = load_builder(target)
-    build(builder, settings, Path.cwd())  # the user's own file names in the traceback, if there is one
+    here = build(builder, settings, Path.cwd())  # the user's own file names in the traceback, if there is one
+    if here.local_only:
+        example = f"--set {here.local_only[0]}=csv:FILE"
+        raise ConfigurationError(
+            f"{', '.join(here.local_only)} of {here.name} read or write objects of this process, which other nodes do"
+            f" not have. Make them parameters and give files, for example {example}, or use agiledart run."
+        )
     bundle = make_bundle(builder, settings, application=name)
-    specification = load_bundle(bundle).specification()
+    topology = load_bundle(bundle)
+    specification = topology.specification()
     chosen = parallelism_by_step(specification, parallelism)
     return Submit(name, encode(specification), encode_bundle(bundle), chosen, executors, dry_run)
 
@@ -226,5 +234,3 @@ def _print_lines(lines: list[dict[str, Any]], output: str) -> None:
             click.echo(json.dumps(line, ensure_ascii=False))
         else:
             click.echo(f"{line['node']}  {line['text']}")
-
-

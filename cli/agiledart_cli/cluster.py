@@ -29,8 +29,8 @@ MAX_AGENTS = 64
 START_SECONDS = 60.0
 """For all agents to be in the ring; on a loaded board starting Python takes seconds."""
 
-DRAIN_SECONDS = 5.0
-"""For agents to end after SIGTERM; then they are killed."""
+END_SECONDS = 4.0
+"""For agents to end after their pipe has closed; then they are killed."""
 
 MAX_SOCKET_PATH = 100
 """Linux takes 107 bytes for the path of a Unix socket."""
@@ -194,11 +194,15 @@ class Mesh:
                 time.sleep(_POLL_SECONDS)
 
     def _end(self) -> None:
-        """Everything goes, within `DRAIN_SECONDS` and a little; called with signals off."""
+        """Everything goes, within `END_SECONDS` and a little; called with signals off."""
+        for end in self._pipe:
+            if end >= 0:
+                os.close(end)  # the agents see it and cut: nobody waits for a drain
+        self._pipe = (-1, -1)
         for agent in self.agents:
-            if agent.is_alive:
-                agent.process.terminate()
-        deadline = time.monotonic() + DRAIN_SECONDS
+            if agent.is_alive and not agent.note:
+                agent.process.terminate()  # it may not yet look at the pipe
+        deadline = time.monotonic() + END_SECONDS
         for agent in self.agents:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 agent.process.wait(max(0.0, deadline - time.monotonic()))
@@ -206,10 +210,6 @@ class Mesh:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(agent.process.pid, signal.SIGKILL)
             agent.process.wait()
-        for end in self._pipe:
-            if end >= 0:
-                os.close(end)
-        self._pipe = (-1, -1)
         shutil.rmtree(self.folder, ignore_errors=True)
         if self._janitor is not None:
             assert self._janitor.stdin is not None

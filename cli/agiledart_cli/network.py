@@ -104,8 +104,17 @@ def token() -> None:
     "--role", type=click.Choice(["agent", "submitter", "reader", "admin"]), default="agent", show_default=True
 )
 @click.option("--uses", type=click.IntRange(1), default=20, show_default=True, help="How many nodes may use it.")
-@click.option("--expires", callback=_span, metavar="SPAN", default="24h", show_default=True, help="How long it lets anyone in.")
-@click.option("--member-for", callback=_span, metavar="SPAN", default="365d", show_default=True, help="How long the membership lasts.")
+@click.option(
+    "--expires", callback=_span, metavar="SPAN", default="24h", show_default=True, help="How long it lets anyone in."
+)
+@click.option(
+    "--member-for",
+    callback=_span,
+    metavar="SPAN",
+    default="365d",
+    show_default=True,
+    help="How long the membership lasts.",
+)
 @click.option("--scope", default="", metavar="app:NAME|sink:NAME", help="Only for this application or sink.")
 @agent_options
 @output_option

@@ -44,14 +44,18 @@ def print_json(body: Any) -> None:
 
 def print_table(headers: Sequence[str], rows: Sequence[Sequence[object]], right: Sequence[str] = ()) -> None:
     """Plain aligned columns on stdout; the columns named in `right` hold numbers."""
-    cells = [[str(cell) for cell in row] for row in rows]
-    widths = [max([len(head), *(len(row[i]) for row in cells)]) for i, head in enumerate(headers)]
-    for row in [list(headers), *cells]:
-        parts = [
-            cell.rjust(width) if head in right else cell.ljust(width)
-            for cell, width, head in zip(row, widths, headers, strict=True)
-        ]
+    table = [list(headers), *([str(cell) for cell in row] for row in rows)]
+    widths = [max(_width(row[column]) for row in table) for column in range(len(headers))]
+    for row in table:
+        parts = []
+        for head, cell, width in zip(headers, row, widths, strict=True):
+            space = " " * (width - _width(cell))
+            parts.append(space + cell if head in right else cell + space)
         click.echo(" " + "  ".join(parts).rstrip())
+
+
+def _width(text: str) -> int:
+    return len(click.unstyle(text))
 
 
 def count(value: float | None) -> str:

@@ -1,0 +1,118 @@
+"""How applications look: the answers of `submit`, `list` and `status` as tables and sentences."""
+
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import click
+
+from agiledart_cli.output import BAD, GOOD, WATCH, count, duration, milliseconds, paint, print_table
+
+COLOURS = {"running": GOOD, "finished": GOOD, "deploying": WATCH, "stopped": WATCH, "failed": BAD}
+
+
+def where(nodes: Sequence[str]) -> str:
+    """`pi1 ×2 pi3`: nodes in order, each once."""
+    return " ".join(name if number == 1 else f"{name} ×{number}" for name, number in Counter(nodes).items())
+
+
+def print_plan(body: Mapping[str, Any], *, dry_run: bool) -> None:
+    """What runs where, or what would."""
+    placement: Mapping[str, Sequence[str]] = body["placement"]
+    used = list(dict.fromkeys(node for nodes in placement.values() for node in nodes))
+    if dry_run:
+        click.echo(
+            f"{body['name']} would run {len(placement)} stages on {', '.join(used)} ({body.get('strategy', '')}):"
+        )
+    else:
+        click.echo(
+            f"{body['name']} v{body['version']}: {len(placement)} stages on {', '.join(used)};"
+            f" running after {duration(body['seconds_to_running'])}."
+        )
+    print_table(["stage", "×", "where"], [[name, len(nodes), where(nodes)] for name, nodes in placement.items()], ["×"])
+    for path in body.get("paths", []):
+        click.echo(f" way {' → '.join(path)} ({_hops(path)})")
+    if not dry_run:
+        click.echo(f" Watch: agiledart status {body['name']}   Stop: agiledart stop {body['name']}")
+
+
+def _hops(path: Sequence[str]) -> str:
+    hops = len(path) - 1
+    return f"{hops} hop{'' if hops == 1 else 's'}"
+
+
+def ago(at_ms: float | None) -> str:
+    """How long ago a wall time in milliseconds was; nothing when it is not known."""
+    return duration(max(0.0, time.time() - at_ms / 1000)) if at_ms else ""
+
+
+def print_applications(body: Mapping[str, Any]) -> None:
+    """The table of `agiledart list`."""
+    rows = []
+    for one in body["applications"]:
+        state = paint(one["state"], COLOURS.get(one["state"]))
+        note = (one.get("reason") or "").partition("\n")[0]
+        rows.append(
+            [one["name"], f"v{one['version']}", state, ago(one.get("changed_ms")), one.get("submitted_to", ""), note]
+        )
+    if not rows:
+        click.echo("No applications yet. Submit one: agiledart submit FILE:NAME")
+        return
+    print_table(["application", "", "state", "for", "submitted to", ""], rows)
+
+
+def print_status(body: Mapping[str, Any]) -> None:
+    """An application: its state in one sentence, its stages as a table, its records as a sum."""
+    state, since = body["state"], ago(body.get("changed_ms"))
+    title = f"{body['name']} v{body['version']}"
+    by = f"   submitted to {body['submitted_to']}" if body.get("submitted_to") else ""
+    if body.get("submitter"):
+        by += f" by {body['submitter']}"
+    if state == "failed":
+        when = f" {since} ago" if since else ""
+        click.echo(f"{title}   {paint(f'FAILED{when}', BAD)}: {body.get('reason') or 'no reason was given'}")
+    else:
+        word = {"running": "running for", "deploying": "being deployed for"}.get(state, f"{state},")
+        ends = "" if state in ("running", "deploying") else " ago"
+        told = f"{word} {since}{ends}" if since else state
+        click.echo(f"{title}   {paint(told, COLOURS.get(state))}{by}")
+        if body.get("reason"):
+            click.echo(f" {body['reason']}")
+    _print_stages(body)
+    _print_sums(body.get("summary") or {})
+    missing = body.get("missing") or []
+    if missing:
+        click.echo(paint(f" no figures from {', '.join(missing)}", WATCH))
+
+
+def _print_stages(body: Mapping[str, Any]) -> None:
+    steps: Mapping[str, Mapping[str, int]] = (body.get("summary") or {}).get("steps", {})
+    rows = []
+    for stage, nodes in (body.get("placement") or {}).items():
+        names = stage.split("+")
+        first, last = steps.get(names[0], {}), steps.get(names[-1], {})
+        dropped = sum(steps.get(name, {}).get("dropped", 0) for name in names)
+        rows.append(
+            [stage, len(nodes), where(nodes), count(first.get("rows_in")), count(last.get("rows_out")), count(dropped)]
+        )
+    if rows:
+        print_table(["stage", "×", "where", "in", "out", "dropped"], rows, ["×", "in", "out", "dropped"])
+
+
+def _print_sums(summary: Mapping[str, Any]) -> None:
+    if not summary:
+        return
+    malformed: Mapping[str, int] = summary.get("malformed", {})
+    reasons = f" ({', '.join(f'{number:,} {reason}' for reason, number in malformed.items())})" if malformed else ""
+    click.echo(
+        f" read {count(summary.get('records_in', 0))}   late {count(summary.get('late', 0))}"
+        f"   malformed {count(sum(malformed.values()))}{reasons}"
+    )
+    for sink, rows in summary.get("results", {}).items():
+        figures = summary.get("latency_ms", {}).get(sink)
+        told = ""
+        if figures:
+            kind = "result after" if summary.get("paced") else "backlog"
+            told = f"   {kind} {milliseconds(figures['p50'])}, p99 {milliseconds(figures['p99'])}"
+        click.echo(f" {sink} {count(rows)} rows{told}")

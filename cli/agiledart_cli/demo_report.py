@@ -1,0 +1,118 @@
+"""What the demo has to tell at its end: one JSON object, or a few lines for people."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import click
+
+from agiledart_cli.output import count, duration, milliseconds
+
+FREQUENT, PROFITABLE = "frequent-routes", "profitable-areas"
+QUERIES = (FREQUENT, PROFITABLE)
+
+
+@dataclass
+class DemoResult:
+    """Figures of one demo.
+
+    Attributes:
+        status: query → last status body of the control API.
+        seconds: phase → how long it took.
+    """
+
+    agents: int
+    executors: int
+    parallelism: int
+    source: str
+    results: Path
+    status: Mapping[str, Any] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
+    memory: dict[str, float] = field(default_factory=dict)
+
+    def summary(self, query: str) -> Mapping[str, Any]:
+        """Totals of a query."""
+        found = self.status[query].get("summary") or {}
+        assert isinstance(found, Mapping)
+        return found
+
+    def document(self) -> dict[str, Any]:
+        """The JSON object of `agiledart demo -o json`; its fields stand in docs/reference/cli.md."""
+        first = self.summary(FREQUENT)
+        return {
+            "agents": self.agents,
+            "executors": self.executors,
+            "parallelism": self.parallelism,
+            "input": self.source,
+            "records_in": first.get("records_in", 0),
+            "malformed": first.get("malformed", {}),
+            "late": first.get("late", 0),
+            "outliers": {query: self.summary(query).get("outliers", 0) for query in QUERIES},
+            "results": {query: sum(self.summary(query).get("results", {}).values()) for query in QUERIES},
+            "latency_ms": {query: self.latency(query) for query in QUERIES},
+            "paced": any(self.summary(query).get("paced", False) for query in QUERIES),
+            "placement": {query: self.status[query].get("placement", {}) for query in QUERIES},
+            "state": {query: self.status[query]["state"] for query in QUERIES},
+            "seconds_to_running": {query: self.status[query].get("seconds_to_running") for query in QUERIES},
+            "wall_seconds": round(self.seconds["wall"], 3),
+            "ring_seconds": round(self.seconds["ring"], 3),
+            "flow_seconds": round(self.seconds["flow"], 3),
+            "rss_mb": self.memory,
+            "files": {query: str(self.results / f"{query}.csv") for query in QUERIES},
+        }
+
+    def latency(self, query: str) -> dict[str, float]:
+        """p50, p95 and p99 of a query in milliseconds, read to written; the worst sink when there are several."""
+        sinks = self.summary(query).get("latency_ms", {})
+        figures = [sinks[name] for name in sorted(sinks)]
+        return {p: max((float(figure[p]) for figure in figures), default=0.0) for p in ("p50", "p95", "p99")}
+
+
+def print_report(result: DemoResult) -> None:
+    """The last lines of a demo, for people, on stdout."""
+    body = result.document()
+    read = body["records_in"]
+    malformed = sum(body["malformed"].values())
+    for query in QUERIES:
+        outliers = body["outliers"][query]
+        counted = result.summary(query).get("records_in", read) - outliers - _left_out(result.summary(query))
+        click.echo(
+            f"{query}: {count(result.summary(query).get('records_in', read))} trips read = {count(counted)} counted"
+            f" + {count(outliers)} outside the grid + {count(result.summary(query).get('late', 0))} late"
+            f" + {count(sum(result.summary(query).get('malformed', {}).values()))} malformed"
+        )
+    kind = "latency" if body["paced"] else "backlog (the input was not paced)"
+    for query in QUERIES:
+        figures = body["latency_ms"][query]
+        click.echo(
+            f"  {query}: {count(body['results'][query])} results in {body['files'][query]}   {kind} p50"
+            f" {milliseconds(figures['p50'])}, p95 {milliseconds(figures['p95'])}, p99 {milliseconds(figures['p99'])}"
+        )
+    if malformed:
+        reasons = ", ".join(f"{number} {reason}" for reason, number in body["malformed"].items())
+        click.echo(f"  malformed: {reasons}")
+    click.echo(f"  {memory_line(result.memory)}")
+    rate = read / body["flow_seconds"] if body["flow_seconds"] else 0.0
+    click.echo(
+        f"Done in {duration(result.seconds['wall'])}: ring {duration(result.seconds['ring'])},"
+        f" flow {duration(result.seconds['flow'])} ({rate:,.0f} trips/s)."
+    )
+    click.echo("Next: `agiledart up` keeps a mesh running; docs/tutorial/ writes a topology in ten minutes.")
+
+
+def _left_out(summary: Mapping[str, Any]) -> int:
+    return int(summary.get("late", 0)) + int(sum(summary.get("malformed", {}).values()))
+
+
+def memory_line(memory: Mapping[str, float]) -> str:
+    """`peak memory: agents 44–52 MB, executors 31–38 MB`."""
+    agents = [mb for name, mb in memory.items() if "/" not in name]
+    executors = [mb for name, mb in memory.items() if "/" in name]
+    parts = [f"{name} {_range(values)}" for name, values in (("agents", agents), ("executors", executors)) if values]
+    return f"peak memory: {', '.join(parts) or 'unknown'}"
+
+
+def _range(values: list[float]) -> str:
+    low, high = round(min(values)), round(max(values))
+    return f"{low} MB" if low == high else f"{low}–{high} MB"

@@ -1,0 +1,63 @@
+"""Memory of processes, read from /proc; where there is none (not Linux) nothing is known."""
+
+from pathlib import Path
+
+_PROC = Path("/proc")
+
+
+def peak_memory_mb(pid: int) -> float | None:
+    """Largest resident memory that a process has had, in MB (10^6 bytes); None when it has gone."""
+    try:
+        status = (_PROC / str(pid) / "status").read_text()
+    except OSError:
+        return None
+    for line in status.splitlines():
+        if line.startswith("VmHWM:"):
+            return round(int(line.split()[1]) * 1024 / 1e6, 1)
+    return None
+
+
+def children_of(parents: list[int]) -> dict[int, list[int]]:
+    """Parent → its direct children, by process number, sorted."""
+    found: dict[int, list[int]] = {pid: [] for pid in parents}
+    try:
+        numbers = sorted(int(entry.name) for entry in _PROC.iterdir() if entry.name.isdigit())
+    except OSError:
+        return found
+    for number in numbers:
+        try:
+            stat = (_PROC / str(number) / "stat").read_text()
+        except OSError:
+            continue
+        parent = int(stat.rpartition(")")[2].split()[1])
+        if parent in found:
+            found[parent].append(number)
+    return found
+
+
+class MemoryWatch:
+    """Keeps the peak memory of each process of a mesh, also of those that have ended since."""
+
+    def __init__(self) -> None:
+        self._peaks: dict[str, float] = {}
+        self._names: dict[int, str] = {}
+
+    def look(self, agents: dict[str, int]) -> None:
+        """Take a look at agents (name → process number) and their executors."""
+        children = children_of(list(agents.values()))
+        for name, pid in agents.items():
+            self._note(name, pid)
+            for child in children[pid]:
+                if child not in self._names:
+                    count = sum(known.startswith(f"{name}/") for known in self._names.values())
+                    self._names[child] = f"{name}/executor-{count + 1}"
+                self._note(self._names[child], child)
+
+    def _note(self, name: str, pid: int) -> None:
+        peak = peak_memory_mb(pid)
+        if peak:
+            self._peaks[name] = max(peak, self._peaks.get(name, 0.0))
+
+    def peaks(self) -> dict[str, float]:
+        """Name of process (`a1`, `a1/executor-1`) → peak memory in MB."""
+        return dict(sorted(self._peaks.items()))
