@@ -20,12 +20,14 @@ def run(target: str, settings: tuple[str, ...], parallelism: tuple[str, ...], se
 
     \b
     Example:
-      agiledart run taxi.py:frequent_routes --set trips=csv:trips.csv.gz --set report=csv:routes.csv
-      agiledart run agiledart_examples.debs2015:frequent_routes --set "trips=taxi:?count=1000" --set report=stdout:
+      agiledart run taxi.py:frequent_routes --set trips=csv:trips.csv.gz
+      agiledart run agiledart_examples.debs2015:frequent_routes \\
+          --set "trips=taxi:?count=1000" --set report=stdout:
 
-    FILE:NAME is a Python file (or a dotted module) and the function in it that returns a Topology; its parameters are set
-    with --set. Sources and sinks are written KIND:PATH?OPTION=VALUE. The same command with `submit` runs it on the mesh;
-    here breakpoints work and @NODE is ignored. Ctrl-C ends it. Figures go to stderr when it is done.
+    FILE:NAME is a Python file (or a dotted module) and the function in it that returns a Topology; its parameters are
+    set with --set. Sources and sinks are written KIND:PATH?OPTION=VALUE. The same command with `submit` runs it on the
+    mesh; here breakpoints work and @NODE is ignored. Ctrl-C ends it. Figures go to stderr when it is done, or to
+    stdout as JSON with -o json.
     """
     from agiledart_executor.local import run_topology
     from agiledart_executor.user_code import build, load_builder

@@ -1,0 +1,83 @@
+"""An agent that only answers: a Unix socket whose answers a test decides."""
+
+import contextlib
+import json
+import os
+import socket
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from agiledart_cli.client import CONTROL
+from agiledart_cli.finding import AGENT_FILE
+from agiledart_kernel.frames import FrameKind, FrameReader, frame
+from agiledart_kernel.limits import MAX_FRAME_BYTES
+from agiledart_node.commands import Answer, Command, ControlMessage, Progress, Refusal, Request
+
+Reply = Callable[[Command], list[Any]]
+"""Command → what to send back, in order: text is progress, a `Refusal` refuses, bytes go out raw, all else answers."""
+
+
+class FakeAgent:
+    """Takes one client after another in a thread. A context manager.
+
+    Args:
+        folder: becomes a state directory with `agent.json` and `control.sock`.
+    """
+
+    def __init__(self, folder: Path, reply: Reply, name: str = "a1") -> None:
+        self.folder, self._reply = folder, reply
+        self.asked: list[Command] = []
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._socket.bind(str(folder / "control.sock"))
+        self._socket.listen()
+        note = {"pid": os.getpid(), "name": name, "control": str(folder / "control.sock")}
+        (folder / AGENT_FILE).write_text(json.dumps(note))
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+
+    def __enter__(self) -> "FakeAgent":
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
+        self._thread.join(5)
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                connection, _ = self._socket.accept()
+            except OSError:
+                return
+            with connection, contextlib.suppress(OSError):
+                self._talk(connection)
+
+    def _talk(self, connection: socket.socket) -> None:
+        frames = FrameReader(MAX_FRAME_BYTES)
+        while data := connection.recv(1 << 16):
+            frames.feed(data)
+            while (item := frames.next()) is not None:
+                request = CONTROL.decode(item[1])
+                assert isinstance(request, Request)
+                self.asked.append(request.command)
+                for part in self._reply(request.command):
+                    if part is None:
+                        return
+                    connection.sendall(part if isinstance(part, bytes) else _framed(request.request, part))
+
+
+def _framed(number: int, part: Any) -> bytes:
+    message: ControlMessage
+    if isinstance(part, str):
+        message = Progress(number, part)
+    elif isinstance(part, Refusal):
+        message = Refusal(number, part.text, part.exit_code)
+    else:
+        message = Answer(number, json.dumps(part).encode())
+    return frame(FrameKind.CONTROL, CONTROL.encode(message))

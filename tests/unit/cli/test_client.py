@@ -1,0 +1,117 @@
+"""The control client: finding an agent, asking it, and what a user reads when it does not answer."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from agiledart_cli.client import ControlClient
+from agiledart_cli.errors import AnsweredNoError, NoAgentError, exit_code_of
+from agiledart_cli.finding import AGENT_FILE, MESH_FILE, AgentPlace, find_agent
+from agiledart_kernel.errors import AgileDartError, ConfigurationError, OperationFailed
+from agiledart_kernel.frames import FrameKind, frame
+from agiledart_node.commands import ListApplications, Nodes, Refusal
+from tests.unit.cli.fake_agent import FakeAgent, Reply
+
+NOBODY = 2**22 + 1
+"""A process number that Linux does not give."""
+
+
+def test_an_answer_comes_back_with_progress_before_it(tmp_path: Path) -> None:
+    said: list[str] = []
+    with (
+        FakeAgent(tmp_path, lambda _: ["one", "two", {"nodes": []}]) as agent,
+        ControlClient(find_agent(str(tmp_path))) as client,
+    ):
+        assert client.ask(Nodes(), on_progress=said.append) == {"nodes": []}
+        assert client.ask(ListApplications()) == {"nodes": []}
+    assert agent.asked == [Nodes(), ListApplications()]
+    assert said == ["one", "two"]
+
+
+def _refused_ask(folder: Path, reply: Reply, timeout: float = 5.0) -> AgileDartError:
+    """The error of asking an agent that replies so."""
+    with FakeAgent(folder, reply), ControlClient(find_agent(str(folder))) as client:
+        try:
+            client.ask(Nodes(), timeout=timeout)
+        except AgileDartError as error:
+            return error
+    raise AssertionError("an answer came")
+
+
+def test_a_refusal_carries_its_exit_code(tmp_path: Path) -> None:
+    error = _refused_ask(tmp_path, lambda _: [Refusal(0, "no such step", 2)])
+    assert isinstance(error, AnsweredNoError)
+    assert str(error) == "no such step"
+    assert exit_code_of(error) == 2
+
+
+def test_an_agent_that_hangs_up_counts_as_gone(tmp_path: Path) -> None:
+    error = _refused_ask(tmp_path, lambda _: [None])
+    assert isinstance(error, NoAgentError)
+    assert "went away" in str(error)
+
+
+def test_an_agent_that_says_nothing_counts_as_gone(tmp_path: Path) -> None:
+    error = _refused_ask(tmp_path, lambda _: [], timeout=0.05)
+    assert isinstance(error, NoAgentError)
+    assert "has not answered for 0 s" in str(error)
+
+
+@pytest.mark.parametrize("raw", [frame(FrameKind.CONTROL, b"\xff"), b"HTTP/1.1 400 Bad Request\r\n\r\n" * 3])
+def test_an_agent_that_speaks_nonsense_is_no_traceback(tmp_path: Path, raw: bytes) -> None:
+    error = _refused_ask(tmp_path, lambda _: [raw])
+    assert isinstance(error, OperationFailed)
+    assert "another language" in str(error)
+
+
+def test_without_an_agent_the_message_says_where_was_looked(tmp_path: Path) -> None:
+    environment = {"XDG_STATE_HOME": str(tmp_path), "HOME": str(tmp_path)}
+    with pytest.raises(NoAgentError) as caught:
+        find_agent(None, environment)
+    assert str(caught.value).startswith(f"No agent answers: none in {tmp_path}/agiledart, no --agent given.")
+    assert 'agiledart up"' in str(caught.value)
+    assert exit_code_of(caught.value) == 3
+
+
+def test_what_a_killed_agent_left_is_not_taken_for_one(tmp_path: Path) -> None:
+    (tmp_path / AGENT_FILE).write_text(json.dumps({"pid": NOBODY, "name": "a1"}))
+    with pytest.raises(NoAgentError, match="No agent runs in"):
+        find_agent(str(tmp_path))
+    (tmp_path / AGENT_FILE).write_text("{")
+    with pytest.raises(NoAgentError, match="No agent runs in"):
+        find_agent(str(tmp_path))
+
+
+def test_the_usual_place_counts_more_than_a_mesh(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    usual, a1, a2 = tmp_path / "agiledart", tmp_path / "m" / "a1", tmp_path / "m" / "a2"
+    for folder in (usual, a1, a2):
+        folder.mkdir(parents=True)
+    environment = {"XDG_STATE_HOME": str(tmp_path), "HOME": "/"}
+    (usual / MESH_FILE).write_text(json.dumps({"pid": os.getpid(), "agents": [str(a1), str(a2)]}))
+    (a2 / AGENT_FILE).write_text(json.dumps({"pid": os.getpid(), "name": "a2"}))
+    assert find_agent(None, environment) == AgentPlace(socket=a2 / "control.sock", name="a2")
+    assert f"no --agent given: using a2 in {a2}" in capsys.readouterr().err
+    (usual / AGENT_FILE).write_text(json.dumps({"pid": os.getpid(), "name": "pi1"}))
+    assert find_agent(None, environment).name == "pi1"
+    (usual / AGENT_FILE).unlink()
+    (usual / MESH_FILE).write_text(json.dumps({"pid": NOBODY, "agents": [str(a2)]}))
+    with pytest.raises(NoAgentError):
+        find_agent(None, environment)
+
+
+def test_addresses_and_mistakes_are_told_apart(tmp_path: Path) -> None:
+    assert find_agent("pi1:9464").address == "pi1:9464"
+    assert find_agent("[::1]:9464").address == "[::1]:9464"
+    with pytest.raises(ConfigurationError, match="state directory, a socket or HOST:PORT"):
+        find_agent("pi1")
+    with pytest.raises(NoAgentError, match="neither a state directory nor a socket"):
+        find_agent(str(tmp_path / "nothing"))
+
+
+def test_an_agent_elsewhere_wants_to_know_who_asks() -> None:
+    with pytest.raises(ConfigurationError, match="--identity TOKEN"):
+        ControlClient(find_agent("pi1:9464"))
+    with pytest.raises(OperationFailed, match="not a join token"):
+        ControlClient(find_agent("pi1:9464"), "nonsense")

@@ -1,0 +1,190 @@
+"""The command line as a whole: help, wrong usage, errors and exit codes."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from agiledart_cli.main import VERBS, cli, run_cli
+from agiledart_kernel.errors import InternalError, OperationFailed, TopologyError
+from agiledart_node.commands import Stop
+from tests.unit.cli.fake_agent import FakeAgent
+
+
+def test_the_overview_loads_no_verb() -> None:
+    program = (
+        "import sys; from agiledart_cli.main import run_cli; code = run_cli(['--help']); "
+        "heavy = [n for n in sys.modules if n.split('.')[0] in "
+        "('rich', 'asyncio', 'uvloop', 'cryptography', 'agiledart_dataflow', 'agiledart_agent', 'agiledart_transport')]; "
+        "sys.exit(f'{code} {heavy}' if code or heavy else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert all(verb in done.stdout for verb in VERBS)
+
+
+@pytest.mark.parametrize("verb", list(VERBS))
+def test_each_verb_teaches_by_an_example(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_cli([verb, "--help"]) == 0
+    text = capsys.readouterr().out
+    assert "Example" in text.split("Options:")[0]
+    assert f"agiledart {verb}" in text
+    assert max(len(line) for line in text.splitlines()) <= 100
+
+
+def test_every_verb_that_prints_data_can_print_json() -> None:
+    context = click.Context(cli)
+    for verb in VERBS:
+        command = cli.get_command(context, verb)
+        assert command is not None
+        leaves = list(command.commands.values()) if isinstance(command, click.Group) else [command]
+        for leaf in leaves:
+            assert any("--output" in parameter.opts for parameter in leaf.params), f"{verb} {leaf.name}"
+
+
+def test_a_wrong_verb_is_answered_with_a_guess(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_cli(["sumbit"]) == 2
+    assert 'There is no verb "sumbit". Did you mean submit?' in capsys.readouterr().err
+
+
+def test_wrong_options_are_usage_errors(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_cli(["demo", "--agents", "0"]) == 2
+    assert run_cli(["run"]) == 2
+    assert run_cli(["submit", "x.py:y", "--parallelism", "none"]) == 2
+    assert "Traceback" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("argument", ["0", "129", "-1", "=4", "a=", "a=b", "٣"])
+def test_parallelism_that_makes_no_sense(argument: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_cli(["submit", "x.py:y", f"--parallelism={argument}"]) == 2
+    assert "write --parallelism N or --parallelism STEP=N" in capsys.readouterr().err
+
+
+def test_without_an_agent_the_exit_code_is_three(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.delenv("AGILEDART_AGENT", raising=False)
+    for command in (
+        ["list"],
+        ["status", "x"],
+        ["stop", "x"],
+        ["nodes"],
+        ["route", "x"],
+        ["logs", "x"],
+        ["token", "create"],
+    ):
+        assert run_cli(command) == 3, command
+        assert capsys.readouterr().err.startswith("No agent answers: none in")
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "text"),
+    [
+        (OperationFailed("no such file"), 1, "no such file\n"),
+        (TopologyError("taxi.py:14  needs a name"), 2, "taxi.py:14  needs a name\n"),
+        (KeyboardInterrupt(), 130, ""),
+        (BrokenPipeError(), 1, ""),
+    ],
+)
+def test_errors_become_messages_and_exit_codes(
+    error: BaseException,
+    code: int,
+    text: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(cli, "main", fail)
+    assert run_cli([]) == code
+    assert capsys.readouterr().err == text
+
+
+@pytest.mark.parametrize("error", [InternalError("impossible"), ZeroDivisionError("division")])
+def test_our_own_mistake_leaves_a_trace_file_and_no_traceback(
+    error: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(cli, "main", fail)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    assert run_cli([]) == 1
+    text = capsys.readouterr().err
+    assert "This is a bug in AgileDart" in text
+    assert "Traceback" not in text
+    (trace,) = tmp_path.iterdir()
+    assert "Traceback" in trace.read_text()
+
+
+def test_a_reader_that_goes_away_is_no_error_message(tmp_path: Path) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    process = subprocess.run(
+        [sys.executable, "-m", "agiledart_cli.main", "--help"],
+        stdout=write,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=60,
+    )
+    os.close(write)
+    assert process.stderr == ""
+    assert process.returncode in (0, 1)
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_cli(["--version"]) == 0
+    assert capsys.readouterr().out.startswith("agiledart 0.")
+
+
+def test_list_and_status_print_tables_or_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    record = {
+        "name": "routes", "version": 2, "state": "failed", "reason": "pi3 is gone\nmore", "changed_ms": 1,
+        "submitted_to": "pi1", "submitter": "uid 0", "placement": {"trips": ["pi1"], "count+top": ["pi2", "pi2", "pi3"]},
+        "summary": {"records_in": 12345, "late": 1, "malformed": {"number": 2}, "outliers": 3, "paced": True,
+                    "results": {"report": 7}, "latency_ms": {"report": {"p50": 1.25, "p95": 2.0, "p99": 3.0}},
+                    "steps": {"count": {"rows_in": 12340, "rows_out": 12000, "dropped": 340}}},
+    }  # fmt: skip
+    with FakeAgent(tmp_path, lambda c: [{"applications": [record]} if "List" in type(c).__name__ else record]):
+        assert run_cli(["list", "--agent", str(tmp_path)]) == 0
+        table = capsys.readouterr().out
+        assert run_cli(["status", "routes", "--agent", str(tmp_path)]) == 1
+        shown = capsys.readouterr().out
+        assert run_cli(["list", "--agent", str(tmp_path), "-o", "json"]) == 0
+        assert json.loads(capsys.readouterr().out)["applications"][0]["version"] == 2
+    assert "routes" in table
+    assert "pi3 is gone" in table
+    assert "more" not in table
+    assert "FAILED" in shown
+    assert "pi2 ×2 pi3" in shown
+    assert "12,345" in shown
+    assert "result after 1.2 ms, p99 3.0 ms" in shown
+
+
+def test_stop_waits_until_it_has_stopped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    states = iter(["running", "stopped"])
+    with FakeAgent(tmp_path, lambda c: [{} if isinstance(c, Stop) else {"name": "x", "state": next(states)}]) as agent:
+        assert run_cli(["stop", "x", "--now", "--agent", str(tmp_path)]) == 0
+    assert agent.asked[0] == Stop("x", now=True)
+    assert capsys.readouterr().err == "x is stopped.\n"
+
+
+def test_no_colour_means_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    from agiledart_cli.output import paint, wants_colour
+
+    class Terminal:
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    assert wants_colour(Terminal())
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert not wants_colour(Terminal())
+    assert paint("x", "red", Terminal()) == "x"
