@@ -124,3 +124,10 @@ class Node:
 def agent(name: str, **settings: object) -> Node:
     """An agent of the network."""
     return Node(name, NET.member(name), **settings)  # type: ignore[arg-type]
+
+
+async def settled(condition: Callable[[], bool], timeout: float = TIMEOUT) -> None:
+    """Wait for something that no callback tells of."""
+    async with asyncio.timeout(timeout):
+        while not condition():  # noqa: ASYNC110  that is the point
+            await asyncio.sleep(0.002)
