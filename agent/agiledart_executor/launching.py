@@ -8,7 +8,7 @@ from agiledart_dataflow.instance import Instance
 from agiledart_dataflow.program import Program, compile_program
 from agiledart_dataflow.source_instance import SourceInstance
 from agiledart_dataflow.stages import StagePlan
-from agiledart_executor.connectors import open_sink, open_source
+from agiledart_executor.connectors.opening import open_sink, open_source
 from agiledart_executor.host import Running
 from agiledart_executor.user_code import decode_bundle, load_bundle
 from agiledart_kernel.codec import Codec
@@ -36,9 +36,10 @@ class Launchable:
         try:
             if kind == "source":
                 endpoint = self.program.endpoint(stage)
-                running.source = SourceInstance(self.program, stage, open_source(endpoint))
+                running.source = SourceInstance(self.program, stage, open_source(endpoint.connector, endpoint.row_type))
             elif kind == "sink":
-                running.writer = open_sink(self.program.endpoint(stage))
+                endpoint = self.program.endpoint(stage)
+                running.writer = open_sink(endpoint.connector, endpoint.row_type)
                 running.instance = Instance(self.program, stage, index, running.writer)
             else:
                 running.instance = Instance(self.program, stage, index)

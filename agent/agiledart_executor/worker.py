@@ -45,6 +45,7 @@ from agiledart_kernel.frames import DataHeader, FrameKind, FrameReader, Hello, e
 from agiledart_kernel.limits import MAX_FRAME_BYTES
 from agiledart_kernel.node_id import NodeId
 from agiledart_transport.contexts import client_context, server_context
+from agiledart_transport.event_loop import run_on_uvloop
 from agiledart_transport.framed import Link, LinkHandler
 from agiledart_transport.judge import PeerInfo
 from agiledart_transport.links import Listener, connect, serve
