@@ -210,6 +210,9 @@ class Listener:
             reason = "tls"
         except OSError:
             reason = "lost"
+        except Exception as error:  # noqa: BLE001  the boundary to judge and owner: their mistake costs one caller
+            asyncio.get_running_loop().call_exception_handler({"message": "error while judging", "exception": error})
+            reason = "internal"
         except BaseException:
             link.abort("done")
             raise

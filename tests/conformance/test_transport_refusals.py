@@ -479,3 +479,22 @@ def test_a_port_is_taken_once(run: Run) -> None:
         await listener.close()
 
     run(scenario())
+
+
+def test_a_mistake_of_ours_while_judging_costs_one_caller_and_is_reported(run: Run) -> None:
+    async def scenario() -> None:
+        reported: list[object] = []
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: reported.append(context["exception"]))
+        a, b = agent("a"), agent("b")
+
+        def fail(link: object) -> None:
+            raise KeyError("our bug")
+
+        a._take = fail  # type: ignore[assignment,method-assign]
+        listener = await a.serve()
+        with pytest.raises(RefusedByPeer, match="internal"):
+            await b.dial(listener)
+        await no_trace(a, listener, "internal")
+        assert isinstance(reported[0], KeyError)
+
+    run(scenario())
