@@ -3,6 +3,8 @@
 Both ends are one program on one node, so these messages carry no version; the codec still validates each of them.
 """
 
+from typing import Any
+
 import msgspec
 
 from agiledart_kernel.machine import Message
@@ -81,14 +83,14 @@ class LaunchFailed(Message, frozen=True, gc=False, tag=111):
 class Report(Message, frozen=True, gc=False, tag=112):
     """Figures of the instances, by (stage, index); also the executor's sign of life."""
 
-    reports: tuple[tuple[InstanceName, dict[str, object]], ...]
+    reports: tuple[tuple[InstanceName, dict[str, Any]], ...]
 
 
 class Finished(Message, frozen=True, gc=False, tag=113):
     """An instance has come to the end of its input and delivered all of its output."""
 
     instance: InstanceName
-    report: dict[str, object]
+    report: dict[str, Any]
 
 
 class InstanceBroke(Message, frozen=True, gc=False, tag=114):
