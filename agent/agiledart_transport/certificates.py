@@ -119,8 +119,7 @@ def verify_peer_certificate(der: bytes | None) -> bytes:
         spki = certificate.public_key().public_bytes(
             serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
         )
-    except Exception as error:  # noqa: BLE001  the library has a class of its own for each oddity; all mean the same
-        here
+    except Exception as error:  # noqa: BLE001  the library has a class for each oddity, all mean the same
         raise Refused("certificate", str(error)[:100]) from None
     value = extension.value if isinstance(extension, x509.UnrecognizedExtension) else b""
     key, signature = value[8:40], value[42:]
