@@ -285,6 +285,8 @@ class Directory:
         rank = (message.version, message.digest)
         if message.version:
             self._note(message.key, sender.node, rank)
+        elif self._confirmed.get(message.key, {}).pop(sender.node, None) is not None:
+            self._view.set_timer_by("sync", self._view.now + _BATCH_NS)
         work = self._work.get(message.key)
         if work is not None and (work.writing is None or rank == work.writing.rank):
             self._answered(message.key, sender.node, confirmed=work.writing is not None)
@@ -329,6 +331,10 @@ class Directory:
         for record in self.records:
             root, targets = self._holders(record.key)
             confirmed = self._confirmed.get(record.key, {})
+            if root is None:
+                # Who is no replica any more may drop its copy, so its word counts no longer.
+                confirmed = {peer.node: confirmed[peer.node] for peer in targets if peer.node in confirmed}
+                self._confirmed[record.key] = confirmed
             for peer in targets:
                 if confirmed.get(peer.node) != record.rank:
                     line = offers.setdefault(peer.node, (peer, []))[1]
@@ -356,6 +362,7 @@ class Directory:
             self._store.drop(key)
             self._confirmed.pop(key, None)
             del self._spare_since[key]
+            view.send(root, RecordKept(key, 0, b""))
             return False
         return True
 

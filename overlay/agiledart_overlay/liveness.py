@@ -163,7 +163,9 @@ class Liveness:
     def _wait_ns(self, peer: Peer) -> int:
         known = self._view.book.get(peer.node)
         rtt = known.rtt_ns if known is not None else 0
-        return max(self._view.config.probe_timeout_ns, 4 * rtt) * (1 + self._health)
+        least = self._view.config.probe_timeout_ns
+        # Bounded, since a peer that slept has answered once after seconds, which says nothing about the next time.
+        return min(max(least, 4 * rtt), 5 * least) * (1 + self._health)
 
     def _probe(self, peer: Peer) -> int:
         view = self._view

@@ -75,6 +75,7 @@ class Membership:
         self.phase = Phase.OUTSIDE
         self.seeds: tuple[Peer, ...] = ()
         self._fellows: dict[NodeId, Peer] = {}
+        """Others that may help: joiners that looked for a member here, members that an earlier attempt told of."""
         self._answered: dict[NodeId, bool] = {}
         self._asked: NodeId | None = None
         self._attempt = 0
@@ -111,6 +112,9 @@ class Membership:
         self._asked = None
         self._answered.clear()
         self._questions.clear()
+        for sighting in self._gathered.values():
+            if len(self._fellows) < _MAX_SEEDS:
+                self._fellows[sighting.peer.node] = sighting.peer
         self._gathered.clear()
         for peer in {peer.node: peer for peer in (*self.seeds, *self._fellows.values())}.values():
             view.send(peer, Probe(view.number(), view.refutations, joined=False))

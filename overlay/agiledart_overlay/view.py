@@ -176,7 +176,7 @@ class View:
         if known is None:
             return
         is_first = known.rtt_ns == 0
-        known.measure(self.now - sent_at)
+        known.measure(min(self.now - sent_at, 10 * self.config.probe_timeout_ns))
         self.neighbourhood.offer(known.peer, known.rtt_ns)
         if is_first:
             self.routing_table.add(known.peer, self.cost)

@@ -79,6 +79,8 @@ class Run:
         self.cut = ()
         started = world.now
         world.run_for(scenario.max_pause_ns)
+        joining = [machine for machine in ring.machines if not machine.joined]
+        world.run_for(ring.config.join_timeout_ns if joining else 0)
         for node in sorted(world.nodes):
             self._restart_lost(node)
         world.run_until(self._is_quiet, _QUIET_NS, SECOND // 2)
@@ -180,13 +182,7 @@ class Run:
             return False
         node = self.random.choice(self._up())
         self.ring.world.inject(node, LeaveRing())
-        self.ring.world.call(5 * SECOND, lambda: self._end_life(node))
         return True
-
-    def _end_life(self, node: NodeId) -> None:
-        life = self.ring.world.nodes[node]
-        if life.is_up and not life.machine.joined:
-            self.ring.world.crash(node)
 
     def _write(self) -> bool:
         up = self._up()
@@ -211,6 +207,11 @@ class Run:
     # ---- bookkeeping
 
     def _collect(self) -> None:
+        for peer in self.ring.left:
+            life = self.ring.world.nodes[peer.node]
+            if life.is_up and life.peer.life == peer.life:
+                self.ring.world.crash(peer.node)
+        self.ring.left.clear()
         for asked, (key, value) in list(self.writes.items()):
             answer = self.ring.answers.get(asked)
             if answer is None:
