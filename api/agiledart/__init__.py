@@ -1,1 +1,67 @@
-"""Being written."""
+"""AgileDart: stream processing at the edge without a master. The public names; everything else is internal.
+
+Build a `Topology` from sources, steps and sinks, run it here with `agiledart run`, or submit it to a mesh of agents:
+
+    topology = Topology("room-temperatures")
+    (
+        topology.source("readings", readings, event_time=lambda reading: reading.at)
+        .key_by(lambda reading: reading.room)
+        .window(tumbling(timedelta(minutes=1)))
+        .aggregate("per-minute", mean_of(lambda reading: reading.celsius))
+        .sink("report", report)
+    )
+
+Importing this package loads no event loop, no cryptography, no terminal library.
+"""
+
+from agiledart.aggregates import all_of, count_of, max_of, mean_of, min_of, sum_of
+from agiledart.connectors import collect, csv, jsonl, null, records, stdout, taxi
+from agiledart_dataflow.aggregators import Aggregator
+from agiledart_dataflow.connectors import Connector, Sink, Source
+from agiledart_dataflow.operators.keyed import Context, KeyedOperator
+from agiledart_dataflow.rows import Change, Entry, Pane, Ranking
+from agiledart_dataflow.schema import ReadTime
+from agiledart_dataflow.stream import KeyedStream, PaneStream, SlidingStream, Stream
+from agiledart_dataflow.topology import Topology
+from agiledart_dataflow.windows import hopping, sliding, tumbling
+from agiledart_kernel.errors import AgileDartError, ConfigurationError, OperationFailed, TopologyError, UserCodeError
+
+__all__ = [
+    "Aggregator",
+    "AgileDartError",
+    "Change",
+    "ConfigurationError",
+    "Connector",
+    "Context",
+    "Entry",
+    "KeyedOperator",
+    "KeyedStream",
+    "OperationFailed",
+    "Pane",
+    "PaneStream",
+    "Ranking",
+    "ReadTime",
+    "Sink",
+    "SlidingStream",
+    "Source",
+    "Stream",
+    "Topology",
+    "TopologyError",
+    "UserCodeError",
+    "all_of",
+    "collect",
+    "count_of",
+    "csv",
+    "hopping",
+    "jsonl",
+    "max_of",
+    "mean_of",
+    "min_of",
+    "null",
+    "records",
+    "sliding",
+    "stdout",
+    "sum_of",
+    "taxi",
+    "tumbling",
+]

@@ -27,8 +27,7 @@ class CallSite:
 
 
 def _user_frame() -> FrameType | None:
-    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001  the documented way to a caller's line, CPython only like
-        us
+    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001  the documented way to a caller's line
     while frame is not None:
         module = str(frame.f_globals.get("__name__", ""))
         if module.partition(".")[0] not in _OURS:

@@ -36,7 +36,7 @@ def return_annotation(function: Callable[..., Any]) -> Any:
     if not hasattr(function, "__code__") and not hasattr(function, "__func__"):
         if isinstance(function, type):
             return function  # calling a class makes one of its instances
-        target = getattr(type(function), "__call__", function)
+        target = type(function).__call__
     try:
         hints = get_type_hints(target)
     except (NameError, TypeError) as error:

@@ -154,7 +154,7 @@ class Instance:
         row = self._program.input_type(self.stage)
         state = self._program.state_type(self.stage)
         batch = generic(tuple, generic(list, row), list[Position], Position)
-        channel = generic(tuple, int, int, Position, int, generic(list, batch))
+        channel = generic(tuple, int, int, Position, int, generic(list, batch), list[int])
         merge = generic(tuple, generic(list, channel), generic(list, row), list[Position], Position)
         kind = generic(tuple, merge, state, tuple[Position, list[int]], Position)
         merged, state, outbox, self._mark = msgspec.msgpack.Decoder(kind).decode(snapshot)

@@ -52,7 +52,7 @@ class LatencyHistogram:
 
     def merge(self, other: "LatencyHistogram") -> None:
         """Count what another one has counted."""
-        for bucket, count in other._counts.items():
+        for bucket, count in other.to_plain():
             self._counts[bucket] = self._counts.get(bucket, 0) + count
         self.samples += other.samples
         self.largest = max(self.largest, other.largest)

@@ -17,12 +17,13 @@ Channel = tuple[int, int]
 class _Input:
     """One channel: what it promised, and what waits."""
 
-    __slots__ = ("consumed", "mark", "padding", "waiting")
+    __slots__ = ("consumed", "joined", "mark", "padding", "waiting")
 
     def __init__(self, padding: Position) -> None:
         self.mark: Position = START
         self.padding = padding
         self.waiting: deque[Batch] = deque()
+        self.joined: deque[int] = deque()
         self.consumed = 0
 
 
@@ -70,11 +71,12 @@ class Merge:
         self.queued_rows += len(positions)
         if positions or not channel.waiting:
             channel.waiting.append(batch)
+            channel.joined.append(1)
         else:
-            # Two punctuations in a row: the later one says it all, but both count as consumed.
+            # A punctuation only moves the mark of what waits before it; both are consumed together.
             last = channel.waiting[-1]
             channel.waiting[-1] = Batch(last.rows, last.positions, batch.mark)
-            channel.consumed += 1
+            channel.joined[-1] += 1
 
     def take(self, limit: int) -> tuple[list[Any], list[Position], Position]:
         """At most `limit` records in order, and the mark up to which they are complete.
@@ -126,7 +128,7 @@ class Merge:
             batch = waiting[0]
             if batch.mark <= frontier:
                 waiting.popleft()
-                channel.consumed += 1
+                channel.consumed += channel.joined.popleft()
                 self._rows += batch.rows
                 self._positions += batch.positions
                 continue
@@ -140,7 +142,14 @@ class Merge:
     def snapshot(self) -> Any:
         """Marks, queues and released records as plain data: (inputs, released rows, their positions, frontier)."""
         inputs = [
-            (edge, source, channel.mark, channel.consumed, [(b.rows, b.positions, b.mark) for b in channel.waiting])
+            (
+                edge,
+                source,
+                channel.mark,
+                channel.consumed,
+                [(batch.rows, batch.positions, batch.mark) for batch in channel.waiting],
+                list(channel.joined),
+            )
             for (edge, source), channel in self._inputs.items()
         ]
         return inputs, self._rows[self._at :], self._positions[self._at :], self.frontier
@@ -150,10 +159,10 @@ class Merge:
         inputs, self._rows, self._positions, self.frontier = plain
         self._at = 0
         self.queued_rows = len(self._rows)
-        for edge, source, mark, consumed, waiting in inputs:
+        for edge, source, mark, consumed, waiting, joined in inputs:
             channel = self._inputs[edge, source]
             channel.mark, channel.consumed = mark, consumed
-            channel.waiting = deque(Batch(*batch) for batch in waiting)
+            channel.waiting, channel.joined = deque(Batch(*batch) for batch in waiting), deque(joined)
             self.queued_rows += sum(len(batch) for batch in channel.waiting)
 
 

@@ -1,6 +1,7 @@
 """Typed handles on the edges of a graph: what can be done with rows, with keyed rows, with windows of keyed rows."""
 
 from collections.abc import Callable, Iterable
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, get_args, get_origin, overload
 
 from agiledart_dataflow.aggregators import Aggregator, Count, Extreme, Mean, Sum, Together
@@ -43,8 +44,8 @@ def _step_name(function: Callable[..., Any], name: str | None, verb: str, where:
 def _needs_name(name: object, verb: str, example: str, where: CallSite) -> None:
     if not isinstance(name, str):
         raise where.error(
-            f'{verb}() keeps state and needs a name, so that its state is found again after you edit the code:
-            .{verb}("{example}", …)'
+            f"{verb}() keeps state and needs a name, so that its state is found again after you edit the code:"
+            f'  .{verb}("{example}", …)'
         )
 
 
@@ -136,7 +137,7 @@ class Stream(Generic[T]):
         name: str,
         *,
         n: int,
-        rank: Callable[[V], float] | None = None,
+        rank: Callable[[V], float | Decimal] | None = None,
         ties: Literal["newest", "key"] = "newest",
         emit: Literal["on_record"] = "on_record",
     ) -> "Stream[Ranking[R, K, V]]": ...
@@ -146,7 +147,7 @@ class Stream(Generic[T]):
         name: str,
         *,
         n: int,
-        rank: Callable[[V], float] | None = None,
+        rank: Callable[[V], float | Decimal] | None = None,
         ties: Literal["newest", "key"] = "newest",
         emit: Literal["on_change"],
     ) -> "Stream[Ranking[R | None, K, V]]": ...
@@ -240,22 +241,22 @@ class KeyedStream(Generic[K, R]):
     def window(self, window: Sliding) -> "SlidingStream[K, R]": ...
     @overload
     def window(self, window: Panes) -> "PaneStream[K, R]": ...
-    def window(self, window: Sliding | Panes) -> "SlidingStream[K, R] | PaneStream[K, R]":
+    def window(self, window: Any) -> Any:
         """Divide each key's rows by event time: `sliding(size)`, `hopping(size, every)` or `tumbling(size)`."""
         if isinstance(window, Sliding):
             return SlidingStream(self, window)
-        other: object = window
-        if isinstance(other, Panes):
-            return PaneStream(self, other)
-        raise call_site().error(f"window() takes sliding(…), hopping(…) or tumbling(…), not {other!r}")
+        if isinstance(window, Panes):
+            return PaneStream(self, window)
+        raise call_site().error(f"window() takes sliding(…), hopping(…) or tumbling(…), not {window!r}")
 
     def stateful(self, name: str, operator: KeyedOperator[K, R, S, U]) -> Stream[U]:
         """User code with state by key and timers in event time."""
         where = call_site()
         _needs_name(name, "stateful", "my-state", where)
-        if not isinstance(operator, KeyedOperator):
-            made = f"; did you mean {operator.__name__}()?" if isinstance(operator, type) else ""
-            raise where.error(f"stateful() takes an instance of a KeyedOperator, not {operator!r}{made}")
+        given: Any = operator
+        if not isinstance(given, KeyedOperator):
+            made = f"; did you mean {given.__name__}()?" if isinstance(given, type) else ""
+            raise where.error(f"stateful() takes an instance of a KeyedOperator, not {given!r}{made}")
         key_type, state_type, row_type = _operator_types(operator, where)
         try:
             check_travels(state_type)

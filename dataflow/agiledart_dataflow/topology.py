@@ -82,7 +82,8 @@ class Topology:
         where = call_site()
         if not name or len(name) > MAX_APPLICATION_NAME or not _is_name(name):
             raise where.error(
-                f"{name!r} cannot name a topology: 1 to {MAX_APPLICATION_NAME} letters, digits, '-', '_' or '.', beginning with a letter or digit"
+                f"{name!r} cannot name a topology: 1 to {MAX_APPLICATION_NAME} letters, digits, '-', '_'"
+                " or '.', beginning with a letter or digit"
             )
         self.name = name
         self.where = where

@@ -14,8 +14,7 @@ def shown(value: Any, limit: int = MAX_RECORD_TEXT) -> str:
     """A bounded `repr` that never raises."""
     try:
         text = repr(value)
-    except Exception as error:  # noqa: BLE001  a user's __repr__ may raise anything, and we are already reporting an
-        error
+    except Exception as error:  # noqa: BLE001  a user's __repr__ may raise anything, and one error is enough
         text = f"<a {type(value).__name__} whose repr raises {type(error).__name__}>"
     return text if len(text) <= limit else text[: limit - 1] + "…"
 

@@ -38,8 +38,3 @@ class Operator(Protocol):
     def restore(self, plain: Any) -> None:
         """Go back to a snapshot, as `agiledart_dataflow.snapshots` restored its types."""
         ...
-
-
-def expired(position: Position, after_ms: int) -> Position:
-    """The position of what happens some time after a record, because of it."""
-    return (position[0] + after_ms, 0, *position[2:])

@@ -1,6 +1,6 @@
 """Sliding windows: the rows of (t − size, t] of each key. A row that enters and one that leaves are both changes.
 
-A row at position p leaves at `expired(p, size)`, before the records of that time. Outputs append 0 to the position of a
+A row at position (t, …) leaves at (t + size, 0, …), before the records of that time. Outputs append 0 to the position of a
 leaving row and 1 to that of an entering one, because a row from another window may enter at exactly the position at
 which one leaves.
 """
@@ -61,7 +61,7 @@ class SlidingWindow:
                 window = windows[key] = _Window(aggregator.create())
             window.state = add(window.state, row)
             window.size += 1
-            until = (position[0] + size_ms, 0) + position[2:]  # `expired`, written out: this is the hot path
+            until = (position[0] + size_ms, 0, *position[2:])
             if self._keeps_rows:
                 window.rows[until] = row
             leaving.append((until, key, row))

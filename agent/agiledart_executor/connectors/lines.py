@@ -1,0 +1,161 @@
+"""Bytes → lines, in blocks: plain files, gzip (known by its first bytes), standard input, generators of lines.
+
+A line ends with a line feed; a carriage return before it is dropped. Bytes that are no UTF-8 become U+FFFD. A line longer than
+MAX_LINE_BYTES is counted, not kept.
+"""
+
+import gzip
+import sys
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import BinaryIO, Protocol
+
+from agiledart_kernel.errors import OperationFailed
+from agiledart_kernel.limits import MAX_LINE_BYTES
+
+BLOCK_BYTES = 64 << 10
+_GZIP = b"\x1f\x8b"
+_BOM = b"\xef\xbb\xbf"
+_PLAIN = bytes(code for code in range(0x20, 0x7F) if code not in b'_"') + b"\n"
+"""Bytes of which a block may consist to be parsed the fast way: with others Python's number syntax is wider than ours."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """Some lines, without their ends.
+
+    Attributes:
+        plain: True when all of them are printable ASCII without `_` and quotes.
+        overlong: how many lines before, between or after them were too long to keep.
+    """
+
+    lines: list[str]
+    plain: bool
+    overlong: int = 0
+
+
+class Lines(Protocol):
+    """Where a text source gets its lines from."""
+
+    def block(self) -> Block | None:
+        """The next lines; None at the end. Raises `OperationFailed`."""
+        ...
+
+    def close(self) -> None:
+        """Give back what it holds."""
+        ...
+
+
+class FileLines:
+    """The lines of a file; `-` or nothing is standard input.
+
+    Raises:
+        OperationFailed: the file is not there, cannot be read, or its gzip data are cut short or broken.
+    """
+
+    def __init__(self, path: str, *, skip_header: bool = False) -> None:
+        self._path = path or "-"
+        self._file = self._open()
+        self._rest = b""
+        self._discarding = False
+        self._skips = skip_header
+        self._first = True
+        self._ended = False
+
+    def _open(self) -> BinaryIO:
+        if self._path == "-":
+            return sys.stdin.buffer
+        try:
+            file = open(self._path, "rb")  # noqa: SIM115  held open until `close`
+            magic = file.read(2)
+            file.seek(0)
+        except OSError as error:
+            raise OperationFailed(f"{self._path} cannot be read: {_reason(error)}") from None
+        if magic == _GZIP:
+            return gzip.open(file, "rb")  # type: ignore[return-value]  # a GzipFile reads like a BinaryIO
+        return file
+
+    def _read(self) -> bytes:
+        try:
+            return self._file.read1(BLOCK_BYTES) if self._path == "-" else self._file.read(BLOCK_BYTES)  # type: ignore[attr-defined]
+        except EOFError:
+            raise OperationFailed(
+                f"{self._path} is cut short: its gzip data end in the middle; get the whole file"
+            ) from None
+        except (gzip.BadGzipFile, zlib.error) as error:
+            raise OperationFailed(f"{self._path} is damaged: {error}") from None
+        except (OSError, ValueError) as error:
+            raise OperationFailed(f"{self._path} cannot be read: {_reason(error)}") from None
+
+    def block(self) -> Block | None:
+        if self._ended:
+            return None
+        data = self._read()
+        if self._first:
+            self._first = False
+            data = data.removeprefix(_BOM)
+        if not data:
+            self._ended = True
+            data, self._rest = self._rest, b""
+            if self._discarding:
+                return Block([], plain=True, overlong=1)
+            return self._block(data.removesuffix(b"\r"), overlong=0) if data else None
+        overlong = 0
+        if self._discarding:
+            end = data.find(b"\n")
+            if end < 0:
+                return Block([], plain=True)
+            data, self._discarding, overlong = data[end + 1 :], False, 1
+        else:
+            data = self._rest + data
+        end = data.rfind(b"\n")
+        self._rest = data[end + 1 :]
+        if len(self._rest) > MAX_LINE_BYTES:
+            self._rest, self._discarding = b"", True
+        return self._block(data[:end], overlong) if end >= 0 else Block([], plain=True, overlong=overlong)
+
+    def _block(self, data: bytes, overlong: int) -> Block:
+        if b"\r" in data:
+            data = data.replace(b"\r\n", b"\n").removesuffix(b"\r")
+        lines = data.decode("utf-8", "replace").split("\n")
+        if self._skips and lines:
+            self._skips = False
+            del lines[0]
+        if len(data) > MAX_LINE_BYTES:
+            kept = [line for line in lines if len(line) <= MAX_LINE_BYTES]
+            overlong += len(lines) - len(kept)
+            lines = kept
+        return Block(lines, plain=not data.translate(None, _PLAIN), overlong=overlong)
+
+    def close(self) -> None:
+        if self._path != "-":
+            self._file.close()
+
+
+class GeneratedLines:
+    """The lines of a generator, a hundred at a time."""
+
+    _AT_ONCE = 128
+
+    def __init__(self, lines: Iterator[str], name: str) -> None:
+        self._lines = lines
+        self._name = name
+
+    def block(self) -> Block | None:
+        lines = list(islice(self._lines, self._AT_ONCE))
+        if not lines:
+            return None
+        return Block(lines, plain=not "\n".join(lines).encode("utf-8", "replace").translate(None, _PLAIN))
+
+    def close(self) -> None:
+        close = getattr(self._lines, "close", None)
+        if close is not None:
+            close()
+
+
+def _reason(error: Exception) -> str:
+    """What went wrong in the words of the system, without its number and path."""
+    text = getattr(error, "strerror", None) or str(error)
+    return text[:1].lower() + text[1:]

@@ -1,0 +1,75 @@
+"""Sources and sinks whose data are objects of this process: lists, callables, `collect`, and `null`, which only counts."""
+
+import time
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import Any
+
+from agiledart_dataflow.connectors import Connector, Reading
+from agiledart_dataflow.latency import LatencyHistogram
+from agiledart_dataflow.schema import fields_of, read_time_index
+from agiledart_kernel.errors import ConfigurationError
+
+
+class MemoryReader:
+    """Rows of a list, or of the iterable that a callable returns."""
+
+    stamps = False
+
+    def __init__(self, connector: Connector) -> None:
+        if connector.payload is None:
+            raise ConfigurationError(
+                f"the rows of {connector.url()} are objects of another process and cannot be read here"
+            )
+        rows = connector.payload() if connector.kind == "call" else connector.payload
+        self._rows: Iterator[Any] = iter(rows)
+
+    def read(self, max_rows: int, wall_ns: int) -> Reading:
+        rows = list(islice(self._rows, max_rows))
+        return Reading(rows, len(rows), {}, len(rows) < max_rows)
+
+    def close(self) -> None:
+        self._rows = iter(())
+
+
+class ReadTimes:
+    """Counts read-to-write latencies of rows of one type."""
+
+    def __init__(self, row_type: Any, clock: Callable[[], int]) -> None:
+        self.histogram = LatencyHistogram()
+        self._clock = clock
+        self._index = read_time_index(row_type)
+        self._name = "" if self._index is None else fields_of(row_type)[self._index].name
+
+    def count(self, rows: list[Any]) -> int:
+        """Count rows that are being written; returns the wall time at which that happens."""
+        now = self._clock()
+        if self._index is not None:
+            for row in rows:
+                self.histogram.add(now - getattr(row, self._name))
+        return now
+
+
+class MemoryWriter:
+    """Keeps rows in the list that is the connector's payload; `null` drops them."""
+
+    def __init__(self, connector: Connector, row_type: Any, clock: Callable[[], int] = time.time_ns) -> None:
+        self.rows: list[Any] | None = None
+        if connector.kind == "collect":
+            self.rows = connector.payload if isinstance(connector.payload, list) else []
+        self._times = ReadTimes(row_type, clock)
+
+    def write(self, rows: list[Any]) -> None:
+        self._times.count(rows)
+        if self.rows is not None:
+            self.rows += rows
+
+    def flush(self) -> None:
+        """Nothing waits here."""
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    @property
+    def latency(self) -> LatencyHistogram:
+        return self._times.histogram

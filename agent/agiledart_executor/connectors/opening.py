@@ -1,0 +1,122 @@
+"""Connector → reader or writer. Each kind is imported when it is first opened; kinds of other packages come by entry point.
+
+A package adds a source by an entry point in the group `agiledart.sources`: a callable that takes the connector's options as
+keyword arguments and returns an iterator of CSV lines.
+"""
+
+import inspect
+import time
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from importlib.metadata import entry_points
+from typing import Any
+
+from agiledart_dataflow.connectors import Connector, SinkWriter, SourceReader
+from agiledart_kernel.errors import ConfigurationError, OperationFailed
+
+SOURCE_GROUP = "agiledart.sources"
+PACING = ("speed",)
+"""Options that the source's instance obeys, whatever the kind."""
+
+_SOURCES = ("csv", "list", "call")
+_SINKS = ("csv", "jsonl", "stdout", "null", "collect")
+
+Clock = Callable[[], int]
+
+
+def open_source(connector: Connector, row_type: Any) -> SourceReader:
+    """The reader of a source.
+
+    Raises:
+        OperationFailed: what it reads is not there; the message has the path.
+        ConfigurationError: no such kind, or an option that it does not know.
+    """
+    if connector.kind == "csv":
+        from agiledart_executor.connectors.csv_source import CsvReader
+        from agiledart_executor.connectors.lines import FileLines
+
+        _check_options(connector, ("header", *PACING))
+        return CsvReader(FileLines(connector.path, skip_header=_flag(connector, "header")), row_type)
+    if connector.kind in ("list", "call"):
+        from agiledart_executor.connectors.memory import MemoryReader
+
+        _check_options(connector, PACING)
+        return MemoryReader(connector)
+    from agiledart_executor.connectors.csv_source import CsvReader
+    from agiledart_executor.connectors.lines import GeneratedLines
+
+    return CsvReader(GeneratedLines(_generated(connector), connector.url()), row_type)
+
+
+def open_sink(connector: Connector, row_type: Any, clock: Clock = time.time_ns) -> SinkWriter:
+    """The writer of a sink; raises like `open_source`."""
+    if connector.kind in ("csv", "jsonl", "stdout"):
+        from agiledart_executor.connectors.text_sink import open_text_sink
+
+        _check_options(
+            connector, ("format",) if connector.kind == "stdout" else ("null",) if connector.kind == "csv" else ()
+        )
+        return open_text_sink(connector, row_type, clock)
+    if connector.kind in ("null", "collect"):
+        from agiledart_executor.connectors.memory import MemoryWriter
+
+        _check_options(connector, ())
+        return MemoryWriter(connector, row_type, clock)
+    raise ConfigurationError(f"there is no sink {connector.kind!r}; there are {', '.join(_SINKS)}")
+
+
+def source_kinds() -> list[str]:
+    """Names of all sources that can be opened here."""
+    return sorted({*_SOURCES, *(point.name for point in entry_points(group=SOURCE_GROUP))})
+
+
+def _generated(connector: Connector) -> Iterator[str]:
+    """The lines of a source that an installed package provides."""
+    for point in entry_points(group=SOURCE_GROUP):
+        if point.name == connector.kind:
+            break
+    else:
+        raise ConfigurationError(f"there is no source {connector.kind!r}; there are {', '.join(source_kinds())}")
+    try:
+        make = point.load()
+    except ImportError as error:
+        raise OperationFailed(f"the source {connector.kind} ({point.value}) cannot be loaded: {error}") from None
+    parameters = inspect.signature(make).parameters
+    _check_options(connector, (*parameters, *PACING))
+    if connector.path:
+        raise ConfigurationError(f"{connector.url()}: the source {connector.kind} reads no path")
+    given = {
+        name: _value(connector, name, text, str(parameters[name].annotation))
+        for name, text in connector.options
+        if name not in PACING
+    }
+    lines: Iterator[str] = make(**given)
+    return lines
+
+
+def _value(connector: Connector, name: str, text: str, annotation: str) -> Any:
+    """An option's text as the generator's parameter wants it."""
+    try:
+        if "datetime" in annotation:
+            return datetime.fromisoformat(text)
+        if "int" in annotation:
+            return int(text)
+        if "float" in annotation:
+            return float(text)
+    except ValueError:
+        raise ConfigurationError(f"{connector.url()}: {name}={text} is not what {name} takes ({annotation})") from None
+    return text
+
+
+def _check_options(connector: Connector, known: tuple[str, ...]) -> None:
+    for name, _ in connector.options:
+        if name not in known:
+            there_are = f"it knows {', '.join(known)}" if known else "it has no options"
+            raise ConfigurationError(f"{connector.url()}: {connector.kind} has no option {name!r}; {there_are}")
+
+
+def _flag(connector: Connector, name: str) -> bool:
+    text = connector.option(name, "0")
+    if text not in ("0", "1"):
+        raise ConfigurationError(f"{connector.url()}: {name} is 0 or 1, not {text!r}")
+    return text == "1"

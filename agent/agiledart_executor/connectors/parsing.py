@@ -1,0 +1,222 @@
+"""Text columns → typed rows: a generated loop for lines that are beyond doubt, a careful one that names what is wrong.
+
+Reasons, judged from left to right after the number of columns: `columns`, `number` (not a finite decimal number), `time` (not
+exactly `YYYY-MM-DD HH:MM:SS`, or no such day). The fast loop accepts nothing that the careful one would refuse.
+"""
+
+import csv
+import dataclasses
+import re
+from collections.abc import Callable
+from datetime import datetime
+from decimal import Decimal
+from math import isfinite
+from typing import Any
+
+from agiledart_dataflow.inference import optional_stripped
+from agiledart_dataflow.schema import Field, fields_of, is_named_tuple
+from agiledart_kernel.errors import ConfigurationError
+
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+_INTEGER = re.compile(r"[+-]?\d+", re.ASCII)
+_TIME = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", re.ASCII)
+_SUSPICIOUS = re.compile(r"[^ !#-^`-~]")
+"""What keeps a line from the fast loop: anything but printable ASCII, quotes, `_`."""
+
+_MAX_DIGITS = 4_000
+"""Longest number read; Python refuses ints of more than 4,300 digits."""
+
+
+class _Times(dict[str, datetime]):
+    """Text → datetime, remembered: event times repeat, and equal texts give the very same object."""
+
+    _REMEMBERED = 1 << 16
+
+    def __missing__(self, text: str) -> datetime:
+        if len(self) >= self._REMEMBERED:
+            self.clear()
+        value = self[text] = _time(text)
+        return value
+
+
+class _MalformedError(ValueError):
+    """A field is not what it should be; `reason` is the word to count it by."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+def _time(text: str) -> datetime:
+    if _TIME.fullmatch(text) is None:
+        raise _MalformedError("time")
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        raise _MalformedError("time") from None
+
+
+def _float(text: str) -> float:
+    if _NUMBER.fullmatch(text) is None or not isfinite(value := float(text)):
+        raise _MalformedError("number")
+    return value
+
+
+def _integer(text: str) -> int:
+    if len(text) > _MAX_DIGITS or _INTEGER.fullmatch(text) is None:
+        raise _MalformedError("number")
+    return int(text)
+
+
+def _decimal(text: str) -> Decimal:
+    _float(text)
+    return Decimal(text)
+
+
+def _boolean(text: str) -> bool:
+    if text not in ("0", "1", "true", "false"):
+        raise _MalformedError("number")
+    return text in ("1", "true")
+
+
+_CAREFUL: dict[Any, Callable[[str], Any]] = {
+    str: str,
+    float: _float,
+    int: _integer,
+    Decimal: _decimal,
+    bool: _boolean,
+    datetime: _time,
+}
+_FAST = {
+    str: "{}",
+    float: "float({})",
+    int: "integer({})",
+    Decimal: "decimal({})",
+    bool: "boolean({})",
+    datetime: "times[{}]",
+}
+
+
+class RowParser:
+    """Makes rows of a type from lines; counts malformed ones by reason.
+
+    Raises:
+        ConfigurationError: the type has a field that no column can fill.
+    """
+
+    def __init__(self, row_type: Any) -> None:
+        fields = fields_of(row_type)
+        self._is_scalar = not fields
+        self._fields = fields or (Field("value", row_type),)
+        self._columns = [_column(field) for field in self._fields if not field.is_read_time]
+        self._make = _maker(row_type, scalar=self._is_scalar)
+        self._whole_line = self._is_scalar and row_type is str
+        self._careful = [(_CAREFUL[kind], optional) for kind, optional in self._columns]
+        self._fast = None if self._whole_line else self._compiled()
+
+    def parse(self, lines: list[str], wall_ns: int, malformed: dict[str, int], *, plain: bool) -> list[Any]:
+        """The rows of these lines; `plain` promises printable ASCII without quotes and `_`."""
+        rows: list[Any] = []
+        if self._fast is not None and plain:
+            self._fast(lines, wall_ns, rows.append, malformed)
+        elif self._fast is not None:
+            for line in lines:
+                if _SUSPICIOUS.search(line) is None:
+                    self._fast((line,), wall_ns, rows.append, malformed)
+                else:
+                    self._judge(line, wall_ns, rows.append, malformed)
+        else:
+            rows = list(lines)
+        return rows
+
+    def _judge(self, line: str, wall_ns: int, push: Callable[[Any], None], malformed: dict[str, int]) -> None:
+        """The careful way for one line."""
+        texts = line.split(",")
+        if '"' in line:
+            quoted = next(csv.reader([line]), [])
+            if len(quoted) == len(self._columns) or len(texts) != len(self._columns):
+                texts = quoted
+        reason = "columns"
+        if len(texts) == len(self._columns):
+            try:
+                values = [
+                    None if optional and not text else read(text)
+                    for (read, optional), text in zip(self._careful, texts, strict=True)
+                ]
+            except _MalformedError as error:
+                reason = error.reason
+            else:
+                rest = iter(values)
+                push(self._make([wall_ns if field.is_read_time else next(rest) for field in self._fields]))
+                return
+        malformed[reason] = malformed.get(reason, 0) + 1
+
+    def _compiled(self) -> Callable[..., None]:
+        """The fast loop as a function of (lines, wall_ns, push, malformed)."""
+        names = [f"a{i}" for i in range(len(self._columns))]
+        values: list[str] = []
+        sums: list[str] = []
+        conversions: list[str] = []
+        for name, (kind, optional) in zip(names, self._columns, strict=True):
+            text = _FAST[kind].format(name)
+            if kind in (float, Decimal) and not optional:
+                sums.append(name if kind is float else f"float({name})")
+            elif kind in (float, Decimal):
+                text = f"careful_{kind.__name__.lower()}({name})"
+            if text != name:
+                conversions.append(f"   {name} = " + (f"None if not {name} else {text}" if optional else text))
+        columns = iter(names)
+        values = ["wall_ns" if field.is_read_time else next(columns) for field in self._fields]
+        spaces = sum(kind is datetime for kind, _ in self._columns)
+        has_numbers = any(kind in (float, int, Decimal) for kind, _ in self._columns)
+        lines = [
+            "def parse(lines, wall_ns, push, malformed):",
+            " for line in lines:",
+            "  try:",
+            f"   {', '.join(names)}, = line.split(',')",
+            *conversions,
+            f"   total = {' + '.join(sums) or '0.0'}",
+            f"   if total - total == 0.0{f' and line.count(space) == {spaces}' if has_numbers else ''}:",
+            f"    push(make(({', '.join(values)},)))",
+            "    continue",
+            "  except ValueError:",
+            "   pass",
+            "  judge(line, wall_ns, push, malformed)",
+        ]
+        scope: dict[str, Any] = {
+            "make": self._make,
+            "judge": self._judge,
+            "times": _Times(),
+            "integer": _integer,
+            "decimal": Decimal,
+            "boolean": _boolean,
+            "careful_float": _float,
+            "careful_decimal": _decimal,
+            "space": " ",
+        }
+        exec("\n".join(lines), scope)  # our own text: field names do not appear in it
+        parse: Callable[..., None] = scope["parse"]
+        return parse
+
+
+def _column(field: Field) -> tuple[Any, bool]:
+    """(type, may be empty) of a field's column."""
+    kind = optional_stripped(field.type)
+    kind = getattr(kind, "__supertype__", kind)
+    if kind not in _CAREFUL:
+        raise ConfigurationError(
+            f"no CSV column can fill the field {field.name}: {field.type!r}; text, numbers, Decimal, bool and datetime can be read"
+        )
+    return kind, optional_stripped(field.type) is not field.type
+
+
+def _maker(row_type: Any, *, scalar: bool) -> Callable[[Any], Any]:
+    if scalar:
+        return lambda values: values[0]
+    if is_named_tuple(row_type):
+        new = tuple.__new__
+        return lambda values: new(row_type, values)
+    if dataclasses.is_dataclass(row_type):
+        make: Any = row_type
+        return lambda values: make(*values)
+    raise ConfigurationError(f"no CSV line can become a {row_type!r}")

@@ -1,0 +1,248 @@
+"""Runs a whole topology in this process: no agent, no sockets. For `agiledart run`, for tests, for small jobs.
+
+The default schedule polls the source that is furthest behind in event time and lets every stage work in turn. A `schedule_seed`
+makes a hostile one: any channel next, batches in pieces of any size, results that must still be the same.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from agiledart_dataflow.batch import Batch
+from agiledart_dataflow.connectors import SinkWriter, SourceReader
+from agiledart_dataflow.instance import Instance
+from agiledart_dataflow.program import Program, compile_program
+from agiledart_dataflow.source_instance import SourceInstance
+from agiledart_dataflow.stages import StagePlan, plan_stages
+from agiledart_dataflow.statistics import InstanceStatistics, Summary, summarise
+from agiledart_dataflow.topology import Topology
+from agiledart_executor.connectors.opening import open_sink, open_source
+from agiledart_kernel.errors import OperationFailed
+from agiledart_kernel.limits import MAX_BATCH_ROWS
+from agiledart_kernel.randomness import RandomStream
+
+MAX_QUEUED_ROWS = 100_000
+"""Rows that may wait before a merge for another source; then the sources ahead pause."""
+
+PROGRESS_NS = 200_000_000
+FLUSH_NS = 200_000_000
+_LONGEST_SLEEP_S = 0.2
+"""So that Ctrl-C and progress are not kept waiting by a slow source."""
+
+Progress = Callable[[Summary], None]
+
+
+@dataclass
+class LocalRun:
+    """What a run did.
+
+    Attributes:
+        summary: counts by the names that users know.
+        statistics: of each instance.
+        collected: rows of each `collect` sink.
+        wall_seconds: how long it took.
+        interrupted: True when Ctrl-C ended it before the input did.
+    """
+
+    plan: StagePlan
+    summary: Summary
+    statistics: list[InstanceStatistics]
+    collected: dict[str, list[Any]] = field(default_factory=dict)
+    wall_seconds: float = 0.0
+    interrupted: bool = False
+
+
+def run_topology(
+    topology: Topology,
+    *,
+    parallelism: int | Mapping[str, int] = 1,
+    schedule_seed: int | None = None,
+    on_progress: Progress | None = None,
+) -> LocalRun:
+    """Run a topology to the end of its input.
+
+    Args:
+        topology: what to run.
+        parallelism: instances of every stage that can have several, or by name of a step.
+        schedule_seed: run it under a hostile schedule drawn from this seed.
+        on_progress: called about five times a second with the counts so far.
+
+    Raises:
+        UserCodeError: user code raised.
+        OperationFailed: a source or sink could not be opened, read or written; the message names the step.
+        TopologyError, ConfigurationError: the graph or a connector is wrong.
+    """
+    plan = plan_stages(topology.specification(), parallelism)
+    run = _Run(compile_program(topology, plan))
+    began = time.monotonic()
+    interrupted = False
+    try:
+        run.open()
+        try:
+            if schedule_seed is None:
+                run.straight(on_progress)
+            else:
+                run.hostile(RandomStream(schedule_seed, "schedule"))
+        except KeyboardInterrupt:
+            interrupted = True
+        run.close_sinks()
+    finally:
+        run.close()
+    statistics = run.statistics()
+    return LocalRun(
+        plan=plan,
+        summary=summarise(run.program.specification, statistics),
+        statistics=statistics,
+        collected=run.collected(),
+        wall_seconds=time.monotonic() - began,
+        interrupted=interrupted,
+    )
+
+
+class _Run:
+    """All instances of one run and the channels between them."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self._readers: list[SourceReader] = []
+        self._writers: dict[str, SinkWriter] = {}
+        self._sources: list[SourceInstance] = []
+        self._instances: dict[tuple[int, int], Instance] = {}
+        self._order: list[tuple[int, Instance]] = []
+
+    def open(self) -> None:
+        """Open sinks and sources, make the instances; names the step that cannot be opened."""
+        plan = self.program.plan
+        for stage in reversed(plan.stages):
+            for index in range(stage.parallelism):
+                endpoint = None if stage.kind == "operator" else self.program.endpoint(stage.index)
+                try:
+                    if endpoint is not None and stage.kind == "source":
+                        reader = open_source(endpoint.connector, endpoint.row_type)
+                        self._readers.append(reader)
+                        self._sources.insert(0, SourceInstance(self.program, stage.index, reader))
+                        continue
+                    writer = None
+                    if endpoint is not None:
+                        writer = self._writers[stage.name] = open_sink(endpoint.connector, endpoint.row_type)
+                except OperationFailed as error:
+                    raise OperationFailed(f"{stage.name}: {error}") from None
+                self._instances[stage.index, index] = Instance(self.program, stage.index, index, writer)
+        self._order = [(stage, self._instances[stage, index]) for stage, index in sorted(self._instances)]
+
+    def straight(self, on_progress: Progress | None) -> None:
+        """Sources in order of event time, stages in order of the graph."""
+        emitters = [self._deliverer(source.stage, source.index) for source in self._sources]
+        workers = [(instance, self._deliverer(stage, instance.index)) for stage, instance in self._order]
+        waiting = [0] * len(self._sources)
+        next_progress = next_flush = time.monotonic_ns() + PROGRESS_NS
+        while True:
+            now = time.monotonic_ns()
+            if now >= next_flush:
+                self._flush()
+                next_flush = now + FLUSH_NS
+            if on_progress is not None and now >= next_progress:
+                on_progress(summarise(self.program.specification, self.statistics()))
+                next_progress = now + PROGRESS_NS
+            chosen = self._furthest_behind(waiting, now)
+            if chosen is None:
+                if all(source.finished for source in self._sources):
+                    break
+                self._flush()
+                wake = min(wait for source, wait in zip(self._sources, waiting, strict=True) if not source.finished)
+                time.sleep(min(max(wake - now, 1_000_000) / 1e9, _LONGEST_SLEEP_S))
+                continue
+            source = self._sources[chosen]
+            polled = source.poll(now, time.time_ns(), MAX_BATCH_ROWS)
+            waiting[chosen] = polled.wait_until_ns or 0
+            if polled.batch is None:
+                continue
+            source.send(polled.batch, emitters[chosen])
+            for instance, emit in workers:
+                while instance.work(emit):
+                    pass
+
+    def _furthest_behind(self, waiting: list[int], now: int) -> int | None:
+        """The source to poll: of those that may, the one whose event time is least; none when all wait."""
+        ready = [i for i, source in enumerate(self._sources) if not source.finished and waiting[i] <= now]
+        if len(ready) > 1 or (ready and len(self._sources) > 1):
+            least = min(source.mark for source in self._sources if not source.finished)
+            if sum(instance.queued_rows for instance in self._instances.values()) > MAX_QUEUED_ROWS:
+                ready = [i for i in ready if self._sources[i].mark == least]
+        return min(ready, key=lambda i: self._sources[i].mark, default=None)
+
+    def hostile(self, random: RandomStream) -> None:
+        """Any channel or source next, batches in pieces of any size, budgets of any size. Does not pace."""
+        wires: dict[tuple[int, int, int], list[Batch]] = {channel: [] for channel in self.program.plan.channels()}
+
+        def emitter(source: int) -> Callable[[int, int, Batch], None]:
+            def emit(edge: int, target: int, batch: Batch) -> None:
+                wires[edge, source, target] += batch.pieces(1 + random.index(20)) if random.index(3) else [batch]
+
+            return emit
+
+        emitters = [emitter(index) for index in range(max(stage.parallelism for stage in self.program.plan.stages))]
+        now = 0
+        while True:
+            ready = [channel for channel, batches in wires.items() if batches]
+            sources = [source for source in self._sources if not source.finished]
+            if not ready and not sources:
+                break
+            crowded = any(len(wires[channel]) > 64 for channel in ready)
+            if sources and not crowded and (not ready or random.uniform() < 0.3):
+                source = random.choice(sources)
+                polled = source.poll(now, time.time_ns(), random.choice((1, 3, 20, 200)))
+                now = max(now, polled.wait_until_ns or 0)
+                if polled.batch is not None:
+                    source.send(polled.batch, emitters[0])
+                continue
+            edge, index, target = channel = random.choice(ready)
+            instance = self._instances[self.program.plan.edges[edge].target, target]
+            instance.offer(edge, index, wires[channel].pop(0))
+            while instance.work(emitters[instance.index], 1 + random.index(100)):
+                pass
+
+    def _deliverer(self, stage: int, index: int) -> Callable[[int, int, Batch], None]:
+        """emit(edge, target, batch) that puts a batch straight into the merge of the next instance."""
+        edges, instances = self.program.plan.edges, self._instances
+        targets = {edge.index: edge.target for edge in edges if edge.source == stage}
+
+        def emit(edge: int, target: int, batch: Batch) -> None:
+            instances[targets[edge], target].offer(edge, index, batch)
+
+        return emit
+
+    def _flush(self) -> None:
+        for writer in self._writers.values():
+            writer.flush()
+
+    def close_sinks(self) -> None:
+        """Close the sinks and report what goes wrong, because then results are missing."""
+        for name, writer in self._writers.items():
+            try:
+                writer.close()
+            except OperationFailed as error:
+                raise OperationFailed(f"{name}: {error}") from None
+
+    def close(self) -> None:
+        """Give back all that is still open; quiet, because an error is already on its way if there is one."""
+        for reader in self._readers:
+            reader.close()
+        for writer in self._writers.values():
+            try:
+                writer.close()
+            except OperationFailed:
+                continue
+
+    def statistics(self) -> list[InstanceStatistics]:
+        """What every instance has counted."""
+        return [
+            *(source.statistics() for source in self._sources),
+            *(instance.statistics() for _, instance in self._order),
+        ]
+
+    def collected(self) -> dict[str, list[Any]]:
+        """Rows of the sinks that keep them."""
+        rows = {name: getattr(writer, "rows", None) for name, writer in self._writers.items()}
+        return {name: kept for name, kept in sorted(rows.items()) if kept is not None}

@@ -1,0 +1,72 @@
+"""Sources and sinks as values; nothing is opened before the topology runs.
+
+On the command line the same are written as URLs: `csv:trips.csv.gz?speed=60@pi2`, `taxi:?seed=7&count=10000`, `stdout:`.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
+from typing import Any, TypeVar
+
+from agiledart_dataflow.connectors import Connector, Source, connector, records_source
+
+T = TypeVar("T")
+
+
+def csv(
+    path: str, *, speed: float | None = None, header: bool | None = None, null: str | None = None, at: str = ""
+) -> Connector:
+    """A CSV file, as source (plain or gzip) or as sink.
+
+    Args:
+        path: of the file on the node where it is read or written.
+        speed: source: paced by event time, so many times faster than it happened; as fast as possible when left out.
+        header: source: the first line holds names and is skipped.
+        null: sink: what stands for None; `NULL` when left out.
+        at: the node that reads or writes it.
+    """
+    return connector("csv", path, speed=speed, header=header, null=null, at=at)
+
+
+def jsonl(path: str, *, at: str = "") -> Connector:
+    """Sink: a file of JSON objects, one per line."""
+    return connector("jsonl", path, at=at)
+
+
+def stdout(*, format: str | None = None, at: str = "") -> Connector:  # noqa: A002  the option's name on the command line
+    """Sink: standard output, as `csv` (default) or `jsonl`."""
+    return connector("stdout", format=format, at=at)
+
+
+def taxi(
+    *,
+    seed: int | None = None,
+    count: int | None = None,
+    start: datetime | None = None,
+    speed: float | None = None,
+    at: str = "",
+) -> Connector:
+    """Source: generated taxi trips in the format of the DEBS 2015 challenge, the same for the same seed.
+
+    Args:
+        seed: of the generator.
+        count: how many trips; without end when left out.
+        start: time of the first trips.
+        speed: paced by event time, so many times faster than it happened.
+        at: the node that generates them.
+    """
+    beginning = None if start is None else start.isoformat()
+    return connector("taxi", seed=seed, count=count, start=beginning, speed=speed, at=at)
+
+
+def records(rows: Sequence[T] | Callable[[], Iterable[T]], *, row_type: type[T] | None = None) -> Source[T]:
+    """Source: rows of this process, or a callable that returns them; for tests and `agiledart run`."""
+    return records_source(rows, row_type)
+
+
+def null() -> Connector:
+    """Sink: counts rows and latencies, keeps nothing."""
+    return connector("null")
+
+
+collect: Any = connector("collect")
+"""Sink: keeps the rows for `agiledart.testing.run_local`, which returns them."""

@@ -1,0 +1,24 @@
+"""Run a topology inside a test: `assert run_local(room_temperatures(readings=[…], report=collect)) == […]`."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from agiledart_dataflow.topology import Topology
+from agiledart_executor.local import run_topology
+
+
+def run_local(
+    topology: Topology, *, parallelism: int | Mapping[str, int] = 1, schedule_seed: int | None = None
+) -> list[Any] | dict[str, list[Any]]:
+    """Run to the end of the input and return what reached the `collect` sinks.
+
+    Args:
+        topology: what to run.
+        parallelism: instances of every stage that can have several, or by name of a step; must not change the result.
+        schedule_seed: run it under a hostile schedule; must not change the result either.
+
+    Returns:
+        The rows of the only `collect` sink, or rows by name of sink when there are several.
+    """
+    collected = run_topology(topology, parallelism=parallelism, schedule_seed=schedule_seed).collected
+    return next(iter(collected.values())) if len(collected) == 1 else collected
