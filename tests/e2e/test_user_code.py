@@ -1,0 +1,161 @@
+"""What user code may do to a mesh: print, raise, kill its process, never return. The agents go on."""
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agiledart_node.commands import ListApplications, Logs, Status
+from tests.e2e.mesh import Mesh, alive, cli, executors_of, mesh, wait_for
+
+pytestmark = pytest.mark.e2e
+
+CODE = '''
+"""Steps that misbehave."""
+import os, time
+from datetime import datetime
+from typing import NamedTuple
+from agiledart import Sink, Source, Topology
+import helper
+
+class Reading(NamedTuple):
+    at: datetime
+    value: float
+
+def double(reading: Reading) -> Reading:
+    print("doubling", reading.value)
+    return reading._replace(value=helper.twice(reading.value))
+
+def fails_at_three(reading: Reading) -> Reading:
+    if reading.value == 3:
+        raise ValueError("three is too many")
+    return reading
+
+def dies_at_three(reading: Reading) -> Reading:
+    if reading.value == 3:
+        os._exit(7)
+    return reading
+
+def never_returns(reading: Reading) -> Reading:
+    while reading.value == 3:
+        pass
+    return reading
+
+def _topology(name, step):
+    def build(readings: Source[Reading], report: Sink[Reading]) -> Topology:
+        topology = Topology(name)
+        topology.source("readings", readings, event_time=lambda r: r.at).map(step).sink("report", report)
+        return topology
+    return build
+
+doubling = _topology("doubling", double)
+failing = _topology("failing", fails_at_three)
+dying = _topology("dying", dies_at_three)
+looping = _topology("looping", never_returns)
+'''
+
+
+@pytest.fixture(scope="module")
+def ring() -> Iterator[Mesh]:
+    """Two agents that all tests here share: whatever user code does, they must be there for the next test."""
+    with mesh(2) as made:
+        yield made
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A user's folder with a file called like one of our modules, a helper, and input."""
+    (tmp_path / "dataflow.py").write_text(CODE)
+    (tmp_path / "helper.py").write_text("def twice(x):\n    return 2 * x\n")
+    lines = [f"2024-01-01 00:00:{second:02d},{second}\n" for second in range(10)]
+    (tmp_path / "in.csv").write_text("".join(lines))
+    return tmp_path
+
+
+def submit(made: Mesh, folder: Path, builder: str, *, code: int = 0) -> Any:
+    """Submit from the user's folder with paths relative to it."""
+    ran = cli(
+        "submit", f"dataflow.py:{builder}", "--agent", str(made.agent("a1").state_dir),
+        "--set", "readings=csv:in.csv@a2", "--set", "report=csv:out.csv@a1", "-o", "json", cwd=folder,
+    )  # fmt: skip
+    assert ran.returncode == code, ran.stderr
+    assert "Traceback" not in ran.stderr
+    return json.loads(ran.stdout) if code == 0 else ran.stderr
+
+
+def ended(made: Mesh, name: str, seconds: float = 15.0) -> dict[str, Any]:
+    """Its status once it has ended."""
+
+    def look() -> dict[str, Any] | None:
+        status = made.agent("a2").ask(Status(name))
+        return status if status["state"] in ("finished", "failed", "stopped") else None
+
+    return dict(wait_for(look, seconds, f"{name} has ended"))
+
+
+def test_a_file_of_ones_own_that_imports_a_neighbour_and_prints(ring: Mesh, folder: Path):
+    submit(ring, folder, "doubling")
+    assert ended(ring, "doubling")["state"] == "finished"
+    rows = (folder / "out.csv").read_text().splitlines()
+    assert [float(row.split(",")[1]) for row in rows] == [2.0 * n for n in range(10)]
+    shown = cli("logs", "doubling", "--agent", str(ring.agent("a1").state_dir))
+    assert "doubling 9.0" in shown.stdout
+    assert len(ring.agent("a2").ask(Logs("doubling"))["lines"]) >= 10
+    wait_for(lambda: not executors_of(ring.agent("a1")) + executors_of(ring.agent("a2")), 5, "executors are gone")
+
+
+def test_an_exception_names_step_record_and_line(ring: Mesh, folder: Path):
+    submit(ring, folder, "failing")
+    status = ended(ring, "failing")
+    assert status["state"] == "failed"
+    for part in ("fails_at_three", "three is too many", "dataflow.py", "value=3.0"):
+        assert part in status["reason"], status["reason"]
+    assert not (folder / "core").exists()
+
+
+def test_a_process_that_ends_itself(ring: Mesh, folder: Path):
+    submit(ring, folder, "dying")
+    status = ended(ring, "dying")
+    assert status["state"] == "failed"
+    assert "exit code 7" in status["reason"]
+
+
+def test_an_executor_that_is_killed(ring: Mesh, folder: Path):
+    (folder / "in.csv").write_text("".join(f"2024-01-01 00:{n // 60:02d}:{n % 60:02d},{n}\n" for n in range(4, 3000)))
+    ran = cli(
+        "submit", "dataflow.py:doubling", "--agent", str(ring.agent("a1").state_dir), "--set", "readings=csv:in.csv?speed=5@a2",
+        "--set", "report=csv:out.csv@a1", cwd=folder,
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stderr
+    os.kill(executors_of(ring.agent("a2"))[0], signal.SIGKILL)
+    status = ended(ring, "doubling")
+    assert status["state"] == "failed"
+    assert "SIGKILL" in status["reason"]
+    assert alive(ring.agent("a2").pid)
+
+
+@pytest.mark.slow
+def test_code_that_never_returns_is_stopped_and_named(ring: Mesh, folder: Path):
+    submit(ring, folder, "looping")
+    status = ended(ring, "looping", 30)
+    assert status["state"] == "failed"
+    assert "has not returned for 10 s" in status["reason"]
+
+
+def test_a_file_that_is_not_there_is_named_with_its_node(ring: Mesh, folder: Path):
+    (folder / "in.csv").unlink()
+    said = submit(ring, folder, "doubling", code=1)
+    assert "in.csv" in said
+    assert "a2" in said
+    assert "readings" in said
+
+
+def test_agents_have_seen_it_all_and_live(ring: Mesh):
+    for agent in ring.agents:
+        assert alive(agent.pid)
+        assert "Traceback" not in agent.log.read_text()
+    assert ring.agent("a1").ask(ListApplications())["applications"]
