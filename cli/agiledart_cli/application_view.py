@@ -58,8 +58,10 @@ def print_applications(body: Mapping[str, Any]) -> None:
         )
     if not rows:
         click.echo("No applications yet. Submit one: agiledart submit FILE:NAME")
-        return
-    print_table(["application", "", "state", "for", "submitted to", ""], rows)
+    else:
+        print_table(["application", "", "state", "for", "submitted to", ""], rows)
+    if body.get("unreadable"):
+        click.echo(paint(f" {body['unreadable']} more cannot be read just now", WATCH))
 
 
 def print_status(body: Mapping[str, Any]) -> None:
@@ -80,27 +82,39 @@ def print_status(body: Mapping[str, Any]) -> None:
         if body.get("reason"):
             click.echo(f" {body['reason']}")
     _print_stages(body)
-    _print_sums(body.get("summary") or {})
-    missing = body.get("missing") or []
-    if missing:
-        click.echo(paint(f" no figures from {', '.join(missing)}", WATCH))
+    for path in body.get("paths", []):
+        click.echo(f" way {' → '.join(path)} ({_hops(path)})")
+    print_sums(body.get("summary") or {})
+    if silent := body.get("silent_nodes"):
+        click.echo(paint(f" no figures from {', '.join(silent)}", WATCH))
 
 
 def _print_stages(body: Mapping[str, Any]) -> None:
     steps: Mapping[str, Mapping[str, int]] = (body.get("summary") or {}).get("steps", {})
+    queues = {
+        stage["name"]: [one["queued_rows"] for one in stage["instances"] if "queued_rows" in one]
+        for stage in body.get("stages", [])
+    }
     rows = []
     for stage, nodes in (body.get("placement") or {}).items():
         names = stage.split("+")
         first, last = steps.get(names[0], {}), steps.get(names[-1], {})
         dropped = sum(steps.get(name, {}).get("dropped", 0) for name in names)
+        queued = queues.get(stage)
         rows.append(
-            [stage, len(nodes), where(nodes), count(first.get("rows_in")), count(last.get("rows_out")), count(dropped)]
+            [
+                *(stage, len(nodes), where(nodes)),
+                *(count(first.get("rows_in")), count(last.get("rows_out"))),
+                *(count(dropped), count(sum(queued)) if queued else ""),
+            ]
         )
     if rows:
-        print_table(["stage", "×", "where", "in", "out", "dropped"], rows, ["×", "in", "out", "dropped"])
+        heads = ["stage", "×", "where", "in", "out", "dropped", "queue"]
+        print_table(heads, rows, ["×", "in", "out", "dropped", "queue"])
 
 
-def _print_sums(summary: Mapping[str, Any]) -> None:
+def print_sums(summary: Mapping[str, Any]) -> None:
+    """What was read, left out and written."""
     if not summary:
         return
     malformed: Mapping[str, int] = summary.get("malformed", {})

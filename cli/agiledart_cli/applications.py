@@ -1,12 +1,13 @@
 """Verbs about applications: `submit`, `list`, `status`, `stop`, `logs`."""
 
+import json
 import time
 from pathlib import Path
 from typing import Any
 
 import click
 
-from agiledart_cli.application_view import print_applications, print_plan, print_status
+from agiledart_cli.application_view import print_applications, print_plan, print_status, print_sums
 from agiledart_cli.client import ControlClient, connect
 from agiledart_cli.errors import FAILED
 from agiledart_cli.options import (
@@ -24,6 +25,8 @@ FINAL_STATES = ("finished", "failed", "stopped")
 
 POLL_SECONDS = 0.3
 LOG_POLL_SECONDS = 0.5
+STOP_SECONDS = 180.0
+"""For an agent to drain an application; it gives up and cuts by itself before."""
 
 
 def make_submission(
@@ -174,10 +177,9 @@ def status(name: str, agent: str | None, identity: str | None, output: str) -> i
 @click.command(short_help="End an application: drain it, or cut it with --now.")
 @click.argument("name")
 @click.option("--now", is_flag=True, help="Cut it: what is under way is lost.")
-@click.option("--timeout", type=float, default=60.0, show_default=True, metavar="SECONDS", help="How long to wait.")
 @agent_options
 @output_option
-def stop(name: str, now: bool, timeout: float, agent: str | None, identity: str | None, output: str) -> int:
+def stop(name: str, now: bool, agent: str | None, identity: str | None, output: str) -> None:
     """End an application. Its sources stop reading, what they have read comes out, then it is stopped.
 
     \b
@@ -186,14 +188,12 @@ def stop(name: str, now: bool, timeout: float, agent: str | None, identity: str 
       agiledart stop frequent-routes --now
     """
     with connect(agent, identity) as client:
-        client.ask(Stop(name, now))
-        body = wait_for_end(client, name, timeout)
-    ended = body["state"] in FINAL_STATES
+        body = client.ask(Stop(name, now), on_progress=lambda text: say(f"  {text}"), timeout=STOP_SECONDS)
     if output == "json":
         print_json(body)
     else:
-        say(f"{name} is {body['state']}.", colour=GOOD if ended else BAD)
-    return 0 if ended else FAILED
+        say(f"{name} v{body['version']} is {body['state']}.", colour=GOOD)
+        print_sums(body.get("summary") or {})
 
 
 @click.command(short_help="What the code of an application printed, on all nodes.")
@@ -212,25 +212,20 @@ def logs(name: str, follow: bool, agent: str | None, identity: str | None, outpu
     after: dict[str, int] = {}
     with connect(agent, identity) as client:
         while True:
-            ended = follow and client.ask(Status(name))["state"] in FINAL_STATES
             body = client.ask(Logs(name, after))
             _print_lines(body["lines"], output)
-            after = body.get("after", after)
-            if not follow or (ended and not body["lines"]):
+            after = body["after"]
+            if not follow or (body["state"] in FINAL_STATES and not body["lines"]):
                 break
             if not body["lines"]:
                 time.sleep(LOG_POLL_SECONDS)
-    if output != "json":
-        missing = body.get("missing", [])
-        if missing:
-            say(f"No answer from {', '.join(missing)}: their lines are not here.", colour=BAD)
+    if output != "json" and body["silent_nodes"]:
+        say(f"No answer from {', '.join(body['silent_nodes'])}: their lines are not here.", colour=BAD)
 
 
 def _print_lines(lines: list[dict[str, Any]], output: str) -> None:
     for line in lines:
         if output == "json":
-            import json
-
             click.echo(json.dumps(line, ensure_ascii=False))
         else:
-            click.echo(f"{line['node']}  {line['text']}")
+            click.echo(f"{line['node']}  {line['step'] + '  ' if line['step'] else ''}{line['text']}")

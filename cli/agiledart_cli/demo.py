@@ -1,6 +1,8 @@
 """`agiledart demo`: agents on this machine find each other and compute both queries of the DEBS 2015 Grand Challenge."""
 
+import contextlib
 import gzip
+import threading
 import time
 import zlib
 from pathlib import Path
@@ -16,7 +18,7 @@ from agiledart_cli.demo_view import DemoView, Picture, last_result
 from agiledart_cli.output import duration, output_option, plural, print_json, say
 from agiledart_cli.processes import MemoryWatch
 from agiledart_cli.signals import unwound_by_signals
-from agiledart_kernel.errors import ConfigurationError, OperationFailed
+from agiledart_kernel.errors import AgileDartError, ConfigurationError, OperationFailed
 from agiledart_kernel.limits import MAX_PARALLELISM
 from agiledart_node.commands import Status, Stop
 
@@ -192,13 +194,22 @@ class _Demo:
                 now = time.monotonic()
                 if stop_at is not None and now >= stop_at:
                     stop_at, give_up_at = None, now + DRAIN_SECONDS
-                    for query, client in self._clients.items():
-                        client.ask(Stop(query))
+                    self._stop(mesh)
                 if give_up_at is not None and now >= give_up_at:
                     raise OperationFailed(
                         f"The queries did not end within {DRAIN_SECONDS:.0f} s after they were told to."
                     )
                 time.sleep(LOOK_SECONDS)
+
+    def _stop(self, mesh: Mesh) -> None:
+        """Tell both queries to end; the answers come when they have, so nobody waits for them here."""
+
+        def ask(query: str) -> None:
+            with contextlib.suppress(AgileDartError), mesh.client(0) as client:
+                client.ask(Stop(query))
+
+        for query in QUERIES:
+            threading.Thread(target=ask, args=(query,), daemon=True).start()
 
     def _look(self, mesh: Mesh) -> dict[str, Any]:
         """The status of both queries; raises when one has failed or an agent has gone."""

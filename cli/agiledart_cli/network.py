@@ -1,14 +1,16 @@
 """Verbs about the network: `nodes`, `route`, `token`."""
 
 import time
+from collections.abc import Mapping
 from datetime import timedelta
+from typing import Any
 
 import click
 
 from agiledart_cli.client import connect
 from agiledart_cli.errors import FAILED
 from agiledart_cli.options import agent_options
-from agiledart_cli.output import duration, milliseconds, output_option, paint, plural, print_json, print_table, say
+from agiledart_cli.output import BAD, duration, milliseconds, output_option, paint, plural, print_json, print_table, say
 from agiledart_node.commands import CreateToken, Nodes, Route
 
 
@@ -43,21 +45,27 @@ def nodes(agent: str | None, identity: str | None, output: str) -> None:
     if output == "json":
         print_json(body)
         return
-    rows = []
-    for node in body["nodes"]:
-        rtt = node.get("rtt_ms")
-        rows.append(
-            [
-                node["name"] + (" (this)" if node.get("is_me") else ""),
-                node["node_id"][:8],
-                node.get("address", ""),
-                node.get("zone", ""),
-                "yes" if node.get("alive", True) else paint("no", "red"),
-                "" if rtt is None else milliseconds(rtt),
-                node.get("instances", ""),
-            ]
-        )
-    print_table(["node", "id", "links at", "zone", "alive", "rtt", "instances"], rows, ["rtt", "instances"])
+    rows = [
+        [
+            node["name"] + (" (asked)" if node["is_this_node"] else ""),
+            node["node_id"][:8],
+            node["address"],
+            node["zone"],
+            milliseconds(node["rtt_ms"]),
+            *_load(node),
+        ]
+        for node in body["nodes"]
+    ]
+    print_table(["node", "id", "links at", "zone", "rtt", "instances", "runs"], rows, ["rtt", "instances"])
+    if body["known"] > len(rows):
+        say(f"{body['known'] - len(rows):,} more are known.")
+
+
+def _load(node: Mapping[str, Any]) -> list[str]:
+    if not node["answers"]:
+        return ["", paint("does not answer", BAD)]
+    runs = ", ".join(node["applications"])
+    return [f"{node['instances']} of {node['capacity']}", f"{runs} (leaving)" if node["is_leaving"] else runs]
 
 
 @click.command(short_help="The hops that a key takes over the ring.")
@@ -78,11 +86,14 @@ def route(key: str, agent: str | None, identity: str | None, output: str) -> Non
     if output == "json":
         print_json(body)
         return
-    rows = []
-    for number, hop in enumerate(body["hops"]):
-        rtt = hop.get("rtt_ms")
-        rows.append([number, hop["name"], hop["node_id"][:8], "" if rtt is None else milliseconds(rtt)])
-    print_table(["hop", "node", "id", "rtt"], rows, ["hop", "rtt"])
+    click.echo(
+        f"key {body['key']}   {plural(body['hops'], 'hop')}, there and back {milliseconds(body['round_trip_ms'])}"
+    )
+    rows = [
+        [number, node["name"], node["node_id"], milliseconds(node["rtt_from_here_ms"])]
+        for number, node in enumerate(body["path"])
+    ]
+    print_table(["hop", "node", "id", "rtt from here"], rows, ["hop", "rtt from here"])
 
 
 @click.group(short_help="Make a join token, or read one.")

@@ -1,12 +1,19 @@
 """`agiledart run`: a topology in this process, for development and for small jobs."""
 
+import sys
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from agiledart_cli.options import parallelism_option, parse_parallelism, set_option
-from agiledart_cli.output import count, duration, output_option, print_json, say
+from agiledart_cli.errors import INTERRUPTED
+from agiledart_cli.options import parallelism_by_step, parallelism_option, parse_parallelism, set_option
+from agiledart_cli.output import count, duration, milliseconds, output_option, per_second, print_json, say
+from agiledart_cli.signals import unwound_by_signals
+
+if TYPE_CHECKING:
+    from agiledart_dataflow.statistics import Summary
+    from agiledart_executor.local import LocalRun
 
 
 @click.command()
@@ -15,7 +22,7 @@ from agiledart_cli.output import count, duration, output_option, print_json, say
 @parallelism_option
 @click.option("--seed", type=int, default=None, help="Run the steps in a random order made from this seed (for tests).")
 @output_option
-def run(target: str, settings: tuple[str, ...], parallelism: tuple[str, ...], seed: int | None, output: str) -> None:
+def run(target: str, settings: tuple[str, ...], parallelism: tuple[str, ...], seed: int | None, output: str) -> int:
     """Run a topology here, in one process, without a mesh.
 
     \b
@@ -34,11 +41,77 @@ def run(target: str, settings: tuple[str, ...], parallelism: tuple[str, ...], se
     from agiledart_executor.user_parameters import parse_settings
 
     topology = build(load_builder(target), parse_settings(settings))
-    began = time.monotonic()
-    result = run_topology(topology, parallelism=parse_parallelism(parallelism), schedule_seed=seed)
-    report(result, time.monotonic() - began, output)
+    chosen = parallelism_by_step(topology.specification(), parse_parallelism(parallelism))
+    with unwound_by_signals(), ProgressLine() as progress:
+        done = run_topology(topology, parallelism=chosen, schedule_seed=seed, on_progress=progress.show)
+    if output == "json":
+        print_json(document(topology.name, done))
+    else:
+        report(topology.name, done)
+    return INTERRUPTED if done.interrupted else 0
 
 
-def report(result: Any, seconds: float, output: str) -> None:
-    """Print what a run did."""
-    raise NotImplementedError
+class ProgressLine:
+    """One line that is written over while a run goes on, when stderr is a terminal. A context manager."""
+
+    def __init__(self) -> None:
+        self._on = sys.stderr.isatty()
+        self._began = time.monotonic()
+        self._shown = False
+
+    def __enter__(self) -> "ProgressLine":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._shown:
+            click.echo("\r\x1b[K", nl=False, err=True)
+
+    def show(self, summary: "Summary") -> None:
+        """Draw the counts so far."""
+        if self._on:
+            self._shown = True
+            rate = summary.records_in / max(time.monotonic() - self._began, 1e-9)
+            text = f"read {count(summary.records_in)} ({per_second(rate)})   results {count(results_of(summary))}"
+            click.echo(f"\r\x1b[K {text}", nl=False, err=True)
+
+
+def results_of(summary: "Summary") -> int:
+    """Rows written to all sinks."""
+    return sum(summary.results.values())
+
+
+def document(name: str, done: "LocalRun") -> dict[str, Any]:
+    """The JSON object of `agiledart run -o json`."""
+    import msgspec
+
+    summary = msgspec.to_builtins(done.summary)
+    summary["steps"] = {
+        step: {"rows_in": counts[0], "rows_out": counts[1], "dropped": counts[2]}
+        for step, counts in summary["steps"].items()
+    }
+    summary["latency_ms"] = summary.pop("latency")
+    return {
+        "name": name,
+        **summary,
+        "wall_seconds": round(done.wall_seconds, 3),
+        "interrupted": done.interrupted,
+    }
+
+
+def report(name: str, done: "LocalRun") -> None:
+    """What a run did, on stderr: stdout belongs to the topology's own sinks."""
+    summary = done.summary
+    rate = summary.records_in / done.wall_seconds if done.wall_seconds else 0.0
+    how = "interrupted after" if done.interrupted else "done in"
+    say(f"{name}: {how} {duration(done.wall_seconds)}, read {count(summary.records_in)} ({per_second(rate)})")
+    if summary.malformed:
+        say(f"  malformed: {', '.join(f'{number:,} {reason}' for reason, number in summary.malformed.items())}")
+    if summary.late:
+        say(f"  late: {count(summary.late)}")
+    for step, counts in summary.steps.items():
+        dropped = f", {count(counts.dropped)} left nothing" if counts.dropped else ""
+        say(f"  {step}: {count(counts.rows_in)} in, {count(counts.rows_out)} out{dropped}")
+    for sink, latency in summary.latency.items():
+        kind = "latency" if summary.paced else "backlog (not paced)"
+        figures = ", ".join(f"{p} {milliseconds(getattr(latency, p))}" for p in ("p50", "p95", "p99"))
+        say(f"  {sink}: {kind} {figures}")

@@ -168,11 +168,10 @@ def test_list_and_status_print_tables_or_json(tmp_path: Path, capsys: pytest.Cap
 
 
 def test_stop_waits_until_it_has_stopped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    states = iter(["running", "stopped"])
-    with FakeAgent(tmp_path, lambda c: [{} if isinstance(c, Stop) else {"name": "x", "state": next(states)}]) as agent:
+    with FakeAgent(tmp_path, lambda _: ["draining", {"name": "x", "version": 3, "state": "stopped"}]) as agent:
         assert run_cli(["stop", "x", "--now", "--agent", str(tmp_path)]) == 0
     assert agent.asked[0] == Stop("x", now=True)
-    assert capsys.readouterr().err == "x is stopped.\n"
+    assert capsys.readouterr().err == "  draining\nx v3 is stopped.\n"
 
 
 def test_no_colour_means_none(monkeypatch: pytest.MonkeyPatch) -> None:
