@@ -81,9 +81,7 @@ class Program:
         make = head.make
         if head.kind == "top":
             assert head.function is not None
-            return Top(
-                head.name, make["n"], head.function, newest_first=make["newest_first"], on_change=make["on_change"]
-            )
+            return Top(head.name, head.function, **make)
         if head.keying is None:
             return None
         key_of = head.keying.function

@@ -139,6 +139,7 @@ class Stream(Generic[T]):
         n: int,
         rank: Callable[[V], float | Decimal] | None = None,
         ties: Literal["newest", "key"] = "newest",
+        compare: Literal["values", "keys"] = "values",
         emit: Literal["on_record"] = "on_record",
     ) -> "Stream[Ranking[R, K, V]]": ...
     @overload
@@ -149,6 +150,7 @@ class Stream(Generic[T]):
         n: int,
         rank: Callable[[V], float | Decimal] | None = None,
         ties: Literal["newest", "key"] = "newest",
+        compare: Literal["values", "keys"] = "values",
         emit: Literal["on_change"],
     ) -> "Stream[Ranking[R | None, K, V]]": ...
     def top(
@@ -158,6 +160,7 @@ class Stream(Generic[T]):
         n: int,
         rank: Callable[[Any], Any] | None = None,
         ties: Literal["newest", "key"] = "newest",
+        compare: Literal["values", "keys"] = "values",
         emit: Literal["on_record", "on_change"] = "on_record",
     ) -> "Stream[Any]":
         """The n keys of greatest value, as a `Ranking` at each source record that finds it changed.
@@ -168,6 +171,7 @@ class Stream(Generic[T]):
             rank: value → number by which to rank; the value itself when left out.
             ties: `newest` puts the key first whose value a record renewed last, then the smaller key; `key` the smaller
                 key.
+            compare: what counts as a change: any value of the n, or only which keys stand where.
             emit: `on_change` also speaks when time alone changed the ranking; `cause` is None then.
         """
         where = call_site()
@@ -178,13 +182,20 @@ class Stream(Generic[T]):
             )
         if not isinstance(n, int) or not 1 <= n <= 10_000:
             raise where.error(f"top() keeps 1 to 10,000 places, not {n!r}")
-        if ties not in ("newest", "key") or emit not in ("on_record", "on_change"):
-            raise where.error("top() knows ties='newest' or 'key' and emit='on_record' or 'on_change'")
+        if ties not in ("newest", "key") or compare not in ("values", "keys") or emit not in ("on_record", "on_change"):
+            raise where.error(
+                "top() knows ties='newest' or 'key', compare='values' or 'keys', emit='on_record' or 'on_change'"
+            )
         key, value, cause = get_args(self._row_type)
         cause_type: Any = cause | None if emit == "on_change" else cause
         row_type = generic(Ranking, cause_type, key, value)
-        options = (("n", str(n)), ("ties", ties), ("emit", emit))
-        make = {"n": n, "newest_first": ties == "newest", "on_change": emit == "on_change"}
+        options = (("n", str(n)), ("ties", ties), ("compare", compare), ("emit", emit))
+        make = {
+            "n": n,
+            "newest_first": ties == "newest",
+            "keys_only": compare == "keys",
+            "on_change": emit == "on_change",
+        }
         return Stream(
             self._topology,
             self._add(name, "top", row_type, where, function=rank or _itself, options=options, make=make),

@@ -151,7 +151,7 @@ def frequent_routes(
         .key_by(lambda ride: ride.route)
         .window(sliding(ROUTE_WINDOW))
         .count("route-frequency")
-        .top("busiest-routes", n=TOP)
+        .top("busiest-routes", n=TOP, compare="keys")
         .map(route_report)
         .sink("report", report)
     )

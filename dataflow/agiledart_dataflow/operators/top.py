@@ -23,19 +23,30 @@ class Top:
 
     Args:
         name: the step.
-        n: how many places.
         rank: value → number, the greater the better.
+        n: how many places.
         newest_first: ties by age of information (else by key alone).
+        keys_only: the ranking changes when other keys stand in it or in another order, not when a value changes.
         on_change: speak also when time alone changed the ranking; then there may be no cause.
     """
 
-    def __init__(self, name: str, n: int, rank: Callable[[Any], Any], *, newest_first: bool, on_change: bool) -> None:
+    def __init__(
+        self,
+        name: str,
+        rank: Callable[[Any], Any],
+        *,
+        n: int,
+        newest_first: bool,
+        keys_only: bool = False,
+        on_change: bool = False,
+    ) -> None:
         self.name = name
         self.counts = StepCounts()
         self.function: Callable[..., Any] | None = rank
         self._n = n
         self._rank = rank
         self._newest_first = newest_first
+        self._keys_only = keys_only
         self._on_change = on_change
         self._values: dict[Any, tuple[Any, tuple[Any, int, Any]]] = {}
         self._order: list[tuple[Any, int, Any]] = []
@@ -97,7 +108,11 @@ class Top:
             return
         self._touched = False
         entries = [Entry(key, self._values[key][0]) for _, _, key in self._order[: self._n]]
-        if entries != self._shown:
+        if self._keys_only:
+            changed = [entry.key for entry in entries] != [entry.key for entry in self._shown]
+        else:
+            changed = entries != self._shown
+        if changed:
             self._shown = entries
             out.append(Ranking(cause, entries))
             at.append(self._group + _SPOKEN)
