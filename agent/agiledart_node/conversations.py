@@ -11,10 +11,14 @@ from typing import Any, NamedTuple, TypeVar
 
 from agiledart_kernel.instants import Duration, Instant
 from agiledart_kernel.machine import CancelTimer, Effect, Message, Send, SetTimer
+from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.randomness import RandomStream
 
 A = TypeVar("A", bound=Message)
+
+MAX_GRAVES = 1_024
+"""Dead peers remembered, so that they are not asked."""
 
 
 class Question(NamedTuple):
@@ -63,6 +67,7 @@ class Conversations:
         self._waits: dict[int, _Wait] = {}
         self._by_name: dict[tuple[str, str, int], _Wait] = {}
         self._open = 0
+        self._graves: dict[NodeId, int] = {}
 
     @property
     def count(self) -> int:
@@ -87,10 +92,15 @@ class Conversations:
     async def answers(self, questions: Mapping[int, Question | None], timeout: Duration) -> dict[int, Any]:
         """Ask; wait until all are answered or the time is over. Numbers without an answer are missing or None
         (peer gone)."""
-        for question in questions.values():
-            if question is not None:
+        open_questions = dict(questions)
+        buried: dict[int, Any] = {}
+        for number, question in questions.items():
+            if question is not None and self._is_gone(question.to):
+                del open_questions[number]
+                buried[number] = None
+            elif question is not None:
                 self.effects.append(Send(question.to, question.message))
-        return await _Wait(dict(questions), Instant(self.now + timeout))
+        return buried | await _Wait(open_questions, Instant(self.now + timeout))
 
     async def ask(self, to: Peer, message: Message, number: int, expects: type[A], timeout: Duration) -> A | None:
         """One question to one peer; None when it is gone or silent."""
@@ -122,7 +132,10 @@ class Conversations:
         return True
 
     def gone(self, peer: Peer) -> None:
-        """A peer was declared dead or left: whoever waits for this life of it waits no longer."""
+        """A peer was declared dead or left: whoever waits for this life of it, or is about to ask it, waits no longer."""
+        if len(self._graves) >= MAX_GRAVES:
+            del self._graves[next(iter(self._graves))]
+        self._graves[peer.node] = peer.incarnation
         lost = [
             (wait, number)
             for number, wait in self._waits.items()
@@ -133,6 +146,14 @@ class Conversations:
         for wait, number in lost:
             if number in wait.missing:
                 self._take(wait, number, None)
+
+    def seen(self, peer: Peer) -> None:
+        """A peer spoke: it is not dead, or lives again."""
+        if self._graves and peer.node in self._graves:
+            del self._graves[peer.node]
+
+    def _is_gone(self, peer: Peer) -> bool:
+        return self._graves.get(peer.node, -1) >= peer.incarnation
 
     def timer(self, name: tuple[str, str, int]) -> None:
         """A wait's timer fired: ask again, or give up at the deadline."""

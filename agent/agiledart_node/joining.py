@@ -167,6 +167,10 @@ class Joining:
             questions[request] = Question(source, send, Acknowledged)
         timeout = Duration(self._desk.config.join_timeout_ns + self._desk.config.resend_ns * 2)
         answers = await talks.answers(questions, timeout)
+        for number_asked, question in questions.items():
+            if question is not None and number_asked in answers and answers[number_asked] is None:
+                name = question.to.name or question.to.node.short
+                raise CommandRefused(f"{name} is gone; a source or sink is pinned to it. Look at: agiledart nodes")
         missing: dict[NodeId, list[str]] = {}
         for sink, (_, sources) in wanted.items():
             tree = answers.get(asked[sink])

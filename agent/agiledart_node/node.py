@@ -224,6 +224,7 @@ class Node:
 
     def _received(self, event: Received) -> None:
         sender, message = event.sender, event.message
+        self._desk.talks.seen(sender)
         handler = self._by_message.get(type(message))
         if handler is not None:
             handler(sender, message)

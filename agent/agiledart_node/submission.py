@@ -81,6 +81,8 @@ class Submissions:
         record = await self._claim(blueprint, submitter)
         key = (record.name, record.version)
         self.deploying[key] = True
+        for peer in pinned.values():
+            self._desk.watch(peer)
         work: list[Deployment] = []
         try:
             await self._records.add_name(record.name)
@@ -89,6 +91,8 @@ class Submissions:
             await self._abandon(record, work, failure)
         finally:
             del self.deploying[key]
+            for peer in pinned.values():
+                self._desk.unwatch(peer)
 
     async def _dry_run(self, request: int, blueprint: Blueprint, pinned: dict[int, Peer]) -> None:
         number = self._random.bits(63)

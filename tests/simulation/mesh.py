@@ -177,7 +177,12 @@ class Mesh:
 
     def state_everywhere(self, name: str) -> dict[str, str]:
         """State of an application as `list` tells it at every live node."""
-        asked = {node.peer.name: self.ask(node.peer.name, ListApplications()) for node in self.world.live}
+        return self.state_everywhere_but("", name)
+
+    def state_everywhere_but(self, without: str, name: str) -> dict[str, str]:
+        """The same, but for one node that cannot answer now."""
+        names = [node.peer.name for node in self.world.live if node.peer.name != without]
+        asked = {at: self.ask(at, ListApplications()) for at in names}
         states = {}
         for at, request in asked.items():
             rows = self.answer(request)["applications"]
