@@ -293,7 +293,7 @@ class Worker:
         name = link.peer.hello.name or link.remote
         for running in self._host.running.values():
             if not running.reported and not running.broken:
-                self._broke(running, f"{running.name}: the data link to {name} broke ({reason})")
+                self._broke(running, f"{running.name}: the data link to {name} broke ({link.detail or reason})")
 
 
 def _local_output(host: InstanceHost, running: Running, target_running: Running, edge: int, target: int) -> OutputEnd:

@@ -13,6 +13,7 @@ no harm.
 from collections import deque
 
 from agiledart_dataflow.batch import Batch
+from agiledart_dataflow.position import covering
 from agiledart_kernel.errors import RemoteProtocolError
 from agiledart_kernel.limits import CHANNEL_WINDOW_FRAMES, MAX_BATCH_BYTES, MAX_BATCH_ROWS
 
@@ -129,7 +130,7 @@ class SendingChannel:
                 self._head = end
         self.rows_waiting -= len(rows)
         # Rows come in strictly rising order, so what was sent last is a promise of its own when more is to follow.
-        return Batch(rows, positions, positions[-1] if pending else self._newest_mark())
+        return Batch(rows, positions, covering(positions[-1]) if pending else self._newest_mark())
 
     def _newest_mark(self) -> tuple[int, ...]:
         assert self._mark is not None

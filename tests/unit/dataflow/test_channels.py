@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from agiledart_dataflow.batch import Batch
 from agiledart_dataflow.channels import PUNCTUATION_WINDOW, ReceivingChannel, SendingChannel
+from agiledart_dataflow.position import covering
 from agiledart_kernel.errors import RemoteProtocolError
 
 
@@ -48,7 +49,7 @@ def test_a_long_batch_is_cut_and_each_piece_promises_what_it_holds():
     channel.put(batch(0, 7, mark=9))
     frames = drain(channel)
     assert [len(frame) for frame in frames] == [3, 3, 1]
-    assert [frame.mark for frame in frames] == [(2, 1, 0, 2), (5, 1, 0, 5), (9, 1, 0, 9)]
+    assert [frame.mark for frame in frames] == [covering((2, 1, 0, 2)), covering((5, 1, 0, 5)), (9, 1, 0, 9)]
 
 
 def test_a_punctuation_needs_no_credit_and_only_the_newest_waits():
