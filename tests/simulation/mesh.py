@@ -15,6 +15,7 @@ from agiledart_kernel.machine import Completed, Effect, Failed
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.randomness import RandomStream
+from agiledart_node.bodies import BODIES
 from agiledart_node.commands import Command, ListApplications, Status, Submit
 from agiledart_node.config import NodeConfig
 from agiledart_node.effects import (
@@ -81,6 +82,7 @@ class Mesh:
         self.names = {node: f"a{i + 1}" for i, node in enumerate(self.ids)}
         self.answers: dict[int, Any] = {}
         self.progress: dict[int, list[str]] = {}
+        self.commands: dict[int, Command] = {}
         self.running: dict[tuple[NodeId, str, int], list[DeploymentPart]] = {}
         self.flowing: dict[tuple[NodeId, str, int], bool] = {}
         self.drained: dict[tuple[NodeId, str, int], bool] = {}
@@ -154,6 +156,7 @@ class Mesh:
 
     def ask(self, name: str, command: Command) -> int:
         self._request += 1
+        self.commands[self._request] = command
         self.world.inject(self.node(name), Asked(self._request, command, "tester"))
         return self._request
 
@@ -161,7 +164,9 @@ class Mesh:
         assert self.world.run_until(lambda: request in self.answers, limit_ns, 5 * MILLISECOND), "no answer"
         answer = self.answers[request]
         assert isinstance(answer, Replied), answer
-        return msgspec.json.decode(msgspec.json.encode(answer.body))  # type: ignore[no-any-return]
+        body: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(answer.body))
+        check_body(self.commands[request], body)
+        return body
 
     def refusal(self, request: int, limit_ns: int = 60 * SECOND) -> str:
         assert self.world.run_until(lambda: request in self.answers, limit_ns, 5 * MILLISECOND), "no answer"
@@ -216,6 +221,17 @@ class Mesh:
                     for placed in part.instances:
                         report = {"busy": 0.5, **statistics_report(placed.stage, placed.index)}
                         self.world.inject(node, InstanceReported(app, ver, placed.stage, placed.index, report))
+
+
+def check_body(command: Command, body: dict[str, Any]) -> None:
+    """Every answer keeps to its documented schema."""
+    if isinstance(command, Submit):
+        name = "submit-dry-run" if command.dry_run else "submit"
+    else:
+        name = type(command).__name__.lower().replace("listapplications", "list")
+    msgspec.convert(body, BODIES[name])
+    if body.get("summary"):
+        msgspec.convert(body["summary"], BODIES["summary"])
 
 
 def statistics_report(stage: int, index: int) -> dict[str, Any]:

@@ -1,0 +1,293 @@
+"""The JSON documents that answer users' requests, as types: the source of `docs/reference/schemas/*.json`.
+
+Times are wall milliseconds since 1970-01-01 UTC (0: unknown), other units stand in the names. Fields are only added.
+"""
+
+from typing import Any
+
+import msgspec
+
+
+class Body(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A JSON object without other fields than these."""
+
+
+class SubmitBody(Body, frozen=True):
+    """`submit`: the application runs.
+
+    Args:
+        placement: stage → names of its nodes in the order of its instances.
+        nodes: nodes that host an instance.
+        coordinator: node that counts the ends of instances.
+        paths: JOIN paths, source node first, sink node last.
+        relaxed: placement rules given up for want of room: `same application`, `balance`.
+        seconds_to_running: from the request to the moment when all instances listened.
+    """
+
+    name: str
+    version: int
+    state: str
+    placement: dict[str, list[str]]
+    nodes: list[str]
+    coordinator: str
+    paths: list[list[str]]
+    relaxed: list[str]
+    strategy: str
+    seconds_to_running: float
+
+
+class DryRunBody(Body, frozen=True):
+    """`submit --dry-run`: what would run where; nothing was started. `digest`: of the specification, hex."""
+
+    name: str
+    dry_run: bool
+    digest: str
+    placement: dict[str, list[str]]
+    paths: list[list[str]]
+    relaxed: list[str]
+    strategy: str
+
+
+class ApplicationRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One application in `list`.
+
+    Args:
+        state: deploying, running, finished, failed or stopped.
+        reason: why it is in a final state.
+        changed_ms: when it came into its state.
+        is_stopping: a user asked for its end; its sources are drained.
+    """
+
+    name: str
+    version: int
+    state: str
+    reason: str
+    submitter: str
+    submitted_to: str
+    submitted_ms: int
+    running_ms: int
+    changed_ms: int
+    is_stopping: bool
+    seconds_to_running: float
+    placement: dict[str, list[str]]
+
+
+class ListBody(Body, frozen=True):
+    """`list`: all applications ever submitted, by name. `unreadable`: records that the ring did not give."""
+
+    applications: list[ApplicationRow]
+    unreadable: int
+
+
+class HistoryRow(Body, frozen=True):
+    """A change of state."""
+
+    at_ms: int
+    state: str
+    text: str
+
+
+class StageRow(Body, frozen=True):
+    """One stage in `status`.
+
+    Args:
+        kind: source, operator or sink.
+        instances: objects with at least `index` and `node`; of a live instance also `steps` (rows_in, rows_out, dropped
+            by step), `queued_rows`, `state_keys`, `event_time` (ms), `finished`, and figures of its executor.
+    """
+
+    name: str
+    kind: str
+    parallelism: int
+    instances: list[dict[str, Any]]
+
+
+class LatencyRow(Body, frozen=True):
+    """Read-to-write times of one sink, milliseconds."""
+
+    samples: int
+    p50: float
+    p95: float
+    p99: float
+    largest: float
+
+
+class StepRow(Body, frozen=True):
+    """Rows of one step. `dropped`: rows that left nothing behind."""
+
+    rows_in: int
+    rows_out: int
+    dropped: int
+
+
+class SummaryBody(Body, frozen=True):
+    """Totals of an application, live or at its end.
+
+    Args:
+        records_in: data lines of all sources, counted once.
+        malformed: lines that were no records, by reason.
+        late: records older than the source's tolerance.
+        outliers: rows that the first step after a source dropped.
+        results: rows written, by sink.
+        latency_ms: by sink; only a latency when `paced`, else a backlog.
+        first_ms, last_ms: first record read, last record written.
+        instances_reporting: instances whose figures are in the totals.
+    """
+
+    records_in: int
+    malformed: dict[str, int]
+    late: int
+    outliers: int
+    results: dict[str, int]
+    latency_ms: dict[str, LatencyRow]
+    paced: bool
+    steps: dict[str, StepRow]
+    instances_reporting: int
+    first_ms: int = 0
+    last_ms: int = 0
+    wall_seconds: float = 0.0
+
+
+class StatusBody(ApplicationRow, frozen=True):
+    """`status`: the row of `list`, and more.
+
+    Args:
+        silent_nodes: hosting nodes that did not give figures in time.
+        summary: empty while nothing has reported.
+    """
+
+    paths: list[list[str]]
+    nodes: list[str]
+    silent_nodes: list[str]
+    history: list[HistoryRow]
+    stages: list[StageRow]
+    summary: dict[str, Any]
+
+
+class StopBody(Body, frozen=True):
+    """`stop`: it has ended. `summary` is empty when it was cut."""
+
+    name: str
+    version: int
+    state: str
+    summary: dict[str, Any]
+
+
+class NodeRow(Body, frozen=True):
+    """One node. Fields behind `answers` are null when it does not answer.
+
+    Args:
+        node_id: 32 hex digits.
+        incarnation: number of its life.
+        address: `host:port` of its links.
+        rtt_ms: smoothed round trip from the asked node; null when unknown.
+    """
+
+    name: str
+    node_id: str
+    incarnation: int
+    address: str
+    zone: str
+    host: str
+    is_this_node: bool
+    rtt_ms: float | None
+    answers: bool
+    instances: int | None = None
+    capacity: int | None = None
+    executors: int | None = None
+    applications: list[str] | None = None
+    is_leaving: bool | None = None
+
+
+class NodesBody(Body, frozen=True):
+    """`nodes`: the asked node and those that it knows (at most 256 rows). `known`: how many these are."""
+
+    nodes: list[NodeRow]
+    known: int
+
+
+class HopRow(Body, frozen=True):
+    """One node on a way."""
+
+    name: str
+    node_id: str
+    incarnation: int
+    address: str
+    zone: str
+    host: str
+    rtt_from_here_ms: float | None
+
+
+class RouteBody(Body, frozen=True):
+    """`route`: the asked node first, the root of the key last. `round_trip_ms`: the probe's way and the direct answer."""
+
+    key: str
+    hops: int
+    path: list[HopRow]
+    round_trip_ms: float
+
+
+class LogRow(Body, frozen=True):
+    """One line of user code. `number` counts the lines of the application at that node."""
+
+    node: str
+    number: int
+    at_ms: int
+    step: str
+    text: str
+
+
+class LogsBody(Body, frozen=True):
+    """`logs`: lines in the order of their times. Give `after` back to continue behind the last line."""
+
+    name: str
+    state: str
+    lines: list[LogRow]
+    after: dict[str, int]
+    silent_nodes: list[str]
+
+
+class InfoBody(msgspec.Struct, frozen=True):
+    """`info`: what the node knows of itself. The agent adds fields of its own.
+
+    Args:
+        overlay: counts of the ring protocol.
+        ignored_messages: messages that were not acted on, by reason.
+    """
+
+    name: str
+    node_id: str
+    incarnation: int
+    address: str
+    zone: str
+    host: str
+    joined: bool
+    is_leaving: bool
+    known_nodes: int
+    instances: int
+    capacity: int
+    executors: int
+    applications: list[str]
+    overlay: dict[str, Any]
+    ignored_messages: dict[str, int]
+
+
+BODIES: dict[str, type[msgspec.Struct]] = {
+    "submit": SubmitBody,
+    "submit-dry-run": DryRunBody,
+    "list": ListBody,
+    "status": StatusBody,
+    "summary": SummaryBody,
+    "stop": StopBody,
+    "nodes": NodesBody,
+    "route": RouteBody,
+    "logs": LogsBody,
+    "info": InfoBody,
+}
+"""Name of a schema file → the type of the body."""
+
+
+def schema_text(name: str) -> str:
+    """The JSON Schema (draft 2020-12) of a body, as it stands in the documentation."""
+    schema = msgspec.json.schema(BODIES[name])
+    return msgspec.json.format(msgspec.json.encode(schema), indent=2).decode() + "\n"
