@@ -58,6 +58,9 @@ BROKEN_LINK_GRACE_SECONDS = 4.0
 blamed.
 """
 
+DIAL_TRIES = 4
+"""Attempts to reach an executor that said it listens; each waits for some seconds."""
+
 _PEER_INFO: Codec[PeerInfo] = Codec(PeerInfo)
 _PART: Codec[DeploymentPart] = Codec(DeploymentPart)
 
@@ -73,13 +76,14 @@ class AskingJudge:
     async def judge(self, certificate: bytes, hello: Hello, service: str, *, serves: bool = False) -> PeerInfo:
         """The verified peer; raises `Refused`."""
         self._number += 1
+        number = self._number
         answer: asyncio.Future[Verdict] = asyncio.get_running_loop().create_future()
-        self._open[self._number] = answer
+        self._open[number] = answer
         try:
-            self._worker.tell(JudgePeer(self._number, certificate, encode_hello(hello), service, serves))
+            self._worker.tell(JudgePeer(number, certificate, encode_hello(hello), service, serves))
             verdict = await answer
         finally:
-            del self._open[self._number]
+            del self._open[number]
         if verdict.refused:
             raise Refused(verdict.refused)
         return _PEER_INFO.decode(verdict.peer)
@@ -117,6 +121,7 @@ class Worker:
         self._nodes: dict[tuple[int, int], NodeId] = {}
         self._port: DataPort | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        self._launching = asyncio.Lock()
 
     # ---- the agent
 
@@ -172,7 +177,8 @@ class Worker:
     async def _launch(self, launch: Launch) -> None:
         try:
             part = _PART.decode(launch.part)
-            await self._make_ready(part, [(name.stage, name.index) for name in launch.instances])
+            async with self._launching:
+                await self._make_ready(part, [(name.stage, name.index) for name in launch.instances])
         except (AgileDartError, OSError) as error:
             self.tell(LaunchFailed(launch.request, _in_words(error)))
             return
@@ -270,6 +276,16 @@ class Worker:
             raise OperationFailed(f"no data link to {where.partition('/')[0]}: {error}") from None
 
     async def _dial(self, where: str) -> Link:
+        """Dial until it works: on a small board many processes start at once, and some answer late."""
+        for left in range(DIAL_TRIES - 1, -1, -1):
+            try:
+                return await self._dial_once(where)
+            except OSError:
+                if not left:
+                    raise
+        raise AssertionError("unreachable")
+
+    async def _dial_once(self, where: str) -> Link:
         address, _, node = where.partition("/")
         return await connect(
             address,
