@@ -1,6 +1,6 @@
 """`OverlayMachine`: one node's part in the ring, composed of membership, liveness, repair, router and directory."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from agiledart_kernel.instants import Duration, Instant
@@ -143,6 +143,16 @@ class OverlayMachine:
             view.effects.append(NeighboursChanged())
             self._directory.on_leaves_changed(gone)
 
+    def adopt(self, peers: Iterable[Peer], now: Instant) -> None:
+        """Put members into the tables without contact: for simulations that begin with a finished ring. No timer is set."""
+        view = self._view
+        view.now = now
+        for peer in peers:
+            view.meet(peer, 0)
+        view.joined = True
+        self._membership.phase = Phase.MEMBER
+        view.leaves_changed = False
+
     # ---- timers and commands
 
     def _on_timer(self, event: TimerFired) -> None:
@@ -264,6 +274,8 @@ class OverlayMachine:
             view.meet(sender, message.refutations)
             if asked_at is not None:
                 view.measure(sender.node, asked_at)
+        elif view.joined:
+            self._membership.on_outside(sender)
         self._liveness.on_probe_ack(sender, message)
         self._membership.on_probe_ack(sender, message)
 

@@ -424,3 +424,11 @@ class Membership:
         if known is not None:
             view.remove(known.peer, known.refutations, has_left=True)
             view.effects.append(PeerLeft(known.peer))
+
+    def on_outside(self, sender: Peer) -> None:
+        """A peer in the tables says that it is no member: its good-bye was lost. If that is old news, it will refute."""
+        view = self._view
+        known = view.book.get(sender.node)
+        if known is not None and sender.node not in view.watched:
+            view.remove(known.peer, known.refutations, has_left=False)
+            view.effects.append(PeerLeft(known.peer))

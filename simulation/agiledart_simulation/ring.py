@@ -113,6 +113,12 @@ class Ring:
             self.start(node, [ids[random.index(index)], ids[0]])
         return self.world.run_until(lambda: len(self.members) == len(self.world.live), limit_ns)
 
+    def assemble(self, ids: Sequence[NodeId]) -> None:
+        """Start with a finished ring: every node is told of all others. Nobody probes; for questions about routes and joins."""
+        peers = [self.world.start(Peer(node, 1)).peer for node in ids]
+        for node in ids:
+            self.machine(node).adopt(peers, self.world.now)
+
     # ---- requests
 
     def route(self, source: NodeId, key: NodeId, payload: bytes = b"") -> None:

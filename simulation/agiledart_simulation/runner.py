@@ -244,6 +244,7 @@ class Run:
 
     def _is_quiet(self) -> bool:
         ring = self.ring
+        self._collect()
         joining = [machine for machine in ring.machines if not machine.joined]
         return not joining and not leaf_violations(ring.machines, ring.config.leaf_count) and not self._record_faults()
 

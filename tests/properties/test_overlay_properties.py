@@ -1,0 +1,208 @@
+"""The overlay's tables and router against slow, obvious ones; and a machine that nothing typed can make raise."""
+
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agiledart_kernel.instants import Instant
+from agiledart_kernel.machine import LinkLost, Received, SetTimer, TimerFired
+from agiledart_kernel.node_id import NodeId, digit, ring_distance, shared_prefix
+from agiledart_kernel.peer import Peer
+from agiledart_kernel.randomness import RandomStream
+from agiledart_overlay import messages as wire
+from agiledart_overlay.config import OverlayConfig
+from agiledart_overlay.events import (
+    JoinRing,
+    LeaveRing,
+    ReadRecord,
+    RouteMessage,
+    StoreRecord,
+    Unwatch,
+    Watch,
+)
+from agiledart_overlay.leaf_set import LeafSet
+from agiledart_overlay.machine import OverlayMachine
+from agiledart_overlay.router import next_hop
+from agiledart_overlay.routing_table import RoutingTable
+
+BITS, DIGIT_BITS = 8, 2
+SIZE = 1 << BITS
+
+ids8 = st.integers(0, SIZE - 1).map(NodeId)
+
+
+def nearest(owner: int, others: set[int], half: int, direction: int) -> list[int]:
+    return sorted(others, key=lambda other: direction * (other - owner) % SIZE)[:half]
+
+
+@given(ids8, st.lists(st.tuples(st.booleans(), ids8), max_size=40), st.sampled_from([2, 4, 8]))
+def test_leaf_set_against_a_sorted_list(owner: NodeId, moves: list[tuple[bool, NodeId]], size: int) -> None:
+    leaf_set = LeafSet(owner, size, BITS)
+    known: set[int] = set()
+    for is_arrival, node in moves:
+        if is_arrival:
+            fits, before = leaf_set.fits(node), leaf_set.members
+            changed = leaf_set.add(Peer(node))
+            assert changed == fits
+            assert changed or leaf_set.members == before
+            if node != owner:
+                known.add(node)
+        else:
+            leaf_set.remove(node)
+            known.discard(node)
+            for other in sorted(known):
+                leaf_set.add(Peer(NodeId(other)))
+        assert [peer.node for peer in leaf_set.clockwise] == nearest(owner, known, size // 2, 1)
+        assert [peer.node for peer in leaf_set.counterclockwise] == nearest(owner, known, size // 2, -1)
+        assert leaf_set.is_whole == (len(known) < size)
+
+
+@given(ids8, st.sets(ids8, max_size=12), ids8)
+def test_leaf_set_closest_and_cover(owner: NodeId, others: set[NodeId], key: NodeId) -> None:
+    leaf_set = LeafSet(owner, 4, BITS)
+    for node in sorted(others):
+        leaf_set.add(Peer(node))
+    members = {peer.node for peer in leaf_set.members}
+    closest = leaf_set.closest(key)
+    best = min({*members, owner}, key=lambda node: (ring_distance(node, key, BITS), node))
+    assert (closest.node if closest else owner) == best
+    if leaf_set.covers(key):
+        assert best == min({*others, owner}, key=lambda node: (ring_distance(node, key, BITS), node))
+    assert [peer.node for peer in leaf_set.nearest_to(key, 3)] == sorted(
+        members, key=lambda node: (ring_distance(node, key, BITS), node)
+    )[:3]
+
+
+@given(ids8, st.lists(ids8, max_size=40), st.integers(1, 3))
+def test_routing_table_slots(owner: NodeId, nodes: list[NodeId], candidates: int) -> None:
+    table = RoutingTable(owner, BITS, DIGIT_BITS, candidates)
+    for node in nodes:
+        table.add(Peer(node), lambda peer: float(peer.node % 7))
+    for (row, column), entries in table.items():
+        belong = {
+            node
+            for node in nodes
+            if node != owner
+            and shared_prefix(owner, node, BITS, DIGIT_BITS) == row
+            and digit(node, row, BITS, DIGIT_BITS) == column
+        }
+        want = sorted(belong, key=lambda node: (node % 7, node))[:candidates]
+        assert [peer.node for peer in entries] == want
+    assert {peer.node for peer in table} <= set(nodes) - {owner}
+
+
+@given(st.sets(ids8, min_size=1, max_size=40), ids8, st.data())
+def test_router_against_brute_force(nodes: set[NodeId], key: NodeId, data: st.DataObject) -> None:
+    """With tables from global knowledge every route ends at the closest node, each hop as the rules say."""
+    ordered = sorted(nodes)
+    tables: dict[NodeId, tuple[LeafSet, RoutingTable]] = {}
+    for owner in ordered:
+        leaf_set, table = LeafSet(owner, 4, BITS), RoutingTable(owner, BITS, DIGIT_BITS, 2)
+        for other in ordered:
+            leaf_set.add(Peer(other))
+            table.add(Peer(other), lambda peer: 0.0)
+        tables[owner] = leaf_set, table
+    here = data.draw(st.sampled_from(ordered))
+    for _ in range(SIZE):
+        leaf_set, table = tables[here]
+        hop = next_hop(here, key, leaf_set, table, (), BITS, DIGIT_BITS)
+        if hop.peer is None:
+            break
+        there = hop.peer.node
+        gained = shared_prefix(there, key, BITS, DIGIT_BITS) > shared_prefix(here, key, BITS, DIGIT_BITS)
+        assert gained or ring_distance(there, key, BITS) < ring_distance(here, key, BITS)
+        here = there
+    assert here == min(ordered, key=lambda node: (ring_distance(node, key, BITS), node))
+
+
+# ---- anything typed may arrive at any time
+
+small = st.integers(0, 5)
+peers = st.builds(Peer, ids8, small)
+sightings = st.lists(st.builds(wire.Sighting, peers, small), max_size=6).map(tuple)
+paths = st.lists(peers, min_size=1, max_size=4).map(tuple)
+values = st.binary(max_size=8)
+digests = st.binary(max_size=8)
+flags = st.booleans()
+
+MESSAGES: dict[type, st.SearchStrategy[Any]] = {
+    wire.JoinRequest: st.builds(wire.JoinRequest, peers, small, paths, flags),
+    wire.JoinRows: st.builds(wire.JoinRows, small, small, sightings),
+    wire.Welcome: st.builds(wire.Welcome, small, paths, small, sightings),
+    wire.JoinRefused: st.builds(wire.JoinRefused, small, st.sampled_from(["busy", "incarnation", "?"]), small),
+    wire.LeafRequest: st.builds(wire.LeafRequest, small, small, flags, sightings),
+    wire.LeafState: st.builds(wire.LeafState, small, small, flags, sightings),
+    wire.Announce: st.builds(wire.Announce, small, small, sightings),
+    wire.Accused: st.builds(wire.Accused, small),
+    wire.Probe: st.builds(wire.Probe, small, small, flags),
+    wire.ProbeAck: st.builds(wire.ProbeAck, small, small, flags),
+    wire.ProbeForMe: st.builds(wire.ProbeForMe, small, peers),
+    wire.ProbedForYou: st.builds(wire.ProbedForYou, small, ids8, small),
+    wire.Suspect: st.builds(wire.Suspect, peers, small),
+    wire.Confirm: st.builds(wire.Confirm, ids8, small, small),
+    wire.Refute: st.builds(wire.Refute, small),
+    wire.DeclaredFailed: st.builds(wire.DeclaredFailed, peers, small),
+    wire.Leave: st.builds(wire.Leave),
+    wire.RowRequest: st.builds(wire.RowRequest, st.integers(-1, 9), st.integers(-1, 9)),
+    wire.RowState: st.builds(wire.RowState, sightings),
+    wire.Route: st.builds(wire.Route, small, ids8, values, paths),
+    wire.RouteAck: st.builds(wire.RouteAck, small),
+    wire.RecordStore: st.builds(wire.RecordStore, peers, small, small, ids8, small, values),
+    wire.RecordRead: st.builds(wire.RecordRead, peers, small, small, ids8),
+    wire.RecordReply: st.builds(wire.RecordReply, small, flags, small, values, st.just("")),
+    wire.RecordCopy: st.builds(wire.RecordCopy, ids8, small, values, st.tuples(ids8, small, small)),
+    wire.RecordKept: st.builds(wire.RecordKept, ids8, small, digests),
+    wire.RecordFetch: st.builds(wire.RecordFetch, ids8, small, digests),
+    wire.RecordOffer: st.builds(
+        wire.RecordOffer, st.lists(st.builds(wire.Offer, ids8, small, digests), max_size=4).map(tuple)
+    ),
+}
+
+messages = st.one_of(*MESSAGES.values())
+events = st.one_of(
+    st.builds(Received, peers, messages),
+    st.builds(Received, peers, messages),
+    st.builds(Received, peers, messages),
+    st.builds(JoinRing, st.lists(peers, max_size=3).map(tuple)),
+    st.builds(JoinRing, st.just(())),
+    st.just(LeaveRing()),
+    st.builds(RouteMessage, ids8, values),
+    st.builds(StoreRecord, small, ids8, small, values),
+    st.builds(ReadRecord, small, ids8),
+    st.builds(Watch, peers),
+    st.builds(Unwatch, ids8),
+    st.builds(LinkLost, ids8),
+    st.builds(TimerFired, st.sampled_from([("overlay", "round"), ("overlay", "none"), "x", ("other", "y")])),
+    st.none(),
+)
+
+
+def test_every_message_is_drawn() -> None:
+    assert set(MESSAGES) == set(wire.OverlayMessage.__args__)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 3_000), events), max_size=60), st.booleans())
+def test_step_never_raises_and_stays_bounded(script: list[tuple[int, Any]], is_member: bool) -> None:
+    """None in the script lets the earliest timer fire. Nobody gets into its own tables; what it says can be encoded."""
+    me = Peer(NodeId(100), 3)
+    config = OverlayConfig(id_bits=BITS, digit_bits=DIGIT_BITS, leaf_count=4, neighbour_count=4, replicas=2)
+    machine = OverlayMachine(me, config, RandomStream(1, "t"))
+    timers: dict[Any, int] = {}
+    now = 0
+    if is_member:
+        script = [(0, JoinRing(())), *script]
+    for wait, event in script:
+        now += wait * 1_000_000
+        if event is None:
+            if not timers:
+                continue
+            name = min(timers, key=lambda name: timers[name])
+            now = max(now, timers.pop(name))
+            event = TimerFired(name)
+        for effect in machine.step(event, Instant(now)):
+            if isinstance(effect, SetTimer):
+                timers[effect.name] = effect.at
+        assert all(peer.node != me.node for peer in machine.known_peers())
+        assert machine.statistics().leaves <= 4
