@@ -11,7 +11,8 @@ Where the text leaves a choice, this is what we read:
   rounding in binary happens to agree; a value changes when the number changes. Cells come from floats, by the formula
   as printed.
 * A line is judged left to right: columns first, then field by field, then the order of its two times. A blank line
-  has the wrong number of columns. A number is decimal notation, an exponent allowed; it must be finite as a float.
+  has the wrong number of columns, and so has, to keep readers bounded, one of more than 1 MiB. A number is decimal
+  notation, an exponent allowed; it must be finite as a float.
 * The newest drop-off, by which lateness is judged, is that of well-formed lines, outliers of a query included.
 * The window of a query moves only at its own trips. First everything leaves that is too old for the drop-off of the
   trip, then the trip counts. A taxi idle for 30 minutes or more is therefore no longer empty when its next trip
@@ -49,6 +50,7 @@ Method = Literal["rescan", "steady"]
 ROUTE_WINDOW = 30 * 60
 PROFIT_WINDOW = 15 * 60
 EMPTY_WINDOW = 30 * 60
+MAX_LINE = 1 << 20
 NULL = "NULL"
 ZERO = Fraction(0)
 
@@ -111,7 +113,7 @@ def admit(lines: Iterable[str | bytes], answers: Answers) -> Iterator[Trip]:
         answers.lines += 1
         text = line.decode("utf-8", "replace") if isinstance(line, bytes) else line
         fields = text.removesuffix("\n").removesuffix("\r").split(",")
-        reason = fault(fields)
+        reason = fault(fields) if len(text) <= MAX_LINE else "columns"
         if reason is not None:
             answers.malformed[reason] += 1
             continue
