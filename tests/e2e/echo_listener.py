@@ -1,6 +1,7 @@
 """A process that serves links and echoes frames; on each line of stdin it prints its figures as JSON."""
 
 import asyncio
+import gc
 import json
 import os
 import resource
@@ -52,10 +53,12 @@ async def main(name: str, timeout: float) -> None:
     lines = asyncio.StreamReader()
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
     while await lines.readline():
+        gc.collect()
         figures = {
             "rss_kib": rss_kib(),
             "descriptors": len(os.listdir("/proc/self/fd")),
             "tasks": len(asyncio.all_tasks()),
+            "objects": len(gc.get_objects()),
             "links": listener.links,
             "unverified": listener.unverified,
             "refused": refused,
