@@ -219,7 +219,10 @@ class HopRow(Body, frozen=True):
 
 
 class RouteBody(Body, frozen=True):
-    """`route`: the asked node first, the root of the key last. `round_trip_ms`: the probe's way and the direct answer."""
+    """`route`:
+
+    The asked node first, the root of the key last. `round_trip_ms`: the probe's way and the direct answer.
+    """
 
     key: str
     hops: int

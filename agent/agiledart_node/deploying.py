@@ -85,7 +85,7 @@ class Deploying:
         self._desk = desk
 
     async def deploy(self, work: Deployment) -> None:
-        """Start all instances, wave after wave.
+        """Start all instances, wave after wave. With the first wave all other hosts get the code, to load it meanwhile.
 
         Raises:
             NodeFull: a node refused for want of room; everything touched must be halted.
@@ -93,8 +93,6 @@ class Deploying:
         """
         addresses: dict[tuple[int, int], str] = {}
         assignment, slots = work.assignment(), work.slots()
-        for guard in work.guards:
-            work.touched.append(guard)
         first = True
         for wave in waves(len(work.blueprint.stages), work.blueprint.edges):
             questions: dict[int, Question | None] = {}
@@ -110,8 +108,12 @@ class Deploying:
                         work.touched.append(peer)
             hosts = list(questions)
             if first:
-                for guard in work.guards:
-                    self._ask(questions, guard, self._part(work, assignment, slots, {}, guard, []))
+                waiting = [peer for peer in work.nodes if peer not in work.touched]
+                for peer in (*waiting, *work.guards):
+                    self._ask(questions, peer, self._part(work, assignment, slots, {}, peer, []))
+                hosts = list(questions)[: len(questions) - len(work.guards)]
+                work.touched += waiting
+                work.touched += work.guards
                 first = False
             timeout = Duration(self._desk.config.start_timeout_ns + self._desk.config.ask_timeout_ns)
             answers = await self._desk.talks.answers({number: questions[number] for number in questions}, timeout)
@@ -146,7 +148,7 @@ class Deploying:
             work.plan_version,
             work.blueprint.specification,
             work.blueprint.plan,
-            work.bundle if copies and peer not in work.touched else b"",
+            work.bundle if peer not in work.touched and peer not in work.guards else b"",
             work.everyone,
             tuple(PlacedInstance(stage, index, slots[stage, index]) for stage, index in copies),
             assignment,

@@ -32,6 +32,17 @@ class RefusedRequest(Effect, frozen=True, gc=False):
     exit_code: int = 1
 
 
+class PrepareExecutors(Effect, frozen=True, gc=False):
+    """Instances of this application will come to these executor slots: start the processes and load the code now.
+
+    A hint that saves time, without an answer: `StartInstances` starts what is missing. `part` has the bundle, no
+        instances.
+    """
+
+    part: DeploymentPart
+    slots: tuple[int, ...]
+
+
 class StartInstances(Effect, frozen=True, gc=False):
     """Start these instances, sources not yet reading.
 

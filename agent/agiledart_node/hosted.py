@@ -21,6 +21,7 @@ class Hosted:
         bundle: user code, from the first part.
         instances: (stage, index) of what runs here or is being started, to its executor slot.
         answers: answers to deployments by (scheduler, request); None while instances start.
+        planned: instances that the plan gives this node; room is kept for them from the first part on.
         is_flowing: sources may read.
         is_closing: it has failed, finished or was stopped; nothing more is reported.
         reports: last figures of local instances; `finished`: those that came to the end of their input.
@@ -33,6 +34,7 @@ class Hosted:
     bundle: bytes = b""
     instances: dict[tuple[int, int], int] = field(default_factory=dict)
     answers: dict[tuple[NodeId, int], Deployed | None] = field(default_factory=dict)
+    planned: int = 0
     is_flowing: bool = False
     is_closing: bool = False
     is_telling: bool = False
@@ -41,6 +43,11 @@ class Hosted:
     told: dict[tuple[int, int], bool] = field(default_factory=dict)
     collected: dict[tuple[int, int], dict[str, Any]] = field(default_factory=dict)
     missing_looks: int = 0
+
+    @property
+    def reserved(self) -> int:
+        """Instances that run here or will, by the plan."""
+        return max(len(self.instances), self.planned)
 
     @property
     def key(self) -> Key:
@@ -60,6 +67,12 @@ class Hosted:
     def host(self, node: NodeId) -> Peer | None:
         """The hosting node with this id, in the life in which it was given its part."""
         return next((peer for peer in self.hosts if peer.node == node), None)
+
+
+def planned_for(part: DeploymentPart, node: NodeId) -> int:
+    """How many instances of the plan a node runs."""
+    mine = [position for position, peer in enumerate(part.nodes) if peer.node == node]
+    return sum(place.node in mine for place in part.assignment)
 
 
 def is_sound(part: DeploymentPart) -> bool:

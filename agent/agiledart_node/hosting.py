@@ -18,9 +18,9 @@ from agiledart_kernel.instants import Duration
 from agiledart_kernel.machine import Completed, Failed
 from agiledart_kernel.peer import Peer
 from agiledart_node.desk import Desk
-from agiledart_node.effects import DrainSources, StartInstances, StartSources, StopInstances
+from agiledart_node.effects import DrainSources, PrepareExecutors, StartInstances, StartSources, StopInstances
 from agiledart_node.events import InstanceFinished, InstanceReported
-from agiledart_node.hosted import Hosted, Key, is_sound, report_key
+from agiledart_node.hosted import Hosted, Key, is_sound, planned_for, report_key
 
 MAX_CLOSED = 1_024
 """Closed runs that a node remembers, so that a late message does not start them again."""
@@ -40,13 +40,13 @@ class Hosting:
 
     @property
     def operators(self) -> int:
-        """Instances that run here or are being started."""
-        return sum(len(hosted.instances) for hosted in self.table.values())
+        """Instances that run here or are to run by a plan that this node has accepted."""
+        return sum(hosted.reserved for hosted in self.table.values())
 
     @property
     def applications(self) -> tuple[str, ...]:
         """Names of applications with an instance here, sorted."""
-        return tuple(sorted({hosted.part.application for hosted in self.table.values() if hosted.instances}))
+        return tuple(sorted({hosted.part.application for hosted in self.table.values() if hosted.reserved}))
 
     def deploy(self, sender: Peer, message: Deploy) -> None:
         """A scheduler gives this node a part."""
@@ -70,6 +70,9 @@ class Hosting:
             hosted.part = msgspec.structs.replace(part, bundle=b"")
         hosted.bundle = part.bundle or hosted.bundle
         if not part.instances:
+            if part.bundle:
+                slots = tuple(range(min(part.executors, hosted.planned)))
+                self._desk.emit(PrepareExecutors(msgspec.structs.replace(part, bundle=hosted.bundle), slots))
             hosted.answers[sender.node, message.request] = Deployed(message.request, ())
             self._desk.send(sender, Deployed(message.request, ()))
             return
@@ -93,14 +96,15 @@ class Hosting:
             return f"{me} is leaving", True
         if self._desk.talks.is_full or (hosted is None and len(self.table) >= self._desk.config.max_hosted):
             return f"{me} takes part in {len(self.table)} applications and takes no more", True
-        if self.operators + len(part.instances) > self._desk.config.capacity:
-            return f"{me} has room for {self._desk.config.capacity} instances and runs {self.operators}", True
+        held = self.operators - (hosted.reserved if hosted is not None else 0)
+        if held + planned_for(part, self._desk.me.node) > self._desk.config.capacity:
+            return f"{me} has room for {self._desk.config.capacity} instances and runs {held}", True
         return "", False
 
     def _admit(self, part: DeploymentPart) -> Hosted:
         for key in [key for key in self.table if key[0] == part.application and key[1] < part.version]:
             self.close(self.table[key], f"version {part.version} was submitted")
-        hosted = Hosted(msgspec.structs.replace(part, bundle=b""))
+        hosted = Hosted(msgspec.structs.replace(part, bundle=b""), planned=planned_for(part, self._desk.me.node))
         self.table[hosted.key] = hosted
         for peer in self._watched_by(hosted):
             self._desk.watch(peer)
