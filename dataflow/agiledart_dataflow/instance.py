@@ -12,7 +12,7 @@ from agiledart_dataflow.batch import Batch
 from agiledart_dataflow.connectors import SinkWriter
 from agiledart_dataflow.merge import Merge
 from agiledart_dataflow.outbox import Emit, Outbox
-from agiledart_dataflow.position import FINAL, START, Position
+from agiledart_dataflow.position import START, Position, is_final, reached
 from agiledart_dataflow.program import Program
 from agiledart_dataflow.schema import generic
 from agiledart_dataflow.statistics import InstanceStatistics, StepCounts
@@ -68,7 +68,7 @@ class Instance:
     @property
     def finished(self) -> bool:
         """True when END_OF_INPUT of all inputs has passed through."""
-        return self._mark == FINAL
+        return is_final(self._mark)
 
     @property
     def mark(self) -> Position:
@@ -137,7 +137,7 @@ class Instance:
             latency=[] if self._writer is None else self._writer.latency.to_plain(),
             queued_rows=self.queued_rows,
             state_keys=0 if self._operator is None else self._operator.state_keys,
-            event_time=self._mark[0] if START < self._mark < FINAL else None,
+            event_time=reached(self._mark),
             finished=self.finished,
         )
 

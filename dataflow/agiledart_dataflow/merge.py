@@ -7,7 +7,7 @@ from operator import lt
 from typing import Any
 
 from agiledart_dataflow.batch import Batch
-from agiledart_dataflow.position import END, START, Position
+from agiledart_dataflow.position import END, START, Position, is_final
 from agiledart_kernel.errors import LocalProtocolError, RemoteProtocolError
 
 Channel = tuple[int, int]
@@ -67,7 +67,7 @@ class Merge:
         channel.mark = mark
         if channel.padding:
             padding = channel.padding
-            batch = Batch(batch.rows, [position + padding for position in positions], (*mark, END))
+            batch = Batch(batch.rows, [position + padding for position in positions], _last_mark(channel))
         self.queued_rows += len(positions)
         if positions or not channel.waiting:
             channel.waiting.append(batch)
@@ -109,7 +109,8 @@ class Merge:
         """Release everything at or below the least mark."""
         self._at = 0
         self._rows, self._positions = [], []
-        self.frontier = frontier = min([_last_mark(channel) for channel in self._inputs.values()], default=START)
+        marks = [_last_mark(channel) for channel in self._inputs.values()]
+        self.frontier = frontier = max(marks) if all(map(is_final, marks)) else min(marks)
         runs = 0
         for channel in self._inputs.values():
             before = len(self._positions)
@@ -168,4 +169,4 @@ class Merge:
 
 def _last_mark(channel: _Input) -> Position:
     """How far a channel has promised, in the positions of the merged order."""
-    return (*channel.mark, END) if channel.padding else channel.mark
+    return (*channel.mark, END) if channel.padding and not is_final(channel.mark) else channel.mark

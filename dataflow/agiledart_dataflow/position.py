@@ -11,9 +11,6 @@ Position: TypeAlias = tuple[int, ...]
 END: Final = 2**63 - 1
 """Greater than any path element: `p + (END,)` covers all that the record at p causes."""
 
-FINAL: Final[Position] = (END,)
-"""The mark of END_OF_INPUT: above every position."""
-
 START: Final[Position] = (-END,)
 """Below every position; the mark of an input that has not spoken yet."""
 
@@ -25,6 +22,24 @@ RECORD: Final = 1
 
 CAUSE_LENGTH: Final = 4
 """`position[:4]` names the source record, or the expiry, behind a position."""
+
+
+def final_mark(time_ms: int | None) -> Position:
+    """The mark of END_OF_INPUT, above every position; carries the time of the last record (None: there was none).
+
+    Every instance must learn that time, also one whose last mark was an earlier one: rows leave a sliding window up to it.
+    """
+    return (END, -END if time_ms is None else time_ms)
+
+
+def is_final(mark: Position) -> bool:
+    """True for the mark of END_OF_INPUT."""
+    return mark[0] == END
+
+
+def end_of_time(mark: Position) -> Position:
+    """Up to where time has passed: the mark itself, or for a final one the end of the last record's time."""
+    return (mark[1], END) if mark[0] == END else mark
 
 
 def covering(position: Position) -> Position:
@@ -40,3 +55,9 @@ def lifted(position: Position, padding: Position) -> Position:
 def union_padding(depth: int, common: int, branch: int) -> Position:
     """What `lifted` appends for a branch whose paths have `depth` elements where the longest has `common`."""
     return (-1,) * (common - depth) + (branch,)
+
+
+def reached(mark: Position) -> int | None:
+    """The event time (ms) up to which a mark says that all is complete; None before the first record."""
+    time_ms = end_of_time(mark)[0]
+    return None if time_ms == -END else time_ms

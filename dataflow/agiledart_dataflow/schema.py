@@ -128,6 +128,20 @@ def check_travels(kind: Any) -> str:
     return text
 
 
+def check_key(kind: Any) -> None:
+    """Raise `SchemaError` for a type whose values cannot be keys."""
+    check_travels(kind)
+    origin = get_origin(kind) or kind
+    if origin in (list, dict, set):
+        raise SchemaError(f"a {origin.__name__} can change and cannot be a key; use a tuple")
+    if dataclasses.is_dataclass(origin) and isinstance(origin, type) and origin.__hash__ is None:
+        raise SchemaError(f"{origin.__name__} can change and cannot be a key; make it @dataclass(frozen=True)")
+    parts = [field.type for field in fields_of(kind)] or [part for part in get_args(kind) if part is not ...]
+    if origin is not typing.Literal:
+        for part in parts:
+            check_key(part)
+
+
 def read_time_index(row_type: Any) -> int | None:
     """Which field of a row is its `ReadTime`, or None."""
     for index, field in enumerate(fields_of(row_type)):

@@ -16,7 +16,7 @@ import msgspec
 from agiledart_dataflow.batch import Batch
 from agiledart_dataflow.connectors import SourceReader
 from agiledart_dataflow.outbox import Emit, Outbox
-from agiledart_dataflow.position import END, FINAL, RECORD, START, Position
+from agiledart_dataflow.position import END, RECORD, START, Position, final_mark, reached
 from agiledart_dataflow.program import Program
 from agiledart_dataflow.schema import is_named_tuple, read_time_index
 from agiledart_dataflow.statistics import InstanceStatistics, SourceCounts, StepCounts
@@ -27,6 +27,9 @@ from agiledart_kernel.limits import MAX_BATCH_ROWS
 
 IDLE_NS = 5_000_000
 """How long to leave alone a reader that has nothing now."""
+
+_PACED_AHEAD = 128
+"""Rows that a paced source reads ahead of their time."""
 
 _REASON_LENGTH = 40
 _MAX_REASONS = 64
@@ -102,8 +105,9 @@ class SourceInstance:
             max_rows: at most so many records come back.
         """
         read_nothing = False
-        if not self._exhausted and len(self._due) < max_rows:
-            read_nothing = self._read(max_rows - len(self._due), wall_ns)
+        wanted = max_rows if self._speed is None else min(max_rows, _PACED_AHEAD)
+        if not self._exhausted and len(self._due) < wanted:
+            read_nothing = self._read(wanted - len(self._due), wall_ns)
         count, wait = self._ready(now_ns, max_rows)
         rows: list[Any] = []
         positions: list[Position] = []
@@ -114,7 +118,7 @@ class SourceInstance:
             self._sequence += 1
         self._counts.records += count
         self.finished = self._exhausted and not self._due
-        mark = FINAL if self.finished else self._complete(positions)
+        mark = self._complete(positions)
         if wait is None and read_nothing and not rows and not self.finished:
             wait = now_ns + IDLE_NS
         if not rows and mark <= self._mark:
@@ -147,7 +151,7 @@ class SourceInstance:
             steps={self._name: StepCounts(counts.lines, counts.records, 0)},
             source=counts,
             queued_rows=waiting,
-            event_time=self._mark[0] if START < self._mark < FINAL else None,
+            event_time=reached(self._mark),
             finished=self.finished,
         )
 
@@ -221,6 +225,8 @@ class SourceInstance:
 
     def _complete(self, positions: list[Position]) -> Position:
         """The mark after these records: nothing at or below it will follow."""
+        if self.finished:
+            return final_mark(positions[-1][0] if positions else reached(self._mark))
         return (*positions[-1], END) if positions else self._mark
 
 

@@ -17,7 +17,7 @@ from agiledart_dataflow.inference import (
 )
 from agiledart_dataflow.operators.keyed import KeyedOperator
 from agiledart_dataflow.rows import Change, Pane, Ranking
-from agiledart_dataflow.schema import SchemaError, check_travels, generic, substituted
+from agiledart_dataflow.schema import SchemaError, check_key, check_travels, generic, substituted
 from agiledart_dataflow.windows import Panes, Sliding
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ class Stream(Generic[T]):
                     f"the type of the key cannot be told, {error}: write key_by(…, returns=str), for example"
                 ) from None
         try:
-            check_travels(key_type)
+            check_key(key_type)
         except SchemaError as error:
             raise where.error(f"the key: {error}") from None
         return KeyedStream(self._topology, self._index, function, key_type)

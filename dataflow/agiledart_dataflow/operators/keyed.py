@@ -13,7 +13,7 @@ from heapq import heapify, heappop, heappush
 from typing import Any, Generic, TypeVar
 
 from agiledart_dataflow.operators.base import Output
-from agiledart_dataflow.position import FINAL, Position
+from agiledart_dataflow.position import Position, is_final
 from agiledart_dataflow.statistics import StepCounts
 from agiledart_kernel.instants import event_time
 
@@ -135,7 +135,7 @@ class KeyedStep:
                     at.append((*position, -1, number))
                 context._rows = []  # noqa: SLF001  as above
             self._settle(key, entry, position)
-        if mark == FINAL:
+        if is_final(mark):
             last = len(timers)
             for _ in range(last):
                 self._fire(out, at, sets_timers=False)

@@ -11,7 +11,7 @@ from typing import Any
 
 from agiledart_dataflow.aggregators import Aggregator
 from agiledart_dataflow.operators.base import Output
-from agiledart_dataflow.position import FINAL, Position
+from agiledart_dataflow.position import Position, end_of_time
 from agiledart_dataflow.rows import Change
 from agiledart_dataflow.statistics import StepCounts
 
@@ -69,8 +69,7 @@ class SlidingWindow:
                 self._sort_last()
             out.append(Change(key, result(window.state), row))
             at.append(position + _ENTERS)
-        if mark != FINAL:  # time does not pass after the last event: END_OF_INPUT empties no window
-            self._leave(mark, out, at)
+        self._leave(end_of_time(mark), out, at)  # no time passes after the last record: END_OF_INPUT empties no window
         self.counts.rows_in += len(rows)
         self.counts.rows_out += len(out)
         return out, at
