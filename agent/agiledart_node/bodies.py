@@ -219,9 +219,10 @@ class HopRow(Body, frozen=True):
 
 
 class RouteBody(Body, frozen=True):
-    """`route`:
+    """`route`: the asked node first, the root of the key last.
 
-    The asked node first, the root of the key last. `round_trip_ms`: the probe's way and the direct answer.
+    Args:
+        round_trip_ms: the probe's way and the direct answer.
     """
 
     key: str

@@ -1,0 +1,316 @@
+"""One node alone and among strangers: what it refuses, ignores and survives."""
+
+from typing import Any, get_args
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from agiledart_dataflow.deployment import DeploymentPart, InstancePlace, PlacedInstance, application_number
+from agiledart_dataflow.formation_messages import (
+    Acknowledged,
+    AskStop,
+    CollectJoins,
+    Deploy,
+    Deployed,
+    Drain,
+    FormationMessage,
+    Halt,
+    InstancesEnded,
+    StartFlow,
+)
+from agiledart_kernel.codec import encode, tags_of
+from agiledart_kernel.errors import ConfigurationError
+from agiledart_kernel.instants import SECOND, Instant
+from agiledart_kernel.machine import Completed, Effect, Event, Failed, Message, Received, Send
+from agiledart_kernel.node_id import NodeId
+from agiledart_kernel.peer import Peer
+from agiledart_kernel.randomness import RandomStream
+from agiledart_node.commands import CreateToken, Info, ListApplications, Route
+from agiledart_node.config import NodeConfig
+from agiledart_node.effects import (
+    PrepareExecutors,
+    RefusedRequest,
+    Replied,
+    StartInstances,
+    StartSources,
+    StopInstances,
+)
+from agiledart_node.events import Asked, InstanceFinished
+from agiledart_node.node import NODE_CODEC, Node, NodeMessage
+from agiledart_overlay.events import JoinRing, RouteMessage
+from agiledart_overlay.messages import OverlayMessage
+
+ME, SCHEDULER, STRANGER = Peer(NodeId(5 << 120), 1, "me"), Peer(NodeId(9 << 120), 1, "sch"), Peer(NodeId(3 << 120), 1)
+
+
+class Bench:
+    """A ring of one node, its effects kept."""
+
+    def __init__(self, **config: Any) -> None:
+        self.node = Node(ME, NodeConfig(**config), RandomStream(1, "node"))
+        self.now = 0
+        self.effects: list[Effect] = []
+        self.feed(JoinRing(()))
+        self.take()
+
+    def feed(self, event: Event) -> None:
+        self.now += 1_000_000
+        self.effects += self.node.step(event, Instant(self.now))
+
+    def hear(self, sender: Peer, message: Message) -> None:
+        self.feed(Received(sender, message))
+
+    def take(self) -> list[Effect]:
+        taken, self.effects = self.effects, []
+        return taken
+
+    def of(self, kind: type) -> list[Any]:
+        return [effect for effect in self.effects if isinstance(effect, kind)]
+
+    def told(self, to: Peer) -> list[Message]:
+        return [effect.message for effect in self.of(Send) if effect.to.node == to.node]
+
+
+def part(copies: int = 1, version: int = 1, planned: int = 1, bundle: bytes = b"code", **fields: Any) -> DeploymentPart:
+    """`planned` instances of stage 0 here, the first `copies` of them to be started now; a sink at the scheduler."""
+    places = tuple(InstancePlace(0, index, 0) for index in range(planned))
+    made = DeploymentPart(
+        "app",
+        version,
+        application_number("app", version),
+        1,
+        b"spec",
+        b"plan",
+        bundle,
+        (ME, SCHEDULER),
+        tuple(PlacedInstance(0, index) for index in range(copies)),
+        (*places, InstancePlace(1, 0, 1)),
+        (),
+        SCHEDULER,
+        SCHEDULER,
+    )
+    return msgspec.structs.replace(made, **fields)
+
+
+def deployed(bench: Bench) -> Bench:
+    bench.hear(SCHEDULER, Deploy(1, part()))
+    (start,) = bench.of(StartInstances)
+    bench.feed(Completed(start.request, {(0, 0): "host:1"}))
+    assert bench.told(SCHEDULER)[-1].addresses[0].address == "host:1"  # type: ignore[attr-defined]
+    bench.take()
+    return bench
+
+
+def test_tags_of_all_messages_between_agents_are_unique() -> None:
+    tags = tags_of(NodeMessage)
+    assert len(tags) == len(get_args(OverlayMessage)) + len(get_args(FormationMessage))
+    assert all(50 <= kind.__struct_config__.tag < 90 for kind in get_args(FormationMessage))  # type: ignore[attr-defined]
+
+
+def test_a_repeated_deployment_starts_once_and_is_answered_again() -> None:
+    bench = deployed(Bench())
+    bench.hear(SCHEDULER, Deploy(1, part()))
+    assert not bench.of(StartInstances)
+    assert isinstance(bench.told(SCHEDULER)[0], Deployed)
+
+
+def test_a_part_without_instances_prepares_executors_and_keeps_room() -> None:
+    bench = Bench(capacity=2)
+    bench.hear(SCHEDULER, Deploy(1, part(copies=0, planned=2, executors=2)))
+    (prepare,) = bench.of(PrepareExecutors)
+    assert prepare.slots == (0, 1)
+    assert prepare.part.bundle == b"code"
+    other = part(version=1, planned=1, application="other")
+    bench.hear(SCHEDULER, Deploy(2, other))
+    refused = bench.told(SCHEDULER)[-1]
+    assert isinstance(refused, Deployed)
+    assert refused.is_full
+    bench.hear(SCHEDULER, Deploy(3, part(copies=1, planned=2, bundle=b"")))
+    (start,) = bench.of(StartInstances)
+    assert start.part.bundle == b"code", "the code of the first part"
+
+
+def test_a_guard_prepares_nothing() -> None:
+    bench = Bench()
+    bench.hear(SCHEDULER, Deploy(1, part(copies=0, planned=0, bundle=b"")))
+    assert not bench.of(PrepareExecutors)
+    assert bench.node.hosted == (("app", 1),)
+
+
+def test_what_the_driver_cannot_start_is_told_in_its_words() -> None:
+    bench = Bench()
+    bench.hear(SCHEDULER, Deploy(1, part()))
+    (start,) = bench.of(StartInstances)
+    bench.feed(Failed(start.request, "trips: /x does not exist on me"))
+    answer = bench.told(SCHEDULER)[-1]
+    assert isinstance(answer, Deployed)
+    assert answer.reason == "trips: /x does not exist on me"
+
+
+def test_a_driver_that_forgets_an_instance_is_a_failure() -> None:
+    bench = Bench()
+    bench.hear(SCHEDULER, Deploy(1, part()))
+    (start,) = bench.of(StartInstances)
+    bench.feed(Completed(start.request, {}))
+    assert "did not say where" in bench.told(SCHEDULER)[-1].reason  # type: ignore[attr-defined]
+
+
+def test_a_halt_while_instances_start_ends_them_as_soon_as_they_are_there() -> None:
+    bench = Bench()
+    bench.hear(SCHEDULER, Deploy(1, part()))
+    (start,) = bench.of(StartInstances)
+    bench.hear(SCHEDULER, Halt(2, "app", 1, "enough"))
+    bench.take()
+    bench.feed(Completed(start.request, {(0, 0): "host:1"}))
+    assert bench.of(StopInstances)
+    assert not bench.told(SCHEDULER)
+    bench.hear(SCHEDULER, Deploy(3, part()))
+    assert bench.told(SCHEDULER)[-1].reason == "enough"  # type: ignore[attr-defined]
+
+
+def test_a_newer_version_replaces_an_older_one_and_never_the_other_way() -> None:
+    bench = deployed(Bench())
+    bench.hear(SCHEDULER, Deploy(2, part(version=2)))
+    assert bench.of(StopInstances) == [StopInstances("app", 1)]
+    assert bench.node.hosted == (("app", 2),)
+    bench.hear(SCHEDULER, Deploy(3, part(version=1)))
+    assert "version 2 was submitted" in bench.told(SCHEDULER)[-1].reason  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        Deploy(1, part()),
+        Deploy(1, msgspec.structs.replace(part(), assignment=(InstancePlace(0, 0, 7),), scheduler=STRANGER)),
+        Halt(1, "app", 1, "no reason"),
+        Drain(1, "app", 1),
+        StartFlow(1, "app", 1),
+        InstancesEnded(1, "app", 1, {"0.0": {}}),
+        AskStop(1, "app", 1, True),
+    ],
+    ids=lambda message: type(message).__name__,
+)
+def test_strangers_change_nothing(message: Message) -> None:
+    bench = deployed(Bench())
+    bench.hear(STRANGER, message)
+    assert not bench.of(StopInstances)
+    assert not bench.of(StartInstances)
+    assert not bench.of(StartSources)
+    assert bench.node.hosted == (("app", 1),)
+
+
+def test_flow_starts_once() -> None:
+    bench = deployed(Bench())
+    for request in (7, 8):
+        bench.hear(SCHEDULER, StartFlow(request, "app", 1))
+    assert bench.of(StartSources) == [StartSources("app", 1)]
+    assert [message.request for message in bench.told(SCHEDULER)] == [7, 8]  # type: ignore[attr-defined]
+
+
+def test_finished_instances_are_told_to_the_coordinator_until_it_acknowledges() -> None:
+    bench = deployed(Bench())
+    bench.feed(InstanceFinished("app", 1, 0, 0, {"n": 1}))
+    (ended,) = bench.told(SCHEDULER)
+    assert isinstance(ended, InstancesEnded)
+    assert ended.reports == {"0.0": {"n": 1}}
+    bench.hear(SCHEDULER, Acknowledged(ended.request))
+    bench.take()
+    bench.feed(InstanceFinished("app", 1, 0, 0, {"n": 1}))
+    assert not bench.told(SCHEDULER), "told and acknowledged already"
+
+
+def test_requests_before_the_ring_and_for_the_agent_are_refused() -> None:
+    lonely = Node(ME, NodeConfig(), RandomStream(1, "n"))
+    (refused,) = lonely.step(Asked(1, ListApplications()), Instant(0))
+    assert isinstance(refused, RefusedRequest)
+    assert "not in a ring yet" in refused.text
+    bench = Bench()
+    bench.feed(Asked(2, CreateToken()))
+    assert "by its agent" in bench.of(RefusedRequest)[0].text
+
+
+def test_too_many_requests_are_refused_not_queued() -> None:
+    bench = Bench(max_conversations=3)
+    for request in range(8):
+        bench.hear(SCHEDULER, CollectJoins(request, 1, (STRANGER.node,)))
+    bench.feed(Asked(9, ListApplications()))
+    assert "busy" in bench.of(RefusedRequest)[0].text
+    assert not bench.of(Replied)
+
+
+def test_relations_of_settings_are_checked() -> None:
+    with pytest.raises(ConfigurationError, match="join_key"):
+        NodeConfig(join_key="random").validate()
+    with pytest.raises(ConfigurationError, match="capacity"):
+        NodeConfig(capacity=0).validate()
+    with pytest.raises(ConfigurationError, match="by_taste"):
+        NodeConfig(placement="by_taste").validate()
+    with pytest.raises(ConfigurationError, match="resend_ns"):
+        NodeConfig(resend_ns=5 * SECOND).validate()
+
+
+_peers = st.sampled_from([ME, SCHEDULER, STRANGER, Peer(NodeId(0)), Peer(NodeId(5 << 120), 9, "me")])
+_small = st.integers(-1, 3)
+_words = st.sampled_from(["app", "", "x" * 100])
+
+
+def _values(kind: Any) -> st.SearchStrategy[Any]:
+    by_type: dict[Any, st.SearchStrategy[Any]] = {
+        int: _small,
+        str: _words,
+        bool: st.booleans(),
+        bytes: st.sampled_from([b"", b"code", b"\xc1"]),
+        Peer: _peers,
+        NodeId: _peers.map(lambda peer: peer.node),
+        DeploymentPart: st.deferred(lambda: _structs(DeploymentPart)),
+    }
+    if kind in by_type:
+        return by_type[kind]
+    args = get_args(kind)
+    if args and args[-1] is Ellipsis:
+        return st.lists(_values(args[0]), max_size=3).map(tuple)
+    if args and getattr(kind, "__origin__", None) is tuple:
+        return st.tuples(*map(_values, args))
+    if args and getattr(kind, "__origin__", None) is dict:
+        return st.dictionaries(st.sampled_from(["0.0", "1.0", "x", "9.9.9"]), st.just({"statistics": 3}), max_size=2)
+    return _structs(kind)
+
+
+def _structs(kind: Any) -> st.SearchStrategy[Any]:
+    fields = {field.name: _values(field.type) for field in msgspec.structs.fields(kind)}
+    return st.builds(kind, **fields)
+
+
+_messages = st.one_of(*(_structs(kind) for kind in get_args(FormationMessage)))
+_deploys = st.builds(
+    lambda n, made: Deploy(n, made), _small, st.sampled_from([part(), part(version=2), part(copies=0)])
+)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(st.tuples(_peers, st.one_of(_messages, _deploys)), max_size=12))
+def test_no_message_raises_out_of_step_and_all_survive_the_wire(script: list[tuple[Peer, Message]]) -> None:
+    bench = Bench()
+    for sender, message in script:
+        bench.hear(sender, NODE_CODEC.decode(encode(message)))
+        for start in bench.of(StartInstances):
+            bench.feed(Completed(start.request, {placed.copy: "h:1" for placed in start.part.instances}))
+        bench.take()
+
+
+@given(st.binary(max_size=64))
+def test_routed_garbage_is_counted(payload: bytes) -> None:
+    bench = Bench()
+    bench.feed(RouteMessage(ME.node, payload))
+    bench.feed(Asked(1, Info()))
+    (reply,) = bench.of(Replied)
+    assert sum(reply.body["ignored_messages"].values()) == 1
+
+
+def test_a_probe_for_an_own_key_is_answered_at_once() -> None:
+    bench = Bench()
+    bench.feed(Asked(1, Route("00")))
+    (reply,) = bench.of(Replied)
+    assert reply.body["hops"] == 0
