@@ -135,6 +135,9 @@ class OverlayMachine:
         if not view.gone and not view.leaves_changed:
             return
         gone, view.gone = view.gone, []
+        refilled, view.refilled = view.refilled, []
+        for node in refilled:
+            self._liveness.doubt(node)
         if gone:
             self._repair.on_gone(gone)
             self._router.on_gone(gone)

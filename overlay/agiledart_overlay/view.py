@@ -47,6 +47,8 @@ class View:
         self.watched: dict[NodeId, Peer] = {}
         self.gone: list[Peer] = []
         """Peers removed in this step, dead or departed."""
+        self.refilled: list[NodeId] = []
+        """Peers that came into the leaf set in this step because others went: long not heard of, perhaps dead too."""
         self.leaves_changed = False
         self.sent: dict[str, int] = {}
         self.dropped: dict[str, int] = {}
@@ -214,7 +216,8 @@ class View:
         if self.leaf_set.remove(node):
             self.leaves_changed = True
             for other in sorted(self.book, key=lambda other: other.peer.node):
-                self.leaf_set.add(other.peer)
+                if self.leaf_set.add(other.peer):
+                    self.refilled.append(other.peer.node)
         self.gone.append(peer)
 
     def tidy(self) -> None:

@@ -1,0 +1,64 @@
+"""The checkers can fail: with a bug planted in the overlay each of them speaks up."""
+
+from typing import Any
+
+import pytest
+
+from agiledart_kernel.instants import SECOND
+from agiledart_kernel.node_id import ID_BITS, key_of_name, ring_distance
+from agiledart_overlay.directory import Directory
+from agiledart_overlay.leaf_set import LeafSet
+from agiledart_overlay.liveness import Liveness
+from agiledart_overlay.view import View
+from agiledart_simulation.checkers.records import RecordLedger
+from agiledart_simulation.checkers.ring import leaf_violations
+from agiledart_simulation.runner import run_seed
+from tests.simulation.bench import all_violations, built_ring, lookups
+
+
+def nothing(*_: Any, **__: Any) -> None:
+    """Does nothing."""
+
+
+def test_the_leaf_set_never_decides(monkeypatch: pytest.MonkeyPatch) -> None:
+    ring, _ = built_ring(40)
+    monkeypatch.setattr(LeafSet, "covers", lambda self, key: False)
+    assert any(line.startswith("I4") for line in all_violations(ring))
+    assert lookups(ring, 50)
+
+
+def test_news_of_peers_is_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two that join at once on both sides of a member never learn of each other."""
+    monkeypatch.setattr(View, "hear_of", nothing)
+    violations = [run_seed(seed).violations for seed in (1, 4, 6)]
+    assert any(line.startswith("I2") for lines in violations for line in lines)
+
+
+def test_copies_stay_where_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Directory, "on_leaves_changed", nothing)
+    ring, ids = built_ring(12, 8)
+    key = key_of_name("app", "taxi")
+    assert ring.store(ids[0], key, 0, b"gold").ok
+    ledger = RecordLedger()
+    ledger.confirm(key, 1, b"gold")
+    for _ in range(5):
+        ring.world.crash(min(ring.members, key=lambda node: ring_distance(node, key)))
+        ring.world.run_for(4 * SECOND)
+    assert any("holds nothing" in line for line in ledger.violations(ring.machines, ID_BITS, 4))
+
+
+def test_a_sleeper_trusts_its_own_judgement(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The test of the long sleeper in `test_failures` fails without local health: after waking it buries the living."""
+    monkeypatch.setattr(Liveness, "on_late", nothing)
+    ring, ids = built_ring(8)
+    ring.world.pause(ids[3], 12 * SECOND)
+    ring.world.run_for(20 * SECOND)
+    assert any(peer.node == ids[3] for _, peer, _ in ring.failures)
+
+
+def test_nobody_probes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Liveness, "on_round", nothing)
+    ring, ids = built_ring(8)
+    ring.world.crash(ids[2], silent=True)
+    ring.world.run_for(10 * SECOND)
+    assert any("extra" in line for line in leaf_violations(ring.machines, 24))
