@@ -47,13 +47,15 @@ def test_copies_stay_where_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
     assert any("holds nothing" in line for line in ledger.violations(ring.machines, ID_BITS, 4))
 
 
-def test_a_sleeper_trusts_its_own_judgement(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The test of the long sleeper in `test_failures` fails without local health: after waking it buries the living."""
-    monkeypatch.setattr(Liveness, "on_late", nothing)
-    ring, ids = built_ring(8)
-    ring.world.pause(ids[3], 12 * SECOND)
-    ring.world.run_for(20 * SECOND)
-    assert any(peer.node == ids[3] for _, peer, _ in ring.failures)
+def test_helpers_are_not_listened_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The test of the broken link in `test_failures` fails without indirect probes."""
+    monkeypatch.setattr(Liveness, "on_probed_for_you", nothing)
+    ring, _ = built_ring(6)
+    members = ring.members
+    ring.world.network.clog(members[0], members[1])
+    ring.world.network.clog(members[1], members[0])
+    ring.world.run_for(10 * SECOND)
+    assert ring.failures
 
 
 def test_nobody_probes(monkeypatch: pytest.MonkeyPatch) -> None:
