@@ -95,7 +95,7 @@ class Conversations:
         open_questions = dict(questions)
         buried: dict[int, Any] = {}
         for number, question in questions.items():
-            if question is not None and self._is_gone(question.to):
+            if question is not None and self.is_gone(question.to):
                 del open_questions[number]
                 buried[number] = None
             elif question is not None:
@@ -155,7 +155,8 @@ class Conversations:
         if self._graves and peer.node in self._graves:
             del self._graves[peer.node]
 
-    def _is_gone(self, peer: Peer) -> bool:
+    def is_gone(self, peer: Peer) -> bool:
+        """Whether this life of a peer was declared dead, or has left, and was not heard since."""
         return self._graves.get(peer.node, -1) >= peer.incarnation
 
     def timer(self, name: tuple[str, str, int]) -> None:

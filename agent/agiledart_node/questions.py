@@ -61,16 +61,9 @@ class Questions:
 
     async def list_applications(self, request: int) -> None:
         """`list`."""
-        found: list[ApplicationRecord | None] = []
-        for name in await self._records.names():
-            try:
-                _, record = await self._records.application(name)
-                if record is not None:
-                    found.append(await self._watching.freshened(record))
-            except CommandRefused:
-                found.append(None)
-        rows = [_row(record) for record in found if record is not None]
-        self._desk.emit(Replied(request, {"applications": rows, "unreadable": found.count(None)}))
+        records, unreadable = await self._records.applications(await self._records.names())
+        rows = [_row(record) for record in await self._watching.all_freshened(records)]
+        self._desk.emit(Replied(request, {"applications": rows, "unreadable": unreadable}))
 
     async def status(self, request: int, name: str) -> None:
         """`status`: the record, and live figures while it runs."""

@@ -27,6 +27,9 @@ _PAUSE = Duration(200_000_000)
 _PATIENCE = Duration(60_000_000_000)
 """Longer than the overlay takes to answer `timeout` by itself."""
 
+_AT_ONCE = 128
+"""Records read at one time; the overlay takes some more."""
+
 Change = Callable[[ApplicationRecord], ApplicationRecord | None]
 
 
@@ -73,6 +76,22 @@ class Records:
             f"The record of {name} cannot be read: the ring did not answer ({answer.reason}). "
             "Try again in some seconds."
         )
+
+    async def applications(self, names: tuple[str, ...]) -> tuple[list[ApplicationRecord], int]:
+        """Records of many applications, in the order of their names, and how many could not be read."""
+        found, unreadable = [], 0
+        for start in range(0, len(names), _AT_ONCE):
+            numbers = {self._desk.talks.number(): name for name in names[start : start + _AT_ONCE]}
+            for number, name in numbers.items():
+                self._desk.tell_overlay(ReadRecord(number, application_key(name)))
+            answers = await self._desk.talks.answers(dict.fromkeys(numbers, None), _PATIENCE)
+            for number, name in numbers.items():
+                answer = answers.get(number)
+                if not isinstance(answer, RecordAnswer) or (not answer.ok and answer.reason != "missing"):
+                    unreadable += 1
+                elif answer.ok and (record := self._decoded(name, answer.value)) is not None:
+                    found.append(record)
+        return found, unreadable
 
     def _decoded(self, name: str, value: bytes) -> ApplicationRecord | None:
         try:

@@ -210,26 +210,45 @@ class Watching:
         finally:
             del self._at_work[hosted.key]
 
-    async def freshened(self, record: ApplicationRecord) -> ApplicationRecord:
-        """The record, closed when the node that is responsible for it is gone: the net below the watchers.
+    async def all_freshened(self, records: list[ApplicationRecord]) -> list[ApplicationRecord]:
+        """The records, closed where the responsible node is gone. Raises CommandRefused: the ring does not answer."""
+        questions: dict[int, Question | None] = {}
+        asked: dict[int, int] = {}
+        for position, record in enumerate(records):
+            if not record.is_final:
+                number = asked[position] = self._desk.talks.number()
+                question = AskWhetherActive(number, record.name, record.version)
+                questions[number] = Question(_responsible(record), question, Acknowledged)
+        answers = await self._desk.talks.answers(questions, Duration(self._desk.config.report_timeout_ns))
+        fresh = []
+        for position, record in enumerate(records):
+            answer = answers.get(asked[position]) if position in asked else None
+            if position not in asked or (answer is not None and not answer.reason):
+                fresh.append(record)
+            else:
+                fresh.append(await self._doubted(record, has_answered=answer is not None))
+        return fresh
 
-        Raises:
-            CommandRefused: the ring does not answer.
-        """
-        responsible = record.scheduler if record.state == DEPLOYING or not record.coordinator else record.coordinator
-        key = (record.name, record.version)
-        if record.is_final or (responsible.node == self._desk.me.node and key in self._hosting.table):
-            return record
-        number = self._desk.talks.number()
-        question = AskWhetherActive(number, *key)
-        timeout = Duration(self._desk.config.report_timeout_ns)
-        answer = await self._desk.talks.ask(responsible, question, number, Acknowledged, timeout)
-        if answer is not None and not answer.reason:
-            return record
-        if answer is None and self._desk.overlay.is_alive(responsible.node):
-            return record  # slow, not dead
+    async def freshened(self, record: ApplicationRecord) -> ApplicationRecord:
+        """One record; see `all_freshened`."""
+        return (await self.all_freshened([record]))[0]
+
+    async def _doubted(self, record: ApplicationRecord, *, has_answered: bool) -> ApplicationRecord:
+        """The net below the watchers: close the record when the node that is responsible for it is gone."""
+        responsible, talks, key = _responsible(record), self._desk.talks, (record.name, record.version)
+        if not has_answered and not talks.is_gone(responsible):
+            if self._desk.overlay.is_alive(responsible.node):
+                return record  # slow, not dead: the overlay probes it
+            self._desk.watch(responsible)  # nobody here knows it: have it probed until it answers or is declared dead
+            number = talks.number()
+            question, timeout = AskWhetherActive(number, *key), Duration(self._desk.config.consequence_ns)
+            answer = await talks.ask(responsible, question, number, Acknowledged, timeout)
+            self._desk.unwatch(responsible)
+            if not (talks.is_gone(responsible) or (answer is not None and answer.reason)):
+                return record
+            has_answered = answer is not None
         name = responsible.name or responsible.node.short
-        what = "knows nothing of it any more" if answer is not None else "is gone"
+        what = "knows nothing of it any more" if has_answered else "is gone"
 
         def close(current: ApplicationRecord) -> ApplicationRecord | None:
             if current.state != record.state:
@@ -242,7 +261,7 @@ class Watching:
         if closed is None:
             return record
         if closed.is_final and closed.nodes:
-            self._desk.talks.begin(self.halt(closed.nodes, key, closed.reason))
+            talks.begin(self.halt((*closed.nodes, *closed.guards), key, closed.reason))
         return closed
 
     def whether_active(self, sender: Peer, message: AskWhetherActive, *, is_scheduling: bool) -> None:
@@ -273,7 +292,7 @@ class Watching:
             self._hosting.close(hosted, record.reason or record.state)
         elif record.state == RUNNING and not hosted.is_flowing:
             self._hosting.flow(hosted)  # StartFlow was lost with its sender
-        elif record.state == DEPLOYING and not self._desk.overlay.is_alive(record.scheduler.node):
+        elif record.state == DEPLOYING and self._desk.talks.is_gone(record.scheduler):
             await self._orphaned(hosted)
 
     async def leave(self) -> None:
@@ -287,3 +306,8 @@ class Watching:
                 self._hosting.close(hosted, f"{me.name} left")
         while self._hosting.table and self._desk.now < deadline:
             await self._desk.talks.pause(Duration(20 * MILLISECOND))
+
+
+def _responsible(record: ApplicationRecord) -> Peer:
+    """The node that must be alive while a record is unfinished: its scheduler, then its coordinator."""
+    return record.scheduler if record.state == DEPLOYING or record.coordinator is None else record.coordinator
