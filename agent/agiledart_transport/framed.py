@@ -141,8 +141,9 @@ class Link(asyncio.Protocol):
             self._flush()
 
     async def drain(self) -> None:
-        """Wait until the link takes data again; ConnectionError when it is closed."""
+        """Wait until the link takes data again, one turn of the loop at least; ConnectionError when it is closed."""
         self._flush()
+        await asyncio.sleep(0)  # a loop of sends that never stalls must not keep the peer's answers from being read
         await self._room.wait()
         if self.closed:
             raise ConnectionError(f"link closed: {self._reason or 'lost'}")
