@@ -14,7 +14,7 @@ from agiledart_cli.applications import FINAL_STATES, make_submission
 from agiledart_cli.client import ControlClient
 from agiledart_cli.cluster import MAX_AGENTS, AgentProcess, Mesh
 from agiledart_cli.demo_report import FREQUENT, PROFITABLE, QUERIES, DemoResult, print_report
-from agiledart_cli.demo_view import DemoView, Picture, last_result
+from agiledart_cli.demo_view import DemoView, Picture, Rates, last_result
 from agiledart_cli.output import duration, output_option, plural, print_json, say
 from agiledart_cli.processes import MemoryWatch
 from agiledart_cli.signals import unwound_by_signals
@@ -75,7 +75,8 @@ def demo(
     began = time.monotonic()
     trips = source_text(input_file, speed, seed)
     folder = result_folder(results)
-    run = _Demo(DemoResult(agents, executors, parallelism, input_file or f"generated, seed {seed}", folder), trips)
+    told = input_file or f"generated trips, {speed or GENERATED_SPEED:g} × real time, seed {seed}"
+    run = _Demo(DemoResult(agents, executors, parallelism, told, folder), trips)
     with unwound_by_signals(), Mesh(agents, executors) as mesh:
         run.compute(mesh, None if input_file else seconds)
     run.result.seconds["wall"] = time.monotonic() - began
@@ -137,8 +138,7 @@ class _Demo:
         self.result, self._trips = result, trips
         self._memory = MemoryWatch()
         self._clients: dict[str, ControlClient] = {}
-        self._read = (0.0, 0)
-        self._rate = 0.0
+        self._rates = Rates()
 
     def compute(self, mesh: Mesh, seconds: float | None) -> None:
         """Start the mesh, run both queries to their end (or for so many seconds), fill in the result."""
@@ -173,6 +173,7 @@ class _Demo:
         )
         client = self._clients[query] = ControlClient(taker.place())
         body = client.ask(command)
+        self._measure(mesh)
         where = "  ".join(
             f"{stage}@{','.join(dict.fromkeys(nodes))}" for stage, nodes in body.get("placement", {}).items()
         )
@@ -187,7 +188,11 @@ class _Demo:
         with DemoView() as view:
             while True:
                 status = self._look(mesh)
-                view.show(Picture(status, self._rate, {q: last_result(self._file(q)) for q in QUERIES}))
+                view.show(
+                    Picture(
+                        status, self._rates.trips, self._rates.stages, {q: last_result(self._file(q)) for q in QUERIES}
+                    )
+                )
                 self.result.status = status
                 if all(body["state"] in FINAL_STATES for body in status.values()):
                     break
@@ -219,13 +224,12 @@ class _Demo:
         for query, body in status.items():
             if body["state"] == "failed":
                 raise OperationFailed(f"{query} failed: {body.get('reason', 'no reason given')}")
-        self._memory.look({agent.name: agent.process.pid for agent in mesh.agents})
-        now, read = time.monotonic(), int((status[FREQUENT].get("summary") or {}).get("records_in", 0))
-        before, had = self._read
-        if read > had or now - before > 2.0:
-            self._rate = (read - had) / (now - before) if before else 0.0
-            self._read = (now, read)
+        self._measure(mesh)
+        self._rates.look(time.monotonic(), status)
         return status
+
+    def _measure(self, mesh: Mesh) -> None:
+        self._memory.look({agent.name: agent.process.pid for agent in mesh.agents})
 
     def _file(self, query: str) -> Path:
         return self.result.results / f"{query}.csv"

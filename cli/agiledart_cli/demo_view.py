@@ -12,6 +12,7 @@ from agiledart_cli.demo_report import FREQUENT, PROFITABLE, QUERIES
 from agiledart_cli.output import count, milliseconds, say, wants_colour
 
 LINE_SECONDS = 5.0
+RATE_SECONDS = 1.0
 TAIL_BYTES = 4_096
 TOP = 10
 
@@ -25,23 +26,32 @@ class Picture:
     Attributes:
         status: query → status body.
         rate: trips read a second since the picture before.
+        stage_rates: (query, stage) → rows a second that enter it.
         top: query → fields of its last result line.
     """
 
     status: Frames
     rate: float
+    stage_rates: Mapping[tuple[str, str], float]
     top: Mapping[str, list[str]]
 
     def line(self) -> str:
         """The picture in one line."""
+        return f"{self.counts()}   {self.latencies()}".rstrip()
+
+    def counts(self) -> str:
+        """Rates and sums."""
         summary = self.status[FREQUENT].get("summary") or {}
         results = " + ".join(count(results_of(self.status[query])) for query in QUERIES)
-        figures = " ".join(_latency(self.status[query]) for query in QUERIES)
         return (
             f"{self.event_time()}  {self.rate:,.0f} trips/s   read {count(summary.get('records_in', 0))}"
-            f"   outside the grid {count(summary.get('outliers', 0))}   late {count(summary.get('late', 0))}"
-            f"   results {results}   {figures}".rstrip()
+            f"   outside {count(summary.get('outliers', 0))}   late {count(summary.get('late', 0))}   results {results}"
         )
+
+    def latencies(self) -> str:
+        """How long results take, where the input is paced."""
+        figures = [_latency(self.status[query]) for query in QUERIES]
+        return f"result after {' and '.join(figure for figure in figures if figure)}" if any(figures) else ""
 
     def event_time(self) -> str:
         """Time of day of the newest result, in the data's own time."""
@@ -49,12 +59,37 @@ class Picture:
         return newest[11:] or "--:--:--"
 
 
+class Rates:
+    """Rows a second, from the sums of one look to those of the next. Instances report twice a second."""
+
+    def __init__(self) -> None:
+        self.trips = 0.0
+        self.stages: dict[tuple[str, str], float] = {}
+        self._at = 0.0
+        self._sums: dict[tuple[str, str], int] = {}
+
+    def look(self, now: float, status: Frames) -> None:
+        """Take new sums; more often than once in `RATE_SECONDS` says nothing."""
+        if now - self._at < RATE_SECONDS:
+            return
+        sums: dict[tuple[str, str], int] = {}
+        for query, body in status.items():
+            steps = (body.get("summary") or {}).get("steps", {})
+            for stage in body.get("placement") or {}:
+                sums[query, stage] = steps.get(stage.split("+")[0], {}).get("rows_in", 0)
+        if self._at:
+            span = now - self._at
+            self.stages = {key: max(0, rows - self._sums.get(key, 0)) / span for key, rows in sums.items()}
+            self.trips = max((self.stages.get((query, "trips"), 0.0) for query in QUERIES), default=0.0)
+        self._at, self._sums = now, sums
+
+
 def _latency(status: Mapping[str, Any]) -> str:
     sinks = (status.get("summary") or {}).get("latency_ms", {})
     if not sinks or not (status.get("summary") or {}).get("paced"):
         return ""
     worst = max(sinks.values(), key=lambda figure: figure["p99"])
-    return f"result after {milliseconds(worst['p50'])} (p99 {milliseconds(worst['p99'])})"
+    return f"{milliseconds(worst['p50'])} (p99 {milliseconds(worst['p99'])})"
 
 
 def results_of(status: Mapping[str, Any]) -> int:
@@ -146,11 +181,23 @@ def drawn(picture: Picture) -> Any:
         second = right[place] if place < len(right) else ""
         tops.add_row(str(place + 1), first, second)
     stages = Table.grid(padding=(0, 2))
-    for _ in range(3):
-        stages.add_column(no_wrap=True)
-    stages.add_row(Text("query", style="bold"), Text("stage", style="bold"), Text("where", style="bold"))
+    for heading in ("query", "stage", "where", "in/s", "queue"):
+        stages.add_column(no_wrap=True, justify="right" if heading in ("in/s", "queue") else "left")
+    stages.add_row(*(Text(heading, style="bold") for heading in ("query", "stage", "where", "in/s", "queue")))
     for query in QUERIES:
         for stage, where in (picture.status[query].get("placement") or {}).items():
             times = f" ×{len(where)}" if len(where) > 1 else ""
-            stages.add_row(query, f"{stage}{times}", " ".join(dict.fromkeys(where)))
-    return Group(Text(picture.line()), Text(""), tops, Text(""), stages, Text("Ctrl-C stops everything", style="dim"))
+            rate = picture.stage_rates.get((query, stage))
+            queued = _queued(picture.status[query], stage)
+            stages.add_row(query, f"{stage}{times}", " ".join(dict.fromkeys(where)), count(rate), count(queued))
+    lines = [Text(picture.counts()), Text(picture.latencies()), Text("")]
+    return Group(*lines, tops, Text(""), stages, Text("Ctrl-C stops everything", style="dim"))
+
+
+def _queued(status: Mapping[str, Any], name: str) -> int | None:
+    """Rows that wait before a stage; None when nobody told."""
+    for stage in status.get("stages", []):
+        if stage["name"] == name:
+            told = [one["queued_rows"] for one in stage["instances"] if "queued_rows" in one]
+            return sum(told) if told else None
+    return None
