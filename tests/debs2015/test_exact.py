@@ -23,12 +23,12 @@ def test_real_stream(query: Query, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("seed", "parallelism"), [(1, 1), (2, 4)])
 def test_generated_stream(seed: int, parallelism: int, tmp_path: Path) -> None:
-    check_both(list(generate(seed, 1_200)), tmp_path, parallelism=parallelism)
+    check_both(list(generate(seed, 800)), tmp_path, parallelism=parallelism)
 
 
 @pytest.mark.parametrize(("seed", "parallelism"), [(11, 1), (12, 3)])
 def test_generated_stream_with_faults(seed: int, parallelism: int, tmp_path: Path) -> None:
-    lines = mutate(generate(seed, 1_000), seed).lines
+    lines = mutate(generate(seed, 800), seed).lines
     check_both(lines, tmp_path, parallelism=parallelism, schedule_seed=seed)
 
 
@@ -69,30 +69,30 @@ def test_trips_before_and_far_after_our_time(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("parallelism", [1, 2, 3, 4])
+@pytest.mark.parametrize("parallelism", [1, 4])
 def test_real_stream_at_every_parallelism(parallelism: int, tmp_path: Path) -> None:
     check_both(read_lines(data_path(TAXI_SAMPLE)), tmp_path, parallelism=parallelism)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_real_stream_with_faults(seed: int, tmp_path: Path) -> None:
     lines = mutate(read_lines(data_path(TAXI_SAMPLE)), seed).lines
     check_both(lines, tmp_path, parallelism=seed + 2, schedule_seed=seed)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(20, 24))
+@pytest.mark.parametrize("seed", range(20, 22))
 def test_long_generated_stream_with_faults(seed: int, tmp_path: Path) -> None:
-    lines = mutate(generate(seed, 10_000), seed, rate=0.02).lines
-    check_both(lines, tmp_path, parallelism=seed - 19)
+    lines = mutate(generate(seed, 6_000), seed, rate=0.02).lines
+    check_both(lines, tmp_path, parallelism=2 * (seed - 19))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(100, 130))
+@pytest.mark.parametrize("seed", range(100, 120))
 def test_more_small_worlds(seed: int, tmp_path: Path) -> None:
     lines = mutate(
-        small_world(seed, 800, taxis=5 + seed % 40, places=3 + seed % 12), seed, rate=0.03 * (seed % 6)
+        small_world(seed, 500, taxis=5 + seed % 40, places=3 + seed % 12), seed, rate=0.03 * (seed % 6)
     ).lines
     check_both(lines, tmp_path, parallelism=1 + seed % 4, schedule_seed=seed if seed % 2 else None)
 
