@@ -64,7 +64,7 @@ class Connector(Source[Any], Sink[Any]):
         """The text that `parse_connector` reads back to an equal connector."""
         text = f"{self.kind}:{quote(self.path, safe='/:+,-._~ ')}"
         if self.options:
-            text += "?" + urlencode(self.options, safe="/:+,", quote_via=quote)
+            text += "?" + urlencode(self.options, safe="/:,", quote_via=quote)
         return f"{text}@{quote(self.at, safe='')}" if self.at else text
 
     def with_row_type(self, row_type: Any) -> "Connector":

@@ -170,8 +170,10 @@ def test_panes_hold_exactly_their_rows_and_close_in_order(
         if start % every:
             continue
         mine = [row for row in rows if start <= row.at < start + size]
-        for key in dict.fromkeys(row.key for row in mine):
-            expected.append(Pane(key, start, start + size, sum(row.value for row in mine if row.key == key)))
+        expected += [
+            Pane(key, start, start + size, sum(row.value for row in mine if row.key == key))
+            for key in dict.fromkeys(row.key for row in mine)
+        ]
     assert run(build, parallelism, seed) == expected
 
 

@@ -1,0 +1,1 @@
+"""Sources and sinks: what they read, write, refuse and count."""

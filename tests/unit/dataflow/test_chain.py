@@ -1,0 +1,110 @@
+"""The generated loop: what it does to rows, positions and counts, and whom it blames."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from agiledart_dataflow.chain import RowChain, RowStep
+from agiledart_dataflow.position import Position
+from agiledart_dataflow.statistics import StepCounts
+from agiledart_kernel.errors import UserCodeError
+
+
+def positions(count: int) -> list[Position]:
+    """Positions of so many records."""
+    return [(i, 1, 0, i) for i in range(count)]
+
+
+def repeat(number: int) -> Iterator[int]:
+    """0 … number-1."""
+    yield from range(number)
+
+
+CHAIN = [
+    RowStep("plus", "map", lambda x: x + 1),
+    RowStep("even", "filter", lambda x: x % 2 == 0),
+    RowStep("small", "optional", lambda x: x if x < 6 else None),
+    RowStep("repeat", "many", repeat),
+    RowStep("minus", "map", lambda x: -x),
+    RowStep("again", "many", lambda x: [x] * -x),
+]
+
+
+def test_the_loop_does_what_the_steps_say() -> None:
+    rows, at = RowChain(CHAIN).run(list(range(9)), positions(9))
+    expected = []
+    for i in range(9):
+        if (x := i + 1) % 2 == 0 and x < 6:
+            for n in range(x):
+                expected += [(-n, (i, 1, 0, i, n, k)) for k in range(n)]
+    assert list(zip(rows, at, strict=True)) == expected
+    assert at == sorted(at)
+
+
+def test_every_row_in_is_out_or_dropped() -> None:
+    chain = RowChain(CHAIN)
+    chain.run(list(range(9)), positions(9))
+    chain.run([], [])
+    assert chain.counts == {
+        "plus": StepCounts(9, 9, 0),
+        "even": StepCounts(9, 4, 5),
+        "small": StepCounts(4, 2, 2),
+        "repeat": StepCounts(2, 6, 0),
+        "minus": StepCounts(6, 6, 0),
+        "again": StepCounts(6, 7, 2),
+    }
+
+
+def test_maps_alone_keep_the_positions_as_they_are() -> None:
+    at = positions(3)
+    assert RowChain(CHAIN[:1]).run([1, 2, 3], at) == ([2, 3, 4], at)
+
+
+def bad_map(x: int) -> int:
+    """Fails for 3."""
+    return 1 // (x - 3)
+
+
+def bad_many(x: int) -> Iterator[int]:
+    """Fails after the first result of 3."""
+    yield x
+    yield 1 // (x - 3)
+
+
+class Unprintable:
+    """A record whose repr raises."""
+
+    def __repr__(self) -> str:
+        raise RuntimeError("no")
+
+
+@pytest.mark.parametrize(
+    ("steps", "rows", "words"),
+    [
+        (
+            [RowStep("ok", "map", lambda x: x), RowStep("bad", "map", bad_map)],
+            [1, 3],
+            ["in bad", "ZeroDivision", "record 3"],
+        ),
+        ([RowStep("bad", "filter", bad_map)], [3], ["in bad", "record 3"]),
+        ([RowStep("bad", "optional", bad_map)], [3], ["in bad", "record 3"]),
+        ([RowStep("bad", "many", bad_many)], [2, 3], ["in bad", "ZeroDivision", "record 3"]),
+        ([RowStep("none", "many", lambda x: None)], [5], ["in none", "TypeError", "record 5"]),
+        ([RowStep("key", "map", lambda x: {}["fare"])], [5], ["in key", "KeyError: 'fare'"]),
+        ([RowStep("odd", "map", lambda x: x.y)], [Unprintable()], ["in odd", "Unprintable whose repr raises"]),
+        ([RowStep("long", "map", lambda x: 1 // 0)], ["x" * 10_000], ["in long", "xxx…"]),
+    ],
+)
+def test_an_error_names_step_line_and_record(steps: list[RowStep], rows: list[object], words: list[str]) -> None:
+    with pytest.raises(UserCodeError) as error:
+        RowChain(steps).run(rows, positions(len(rows)))
+    text = str(error.value)
+    assert text.startswith("test_chain.py:")
+    assert all(word in text for word in words), text
+    assert len(text) < 1_000
+    assert error.value.__cause__ is not None
+
+
+def test_the_line_is_that_of_the_users_function() -> None:
+    with pytest.raises(UserCodeError, match=rf"^test_chain\.py:{bad_map.__code__.co_firstlineno + 2} in bad"):
+        RowChain([RowStep("bad", "map", bad_map)]).run([3], positions(1))

@@ -1,0 +1,212 @@
+"""Instances: user errors, back to a snapshot, counts."""
+
+from datetime import timedelta
+from typing import Any, NamedTuple
+
+import pytest
+
+from agiledart import (
+    Change,
+    Context,
+    KeyedOperator,
+    Topology,
+    UserCodeError,
+    all_of,
+    collect,
+    max_of,
+    mean_of,
+    records,
+    sliding,
+    tumbling,
+)
+from agiledart_dataflow.batch import Batch
+from agiledart_dataflow.instance import Instance
+from agiledart_dataflow.position import covering, final_mark
+from agiledart_dataflow.program import Program, compile_program
+from agiledart_dataflow.stages import plan_stages
+from agiledart_executor.local import run_topology
+from agiledart_kernel.errors import LocalProtocolError, TopologyError
+from agiledart_kernel.randomness import RandomStream
+
+
+class Row(NamedTuple):
+    """A row."""
+
+    at: int
+    key: str
+    value: float
+
+
+class Gap(NamedTuple):
+    """A key was silent."""
+
+    key: str
+    since: int
+
+
+class Gaps(KeyedOperator[str, Row, list[int], Gap]):
+    """Tells when a key is silent for 4 ms."""
+
+    def initial(self, key: str) -> list[int]:
+        return [0]
+
+    def on_record(self, key: str, record: Row, state: list[int], context: Context[Gap]) -> None:
+        state[0] = record.at
+        context.timer_at(record.at + 4, record.at)
+
+    def on_timer(self, key: str, payload: Any, state: list[int], context: Context[Gap]) -> None:
+        if payload == state[0]:
+            context.emit(Gap(key, payload))
+            context.forget()
+
+
+def rows_of(seed: int, count: int = 60) -> list[Row]:
+    """Random rows in order of time."""
+    random = RandomStream(seed, "rows")
+    times = sorted(random.index(50) for _ in range(count))
+    return [Row(at, random.choice("abc"), random.uniform()) for at in times]
+
+
+def stages_under_test(kind: str) -> Program:
+    """A topology whose second stage is the one to test."""
+    topology = Topology("t")
+    keyed = topology.source("rows", records([], row_type=Row), event_time=lambda row: row.at).key_by(
+        lambda row: row.key
+    )
+    if kind == "sliding":
+        windowed: Any = keyed.window(sliding(timedelta(milliseconds=9)))
+        windowed.aggregate("step", all_of(mean_of(lambda r: r.value), max_of(lambda r: r.value))).sink("out", collect)
+    elif kind == "panes":
+        keyed.window(tumbling(timedelta(milliseconds=7))).aggregate("step", mean_of(lambda r: r.value)).sink(
+            "out", collect
+        )
+    else:
+        keyed.stateful("step", Gaps()).sink("out", collect)
+    return compile_program(topology, plan_stages(topology.specification()))
+
+
+def batches(rows: list[Row], seed: int) -> list[Batch]:
+    """The rows as a source would send them, cut at random."""
+    random = RandomStream(seed, "cuts")
+    out = []
+    at = 0
+    while at < len(rows):
+        stop = min(len(rows), at + 1 + random.index(9))
+        positions = [(rows[i].at, 1, 0, i) for i in range(at, stop)]
+        out.append(Batch(list(rows[at:stop]), [*positions], covering(positions[-1])))
+        at = stop
+    return [*out, Batch([], [], final_mark(rows[-1].at if rows else None))]
+
+
+@pytest.mark.parametrize("kind", ["sliding", "panes", "stateful"])
+@pytest.mark.parametrize("seed", range(6))
+def test_an_instance_goes_on_from_a_snapshot_as_if_nothing_had_happened(kind: str, seed: int) -> None:
+    program = stages_under_test(kind)
+    whole: list[Any] = []
+    cut: list[Any] = []
+    straight, instance = Instance(program, 1, 0), Instance(program, 1, 0)
+    random = RandomStream(seed, "budget")
+    for batch in batches(rows_of(seed), seed):
+        straight.offer(0, 0, batch)
+        straight.work(lambda edge, target, out: whole.extend(zip(out.rows, out.positions, strict=True)))
+        instance.offer(0, 0, batch)
+        instance.work(
+            lambda edge, target, out: cut.extend(zip(out.rows, out.positions, strict=True)), 1 + random.index(4)
+        )
+        saved = instance.snapshot()
+        instance = Instance(program, 1, 0)
+        instance.restore(saved)
+        assert instance.snapshot() == saved
+    while instance.work(lambda edge, target, out: cut.extend(zip(out.rows, out.positions, strict=True))):
+        pass
+    assert whole == cut != []
+    assert instance.finished
+
+
+def test_top_goes_on_from_a_snapshot() -> None:
+    topology = Topology("t")
+    changes = topology.source(
+        "rows", records([], row_type=Change[str, int, Row]), event_time=lambda change: 0, rows=Change[str, int, Row]
+    )
+    changes.top("top", n=2).sink("out", collect)
+    program = compile_program(topology, plan_stages(topology.specification()))
+    random = RandomStream(1, "changes")
+    sent: list[list[Any]] = [[], []]
+    straight, instance = Instance(program, 1, 0), Instance(program, 1, 0)
+    for number in range(200):
+        position = (number, 1, 0, number)
+        value = random.index(5) or None
+        row = Change(random.choice("abcde"), value, Row(number, "", 0.0))
+        batch = Batch([row], [position], covering(position))
+        for one, out in ((straight, sent[0]), (instance, sent[1])):
+            one.offer(0, 0, batch)
+            one.work(lambda edge, target, made, out=out: out.extend(made.rows))  # type: ignore[misc]
+        saved = instance.snapshot()
+        instance = Instance(program, 1, 0)
+        instance.restore(saved)
+    assert sent[0] == sent[1]
+    assert len(sent[0]) > 50
+
+
+class Failing(KeyedOperator[str, Row, list[int], Row]):
+    """Raises for one record, or in its timer."""
+
+    def initial(self, key: str) -> list[int]:
+        return []
+
+    def on_record(self, key: str, record: Row, state: list[int], context: Context[Row]) -> None:
+        if record.value > 2:
+            raise ValueError("too much")
+        context.timer_at(record.at if record.value > 1 else record.at + 1, [record.at])
+
+    def on_timer(self, key: str, payload: Any, state: list[int], context: Context[Row]) -> None:
+        raise KeyError("timer")
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (3.0, ["in step", "ValueError: too much", "value=3.0"]),
+        (1.5, ["in step", "not after the present", "value=1.5"]),
+        (0.5, ["in step", "KeyError: 'timer'", "record [7]"]),
+    ],
+)
+def test_an_operator_that_raises_is_named_with_its_line_and_record(value: float, words: list[str]) -> None:
+    topology = Topology("t")
+    source = topology.source("rows", records([Row(7, "a", value)]), event_time=lambda row: row.at)
+    source.key_by(lambda row: row.key).stateful("step", Failing()).sink("out", collect)
+    with pytest.raises(UserCodeError) as error:
+        run_topology(topology)
+    assert str(error.value).startswith("test_instance.py:")
+    assert all(word in str(error.value) for word in words), str(error.value)
+
+
+def test_a_key_function_that_raises_is_named() -> None:
+    topology = Topology("t")
+    source = topology.source("rows", records([Row(7, "a", 0.0)]), event_time=lambda row: row.at)
+    source.key_by(lambda row: row.key[5], returns=str).window(sliding(timedelta(1))).count("n").sink("out", collect)
+    for parallelism in (1, 2):
+        with pytest.raises(UserCodeError, match=r"test_instance\.py:\d+ in .*n: IndexError.*Row\(at=7"):
+            run_topology(topology, parallelism=parallelism)
+
+
+def test_keys_that_cannot_be_ordered_are_the_users_error() -> None:
+    topology = Topology("t")
+    source = topology.source("rows", records([Row(1, "a", 0.0), Row(2, "b", 0.0)]), event_time=lambda row: row.at)
+    counts = source.key_by(lambda row: None if row.key == "a" else row.key, returns=str).window(sliding(timedelta(1)))
+    counts.count("n").top("best", n=1, ties="key").sink("out", collect)
+    with pytest.raises(UserCodeError, match="in best: TypeError"):
+        run_topology(topology)
+
+
+def test_only_sinks_have_writers() -> None:
+    program = stages_under_test("sliding")
+    with pytest.raises(LocalProtocolError, match="writer"):
+        Instance(program, 2, 0)
+
+
+def test_a_plan_of_another_graph_is_refused() -> None:
+    program = stages_under_test("sliding")
+    other = stages_under_test("panes")
+    with pytest.raises(TopologyError, match="another graph"):
+        compile_program(program.topology, other.plan)

@@ -1,0 +1,42 @@
+"""The latency histogram: exact to 3 %, the same merged or not."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agiledart_dataflow.latency import LatencyHistogram
+
+SAMPLES = st.lists(st.integers(-5, 10**13), min_size=1, max_size=60)
+
+
+def filled(samples: list[int]) -> LatencyHistogram:
+    """A histogram of these samples."""
+    histogram = LatencyHistogram()
+    for sample in samples:
+        histogram.add(sample)
+    return histogram
+
+
+@given(SAMPLES, st.sampled_from([0.01, 0.5, 0.95, 0.99, 1.0]))
+def test_percentiles_are_those_of_the_sorted_samples_within_3_percent(samples: list[int], share: float) -> None:
+    ordered = sorted(max(sample, 0) for sample in samples)
+    rank = max(1, -int(-share * len(ordered) // 1))
+    exact = ordered[rank - 1] / 1e6
+    assert filled(samples).percentile(share) == pytest.approx(exact, rel=0.032, abs=1e-6)
+
+
+@given(SAMPLES, SAMPLES)
+def test_merged_is_the_same_as_measured_in_one_place(left: list[int], right: list[int]) -> None:
+    merged = filled(left)
+    merged.merge(filled(right))
+    assert merged.to_plain() == filled(left + right).to_plain()
+    assert merged.samples == len(left) + len(right)
+    assert LatencyHistogram.from_plain(merged.to_plain()).to_plain() == merged.to_plain()
+
+
+def test_it_is_bounded() -> None:
+    assert len(filled([2**i + j for i in range(63) for j in range(64)]).to_plain()) < 64 * 34
+
+
+def test_without_samples_it_says_zero() -> None:
+    assert filled([]).summary().p99 == 0.0

@@ -1,0 +1,116 @@
+"""The merge of several inputs by position: what it releases, what it refuses, what it counts."""
+
+import pytest
+
+from agiledart_dataflow.batch import Batch
+from agiledart_dataflow.merge import Merge
+from agiledart_dataflow.position import END, START, Position, covering, final_mark
+from agiledart_kernel.errors import LocalProtocolError, RemoteProtocolError
+
+LEFT, RIGHT = (0, 0), (0, 1)
+
+
+def at(time: int, number: int = 0) -> Position:
+    """A record's position."""
+    return (time, 1, 0, number)
+
+
+def batch(*positions: Position, mark: Position | None = None) -> Batch:
+    """Rows named after their positions; the mark covers the last one unless given."""
+    return Batch([f"r{p[0]}.{p[3]}" for p in positions], list(positions), mark or covering(positions[-1]))
+
+
+def merge() -> Merge:
+    """A merge of two channels without padding."""
+    return Merge([(LEFT, ()), (RIGHT, ())])
+
+
+def test_nothing_is_released_before_every_input_has_spoken() -> None:
+    both = merge()
+    both.offer(*LEFT, batch(at(1), at(2)))
+    assert both.take(10) == ([], [], START)
+    assert both.queued_rows == 2
+
+
+def test_records_come_in_order_of_position_up_to_the_least_mark() -> None:
+    both = merge()
+    both.offer(*LEFT, batch(at(1), at(4)))
+    both.offer(*RIGHT, batch(at(2), at(3)))
+    rows, positions, mark = both.take(10)
+    assert rows == ["r1.0", "r2.0", "r3.0"]
+    assert positions == [at(1), at(2), at(3)]
+    assert mark == covering(at(3))
+    assert both.queued_rows == 1
+
+
+def test_a_punctuation_alone_releases_what_waits_elsewhere() -> None:
+    both = merge()
+    both.offer(*LEFT, batch(at(1)))
+    both.offer(*RIGHT, Batch([], [], covering(at(5))))
+    assert both.take(10)[0] == ["r1.0"]
+
+
+def test_the_limit_cuts_and_marks_what_was_handed_out() -> None:
+    both = merge()
+    both.offer(*LEFT, batch(at(1), at(2), at(3)))
+    both.offer(*RIGHT, batch(mark=final_mark(None)))
+    rows, _, mark = both.take(2)
+    assert (rows, mark) == (["r1.0", "r2.0"], covering(at(2)))
+    assert both.has_released
+    rows, _, mark = both.take(2)
+    assert (rows, mark) == (["r3.0"], covering(at(3)))
+    assert not both.has_released
+
+
+def test_batches_count_as_consumed_when_taken_wholly_and_in_order() -> None:
+    both = merge()
+    both.offer(*LEFT, batch(at(1), at(9)))
+    both.offer(*LEFT, Batch([], [], covering(at(10))))
+    both.offer(*RIGHT, batch(at(5)))
+    both.take(10)
+    assert (both.consumed(*LEFT), both.consumed(*RIGHT)) == (0, 1)
+    both.offer(*RIGHT, batch(at(11)))
+    both.take(10)
+    assert (both.consumed(*LEFT), both.consumed(*RIGHT)) == (2, 1)
+
+
+def test_the_end_of_all_inputs_carries_the_greatest_time() -> None:
+    both = merge()
+    both.offer(*LEFT, batch(at(1), mark=final_mark(1)))
+    both.offer(*RIGHT, Batch([], [], final_mark(7)))
+    assert both.take(10)[2] == (END, 7)
+
+
+def test_a_union_pads_positions_so_that_equal_ones_stay_apart() -> None:
+    both = Merge([((0, 0), (-1, 0)), ((1, 0), (1,))])
+    both.offer(0, 0, batch(at(1)))
+    both.offer(1, 0, Batch(["x", "y"], [(*at(1), 0), (*at(1), 1)], covering((*at(1), 1))))
+    both.offer(0, 0, Batch([], [], covering(at(2))))
+    rows, positions, _ = both.take(10)
+    assert rows == ["r1.0", "x", "y"]
+    assert positions == [(1, 1, 0, 0, -1, 0), (1, 1, 0, 0, 0, 1), (1, 1, 0, 0, 1, 1)]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        batch(at(5)),
+        batch(at(4)),
+        batch(at(7), at(6)),
+        batch(at(7), at(7)),
+        Batch(["x"], [at(8)], at(7)),
+        Batch([], [], at(4)),
+    ],
+    ids=["at-the-mark", "below-the-mark", "falling", "equal", "above-its-own-mark", "mark-falls"],
+)
+def test_what_breaks_a_promise_is_refused(wrong: Batch) -> None:
+    both = merge()
+    both.offer(*LEFT, batch(at(5), mark=at(5)))
+    with pytest.raises(RemoteProtocolError, match="position"):
+        both.offer(*LEFT, wrong)
+    assert both.queued_rows == 1
+
+
+def test_an_unknown_channel_is_our_own_mistake() -> None:
+    with pytest.raises(LocalProtocolError):
+        merge().offer(7, 7, batch(at(1)))

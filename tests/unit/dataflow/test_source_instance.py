@@ -1,0 +1,193 @@
+"""The source: lateness, order, numbers, pacing, the end, and what user code may do wrong there."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any, NamedTuple
+
+import pytest
+
+from agiledart import ReadTime, Topology, UserCodeError, collect, records
+from agiledart_dataflow.connectors import Connector, Reading
+from agiledart_dataflow.position import covering, final_mark
+from agiledart_dataflow.program import compile_program
+from agiledart_dataflow.source_instance import SourceInstance
+from agiledart_dataflow.stages import plan_stages
+from agiledart_kernel.errors import ConfigurationError
+
+
+class Row(NamedTuple):
+    """A row with a time."""
+
+    at: int
+    read_at: ReadTime = ReadTime(0)
+
+
+class Script:
+    """A reader that gives what it was told to, one reading at a time."""
+
+    stamps = False
+
+    def __init__(self, *readings: list[Row]) -> None:
+        self.readings = list(readings)
+        self.closed = False
+
+    def read(self, max_rows: int, wall_ns: int) -> Reading:
+        if not self.readings:
+            return Reading([], 0, {}, exhausted=True)
+        rows = self.readings.pop(0)
+        return Reading(rows, len(rows), {})
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def source(reader: Script, *, options: tuple[tuple[str, str], ...] = (), **arguments: Any) -> SourceInstance:
+    """A source over a script."""
+    topology = Topology("t")
+    arguments.setdefault("event_time", lambda row: row.at)
+    topology.source("rows", Connector("list", options=options, row_type=Row, payload=[]), **arguments).sink(
+        "o", collect
+    )
+    return SourceInstance(compile_program(topology, plan_stages(topology.specification())), 0, reader)
+
+
+def rows(*times: int) -> list[Row]:
+    """Rows at these times."""
+    return [Row(at) for at in times]
+
+
+def times(instance: SourceInstance, now: int = 0) -> list[int]:
+    """Event times of one poll."""
+    batch = instance.poll(now, 50).batch
+    return [] if batch is None else [position[0] for position in batch.positions]
+
+
+def test_records_are_numbered_and_stamped() -> None:
+    polled = source(Script(rows(5, 5, 6))).poll(0, 77)
+    assert polled.batch is not None
+    assert polled.batch.positions == [(5, 1, 0, 0), (5, 1, 0, 1), (6, 1, 0, 2)]
+    assert polled.batch.mark == covering((6, 1, 0, 2))
+    assert [row.read_at for row in polled.batch.rows] == [77] * 3
+    assert not polled.finished
+
+
+def test_the_end_comes_once_with_the_last_time() -> None:
+    instance = source(Script(rows(5)))
+    instance.poll(0, 0)
+    polled = instance.poll(0, 0)
+    assert polled.finished
+    assert polled.batch is not None
+    assert (polled.batch.rows, polled.batch.mark) == ([], final_mark(5))
+
+
+def test_an_empty_input_ends_at_once() -> None:
+    polled = source(Script()).poll(0, 0)
+    assert polled.finished
+    assert polled.batch is not None
+    assert polled.batch.mark == final_mark(None)
+
+
+def test_a_record_before_the_newest_is_late_and_counted() -> None:
+    instance = source(Script(rows(5, 4, 5, 9, 8)))
+    assert times(instance) == [5, 5, 9]
+    counts = instance.statistics().source
+    assert counts is not None
+    assert (counts.lines, counts.records, counts.late) == (5, 3, 2)
+
+
+def test_disorder_within_the_tolerance_is_sorted() -> None:
+    instance = source(Script(rows(10, 8, 12), rows(9), rows(20, 8)), max_out_of_order=timedelta(milliseconds=3))
+    assert times(instance) == [8]
+    assert times(instance) == [9]
+    assert times(instance) == [10, 12]
+    assert times(instance) == [20]
+    counts = instance.statistics().source
+    assert counts is not None
+    assert (counts.late, counts.records, counts.waiting) == (1, 5, 0)
+
+
+def test_what_check_objects_to_is_malformed_and_moves_nothing() -> None:
+    instance = source(Script(rows(5, 99, 6)), check=lambda row: "far" if row.at > 50 else None)
+    assert times(instance) == [5, 6]
+    counts = instance.statistics().source
+    assert counts is not None
+    assert (counts.malformed, counts.late) == ({"far": 1}, 0)
+
+
+def test_reasons_are_bounded() -> None:
+    instance = source(Script(rows(*range(1_000))), check=lambda row: f"reason {row.at} " * 20)
+    instance.poll(0, 0)
+    counts = instance.statistics().source
+    assert counts is not None
+    assert len(counts.malformed) == 65
+    assert sum(counts.malformed.values()) == 1_000
+    assert max(map(len, counts.malformed)) == 40
+
+
+def test_speed_paces_by_event_time() -> None:
+    instance = source(Script(rows(1_000, 1_000, 3_000)), options=(("speed", "2"),))
+    assert times(instance, now=500) == [1_000, 1_000]
+    polled = instance.poll(600, 0)
+    assert polled.batch is None
+    assert polled.wait_until_ns == 500 + 1_000_000_000
+    assert times(instance, now=500 + 999_999_999) == []
+    assert times(instance, now=500 + 1_000_000_000) == [3_000]
+
+
+def test_a_paced_record_is_read_when_it_is_due() -> None:
+    instance = source(Script(rows(0, 1_000)), options=(("speed", "1"),))
+    instance.poll(0, 100)
+    polled = instance.poll(1_000_000_000, 200)
+    assert polled.batch is not None
+    assert polled.batch.rows == [Row(1_000, ReadTime(200))]
+
+
+@pytest.mark.parametrize("speed", ["0", "-1", "fast", "nan", "inf"])
+def test_a_speed_that_is_none_is_told(speed: str) -> None:
+    with pytest.raises(ConfigurationError, match="speed"):
+        source(Script(), options=(("speed", speed),))
+
+
+def test_a_reader_with_nothing_now_is_left_alone_for_a_while() -> None:
+    polled = source(Script([])).poll(7, 0)
+    assert polled.batch is None
+    assert polled.wait_until_ns is not None
+    assert polled.wait_until_ns > 7
+
+
+def test_draining_sends_what_was_read_and_ends() -> None:
+    instance = source(Script(rows(1, 2_000), rows(3_000)), options=(("speed", "1"),))
+    instance.poll(0, 0)
+    instance.drain()
+    polled = instance.poll(1, 0)
+    assert polled.finished
+    assert polled.batch is not None
+    assert [position[0] for position in polled.batch.positions] == [2_000]
+
+
+def test_no_more_rows_than_asked_for() -> None:
+    instance = source(Script(rows(*range(10))))
+    assert [len(times(instance)) for _ in range(1)] == [10]
+    instance = source(Script(rows(*range(10))))
+    polled = instance.poll(0, 0, 4)
+    assert polled.batch is not None
+    assert len(polled.batch) == 4
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"event_time": lambda row: row.missing},
+        {"event_time": lambda row: None},
+        {"check": lambda row: 1 // 0},
+    ],
+)
+def test_what_user_code_raises_names_the_source_and_the_record(wrong: dict[str, Callable[[Any], Any]]) -> None:
+    with pytest.raises(UserCodeError, match=r"in rows: .* for record Row\(at=5"):
+        source(Script(rows(5)), **wrong).poll(0, 0)
+
+
+def test_a_list_is_a_source() -> None:
+    topology = Topology("t")
+    topology.source("rows", records(rows(1)), event_time=lambda row: row.at).sink("out", collect)
+    assert topology.steps[0].row_type is Row
