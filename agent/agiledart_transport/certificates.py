@@ -7,6 +7,7 @@ Python's `ssl` refuses from clients; ours are signed by a CA whose key everybody
 sections 1 and 5.
 """
 
+import warnings
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Final
@@ -16,10 +17,14 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from cryptography.utils import CryptographyDeprecationWarning
 
 from agiledart_kernel.errors import Refused
 from agiledart_kernel.grants import is_proper_key
 from agiledart_transport.contexts import Credentials
+
+# A stranger's odd certificate must not print a warning into our log: it is parsed and judged, or refused and counted.
+warnings.filterwarnings("ignore", message="Parsed a ", category=CryptographyDeprecationWarning)
 
 LEAF_DAYS: Final = 30
 """Life of a TLS leaf. It is made anew at each start and in its last tenth."""

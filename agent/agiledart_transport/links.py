@@ -16,6 +16,8 @@ import time
 from collections.abc import Callable, Collection
 from typing import Final
 
+import msgspec
+
 from agiledart_kernel.errors import Refused, RemoteProtocolError
 from agiledart_kernel.frames import Hello, encode_hello, negotiate
 from agiledart_kernel.limits import HELLO_TIMEOUT_SECONDS, MAX_LINKS, MAX_UNVERIFIED_LINKS
@@ -118,12 +120,7 @@ async def connect(
 
 
 def _for_service(hello: Hello, service: str) -> Hello:
-    if hello.service == service:
-        return hello
-    return Hello(
-        hello.protocol_min, hello.protocol_max, hello.features, service, hello.chain, hello.incarnation,
-        hello.name, hello.address, hello.zone, hello.host,
-    )  # fmt: skip
+    return hello if hello.service == service else msgspec.structs.replace(hello, service=service)
 
 
 class Listener:

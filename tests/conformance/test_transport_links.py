@@ -320,12 +320,12 @@ def test_a_frame_cut_off_is_told_from_a_clean_end(run: Run) -> None:
 
 def test_a_link_closes_when_the_peers_grant_ends(run: Run) -> None:
     async def scenario() -> None:
-        # The grant of `b` ends 50 ms from now by this clock: its last second has nearly passed.
+        # By this clock the last second of the grant of `b` begins now.
         loop = asyncio.get_running_loop()
         begin, end = loop.time(), NOW + HOUR
 
         def clock() -> float:
-            return end + 0.95 + loop.time() - begin
+            return end + loop.time() - begin
 
         a = Node("a", NET.member("a"), wall_seconds=clock)
         b = Node("b", NET.member("b", until=HOUR), wall_seconds=clock)

@@ -103,6 +103,7 @@ def test_a_leaf_without_a_good_signed_key_is_refused(change: bytes | None) -> No
     assert refusal.value.reason == "certificate"
 
 
+@pytest.mark.filterwarnings("ignore:Parsed a")
 def test_damage_proves_no_other_key_and_raises_nothing_else() -> None:
     draw, der = Random(2), der_of(GOOD)
     for _ in range(2_000):
