@@ -6,7 +6,7 @@ from agiledart_simulation.runner import run_seed
 from agiledart_simulation.scenario import KINDS, draw
 
 FAST = range(1, 61)
-SLOW = range(61, 301)
+SLOW = range(61, 181)
 
 
 def _check(seed: int) -> None:

@@ -1,0 +1,149 @@
+"""Stages of a check, refutation, lives; one machine and hand-made messages."""
+
+from agiledart_kernel.instants import SECOND, Instant
+from agiledart_kernel.machine import LinkLost, TimerFired
+from agiledart_overlay import messages as wire
+from agiledart_overlay.effects import PeerFailed, PeerLeft
+from agiledart_overlay.suspicion import suspicion_ns
+from tests.unit.overlay.bench import Bench, of, peer, sent
+
+
+def answer_probes(bench: Bench, silent: int, milliseconds: int) -> None:
+    """Let time pass in which everybody but one answers probes."""
+    for _ in range(milliseconds // 10):
+        for to, probe in sent(bench.wait(10), wire.Probe):
+            if to != peer(silent):
+                bench.receive(to, wire.ProbeAck(probe.number, 0, joined=True))
+
+
+def test_silence_goes_through_all_stages() -> None:
+    bench = Bench().adopt(peer(2), peer(3), peer(4))
+    answer_probes(bench, 3, 5_000)
+    asked = {to for to, message in sent(bench.effects, wire.ProbeForMe) if message.target == peer(3)}
+    assert asked == {peer(2), peer(4)}
+    suspected = {to for to, message in sent(bench.effects, wire.Suspect) if message.target == peer(3)}
+    assert suspected == {peer(2), peer(3), peer(4)}, "the suspect is told too, so that it can refute"
+    assert of(bench.effects, PeerFailed) == [PeerFailed(peer(3), "silent")]
+    assert {to for to, _ in sent(bench.effects, wire.DeclaredFailed)} == {peer(2), peer(4)}
+    assert not bench.machine.is_alive(peer(3).node)
+    assert peer(3) not in bench.machine.known_peers()
+
+
+def test_a_lost_link_asks_others_at_once_and_is_no_proof() -> None:
+    bench = Bench().adopt(peer(2), peer(3))
+    effects = bench.give(LinkLost(peer(3).node))
+    assert [to for to, _ in sent(effects, wire.ProbeForMe)] == [peer(2)]
+    ((to, probe),) = sent(effects, wire.Probe)
+    assert to == peer(3)
+    bench.receive(peer(3), wire.ProbeAck(probe.number, 0, joined=True))
+    answer_probes(bench, 0, 4_000)
+    assert of(bench.effects, PeerFailed) == []
+
+
+def test_a_killed_peer_is_declared_within_two_seconds() -> None:
+    bench = Bench().adopt(peer(2))
+    bench.give(LinkLost(peer(2).node))
+    answer_probes(bench, 2, 1_500)
+    assert of(bench.effects, PeerFailed) == [PeerFailed(peer(2), "link")]
+
+
+def test_helpers_answer_saves_a_peer() -> None:
+    bench = Bench().adopt(peer(2), peer(3))
+    bench.give(LinkLost(peer(3).node))
+    for _ in range(40):
+        for to, request in sent(bench.wait(100), wire.ProbeForMe):
+            bench.receive(to, wire.ProbedForYou(request.number, peer(3).node, 0))
+        bench.receive(peer(2), wire.ProbeAck(0, 0, joined=True))
+        bench.receive(peer(2), wire.ProbedForYou(0, peer(3).node, 0))
+    assert of(bench.effects, PeerFailed) == []
+
+
+def test_a_rumour_alone_kills_nobody() -> None:
+    bench = Bench().adopt(peer(2), peer(3))
+    effects = bench.receive(peer(2), wire.DeclaredFailed(peer(3), 0))
+    ((_, probe), *_) = sent(effects, wire.Probe)
+    bench.receive(peer(3), wire.ProbeAck(probe.number, 0, joined=True))
+    answer_probes(bench, 0, 3_000)
+    assert of(bench.effects, PeerFailed) == []
+    bench.receive(peer(2), wire.DeclaredFailed(peer(3), 0))
+    answer_probes(bench, 3, 300)
+    assert of(bench.effects, PeerFailed) == [PeerFailed(peer(3), "rumour")]
+
+
+def test_the_suspect_refutes_and_counts_up() -> None:
+    bench = Bench().adopt(peer(2), peer(3))
+    effects = bench.receive(peer(2), wire.Suspect(bench.machine.me, 0))
+    assert {(to, message.refutations) for to, message in sent(effects, wire.Refute)} == {(peer(2), 1), (peer(3), 1)}
+    again = bench.receive(peer(3), wire.Suspect(bench.machine.me, 0))
+    assert [(to, message.refutations) for to, message in sent(again, wire.Refute)] == [(peer(3), 1)]
+
+
+def test_an_old_suspicion_of_another_life_is_not_answered() -> None:
+    bench = Bench(incarnation=5).adopt(peer(2))
+    effects = bench.receive(peer(2), wire.Suspect(peer(1, 4), 0))
+    assert sent(effects, wire.Refute) == []
+
+
+def buried(bench: Bench) -> Bench:
+    bench.adopt(peer(2), peer(3))
+    bench.give(LinkLost(peer(3).node))
+    answer_probes(bench, 3, 3_000)
+    assert not bench.machine.is_alive(peer(3).node)
+    return bench
+
+
+def test_the_dead_are_told_and_come_back_by_refuting() -> None:
+    bench = buried(Bench())
+    effects = bench.receive(peer(3), wire.Probe(9, 0, joined=True))
+    assert sent(effects, wire.Accused) == [(peer(3), wire.Accused(0))]
+    assert not bench.machine.is_alive(peer(3).node)
+    bench.receive(peer(3), wire.Announce(10, 1, ()))
+    assert bench.machine.is_alive(peer(3).node)
+
+
+def test_gossip_does_not_bring_the_dead_back() -> None:
+    bench = buried(Bench())
+    state = (wire.Sighting(peer(3), 0),)
+    assert sent(bench.receive(peer(2), wire.LeafState(1, 0, joined=True, sightings=state)), wire.Probe) == []
+    later = (wire.Sighting(peer(3), 1),)
+    effects = bench.receive(peer(2), wire.LeafState(1, 0, joined=True, sightings=later))
+    assert [to for to, _ in sent(effects, wire.Probe)] == [peer(3)], "a later refutation is worth a look"
+    assert not bench.machine.is_alive(peer(3).node)
+
+
+def test_a_new_life_ends_the_old_one_at_once() -> None:
+    bench = Bench().adopt(peer(2), peer(3))
+    effects = bench.receive(peer(3, 2), wire.Announce(1, 0, ()))
+    assert of(effects, PeerFailed) == [PeerFailed(peer(3, 1), "restarted")]
+    assert bench.machine.is_alive(peer(3).node)
+    assert bench.receive(peer(3, 1), wire.Announce(2, 9, ())) == [], "words of the old life come too late"
+    assert ("old-life", 1) in bench.machine.statistics().dropped
+
+
+def test_a_good_bye_is_no_failure_and_final() -> None:
+    bench = Bench().adopt(peer(2), peer(3))
+    assert of(bench.receive(peer(3), wire.Leave()), PeerLeft) == [PeerLeft(peer(3))]
+    assert not bench.machine.is_alive(peer(3).node)
+    bench.receive(peer(3), wire.Announce(2, 99, ()))
+    assert not bench.machine.is_alive(peer(3).node)
+    bench.receive(peer(3, 2), wire.Announce(2, 0, ()))
+    assert bench.machine.is_alive(peer(3).node)
+
+
+def test_a_late_timer_starts_unfinished_checks_anew() -> None:
+    """It slept between its probe and the deadline: no verdict."""
+    bench = Bench().adopt(peer(2))
+    bench.give(LinkLost(peer(2).node))
+    bench.wait(300)
+    deadline = bench.timers.pop(("overlay", "checks"))
+    bench.now = deadline + 3 * SECOND
+    effects = bench.machine.step(TimerFired(("overlay", "checks")), Instant(bench.now))
+    assert of(effects, PeerFailed) == []
+    assert sent(effects, wire.Probe)[0][0] == peer(2)
+
+
+def test_suspicion_shortens_with_each_confirmation() -> None:
+    waits = [suspicion_ns(count, 3, 1_000, 2_000) for count in range(5)]
+    assert waits == [2_000, 1_500, 1_208, 1_000, 1_000]
+    assert suspicion_ns(0, 0, 1_000, 2_000) == 1_000, "nobody could confirm, so waiting longer brings nothing"
+    assert suspicion_ns(1, 1, 1_000, 2_000) == 1_000

@@ -1,0 +1,61 @@
+"""Overlay messages on the wire."""
+
+import pytest
+
+from agiledart_kernel.codec import Codec, encode, tags_of
+from agiledart_kernel.errors import RemoteProtocolError
+from agiledart_kernel.node_id import NodeId
+from agiledart_overlay.messages import (
+    MAX_SIGHTINGS,
+    LeafState,
+    OverlayMessage,
+    Probe,
+    RecordStore,
+    Route,
+    Sighting,
+)
+from tests.unit.overlay.bench import peer
+
+CODEC: Codec[OverlayMessage] = Codec(OverlayMessage)
+
+
+def test_tags_are_unique_and_in_range() -> None:
+    tags = tags_of(OverlayMessage)
+    assert sorted(tags) == list(range(10, 38))
+
+
+def test_golden_frames() -> None:
+    """What version 1 put on the wire; a newer version must still read it."""
+    assert CODEC.encode(Probe(7, 1, True)).hex() == "94120701c3"
+    assert CODEC.decode(bytes.fromhex("94120701c3")) == Probe(7, 1, joined=True)
+    leaf = LeafState(3, 0, True, (Sighting(peer(2), 4),))
+    assert CODEC.encode(leaf).hex() == "950f0300c3919296c41002000000000000000000000000000000" + "01a0a0a0a004"
+
+
+def test_a_newer_field_is_ignored() -> None:
+    assert CODEC.decode(encode([18, 7, 1, True, "new"])) == Probe(7, 1, joined=True)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        [18, -1, 0, True],
+        [18, 1, 0],
+        [99, 1],
+        [29, 1, b"short", b"", []],
+        [29, 1, NodeId(1), b"", []],
+        [15, 1, 0, True, [[[NodeId(1), 1], 0]] * (MAX_SIGHTINGS + 1)],
+        [31, [NodeId(1)], 1, 0, NodeId(1), 0, b"x" * ((1 << 20) + 1)],
+        "text",
+    ],
+)
+def test_wrong_forms_are_refused(message: object) -> None:
+    with pytest.raises(RemoteProtocolError):
+        CODEC.decode(encode(message))
+
+
+def test_round_trip_of_the_largest() -> None:
+    store = RecordStore(peer(1), 2**62, 3, NodeId(2**128 - 1), 0, b"x" * (1 << 20))
+    assert CODEC.decode(CODEC.encode(store)) == store
+    route = Route(1, NodeId(0), b"payload", tuple(peer(number) for number in range(64)))
+    assert CODEC.decode(CODEC.encode(route)) == route
