@@ -54,7 +54,7 @@ class Watching:
         for hosted in list(self._hosting.table.values()):
             host = hosted.host(peer.node)
             if host is not None and host.incarnation <= peer.incarnation:
-                self._fail(hosted, self._loss_text(host, how), rank=self._rank(hosted))
+                self._fail(hosted, self._loss_text(hosted, host, how), rank=self._rank(hosted))
             elif peer.node == hosted.part.scheduler.node and not hosted.is_flowing:
                 self._desk.talks.begin(self._orphaned(hosted))
 
@@ -65,21 +65,23 @@ class Watching:
             for host in hosted.hosts:
                 now = known.get(host.node)
                 if now is not None and now.incarnation > host.incarnation:
-                    self._fail(hosted, self._loss_text(host, "restarted"), rank=self._rank(hosted))
+                    self._fail(hosted, self._loss_text(hosted, host, "restarted"), rank=self._rank(hosted))
 
     def _rank(self, hosted: Hosted) -> int:
         """How many others see the same: each waits a little longer before it writes, so that few write at once."""
         nodes = [peer.node for peer in hosted.part.nodes]
         return nodes.index(self._desk.me.node) if self._desk.me.node in nodes else len(nodes)
 
-    def _loss_text(self, lost: Peer, how: str) -> Callable[[ApplicationRecord], str]:
+    def _loss_text(self, hosted: Hosted, lost: Peer, how: str) -> Callable[[ApplicationRecord], str]:
         when, me, name = self._desk.wall_text, self._desk.me.name, lost.name or lost.node.short
         since = f"since {when}, " if when else ""
         what = {"left": "left", "restarted": "was restarted"}.get(how, "is gone")
 
         def text(record: ApplicationRecord) -> str:
-            held = held_text(record, lost.node)
-            return f"{name} {what} ({since}seen by {me}) and held {held}. {AGAIN}"
+            verb = "held" if record.assignment else "was to hold"
+            planned = msgspec.structs.replace(record, nodes=hosted.part.nodes, assignment=hosted.part.assignment)
+            held = held_text(planned, lost.node) if planned.is_consistent() else "a part of it"
+            return f"{name} {what} ({since}seen by {me}) and {verb} {held}. {AGAIN}"
 
         return text
 
@@ -171,6 +173,9 @@ class Watching:
             return None if closed is None else msgspec.structs.replace(closed, summary=summary)
 
         record = await self._records.change(*hosted.key, close)
+        while record is not None and record.state == DEPLOYING and hosted.key in self._hosting.table:
+            await self._desk.talks.pause(Duration(self._desk.config.resend_ns))  # ended before its scheduler was done
+            record = await self._records.change(*hosted.key, close)
         state = record.state if record is not None else FINISHED
         self._hosting.close(hosted, state)
         await self.halt(hosted.part.nodes, hosted.key, state)
@@ -288,7 +293,9 @@ class Watching:
         if record is None:
             if hosted.missing_looks >= MAX_MISSING_LOOKS:
                 self._hosting.close(hosted, "its record is gone")
-        elif record.version > hosted.part.version or (record.version == hosted.part.version and record.is_final):
+        elif record.version > hosted.part.version:
+            self._hosting.close(hosted, f"version {record.version} was submitted")
+        elif record.version == hosted.part.version and record.is_final:
             self._hosting.close(hosted, record.reason or record.state)
         elif record.state == RUNNING and not hosted.is_flowing:
             self._hosting.flow(hosted)  # StartFlow was lost with its sender
@@ -301,7 +308,7 @@ class Watching:
         me = self._desk.me
         for hosted in list(self._hosting.table.values()):
             if hosted.host(me.node) is not None:
-                self._fail(hosted, self._loss_text(me, "left"), rank=0)
+                self._fail(hosted, self._loss_text(hosted, me, "left"), rank=0)
             else:
                 self._hosting.close(hosted, f"{me.name} left")
         while self._hosting.table and self._desk.now < deadline:
