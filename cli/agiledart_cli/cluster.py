@@ -21,7 +21,7 @@ from typing import Any
 
 from agiledart_cli.client import ControlClient
 from agiledart_cli.finding import AGENT_FILE, AgentPlace, in_state_dir, read_note
-from agiledart_cli.signals import undisturbed
+from agiledart_cli.signals import deferred, undisturbed
 from agiledart_kernel.errors import OperationFailed
 from agiledart_node.commands import CreateToken
 
@@ -45,7 +45,8 @@ for pid in $pids; do
     while kill -0 "$pid" 2>/dev/null && [ $turns -lt 80 ]; do sleep 0.1; turns=$((turns + 1)); done
     kill -0 "$pid" 2>/dev/null && kill -9 -- "-$pid" 2>/dev/null
 done
-rm -rf -- "$1"
+turns=0
+while rm -rf -- "$1"; [ $turns -lt 50 ]; do sleep 0.1; turns=$((turns + 1)); done
 """
 
 
@@ -103,18 +104,19 @@ class Mesh:
         self._janitor: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> "Mesh":
-        self.folder = _short_folder()
         try:
-            self._pipe = os.pipe()
-            self._janitor = subprocess.Popen(
-                ["/bin/sh", "-c", _JANITOR, "janitor", str(self.folder)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                start_new_session=True,
-            )
+            with deferred():
+                self.folder = _short_folder()
+                self._pipe = os.pipe()
+                self._janitor = subprocess.Popen(
+                    ["/bin/sh", "-c", _JANITOR, "janitor", str(self.folder)],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                    start_new_session=True,
+                )
         except BaseException:
-            shutil.rmtree(self.folder, ignore_errors=True)
+            self.__exit__(None, None, None)
             raise
         return self
 
@@ -155,7 +157,7 @@ class Mesh:
             *("--executors", str(self.executors), "--parent-fd", str(self._pipe[0])),
             *(("--join", join) if join else ()),
         ]
-        with log.open("wb") as output:
+        with log.open("wb") as output, deferred():
             process = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
@@ -166,12 +168,12 @@ class Mesh:
                 cwd=self.folder,
                 env={**os.environ, "PYTHONUNBUFFERED": "1"},
             )
-        self.agents.append(AgentProcess(name, folder, process, log))
-        assert self._janitor is not None
-        assert self._janitor.stdin is not None
-        with contextlib.suppress(OSError):
-            self._janitor.stdin.write(b"%d\n" % process.pid)
-            self._janitor.stdin.flush()
+            self.agents.append(AgentProcess(name, folder, process, log))
+            assert self._janitor is not None
+            assert self._janitor.stdin is not None
+            with contextlib.suppress(OSError):
+                self._janitor.stdin.write(b"%d\n" % process.pid)
+                self._janitor.stdin.flush()
 
     def _wait(self, count: int, deadline: float, on_joined: Callable[[int], None] | None) -> None:
         """Until so many agents say that they are ready."""
@@ -210,8 +212,10 @@ class Mesh:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(agent.process.pid, signal.SIGKILL)
             agent.process.wait()
-        shutil.rmtree(self.folder, ignore_errors=True)
+        if self.folder != Path():
+            shutil.rmtree(self.folder, ignore_errors=True)
         if self._janitor is not None:
+            self._janitor.kill()  # its work is done
             assert self._janitor.stdin is not None
             with contextlib.suppress(OSError):
                 self._janitor.stdin.close()

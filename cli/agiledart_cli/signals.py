@@ -7,7 +7,7 @@ from types import FrameType
 
 from agiledart_cli.errors import TerminatedError
 
-_ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_ENDS: tuple[int, ...] = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def _terminate(number: int, frame: FrameType | None) -> None:
@@ -38,3 +38,26 @@ def undisturbed() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+@contextmanager
+def deferred() -> Iterator[None]:
+    """Signals that end a process wait until the end of this block: for making something together with its cleaning up.
+
+    A child that is started in here gets the system's own handling of them, as always.
+    """
+    came: list[int] = []
+    before = {number: signal.getsignal(number) for number in _ENDS}
+    for number in _ENDS:
+        signal.signal(number, lambda number, _: came.append(number))
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for number in came[:1]:
+            handler = before[number]
+            if callable(handler):
+                handler(number, None)
+            else:
+                signal.raise_signal(number)
