@@ -1,0 +1,34 @@
+"""An executor stays small: its process loads neither the overlay nor cryptography nor anything for people."""
+
+import subprocess
+import sys
+
+FORBIDDEN = (
+    "agiledart_agent",
+    "agiledart_cli",
+    "agiledart_node",
+    "agiledart_overlay",
+    "click",
+    "cryptography",
+    "libp2p",
+    "numpy",
+    "pandas",
+    "prometheus_client",
+    "pyarrow",
+    "pyspark",
+    "rich",
+)
+
+
+def test_a_worker_loads_only_what_it_needs():
+    script = "import sys, agiledart_executor.worker; print(*sorted(m for m in sys.modules if '.' not in m))"
+    ran = subprocess.run([sys.executable, "-P", "-c", script], capture_output=True, text=True, check=True)
+    loaded = ran.stdout.split()
+    assert "agiledart_dataflow" in loaded
+    assert not set(FORBIDDEN) & set(loaded)
+
+
+def test_an_agent_loads_no_user_side_library():
+    script = "import sys, agiledart_agent.daemon; print(*sorted(m for m in sys.modules if '.' not in m))"
+    ran = subprocess.run([sys.executable, "-P", "-c", script], capture_output=True, text=True, check=True)
+    assert not set(ran.stdout.split()) & {"click", "rich", "numpy", "pyarrow", "pyspark", "agiledart_cli"}
