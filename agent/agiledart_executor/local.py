@@ -5,7 +5,8 @@ makes a hostile one: any channel next, batches in pieces of any size, results th
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -100,6 +101,15 @@ def run_topology(
     )
 
 
+@contextmanager
+def _named(step: str) -> Iterator[None]:
+    """Puts the step's name before what could not be done."""
+    try:
+        yield
+    except OperationFailed as error:
+        raise OperationFailed(f"{step}: {error}") from None
+
+
 class _Run:
     """All instances of one run and the channels between them."""
 
@@ -117,7 +127,7 @@ class _Run:
         for stage in reversed(plan.stages):
             for index in range(stage.parallelism):
                 endpoint = None if stage.kind == "operator" else self.program.endpoint(stage.index)
-                try:
+                with _named(stage.name):
                     if endpoint is not None and stage.kind == "source":
                         reader = open_source(endpoint.connector, endpoint.row_type)
                         self._readers.append(reader)
@@ -126,8 +136,6 @@ class _Run:
                     writer = None
                     if endpoint is not None:
                         writer = self._writers[stage.name] = open_sink(endpoint.connector, endpoint.row_type)
-                except OperationFailed as error:
-                    raise OperationFailed(f"{stage.name}: {error}") from None
                 self._instances[stage.index, index] = Instance(self.program, stage.index, index, writer)
         self._order = [(stage, self._instances[stage, index]) for stage, index in sorted(self._instances)]
 
@@ -214,16 +222,15 @@ class _Run:
         return emit
 
     def _flush(self) -> None:
-        for writer in self._writers.values():
-            writer.flush()
+        for name, writer in self._writers.items():
+            with _named(name):
+                writer.flush()
 
     def close_sinks(self) -> None:
         """Close the sinks and report what goes wrong, because then results are missing."""
         for name, writer in self._writers.items():
-            try:
+            with _named(name):
                 writer.close()
-            except OperationFailed as error:
-                raise OperationFailed(f"{name}: {error}") from None
 
     def close(self) -> None:
         """Give back all that is still open; quiet, because an error is already on its way if there is one."""

@@ -17,7 +17,7 @@ from agiledart_dataflow.program import Program
 from agiledart_dataflow.schema import generic
 from agiledart_dataflow.statistics import InstanceStatistics, StepCounts
 from agiledart_dataflow.user_errors import record_in, user_code_error
-from agiledart_kernel.errors import AgileDartError, LocalProtocolError
+from agiledart_kernel.errors import AgileDartError, LocalProtocolError, OperationFailed
 
 WORK_BUDGET = 4_096
 """Rows that one call of `work` treats at most: some milliseconds, so that a driver stays responsive."""
@@ -36,7 +36,7 @@ class Instance:
 
     Raises:
         UserCodeError: from `work`, when user code raised.
-        OperationFailed: from `work`, when a sink could not be written.
+        OperationFailed: from `work`, when a sink could not be written; names the step.
         RemoteProtocolError: from `offer`, when a batch breaks the order; the sender is at fault.
     """
 
@@ -101,7 +101,10 @@ class Instance:
             self._counted.rows_out += len(rows)
         if self._writer is not None:
             if rows:
-                self._writer.write(rows)
+                try:
+                    self._writer.write(rows)
+                except OperationFailed as error:
+                    raise OperationFailed(f"{self._own_step}: {error}") from None
             return
         if self._operator is not None:
             rows, positions = self._operate(rows, positions, mark)

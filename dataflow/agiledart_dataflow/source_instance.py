@@ -21,7 +21,7 @@ from agiledart_dataflow.program import Program
 from agiledart_dataflow.schema import is_named_tuple, read_time_index
 from agiledart_dataflow.statistics import InstanceStatistics, SourceCounts, StepCounts
 from agiledart_dataflow.user_errors import user_code_error
-from agiledart_kernel.errors import AgileDartError, ConfigurationError
+from agiledart_kernel.errors import AgileDartError, ConfigurationError, OperationFailed
 from agiledart_kernel.instants import event_time
 from agiledart_kernel.limits import MAX_BATCH_ROWS
 
@@ -60,7 +60,7 @@ class SourceInstance:
 
     Raises:
         UserCodeError: from `poll`, when `event_time` or `check` raised.
-        OperationFailed: from `poll`, when the reader failed.
+        OperationFailed: from `poll`, when the reader failed; names the step.
         ConfigurationError: the connector's `speed` is no number above zero.
     """
 
@@ -157,7 +157,10 @@ class SourceInstance:
 
     def _read(self, max_rows: int, wall_ns: int) -> bool:
         """Take rows from the reader; True when it had none."""
-        reading = self._reader.read(max_rows, wall_ns)
+        try:
+            reading = self._reader.read(max_rows, wall_ns)
+        except OperationFailed as error:
+            raise OperationFailed(f"{self._name}: {error}") from None
         self._counts.lines += reading.lines
         for reason, count in reading.malformed.items():
             self._malformed(reason, count)

@@ -1,5 +1,6 @@
 """Sinks that write lines: `csv:`, `jsonl:`, `stdout:`."""
 
+import contextlib
 import sys
 from collections.abc import Callable
 from typing import Any, BinaryIO
@@ -65,15 +66,14 @@ class TextWriter:
     def close(self) -> None:
         if self._file is None:
             return
+        file = self._file
         try:
             self.flush()
         finally:
-            file, self._file = self._file, None
+            self._file = None
             if self._owned:
-                try:
+                with contextlib.suppress(OSError):  # closing flushes once more; what is wrong has been told by then
                     file.close()
-                except OSError as error:
-                    raise OperationFailed(f"{self._name} cannot be closed: {_reason(error)}") from None
 
     @property
     def latency(self) -> LatencyHistogram:

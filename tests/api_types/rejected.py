@@ -1,0 +1,46 @@
+"""Must not type-check: mypy has to report an error in exactly the lines that end in `# wrong`."""
+
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from agiledart import Context, KeyedOperator, Sink, Source, Topology, mean_of, sliding, tumbling
+
+
+class Reading(NamedTuple):
+    """A row."""
+
+    at: datetime
+    room: str
+    celsius: float
+
+
+class Watch(KeyedOperator[str, Reading, list[float], int]):
+    """State by key."""
+
+    def initial(self, key: str) -> list[float]:
+        return []
+
+    def on_record(self, key: str, record: Reading, state: list[float], context: Context[int]) -> None:
+        context.emit("text")  # wrong
+        state.append(record.room)  # wrong
+
+
+def build(readings: Source[Reading], words: Sink[str]) -> Topology:
+    """Mistakes."""
+    topology = Topology("mistakes")
+    stream = topology.source("a", readings, event_time=lambda reading: reading.when)  # wrong
+    topology.source("b", readings, event_time=lambda reading: reading.room)  # wrong
+    stream.map(lambda reading: reading.fahrenheit, name="m")  # wrong
+    stream.map(lambda reading: reading.celsius, name="m").sink("s", words)  # wrong
+    stream.top("t", n=3)  # wrong
+    by_floor = stream.map(lambda reading: len(reading.room), name="n").key_by(lambda number: number)
+    by_floor.stateful("w", Watch())  # wrong
+    stream.key_by(lambda reading: reading.room).count("c")  # wrong
+    stream.key_by(lambda reading: reading.room).window(tumbling(60))  # wrong
+    panes = stream.key_by(lambda reading: reading.room).window(tumbling(timedelta(minutes=1)))
+    panes.aggregate("m", mean_of(lambda reading: reading.room))  # wrong
+    panes.count("c").top("t", n=3)  # wrong
+    changes = stream.key_by(lambda reading: reading.room).window(sliding(timedelta(minutes=1))).count("c")
+    changes.top("t", n=3, ties="oldest")  # wrong
+    changes.top("t", 3)  # wrong
+    return topology

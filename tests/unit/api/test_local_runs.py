@@ -1,0 +1,113 @@
+"""A run in one process: pacing, Ctrl-C, several sources, errors with names."""
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from agiledart import OperationFailed, ReadTime, Topology, collect, csv, jsonl, records
+from agiledart_dataflow.statistics import Summary
+from agiledart_executor import local
+from agiledart_executor.local import run_topology
+
+
+class Row(NamedTuple):
+    """A row."""
+
+    at: int
+    name: str
+
+
+class Timed(NamedTuple):
+    """A row that knows when it was read."""
+
+    at: int
+    read_at: ReadTime
+
+
+def passing(connector: Any, sink: Any = collect, rows: Any = Row) -> Topology:
+    """Source to sink."""
+    topology = Topology("passing")
+    topology.source("rows", connector, rows=rows, event_time=lambda row: row.at).sink("out", sink)
+    return topology
+
+
+def test_sources_meet_in_order_of_event_time() -> None:
+    topology = Topology("two")
+    left = topology.source("left", records([Row(i, "l") for i in range(0, 3_000, 2)]), event_time=lambda row: row.at)
+    right = topology.source("right", records([Row(i, "r") for i in range(0, 3_000, 3)]), event_time=lambda row: row.at)
+    left.union(right, name="both").sink("out", collect)
+    run = run_topology(topology)
+    assert [row.at for row in run.collected["out"]] == sorted(row.at for row in run.collected["out"])
+    assert run.collected == run_topology(topology, schedule_seed=3).collected
+    assert run.summary.records_in == 2_500
+
+
+def test_a_source_far_ahead_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local, "MAX_QUEUED_ROWS", 100)
+    test_sources_meet_in_order_of_event_time()
+
+
+class Clock:
+    """A clock that only sleeping moves."""
+
+    def __init__(self) -> None:
+        self.now = 10**9
+        self.slept = 0.0
+
+    def sleep(self, seconds: float) -> None:
+        self.now += round(seconds * 1e9)
+        self.slept += seconds
+
+    def monotonic_ns(self) -> int:
+        return self.now
+
+    def time_ns(self) -> int:
+        return self.now
+
+    def monotonic(self) -> float:
+        return self.now / 1e9
+
+
+def test_speed_makes_a_run_take_its_time(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    clock = Clock()
+    monkeypatch.setattr(local, "time", clock)
+    path = tmp_path / "rows.csv"
+    path.write_text("0,a\n10000,b\n20000,c\n")
+    seen: list[Summary] = []
+    run = run_topology(passing(csv(str(path), speed=10.0)), on_progress=seen.append)
+    assert clock.slept == pytest.approx(2.0, abs=0.05)
+    assert run.summary.paced
+    assert len(run.collected["out"]) == 3
+    assert 5 <= len(seen) <= 12
+
+
+def test_ctrl_c_keeps_what_was_written(tmp_path: Path) -> None:
+    def rows() -> Any:
+        yield from (Row(i, "x") for i in range(10_000))
+        raise KeyboardInterrupt
+
+    out = tmp_path / "out.jsonl"
+    run = run_topology(passing(records(rows, row_type=Row), jsonl(str(out))))
+    assert run.interrupted
+    assert out.read_text().count("\n") == run.summary.results["out"] > 0
+
+
+def test_what_cannot_be_opened_names_the_step(tmp_path: Path) -> None:
+    with pytest.raises(OperationFailed, match=r"^rows: .*missing\.csv cannot be read: no such file"):
+        run_topology(passing(csv(str(tmp_path / "missing.csv"))))
+    with pytest.raises(OperationFailed, match=r"^out: .* cannot be written"):
+        run_topology(passing(records([Row(1, "a")]), csv(str(tmp_path / "no" / "out.csv"))))
+    with pytest.raises(OperationFailed, match=r"^out: /dev/full cannot be written: no space"):
+        run_topology(passing(records([Row(1, "a")]), csv("/dev/full")))
+
+
+def test_latency_is_measured_from_reading_to_writing() -> None:
+    run = run_topology(passing(records([Timed(i, ReadTime(0)) for i in range(5)]), rows=Timed))
+    summary = run.summary.latency["out"]
+    assert summary.samples == 5
+    assert 0 < summary.p50 <= summary.p99 <= summary.largest < 10_000
+
+
+def test_rows_without_a_read_time_have_no_latency() -> None:
+    assert run_topology(passing(records([Row(1, "a")]))).summary.latency == {}
