@@ -183,7 +183,9 @@ def redeem(token: Token, public_key: bytes, now_seconds: int) -> tuple[bytes, ..
     """
     if now_seconds > token.record.join_before:
         ago = _span(now_seconds - token.record.join_before)
-        raise OperationFailed(f"The token expired {ago} ago. Make a new one where it came from: agiledart token create")
+        raise OperationFailed(
+            f"The token is refused: it expired {ago} ago. Make a new one where it came from: agiledart token create"
+        )
     invitation = decode_link(token.chain[-1])
     secret = ed25519.Ed25519PrivateKey.from_private_bytes(token.secret)
     not_before = max(now_seconds, invitation.not_before)
