@@ -1,0 +1,173 @@
+"""The host of instances: a whole pipeline in one loop, with credit, errors and ends."""
+
+import asyncio
+from typing import NamedTuple
+
+import pytest
+
+from agiledart import Topology, collect, records
+from agiledart_dataflow.batch import Batch
+from agiledart_dataflow.channels import SendingChannel
+from agiledart_dataflow.instance import Instance
+from agiledart_dataflow.program import Program, compile_program
+from agiledart_dataflow.source_instance import SourceInstance
+from agiledart_dataflow.stages import plan_stages
+from agiledart_executor.connectors.opening import open_sink, open_source
+from agiledart_executor.host import InputEnd, InstanceHost, OutputEnd, Running
+from agiledart_kernel.errors import RemoteProtocolError
+
+
+class Reading(NamedTuple):
+    """A row."""
+
+    at: int
+    value: int
+
+
+def keep_even(reading: Reading) -> bool:
+    if reading.value == -66:
+        raise ValueError("the beast")
+    return reading.value % 2 == 0
+
+
+def topology(rows: list[Reading]) -> Topology:
+    made = Topology("host")
+    (
+        made.source("readings", records(rows, row_type=Reading), event_time=lambda reading: reading.at)
+        .filter(keep_even)
+        .sink("report", collect)
+    )
+    return made
+
+
+class Pipeline:
+    """All instances of a topology in one host, channels of a given window between them."""
+
+    def __init__(self, rows: list[Reading], window: int = 16) -> None:
+        made = topology(rows)
+        self.program: Program = compile_program(made, plan_stages(made.specification()))
+        self.finished: list[str] = []
+        self.broken: list[str] = []
+        self.all_done = asyncio.Event()
+        self.host = InstanceHost(self._finished, self._broke)
+        plan = self.program.plan
+        self.running: list[Running] = []
+        for stage in plan.stages:
+            running = Running(stage.index, 0, stage.name)
+            endpoint = self.program.endpoint(stage.index) if stage.kind != "operator" else None
+            if stage.kind == "source" and endpoint is not None:
+                running.source = SourceInstance(
+                    self.program, stage.index, open_source(endpoint.connector, endpoint.row_type)
+                )
+            else:
+                if endpoint is not None:
+                    running.writer = open_sink(endpoint.connector, endpoint.row_type)
+                running.instance = Instance(self.program, stage.index, 0, running.writer)
+            for edge, source in plan.inputs(stage.index, 0):
+                running.inputs[edge, source] = InputEnd()
+            self.running.append(running)
+        for edge in plan.edges:
+            self._join(edge.index, self.running[edge.source], self.running[edge.target], window)
+        for running in self.running:
+            self.host.add(running)
+
+    def _join(self, edge: int, up: Running, down: Running, window: int) -> None:
+        def deliver(batch: Batch, first_row: int, channel: SendingChannel) -> None:
+            self.host.receive(down, edge, 0, first_row, batch)
+
+        up.outputs[edge, 0] = OutputEnd(SendingChannel(window), deliver)
+        down.inputs[edge, 0].acknowledge = lambda frames, marks: self.host.acknowledged(up, edge, 0, frames, marks)
+
+    def _finished(self, running: Running) -> None:
+        self.finished.append(running.name)
+        if len(self.finished) == len(self.running):
+            self.all_done.set()
+
+    def _broke(self, running: Running, message: str) -> None:
+        self.broken.append(message)
+        self.all_done.set()
+
+    async def run(self) -> None:
+        self.host.start_reading()
+        await asyncio.wait_for(self.all_done.wait(), 10)
+
+
+def rows(count: int) -> list[Reading]:
+    return [Reading(n, n) for n in range(count)]
+
+
+@pytest.mark.parametrize("window", [1, 2, 16])
+def test_a_pipeline_runs_to_its_end(window: int):
+    async def play() -> Pipeline:
+        pipeline = Pipeline(rows(5_000), window)
+        await pipeline.run()
+        return pipeline
+
+    pipeline = asyncio.run(play())
+    assert sorted(pipeline.finished) == ["keep_even", "readings", "report"]
+    report = pipeline.running[-1].report()
+    assert report["waiting_rows"] == 0
+    assert not report["blocked"]
+    for running in pipeline.running:
+        assert all(end.channel.idle for end in running.outputs.values())
+
+
+def test_nothing_is_read_before_the_start():
+    async def play() -> Pipeline:
+        pipeline = Pipeline(rows(10))
+        for _ in range(20):
+            await asyncio.sleep(0)
+        return pipeline
+
+    pipeline = asyncio.run(play())
+    assert pipeline.running[0].source is not None
+    assert pipeline.running[0].source.statistics().source.lines == 0
+
+
+def test_user_code_that_raises_breaks_its_instance_and_says_where():
+    async def play() -> Pipeline:
+        pipeline = Pipeline([*rows(10), Reading(11, -66)])
+        await pipeline.run()
+        return pipeline
+
+    pipeline = asyncio.run(play())
+    (message,) = pipeline.broken
+    assert "keep_even" in message
+    assert "the beast" in message
+    assert "-66" in message
+
+
+def test_drain_ends_a_source_early_and_the_pipeline_with_it():
+    async def play() -> Pipeline:
+        pipeline = Pipeline(rows(100_000))
+        pipeline.host.start_reading()
+        for _ in range(5):
+            await asyncio.sleep(0)
+        pipeline.host.end_input()
+        await asyncio.wait_for(pipeline.all_done.wait(), 10)
+        return pipeline
+
+    pipeline = asyncio.run(play())
+    source = pipeline.running[0].source
+    assert source is not None
+    counts = source.statistics().source
+    assert counts is not None
+    assert 0 < counts.lines < 100_000
+    assert counts.lines == counts.records
+    assert len(pipeline.finished) == 3
+
+
+def test_frames_that_cannot_be_right_are_the_peers_fault():
+    async def play() -> None:
+        pipeline = Pipeline(rows(10))
+        middle = pipeline.running[1]
+        with pytest.raises(RemoteProtocolError, match="channel"):
+            pipeline.host.receive(middle, 9, 0, 0, Batch([], [], (1,)))
+        with pytest.raises(RemoteProtocolError, match="gap"):
+            pipeline.host.receive(middle, 0, 0, 7, Batch([Reading(1, 1)], [(1, 1, 0, 0)], (1, 1, 0, 0)))
+        with pytest.raises(RemoteProtocolError, match="channel"):
+            pipeline.host.acknowledged(middle, 0, 5, 1, 0)
+        with pytest.raises(RemoteProtocolError, match="acknowledgement"):
+            pipeline.host.acknowledged(middle, 1, 0, 99, 0)
+
+    asyncio.run(play())
