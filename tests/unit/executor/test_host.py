@@ -7,7 +7,7 @@ import pytest
 
 from agiledart import Topology, collect, records
 from agiledart_dataflow.batch import Batch
-from agiledart_dataflow.channels import SendingChannel
+from agiledart_dataflow.channels import ReceivingChannel, SendingChannel
 from agiledart_dataflow.instance import Instance
 from agiledart_dataflow.program import Program, compile_program
 from agiledart_dataflow.source_instance import SourceInstance
@@ -64,7 +64,7 @@ class Pipeline:
                     running.writer = open_sink(endpoint.connector, endpoint.row_type)
                 running.instance = Instance(self.program, stage.index, 0, running.writer)
             for edge, source in plan.inputs(stage.index, 0):
-                running.inputs[edge, source] = InputEnd()
+                running.inputs[edge, source] = InputEnd(channel=ReceivingChannel(window))
             self.running.append(running)
         for edge in plan.edges:
             self._join(edge.index, self.running[edge.source], self.running[edge.target], window)
