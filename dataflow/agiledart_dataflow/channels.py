@@ -154,7 +154,11 @@ class SendingChannel:
 
 
 class ReceivingChannel:
-    """The downstream end: counts frames, sees gaps and repeats, says when to acknowledge."""
+    """The downstream end: counts frames, sees gaps and repeats, says when to acknowledge.
+
+    Args:
+        window: the sender's; with a smaller one there, half of this one would never be full.
+    """
 
     __slots__ = ("_every", "_told", "_told_marks", "frames", "marks", "rows")
 
