@@ -28,7 +28,7 @@ from agiledart_executor.messages import Configure, InstanceName, JudgePeer, Verd
 from agiledart_kernel.codec import encode
 from agiledart_kernel.errors import AgileDartError, OperationFailed, RemoteProtocolError
 from agiledart_kernel.frames import Hello, decode_hello
-from agiledart_kernel.grants import Role
+from agiledart_kernel.grants import Grant, Role
 from agiledart_kernel.machine import Completed, Failed, LinkLost, Message, Received, Send
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.observe import Observation
@@ -56,13 +56,15 @@ from agiledart_node.events import (
 from agiledart_node.node import NODE_CODEC, Node
 from agiledart_overlay.effects import Joined, JoinFailed, Left, NeighboursChanged, PeerFailed, PeerLeft
 from agiledart_overlay.events import JoinRing, LeaveRing
-from agiledart_transport.contexts import client_context, server_context
+from agiledart_transport.contexts import client_context, load_credentials, server_context
 from agiledart_transport.framed import Link, LinkHandler
 from agiledart_transport.links import Listener, connect, format_address, serve
 from agiledart_transport.local_judge import LocalJudge
 
 EXECUTOR_GRANT_HOURS = 24 * 30
 CLOCK_SECONDS = 30.0
+LEAF_CHECK_SECONDS = 3600.0
+LEAF_MARGIN_SECONDS = 3 * 86_400
 SEED_SECONDS = 3.0
 SEED_TRIES = 3
 
@@ -81,9 +83,10 @@ class Agent:
         self._memory = RingMemory(settings.state_dir)
         self._printed = PrintedLines()
         self._judge = LocalJudge(identity.network, time.time)
-        self._executor_judges: dict[str, LocalJudge] = {}
+        self._executor_grants: dict[str, Grant] = {}
         self._credentials = identity.credentials()
         self._client_tls: ssl.SSLContext = client_context(self._credentials)
+        self._server_tls: ssl.SSLContext = server_context(self._credentials)
         self._listener: Listener | None = None
         self._links: PeerLinks | None = None
         self._driver: Driver | None = None
@@ -132,6 +135,7 @@ class Agent:
         )
         self._register_effects()
         self._spawn(self._tell_time())
+        self._spawn(self._renew_leaf())
         await self._control.listen(settings.state_dir / "control.sock")
         await self._enter_ring(seeds)
 
@@ -177,7 +181,7 @@ class Agent:
             self._listener = await serve(
                 host,
                 port,
-                context=server_context(self._credentials),
+                context=self._server_tls,
                 hello=lambda _: self._hello(),
                 judge=self._judge,
                 services=("overlay", "control"),
@@ -343,6 +347,15 @@ class Agent:
             self._feed(ClockRead(int(time.time() * 1000)))
             await asyncio.sleep(CLOCK_SECONDS)
 
+    async def _renew_leaf(self) -> None:
+        """Show a fresh TLS leaf before the old one ends; links that exist are not touched."""
+        while True:
+            await asyncio.sleep(LEAF_CHECK_SECONDS)
+            if self._credentials.expires - time.time() < LEAF_MARGIN_SECONDS:
+                self._credentials = self._identity.credentials()
+                for context in (self._client_tls, self._server_tls):
+                    load_credentials(context, self._credentials)
+
     # ---- executors
 
     async def _start_instances(self, effect: StartInstances) -> None:
@@ -369,7 +382,7 @@ class Agent:
         key.
         """
         papers = make_executor_pass(self._identity, application, EXECUTOR_GRANT_HOURS)
-        self._executor_judges[application] = LocalJudge(self._identity.network, time.time, papers.grant)
+        self._executor_grants[application] = papers.grant
         return Configure(
             application=application,
             version=version,
@@ -386,8 +399,8 @@ class Agent:
     def _judge_for_executor(self, asked: JudgePeer, application: str) -> Verdict:
         try:
             hello = decode_hello(asked.hello)
-            judge = self._executor_judges[application]
-            peer = judge.verify(asked.certificate, hello, asked.service, serves=asked.serves)
+            own = self._executor_grants[application]
+            peer = self._judge.verify(asked.certificate, hello, asked.service, serves=asked.serves, own=own)
         except RemoteProtocolError as error:
             return Verdict(asked.request, refused=error.reason)
         return Verdict(asked.request, peer=encode(peer))

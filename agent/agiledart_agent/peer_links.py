@@ -92,7 +92,8 @@ class PeerLinks:
         """A frame came in; raises RemoteProtocolError when it is none of ours (the link then closes)."""
         if kind != FrameKind.CONTROL:
             raise RemoteProtocolError("kind", "only CONTROL frames travel between agents")
-        self._received(self._senders[link], self._codec.decode(body))
+        sender = self._senders.get(link) or link.peer.as_peer()  # a first frame may come before `adopt`
+        self._received(sender, self._codec.decode(body))
 
     def closed(self, link: Link) -> None:
         """A link ended, for whatever reason."""
