@@ -1,7 +1,7 @@
 """Runs a whole topology in this process: no agent, no sockets. For `agiledart run`, for tests, for small jobs.
 
 The default schedule polls the source that is furthest behind in event time and lets every stage work in turn. A `schedule_seed`
-makes a hostile one: any channel next, batches in pieces of any size, results that must still be the same.
+makes a hostile one: any channel next, batches in pieces of any size and through the wire form, and the same results.
 """
 
 import time
@@ -19,7 +19,7 @@ from agiledart_dataflow.stages import StagePlan, plan_stages
 from agiledart_dataflow.statistics import InstanceStatistics, Summary, summarise
 from agiledart_dataflow.topology import Topology
 from agiledart_executor.connectors.opening import open_sink, open_source
-from agiledart_kernel.errors import OperationFailed
+from agiledart_kernel.errors import OperationFailed, RemoteProtocolError, UserCodeError
 from agiledart_kernel.limits import MAX_BATCH_ROWS
 from agiledart_kernel.randomness import RandomStream
 
@@ -28,6 +28,9 @@ MAX_QUEUED_ROWS = 100_000
 
 PROGRESS_NS = 200_000_000
 FLUSH_NS = 200_000_000
+_TRIED_BATCHES = 2
+"""First batches of each edge that are tried on the wire, so that a row that is not what its type says is told here too."""
+
 _LONGEST_SLEEP_S = 0.2
 """So that Ctrl-C and progress are not kept waiting by a slow source."""
 
@@ -120,6 +123,7 @@ class _Run:
         self._sources: list[SourceInstance] = []
         self._instances: dict[tuple[int, int], Instance] = {}
         self._order: list[tuple[int, Instance]] = []
+        self._codecs = {edge.index: program.codec(edge.index) for edge in program.plan.edges}
 
     def open(self) -> None:
         """Open sinks and sources, make the instances; names the step that cannot be opened."""
@@ -207,7 +211,7 @@ class _Run:
                 continue
             edge, index, target = channel = random.choice(ready)
             instance = self._instances[self.program.plan.edges[edge].target, target]
-            instance.offer(edge, index, wires[channel].pop(0))
+            instance.offer(edge, index, self._through_the_wire(edge, wires[channel].pop(0)))
             while instance.work(emitters[instance.index], 1 + random.index(100)):
                 pass
 
@@ -215,11 +219,26 @@ class _Run:
         """emit(edge, target, batch) that puts a batch straight into the merge of the next instance."""
         edges, instances = self.program.plan.edges, self._instances
         targets = {edge.index: edge.target for edge in edges if edge.source == stage}
+        untried = dict.fromkeys(targets, _TRIED_BATCHES)
 
         def emit(edge: int, target: int, batch: Batch) -> None:
+            if batch.rows and untried[edge]:
+                untried[edge] -= 1
+                self._through_the_wire(edge, batch)
             instances[targets[edge], target].offer(edge, index, batch)
 
         return emit
+
+    def _through_the_wire(self, edge: int, batch: Batch) -> Batch:
+        """The batch as another process would receive it. Raises `UserCodeError` when rows are not what their type says."""
+        try:
+            return self._codecs[edge].decode(self._codecs[edge].encode(batch))
+        except (RemoteProtocolError, TypeError, ValueError, OverflowError) as error:
+            step = self.program.steps(self.program.plan.edges[edge].source)[-1]
+            what = str(error).removeprefix("form: ")
+            raise UserCodeError(
+                f"{step.where} in {step.name}: its rows are not {self.program.plan.edges[edge].row_type}: {what}"
+            ) from None
 
     def _flush(self) -> None:
         for name, writer in self._writers.items():

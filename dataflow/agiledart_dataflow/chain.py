@@ -40,24 +40,17 @@ class RowChain:
         source, self._lines = _source(self._steps)
         names: dict[str, Any] = {}
         exec(compile(source, self._filename, "exec"), names)  # our own text: no part of it comes from the user
-        self._run = names["make"](*[step.function for step in steps])
+        self._run = names["make"](*[step.function for step in steps], *self.counts.values())
 
     def run(self, rows: list[Any], positions: list[Position]) -> tuple[list[Any], list[Position]]:
         """What the steps make of these rows."""
         try:
-            out, at, drops, gains = self._run(rows, positions)
+            out: tuple[list[Any], list[Position]] = self._run(rows, positions)
         except UserCodeError:
             raise
         except Exception as error:
             raise self._blamed(error) from error
-        flowing = len(rows)
-        for step, dropped, gained in zip(self._steps, drops, gains, strict=True):
-            counts = self.counts[step.name]
-            counts.rows_in += flowing
-            counts.dropped += dropped
-            flowing = gained if step.kind == "many" else flowing - dropped
-            counts.rows_out += flowing
-        return out, at
+        return out
 
     def _blamed(self, error: Exception) -> UserCodeError:
         """Which step and record: the line of the generated loop says the step, its variables hold the record."""
@@ -75,7 +68,7 @@ def _source(steps: Sequence[RowStep]) -> tuple[str, dict[int, tuple[int, str]]]:
     """The loop's text, and for each line (step, variable that holds the step's record)."""
     moves = any(step.kind != "map" for step in steps)
     head = [
-        f"def make({', '.join(f'f{i}' for i in range(len(steps)))}):",
+        f"def make({', '.join(f'{letter}{i}' for letter in 'fc' for i in range(len(steps)))}):",
         " def run(rows, positions):",
         f"  out = []; at = {'[]' if moves else 'positions'}; push = out.append; put = at.append",
         *[f"  d{i} = e{i} = 0" for i in range(len(steps))],
@@ -102,7 +95,18 @@ def _source(steps: Sequence[RowStep]) -> tuple[str, dict[int, tuple[int, str]]]:
     last = len(steps) - 1
     body.append((f"{indent}push(x)" + ("; put(p)" if moves else ""), last, "x"))
     body += [(tail, last, "x") for tail in reversed(tails)]
-    counters = [f"({''.join(f'{letter}{i}, ' for i in range(len(steps)))})" for letter in "de"]
-    text = "\n".join([*head, *[line for line, _, _ in body], f"  return out, at, {', '.join(counters)}", " return run"])
+    text = "\n".join([*head, *[line for line, _, _ in body], *_counting(steps), "  return out, at", " return run"])
     first = len(head) + 1
     return text, {first + offset: (number, variable) for offset, (_, number, variable) in enumerate(body)}
+
+
+def _counting(steps: Sequence[RowStep]) -> list[str]:
+    """The lines that add to the steps' counts once per batch; `n` is how many rows flow into a step."""
+    lines = ["  n = len(rows)"]
+    for i, step in enumerate(steps):
+        lines.append(f"  c{i}.rows_in += n")
+        if step.kind != "map":
+            lines.append(f"  c{i}.dropped += d{i}")
+            lines.append(f"  n = e{i}" if step.kind == "many" else f"  n -= d{i}")
+        lines.append(f"  c{i}.rows_out += n")
+    return lines

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from agiledart import OperationFailed, ReadTime, Topology, collect, csv, jsonl, records
+from agiledart import OperationFailed, ReadTime, Topology, UserCodeError, collect, csv, jsonl, records
 from agiledart_dataflow.statistics import Summary
 from agiledart_executor import local
 from agiledart_executor.local import run_topology
@@ -111,3 +111,14 @@ def test_latency_is_measured_from_reading_to_writing() -> None:
 
 def test_rows_without_a_read_time_have_no_latency() -> None:
     assert run_topology(passing(records([Row(1, "a")]))).summary.latency == {}
+
+
+@pytest.mark.parametrize("seed", [None, 1])
+def test_rows_that_are_not_what_their_type_says_are_told_here_already(seed: int | None) -> None:
+    topology = Topology("wrong")
+    rows = topology.source("rows", records([Row(1, "a")]), event_time=lambda row: row.at)
+    rows.map(lambda row: Row(row.at, 5), name="number", returns=Row).sink("out", collect)  # type: ignore[arg-type]
+    with pytest.raises(
+        UserCodeError, match=r"^test_local_runs\.py:\d+ in number: its rows are not Row\(.*Expected `str`"
+    ):
+        run_topology(topology, schedule_seed=seed)

@@ -190,10 +190,15 @@ def test_a_key_function_that_raises_is_named() -> None:
             run_topology(topology, parallelism=parallelism)
 
 
+def key_or_none(row: Row) -> str | None:
+    """Keys that cannot be compared."""
+    return None if row.key == "a" else row.key
+
+
 def test_keys_that_cannot_be_ordered_are_the_users_error() -> None:
     topology = Topology("t")
     source = topology.source("rows", records([Row(1, "a", 0.0), Row(2, "b", 0.0)]), event_time=lambda row: row.at)
-    counts = source.key_by(lambda row: None if row.key == "a" else row.key, returns=str).window(sliding(timedelta(1)))
+    counts = source.key_by(key_or_none).window(sliding(timedelta(1)))
     counts.count("n").top("best", n=1, ties="key").sink("out", collect)
     with pytest.raises(UserCodeError, match="in best: TypeError"):
         run_topology(topology)

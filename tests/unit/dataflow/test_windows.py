@@ -1,0 +1,35 @@
+"""Windows: which ones hold a time, and lengths that cannot be meant."""
+
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agiledart import TopologyError, hopping, sliding, tumbling
+from agiledart_dataflow.windows import Panes
+
+MS = timedelta(milliseconds=1)
+
+
+@given(st.integers(1, 50), st.integers(1, 50), st.integers(-500, 500))
+def test_the_ends_are_those_of_all_windows_that_hold_the_time(size: int, every: int, time: int) -> None:
+    every = min(size, every)
+    starts = [start for start in range(-600, 600) if start % every == 0 and start <= time < start + size]
+    assert list(Panes(size, every).ends(time)) == [start + size for start in starts]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: sliding(timedelta(0)),
+        lambda: sliding(-MS),
+        lambda: tumbling(timedelta(microseconds=1_500)),
+        lambda: hopping(MS, timedelta(0)),
+        lambda: hopping(MS, 2 * MS),
+    ],
+)
+def test_lengths_that_cannot_be_meant_are_told(make: Callable[[], object]) -> None:
+    with pytest.raises(TopologyError, match=r"window|hop"):
+        make()
