@@ -50,11 +50,13 @@ def up(agents: int, executors: int, output: str) -> int:
             }
             for agent in mesh.agents
         ]
-        if output == "json":
-            print_json({"agents": rows})
-        else:
-            print_table(["agent", "pid", "links at", "state directory"], [list(row.values()) for row in rows], ["pid"])
         with _announced([row["state_dir"] for row in rows]):
+            if output == "json":
+                print_json({"agents": rows})
+            else:
+                print_table(
+                    ["agent", "pid", "links at", "state directory"], [list(row.values()) for row in rows], ["pid"]
+                )
             say("Other commands find it by themselves. Ctrl-C stops everything.")
             return _watch(mesh)
 
