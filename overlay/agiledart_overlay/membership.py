@@ -267,33 +267,36 @@ class Membership:
     def announce(self, others: tuple[Peer, ...] = ()) -> None:
         """Tell all known peers, and some others, that this node is a member; repeated to those that do not answer."""
         view = self._view
-        known = view.known()
-        state = view.sightings(known)
-        for peer in {peer.node: peer for peer in (*known, *others)}.values():
+        for peer in {peer.node: peer for peer in (*view.known(), *others)}.values():
             question = Question(peer, view.number(), view.now)
             self._announcing[peer.node] = question
-            view.send(peer, Announce(question.number, view.refutations, state))
+            self._send_announcement(question)
         if self._announcing:
             view.set_timer("announce", view.now + 2 * view.config.probe_timeout_ns)
 
     def on_announce_timer(self) -> None:
         """Announce again to those that did not answer."""
         view = self._view
-        state = view.leaf_sightings()
         for question in list(self._announcing.values()):
             if question.tries >= _TRIES or view.book.is_dead(question.peer, 0):
                 del self._announcing[question.peer.node]
             else:
                 question.tries += 1
-                view.send(question.peer, Announce(question.number, view.refutations, state))
+                self._send_announcement(question)
         if self._announcing:
             view.set_timer("announce", view.now + 2 * view.config.probe_timeout_ns)
+
+    def _send_announcement(self, question: Question) -> None:
+        """Leaves get the leaf set with it; to the others, whose leaves are far away, it would say nothing."""
+        view = self._view
+        state = view.leaf_sightings() if question.peer.node in view.leaf_set else ()
+        view.send(question.peer, Announce(question.number, view.refutations, state))
 
     def on_announce(self, sender: Peer, message: Announce) -> None:
         """A new member, or one back from the dead; the caller has put it into the tables."""
         view = self._view
         view.hear_of(message.sightings)
-        leaves = view.leaf_sightings()
+        leaves = view.leaf_sightings() if sender.node in view.leaf_set else ()
         view.send(sender, LeafState(message.number, view.refutations, joined=True, sightings=leaves))
         if self._admitted == sender.life:
             self._admitted = None
@@ -309,8 +312,7 @@ class Membership:
         elif sender.node not in self._announcing:
             question = Question(sender, view.number(), view.now)
             self._announcing[sender.node] = question
-            state = view.leaf_sightings()
-            view.send(sender, Announce(question.number, view.refutations, state))
+            self._send_announcement(question)
             view.set_timer_by("announce", view.now + 2 * view.config.probe_timeout_ns)
 
     # ---- the member's side of a join

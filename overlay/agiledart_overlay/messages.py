@@ -100,7 +100,7 @@ class LeafState(Message, frozen=True, gc=False, tag=15):
 
 
 class Announce(Message, frozen=True, gc=False, tag=16):
-    """I am a member now, or still; put me where I fit. Carries all that the sender knows."""
+    """I am a member now, or still; put me where I fit. To a leaf it carries the sender's leaf set."""
 
     number: Count
     refutations: Count

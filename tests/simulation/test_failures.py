@@ -130,7 +130,7 @@ def test_two_halves_find_each_other() -> None:
 
 def test_a_broken_link_between_two_kills_nobody() -> None:
     """Others still reach both ends: indirect probes tell."""
-    ring, ids = built_ring(6)
+    ring, _ = built_ring(6)
     members = ring.members
     ring.world.network.clog(members[0], members[1])
     ring.world.network.clog(members[1], members[0])
