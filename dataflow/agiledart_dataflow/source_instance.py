@@ -20,7 +20,7 @@ from agiledart_dataflow.position import END, RECORD, START, Position, final_mark
 from agiledart_dataflow.program import Program
 from agiledart_dataflow.schema import is_named_tuple, read_time_index
 from agiledart_dataflow.statistics import InstanceStatistics, SourceCounts, StepCounts
-from agiledart_dataflow.user_errors import user_code_error
+from agiledart_dataflow.user_errors import NO_RECORD, user_code_error
 from agiledart_kernel.errors import AgileDartError, ConfigurationError, OperationFailed
 from agiledart_kernel.instants import event_time
 from agiledart_kernel.limits import MAX_BATCH_ROWS
@@ -161,6 +161,10 @@ class SourceInstance:
             reading = self._reader.read(max_rows, wall_ns)
         except OperationFailed as error:
             raise OperationFailed(f"{self._name}: {error}") from None
+        except AgileDartError:
+            raise
+        except Exception as error:  # a callable or generator of the user's
+            raise user_code_error(self._name, None, error, NO_RECORD) from error
         self._counts.lines += reading.lines
         for reason, count in reading.malformed.items():
             self._malformed(reason, count)

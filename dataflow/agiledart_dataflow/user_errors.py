@@ -6,6 +6,9 @@ from typing import Any
 
 from agiledart_kernel.errors import UserCodeError
 
+NO_RECORD: Any = object()
+"""Stands for the record where there was none yet."""
+
 MAX_RECORD_TEXT = 200
 MAX_ERROR_TEXT = 300
 
@@ -56,7 +59,8 @@ def user_code_error(step: str, function: Callable[..., Any] | None, error: Excep
     """The error to raise in place of what user code raised; keeps it as `__cause__` when raised `from` it."""
     place = _place(error.__traceback__, function)
     where = f"{place} in {step}" if place else f"in {step}"
-    return UserCodeError(f"{where}: {type(error).__name__}: {_message(error)} for record {shown(record)}")
+    at = "" if record is NO_RECORD else f" for record {shown(record)}"
+    return UserCodeError(f"{where}: {type(error).__name__}: {_message(error)}{at}")
 
 
 def record_in(traceback: TracebackType | None, runner: object) -> Any:

@@ -1,5 +1,7 @@
 """A run in one process: pacing, Ctrl-C, several sources, errors with names."""
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -122,3 +124,21 @@ def test_rows_that_are_not_what_their_type_says_are_told_here_already(seed: int 
         UserCodeError, match=r"^test_local_runs\.py:\d+ in number: its rows are not Row\(.*Expected `str`"
     ):
         run_topology(topology, schedule_seed=seed)
+
+
+@pytest.mark.slow
+def test_results_do_not_depend_on_the_hash_seed() -> None:
+    code = (
+        "from agiledart import null, taxi; from agiledart.testing import run_local\n"
+        "from agiledart import collect; from agiledart_examples.debs2015 import profitable_areas\n"
+        "rows = run_local(profitable_areas(taxi(count=300), collect), parallelism=3)\n"
+        "print(len(rows), [row._replace(delay=0) for row in rows])"
+    )
+    answers = [
+        subprocess.run(
+            [sys.executable, "-c", code], env={"PYTHONHASHSEED": seed}, capture_output=True, text=True, check=True
+        ).stdout
+        for seed in ("1", "2")
+    ]
+    assert answers[0] == answers[1]
+    assert int(answers[0].split()[0]) > 20

@@ -1,6 +1,6 @@
 """The source: lateness, order, numbers, pacing, the end, and what user code may do wrong there."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any, NamedTuple
 
@@ -12,6 +12,7 @@ from agiledart_dataflow.position import covering, final_mark
 from agiledart_dataflow.program import compile_program
 from agiledart_dataflow.source_instance import SourceInstance
 from agiledart_dataflow.stages import plan_stages
+from agiledart_executor.local import run_topology
 from agiledart_kernel.errors import ConfigurationError
 
 
@@ -191,3 +192,14 @@ def test_a_list_is_a_source() -> None:
     topology = Topology("t")
     topology.source("rows", records(rows(1)), event_time=lambda row: row.at).sink("out", collect)
     assert topology.steps[0].row_type is Row
+
+
+def test_a_callable_that_raises_while_it_is_read_is_named() -> None:
+    def numbers() -> Iterator[int]:
+        yield 1
+        raise KeyError("gone")
+
+    topology = Topology("t")
+    topology.source("numbers", numbers, rows=int, event_time=lambda n: n).sink("out", collect)
+    with pytest.raises(UserCodeError, match=r"^test_source_instance\.py:\d+ in numbers: KeyError: 'gone'$"):
+        run_topology(topology)
