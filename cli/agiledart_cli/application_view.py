@@ -84,13 +84,19 @@ def print_status(body: Mapping[str, Any]) -> None:
     _print_stages(body)
     for path in body.get("paths", []):
         click.echo(f" way {' → '.join(path)} ({_hops(path)})")
-    print_sums(body.get("summary") or {})
+    print_sums(_told(body))
     if silent := body.get("silent_nodes"):
         click.echo(paint(f" no figures from {', '.join(silent)}", WATCH))
 
 
+def _told(body: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The sums of an application; nothing when no instance has told any (it ended too early, or its nodes are gone)."""
+    summary: Mapping[str, Any] = body.get("summary") or {}
+    return summary if summary.get("instances_reporting", 1) else {}
+
+
 def _print_stages(body: Mapping[str, Any]) -> None:
-    steps: Mapping[str, Mapping[str, int]] = (body.get("summary") or {}).get("steps", {})
+    steps: Mapping[str, Mapping[str, int]] = _told(body).get("steps", {})
     queues = {
         stage["name"]: [one["queued_rows"] for one in stage["instances"] if "queued_rows" in one]
         for stage in body.get("stages", [])
@@ -99,7 +105,7 @@ def _print_stages(body: Mapping[str, Any]) -> None:
     for stage, nodes in (body.get("placement") or {}).items():
         names = stage.split("+")
         first, last = steps.get(names[0], {}), steps.get(names[-1], {})
-        dropped = sum(steps.get(name, {}).get("dropped", 0) for name in names)
+        dropped = sum(steps.get(name, {}).get("dropped", 0) for name in names) if steps else None
         queued = queues.get(stage)
         rows.append(
             [
