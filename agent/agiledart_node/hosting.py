@@ -156,6 +156,7 @@ class Hosting:
         """Let local sources read."""
         if not hosted.is_flowing and not hosted.is_closing:
             hosted.is_flowing = True
+            hosted.bundle = b""  # all parts are here: up to 8 MiB that nobody needs any more
             self._desk.emit(StartSources(*hosted.key))
 
     def halt(self, sender: Peer, message: Halt) -> None:

@@ -28,7 +28,7 @@ from agiledart_node.effects import ReadLogs, Replied
 from agiledart_node.hosted import report_copy, report_key
 from agiledart_node.hosting import Hosting
 from agiledart_node.records import Records
-from agiledart_node.summary import statistics_of, summary_of
+from agiledart_node.summary import scalars_of, statistics_of, summary_of
 from agiledart_node.surveying import Surveying
 from agiledart_node.watching import Watching
 from agiledart_overlay.effects import Delivered
@@ -286,7 +286,7 @@ def _stages(
         for place in sorted(record.assignment, key=lambda place: (place.stage, place.index)):
             if place.stage == number:
                 report = reports.get((number, place.index), {})
-                plain = {key: value for key, value in report.items() if key != "statistics"}
+                plain = scalars_of(report)
                 statistics = statistics_of(report)
                 if statistics is not None:
                     plain["queued_rows"] = statistics.queued_rows

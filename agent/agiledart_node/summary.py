@@ -19,12 +19,23 @@ FIRST_MS, LAST_MS = "first_ms", "last_ms"
 """Keys of a report: wall milliseconds of the first record read or written and of the last."""
 
 
+MAX_BUCKET = 4_096
+"""Latency buckets beyond are nonsense: the last one in use stands for centuries."""
+
+
 def statistics_of(report: Mapping[str, Any]) -> InstanceStatistics | None:
     """The counts in a report; None when there are none or they make no sense."""
     try:
-        return msgspec.convert(report.get("statistics"), InstanceStatistics)
+        statistics = msgspec.convert(report.get("statistics"), InstanceStatistics)
     except msgspec.ValidationError:
         return None
+    sound = all(0 <= bucket < MAX_BUCKET and count >= 0 for bucket, count in statistics.latency)
+    return statistics if sound else None
+
+
+def scalars_of(report: Mapping[str, Any]) -> dict[str, Any]:
+    """What else a report says, as far as it fits into a JSON document: numbers, words, truths."""
+    return {key: value for key, value in report.items() if value is None or isinstance(value, bool | int | float | str)}
 
 
 def summary_of(specification: bytes, reports: Reports) -> dict[str, Any]:
