@@ -48,7 +48,7 @@ class RowChain:
             out: tuple[list[Any], list[Position]] = self._run(rows, positions)
         except UserCodeError:
             raise
-        except Exception as error:
+        except Exception as error:  # user code may raise anything; it leaves here named
             raise self._blamed(error) from error
         return out
 

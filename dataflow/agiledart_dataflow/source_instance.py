@@ -178,7 +178,7 @@ class SourceInstance:
                     self._accept(event_time(self._time_of(row)), row)
         except AgileDartError:
             raise
-        except Exception as error:
+        except Exception as error:  # user code may raise anything; it leaves here named
             raise user_code_error(self._name, self._time_of, error, row) from error
         if reading.exhausted:
             self._exhausted = True
