@@ -1,7 +1,6 @@
 """Every figure of the overlay, with its unit, range and what moves when it is turned.
 
-Presets: `lan` (default), `wan`, `paper` (the figures of the ordinary Pastry implementation), `simulation` (quiet
-when idle).
+Presets: `lan` (default), `wan`, `paper` (the figures of the ordinary Pastry implementation), `simulation` (quiet when idle).
 """
 
 from dataclasses import dataclass, replace
@@ -118,8 +117,7 @@ class OverlayConfig:
 
     @classmethod
     def simulation(cls, nodes: int) -> "OverlayConfig":
-        """`lan` with rounds stretched with the number of nodes, so that an idle ring stays below 2 events a node and
-        second."""
+        """`lan` with rounds stretched with the number of nodes, so that an idle ring stays below 2 events a node and second."""
         stretch = max(1, min(nodes // 100, 16))
         return replace(
             cls(),

@@ -2,19 +2,14 @@
 
 The root, the live member closest to the key, orders all writes: it compares the expected version, keeps the new one,
 copies it
-to the `replicas` leaves nearest to the key, and answers when they have confirmed. When the leaf set changes, every
-holder
-offers its copies to whom they belong to now, so a record lives as long as one holder does. A root whose leaf set has
-changed
-asks its leaves for newer copies before it answers, so a restarted, empty node does not say `missing` of what others
-hold.
+to the `replicas` leaves nearest to the key, and answers when they have confirmed. When the leaf set changes, every holder
+offers its copies to whom they belong to now, so a record lives as long as one holder does. A root whose leaf set has changed
+asks its leaves for newer copies before it answers, so a restarted, empty node does not say `missing` of what others hold.
 
-Departs: a root is not a lock. In a partition each side has a root, both accept writes, and after it one of two equal
-versions
+Departs: a root is not a lock. In a partition each side has a root, both accept writes, and after it one of two equal versions
 is chosen by digest. What must be single carries an incarnation that the receiver of the effect checks.
 
-Source: [Pastry] (replication on the leaf set as in PAST); the project's overlay specification §5, last paragraphs of
-step 7.
+Source: [Pastry] (replication on the leaf set as in PAST); the project's overlay specification §5, last paragraphs of step 7.
 """
 
 from collections.abc import Sequence
@@ -323,8 +318,7 @@ class Directory:
         return (replicas[0], replicas[:1]) if replicas else (None, ())
 
     def on_sync_timer(self) -> None:
-        """Offer each copy to those who should hold it and have not said that they do; forget copies that are no
-        longer ours."""
+        """Offer each copy to those who should hold it and have not said that they do; forget copies that are no longer ours."""
         view = self._view
         offers: dict[NodeId, tuple[Peer, list[Offer]]] = {}
         is_spare = False

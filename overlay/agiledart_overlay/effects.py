@@ -36,8 +36,7 @@ class Delivered(Effect, frozen=True, gc=False):
 
 
 class Forwarding(Effect, frozen=True, gc=False):
-    """A routed message is passed on from here; also at its source. Repeated when a hop turns out dead and another is
-    tried.
+    """A routed message is passed on from here; also at its source. Repeated when a hop turns out dead and another is tried.
 
     Args:
         key, payload, source: as in `Delivered`.

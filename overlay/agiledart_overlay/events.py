@@ -8,8 +8,7 @@ from agiledart_kernel.peer import Peer
 class JoinRing(Event, frozen=True, gc=False):
     """Become a member; `seeds` are peers that may be in the ring, with real ids. No seeds: found a new ring.
 
-    Answered by `Joined` or `JoinFailed`. When seeds answer but none of them is in a ring either (all agents started
-    at once),
+    Answered by `Joined` or `JoinFailed`. When seeds answer but none of them is in a ring either (all agents started at once),
     the one with the smallest id founds it.
     """
 

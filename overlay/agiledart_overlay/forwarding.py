@@ -4,8 +4,7 @@ A hop that the routing table chose is replaced when it stays silent. A hop that 
 one: the
 message waits until that node answers or is declared dead, so that it never ends at the second closest by impatience.
 A message
-may arrive twice when an acknowledgement was lost and the way changed; what must happen once is numbered by the layer
-above.
+may arrive twice when an acknowledgement was lost and the way changed; what must happen once is numbered by the layer above.
 
 Source: the project's overlay specification §4 and §6 (time-outs from measured round trips).
 """

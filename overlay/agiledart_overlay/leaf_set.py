@@ -1,5 +1,4 @@
-"""The leaf set: the members numerically closest to a node, half on each side. Routing is right as long as these are
-right.
+"""The leaf set: the members numerically closest to a node, half on each side. Routing is right as long as these are right.
 
 In a ring so small that the halves meet, one peer stands in both.
 """
@@ -105,8 +104,7 @@ class LeafSet:
         return True
 
     def covers(self, key: NodeId) -> bool:
-        """Whether the key lies between the farthest members, so that the closest node to it is the owner or a
-        member."""
+        """Whether the key lies between the farthest members, so that the closest node to it is the owner or a member."""
         if self._whole:
             return True
         cw = (key - self._owner) & self._mask

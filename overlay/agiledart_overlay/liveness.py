@@ -7,8 +7,7 @@ A check of one peer goes through these stages; any message from the peer itself 
     SUSPECT   it and the leaf set were told; it may refute, others may confirm; waiting 1 to 2 s (lan)
     dead      buried; the leaf set is told, and each of them looks for itself
 
-The awkward case is a node that is itself slow or was asleep: to it all others look dead. When an own timer comes
-late it
+The awkward case is a node that is itself slow or was asleep: to it all others look dead. When an own timer comes late it
 stretches its waits, and when it comes very late all unfinished checks start anew.
 
 Source: [SWIM] §4, [Lifeguard] §IV; figures from the project's overlay specification §6.
@@ -330,8 +329,7 @@ class Liveness:
             view.send(errand[0], ProbedForYou(errand[1], sender.node, message.refutations))
 
     def on_probe_for_me(self, sender: Peer, message: ProbeForMe) -> None:
-        """Probe somebody for somebody else; only peers that this node knows, so that it cannot be used to reach
-        strangers."""
+        """Probe somebody for somebody else; only peers that this node knows, so that it cannot be used to reach strangers."""
         view = self._view
         known = view.book.get(message.target.node)
         if known is None or len(self._errands) >= _MAX_ERRANDS:

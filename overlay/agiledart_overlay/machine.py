@@ -10,6 +10,7 @@ from agiledart_kernel.observe import Observer, ignore
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.randomness import RandomStream
 from agiledart_overlay import messages as wire
+from agiledart_overlay.admission import Admission
 from agiledart_overlay.config import OverlayConfig
 from agiledart_overlay.directory import Directory
 from agiledart_overlay.effects import Left, NeighboursChanged
@@ -46,6 +47,7 @@ class OverlayMachine:
         config.validate()
         self._view = view = View(me, config, random, observe)
         self._membership = Membership(view)
+        self._admission = Admission(view)
         self._liveness = Liveness(view)
         self._repair = Repair(view)
         self._router = Router(view, self._liveness)
@@ -69,7 +71,7 @@ class OverlayMachine:
             "checks": self._liveness.on_checks,
             "join": self._membership.on_join_timer,
             "announce": self._membership.on_announce_timer,
-            "admit": self._membership.on_admit_timer,
+            "admit": self._admission.on_admit_timer,
             "exchange": lambda: self._repair.on_exchange(self._membership.seeds),
             "hops": self._router.on_hops_timer,
             "requests": self._directory.client.on_timer,
@@ -82,7 +84,7 @@ class OverlayMachine:
     def _message_table(self) -> dict[type, Callable[[Peer, Any], None]]:
         liveness, repair, directory, membership = self._liveness, self._repair, self._directory, self._membership
         return {
-            wire.JoinRequest: lambda _, message: self._if_joined(membership.on_join_request, message),
+            wire.JoinRequest: lambda _, message: self._if_joined(self._admission.on_join_request, message),
             wire.JoinRows: membership.on_rows,
             wire.Welcome: membership.on_welcome,
             wire.JoinRefused: membership.on_refused,
@@ -210,6 +212,7 @@ class OverlayMachine:
             view.set_timer("leave", view.now + view.config.leave_timeout_ns // _LEAVE_POLL_SHARE)
             return
         self._leave_by = None
+        self._admission.stop()
         self._membership.leave()
         self._liveness.stop()
         self._repair.stop()
@@ -295,6 +298,7 @@ class OverlayMachine:
             return
         view.meet(sender, message.refutations)
         self._membership.on_announce(sender, message)
+        self._admission.on_announce(sender)
 
     def _on_accused(self, sender: Peer, message: wire.Accused) -> None:
         if self._view.joined:

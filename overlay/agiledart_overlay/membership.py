@@ -1,19 +1,15 @@
-"""Coming and going: how a node finds the ring, is admitted, announces itself, and leaves; and the member's side of it.
+"""Coming and going: how a node finds the ring, is admitted, announces itself, and leaves. The members' side is `admission`.
 
 A joiner moves through these phases; the timer "join" moves it back to SEEKING when nothing comes.
 
     OUTSIDE   not asked to join, or gave up, or left
     SEEKING   seeds were probed; the first that says it is a member gets the JoinRequest; members on its way send rows
-    WELCOMED  the guardian of the gap let it in; it asks each future leaf for its leaf set, and those that it learns
-    of so
+    WELCOMED  the guardian of the gap let it in; it asks each future leaf for its leaf set, and those that it learns of so
     MEMBER    it answers for its keys and announces itself to all it knows
 
-The guardian of a gap is the member just before it. It admits one joiner at a time, since two that come between the
-same two
-members at once would not learn of each other; the others wait in a bounded queue. A joiner is in nobody's tables.
+A joiner is in nobody's tables and answers for nothing.
 
-The awkward case is that all agents start at once: then no seed is a member. The one with the smallest id among those
-that
+The awkward case is that all agents start at once: then no seed is a member. The one with the smallest id among those that
 answer founds the ring. Not covered here: leases (a later change), so two nodes may answer for one key for a moment.
 
 Source: [Pastry] §2.4; the project's overlay specification §5.
@@ -22,8 +18,7 @@ Source: [Pastry] §2.4; the project's overlay specification §5.
 from enum import IntEnum
 
 from agiledart_kernel.instants import Instant
-from agiledart_kernel.limits import MAX_PATH
-from agiledart_kernel.node_id import NodeId, clockwise_distance
+from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_overlay.effects import Joined, JoinFailed, Left, PeerLeft
 from agiledart_overlay.messages import (
@@ -40,7 +35,7 @@ from agiledart_overlay.messages import (
     Sighting,
     Welcome,
 )
-from agiledart_overlay.observations import JoinerAdmitted, RingJoined, RingLeft
+from agiledart_overlay.observations import RingJoined, RingLeft
 from agiledart_overlay.view import View
 
 _MAX_SEEDS = 32
@@ -68,7 +63,7 @@ class Question:
 
 
 class Membership:
-    """Join, announce, leave, of one node; and its guardian's duties."""
+    """Join, announce, leave, of one node."""
 
     def __init__(self, view: View) -> None:
         self._view = view
@@ -84,9 +79,6 @@ class Membership:
         self._gathered: dict[NodeId, Sighting] = {}
         self._questions: dict[NodeId, Question] = {}
         self._announcing: dict[NodeId, Question] = {}
-        self._admitted: tuple[NodeId, int] | None = None
-        self._admitted_until = 0
-        self._queue: dict[NodeId, JoinRequest] = {}
 
     # ---- the joiner
 
@@ -149,8 +141,7 @@ class Membership:
                 self._seek()
 
     def _may_found(self) -> bool:
-        """Seeds answered, none is a member, and this node has the smallest id of those that answered: for some tries
-        now."""
+        """Seeds answered, none is a member, and this node has the smallest id of those that answered: for some tries now."""
         if self._attempt < _TRIES or self._asked is not None or not self._answered:
             return False
         return not any(self._answered.values()) and all(node > self._view.me.node for node in self._answered)
@@ -298,10 +289,6 @@ class Membership:
         view.hear_of(message.sightings)
         leaves = view.leaf_sightings() if sender.node in view.leaf_set else ()
         view.send(sender, LeafState(message.number, view.refutations, joined=True, sightings=leaves))
-        if self._admitted == sender.life:
-            self._admitted = None
-            view.cancel_timer("admit")
-            self._admit_next()
 
     def on_accused(self, sender: Peer, message: Accused) -> None:
         """Somebody holds this node for dead: refute, and announce to all, because others will too."""
@@ -314,88 +301,6 @@ class Membership:
             self._announcing[sender.node] = question
             self._send_announcement(question)
             view.set_timer_by("announce", view.now + 2 * view.config.probe_timeout_ns)
-
-    # ---- the member's side of a join
-
-    def on_join_request(self, message: JoinRequest) -> None:
-        """Pass a join on towards its place, or admit it."""
-        view = self._view
-        joiner = message.joiner
-        if joiner.node == view.me.node or len(message.path) >= MAX_PATH:
-            view.drop("join-path")
-            return
-        known = view.book.get(joiner.node)
-        if known is not None and known.peer.incarnation >= joiner.incarnation:
-            view.send(joiner, JoinRefused(message.attempt, "incarnation", known.peer.incarnation))
-            return
-        grave = view.book.grave(joiner.node)
-        if grave is not None and grave.peer.incarnation >= joiner.incarnation:
-            view.send(joiner, JoinRefused(message.attempt, "incarnation", grave.peer.incarnation))
-            return
-        if not message.walking:
-            self._send_rows(message)
-            hop = view.next_hop(joiner.node, (joiner.node,)).peer
-            if hop is not None:
-                view.send(hop, JoinRequest(joiner, message.attempt, (*message.path, view.me)))
-                return
-        guardian = self._guardian(joiner.node)
-        if guardian is None:
-            self._admit(message)
-        else:
-            view.send(guardian, JoinRequest(joiner, message.attempt, (*message.path, view.me), walking=True))
-
-    def _send_rows(self, message: JoinRequest) -> None:
-        view = self._view
-        told = list(view.routing_table.rows_for(message.joiner.node))
-        if not message.path:
-            told.extend(view.neighbourhood.nearest)
-        unique = {peer.node: peer for peer in told if peer.node != message.joiner.node}
-        sightings = view.sightings(unique.values())
-        view.send(message.joiner, JoinRows(message.attempt, len(message.path), sightings))
-
-    def _guardian(self, joiner: NodeId) -> Peer | None:
-        """The known member just before the joiner; None: this node."""
-        view = self._view
-        bits = view.config.id_bits
-        best, nearest = None, clockwise_distance(view.me.node, joiner, bits)
-        for peer in view.leaf_set.members:
-            distance = clockwise_distance(peer.node, joiner, bits)
-            if 0 < distance < nearest:
-                best, nearest = peer, distance
-        return best
-
-    def _admit(self, message: JoinRequest) -> None:
-        view = self._view
-        joiner = message.joiner
-        if self._admitted is not None and self._admitted != joiner.life and view.now < self._admitted_until:
-            if len(self._queue) >= view.config.join_queue and joiner.node not in self._queue:
-                view.send(joiner, JoinRefused(message.attempt, "busy"))
-            else:
-                self._queue[joiner.node] = message
-            return
-        self._queue.pop(joiner.node, None)
-        self._admitted = joiner.life
-        self._admitted_until = view.now + view.config.admission_ns
-        view.set_timer("admit", self._admitted_until)
-        view.observe(JoinerAdmitted(joiner))
-        leaves = [peer for peer in view.leaf_set.members if peer.node != joiner.node]
-        path = (*message.path, view.me)[:MAX_PATH]
-        view.send(joiner, Welcome(message.attempt, path, view.refutations, view.sightings(leaves)))
-
-    def on_admit_timer(self) -> None:
-        """The admitted joiner took too long."""
-        self._admitted = None
-        self._admit_next()
-
-    def _admit_next(self) -> None:
-        """Take the queue up again, its middle first: the gap has changed, so part of it may now be another
-        guardian's."""
-        waiting = [self._queue[node] for node in sorted(self._queue)]
-        self._queue.clear()
-        if waiting:
-            waiting.insert(0, waiting.pop(len(waiting) // 2))
-        for request in waiting:
-            self.on_join_request(JoinRequest(request.joiner, request.attempt, request.path, walking=True))
 
     # ---- leaving
 
@@ -411,11 +316,9 @@ class Membership:
             view.send(peer, Leave())
         self.phase = Phase.OUTSIDE
         view.joined = False
-        for name in ("announce", "admit", "join"):
+        for name in ("announce", "join"):
             view.cancel_timer(name)
         self._announcing.clear()
-        self._queue.clear()
-        self._admitted = None
         view.effects.append(Left())
         view.observe(RingLeft())
 

@@ -1,8 +1,6 @@
-"""What overlay machines say to each other. Tags 10 to 49 belong to this module; none is ever used again for another
-message.
+"""What overlay machines say to each other. Tags 10 to 49 belong to this module; none is ever used again for another message.
 
-A claim about oneself ("I joined", "I leave", "I live") counts only for the verified sender of the message, so such
-messages
+A claim about oneself ("I joined", "I leave", "I live") counts only for the verified sender of the message, so such messages
 carry no id. Claims about others are hints: they are checked by contact before they change anything.
 """
 
@@ -31,8 +29,7 @@ class Sighting(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
     Args:
         peer: who.
-        refutations: how many times the peer has refuted its death in this life; a later one outranks a declared
-        failure.
+        refutations: how many times the peer has refuted its death in this life; a later one outranks a declared failure.
     """
 
     peer: Peer
@@ -45,8 +42,7 @@ Sightings = Annotated[tuple[Sighting, ...], msgspec.Meta(max_length=MAX_SIGHTING
 class JoinRequest(Message, frozen=True, gc=False, tag=10):
     """Routed towards `joiner`'s id on its behalf; `attempt` numbers the tries of one joiner.
 
-    `path` lists the members met. Having reached the closest member it walks along the ring to the guardian of the
-    gap, the
+    `path` lists the members met. Having reached the closest member it walks along the ring to the guardian of the gap, the
     member just before the joiner (`walking`).
     """
 
@@ -190,8 +186,7 @@ class RowState(Message, frozen=True, gc=False, tag=28):
 
 
 class Route(Message, frozen=True, gc=False, tag=29):
-    """A routed message, one hop. `number` is the sender's, for `RouteAck`; `path` all nodes visited, the source
-    first."""
+    """A routed message, one hop. `number` is the sender's, for `RouteAck`; `path` all nodes visited, the source first."""
 
     number: Count
     key: NodeId

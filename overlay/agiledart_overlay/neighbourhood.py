@@ -1,5 +1,4 @@
-"""The neighbourhood set: peers near in latency, kept apart from peers near in id. Seeds the tables of joiners and
-offers helpers.
+"""The neighbourhood set: peers near in latency, kept apart from peers near in id. Seeds the tables of joiners and offers helpers.
 
 Source: [Pastry] §2.2 (M).
 """

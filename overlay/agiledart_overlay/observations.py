@@ -35,8 +35,7 @@ class PeerDeclaredFailed(Observation, frozen=True, gc=False):
 
 
 class SelfRefuted(Observation, frozen=True, gc=False):
-    """Others held this node for dead or suspected it, and it spoke up; growing numbers mean a node or link that is
-    too slow."""
+    """Others held this node for dead or suspected it, and it spoke up; growing numbers mean a node or link that is too slow."""
 
     refutations: int
 

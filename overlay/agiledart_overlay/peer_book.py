@@ -1,8 +1,6 @@
-"""What is known about each peer beyond its place in the tables: its life, how far it is, when it was heard; and who
-is dead.
+"""What is known about each peer beyond its place in the tables: its life, how far it is, when it was heard; and who is dead.
 
-Lives are ordered by (incarnation, refutations): a declared failure counts for that life up to that refutation, a
-later one
+Lives are ordered by (incarnation, refutations): a declared failure counts for that life up to that refutation, a later one
 undoes it. The dead are remembered for a while ("graves"), so that gossip that is behind cannot bring them back.
 """
 

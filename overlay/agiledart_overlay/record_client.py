@@ -1,5 +1,4 @@
-"""The asker's side of records: requests are routed to the root, repeated until answered, and end in one
-`RecordAnswer`."""
+"""The asker's side of records: requests are routed to the root, repeated until answered, and end in one `RecordAnswer`."""
 
 from collections.abc import Callable
 

@@ -67,8 +67,7 @@ class Repair:
         view.send(peer, LeafRequest(view.number(), view.refutations, view.joined, state))
 
     def on_gone(self, gone: list[Peer]) -> None:
-        """Peers are dead or left: ask the outermost and nearest leaves for replacements, and row members for table
-        entries."""
+        """Peers are dead or left: ask the outermost and nearest leaves for replacements, and row members for table entries."""
         view = self._view
         if not view.joined:
             return

@@ -1,7 +1,6 @@
 """How long a suspect has to refute, given how many others confirm the suspicion.
 
-Alone, a node may be wrong because its own link is bad: it waits longest. Each independent confirmation shortens the
-wait, on a
+Alone, a node may be wrong because its own link is bad: it waits longest. Each independent confirmation shortens the wait, on a
 logarithmic scale because the first ones say most.
 
 Source: [Lifeguard] §IV-B; the logarithms are a table, so that all platforms agree.

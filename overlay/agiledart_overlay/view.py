@@ -1,8 +1,6 @@
-"""The state that the overlay's parts share, and the only places that change it: tables, peer book, timers, effects
-of this step.
+"""The state that the overlay's parts share, and the only places that change it: tables, peer book, timers, effects of this step.
 
-Parts (liveness, membership, repair, forwarding, directory) do not call each other to tell of changes; they change
-the view, and
+Parts (liveness, membership, repair, forwarding, directory) do not call each other to tell of changes; they change the view, and
 at the end of a step the machine tells each part what changed.
 """
 
@@ -150,8 +148,7 @@ class View:
         return self._leaf_sightings
 
     def meet(self, peer: Peer, refutations: int) -> Acquaintance | None:
-        """A member showed itself: put it where it fits. None when this life is known to be over, or no table wants
-        it."""
+        """A member showed itself: put it where it fits. None when this life is known to be over, or no table wants it."""
         known = self.book.get(peer.node)
         if known is not None and known.peer == peer and known.refutations >= refutations:
             known.heard_at = self.now

@@ -53,8 +53,7 @@ class Heal(Fault, frozen=True, gc=False):
 
 
 def apply(world: World[Any], fault: Fault) -> None:
-    """Let a fault happen now; nodes that are down stay so. Restarts need the node's machine to be told to join: see
-    `runner`."""
+    """Let a fault happen now; nodes that are down stay so. Restarts need the node's machine to be told to join: see `runner`."""
     if isinstance(fault, Crash):
         for node in fault.nodes:
             if world.nodes[node].is_up:

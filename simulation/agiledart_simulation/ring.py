@@ -1,7 +1,6 @@
 """A world of overlay machines: the lab bench for rings.
 
-Collects what the machines tell the node above (joined, failures, deliveries, answers), so that tests and checkers
-can look.
+Collects what the machines tell the node above (joined, failures, deliveries, answers), so that tests and checkers can look.
 """
 
 from collections.abc import Sequence
@@ -104,8 +103,7 @@ class Ring:
         return peer
 
     def build(self, ids: Sequence[NodeId], interval_ns: int, limit_ns: int = 120 * SECOND) -> bool:
-        """Found a ring with the first id and let the others join one by one through random members; true when all
-        are in."""
+        """Found a ring with the first id and let the others join one by one through random members; true when all are in."""
         random = RandomStream(self.world.seed, "build")
         self.start(ids[0], ())
         for index, node in enumerate(ids[1:], start=1):

@@ -1,7 +1,6 @@
 """Runs a scenario: a hostile phase in which safety is checked, then quiet, after which everything must be right again.
 
-`python -m agiledart_simulation.runner --seeds 100-160` runs seeds and prints one line for each; a failing one prints
-its options
+`python -m agiledart_simulation.runner --seeds 100-160` runs seeds and prints one line for each; a failing one prints its options
 and what is wrong. Exit code 1 when one failed.
 """
 

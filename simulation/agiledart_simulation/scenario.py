@@ -1,7 +1,6 @@
 """A hostile run as data: how many nodes, what the network does, which faults when. All of it drawn from one seed.
 
-Each seed also draws which kinds of faults it uses at all ("swarm testing"): a run without restarts finds other
-mistakes than
+Each seed also draws which kinds of faults it uses at all ("swarm testing"): a run without restarts finds other mistakes than
 one with everything.
 
 Source: [Swarm testing], Groce et al. 2012.

@@ -1,7 +1,6 @@
 """The virtual world: an event heap, a clock in nanoseconds, and nodes that each run one machine.
 
-Any machine with `step(event, now) → effects` can live here: the overlay alone, or a whole composed node. The world
-carries out
+Any machine with `step(event, now) → effects` can live here: the overlay alone, or a whole composed node. The world carries out
 `Send`, `SetTimer` and `CancelTimer`; every other effect is handed to `on_effect`, which may answer by injecting events.
 """
 
@@ -93,8 +92,7 @@ class World(Generic[M]):
         return tuple(self.nodes[node] for node in sorted(self.nodes) if self.nodes[node].is_up)
 
     def start(self, peer: Peer) -> SimulatedNode[M]:
-        """Start a node, or the next life of one that is down; a life's number is one more than the last one's, if
-        not higher."""
+        """Start a node, or the next life of one that is down; a life's number is one more than the last one's, if not higher."""
         old = self.nodes.get(peer.node)
         if old is not None:
             if old.is_up:
