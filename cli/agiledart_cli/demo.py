@@ -15,6 +15,7 @@ from agiledart_cli.client import ControlClient
 from agiledart_cli.cluster import MAX_AGENTS, AgentProcess, Mesh
 from agiledart_cli.demo_report import FREQUENT, PROFITABLE, QUERIES, DemoResult, print_report
 from agiledart_cli.demo_view import DemoView, Picture, Rates, last_result
+from agiledart_cli.errors import NoAgentError
 from agiledart_cli.output import duration, output_option, plural, print_json, say
 from agiledart_cli.processes import MemoryWatch
 from agiledart_cli.signals import unwound_by_signals
@@ -220,7 +221,13 @@ class _Demo:
         """The status of both queries; raises when one has failed or an agent has gone."""
         for agent in mesh.agents:
             _check(agent)
-        status = {query: client.ask(Status(query)) for query, client in self._clients.items()}
+        try:
+            status = {query: client.ask(Status(query)) for query, client in self._clients.items()}
+        except NoAgentError as error:
+            time.sleep(LOOK_SECONDS)  # a process that was killed hangs up a moment before it can be seen to have ended
+            for agent in mesh.agents:
+                _check(agent)
+            raise OperationFailed(str(error)) from None
         for query, body in status.items():
             if body["state"] == "failed":
                 raise OperationFailed(f"{query} failed: {body.get('reason', 'no reason given')}")
@@ -237,7 +244,7 @@ class _Demo:
 
 def _check(agent: AgentProcess) -> None:
     if not agent.is_alive:
-        raise OperationFailed(f"Agent {agent.name} {agent.ending()}:\n{agent.last_words(20)}")
+        raise OperationFailed(f"Agent {agent.name} {agent.ending()}; its last words:\n{agent.last_words(5)}")
 
 
 def _quoted(path: Path) -> str:
