@@ -111,7 +111,8 @@ def test_router_against_brute_force(nodes: set[NodeId], key: NodeId, data: st.Da
             break
         there = hop.peer.node
         gained = shared_prefix(there, key, BITS, DIGIT_BITS) > shared_prefix(here, key, BITS, DIGIT_BITS)
-        assert gained or ring_distance(there, key, BITS) < ring_distance(here, key, BITS)
+        nearer = (ring_distance(there, key, BITS), there) < (ring_distance(here, key, BITS), here)
+        assert gained or nearer, "at equal distance the smaller id is the closer one"
         here = there
     assert here == min(ordered, key=lambda node: (ring_distance(node, key, BITS), node))
 

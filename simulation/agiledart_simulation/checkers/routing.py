@@ -53,7 +53,7 @@ def _hop_violations(
     found = []
     for here, there in pairwise(path):
         gained = shared_prefix(there, key, bits, digit_bits) > shared_prefix(here, key, bits, digit_bits)
-        closer = ring_distance(there, key, bits) < ring_distance(here, key, bits)
+        closer = (ring_distance(there, key, bits), there) < (ring_distance(here, key, bits), here)
         if not gained and not closer and here in machines:
             found.append(f"I5: hop {here.short} to {there.short} brings {key:x} no nearer")
     return found
