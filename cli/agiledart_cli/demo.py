@@ -108,7 +108,8 @@ def check_input(path: Path, shown: str) -> None:
     try:
         if path.suffix == ".gz":
             with gzip.open(path) as file:
-                file.read(1)
+                if not file.read(1) and path.stat().st_size == 0:
+                    raise EOFError
         else:
             with path.open("rb") as file:
                 file.read(1)
