@@ -24,7 +24,7 @@ from agiledart_agent.ring_memory import RingMemory
 from agiledart_agent.settings import AgentSettings, split_address
 from agiledart_agent.tokens import create_token
 from agiledart_dataflow.formation_messages import LogLine
-from agiledart_executor.messages import Configure, InstanceName, JudgePeer, Verdict
+from agiledart_executor.messages import Configure, InstanceBroke, InstanceName, JudgePeer, Verdict
 from agiledart_kernel.codec import encode
 from agiledart_kernel.errors import AgileDartError, OperationFailed, RemoteProtocolError
 from agiledart_kernel.frames import Hello, decode_hello
@@ -38,6 +38,7 @@ from agiledart_node.commands import Command, CreateToken, Info, Leave
 from agiledart_node.config import NodeConfig
 from agiledart_node.effects import (
     DrainSources,
+    PrepareExecutors,
     Progressed,
     ReadLogs,
     RefusedRequest,
@@ -302,6 +303,7 @@ class Agent:
         driver.on(Replied, self._reply)
         driver.on(Progressed, lambda e: self._control.progress(e.request, e.text))
         driver.on(RefusedRequest, lambda e: self._control.refuse(e.request, e.text, e.exit_code))
+        driver.on(PrepareExecutors, self._prepare_executors)
         driver.on(StartInstances, lambda e: self._spawn(self._start_instances(e)))
         driver.on(StartSources, lambda e: pool.start_sources(e.application, e.version))
         driver.on(DrainSources, lambda e: pool.drain_sources(e.application, e.version))
@@ -373,9 +375,16 @@ class Agent:
             Completed(effect.request, {(name.stage, name.index): address for name, address in addresses.items()})
         )
 
-    def _instance_broke(self, application: str, version: int, name: InstanceName, message: str) -> None:
-        self._printed.add(application, message)
-        self._feed(InstanceFailed(application, version, name.stage, name.index, message))
+    def _prepare_executors(self, effect: PrepareExecutors) -> None:
+        assert self._pool is not None
+        part = effect.part
+        self._spawn(self._pool.prepare(part.application, part.version, part.number, effect.slots, encode(part)))
+
+    def _instance_broke(self, application: str, version: int, broke: InstanceBroke) -> None:
+        if not broke.is_consequence:
+            self._printed.add(application, broke.message)
+        where = broke.instance
+        self._feed(InstanceFailed(application, version, where.stage, where.index, broke.message, broke.is_consequence))
 
     def _configure(self, application: str, version: int, number: int, host: str, advertised: str) -> Configure:
         """Papers of a new executor: a key of its own, a grant for one application, a certificate. Never the node's

@@ -11,7 +11,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 
 from agiledart_executor.messages import (
@@ -54,7 +54,7 @@ class ExecutorEvents:
 
     reported: Callable[[str, int, InstanceName, dict[str, object]], None]
     finished: Callable[[str, int, InstanceName, dict[str, object]], None]
-    broke: Callable[[str, int, InstanceName, str], None]
+    broke: Callable[[str, int, InstanceBroke], None]
     printed: Callable[[str, str], None]
     refused: Callable[[str, str], None]
     judge: Judge
@@ -144,6 +144,17 @@ class ExecutorPool:
             for name in names
             if isinstance(address, str)
         }
+
+    async def prepare(self, application: str, version: int, number: int, slots: Iterable[int], part: bytes) -> None:
+        """Start executors and load user code before instances come; what goes wrong is told when they do."""
+
+        async def one(slot: int) -> None:
+            with contextlib.suppress(LaunchError):
+                executor = await self._executor(application, version, number, slot)
+                executor.requests += 1
+                executor.send(Launch(executor.requests, part, ()))
+
+        await asyncio.gather(*(one(slot) for slot in slots))
 
     async def _launch_one(
         self, application: str, version: int, number: int, slot: int, names: list[InstanceName], part: bytes
@@ -249,7 +260,7 @@ class ExecutorPool:
                 executor.finished.add(message.instance)
                 events.finished(application, version, message.instance, message.report)
             case InstanceBroke():
-                events.broke(application, version, message.instance, message.message)
+                events.broke(application, version, message)
             case PeerRefused():
                 events.refused(message.reason, message.remote)
 
@@ -286,7 +297,7 @@ class ExecutorPool:
         why = reason or f"its process ended ({_ending(code)})"
         for name in executor.instances:
             if name not in executor.finished:
-                self._events.broke(executor.application, executor.version, name, why)
+                self._events.broke(executor.application, executor.version, InstanceBroke(name, why))
 
     async def _watch(self) -> None:
         """End executors that no longer give a sign of life."""
@@ -299,12 +310,8 @@ class ExecutorPool:
                     executor.process.kill()
                     for name in executor.instances:
                         if name not in executor.finished:
-                            self._events.broke(
-                                executor.application,
-                                executor.version,
-                                name,
-                                f"user code has not returned for {SILENCE_SECONDS:.0f} s; its process was stopped",
-                            )
+                            why = f"user code has not returned for {SILENCE_SECONDS:.0f} s; its process was stopped"
+                            self._events.broke(executor.application, executor.version, InstanceBroke(name, why))
 
     def start_sources(self, application: str, version: int) -> None:
         """Let the sources read."""

@@ -94,10 +94,15 @@ class Finished(Message, frozen=True, gc=False, tag=113):
 
 
 class InstanceBroke(Message, frozen=True, gc=False, tag=114):
-    """An instance cannot go on: user code raised, a link to a neighbour broke, a disk is full."""
+    """An instance cannot go on: user code raised, a link to a neighbour broke, a disk is full.
+
+    Args:
+        is_consequence: only a link broke; what broke it will usually be told by somebody else.
+    """
 
     instance: InstanceName
     message: str
+    is_consequence: bool = False
 
 
 class JudgePeer(Message, frozen=True, gc=False, tag=115):

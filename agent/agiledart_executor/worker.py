@@ -53,11 +53,6 @@ from agiledart_transport.links import Listener, connect, serve
 REPORT_SECONDS = 0.5
 """How often figures go to the agent; also the sign of life."""
 
-BROKEN_LINK_GRACE_SECONDS = 4.0
-"""When a data link breaks, the failure detector usually names the node that died; only after that the link is
-blamed.
-"""
-
 DIAL_TRIES = 4
 """Attempts to reach an executor that said it listens; each waits for some seconds."""
 
@@ -301,15 +296,12 @@ class Worker:
         )
 
     def _link_closed(self, link: Link, reason: str) -> None:
-        self._spawn(self._blame(link, reason))
-
-    async def _blame(self, link: Link, reason: str) -> None:
-        """Unless the agent ends us first, say which instances cannot go on without the link."""
-        await asyncio.sleep(BROKEN_LINK_GRACE_SECONDS)
+        """Say which instances cannot go on without the link; the node waits a little for the cause."""
         name = link.peer.hello.name or link.remote
         for running in self._host.running.values():
             if not running.reported and not running.broken:
-                self._broke(running, f"{running.name}: the data link to {name} broke ({link.detail or reason})")
+                message = f"{running.name}: the data link to {name} broke ({link.detail or reason})"
+                self.tell(InstanceBroke(InstanceName(running.stage, running.index), message, is_consequence=True))
 
 
 def _local_output(host: InstanceHost, running: Running, target_running: Running, edge: int, target: int) -> OutputEnd:
