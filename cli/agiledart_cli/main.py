@@ -131,8 +131,6 @@ def _report_bug(error: BaseException) -> int:
 
 def main() -> None:
     """The console script."""
-    if os.environ.get("NO_COLOR"):
-        os.environ.setdefault("TERM", "dumb")
     code = run_cli()
     try:
         sys.stdout.flush()
