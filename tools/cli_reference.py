@@ -60,7 +60,7 @@ def reference() -> str:
     """The whole page."""
     parts = [HEAD, version_line() + "\n"]
     for verb in VERBS:
-        parts.extend(_pages(verb, click.Context(cli, info_name="agiledart")))
+        parts.extend(_pages(verb, click.Context(cli, info_name="agiledart", help_option_names=["-h", "--help"])))
     return "\n".join(parts) + TAIL
 
 
