@@ -18,15 +18,16 @@ import msgspec
 from agiledart_dataflow.batch import Batch
 from agiledart_dataflow.channels import ReceivingChannel, SendingChannel
 from agiledart_dataflow.connectors import SinkWriter
-from agiledart_dataflow.instance import Instance
+from agiledart_dataflow.instance import WORK_BUDGET, Instance
 from agiledart_dataflow.source_instance import SourceInstance
+from agiledart_dataflow.user_errors import NO_RECORD, user_code_error
 from agiledart_kernel.errors import AgileDartError, RemoteProtocolError
 
 TURN_SECONDS = 0.005
 """How long instances may work before sockets are looked at again."""
 
 SOURCE_ROWS = 750
-"""Rows that a source reads in one go."""
+"""Rows that a source reads in one go at most."""
 
 
 class Output(Protocol):
@@ -92,6 +93,7 @@ class Running:
     reported: bool = False
     broken: bool = False
     timer: asyncio.TimerHandle | None = None
+    budget: int = 1
     busy_ns: int = 0
     first_ms: int = 0
     last_ms: int = 0
@@ -106,6 +108,15 @@ class Running:
     def blocked(self) -> bool:
         """An output has no room."""
         return any(end.channel.blocked for end in self.outputs.values())
+
+    def pace(self, rows: int, seconds: float) -> None:
+        """Learn from a call that treated so many rows how many the next may: a step of 20 ms a row is slow, not stuck,
+        so nobody may have to wait for thousands of rows of it. Begins with one row and doubles.
+        """
+        if seconds > 4 * TURN_SECONDS:
+            self.budget = max(1, min(self.budget, rows) // 2)
+        elif rows >= self.budget and seconds < TURN_SECONDS:
+            self.budget = min(2 * self.budget, SOURCE_ROWS if self.source is not None else WORK_BUDGET)
 
     def report(self) -> dict[str, object]:
         """Figures as plain data: `statistics` in its wire form, and what only the host knows."""
@@ -212,6 +223,12 @@ class InstanceHost:
         began = time.perf_counter_ns()
         try:
             again = self._read(running) if running.source is not None else self._work(running)
+            running.busy_ns += time.perf_counter_ns() - began
+            running.last_ms = time.time_ns() // 1_000_000
+            running.first_ms = running.first_ms or running.last_ms
+            if not again and not running.reported and running.done:
+                running.reported = True
+                self._finished(running)
         except AgileDartError as error:
             self._break(running, str(error))
             return
@@ -219,14 +236,11 @@ class InstanceHost:
             where = f" ({error.filename})" if error.filename else ""
             self._break(running, f"{running.name}: {error.strerror or error}{where}")
             return
-        running.busy_ns += time.perf_counter_ns() - began
-        running.last_ms = time.time_ns() // 1_000_000
-        running.first_ms = running.first_ms or running.last_ms
+        except BaseException as error:  # noqa: BLE001  whatever it was, rows are lost with it: never go on without them
+            self._break(running, str(user_code_error(running.name, None, error, NO_RECORD)))
+            return
         if again:
             self.wake(running)
-        elif not running.reported and running.done:
-            running.reported = True
-            self._finished(running)
 
     def _emitter(self, running: Running) -> Callable[[int, int, Batch], None]:
         outputs = running.outputs
@@ -241,7 +255,9 @@ class InstanceHost:
         assert instance is not None
         more = False
         if not running.blocked:
-            more = instance.work(self._emitter(running))
+            before, began = instance.queued_rows, time.perf_counter()
+            more = instance.work(self._emitter(running), running.budget)
+            running.pace(before - instance.queued_rows, time.perf_counter() - began)
             if running.writer is not None:
                 running.writer.flush()
                 if instance.finished:
@@ -258,12 +274,14 @@ class InstanceHost:
         if running.timer is not None:
             running.timer.cancel()
             running.timer = None
-        again = False
+        again = running.blocked and self.reading and not source.finished  # as in `_work`
         if self.reading and not source.finished and not running.blocked:
             now = time.monotonic_ns()
-            polled = source.poll(now, time.time_ns(), SOURCE_ROWS)
+            polled = source.poll(now, time.time_ns(), running.budget)
             if polled.batch is not None:
                 source.send(polled.batch, self._emitter(running))
+            treated = 0 if polled.wait_until_ns is not None else running.budget
+            running.pace(treated, (time.monotonic_ns() - now) / 1e9)
             if polled.wait_until_ns is not None and not source.finished:
                 delay = max(0.0, (polled.wait_until_ns - now) / 1e9)
                 running.timer = self._loop.call_later(delay, self.wake, running)

@@ -1,6 +1,7 @@
 """The host of instances: a whole pipeline in one loop, with credit, errors and ends."""
 
 import asyncio
+from collections.abc import Callable
 from typing import NamedTuple
 
 import pytest
@@ -9,6 +10,7 @@ from agiledart import Topology, collect, records
 from agiledart_dataflow.batch import Batch
 from agiledart_dataflow.channels import ReceivingChannel, SendingChannel
 from agiledart_dataflow.instance import Instance
+from agiledart_dataflow.position import covering
 from agiledart_dataflow.program import Program, compile_program
 from agiledart_dataflow.source_instance import SourceInstance
 from agiledart_dataflow.stages import plan_stages
@@ -30,21 +32,27 @@ def keep_even(reading: Reading) -> bool:
     return reading.value % 2 == 0
 
 
-def topology(rows: list[Reading]) -> Topology:
+def eightfold(reading: Reading) -> list[Reading]:
+    return [reading] * 8
+
+
+def topology(rows: list[Reading], expand: Callable[[Reading], list[Reading]] | None = None) -> Topology:
     made = Topology("host")
-    (
-        made.source("readings", records(rows, row_type=Reading), event_time=lambda reading: reading.at)
-        .filter(keep_even)
-        .sink("report", collect)
-    )
+    readings = made.source("readings", records(rows, row_type=Reading), event_time=lambda reading: reading.at)
+    if expand is None:
+        readings.filter(keep_even).sink("report", collect)
+    else:
+        readings.flat_map(expand).sink("report", collect)
     return made
 
 
 class Pipeline:
     """All instances of a topology in one host, channels of a given window between them."""
 
-    def __init__(self, rows: list[Reading], window: int = 16) -> None:
-        made = topology(rows)
+    def __init__(
+        self, rows: list[Reading], window: int = 16, expand: Callable[[Reading], list[Reading]] | None = None
+    ) -> None:
+        made = topology(rows, expand)
         self.program: Program = compile_program(made, plan_stages(made.specification()))
         self.finished: list[str] = []
         self.broken: list[str] = []
@@ -110,6 +118,40 @@ def test_a_pipeline_runs_to_its_end(window: int):
     assert not report["blocked"]
     for running in pipeline.running:
         assert all(end.channel.idle for end in running.outputs.values())
+
+
+def test_room_that_comes_with_a_flush_is_used():
+    """An acknowledgement opens the window, the flush makes room: nobody else will wake the instance for its queue."""
+
+    async def play() -> int:
+        pipeline = Pipeline([], expand=eightfold)
+        middle = pipeline.running[1]
+        assert middle.instance is not None
+        sent: list[int] = []
+        middle.outputs[1, 0] = OutputEnd(SendingChannel(window=2), lambda batch, first, channel: sent.append(first))
+
+        async def turns() -> None:
+            for _ in range(5):
+                await asyncio.sleep(0)
+
+        def offer(first: int, count: int) -> None:
+            positions = [(n, 1, 0, n) for n in range(first, first + count)]
+            batch = Batch([Reading(n, n) for n in range(first, first + count)], positions, covering(positions[-1]))
+            pipeline.host.receive(middle, 0, 0, first, batch)
+
+        offer(0, 600)  # becomes 4,800 rows: two frames under way, the rest waits
+        await turns()
+        assert middle.blocked
+        offer(600, 100)
+        await turns()
+        assert middle.instance.queued_rows == 100
+        for frames in (2, 4):
+            pipeline.host.acknowledged(middle, 1, 0, frames, 0)
+            await turns()
+        assert len(sent) == 6
+        return middle.instance.queued_rows
+
+    assert asyncio.run(play()) == 0
 
 
 def test_nothing_is_read_before_the_start():
