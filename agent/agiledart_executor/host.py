@@ -230,14 +230,14 @@ class InstanceHost:
                 running.reported = True
                 self._finished(running)
         except AgileDartError as error:
-            self._break(running, str(error))
+            self.fail(running, str(error))
             return
         except OSError as error:  # a sink's disk is full, a file went away
             where = f" ({error.filename})" if error.filename else ""
-            self._break(running, f"{running.name}: {error.strerror or error}{where}")
+            self.fail(running, f"{running.name}: {error.strerror or error}{where}")
             return
         except BaseException as error:  # noqa: BLE001  whatever it was, rows are lost with it: never go on without them
-            self._break(running, str(user_code_error(running.name, None, error, NO_RECORD)))
+            self.fail(running, str(user_code_error(running.name, None, error, NO_RECORD)))
             return
         if again:
             self.wake(running)
@@ -253,7 +253,7 @@ class InstanceHost:
     def _work(self, running: Running) -> bool:
         instance = running.instance
         assert instance is not None
-        more = False
+        more = running.blocked  # the flush below may make room, and then nobody else would wake it
         if not running.blocked:
             before, began = instance.queued_rows, time.perf_counter()
             more = instance.work(self._emitter(running), running.budget)
@@ -297,7 +297,10 @@ class InstanceHost:
             with contextlib.suppress(AgileDartError, OSError):
                 running.close()
 
-    def _break(self, running: Running, message: str) -> None:
+    def fail(self, running: Running, message: str) -> None:
+        """An instance cannot go on; nothing when it has failed already."""
+        if running.broken:
+            return
         running.broken = True
         if running.timer is not None:
             running.timer.cancel()

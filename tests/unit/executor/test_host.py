@@ -121,34 +121,26 @@ def test_a_pipeline_runs_to_its_end(window: int):
 
 
 def test_room_that_comes_with_a_flush_is_used():
-    """An acknowledgement opens the window, the flush makes room: nobody else will wake the instance for its queue."""
+    """An acknowledgement opens half the window, the flush makes room: no further one comes to wake the instance."""
 
     async def play() -> int:
         pipeline = Pipeline([], expand=eightfold)
         middle = pipeline.running[1]
         assert middle.instance is not None
-        sent: list[int] = []
-        middle.outputs[1, 0] = OutputEnd(SendingChannel(window=2), lambda batch, first, channel: sent.append(first))
-
-        async def turns() -> None:
-            for _ in range(5):
-                await asyncio.sleep(0)
-
-        def offer(first: int, count: int) -> None:
-            positions = [(n, 1, 0, n) for n in range(first, first + count)]
-            batch = Batch([Reading(n, n) for n in range(first, first + count)], positions, covering(positions[-1]))
-            pipeline.host.receive(middle, 0, 0, first, batch)
-
-        offer(0, 600)  # becomes 4,800 rows: two frames under way, the rest waits
-        await turns()
-        assert middle.blocked
-        offer(600, 100)
-        await turns()
-        assert middle.instance.queued_rows == 100
-        for frames in (2, 4):
-            pipeline.host.acknowledged(middle, 1, 0, frames, 0)
-            await turns()
-        assert len(sent) == 6
+        middle.budget = 256  # 2,048 rows: sixteen frames go, 448 rows wait and block, and then five frames are too few to be acknowledged
+        far_end = ReceivingChannel(16)
+        middle.outputs[1, 0] = OutputEnd(
+            SendingChannel(16, max_rows=100, bound_rows=250),
+            lambda batch, first_row, channel: far_end.accept(first_row, len(batch.rows)),
+        )
+        positions = [(n, 1, 0, n) for n in range(2_000)]
+        batch = Batch([Reading(n, n) for n in range(2_000)], positions, covering(positions[-1]))
+        pipeline.host.receive(middle, 0, 0, 0, batch)
+        for _ in range(1_000):
+            await asyncio.sleep(0)
+            if due := far_end.due(far_end.frames):
+                pipeline.host.acknowledged(middle, 1, 0, *due)
+        assert far_end.rows + middle.outputs[1, 0].channel.rows_waiting + 8 * middle.instance.queued_rows == 16_000
         return middle.instance.queued_rows
 
     assert asyncio.run(play()) == 0
