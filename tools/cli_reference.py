@@ -36,7 +36,7 @@ TAIL = """
 | `results` | query → lines written |
 | `latency_ms` | query → `p50`, `p95`, `p99` in milliseconds from reading a trip to writing the result that it caused |
 | `paced` | true when the input was paced by event time; only then `latency_ms` is a latency, else it is a backlog |
-| `placement` | query → stage → list of nodes, one for each instance |
+| `placement` | `QUERY/STAGE` → list of nodes, one for each instance |
 | `state`, `seconds_to_running` | query → how it ended, and how long from submission to running |
 | `wall_seconds` | from the start of the command to the end of its last agent |
 | `ring_seconds`, `flow_seconds` | of that: until the ring stood; while trips flowed |

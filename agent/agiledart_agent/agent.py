@@ -34,7 +34,7 @@ from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.observe import Observation
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.randomness import RandomStream
-from agiledart_node.commands import Command, CreateToken, Info, Leave
+from agiledart_node.commands import Command, CreateToken, Info, Leave, Nodes
 from agiledart_node.config import NodeConfig
 from agiledart_node.effects import (
     DrainSources,
@@ -94,7 +94,7 @@ class Agent:
         self._pool: ExecutorPool | None = None
         self._control = ControlApi(self._asked, self._log.refused)
         self._clients: dict[Link, Client] = {}
-        self._info_requests: set[int] = set()
+        self._extended: dict[int, type] = {}  # requests to whose answers the agent adds what only it knows
         self._tasks: set[asyncio.Task[Any]] = set()
         self._left = asyncio.Event()
         self.joined: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -302,7 +302,7 @@ class Agent:
         assert pool is not None
         driver.on(Replied, self._reply)
         driver.on(Progressed, lambda e: self._control.progress(e.request, e.text))
-        driver.on(RefusedRequest, lambda e: self._control.refuse(e.request, e.text, e.exit_code))
+        driver.on(RefusedRequest, self._refuse)
         driver.on(PrepareExecutors, self._prepare_executors)
         driver.on(StartInstances, lambda e: self._spawn(self._start_instances(e)))
         driver.on(StartSources, lambda e: pool.start_sources(e.application, e.version))
@@ -425,8 +425,8 @@ class Agent:
                 if not self.leave_asked.done():
                     self.leave_asked.set_result(not command.now)
             case _:
-                if isinstance(command, Info):
-                    self._info_requests.add(request)
+                if isinstance(command, Info | Nodes):
+                    self._extended[request] = type(command)
                 self._feed(Asked(request, command, who))
 
     def _create_token(self, request: int, command: CreateToken) -> None:
@@ -450,10 +450,16 @@ class Agent:
 
     def _reply(self, effect: Replied) -> None:
         body = dict(effect.body)
-        if effect.request in self._info_requests:
-            self._info_requests.discard(effect.request)
+        asked = self._extended.pop(effect.request, None)
+        if asked is Info:
             body |= self.description()
+        elif asked is Nodes:
+            body["refused"] = dict(self._log.refusals)
         self._control.answer(effect.request, body)
+
+    def _refuse(self, effect: RefusedRequest) -> None:
+        self._extended.pop(effect.request, None)
+        self._control.refuse(effect.request, effect.text, effect.exit_code)
 
     def description(self) -> dict[str, object]:
         """What this process knows of itself, for `agent.json` and `Info`."""

@@ -200,10 +200,16 @@ class NodeRow(Body, frozen=True):
 
 
 class NodesBody(Body, frozen=True):
-    """`nodes`: the asked node and those that it knows (at most 256 rows). `known`: how many these are."""
+    """`nodes`: the asked node and those that it knows (at most 256 rows).
+
+    Args:
+        known: how many these are.
+        refused: how often the asked agent turned somebody away, by reason; the agent adds it.
+    """
 
     nodes: list[NodeRow]
     known: int
+    refused: dict[str, int] = {}
 
 
 class HopRow(Body, frozen=True):

@@ -52,7 +52,11 @@ class DemoResult:
             "results": {query: sum(self.summary(query).get("results", {}).values()) for query in QUERIES},
             "latency_ms": {query: self.latency(query) for query in QUERIES},
             "paced": any(self.summary(query).get("paced", False) for query in QUERIES),
-            "placement": {query: self.status[query].get("placement", {}) for query in QUERIES},
+            "placement": {
+                f"{query}/{stage}": nodes
+                for query in QUERIES
+                for stage, nodes in self.status[query].get("placement", {}).items()
+            },
             "state": {query: self.status[query]["state"] for query in QUERIES},
             "seconds_to_running": {query: self.status[query].get("seconds_to_running") for query in QUERIES},
             "wall_seconds": round(self.seconds["wall"], 3),

@@ -59,6 +59,8 @@ def nodes(agent: str | None, identity: str | None, output: str) -> None:
     print_table(["node", "id", "links at", "zone", "rtt", "instances", "runs"], rows, ["rtt", "instances"])
     if body["known"] > len(rows):
         say(f"{body['known'] - len(rows):,} more are known.")
+    if refused := body.get("refused"):
+        say("turned away here: " + ", ".join(f"{count:,} × {reason}" for reason, count in sorted(refused.items())))
 
 
 def _load(node: Mapping[str, Any]) -> list[str]:

@@ -172,7 +172,7 @@ def test_attempts_cost_the_victim_nothing_that_stays(victim: Victim, count: int)
         # No object stays, so what memory grows by is the allocator's fragments, which do not add up: 20,000 attempts
         # were measured to cost 1.8 MB, most of it in the first 2,500.
         assert after["objects"] <= before["objects"] + 20
-        assert growth <= 2_048
+        assert growth <= 4_096  # the promise: at most 5 MB in 10,000 attempts
         link.close()
         await link.gone
 

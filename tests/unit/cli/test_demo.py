@@ -53,7 +53,7 @@ def test_the_json_object_has_what_was_promised(result: DemoResult) -> None:
     assert body["results"] == {FREQUENT: 20, PROFITABLE: 30}
     assert body["latency_ms"][FREQUENT] == {"p50": 1.5, "p95": 2.5, "p99": 3.5}
     assert body["paced"] is True
-    assert body["placement"][FREQUENT]["count"] == ["a2", "a3"]
+    assert body["placement"][f"{FREQUENT}/count"] == ["a2", "a3"]
     assert body["wall_seconds"] == 12.0
     assert body["rss_mb"]["a1/executor-1"] == 31.0
 
