@@ -8,11 +8,12 @@ from agiledart_dataflow.instance import Instance
 from agiledart_dataflow.program import Program, compile_program
 from agiledart_dataflow.source_instance import SourceInstance
 from agiledart_dataflow.stages import StagePlan
+from agiledart_dataflow.user_errors import NO_RECORD, user_code_error
 from agiledart_executor.connectors.opening import open_sink, open_source
 from agiledart_executor.host import Running
 from agiledart_executor.user_code import decode_bundle, load_bundle
 from agiledart_kernel.codec import Codec
-from agiledart_kernel.errors import OperationFailed
+from agiledart_kernel.errors import AgileDartError, OperationFailed
 
 _PLAN: Codec[StagePlan] = Codec(StagePlan)
 
@@ -45,6 +46,10 @@ class Launchable:
                 running.instance = Instance(self.program, stage, index)
         except OperationFailed as error:
             raise OperationFailed(f"{name}: {error}") from None
+        except (AgileDartError, OSError):
+            raise
+        except BaseException as error:
+            raise user_code_error(name, None, error, NO_RECORD) from error
         return running
 
 

@@ -19,6 +19,7 @@ from agiledart_dataflow.batch import Batch
 from agiledart_dataflow.channels import SendingChannel
 from agiledart_dataflow.deployment import DeploymentPart
 from agiledart_dataflow.stages import StagePlan
+from agiledart_dataflow.user_errors import NO_RECORD, user_code_error
 from agiledart_executor.data_links import DataPort, Sender, take_acknowledgement
 from agiledart_executor.host import InputEnd, InstanceHost, OutputEnd, Running
 from agiledart_executor.launching import Launchable, make_ready
@@ -39,7 +40,7 @@ from agiledart_executor.messages import (
     StartReading,
     Verdict,
 )
-from agiledart_kernel.codec import Codec
+from agiledart_kernel.codec import Codec, encode
 from agiledart_kernel.errors import AgileDartError, OperationFailed, Refused, RemoteProtocolError
 from agiledart_kernel.frames import DataHeader, FrameKind, FrameReader, Hello, encode_hello, frame
 from agiledart_kernel.limits import MAX_FRAME_BYTES
@@ -52,6 +53,9 @@ from agiledart_transport.links import Listener, connect, serve
 
 REPORT_SECONDS = 0.5
 """How often figures go to the agent; also the sign of life."""
+
+MAX_MESSAGE_CHARS = 4_000
+"""What a user's exception may say at most: it stands in the application's record."""
 
 DIAL_TRIES = 4
 """Attempts to reach an executor that said it listens; each waits for some seconds."""
@@ -151,21 +155,23 @@ class Worker:
     async def report_for_ever(self) -> None:
         """Send figures twice a second: an agent that hears nothing knows that user code does not return."""
         while True:
-            self.tell(
-                Report(
-                    tuple(
-                        (InstanceName(running.stage, running.index), running.report())
-                        for running in self._host.running.values()
-                    )
-                )
-            )
+            reports = []
+            for running in self._host.running.values():
+                report = running.report()
+                try:
+                    encode(report)
+                except (TypeError, ValueError, OverflowError) as error:  # an event time beyond 64 bits, for example
+                    self._host.fail(running, f"{running.name}: its figures cannot be told: {error}")
+                else:
+                    reports.append((InstanceName(running.stage, running.index), report))
+            self.tell(Report(tuple(reports)))
             await asyncio.sleep(REPORT_SECONDS)
 
     def _finished(self, running: Running) -> None:
         self.tell(Finished(InstanceName(running.stage, running.index), running.report()))
 
     def _broke(self, running: Running, message: str) -> None:
-        self.tell(InstanceBroke(InstanceName(running.stage, running.index), message))
+        self.tell(InstanceBroke(InstanceName(running.stage, running.index), _sayable(message)))
 
     # ---- launching
 
@@ -174,8 +180,8 @@ class Worker:
             part = _PART.decode(launch.part)
             async with self._launching:
                 await self._make_ready(part, [(name.stage, name.index) for name in launch.instances])
-        except (AgileDartError, OSError) as error:
-            self.tell(LaunchFailed(launch.request, _in_words(error)))
+        except BaseException as error:  # noqa: BLE001  a builder may raise anything; unanswered, its user would wait
+            self.tell(LaunchFailed(launch.request, _sayable(_in_words(error))))
             return
         assert self._listener is not None
         port = self._listener.address.rpartition(":")[2]
@@ -316,10 +322,19 @@ def _local_output(host: InstanceHost, running: Running, target_running: Running,
     return OutputEnd(SendingChannel(), deliver)
 
 
-def _in_words(error: Exception) -> str:
+def _in_words(error: BaseException) -> str:
+    if isinstance(error, AgileDartError):
+        return str(error)
     if isinstance(error, OSError):
         return f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}"
-    return str(error)
+    return str(user_code_error("the builder", None, error, NO_RECORD))
+
+
+def _sayable(text: str) -> str:
+    """Bounded, its end kept, and without lone surrogates: they have no wire form."""
+    if len(text) > MAX_MESSAGE_CHARS:
+        text = f"{text[: MAX_MESSAGE_CHARS // 2]} … {text[-MAX_MESSAGE_CHARS // 2 :]}"
+    return text.encode("utf-8", "replace").decode()
 
 
 _FROM_AGENT: Codec[AgentMessage] = Codec(AgentMessage)

@@ -186,7 +186,7 @@ class SourceInstance:
         return not reading.lines
 
     def _malformed(self, reason: str, count: int = 1) -> None:
-        reason = reason[:_REASON_LENGTH]
+        reason = reason[:_REASON_LENGTH].encode("utf-8", "replace").decode()  # a lone surrogate has no wire form
         if reason not in self._reasons and len(self._reasons) >= _MAX_REASONS:
             reason = "other"
         self._reasons[reason] = self._reasons.get(reason, 0) + count

@@ -31,7 +31,9 @@ def _message(error: BaseException) -> str:
 
 
 def _is_ours(filename: str) -> bool:
-    return "/agiledart_dataflow/" in filename or filename.startswith("<stage ")
+    return any(ours in filename for ours in ("/agiledart_dataflow/", "/agiledart_executor/")) or filename.startswith(
+        "<stage "
+    )
 
 
 def _place(traceback: TracebackType | None, function: Callable[..., Any] | None) -> str:
@@ -55,7 +57,7 @@ def _place(traceback: TracebackType | None, function: Callable[..., Any] | None)
     return place or other
 
 
-def user_code_error(step: str, function: Callable[..., Any] | None, error: Exception, record: Any) -> UserCodeError:
+def user_code_error(step: str, function: Callable[..., Any] | None, error: BaseException, record: Any) -> UserCodeError:
     """The error to raise in place of what user code raised; keeps it as `__cause__` when raised `from` it."""
     place = _place(error.__traceback__, function)
     where = f"{place} in {step}" if place else f"in {step}"

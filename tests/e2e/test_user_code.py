@@ -16,7 +16,7 @@ pytestmark = pytest.mark.e2e
 
 CODE = '''
 """Steps that misbehave."""
-import os, time
+import os, sys, time
 from datetime import datetime
 from typing import NamedTuple
 from agiledart import Sink, Source, Topology
@@ -40,6 +40,18 @@ def dies_at_three(reading: Reading) -> Reading:
         os._exit(7)
     return reading
 
+class Odd(BaseException):
+    pass
+
+def raises_oddly_at_three(reading: Reading) -> Reading:
+    if reading.value == 3:
+        raise Odd("not for \\udc80 everybody")
+    return reading
+
+def is_slow(reading: Reading) -> Reading:
+    time.sleep(0.02)
+    return reading
+
 def never_returns(reading: Reading) -> Reading:
     while reading.value == 3:
         pass
@@ -56,6 +68,13 @@ doubling = _topology("doubling", double)
 failing = _topology("failing", fails_at_three)
 dying = _topology("dying", dies_at_three)
 looping = _topology("looping", never_returns)
+oddly = _topology("oddly", raises_oddly_at_three)
+slowly = _topology("slowly", is_slow)
+
+def choosy(readings: Source[Reading], report: Sink[Reading]) -> Topology:
+    if "worker" in sys.argv[0]:
+        raise Odd("not here")
+    return doubling(readings, report)
 '''
 
 
@@ -115,6 +134,27 @@ def test_an_exception_names_step_record_and_line(ring: Mesh, folder: Path):
     for part in ("fails_at_three", "three is too many", "dataflow.py", "value=3.0"):
         assert part in status["reason"], status["reason"]
     assert not (folder / "core").exists()
+
+
+def test_what_no_handler_expects_is_named_too(ring: Mesh, folder: Path):
+    submit(ring, folder, "oddly")
+    status = ended(ring, "oddly")
+    assert status["state"] == "failed"
+    assert "in raises_oddly_at_three: Odd: not for ? everybody" in status["reason"]
+
+
+def test_a_builder_that_fails_only_on_the_nodes_is_told_at_once(ring: Mesh, folder: Path):
+    said = submit(ring, folder, "choosy", code=1)
+    assert "Odd: not here" in said
+
+
+@pytest.mark.slow
+def test_a_slow_step_is_no_step_that_hangs(ring: Mesh, folder: Path):
+    """700 rows of 20 ms stand in one frame: longer than a process may be silent."""
+    (folder / "in.csv").write_text("".join(f"2024-01-01 00:{n // 60:02d}:{n % 60:02d},{n}\n" for n in range(700)))
+    submit(ring, folder, "slowly")
+    assert ended(ring, "slowly", 40)["state"] == "finished"
+    assert len((folder / "out.csv").read_text().splitlines()) == 700
 
 
 def test_a_process_that_ends_itself(ring: Mesh, folder: Path):

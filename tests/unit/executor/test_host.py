@@ -1,6 +1,7 @@
 """The host of instances: a whole pipeline in one loop, with credit, errors and ends."""
 
 import asyncio
+import sys
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -9,7 +10,7 @@ import pytest
 from agiledart import Topology, collect, records
 from agiledart_dataflow.batch import Batch
 from agiledart_dataflow.channels import ReceivingChannel, SendingChannel
-from agiledart_dataflow.instance import Instance
+from agiledart_dataflow.instance import WORK_BUDGET, Instance
 from agiledart_dataflow.position import covering
 from agiledart_dataflow.program import Program, compile_program
 from agiledart_dataflow.source_instance import SourceInstance
@@ -26,9 +27,17 @@ class Reading(NamedTuple):
     value: int
 
 
+class Unusual(BaseException):
+    """What `except Exception` does not catch."""
+
+
 def keep_even(reading: Reading) -> bool:
     if reading.value == -66:
         raise ValueError("the beast")
+    if reading.value == -67:
+        raise Unusual("no Exception")
+    if reading.value == -68:
+        sys.exit(4)
     return reading.value % 2 == 0
 
 
@@ -169,6 +178,57 @@ def test_user_code_that_raises_breaks_its_instance_and_says_where():
     assert "keep_even" in message
     assert "the beast" in message
     assert "-66" in message
+
+
+@pytest.mark.parametrize(("value", "said"), [(-67, "Unusual: no Exception"), (-68, "SystemExit: 4")])
+def test_what_is_no_exception_breaks_its_instance_too(value: int, said: str):
+    """Rows would be missing from the result if the host went on."""
+
+    async def play() -> Pipeline:
+        pipeline = Pipeline([*rows(10), Reading(11, value), *rows(20)[12:]])
+        await pipeline.run()
+        return pipeline
+
+    pipeline = asyncio.run(play())
+    (message,) = pipeline.broken
+    assert said in message
+    assert "keep_even" in message
+    assert "keep_even" not in pipeline.finished
+
+
+def test_a_sink_that_is_given_what_it_cannot_write_breaks():
+    async def play() -> Pipeline:
+        pipeline = Pipeline(rows(10))
+        sink = pipeline.running[-1]
+        assert sink.writer is not None
+        sink.writer.write = lambda rows: [][0]  # type: ignore[method-assign, misc, assignment]
+        await pipeline.run()
+        return pipeline
+
+    pipeline = asyncio.run(play())
+    (message,) = pipeline.broken
+    assert message.endswith("in report: IndexError: list index out of range")
+
+
+def test_a_slow_step_gets_few_rows_at_a_time():
+    """Or its process would count as stuck while it treats thousands of them."""
+
+    async def play() -> Running:
+        running = Pipeline(rows(1)).running[1]
+        for count in (1, 2, 4, 8):
+            running.pace(count, 0.001)
+        assert running.budget == 16
+        running.pace(16, 0.3)
+        assert running.budget == 8
+        running.pace(3, 0.3)
+        assert running.budget == 1
+        running.pace(0, 0.001)
+        assert running.budget == 1
+        for _ in range(40):
+            running.pace(10_000, 0.001)
+        return running
+
+    assert asyncio.run(play()).budget == WORK_BUDGET
 
 
 def test_drain_ends_a_source_early_and_the_pipeline_with_it():
