@@ -369,7 +369,7 @@ class Agent:
         try:
             addresses = await self._pool.launch(part.application, part.version, part.number, slots, encode(part))
         except LaunchError as error:
-            self._feed(Failed(effect.request, str(error)))
+            self._feed(Failed(effect.request, f"{error} (on {self._settings.name})"))
             return
         self._feed(
             Completed(effect.request, {(name.stage, name.index): address for name, address in addresses.items()})
