@@ -190,7 +190,7 @@ def test_a_file_that_is_not_there_is_named_with_its_node(ring: Mesh, folder: Pat
     (folder / "in.csv").unlink()
     said = submit(ring, folder, "doubling", code=1)
     assert "in.csv" in said
-    assert "a2" in said
+    assert "(on a2)" in said
     assert "readings" in said
 
 
