@@ -17,9 +17,9 @@ from agiledart_dataflow.application import (
     advanced,
     display_names,
 )
-from agiledart_dataflow.deployment import application_number
 from agiledart_dataflow.formation_messages import Load
 from agiledart_kernel.errors import OperationFailed
+from agiledart_kernel.frames import application_number
 from agiledart_kernel.instants import SECOND, Instant
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer

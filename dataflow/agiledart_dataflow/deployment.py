@@ -8,8 +8,6 @@ several parts of the same application. Source: [AgileDART] §IV-A (plan sent bac
 of the dataflow graph, section 3 step 5.
 """
 
-from hashlib import sha256
-
 import msgspec
 
 from agiledart_kernel.peer import Peer
@@ -54,7 +52,7 @@ class DeploymentPart(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
     Args:
         application, version: its name, and which submission of that name.
-        number: stands for (application, version) in data frames, see `application_number`.
+        number: stands for (application, version) in data frames, see `agiledart_kernel.frames.application_number`.
         plan_version: grows when a running application is placed anew; 1 at the start.
         specification, plan: wire forms of the `Specification` and the `StagePlan`.
         bundle: the user's code; never empty when it reaches a driver.
@@ -89,8 +87,3 @@ class DeploymentPart(msgspec.Struct, frozen=True, gc=False, array_like=True):
     def known_addresses(self) -> dict[tuple[int, int], str]:
         """(stage, index) → `host:port`, as far as known."""
         return {(known.stage, known.index): known.address for known in self.addresses}
-
-
-def application_number(name: str, version: int) -> int:
-    """The 64-bit number that stands for one submission of an application in data frames."""
-    return int.from_bytes(sha256(f"agiledart/application/{version}\0{name}".encode()).digest()[:8], "big")

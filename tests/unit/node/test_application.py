@@ -16,8 +16,9 @@ from agiledart_dataflow.application import (
     held_text,
     listed,
 )
-from agiledart_dataflow.deployment import InstancePlace, application_number
+from agiledart_dataflow.deployment import InstancePlace
 from agiledart_dataflow.formation import SoftState, is_path, junctions, merged_tree, waves
+from agiledart_kernel.frames import application_number
 from agiledart_kernel.instants import SECOND, Duration, Instant
 from agiledart_kernel.limits import MAX_RECORD_BYTES
 from agiledart_kernel.node_id import NodeId

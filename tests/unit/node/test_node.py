@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agiledart_dataflow.deployment import DeploymentPart, InstancePlace, PlacedInstance, application_number
+from agiledart_dataflow.deployment import DeploymentPart, InstancePlace, PlacedInstance
 from agiledart_dataflow.formation_messages import (
     Acknowledged,
     AskStop,
@@ -22,6 +22,7 @@ from agiledart_dataflow.formation_messages import (
 )
 from agiledart_kernel.codec import encode, tags_of
 from agiledart_kernel.errors import ConfigurationError
+from agiledart_kernel.frames import application_number
 from agiledart_kernel.instants import SECOND, Instant
 from agiledart_kernel.machine import Completed, Effect, Event, Failed, Message, Received, Send
 from agiledart_kernel.node_id import NodeId
