@@ -126,16 +126,16 @@ class _Run:
         self._codecs = {edge.index: program.codec(edge.index) for edge in program.plan.edges}
 
     def open(self) -> None:
-        """Open sinks and sources, make the instances; names the step that cannot be opened."""
+        """Open sources, then sinks, so that a missing input leaves no empty result; names the step that cannot be opened."""
         plan = self.program.plan
-        for stage in reversed(plan.stages):
+        for stage in sorted(plan.stages, key=lambda stage: (stage.kind != "source", stage.index)):
             for index in range(stage.parallelism):
                 endpoint = None if stage.kind == "operator" else self.program.endpoint(stage.index)
                 with _named(stage.name):
                     if endpoint is not None and stage.kind == "source":
                         reader = open_source(endpoint.connector, endpoint.row_type)
                         self._readers.append(reader)
-                        self._sources.insert(0, SourceInstance(self.program, stage.index, reader))
+                        self._sources.append(SourceInstance(self.program, stage.index, reader))
                         continue
                     writer = None
                     if endpoint is not None:
