@@ -368,7 +368,7 @@ class Agent:
             slots.setdefault(placed.executor, []).append(InstanceName(placed.stage, placed.index))
         try:
             addresses = await self._pool.launch(part.application, part.version, part.number, slots, encode(part))
-        except LaunchError as error:
+        except (LaunchError, AgileDartError, OSError) as error:
             self._feed(Failed(effect.request, f"{error} (on {self._settings.name})"))
             return
         self._feed(

@@ -11,7 +11,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from agiledart_executor.messages import (
@@ -45,6 +45,9 @@ SILENCE_SECONDS = 10.0
 LAUNCH_SECONDS = 30.0
 """Interpreter start, imports of user code and opening of files, on a slow board."""
 
+ENDING_SECONDS = 2.0
+"""How long an executor may take to flush its sinks and end by itself."""
+
 Judge = Callable[[JudgePeer, str], Verdict]
 
 
@@ -76,8 +79,8 @@ class ExecutorProcess:
     address: str = ""
     last_sign: float = 0.0
     ending: bool = False
-    configured: bool = False
     requests: int = 0
+    loading: int = 0
 
     def send(self, message: AgentMessage) -> None:
         """Queue a message to the executor; nothing happens when it is gone."""
@@ -108,7 +111,7 @@ class ExecutorPool:
         self._running: dict[tuple[str, int, int], ExecutorProcess] = {}
         self._starting: dict[tuple[str, int, int], asyncio.Task[ExecutorProcess]] = {}
         self._watchdog: asyncio.Task[None] | None = None
-        self._reapers: dict[int, asyncio.Task[None]] = {}
+        self._ending: dict[int, ExecutorProcess] = {}
 
     @property
     def processes(self) -> tuple[ExecutorProcess, ...]:
@@ -152,6 +155,7 @@ class ExecutorPool:
             with contextlib.suppress(LaunchError):
                 executor = await self._executor(application, version, number, slot)
                 executor.requests += 1
+                executor.loading += 1
                 executor.send(Launch(executor.requests, part, ()))
 
         await asyncio.gather(*(one(slot) for slot in slots))
@@ -160,7 +164,10 @@ class ExecutorPool:
         self, application: str, version: int, number: int, slot: int, names: list[InstanceName], part: bytes
     ) -> str:
         executor = await self._executor(application, version, number, slot)
+        if executor.ending:
+            raise LaunchError(f"{application} was stopped while it started")
         executor.requests += 1
+        executor.loading += 1
         request = executor.requests
         answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         executor.launches[request] = answer
@@ -185,7 +192,11 @@ class ExecutorPool:
             self._starting.pop(key, None)
 
     async def _spawn(self, application: str, version: int, number: int, slot: int) -> ExecutorProcess:
-        ours, theirs = socket.socketpair()
+        configuration = self._configuration(application, version, number)
+        try:
+            ours, theirs = socket.socketpair()
+        except OSError as error:  # no descriptors left
+            raise LaunchError(f"no process for user code could be started: {error.strerror}") from None
         ours.setblocking(False)
         # A join token may stand in the agent's environment; user code has no business with it.
         environment = {key: value for key, value in os.environ.items() if not key.startswith("AGILEDART_")}
@@ -218,7 +229,7 @@ class ExecutorPool:
             asyncio.create_task(self._listen(executor, reader)),
             asyncio.create_task(self._read_lines(executor)),
         ]
-        executor.send(self._configuration(application, version, number))
+        executor.send(configuration)
         if self._watchdog is None:
             self._watchdog = asyncio.create_task(self._watch())
         return executor
@@ -236,8 +247,9 @@ class ExecutorPool:
             reason = f"sent what an executor does not send ({error})"
         except OSError as error:
             reason = str(error)
-        executor.writer.close()
-        await self._gone(executor, reason)
+        finally:
+            executor.writer.close()
+            await self._gone(executor, reason)
 
     def _take(self, executor: ExecutorProcess, message: ExecutorMessage) -> None:
         executor.last_sign = max(executor.last_sign, asyncio.get_running_loop().time())
@@ -250,10 +262,12 @@ class ExecutorPool:
             case JudgePeer():
                 executor.send(events.judge(message, application))
             case Launched():
+                executor.loading -= 1
                 executor.address = message.address
                 if (future := executor.launches.get(message.request)) and not future.done():
                     future.set_result(message.address)
             case LaunchFailed():
+                executor.loading -= 1
                 if (future := executor.launches.get(message.request)) and not future.done():
                     future.set_exception(LaunchError(message.message))
             case Finished():
@@ -285,10 +299,10 @@ class ExecutorPool:
 
     async def _gone(self, executor: ExecutorProcess, reason: str) -> None:
         """The executor's end of the pair closed: reap it and say what that means for its instances."""
-        self._running.pop((executor.application, executor.version, executor.slot), None)
-        with contextlib.suppress(ProcessLookupError):
-            executor.process.kill()
-        code = await executor.process.wait()
+        key = (executor.application, executor.version, executor.slot)
+        if self._running.get(key) is executor:
+            del self._running[key]
+        code = await self._ended(executor)
         for future in executor.launches.values():
             if not future.done():
                 future.set_exception(LaunchError(f"the process of user code ended at its start ({_ending(code)})"))
@@ -305,12 +319,14 @@ class ExecutorPool:
             await asyncio.sleep(1.0)
             now = asyncio.get_running_loop().time()
             for executor in self.processes:
-                if not executor.ending and now - executor.last_sign > SILENCE_SECONDS:
+                # To import a large library may take longer than anything else that user code does in one go.
+                patience = LAUNCH_SECONDS if executor.loading else SILENCE_SECONDS
+                if not executor.ending and now - executor.last_sign > patience:
                     executor.ending = True
                     executor.process.kill()
                     for name in executor.instances:
                         if name not in executor.finished:
-                            why = f"user code has not returned for {SILENCE_SECONDS:.0f} s; its process was stopped"
+                            why = f"user code has not returned for {patience:.0f} s; its process was stopped"
                             self._events.broke(executor.application, executor.version, InstanceBroke(name, why))
 
     def start_sources(self, application: str, version: int) -> None:
@@ -328,19 +344,28 @@ class ExecutorPool:
         for executor in self._of(application, version):
             executor.ending = True
             executor.writer.close()
-            if executor.process.pid not in self._reapers:
-                self._reapers[executor.process.pid] = asyncio.create_task(self._end(executor))
+            # Who starts the same again meanwhile gets a new process, not this one.
+            del self._running[application, version, executor.slot]
+            self._ending[executor.process.pid] = executor
+        for key, starting in self._starting.items():
+            if key[:2] == (application, version):  # its process is not known yet
+                starting.add_done_callback(lambda _: self.stop(application, version))
 
-    async def _end(self, executor: ExecutorProcess) -> None:
-        """A closed pair ends an executor by itself; one that is busy in user code is killed."""
+    async def _ended(self, executor: ExecutorProcess) -> int:
+        """Its exit code. A closed pair ends an executor by itself; one that is busy in user code is killed. Processes
+        that user code started end with it.
+        """
+        process = executor.process
         try:
-            await asyncio.wait_for(executor.process.wait(), 2.0)
+            return await asyncio.wait_for(process.wait(), ENDING_SECONDS)
         except TimeoutError:
             with contextlib.suppress(ProcessLookupError):
-                executor.process.kill()
-            await executor.process.wait()
+                process.kill()
+            return await process.wait()
         finally:
-            self._reapers.pop(executor.process.pid, None)
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)
+            self._ending.pop(process.pid, None)
 
     def _of(self, application: str, version: int) -> list[ExecutorProcess]:
         return [e for e in self._running.values() if (e.application, e.version) == (application, version)]
@@ -351,13 +376,14 @@ class ExecutorPool:
             self._watchdog.cancel()
         for task in self._starting.values():
             task.cancel()
-        processes = self.processes
-        for application, version in {(e.application, e.version): None for e in processes}:
+        for application, version in {(e.application, e.version): None for e in self.processes}:
             self.stop(application, version)
-        waiting: list[Awaitable[object]] = [*self._reapers.values()]
-        await asyncio.gather(*waiting, return_exceptions=True)
-        for executor in processes:
-            await asyncio.gather(*executor.tasks, return_exceptions=True)
+        tasks = [task for executor in self._ending.values() for task in executor.tasks]
+        if tasks:
+            # A process that user code set free may hold the other end of what was printed: not to be waited for.
+            _, pending = await asyncio.wait(tasks, timeout=ENDING_SECONDS + 1.0)
+            for unread in pending:
+                unread.cancel()
 
 
 def _ending(code: int) -> str:

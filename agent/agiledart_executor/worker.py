@@ -307,7 +307,9 @@ class Worker:
         for running in self._host.running.values():
             if not running.reported and not running.broken:
                 message = f"{running.name}: the data link to {name} broke ({link.detail or reason})"
-                self.tell(InstanceBroke(InstanceName(running.stage, running.index), message, is_consequence=True))
+                self.tell(
+                    InstanceBroke(InstanceName(running.stage, running.index), _sayable(message), is_consequence=True)
+                )
 
 
 def _local_output(host: InstanceHost, running: Running, target_running: Running, edge: int, target: int) -> OutputEnd:
@@ -373,7 +375,9 @@ def main() -> int:
     pair.setblocking(False)
     run_on_uvloop(run(pair))
     sys.stdout.flush()
-    # The agent has let go of us: nothing that user code left behind (threads, atexit hooks) may keep the process.
+    # The agent has let go of us: nothing that user code left behind (threads, atexit hooks, processes) may stay.
+    if os.getpgrp() == os.getpid():
+        os.killpg(0, signal.SIGKILL)
     os._exit(0)
 
 

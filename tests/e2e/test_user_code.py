@@ -16,7 +16,7 @@ pytestmark = pytest.mark.e2e
 
 CODE = '''
 """Steps that misbehave."""
-import os, sys, time
+import os, subprocess, sys, time
 from datetime import datetime
 from typing import NamedTuple
 from agiledart import Sink, Source, Topology
@@ -48,6 +48,12 @@ def raises_oddly_at_three(reading: Reading) -> Reading:
         raise Odd("not for \\udc80 everybody")
     return reading
 
+def exits_at_three(reading: Reading) -> Reading:
+    if reading.value == 3:
+        subprocess.Popen(["sleep", "98765"])
+        sys.exit("enough")
+    return reading
+
 def is_slow(reading: Reading) -> Reading:
     time.sleep(0.02)
     return reading
@@ -69,6 +75,7 @@ failing = _topology("failing", fails_at_three)
 dying = _topology("dying", dies_at_three)
 looping = _topology("looping", never_returns)
 oddly = _topology("oddly", raises_oddly_at_three)
+exiting = _topology("exiting", exits_at_three)
 slowly = _topology("slowly", is_slow)
 
 def choosy(readings: Source[Reading], report: Sink[Reading]) -> Topology:
@@ -141,6 +148,21 @@ def test_what_no_handler_expects_is_named_too(ring: Mesh, folder: Path):
     status = ended(ring, "oddly")
     assert status["state"] == "failed"
     assert "in raises_oddly_at_three: Odd: not for ? everybody" in status["reason"]
+
+
+def test_a_step_that_exits_is_named_and_leaves_no_process(ring: Mesh, folder: Path):
+    submit(ring, folder, "exiting")
+    status = ended(ring, "exiting")
+    assert "in exits_at_three: SystemExit: enough" in status["reason"]
+    started = [path for path in Path("/proc").glob("[0-9]*/cmdline") if b"98765" in _text(path)]
+    wait_for(lambda: not any(alive(int(path.parent.name)) for path in started), 5, "its process is gone")
+
+
+def _text(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
 
 
 def test_a_builder_that_fails_only_on_the_nodes_is_told_at_once(ring: Mesh, folder: Path):

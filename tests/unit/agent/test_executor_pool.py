@@ -1,0 +1,81 @@
+"""The pool of executor processes, with processes that are none."""
+
+import asyncio
+from typing import Any, cast
+
+import pytest
+
+from agiledart_agent.executor_pool import ExecutorEvents, ExecutorPool, ExecutorProcess, LaunchError
+from agiledart_executor.messages import InstanceName
+
+
+class FakeProcess:
+    """Ends when it is told to."""
+
+    pid = 2**30
+
+    async def wait(self) -> int:
+        return 0
+
+
+class FakeWriter:
+    """Remembers whether the agent let go."""
+
+    closed = False
+
+    def close(self) -> None:
+        self.closed = True
+
+    def is_closing(self) -> bool:
+        return self.closed
+
+    def write(self, data: bytes) -> None:
+        """To nobody."""
+
+
+class SlowPool(ExecutorPool):
+    """Its processes start when a test says so."""
+
+    def __init__(self) -> None:
+        super().__init__(cast(ExecutorEvents, None), cast(Any, None), "/")
+        self.go = asyncio.Event()
+        self.started: list[ExecutorProcess] = []
+
+    async def _spawn(self, application: str, version: int, number: int, slot: int) -> ExecutorProcess:
+        await self.go.wait()
+        executor = ExecutorProcess(application, version, slot, cast(Any, FakeProcess()), cast(Any, FakeWriter()))
+        self._running[application, version, slot] = executor
+        self.started.append(executor)
+        return executor
+
+
+def test_what_is_stopped_while_it_starts_does_not_stay():
+    async def play() -> SlowPool:
+        pool = SlowPool()
+        launch = asyncio.create_task(pool.launch("taxi", 1, 7, {0: [InstanceName(0, 0)]}, b""))
+        for _ in range(5):
+            await asyncio.sleep(0)
+        pool.stop("taxi", 1)
+        pool.go.set()
+        with pytest.raises(LaunchError, match="was stopped while it started"):
+            await launch
+        return pool
+
+    pool = asyncio.run(play())
+    assert pool.started[0].writer.is_closing()
+    assert pool.processes == ()
+
+
+def test_who_starts_again_after_a_stop_gets_a_new_process():
+    async def play() -> SlowPool:
+        pool = SlowPool()
+        pool.go.set()
+        first = await pool._executor("taxi", 1, 7, 0)
+        pool.stop("taxi", 1)
+        again = await pool._executor("taxi", 1, 7, 0)
+        assert again is not first
+        await pool._gone(first, "")
+        return pool
+
+    pool = asyncio.run(play())
+    assert pool.processes == (pool.started[1],)
