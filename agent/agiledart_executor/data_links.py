@@ -5,6 +5,7 @@ names for its source instance, so an admitted executor can't feed rows into a ch
 """
 
 import struct
+from collections import deque
 from collections.abc import Callable
 
 from agiledart_dataflow.batch import Batch, BatchCodec
@@ -31,7 +32,16 @@ class Sender:
     """
 
     def __init__(self, link: Link, header: DataHeader, codec: BatchCodec, step: str) -> None:
-        self._link, self._header, self._codec, self._step = link, header, codec, step
+        self.link, self._header, self._codec, self._step = link, header, codec, step
+        self._left: deque[tuple[int, int, bytes]] = deque()
+
+    def ready(self) -> bool:
+        """Does the link take a frame now? It is shared by many channels, whose windows together may be larger than what
+        a link lets pile up for a peer that does not read. Sends first what is left of the last batch.
+        """
+        while self._left and self.link.writable:
+            self._send(*self._left.popleft(), 0)
+        return not self._left and self.link.writable
 
     def __call__(self, batch: Batch, first_row: int, channel: SendingChannel) -> None:
         """Encode and send one frame; more than one when its rows are larger than frames may be."""
@@ -47,12 +57,13 @@ class Sender:
         for piece, body in pieces:
             if len(body) > MAX_DATA_FRAME_BYTES - DATA_HEADER_BYTES:
                 raise UserCodeError(f"{self._step}: one row has {len(body):,} bytes; at most 4 MiB can travel")
-            self._send(first_row, len(piece.rows), body, 0)
+            self._left.append((first_row, len(piece.rows), body))
             first_row += len(piece.rows)
+        self.ready()
 
     def _send(self, first_row: int, rows: int, body: bytes, flags: int) -> None:
         header = self._header._replace(sequence=first_row, rows=rows, flags=flags)
-        self._link.send(FrameKind.DATA, header.pack() + body)
+        self.link.send(FrameKind.DATA, header.pack() + body)
 
 
 class DataPort:
@@ -103,13 +114,13 @@ class Acknowledger:
     """Tells the upstream end of one channel what was taken."""
 
     def __init__(self, link: Link, header: DataHeader) -> None:
-        self._link, self._header = link, header
+        self.link, self._header = link, header
 
     def __call__(self, frames: int, marks: int) -> None:
         """Totals since the first frame."""
         header = self._header
         body = _ACK.pack(header.application, header.edge, header.source, header.target, frames, marks)
-        self._link.send(FrameKind.ACK, body)
+        self.link.send(FrameKind.ACK, body)
 
 
 def take_acknowledgement(host: InstanceHost, source_stage: Callable[[int], int], kind: int, body: bytes) -> None:

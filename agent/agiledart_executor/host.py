@@ -40,15 +40,16 @@ class Output(Protocol):
 
 @dataclass(eq=False)
 class OutputEnd:
-    """Upstream end of a channel and its way out."""
+    """Upstream end of a channel and its way out; `ready` says whether that takes a frame now."""
 
     channel: SendingChannel
     deliver: Output
+    ready: Callable[[], bool] = lambda: True
 
     def flush(self) -> None:
         """Send all that may go now."""
         channel = self.channel
-        while True:
+        while self.ready():
             first_row = channel.rows_sent
             batch = channel.next_frame()
             if batch is None:
@@ -204,6 +205,11 @@ class InstanceHost:
         if not self._turn_due:
             self._turn_due = True
             self._loop.call_soon(self._turn)
+
+    def wake_all(self) -> None:
+        """Let all instances look: a link that several of them share takes frames again."""
+        for running in self.running.values():
+            self.wake(running)
 
     def _turn(self) -> None:
         self._turn_due = False

@@ -20,7 +20,7 @@ from agiledart_dataflow.channels import SendingChannel
 from agiledart_dataflow.deployment import DeploymentPart
 from agiledart_dataflow.stages import StagePlan
 from agiledart_dataflow.user_errors import NO_RECORD, user_code_error
-from agiledart_executor.data_links import DataPort, Sender, take_acknowledgement
+from agiledart_executor.data_links import Acknowledger, DataPort, Sender, take_acknowledgement
 from agiledart_executor.host import InputEnd, InstanceHost, OutputEnd, Running
 from agiledart_executor.launching import Launchable, make_ready
 from agiledart_executor.messages import (
@@ -246,7 +246,8 @@ class Worker:
             rows=0,
             schema=edge,
         )
-        return OutputEnd(SendingChannel(), Sender(link, header, self._code.codecs[edge], running.name))
+        sender = Sender(link, header, self._code.codecs[edge], running.name)
+        return OutputEnd(SendingChannel(), sender, sender.ready)
 
     # ---- links
 
@@ -268,11 +269,12 @@ class Worker:
 
     async def _link(self, where: str) -> Link:
         """The link to the executor at `host:port/id`, dialled once."""
-        if where not in self._links:
+        known = self._links.get(where)
+        if known is None or (known.done() and not known.exception() and known.result().closed):
             self._links[where] = asyncio.create_task(self._dial(where))
         try:
             return await asyncio.shield(self._links[where])
-        except (OSError, RemoteProtocolError) as error:
+        except (OSError, ValueError, RemoteProtocolError) as error:
             self._links.pop(where, None)
             raise OperationFailed(f"no data link to {where.partition('/')[0]}: {error}") from None
 
@@ -299,17 +301,26 @@ class Worker:
                 self._host, lambda edge: self._edge(edge)[0], kind, body
             ),
             on_closed=self._link_closed,
+            on_writable=lambda _: self._host.wake_all(),
         )
 
     def _link_closed(self, link: Link, reason: str) -> None:
-        """Say which instances cannot go on without the link; the node waits a little for the cause."""
+        """Say which instances cannot go on without the link; the node waits a little for the cause. A link that no
+        channel uses says nothing: a dialler gave up and tried again, or somebody only looked in.
+        """
         name = link.peer.hello.name or link.remote
         for running in self._host.running.values():
-            if not running.reported and not running.broken:
+            if not running.reported and not running.broken and _uses(running, link):
                 message = f"{running.name}: the data link to {name} broke ({link.detail or reason})"
                 self.tell(
                     InstanceBroke(InstanceName(running.stage, running.index), _sayable(message), is_consequence=True)
                 )
+
+
+def _uses(running: Running, link: Link) -> bool:
+    """Does a channel of an instance go over this link?"""
+    ends = [*(end.deliver for end in running.outputs.values()), *(end.acknowledge for end in running.inputs.values())]
+    return any(isinstance(end, Sender | Acknowledger) and end.link is link for end in ends)
 
 
 def _local_output(host: InstanceHost, running: Running, target_running: Running, edge: int, target: int) -> OutputEnd:
