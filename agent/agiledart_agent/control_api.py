@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from agiledart_kernel.codec import Codec
-from agiledart_kernel.errors import RemoteProtocolError
+from agiledart_kernel.errors import OperationFailed, RemoteProtocolError
 from agiledart_kernel.frames import FrameKind, FrameReader, frame
 from agiledart_kernel.limits import MAX_FRAME_BYTES
 from agiledart_node.commands import ROLES_BY_COMMAND, Answer, Command, ControlMessage, Progress, Refusal, Request
@@ -29,6 +29,12 @@ MAX_CONTROL_CLIENTS = 64
 
 MAX_OPEN_REQUESTS = 32
 """Unanswered requests of one client."""
+
+MAX_SOCKET_PATH_BYTES = 107
+"""Linux's `sun_path` without its final zero."""
+
+_ROOM = 64
+"""Bytes of an answer around its document."""
 
 _PEER_CREDENTIALS = struct.Struct("3i")
 
@@ -92,7 +98,11 @@ class ControlApi:
         """End a request with its result."""
         if found := self._asked.pop(request, None):
             found[0].open.discard(found[1])
-            found[0].send(Answer(found[1], msgspec.json.encode(body, enc_hook=str)))
+            document = msgspec.json.encode(body, enc_hook=str)
+            if len(document) > MAX_FRAME_BYTES - _ROOM:
+                found[0].send(Refusal(found[1], f"The answer has {len(document):,} bytes, more than a frame may have."))
+            else:
+                found[0].send(Answer(found[1], document))
 
     def refuse(self, request: int, text: str, exit_code: int = 1) -> None:
         """End a request without a result."""
@@ -109,7 +119,16 @@ class ControlApi:
     # ---- the Unix socket
 
     async def listen(self, path: Path) -> None:
-        """Take clients at a socket file; an old file of a dead agent is replaced (the state lock is ours)."""
+        """Take clients at a socket file; an old file of a dead agent is replaced (the state lock is ours).
+
+        Raises:
+            OperationFailed: the path is longer than the system allows for a socket.
+        """
+        if (size := len(os.fsencode(path))) > MAX_SOCKET_PATH_BYTES:
+            raise OperationFailed(
+                f"{path} has {size} bytes, and a socket's path at most {MAX_SOCKET_PATH_BYTES}: "
+                f"choose a shorter --state-dir."
+            )
         with contextlib.suppress(FileNotFoundError):
             path.unlink()
         mask = os.umask(0o177)

@@ -44,6 +44,10 @@ def run_agent(settings: AgentSettings) -> int:
     except AgileDartError as error:
         log.error("failed", str(error))
         return 1
+    except OSError as error:  # a full disk, no descriptors, a path that no socket can have
+        where = f": {error.filename}" if error.filename else ""
+        log.error("failed", f"{error.strerror or error}{where}")
+        return 1
     except KeyboardInterrupt:
         return 130
     finally:

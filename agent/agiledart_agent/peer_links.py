@@ -69,11 +69,12 @@ class PeerLinks:
     async def _open(self, to: Peer) -> None:
         try:
             link = await asyncio.wait_for(self._dial(to), DIAL_SECONDS)
-        except (OSError, TimeoutError, RemoteProtocolError) as error:
+            if link.closed:
+                raise ConnectionResetError("closed as soon as it was open")
+        except (OSError, TimeoutError, ValueError, RemoteProtocolError):  # ValueError: a peer's address that is none
             self.dropped["no link"] += len(self._waiting.pop(to.node, ()))
             self._dials.pop(to.node, None)
-            if not isinstance(error, asyncio.CancelledError):
-                self._lost(to.node)
+            self._lost(to.node)
             return
         self._dials.pop(to.node, None)
         self.adopt(link)

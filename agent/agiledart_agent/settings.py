@@ -102,7 +102,7 @@ class AgentSettings:
 def split_address(text: str, setting: str = "address") -> tuple[str, int]:
     """HOST and PORT of `HOST:PORT` or `[IPV6]:PORT`."""
     host, colon, port = text.rpartition(":")
-    if not colon or not port.isdigit() or int(port) > 65535 or not host:
+    if not colon or not (port.isascii() and port.isdigit()) or int(port) > 65535 or not host:
         raise ConfigurationError(f"{setting} is {text!r}; it should look like 192.168.1.20:9464 (port 0: any free one)")
     return host.strip("[]"), int(port)
 
@@ -115,7 +115,7 @@ def _from_file(path: Path | None) -> dict[str, Any]:
             document = tomllib.load(file)
     except OSError as error:
         raise ConfigurationError(f"{path}: {error.strerror}") from None
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"{path}: {error}") from None
     table = document.get("agent", {})
     unknown = [key for key in document if key != "agent"]

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from agiledart_agent.control_api import CONTROL, MAX_OPEN_REQUESTS, Client, ControlApi
-from agiledart_kernel.errors import RemoteProtocolError
+from agiledart_kernel.errors import OperationFailed, RemoteProtocolError
 from agiledart_kernel.frames import FrameKind, FrameReader, frame
+from agiledart_kernel.limits import MAX_FRAME_BYTES
 from agiledart_node.commands import (
     ROLES_BY_COMMAND,
     Answer,
@@ -150,3 +151,17 @@ def test_the_socket_belongs_to_its_owner_and_survives_garbage(tmp_path: Path):
     assert str(asyncio.run(play())).startswith("{'who': 'uid")
     assert seen == [1]
     assert refused == ["kind"] or refused == ["oversize"]
+
+
+def test_an_answer_that_is_too_large_is_refused_in_words(api, asked):
+    asker = Asker(api)
+    asker.ask(1, Info())
+    api.answer(asked[-1][0], {"text": "x" * MAX_FRAME_BYTES})
+    (said,) = asker.got
+    assert isinstance(said, Refusal)
+    assert "more than a frame may have" in said.text
+
+
+def test_a_state_directory_too_deep_for_a_socket_is_named(api, tmp_path: Path):
+    with pytest.raises(OperationFailed, match="shorter --state-dir"):
+        asyncio.run(api.listen(tmp_path / ("x" * 110) / "control.sock"))

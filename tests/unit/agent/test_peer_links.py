@@ -1,0 +1,47 @@
+"""Links to peers, with dials that fail."""
+
+import asyncio
+from typing import Any, cast
+
+import pytest
+
+from agiledart_agent.peer_links import PeerLinks
+from agiledart_kernel.codec import Codec
+from agiledart_kernel.machine import Message
+from agiledart_kernel.node_id import NodeId
+from agiledart_kernel.peer import Peer
+from agiledart_transport.framed import Link
+from agiledart_transport.links import parse_address
+
+
+class Word(Message, frozen=True, gc=False, tag=1):
+    """Anything."""
+
+
+class ClosedLink:
+    """Closed before its owner looked."""
+
+    closed = True
+
+
+async def _to_no_address(peer: Peer) -> Link:
+    parse_address("nowhere")
+    raise AssertionError
+
+
+async def _to_one_who_hangs_up(peer: Peer) -> Link:
+    return cast(Link, cast(Any, ClosedLink()))
+
+
+@pytest.mark.parametrize("dial", [_to_no_address, _to_one_who_hangs_up])
+def test_a_dial_that_fails_is_told_and_tried_again(dial: Any):
+    async def play() -> tuple[list[NodeId], int]:
+        lost: list[NodeId] = []
+        links = PeerLinks(Codec(Word), dial, lambda sender, message: None, lost.append)
+        for _ in range(2):
+            links.send(Peer(NodeId(7), 1, "x", "nowhere"), Word())
+            for _ in range(30):
+                await asyncio.sleep(0)
+        return lost, links.dropped["no link"]
+
+    assert asyncio.run(play()) == ([NodeId(7), NodeId(7)], 2)
