@@ -14,6 +14,15 @@ from agiledart_kernel.limits import MAX_LOG_LINES
 MAX_LOGGED_APPLICATIONS = 256
 """Applications whose printed lines are kept; the one that printed least recently is forgotten first."""
 
+MAX_PRINTED_CHARS = 4 << 20
+"""Characters of an application's lines that are kept: ten thousand of the longest lines would be 40 MB."""
+
+MAX_ALL_PRINTED_CHARS = 16 << 20
+"""The same for all applications together."""
+
+MAX_ANSWER_CHARS = 256 << 10
+"""Characters in one answer; who wants more asks again."""
+
 
 class AgentLog:
     """Writes events to standard error.
@@ -81,6 +90,8 @@ class PrintedLines:
     def __init__(self) -> None:
         self._lines: dict[str, deque[tuple[int, float, str]]] = {}
         self._number: Counter[str] = Counter()
+        self._chars: Counter[str] = Counter()
+        self._all_chars = 0
 
     def add(self, application: str, text: str) -> None:
         """Keep a line; the oldest goes when there are too many."""
@@ -88,12 +99,37 @@ class PrintedLines:
         if lines is None:
             lines = deque(maxlen=MAX_LOG_LINES)
             if len(self._lines) >= MAX_LOGGED_APPLICATIONS:
-                del self._lines[next(iter(self._lines))]
+                self._forget(next(iter(self._lines)))
         self._lines[application] = lines
         self._number[application] += 1
+        if len(lines) == MAX_LOG_LINES:
+            self._drop_oldest(application)
         lines.append((self._number[application], time.time(), text))
+        self._chars[application] += len(text)
+        self._all_chars += len(text)
+        while self._chars[application] > MAX_PRINTED_CHARS:
+            self._drop_oldest(application)
+        while self._all_chars > MAX_ALL_PRINTED_CHARS:
+            self._forget(next(iter(self._lines)))
+
+    def _drop_oldest(self, application: str) -> None:
+        size = len(self._lines[application].popleft()[2])
+        self._chars[application] -= size
+        self._all_chars -= size
+
+    def _forget(self, application: str) -> None:
+        """Its lines; the number goes on for a reader who comes back."""
+        del self._lines[application]
+        self._all_chars -= self._chars.pop(application)
 
     def after(self, application: str, number: int, limit: int = 1_000) -> list[tuple[int, float, str]]:
         """At most `limit` lines with a greater number, as (number, wall seconds, text)."""
-        found = [line for line in self._lines.get(application, ()) if line[0] > number]
-        return found[:limit]
+        found: list[tuple[int, float, str]] = []
+        room = MAX_ANSWER_CHARS
+        for line in self._lines.get(application, ()):
+            if line[0] > number:
+                room -= len(line[2])
+                if len(found) >= limit or (found and room < 0):
+                    break
+                found.append(line)
+        return found

@@ -24,6 +24,9 @@ from agiledart_node.commands import ListApplications, Logs, Status, Stop, Submit
 FINAL_STATES = ("finished", "failed", "stopped")
 
 POLL_SECONDS = 0.3
+MAX_LOG_ANSWERS = 32
+"""Answers that `logs` asks for without `--follow`: more than an agent's kept lines ever need."""
+
 LOG_POLL_SECONDS = 0.5
 STOP_SECONDS = 180.0
 """For an agent to drain an application; it gives up and cuts by itself before."""
@@ -210,12 +213,16 @@ def logs(name: str, follow: bool, agent: str | None, identity: str | None, outpu
       agiledart logs -f frequent-routes
     """
     after: dict[str, int] = {}
+    answers = 0
     with connect(agent, identity) as client:
         while True:
             body = client.ask(Logs(name, after))
             _print_lines(body["lines"], output)
             after = body["after"]
-            if not follow or (body["state"] in FINAL_STATES and not body["lines"]):
+            answers += 1
+            if not body["lines"] and (not follow or body["state"] in FINAL_STATES):
+                break
+            if not follow and answers >= MAX_LOG_ANSWERS:  # it prints faster than we read
                 break
             if not body["lines"]:
                 time.sleep(LOG_POLL_SECONDS)

@@ -3,7 +3,7 @@
 import io
 import json
 
-from agiledart_agent.logs import MAX_LOGGED_APPLICATIONS, AgentLog, PrintedLines
+from agiledart_agent.logs import MAX_ANSWER_CHARS, MAX_LOGGED_APPLICATIONS, MAX_PRINTED_CHARS, AgentLog, PrintedLines
 from agiledart_kernel.limits import MAX_LOG_LINES
 
 
@@ -60,3 +60,34 @@ def test_applications_are_bounded_too():
         lines.add(f"app{n}", "x")
     assert lines.after("app0", 0) == []
     assert lines.after("app1", 0)
+
+
+def test_long_lines_are_bounded_by_their_length():
+    lines = PrintedLines()
+    text = "x" * 4_096
+    for _ in range(3_000):
+        lines.add("talker", text)
+    kept = sum(len(line) for _, _, line in _all_of(lines, "talker"))
+    assert MAX_PRINTED_CHARS - 4_096 < kept <= MAX_PRINTED_CHARS
+    for n in range(3):
+        for _ in range(1_024):
+            lines.add(f"other{n}", text)
+    assert lines.after("talker", 0)
+    lines.add("last", "x")
+    assert lines.after("talker", 0) == []
+    assert lines.after("other0", 0)
+
+
+def test_an_answer_is_bounded_and_can_be_continued():
+    lines = PrintedLines()
+    for _ in range(200):
+        lines.add("talker", "x" * 4_096)
+    assert len(lines.after("talker", 0)) == MAX_ANSWER_CHARS // 4_096
+    assert [number for number, _, _ in _all_of(lines, "talker")] == list(range(1, 201))
+
+
+def _all_of(lines: PrintedLines, application: str) -> list[tuple[int, float, str]]:
+    found: list[tuple[int, float, str]] = []
+    while more := lines.after(application, found[-1][0] if found else 0):
+        found += more
+    return found
