@@ -66,8 +66,8 @@ class SendingChannel:
 
     @property
     def blocked(self) -> bool:
-        """Too much waits: the instance must not produce more for now."""
-        return self.rows_waiting > self._bound_rows
+        """Too much waits: the instance must not produce more for now. Large rows count for more: two frames' worth."""
+        return self.rows_waiting > min(self._bound_rows, 2 * self.rows_limit)
 
     @property
     def idle(self) -> bool:

@@ -97,6 +97,16 @@ def test_frames_get_smaller_when_rows_are_large():
     assert channel.rows_limit == 750
 
 
+def test_large_rows_block_earlier():
+    channel = SendingChannel(window=1)
+    channel.put(batch(0, 100))
+    drain(channel)
+    channel.put(batch(100, 100))
+    assert not channel.blocked
+    channel.sized(1, 100_000)  # a row of 100 kB
+    assert channel.blocked
+
+
 def test_acknowledging_what_was_never_sent_is_a_fault_of_the_peer():
     channel = SendingChannel()
     with pytest.raises(RemoteProtocolError, match="acknowledgement"):
