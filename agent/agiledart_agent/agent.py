@@ -24,8 +24,9 @@ from agiledart_agent.ring_memory import RingMemory
 from agiledart_agent.settings import AgentSettings, split_address
 from agiledart_agent.tokens import create_token
 from agiledart_dataflow.formation_messages import LogLine
+from agiledart_dataflow.stages import StagePlan
 from agiledart_executor.messages import Configure, InstanceBroke, InstanceName, JudgePeer, Verdict
-from agiledart_kernel.codec import encode
+from agiledart_kernel.codec import Codec, encode
 from agiledart_kernel.errors import AgileDartError, OperationFailed, RemoteProtocolError
 from agiledart_kernel.frames import Hello, decode_hello
 from agiledart_kernel.grants import Grant, Role
@@ -62,6 +63,7 @@ from agiledart_transport.framed import Link, LinkHandler
 from agiledart_transport.links import Listener, connect, format_address, serve
 from agiledart_transport.local_judge import LocalJudge
 
+_PLAN: Codec[StagePlan] = Codec(StagePlan)
 EXECUTOR_GRANT_HOURS = 24 * 30
 CLOCK_SECONDS = 30.0
 LEAF_CHECK_SECONDS = 3600.0
@@ -363,11 +365,14 @@ class Agent:
     async def _start_instances(self, effect: StartInstances) -> None:
         assert self._pool is not None
         part = effect.part
+        labels = {stage.index: stage.name for stage in _PLAN.decode(part.plan).stages}
         slots: dict[int, list[InstanceName]] = {}
         for placed in part.instances:
             slots.setdefault(placed.executor, []).append(InstanceName(placed.stage, placed.index))
         try:
-            addresses = await self._pool.launch(part.application, part.version, part.number, slots, encode(part))
+            addresses = await self._pool.launch(
+                part.application, part.version, part.number, slots, encode(part), labels
+            )
         except (LaunchError, AgileDartError, OSError) as error:
             self._feed(Failed(effect.request, f"{error} (on {self._settings.name})"))
             return
@@ -381,10 +386,11 @@ class Agent:
         self._spawn(self._pool.prepare(part.application, part.version, part.number, effect.slots, encode(part)))
 
     def _instance_broke(self, application: str, version: int, broke: InstanceBroke) -> None:
-        if not broke.is_consequence:
-            self._printed.add(application, broke.message)
         where = broke.instance
-        self._feed(InstanceFailed(application, version, where.stage, where.index, broke.message, broke.is_consequence))
+        message = f"{broke.message} (on {self._settings.name})"
+        if not broke.is_consequence:
+            self._printed.add(application, message)
+        self._feed(InstanceFailed(application, version, where.stage, where.index, message, broke.is_consequence))
 
     def _configure(self, application: str, version: int, number: int, host: str, advertised: str) -> Configure:
         """Papers of a new executor: a key of its own, a grant for one application, a certificate. Never the node's

@@ -11,7 +11,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from agiledart_executor.messages import (
@@ -73,6 +73,7 @@ class ExecutorProcess:
     process: asyncio.subprocess.Process
     writer: asyncio.StreamWriter
     instances: list[InstanceName] = field(default_factory=list)
+    labels: dict[int, str] = field(default_factory=dict)
     finished: set[InstanceName] = field(default_factory=set)
     launches: dict[int, asyncio.Future[str]] = field(default_factory=dict)
     tasks: list[asyncio.Task[None]] = field(default_factory=list)
@@ -81,6 +82,11 @@ class ExecutorProcess:
     ending: bool = False
     requests: int = 0
     loading: int = 0
+
+    @property
+    def steps(self) -> str:
+        """Names of the stages of which instances run here; a crash was in one of them."""
+        return ", ".join(label for _, label in sorted(self.labels.items())) or "user code"
 
     def send(self, message: AgentMessage) -> None:
         """Queue a message to the executor; nothing happens when it is gone."""
@@ -125,15 +131,19 @@ class ExecutorPool:
         number: int,
         slots: dict[int, list[InstanceName]],
         part: bytes,
+        labels: Mapping[int, str] | None = None,
     ) -> dict[InstanceName, str]:
         """Start instances, by slot; where each of them takes its data links.
+
+        Args:
+            labels: names of the stages, by index, for messages.
 
         Raises:
             LaunchError: in the user's words.
         """
         addresses = await asyncio.gather(
             *(
-                self._launch_one(application, version, number, slot, names, part)
+                self._launch_one(application, version, number, slot, names, part, labels or {})
                 for slot, names in sorted(slots.items())
             ),
             return_exceptions=True,
@@ -161,7 +171,14 @@ class ExecutorPool:
         await asyncio.gather(*(one(slot) for slot in slots))
 
     async def _launch_one(
-        self, application: str, version: int, number: int, slot: int, names: list[InstanceName], part: bytes
+        self,
+        application: str,
+        version: int,
+        number: int,
+        slot: int,
+        names: list[InstanceName],
+        part: bytes,
+        labels: Mapping[int, str],
     ) -> str:
         executor = await self._executor(application, version, number, slot)
         if executor.ending:
@@ -172,6 +189,7 @@ class ExecutorPool:
         answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         executor.launches[request] = answer
         executor.instances += names
+        executor.labels |= {name.stage: labels.get(name.stage, "user code") for name in names}
         executor.send(Launch(request, part, tuple(names)))
         try:
             return await asyncio.wait_for(answer, LAUNCH_SECONDS)
@@ -308,7 +326,10 @@ class ExecutorPool:
                 future.set_exception(LaunchError(f"the process of user code ended at its start ({_ending(code)})"))
         if executor.ending:
             return
-        why = reason or f"its process ended ({_ending(code)})"
+        self._lost(executor, f"the process of {executor.steps} {reason or f'ended ({_ending(code)})'}")
+
+    def _lost(self, executor: ExecutorProcess, why: str) -> None:
+        """Every instance of an executor that had not finished cannot go on."""
         for name in executor.instances:
             if name not in executor.finished:
                 self._events.broke(executor.application, executor.version, InstanceBroke(name, why))
@@ -324,10 +345,8 @@ class ExecutorPool:
                 if not executor.ending and now - executor.last_sign > patience:
                     executor.ending = True
                     executor.process.kill()
-                    for name in executor.instances:
-                        if name not in executor.finished:
-                            why = f"user code has not returned for {patience:.0f} s; its process was stopped"
-                            self._events.broke(executor.application, executor.version, InstanceBroke(name, why))
+                    what = f"user code has not returned for {patience:.0f} s; its process was stopped"
+                    self._lost(executor, f"{executor.steps}: {what}")
 
     def start_sources(self, application: str, version: int) -> None:
         """Let the sources read."""

@@ -75,6 +75,7 @@ class DataPort:
         codecs: by edge.
         target_stage: stage that an edge leads to.
         node_of: which node runs the source instance of a channel (edge, index).
+        sender_of: name of the stage that an edge leaves, for messages.
     """
 
     def __init__(
@@ -84,9 +85,10 @@ class DataPort:
         codecs: dict[int, BatchCodec],
         target_stage: Callable[[int], int],
         node_of: Callable[[int, int], NodeId],
+        sender_of: Callable[[int], str],
     ) -> None:
         self._number, self._host, self._codecs = number, host, codecs
-        self._target_stage, self._node_of = target_stage, node_of
+        self._target_stage, self._node_of, self._sender_of = target_stage, node_of, sender_of
 
     def data(self, link: Link, kind: int, body: bytes) -> None:
         """A frame on an accepted link; raises RemoteProtocolError, which closes the link."""
@@ -101,7 +103,12 @@ class DataPort:
         running = self._host.running.get((self._target_stage(header.edge), header.target))
         if running is None:
             raise RemoteProtocolError("channel", f"instance {header.target} does not run here")
-        batch = codec.decode(memoryview(body)[DATA_HEADER_BYTES:])
+        try:
+            batch = codec.decode(memoryview(body)[DATA_HEADER_BYTES:])
+        except RemoteProtocolError as error:
+            # The sender runs the same user code: a step there makes other rows than it says, which is for the user to mend.
+            self._host.fail(running, f"{self._sender_of(header.edge)}: its rows are not what it says: {error}")
+            return
         if len(batch.rows) != header.rows:
             raise RemoteProtocolError("form", f"{len(batch.rows)} rows where the header says {header.rows}")
         end = running.inputs.get((header.edge, header.source))

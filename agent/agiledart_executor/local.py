@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from agiledart_dataflow.batch import Batch
+from agiledart_dataflow.batch import Batch, concatenated
 from agiledart_dataflow.connectors import SinkWriter, SourceReader
 from agiledart_dataflow.instance import Instance
 from agiledart_dataflow.program import Program, compile_program
@@ -18,9 +18,12 @@ from agiledart_dataflow.source_instance import SourceInstance
 from agiledart_dataflow.stages import StagePlan, plan_stages
 from agiledart_dataflow.statistics import InstanceStatistics, Summary, summarise
 from agiledart_dataflow.topology import Topology
+from agiledart_dataflow.user_errors import NO_RECORD, user_code_error
 from agiledart_executor.connectors.opening import open_sink, open_source
+from agiledart_executor.user_files import file_here, refuse_overwriting
 from agiledart_kernel.errors import OperationFailed, RemoteProtocolError, UserCodeError
-from agiledart_kernel.limits import MAX_BATCH_ROWS
+from agiledart_kernel.frames import DATA_HEADER_BYTES
+from agiledart_kernel.limits import MAX_BATCH_BYTES, MAX_BATCH_ROWS, MAX_DATA_FRAME_BYTES
 from agiledart_kernel.randomness import RandomStream
 
 MAX_QUEUED_ROWS = 100_000
@@ -75,8 +78,9 @@ def run_topology(
     Raises:
         UserCodeError: user code raised.
         OperationFailed: a source or sink could not be opened, read or written; the message names the step.
-        TopologyError, ConfigurationError: the graph or a connector is wrong.
+        TopologyError, ConfigurationError: the graph or a connector is wrong, or a sink would overwrite another's file.
     """
+    refuse_overwriting(topology, file_here)
     plan = plan_stages(topology.specification(), parallelism)
     run = _Run(compile_program(topology, plan))
     began = time.monotonic()
@@ -111,6 +115,8 @@ def _named(step: str) -> Iterator[None]:
         yield
     except OperationFailed as error:
         raise OperationFailed(f"{step}: {error}") from None
+    except SystemExit as error:  # a callable that makes a source's rows
+        raise user_code_error(step, None, error, NO_RECORD) from error
 
 
 class _Run:
@@ -230,11 +236,22 @@ class _Run:
         return emit
 
     def _through_the_wire(self, edge: int, batch: Batch) -> Batch:
-        """The batch as another process would receive it. Raises `UserCodeError` when rows are not what their type says."""
+        """The batch as another process would receive it, in the pieces in which it would be sent.
+
+        Raises `UserCodeError` when rows are not what their type says, or when one is too large to travel.
+        """
+        codec = self._codecs[edge]
+        step = self.program.steps(self.program.plan.edges[edge].source)[-1]
+        received: list[Batch] = []
         try:
-            return self._codecs[edge].decode(self._codecs[edge].encode(batch))
+            for _, body in codec.encode_within(batch, 2 * MAX_BATCH_BYTES):
+                if len(body) > MAX_DATA_FRAME_BYTES - DATA_HEADER_BYTES:
+                    raise UserCodeError(
+                        f"{step.where} in {step.name}: one row has {len(body):,} bytes; at most 4 MiB can travel"
+                    )
+                received.append(codec.decode(body))
+            return concatenated(received)
         except (RemoteProtocolError, TypeError, ValueError, OverflowError) as error:
-            step = self.program.steps(self.program.plan.edges[edge].source)[-1]
             what = str(error).removeprefix("form: ")
             raise UserCodeError(
                 f"{step.where} in {step.name}: its rows are not {self.program.plan.edges[edge].row_type}: {what}"

@@ -200,6 +200,7 @@ class Worker:
                 self._code.codecs,
                 lambda edge: self._edge(edge)[1],
                 lambda edge, index: self._nodes.get((self._edge(edge)[0], index), NodeId(0)),
+                lambda edge: self._stage_name(self._edge(edge)[0]),
             )
             gc.freeze()  # what user code imported stays; the collector need not look at it again
         if self._listener is None:
@@ -223,6 +224,10 @@ class Worker:
             raise RemoteProtocolError("channel", f"no edge {edge}")
         found = self._plan.edges[edge]
         return found.source, found.target
+
+    def _stage_name(self, stage: int) -> str:
+        assert self._plan is not None
+        return self._plan.stages[stage].name
 
     async def _output(
         self, part: DeploymentPart, running: Running, edge: int, target: int, where: str | None

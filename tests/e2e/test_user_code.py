@@ -63,6 +63,9 @@ def never_returns(reading: Reading) -> Reading:
         pass
     return reading
 
+def lies(reading: Reading) -> int:
+    return "no number"
+
 def _topology(name, step):
     def build(readings: Source[Reading], report: Sink[Reading]) -> Topology:
         topology = Topology(name)
@@ -74,6 +77,7 @@ doubling = _topology("doubling", double)
 failing = _topology("failing", fails_at_three)
 dying = _topology("dying", dies_at_three)
 looping = _topology("looping", never_returns)
+lying = _topology("lying", lies)
 oddly = _topology("oddly", raises_oddly_at_three)
 exiting = _topology("exiting", exits_at_three)
 slowly = _topology("slowly", is_slow)
@@ -179,11 +183,19 @@ def test_a_slow_step_is_no_step_that_hangs(ring: Mesh, folder: Path):
     assert len((folder / "out.csv").read_text().splitlines()) == 700
 
 
+def test_a_step_whose_rows_are_not_what_it_says_is_named(ring: Mesh, folder: Path):
+    submit(ring, folder, "lying")
+    status = ended(ring, "lying")
+    assert status["state"] == "failed"
+    assert status["reason"].startswith("lies: its rows are not what it says: form: Expected `int`, got `str`")
+
+
 def test_a_process_that_ends_itself(ring: Mesh, folder: Path):
     submit(ring, folder, "dying")
     status = ended(ring, "dying")
     assert status["state"] == "failed"
-    assert "exit code 7" in status["reason"]
+    assert "the process of dies_at_three" in status["reason"]
+    assert "ended (exit code 7) (on a" in status["reason"]
 
 
 def test_an_executor_that_is_killed(ring: Mesh, folder: Path):

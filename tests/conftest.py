@@ -1,0 +1,11 @@
+"""What every test process needs."""
+
+import contextlib
+import signal
+
+
+def pytest_configure() -> None:
+    """A shell that starts tests in the background ignores SIGINT for them, and so for every process that a test starts."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        with contextlib.suppress(ValueError):  # not the main thread: nothing to mend there
+            signal.signal(signal.SIGINT, signal.default_int_handler)
