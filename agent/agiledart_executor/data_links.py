@@ -66,6 +66,15 @@ class Sender:
         self.link.send(FrameKind.DATA, header.pack() + body)
 
 
+def try_rows(codec: BatchCodec, batch: Batch, step: str) -> None:
+    """Raise `UserCodeError` unless these rows are what the step says."""
+    try:
+        for _, body in codec.encode_within(batch, 2 * MAX_BATCH_BYTES):
+            codec.decode(body)
+    except (RemoteProtocolError, TypeError, ValueError, OverflowError) as error:
+        raise UserCodeError(f"{step}: its rows are not what it says: {error}") from None
+
+
 class DataPort:
     """Brings frames that come in to the instances of one application.
 

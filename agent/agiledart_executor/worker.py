@@ -15,7 +15,7 @@ import socket
 import sys
 from collections.abc import Coroutine
 
-from agiledart_dataflow.batch import Batch
+from agiledart_dataflow.batch import Batch, BatchCodec
 from agiledart_dataflow.channels import SendingChannel
 from agiledart_dataflow.deployment import DeploymentPart
 from agiledart_dataflow.stages import StagePlan
@@ -56,6 +56,9 @@ REPORT_SECONDS = 0.5
 
 MAX_MESSAGE_CHARS = 4_000
 """What a user's exception may say at most: it stands in the application's record."""
+
+TRIED_FRAMES = 2
+"""Frames of a channel within one process that are encoded and decoded to see whether they could travel."""
 
 DIAL_TRIES = 4
 """Attempts to reach an executor that said it listens; each waits for some seconds."""
@@ -234,7 +237,8 @@ class Worker:
     ) -> OutputEnd:
         local = self._host.running.get((self._edge(edge)[1], target))
         if local is not None:
-            return _local_output(self._host, running, local, edge, target)
+            assert self._code is not None
+            return _local_output(self._host, running, local, (edge, target), self._code.codecs[edge])
         if where is None:
             raise OperationFailed(f"{running.name}: the place of instance {target} downstream is not known")
         link = await self._link(where)
@@ -328,10 +332,21 @@ def _uses(running: Running, link: Link) -> bool:
     return any(isinstance(end, Sender | Acknowledger) and end.link is link for end in ends)
 
 
-def _local_output(host: InstanceHost, running: Running, target_running: Running, edge: int, target: int) -> OutputEnd:
-    """A channel within this process: no encoding, the same credit."""
+def _local_output(
+    host: InstanceHost, running: Running, target_running: Running, way: tuple[int, int], codec: BatchCodec
+) -> OutputEnd:
+    """A channel within this process: no encoding, the same credit.
+
+    The first rows go through the codec all the same: a step whose rows are not what it says is told wherever it runs.
+    """
+    edge, target = way
+    untried = TRIED_FRAMES
 
     def deliver(batch: Batch, first_row: int, channel: SendingChannel) -> None:
+        nonlocal untried
+        if batch.rows and untried:
+            untried -= 1
+            try_rows(codec, batch, running.name)
         host.receive(target_running, edge, running.index, first_row, batch)
 
     target_running.inputs[edge, running.index].acknowledge = lambda frames, marks: host.acknowledged(
