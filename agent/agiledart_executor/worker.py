@@ -20,7 +20,7 @@ from agiledart_dataflow.channels import SendingChannel
 from agiledart_dataflow.deployment import DeploymentPart
 from agiledart_dataflow.stages import StagePlan
 from agiledart_dataflow.user_errors import NO_RECORD, user_code_error
-from agiledart_executor.data_links import Acknowledger, DataPort, Sender, take_acknowledgement
+from agiledart_executor.data_links import Acknowledger, DataPort, Sender, take_acknowledgement, try_rows
 from agiledart_executor.host import InputEnd, InstanceHost, OutputEnd, Running
 from agiledart_executor.launching import Launchable, make_ready
 from agiledart_executor.messages import (
