@@ -12,12 +12,14 @@ from agiledart_cli.client import ControlClient, connect
 from agiledart_cli.errors import FAILED
 from agiledart_cli.options import (
     agent_options,
+    not_empty,
     parallelism_by_step,
     parallelism_option,
     parse_parallelism,
     set_option,
 )
 from agiledart_cli.output import BAD, GOOD, output_option, print_json, say
+from agiledart_cli.targets import load_target
 from agiledart_kernel.errors import ConfigurationError
 from agiledart_node.commands import ListApplications, Logs, Status, Stop, Submit
 
@@ -45,10 +47,10 @@ def make_submission(
 
     The topology is built from the bundle, exactly as the nodes will: what fails there fails here first.
     """
-    from agiledart_executor.user_code import build, encode_bundle, load_builder, load_bundle, make_bundle
+    from agiledart_executor.user_code import build, encode_bundle, load_bundle, make_bundle
     from agiledart_kernel.codec import encode
 
-    builder = load_builder(target)
+    builder = load_target(target)
     here = build(builder, settings, Path.cwd())  # the user's own file names in the traceback, if there is one
     if here.local_only:
         example = f"--set {here.local_only[0]}=csv:FILE"
@@ -67,7 +69,7 @@ def make_submission(
 @click.argument("target", metavar="FILE:NAME")
 @set_option
 @parallelism_option
-@click.option("--name", default="", help="The application's name. Default: the topology's own.")
+@click.option("--name", default="", callback=not_empty, help="The application's name. Default: the topology's own.")
 @click.option("--executors", type=click.IntRange(1, 64), default=None, help="Worker processes of each node to use.")
 @click.option("--dry-run", is_flag=True, help="Show what would run where; start nothing.")
 @click.option("--wait", is_flag=True, help="Wait until it has ended; exit 1 when it failed.")
@@ -116,7 +118,11 @@ def submit(
             return 0
         if output != "json":
             print_plan(body, dry_run=False)
-        final = wait_for_end(client, body["name"], timeout)
+        try:
+            final = wait_for_end(client, body["name"], timeout)
+        except KeyboardInterrupt:
+            say(f"Not waiting any longer: {body['name']} runs on. Stop it: agiledart stop {body['name']}")
+            raise
     if output == "json":
         print_json(final)
     else:
@@ -211,13 +217,19 @@ def logs(name: str, follow: bool, agent: str | None, identity: str | None, outpu
     Example:
       agiledart logs frequent-routes
       agiledart logs -f frequent-routes
+
+    With -o json: one document of all lines; with -f and -o json, which has no end, one line of JSON for each line.
     """
     after: dict[str, int] = {}
+    kept: list[dict[str, Any]] = []
     answers = 0
     with connect(agent, identity) as client:
         while True:
             body = client.ask(Logs(name, after))
-            _print_lines(body["lines"], output)
+            if follow or output != "json":
+                _print_lines(body["lines"], output)
+            else:
+                kept += body["lines"]
             after = body["after"]
             answers += 1
             if not body["lines"] and (not follow or body["state"] in FINAL_STATES):
@@ -226,6 +238,8 @@ def logs(name: str, follow: bool, agent: str | None, identity: str | None, outpu
                 break
             if not body["lines"]:
                 time.sleep(LOG_POLL_SECONDS)
+    if output == "json" and not follow:
+        print_json({**body, "lines": kept})
     if output != "json" and body["silent_nodes"]:
         say(f"No answer from {', '.join(body['silent_nodes'])}: their lines are not here.", colour=BAD)
 

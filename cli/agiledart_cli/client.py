@@ -152,6 +152,9 @@ class ControlClient:
 
 def connect(agent: str | None, identity: str | None = None) -> ControlClient:
     """A client of the agent that `--agent` names, or of the one that is found."""
+    if identity is not None and (not agent or find_agent(agent).socket is not None):
+        asked = f"--agent {agent} is on this machine" if agent else "no --agent HOST:PORT is given"
+        raise ConfigurationError(f"--identity is for an agent at HOST:PORT, but {asked}, where no token is needed.")
     return ControlClient(find_agent(agent), identity)
 
 

@@ -190,11 +190,7 @@ class _Demo:
         with DemoView() as view:
             while True:
                 status = self._look(mesh)
-                view.show(
-                    Picture(
-                        status, self._rates.trips, self._rates.stages, {q: last_result(self._file(q)) for q in QUERIES}
-                    )
-                )
+                view.show(Picture(status, self._rates.stages, {q: last_result(self._file(q)) for q in QUERIES}))
                 self.result.status = status
                 if all(body["state"] in FINAL_STATES for body in status.values()):
                     break

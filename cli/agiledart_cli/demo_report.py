@@ -97,10 +97,14 @@ def print_report(result: DemoResult) -> None:
         reasons = ", ".join(f"{number} {reason}" for reason, number in body["malformed"].items())
         click.echo(f"  malformed: {reasons}")
     click.echo(f"  {memory_line(result.memory)}")
-    rate = read / body["flow_seconds"] if body["flow_seconds"] else 0.0
+    reads = [result.summary(query).get("records_in", read) for query in QUERIES]
+    rates = [number / body["flow_seconds"] if body["flow_seconds"] else 0.0 for number in reads]
+    if len(set(reads)) > 1:
+        click.echo("  each query reads the stream for itself; they were stopped at different trips of it")
     click.echo(
         f"Done in {duration(result.seconds['wall'])}: ring {duration(result.seconds['ring'])},"
-        f" flow {duration(result.seconds['flow'])} ({rate:,.0f} trips/s)."
+        f" flow {duration(result.seconds['flow'])} ({' + '.join(map(count, rates))} trips/s"
+        f" of {' + '.join(QUERIES)})."
     )
     click.echo("Next: `agiledart up` keeps a mesh running; docs/tutorial/ writes a topology in ten minutes.")
 

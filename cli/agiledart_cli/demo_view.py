@@ -16,6 +16,8 @@ RATE_SECONDS = 1.0
 TAIL_BYTES = 4_096
 TOP = 10
 
+LEGEND = f"a + b: {FREQUENT} + {PROFITABLE}; each query reads the stream for itself."
+
 Frames = Mapping[str, Mapping[str, Any]]
 
 
@@ -25,13 +27,11 @@ class Picture:
 
     Attributes:
         status: query → status body.
-        rate: trips read a second since the picture before.
         stage_rates: (query, stage) → rows a second that enter it.
         top: query → fields of its last result line.
     """
 
     status: Frames
-    rate: float
     stage_rates: Mapping[tuple[str, str], float]
     top: Mapping[str, list[str]]
 
@@ -40,13 +40,17 @@ class Picture:
         return f"{self.counts()}   {self.latencies()}".rstrip()
 
     def counts(self) -> str:
-        """Rates and sums."""
-        summary = self.status[FREQUENT].get("summary") or {}
-        results = " + ".join(count(results_of(self.status[query])) for query in QUERIES)
-        return (
-            f"{self.event_time()}  {self.rate:,.0f} trips/s   read {count(summary.get('records_in', 0))}"
-            f"   outside {count(summary.get('outliers', 0))}   late {count(summary.get('late', 0))}   results {results}"
-        )
+        """Rates and sums of both queries, `a + b`."""
+        summaries = [self.status[query].get("summary") or {} for query in QUERIES]
+        parts = {
+            "trips/s": [self.stage_rates.get((query, "trips"), 0.0) for query in QUERIES],
+            "read": [summary.get("records_in", 0) for summary in summaries],
+            "outside": [summary.get("outliers", 0) for summary in summaries],
+            "late": [summary.get("late", 0) for summary in summaries],
+            "results": [results_of(self.status[query]) for query in QUERIES],
+        }
+        told = "   ".join(f"{name} {' + '.join(map(count, figures))}" for name, figures in parts.items())
+        return f"{self.event_time()}  {told}"
 
     def latencies(self) -> str:
         """How long results take, where the input is paced."""
@@ -63,7 +67,6 @@ class Rates:
     """Rows a second, from the sums of one look to those of the next. Instances report twice a second."""
 
     def __init__(self) -> None:
-        self.trips = 0.0
         self.stages: dict[tuple[str, str], float] = {}
         self._at = 0.0
         self._sums: dict[tuple[str, str], int] = {}
@@ -80,7 +83,6 @@ class Rates:
         if self._at:
             span = now - self._at
             self.stages = {key: max(0, rows - self._sums.get(key, 0)) / span for key, rows in sums.items()}
-            self.trips = max((self.stages.get((query, "trips"), 0.0) for query in QUERIES), default=0.0)
         self._at, self._sums = now, sums
 
 
@@ -145,6 +147,8 @@ class DemoView:
 
             self._live = Live(console=Console(stderr=True), auto_refresh=False, transient=False)
             self._live.__enter__()
+        else:
+            say(LEGEND)
         return self
 
     def __exit__(
@@ -156,7 +160,7 @@ class DemoView:
     def show(self, picture: Picture) -> None:
         """Draw, or say a line when it is time for one."""
         if self._live is not None:
-            self._live.update(drawn(picture), refresh=True)
+            self._live.update(drawn(picture, self._live.console.width), refresh=True)
             return
         now = time.monotonic()
         if now - self._last_line >= LINE_SECONDS:
@@ -164,34 +168,50 @@ class DemoView:
             say(f" {picture.line()}")
 
 
-def drawn(picture: Picture) -> Any:
-    """The picture as a rich renderable of at most 80 columns."""
+def drawn(picture: Picture, width: int = 80) -> Any:
+    """The picture as a rich renderable of at most 80 columns; tables leave columns out where there are fewer."""
     from rich.console import Group
-    from rich.table import Table
     from rich.text import Text
 
-    tops = Table.grid(padding=(0, 2))
-    tops.add_column(justify="right", style="dim")
-    tops.add_column(min_width=26, no_wrap=True)
-    tops.add_column(no_wrap=True)
-    tops.add_row("", Text("Busiest routes, 30 min", style="bold"), Text("Most profitable areas, 15 min", style="bold"))
     left, right = routes(picture.top[FREQUENT]), areas(picture.top[PROFITABLE])
-    for place in range(TOP):
-        first = left[place] if place < len(left) else ""
-        second = right[place] if place < len(right) else ""
-        tops.add_row(str(place + 1), first, second)
-    stages = Table.grid(padding=(0, 2))
-    for heading in ("query", "stage", "where", "in/s", "queue"):
-        stages.add_column(no_wrap=True, justify="right" if heading in ("in/s", "queue") else "left")
-    stages.add_row(*(Text(heading, style="bold") for heading in ("query", "stage", "where", "in/s", "queue")))
+    tops = {"": ["", *(str(place + 1) for place in range(TOP))]}
+    for heading, found in (("Busiest routes, 30 min", left), ("Most profitable areas, 15 min", right)):
+        tops[heading] = [heading.ljust(26), *(found[place] if place < len(found) else "" for place in range(TOP))]
+    stages: dict[str, list[str]] = {heading: [heading] for heading in ("query", "stage", "where", "in/s", "queue")}
     for query in QUERIES:
         for stage, where in (picture.status[query].get("placement") or {}).items():
             times = f" ×{len(where)}" if len(where) > 1 else ""
             rate = picture.stage_rates.get((query, stage))
             queued = _queued(picture.status[query], stage)
-            stages.add_row(query, f"{stage}{times}", " ".join(dict.fromkeys(where)), count(rate), count(queued))
-    lines = [Text(picture.counts()), Text(picture.latencies()), Text("")]
-    return Group(*lines, tops, Text(""), stages, Text("Ctrl-C stops everything", style="dim"))
+            cells = (query, f"{stage}{times}", " ".join(dict.fromkeys(where)), count(rate), count(queued))
+            for column, cell in zip(stages.values(), cells, strict=True):
+                column.append(cell)
+    return Group(
+        *(Text(picture.counts()), Text(picture.latencies()), Text("")),
+        *(_table(tops, width, ["Most profitable areas, 15 min"]), Text("")),
+        _table(stages, width, ["where", "queue", "in/s", "query"]),
+        *(Text(LEGEND, style="dim"), Text("Ctrl-C stops everything", style="dim")),
+    )
+
+
+def _table(columns: Mapping[str, list[str]], width: int, dispensable: list[str]) -> Any:
+    """Columns beside each other, headings first; those that can be spared go in this order while it is too wide."""
+    from rich.cells import cell_len
+    from rich.table import Table
+    from rich.text import Text
+
+    gap = 2
+    shown = dict(columns)
+    for name in dispensable:
+        if sum(max(map(cell_len, cells)) + gap for cells in shown.values()) - gap > width:
+            del shown[name]
+    table = Table.grid(padding=(0, gap))
+    for name in shown:
+        is_number = name in ("", "in/s", "queue")
+        table.add_column(no_wrap=True, justify="right" if is_number else "left", style="" if name else "dim")
+    for at, row in enumerate(zip(*shown.values(), strict=True)):
+        table.add_row(*(Text(cell, style="bold" if at == 0 else "") for cell in row))
+    return table
 
 
 def _queued(status: Mapping[str, Any], name: str) -> int | None:

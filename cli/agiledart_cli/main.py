@@ -2,12 +2,14 @@
 
 import importlib
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Sequence
 
 import click
 
+from agiledart_cli import standard_output
 from agiledart_cli.errors import FAILED, INTERRUPTED, TERMINATED, TerminatedError, exit_code_of
 from agiledart_kernel.errors import AgileDartError, InternalError
 
@@ -108,6 +110,9 @@ def run_cli(arguments: Sequence[str] | None = None) -> int:
         return error.exit_code
     except BrokenPipeError:
         return FAILED
+    except standard_output.StandardOutputError as error:
+        click.echo(str(error), err=True)
+        return FAILED
     except InternalError as error:
         return _report_bug(error)
     except AgileDartError as error:
@@ -131,13 +136,20 @@ def _report_bug(error: BaseException) -> int:
 
 def main() -> None:
     """The console script."""
-    code = run_cli()
     try:
-        sys.stdout.flush()
-    except BrokenPipeError:
-        # Whoever read our output has gone; the interpreter must not try to flush it again at its end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = code or FAILED
+        if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # set while modules were imported
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        sys.stdout = standard_output.checked(sys.stdout)
+        if sys.stderr is None:  # closed by the caller; click would talk on stdout instead
+            sys.stderr = open(os.devnull, "w")  # noqa: SIM115  for the life of the process
+        code = run_cli()
+        error = standard_output.flush()
+    except KeyboardInterrupt:  # before or after a verb runs
+        code, error = INTERRUPTED, None
+    if error is not None and not code:
+        code = FAILED
+        if not isinstance(error, BrokenPipeError):
+            click.echo(str(error), err=True)
     sys.exit(code)
 
 

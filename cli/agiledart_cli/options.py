@@ -1,14 +1,36 @@
 """Options that several verbs share."""
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from agiledart_kernel.errors import ConfigurationError
 from agiledart_kernel.limits import MAX_PARALLELISM
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+def not_empty(context: click.Context, parameter: click.Parameter, value: str) -> str:
+    """For options of which an empty text is a mistake, most often of a variable that is not set."""
+    if not value and context.get_parameter_source(str(parameter.name)) is ParameterSource.COMMANDLINE:
+        raise click.BadParameter("it is empty; leave the option out for its default.")
+    return value
+
+
+def _each_once(context: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
+    names = [text.partition("=")[0].strip() for text in value]
+    for name in names:
+        if names.count(name) > 1:
+            raise click.BadParameter(f"{name} is set {names.count(name)} times.")
+    return value
+
+
+def _or_environment(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+    """An empty `--agent` counts as none."""
+    return value or os.environ.get("AGILEDART_AGENT") or None
 
 
 def set_option(command: F) -> F:
@@ -17,6 +39,7 @@ def set_option(command: F) -> F:
         "--set",
         "settings",
         multiple=True,
+        callback=_each_once,
         metavar="NAME=VALUE",
         help="A parameter of the function; may be repeated. Sources and sinks: csv:FILE, csv:FILE?speed=60, stdout: …",
     )(command)
@@ -46,6 +69,7 @@ def agent_options(command: F) -> F:
         metavar="DIR|SOCKET|HOST:PORT",
         envvar="AGILEDART_AGENT",
         default=None,
+        callback=_or_environment,
         help="Which agent to ask. Default: the one in the usual state directory, else the first of a running mesh "
         "of `agiledart up`.",
     )(command)

@@ -34,6 +34,8 @@ def paint(text: str, colour: str | None, stream: Any = None) -> str:
 
 def wants_colour(stream: Any) -> bool:
     """Whether a stream is a terminal whose user has not asked for plain text."""
+    if stream is None:  # closed by the caller
+        return False
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM", "") != "dumb"
 
 

@@ -10,6 +10,7 @@ from agiledart_cli.errors import INTERRUPTED
 from agiledart_cli.options import parallelism_by_step, parallelism_option, parse_parallelism, set_option
 from agiledart_cli.output import count, duration, milliseconds, output_option, per_second, print_json, say
 from agiledart_cli.signals import unwound_by_signals
+from agiledart_cli.targets import load_target
 
 if TYPE_CHECKING:
     from agiledart_dataflow.statistics import Summary
@@ -37,10 +38,10 @@ def run(target: str, settings: tuple[str, ...], parallelism: tuple[str, ...], se
     stdout as JSON with -o json.
     """
     from agiledart_executor.local import run_topology
-    from agiledart_executor.user_code import build, load_builder
+    from agiledart_executor.user_code import build
     from agiledart_executor.user_parameters import parse_settings
 
-    topology = build(load_builder(target), parse_settings(settings))
+    topology = build(load_target(target), parse_settings(settings))
     chosen = parallelism_by_step(topology.specification(), parse_parallelism(parallelism))
     with unwound_by_signals(), ProgressLine() as progress:
         done = run_topology(topology, parallelism=chosen, schedule_seed=seed, on_progress=progress.show)
@@ -55,7 +56,7 @@ class ProgressLine:
     """One line that is written over while a run goes on, when stderr is a terminal. A context manager."""
 
     def __init__(self) -> None:
-        self._on = sys.stderr.isatty()
+        self._on = sys.stderr is not None and sys.stderr.isatty()
         self._began = time.monotonic()
         self._shown = False
 

@@ -64,7 +64,13 @@ def test_the_report_adds_up(result: DemoResult, capsys: pytest.CaptureFixture[st
     assert "1,000 trips read = 983 counted + 10 outside the grid + 4 late + 3 malformed" in text
     assert "latency p50 1.5 ms" in text
     assert "agents 44–52 MB, executors 31 MB" in text
-    assert "(250 trips/s)" in text
+    assert "(250 + 250 trips/s of frequent-routes + profitable-areas)" in text
+    assert "for itself" not in text
+    result.status = {FREQUENT: _status(1000, 20), PROFITABLE: _status(800, 30)}
+    print_report(result)
+    text = capsys.readouterr().out
+    assert "(250 + 200 trips/s of frequent-routes + profitable-areas)" in text
+    assert "each query reads the stream for itself" in text
 
 
 def test_an_unpaced_run_speaks_of_a_backlog(result: DemoResult, capsys: pytest.CaptureFixture[str]) -> None:
@@ -146,11 +152,11 @@ def test_result_lines_read_well() -> None:
 def test_rates_are_differences_of_sums() -> None:
     rates = Rates()
     rates.look(10.0, {FREQUENT: _status(1000, 1), PROFITABLE: _status(500, 1)})
-    assert rates.trips == 0.0
+    assert rates.stages == {}
     rates.look(10.5, {FREQUENT: _status(9999, 1), PROFITABLE: _status(500, 1)})
-    assert rates.trips == 0.0
+    assert rates.stages == {}
     rates.look(12.0, {FREQUENT: _status(2000, 1), PROFITABLE: _status(700, 1)})
-    assert rates.trips == 500.0
+    assert rates.stages[FREQUENT, "trips"] == 500.0
     assert rates.stages[PROFITABLE, "trips"] == 100.0
 
 
@@ -158,12 +164,11 @@ def test_the_picture_can_be_drawn_from_the_first_moment(capsys: pytest.CaptureFi
     from rich.console import Console
 
     empty = Picture(
-        {FREQUENT: {"state": "running"}, PROFITABLE: {"state": "running"}}, 0.0, {}, {FREQUENT: [], PROFITABLE: []}
+        {FREQUENT: {"state": "running"}, PROFITABLE: {"state": "running"}}, {}, {FREQUENT: [], PROFITABLE: []}
     )
     full = Picture(
-        {FREQUENT: _status(1000, 20), PROFITABLE: _status(1000, 30)},
-        1234.5,
-        {(FREQUENT, "count"): 77.0},
+        {FREQUENT: _status(1000, 20), PROFITABLE: _status(900, 30)},
+        {(FREQUENT, "count"): 77.0, (FREQUENT, "trips"): 1234.4},
         {FREQUENT: ["2013-01-07 08:00:00", "2013-01-07 08:21:40", "1.1", "2.2", "5"], PROFITABLE: []},
     )
     console = Console(width=80, color_system=None)
@@ -171,7 +176,7 @@ def test_the_picture_can_be_drawn_from_the_first_moment(capsys: pytest.CaptureFi
     console.print(drawn(full))
     text = capsys.readouterr().out
     assert "--:--:--" in text
-    assert "08:21:40  1,234 trips/s" in text
+    assert "08:21:40  trips/s 1,234 + 0   read 1,000 + 900" in text
     assert "1.1 → 2.2" in text
     assert "count ×2" in text
     assert "77" in text
@@ -179,7 +184,28 @@ def test_the_picture_can_be_drawn_from_the_first_moment(capsys: pytest.CaptureFi
     with DemoView() as view:
         view.show(full)
         view.show(full)
-    assert capsys.readouterr().err.count("trips/s") == 1
+    told = capsys.readouterr().err
+    assert told.count("trips/s") == 1
+    assert "a + b: frequent-routes + profitable-areas" in told
+
+
+def test_a_narrow_terminal_loses_columns_and_no_values(capsys: pytest.CaptureFixture[str]) -> None:
+    from rich.console import Console
+
+    area = ["2013-01-07 08:00:00", "2013-01-07 08:21:40", "312.321", "12", "11.4", "1234.5", "9"]
+    picture = Picture(
+        {FREQUENT: _status(1000, 20), PROFITABLE: _status(900, 30)},
+        {(FREQUENT, "count"): 12345.0},
+        {FREQUENT: ["2013-01-07 08:00:00", "2013-01-07 08:21:40", "101.202", "103.204", "5"], PROFITABLE: area},
+    )
+    for width in (30, 40, 50):
+        Console(width=width, color_system=None).print(drawn(picture, width))
+        text = capsys.readouterr().out
+        assert "…" not in text
+        assert "101.202 → 103.204" in text
+        assert "Most profitable" not in text
+        assert "count ×2" in text
+    assert "12,345" in text
 
 
 def test_memory_of_processes(monkeypatch: pytest.MonkeyPatch) -> None:

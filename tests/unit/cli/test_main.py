@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import click
 import pytest
 
+from agiledart_cli import start
 from agiledart_cli.main import VERBS, cli, run_cli
 from agiledart_kernel.errors import InternalError, OperationFailed, TopologyError
 from agiledart_node.commands import Stop
@@ -62,6 +64,38 @@ def test_wrong_options_are_usage_errors(capsys: pytest.CaptureFixture[str]) -> N
 def test_parallelism_that_makes_no_sense(argument: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_cli(["submit", "x.py:y", f"--parallelism={argument}"]) == 2
     assert "write --parallelism N or --parallelism STEP=N" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["run", "x.py:y", "--set", "a=1", "--set", "a=2"], "a is set 2 times"),
+        (["submit", "x.py:y", "--set", "a=1", "--set", "a =2"], "a is set 2 times"),
+        (["submit", "x.py:y", "--name", ""], "'--name': it is empty"),
+        (
+            ["list", "--identity", "adart1x"],
+            "--identity is for an agent at HOST:PORT, but no --agent HOST:PORT is given",
+        ),
+    ],
+)
+def test_usage_errors(
+    arguments: list[str], text: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("AGILEDART_AGENT", raising=False)
+    assert run_cli(arguments) == 2
+    assert text in capsys.readouterr().err
+
+
+def test_an_identity_is_refused_where_it_means_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with FakeAgent(tmp_path, lambda _: [{"applications": []}]):
+        assert run_cli(["list", "--agent", str(tmp_path), "--identity", "adart1x"]) == 2
+    assert f"--agent {tmp_path} is on this machine" in capsys.readouterr().err
+
+
+def test_an_empty_agent_counts_as_none_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AGILEDART_AGENT", str(tmp_path))
+    with FakeAgent(tmp_path, lambda _: [{"applications": []}]):
+        assert run_cli(["list", "--agent", ""]) == 0
 
 
 def test_without_an_agent_the_exit_code_is_three(
@@ -136,6 +170,77 @@ def test_a_reader_that_goes_away_is_no_error_message(tmp_path: Path) -> None:
     os.close(write)
     assert process.stderr == ""
     assert process.returncode in (0, 1)
+
+
+def _started(arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":
+    """What a shell gets from the console script with these arguments and redirections."""
+    program = f"{sys.executable} -c 'from agiledart_cli.start import main; main()'"
+    return subprocess.run(
+        ["sh", "-c", f"{program} {arguments}"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, **environment},
+    )
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize(
+    ("redirected", "reason"), [(">/dev/full", "no space left on device"), (">&-", "bad file descriptor")]
+)
+def test_a_full_or_closed_standard_output_is_told(
+    tmp_path: Path, redirected: str, reason: str, unbuffered: str
+) -> None:
+    with FakeAgent(tmp_path, lambda _: [{"applications": []}]):
+        for output in ("table", "json"):
+            done = _started(f"list --agent {tmp_path} -o {output} {redirected}", PYTHONUNBUFFERED=unbuffered)
+            assert done.stderr == f"standard output cannot be written: {reason}\n"
+            assert done.returncode == 1
+
+
+def test_a_closed_standard_output_does_not_matter_to_what_prints_nothing() -> None:
+    done = _started("nonsense >&-")
+    assert done.returncode == 2
+    assert 'no verb "nonsense"' in done.stderr
+    assert _started("nonsense >&- 2>&-").returncode == 2
+
+
+def test_ctrl_c_while_modules_are_imported_leaves_no_traceback() -> None:
+    program = """
+import builtins, os, signal, sys
+real = builtins.__import__
+def interrupted(name, *rest):
+    if name == "agiledart_cli.main":
+        os.kill(os.getpid(), signal.SIGINT)
+    return real(name, *rest)
+builtins.__import__ = interrupted
+{prelude}
+from agiledart_cli.start import main
+sys.argv = ["agiledart", "--version"]
+main()
+"""
+    for prelude, code in (("", -signal.SIGINT), ("signal.signal(signal.SIGINT, signal.SIG_IGN)", 0)):
+        done = subprocess.run(
+            [sys.executable, "-c", program.format(prelude=prelude)], capture_output=True, text=True, timeout=60
+        )
+        assert (done.returncode, done.stderr) == (code, "")
+
+
+def test_ctrl_c_raises_again_once_the_command_line_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(**_: object) -> None:
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        signal.raise_signal(signal.SIGINT)
+
+    before = signal.getsignal(signal.SIGINT)
+    monkeypatch.setattr(cli, "main", interrupt)
+    monkeypatch.setattr(sys, "stdout", sys.stdout)
+    try:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        with pytest.raises(SystemExit) as ended:
+            start.main()
+        assert ended.value.code == 130
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:

@@ -142,6 +142,27 @@ def test_submit_waits_when_it_is_told_to(project: Path, ask: Ask, capsys: pytest
     assert "FAILED: small.py:10 in positive: TypeError" in capsys.readouterr().out
 
 
+def test_whoever_stops_waiting_reads_that_it_runs_on(
+    project: Path, ask: Ask, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(_: float) -> None:
+        raise KeyboardInterrupt
+
+    started = {"name": "small", "version": 1, "state": "running", "placement": {}, "seconds_to_running": 0.1}
+    monkeypatch.setattr("agiledart_cli.applications.time.sleep", interrupt)
+    assert ask(["submit", "small.py", "--set", "rows=csv:rows.csv", "--wait"], [started], [started])[0] == 130
+    assert "small runs on. Stop it: agiledart stop small" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("verb", ["run", "submit"])
+def test_a_function_that_builds_nothing_is_not_asked_for_parameters(
+    verb: str, project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_cli([verb, "small.py:positive"]) == 2
+    told = capsys.readouterr().err
+    assert told == "positive builds no topology: it takes row and returns bool. Builders in small.py: build\n"
+
+
 def test_submit_refuses_what_lives_in_this_process(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (project / "local.py").write_text(CODE + "\ndef here() -> Topology:\n    return build([Row(1, 2.0)])\n")
     assert run_cli(["submit", "local.py:here"]) == 2
@@ -178,6 +199,20 @@ def test_logs_follow_until_the_end(ask: Ask, capsys: pytest.CaptureFixture[str])
     told = capsys.readouterr()
     assert told.out == "a1  hello\n"
     assert "No answer from a2" in told.err
+
+
+def test_logs_as_json_is_one_document(ask: Ask, capsys: pytest.CaptureFixture[str]) -> None:
+    line = {"node": "a1", "number": 1, "at_ms": 5, "step": "", "text": "hello"}
+    first = {"name": "small", "state": "running", "lines": [line], "after": {"a1": 1}, "silent_nodes": []}
+    second = {**first, "lines": [{**line, "number": 2}], "after": {"a1": 2}}
+    last = {**second, "lines": [], "silent_nodes": ["a2"]}
+    assert ask(["logs", "small", "-o", "json"], [first], [second], [last])[0] == 0
+    assert json.loads(capsys.readouterr().out) == {**last, "lines": [line, {**line, "number": 2}]}
+    assert ask(["logs", "small", "-o", "json"], [last])[0] == 0
+    assert json.loads(capsys.readouterr().out) == last
+    ended = {**last, "state": "finished"}
+    assert ask(["logs", "-f", "small", "-o", "json"], [first], [second], [ended])[0] == 0
+    assert [json.loads(text)["number"] for text in capsys.readouterr().out.splitlines()] == [1, 2]
 
 
 def test_token_create_prints_the_token_alone_on_stdout(ask: Ask, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,50 @@
+"""What `FILE:NAME` names on the command line, checked before its parameters are asked for."""
+
+from typing import TYPE_CHECKING, get_type_hints
+
+from agiledart_kernel.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from agiledart_executor.user_code import UserBuilder
+
+
+def load_target(target: str) -> "UserBuilder":
+    """As `load_builder`; raises `ConfigurationError` too for a function that says that it returns something else."""
+    from agiledart_dataflow.topology import Topology
+    from agiledart_executor.user_code import load_builder
+
+    builder = load_builder(target)
+    if isinstance(builder.value, Topology) or _may_return(builder.value, Topology):
+        return builder
+    place, _, name = target.rpartition(":")
+    around = getattr(builder.value, "__globals__", {})
+    others = [
+        other
+        for other, value in around.items()
+        if isinstance(value, Topology)
+        or (getattr(value, "__module__", None) == around["__name__"] and _returns(value) is Topology)
+    ]
+    takes = ", ".join(builder.parameters)
+    raise ConfigurationError(
+        f"{name} builds no topology: it {f'takes {takes} and ' if takes else ''}returns {_shown(builder.value)}."
+        f" Builders in {place}: {', '.join(others) or 'none'}"
+    )
+
+
+def _returns(function: object) -> object:
+    """What a function says that it returns; None when it says nothing, or nothing that can be told here."""
+    try:
+        return get_type_hints(function).get("return")
+    except Exception:  # noqa: BLE001  an annotation may name what is imported for type checkers only: user code
+        return None
+
+
+def _may_return(function: object, wanted: type) -> bool:
+    """Whether a function says nothing else. Only a plain class says so for sure: not Any, not a union, not a protocol."""
+    returns = _returns(function)
+    return not isinstance(returns, type) or issubclass(wanted, returns) or issubclass(returns, wanted)
+
+
+def _shown(function: object) -> str:
+    returns = _returns(function)
+    return "nothing" if returns is type(None) else str(getattr(returns, "__name__", returns))
