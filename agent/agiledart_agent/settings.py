@@ -16,6 +16,7 @@ from agiledart_kernel.errors import ConfigurationError
 
 SERVICE_STATE_DIR = Path("/var/lib/agiledart")
 DEFAULT_LISTEN = "127.0.0.1:9464"
+DEFAULT_METRICS = "127.0.0.1:9465"
 
 
 def default_state_dir(environment: Mapping[str, str] = os.environ) -> Path:
@@ -37,6 +38,7 @@ class AgentSettings:
         name: for people; host name by default.
         listen: HOST:PORT of the TLS port; port 0 takes any free one. Loopback unless told.
         advertise: HOST:PORT under which others reach this agent, when it is not `listen`.
+        metrics: HOST:PORT of /metrics, /livez and /readyz; port 0 takes any free one, empty serves none.
         join: a join token, `@FILE` or `-`; empty: the stored network, else a new one.
         zone: failure and latency zone.
         executors: worker processes an application may have on this node.
@@ -49,6 +51,7 @@ class AgentSettings:
     name: str = ""
     listen: str = DEFAULT_LISTEN
     advertise: str = ""
+    metrics: str = DEFAULT_METRICS
     join: str = ""
     zone: str = ""
     executors: int = 1
@@ -89,6 +92,8 @@ class AgentSettings:
         split_address(self.listen, "agent.listen")
         if self.advertise:
             split_address(self.advertise, "agent.advertise")
+        if self.metrics:
+            split_address(self.metrics, "agent.metrics")
         if not 1 <= self.executors <= 64:
             raise ConfigurationError(f"agent.executors is {self.executors}; allowed are 1 to 64")
         if self.log_format not in ("console", "json"):
