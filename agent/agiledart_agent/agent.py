@@ -22,6 +22,7 @@ from agiledart_agent.logs import AgentLog, PrintedLines
 from agiledart_agent.peer_links import PeerLinks
 from agiledart_agent.ring_memory import RingMemory
 from agiledart_agent.settings import AgentSettings, split_address
+from agiledart_agent.taps import FORGET_SECONDS, Taps
 from agiledart_agent.tokens import create_token
 from agiledart_dataflow.formation_messages import LogLine
 from agiledart_executor.messages import Configure, InstanceBroke, InstanceName, JudgePeer, Verdict
@@ -41,6 +42,7 @@ from agiledart_node.effects import (
     PrepareExecutors,
     Progressed,
     ReadLogs,
+    ReadTap,
     RefusedRequest,
     Replied,
     StartInstances,
@@ -83,6 +85,7 @@ class Agent:
         self._settings, self._identity, self._log = settings, identity, log
         self._memory = RingMemory(settings.state_dir)
         self._printed = PrintedLines()
+        self._taps = Taps()
         self._judge = LocalJudge(identity.network, time.time)
         self._executor_grants: dict[str, Grant] = {}
         self._credentials = identity.credentials()
@@ -130,6 +133,7 @@ class Agent:
                 printed=self._printed.add,
                 refused=self._log.refused,
                 judge=self._judge_for_executor,
+                sampled=self._taps.add,
             ),
             lambda app, version, number: self._configure(app, version, number, listen_host, host),
             str(settings.state_dir),
@@ -309,6 +313,7 @@ class Agent:
         driver.on(DrainSources, lambda e: pool.drain_sources(e.application, e.version))
         driver.on(StopInstances, lambda e: pool.stop(e.application, e.version))
         driver.on(ReadLogs, self._read_logs)
+        driver.on(ReadTap, self._read_tap)
         driver.on(Joined, self._have_joined)
         driver.on(JoinFailed, self._join_failed)
         driver.on(Left, lambda _: self._left.set())
@@ -479,6 +484,14 @@ class Agent:
                 for e in (self._pool.processes if self._pool is not None else ())
             ],
         }
+
+    def _read_tap(self, effect: ReadTap) -> None:
+        assert self._pool is not None
+        told = self._taps.read((effect.application, effect.version, effect.step), effect.after)
+        if not told.refused:
+            self._pool.open_tap(effect.application, effect.version, effect.step)
+        self._feed(Completed(effect.request, told))
+        asyncio.get_running_loop().call_later(FORGET_SECONDS + 1.0, self._taps.forget_old)
 
     def _read_logs(self, effect: ReadLogs) -> None:
         lines = self._printed.after(effect.application, effect.after, effect.limit)

@@ -1,6 +1,7 @@
 """From a deployment part to instances that can run: user code, plan, functions, connectors."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from agiledart_dataflow.batch import BatchCodec
 from agiledart_dataflow.deployment import DeploymentPart
@@ -29,6 +30,14 @@ class Launchable:
     program: Program
     plan: StagePlan
     codecs: dict[int, BatchCodec]
+
+    def steps(self, stage: int) -> tuple[str, ...]:
+        """The names of a stage's steps."""
+        return tuple(step.name for step in self.program.steps(stage))
+
+    def row_type(self, stage: int, name: str) -> Any:
+        """The type of the rows that leave a step of a stage."""
+        return next(step.row_type for step in self.program.steps(stage) if step.name == name)
 
     def instance(self, stage: int, index: int) -> Running:
         """A new instance, its file or connection opened; raises AgileDartError, OSError."""

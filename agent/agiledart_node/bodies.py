@@ -257,6 +257,32 @@ class LogsBody(Body, frozen=True):
     silent_nodes: list[str]
 
 
+class TapRowBody(Body, frozen=True):
+    """A row that left the step: `instance` at `node`, event time `time_ms`; its fields, or a text when it is too long."""
+
+    node: str
+    instance: int
+    time_ms: int
+    row: Any
+
+
+class TapBody(Body, frozen=True):
+    """`tap`: a sample, each node's rows in order. Give `after` back to continue behind the last row.
+
+    Args:
+        passed: rows that left the step on the nodes that answered since the tap was opened there.
+    """
+
+    name: str
+    version: int
+    state: str
+    step: str
+    rows: list[TapRowBody]
+    passed: int
+    after: dict[str, int]
+    silent_nodes: list[str]
+
+
 class InfoBody(msgspec.Struct, frozen=True):
     """`info`: what the node knows of itself. The agent adds fields of its own.
 
@@ -292,6 +318,7 @@ BODIES: dict[str, type[msgspec.Struct]] = {
     "nodes": NodesBody,
     "route": RouteBody,
     "logs": LogsBody,
+    "tap": TapBody,
     "info": InfoBody,
 }
 """Name of a schema file → the type of the body."""

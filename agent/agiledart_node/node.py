@@ -15,6 +15,7 @@ from agiledart_dataflow.formation_messages import (
     AskLogs,
     AskReports,
     AskStop,
+    AskTap,
     AskWhetherActive,
     CollectJoins,
     Deploy,
@@ -33,6 +34,7 @@ from agiledart_dataflow.formation_messages import (
     SendJoins,
     StartFlow,
     Survey,
+    TapRows,
     TraceHops,
 )
 from agiledart_kernel.codec import Codec
@@ -42,7 +44,7 @@ from agiledart_kernel.machine import Completed, Effect, Event, Failed, Received,
 from agiledart_kernel.observe import Observer, ignore
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.randomness import RandomStream
-from agiledart_node.commands import Info, ListApplications, Logs, Nodes, Route, Status, Stop, Submit
+from agiledart_node.commands import Info, ListApplications, Logs, Nodes, Route, Status, Stop, Submit, Tap
 from agiledart_node.config import NodeConfig
 from agiledart_node.desk import CommandRefused, Desk, TellOverlay
 from agiledart_node.effects import RefusedRequest
@@ -55,6 +57,7 @@ from agiledart_node.records import Records
 from agiledart_node.stopping import Stopping
 from agiledart_node.submission import Submissions
 from agiledart_node.surveying import Surveying
+from agiledart_node.tapping import Tapping
 from agiledart_node.watching import Watching
 from agiledart_overlay.effects import (
     Delivered,
@@ -73,7 +76,7 @@ NodeMessage = OverlayMessage | FormationMessage
 
 NODE_CODEC: Codec[NodeMessage] = Codec(NodeMessage)
 
-_ANSWERS = (JoinTree, Load, Deployed, Acknowledged, Reports, LogLines)
+_ANSWERS = (JoinTree, Load, Deployed, Acknowledged, Reports, LogLines, TapRows)
 
 _PATROL = ("node", "patrol")
 
@@ -107,6 +110,7 @@ class Node:
             RandomStream(random.bits(64), "tickets"),
         )
         self._questions = Questions(desk, self._records, self._hosting, self._surveying, self._watching)
+        self._tapping = Tapping(desk, self._questions, self._hosting)
         self._stopping = Stopping(desk, self._records, self._questions, self._watching)
         self._is_patrolling = False
         self._todo: deque[Event] = deque()
@@ -135,6 +139,7 @@ class Node:
             AskStop: self._watching.ask_stop,
             AskReports: self._questions.reports,
             AskLogs: self._ask_logs,
+            AskTap: self._ask_tap,
             AskWhetherActive: self._whether_active,
             TraceHops: self._questions.traced,
         }
@@ -282,6 +287,8 @@ class Node:
             return questions.route(request, command.key)
         if isinstance(command, Logs):
             return questions.logs(request, command.name, command.after)
+        if isinstance(command, Tap):
+            return self._tapping.tap(request, command)
         if isinstance(command, Info):
             return questions.info(request)
         return None
@@ -300,6 +307,10 @@ class Node:
     def _ask_logs(self, sender: Peer, message: AskLogs) -> None:
         if not self._desk.talks.is_full:
             self._desk.talks.begin(self._questions.local_logs(sender, message))
+
+    def _ask_tap(self, sender: Peer, message: AskTap) -> None:
+        if not self._desk.talks.is_full:
+            self._desk.talks.begin(self._tapping.local(sender, message))
 
     def _whether_active(self, sender: Peer, message: AskWhetherActive) -> None:
         key = (message.application, message.version)
