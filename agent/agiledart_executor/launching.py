@@ -1,6 +1,7 @@
 """From a deployment part to instances that can run: user code, plan, functions, connectors."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from agiledart_dataflow.batch import BatchCodec
