@@ -41,10 +41,10 @@ class Supervisor:
         """Send assignments such as `READY=1`; a manager that does not listen is not waited for."""
         if not self._address:
             return
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK) as channel:
-            # Without its signs the manager restarts us; there is nobody else to tell.
-            with contextlib.suppress(OSError):
-                channel.sendto("\n".join(lines).encode(), self._address)
+        kind = socket.SOCK_DGRAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK
+        # Without its signs the manager restarts us; there is nobody else to tell of an error.
+        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, kind) as channel:
+            channel.sendto("\n".join(lines).encode(), self._address)
 
     async def keep_alive(self) -> None:
         """Give a sign of life twice in each watchdog interval, until cancelled."""
