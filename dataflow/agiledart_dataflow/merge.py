@@ -34,7 +34,7 @@ class Merge:
         channels: every (edge, upstream instance) that enters, with the padding of its edge (`stages.Edge.padding`).
     """
 
-    __slots__ = ("_at", "_inputs", "_positions", "_rows", "frontier", "queued_rows")
+    __slots__ = ("_at", "_inputs", "_offered", "_positions", "_rows", "frontier", "queued_rows")
 
     def __init__(self, channels: Iterable[tuple[Channel, Position]]) -> None:
         self._inputs = {channel: _Input(padding) for channel, padding in channels}
@@ -43,6 +43,7 @@ class Merge:
         self._rows: list[Any] = []
         self._positions: list[Position] = []
         self._at = 0
+        self._offered = False
 
     def offer(self, edge: int, source: int, batch: Batch) -> None:
         """Take the next batch of a channel.
@@ -65,6 +66,7 @@ class Merge:
             if positions[-1] > mark or not all(map(lt, positions, positions[1:])):
                 raise RemoteProtocolError("position", f"records out of order before mark {mark} on edge {edge}")
         channel.mark = mark
+        self._offered = True
         if channel.padding:
             padding = channel.padding
             batch = Batch(batch.rows, [position + padding for position in positions], _last_mark(channel))
@@ -98,8 +100,8 @@ class Merge:
 
     @property
     def has_released(self) -> bool:
-        """True when `take` still has records in hand, or a batch lies below the frontier."""
-        return self._at < len(self._rows)
+        """True when `take` still has records in hand, or may find some in what was offered since it last looked."""
+        return self._at < len(self._rows) or self._offered
 
     def consumed(self, edge: int, source: int) -> int:
         """How many batches of a channel have been taken wholly."""
@@ -108,6 +110,7 @@ class Merge:
     def _refill(self) -> None:
         """Release everything at or below the least mark."""
         self._at = 0
+        self._offered = False
         self._rows, self._positions = [], []
         marks = [_last_mark(channel) for channel in self._inputs.values()]
         self.frontier = frontier = max(marks) if all(map(is_final, marks)) else min(marks)
@@ -159,6 +162,7 @@ class Merge:
         """Go back to a snapshot whose rows have their types again."""
         inputs, self._rows, self._positions, self.frontier = plain
         self._at = 0
+        self._offered = True
         self.queued_rows = len(self._rows)
         for edge, source, mark, consumed, waiting, joined in inputs:
             channel = self._inputs[edge, source]

@@ -114,3 +114,15 @@ def test_what_breaks_a_promise_is_refused(wrong: Batch) -> None:
 def test_an_unknown_channel_is_our_own_mistake() -> None:
     with pytest.raises(LocalProtocolError):
         merge().offer(7, 7, batch(at(1)))
+
+
+def test_what_was_offered_while_released_rows_were_in_hand_is_not_forgotten() -> None:
+    """A limit that ends exactly at the last released row must not end the work: nobody else would call again."""
+    one = Merge([(LEFT, ())])
+    one.offer(*LEFT, batch(at(1), at(2), at(3), at(4)))
+    one.take(2)
+    one.offer(*LEFT, batch(at(5)))
+    assert one.take(2)[0] == ["r3.0", "r4.0"]
+    assert one.has_released
+    assert one.take(2)[0] == ["r5.0"]
+    assert not one.has_released
