@@ -21,6 +21,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "status": ("agiledart_cli.applications:status", "How an application is doing, and where."),
     "stop": ("agiledart_cli.applications:stop", "End an application: drain it, or cut it with --now."),
     "logs": ("agiledart_cli.applications:logs", "What the code of an application printed, on all nodes."),
+    "top": ("agiledart_cli.top:top", "Applications, steps and nodes, live."),
     "tap": ("agiledart_cli.tap:tap", "Sample the rows that leave a step, live."),
     "nodes": ("agiledart_cli.network:nodes", "The nodes that an agent knows."),
     "route": ("agiledart_cli.network:route", "The hops that a key takes over the ring."),
