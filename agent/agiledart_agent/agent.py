@@ -10,6 +10,7 @@ import secrets
 import socket
 import ssl
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any, cast
 
@@ -19,6 +20,8 @@ from agiledart_agent.driver import Driver
 from agiledart_agent.executor_pool import ExecutorEvents, ExecutorPool, LaunchError
 from agiledart_agent.identity import Identity, make_executor_pass
 from agiledart_agent.logs import AgentLog, PrintedLines
+from agiledart_agent.metrics import AgentMetrics, NodeFigures
+from agiledart_agent.metrics_server import MetricsServer
 from agiledart_agent.peer_links import PeerLinks
 from agiledart_agent.ring_memory import RingMemory
 from agiledart_agent.settings import AgentSettings, split_address
@@ -97,6 +100,8 @@ class Agent:
         self._pool: ExecutorPool | None = None
         self._control = ControlApi(self._asked, self._log.refused)
         self._clients: dict[Link, Client] = {}
+        self._metrics = AgentMetrics(self._figures, settings.zone)
+        self._metrics_server = MetricsServer(self._metrics.render, self._unready, self._metrics.refused_http)
         self._extended: dict[int, type] = {}  # requests to whose answers the agent adds what only it knows
         self._tasks: set[asyncio.Task[Any]] = set()
         self._left = asyncio.Event()
@@ -114,6 +119,8 @@ class Agent:
         """
         settings = self._settings
         await self._listen()
+        if settings.metrics:
+            await self._metrics_server.listen(*split_address(settings.metrics, "agent.metrics"))
         host, _ = split_address(self.address)
         self.me = Peer(self._identity.node_id, self._identity.incarnation, settings.name, self.address, settings.zone)
         random = RandomStream(secrets.randbits(64), int(self.me.node), "node")
@@ -123,10 +130,10 @@ class Agent:
         listen_host = split_address(settings.listen)[0]
         self._pool = ExecutorPool(
             ExecutorEvents(
-                reported=lambda app, version, name, report: self._feed(
+                reported=lambda app, version, name, report: self._reported(
                     InstanceReported(app, version, name.stage, name.index, report)
                 ),
-                finished=lambda app, version, name, report: self._feed(
+                finished=lambda app, version, name, report: self._reported(
                     InstanceFinished(app, version, name.stage, name.index, report)
                 ),
                 broke=self._instance_broke,
@@ -163,6 +170,7 @@ class Agent:
             link.close("done")
         if self._listener is not None:
             await self._listener.close()
+        await self._metrics_server.close()
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -311,7 +319,7 @@ class Agent:
         driver.on(StartInstances, lambda e: self._spawn(self._start_instances(e)))
         driver.on(StartSources, lambda e: pool.start_sources(e.application, e.version))
         driver.on(DrainSources, lambda e: pool.drain_sources(e.application, e.version))
-        driver.on(StopInstances, lambda e: pool.stop(e.application, e.version))
+        driver.on(StopInstances, self._stop_instances)
         driver.on(ReadLogs, self._read_logs)
         driver.on(ReadTap, self._read_tap)
         driver.on(Joined, self._have_joined)
@@ -331,6 +339,7 @@ class Agent:
         task.add_done_callback(self._tasks.discard)
 
     def _observe(self, observation: Observation) -> None:
+        self._metrics.observed(observation)
         name = type(observation).__name__
         self._log.debug("observed", f"{name} {observation}")
 
@@ -368,6 +377,7 @@ class Agent:
     async def _start_instances(self, effect: StartInstances) -> None:
         assert self._pool is not None
         part = effect.part
+        self._metrics.applications.started(part.application)
         slots: dict[int, list[InstanceName]] = {}
         for placed in part.instances:
             slots.setdefault(placed.executor, []).append(InstanceName(placed.stage, placed.index))
@@ -385,9 +395,19 @@ class Agent:
         part = effect.part
         self._spawn(self._pool.prepare(part.application, part.version, part.number, effect.slots, encode(part)))
 
+    def _stop_instances(self, effect: StopInstances) -> None:
+        assert self._pool is not None
+        self._pool.stop(effect.application, effect.version)
+        self._metrics.applications.ended(effect.application, effect.version)
+
+    def _reported(self, event: InstanceReported | InstanceFinished) -> None:
+        self._metrics.applications.reported(event.application, event.version, event.stage, event.index, event.report)
+        self._feed(event)
+
     def _instance_broke(self, application: str, version: int, broke: InstanceBroke) -> None:
         if not broke.is_consequence:
             self._printed.add(application, broke.message)
+            self._metrics.applications.failed(application)
         where = broke.instance
         self._feed(InstanceFailed(application, version, where.stage, where.index, broke.message, broke.is_consequence))
 
@@ -466,6 +486,28 @@ class Agent:
         self._extended.pop(effect.request, None)
         self._control.refuse(effect.request, effect.text, effect.exit_code)
 
+    def _figures(self) -> NodeFigures:
+        """For a scrape: this process at this moment."""
+        node = self._driver.node if self._driver is not None else None
+        links = self._links
+        return NodeFigures(
+            unready=self._unready(),
+            overlay=node.overlay.statistics() if node is not None else None,
+            links=links.count if links is not None else 0,
+            dropped=Counter(links.dropped if links is not None else ())
+            + Counter(node.dropped if node is not None else ()),
+            refusals=self._log.refusals,
+            executors=tuple(
+                (e.application, e.process.pid) for e in (self._pool.processes if self._pool is not None else ())
+            ),
+        )
+
+    def _unready(self) -> str:
+        """Why this node should get no work; empty when it may."""
+        if not self.joined.done():
+            return "not in the ring yet"
+        return "leaving" if self._driver is None or self._driver.node.is_leaving else ""
+
     def description(self) -> dict[str, object]:
         """What this process knows of itself, for `agent.json` and `Info`."""
         return {
@@ -475,6 +517,7 @@ class Agent:
             "peer_id": self._identity.peer_id,
             "incarnation": self.me.incarnation,
             "address": self.address,
+            "metrics": self._metrics_server.address,
             "control": str(self._settings.state_dir / "control.sock"),
             "network": self._identity.network.hex(),
             "refusals": dict(self._log.refusals),

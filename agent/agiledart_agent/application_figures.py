@@ -190,6 +190,10 @@ class ApplicationFigures:
                 application.fold(name, version - 1)
             application.live[copy] = report
 
+    def started(self, name: str) -> None:
+        """Instances are being started: from now on its counters are there, so that a first failure is seen as a rise."""
+        self._application(name)
+
     def failed(self, name: str) -> None:
         """An instance could not go on."""
         self._application(name).failures += 1

@@ -6,7 +6,7 @@ A step takes one event to the part that it concerns, then works off what the par
 """
 
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
 from agiledart_dataflow.formation_messages import (
@@ -153,6 +153,16 @@ class Node:
     def hosted(self) -> tuple[Key, ...]:
         """(application, version) of everything that this node runs a part of or guards."""
         return tuple(self._hosting.table)
+
+    @property
+    def dropped(self) -> Mapping[str, int]:
+        """Messages that the applications' side ignored, by reason; the overlay counts its own."""
+        return self._desk.dropped
+
+    @property
+    def is_leaving(self) -> bool:
+        """Whether this node was told to leave."""
+        return self._desk.is_leaving
 
     @property
     def soft_state_size(self) -> int:
