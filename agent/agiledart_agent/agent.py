@@ -25,6 +25,7 @@ from agiledart_agent.metrics_server import MetricsServer
 from agiledart_agent.peer_links import PeerLinks
 from agiledart_agent.ring_memory import RingMemory
 from agiledart_agent.settings import AgentSettings, split_address
+from agiledart_agent.sink_log_server import SinkLogServer
 from agiledart_agent.taps import FORGET_SECONDS, Taps
 from agiledart_agent.tokens import create_token
 from agiledart_dataflow.formation_messages import LogLine
@@ -60,6 +61,7 @@ from agiledart_node.events import (
     InstanceReported,
 )
 from agiledart_node.node import NODE_CODEC, Node
+from agiledart_node.sinks import SinkFound
 from agiledart_overlay.effects import Joined, JoinFailed, Left, NeighboursChanged, PeerFailed, PeerLeft
 from agiledart_overlay.events import JoinRing, LeaveRing
 from agiledart_transport.contexts import client_context, load_credentials, server_context
@@ -100,6 +102,7 @@ class Agent:
         self._pool: ExecutorPool | None = None
         self._control = ControlApi(self._asked, self._log.refused)
         self._clients: dict[Link, Client] = {}
+        self._sink_logs = SinkLogServer(settings.state_dir, lambda: self.me, self._feed, self._log.refused)
         self._metrics = AgentMetrics(self._figures, settings.zone)
         self._metrics_server = MetricsServer(self._metrics.render, self._unready, self._metrics.refused_http)
         self._extended: dict[int, type] = {}  # requests to whose answers the agent adds what only it knows
@@ -150,6 +153,7 @@ class Agent:
         self._spawn(self._renew_leaf())
         await self._control.listen(settings.state_dir / "control.sock")
         await self._enter_ring(seeds)
+        self._spawn(self._sink_logs.note_for_ever())
 
     async def stop(self, *, drain: bool) -> None:
         """Leave the ring, with or without telling it, and end everything that was started."""
@@ -168,6 +172,7 @@ class Agent:
             await self._links.close()
         for link in list(self._clients):
             link.close("done")
+        await self._sink_logs.close()
         if self._listener is not None:
             await self._listener.close()
         await self._metrics_server.close()
@@ -197,7 +202,7 @@ class Agent:
                 context=self._server_tls,
                 hello=lambda _: self._hello(),
                 judge=self._judge,
-                services=("overlay", "control"),
+                services=("overlay", "control", "sink_log"),
                 on_link=self._accepted,
                 on_refused=self._log.refused,
             )
@@ -281,6 +286,8 @@ class Agent:
             client = Client(link.peer.grant.role, who, link.send)
             self._clients[link] = client
             return LinkHandler(lambda _, kind, body: self._control.receive(client, body), self._client_closed)
+        if link.service == "sink_log":
+            return self._sink_logs.accept(link)
         assert self._links is not None
         links = self._links
         asyncio.get_running_loop().call_soon(lambda: None if link.closed else links.adopt(link))
@@ -322,6 +329,7 @@ class Agent:
         driver.on(StopInstances, self._stop_instances)
         driver.on(ReadLogs, self._read_logs)
         driver.on(ReadTap, self._read_tap)
+        driver.on(SinkFound, self._sink_logs.found)
         driver.on(Joined, self._have_joined)
         driver.on(JoinFailed, self._join_failed)
         driver.on(Left, lambda _: self._left.set())
@@ -386,6 +394,7 @@ class Agent:
         except (LaunchError, AgileDartError, OSError) as error:
             self._feed(Failed(effect.request, f"{error} (on {self._settings.name})"))
             return
+        self._sink_logs.note_logs()  # a sink may just have begun one
         self._feed(
             Completed(effect.request, {(name.stage, name.index): address for name, address in addresses.items()})
         )

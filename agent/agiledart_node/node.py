@@ -54,6 +54,7 @@ from agiledart_node.hosting import Hosting
 from agiledart_node.joining import Joining
 from agiledart_node.questions import Questions
 from agiledart_node.records import Records
+from agiledart_node.sinks import FindSink, NoteSink, Sinks
 from agiledart_node.stopping import Stopping
 from agiledart_node.submission import Submissions
 from agiledart_node.surveying import Surveying
@@ -112,6 +113,7 @@ class Node:
         self._questions = Questions(desk, self._records, self._hosting, self._surveying, self._watching)
         self._tapping = Tapping(desk, self._questions, self._hosting)
         self._stopping = Stopping(desk, self._records, self._questions, self._watching)
+        self._sinks = Sinks(desk, self._records)
         self._is_patrolling = False
         self._todo: deque[Event] = deque()
         self._by_event: dict[type, Callable[[Any], None]] = {
@@ -125,6 +127,8 @@ class Node:
             InstanceFinished: self._hosting.finished,
             InstanceFailed: self._watching.instance_failed,
             LeaveRing: self._leave,
+            NoteSink: self._sinks.note,
+            FindSink: self._sinks.find,
         }
         self._by_message: dict[type, Callable[[Peer, Any], None]] = {
             SendJoins: self._joining.send_joins,

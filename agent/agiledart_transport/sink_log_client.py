@@ -241,22 +241,7 @@ class SinkLogClient:
 
     def locate(self, sink: str) -> Located:
         """Where the log is and what its rows are; asks anew each time."""
-
-        def ask() -> Located:
-            reasons = []
-            for address in self.bootstrap:
-                try:
-                    answer = self._ask(address, None, Locate(self._next_number(), sink), self.answer_seconds)
-                except _Gone as gone:
-                    reasons.append(str(gone))
-                    continue
-                if isinstance(answer, Located):
-                    self._located[sink] = answer
-                    return answer
-                raise _refusal(answer)
-            raise _Gone(f"No agent answers ({'; '.join(reasons) or 'none was named'})")
-
-        return self._patiently(ask, f"the log {sink} cannot be found")
+        return self._patiently(lambda: self._locate_once(sink), f"the log {sink} cannot be found")
 
     def ends(
         self, sink: str, wait_ms: int = 0, after: Mapping[int, int] | None = None, *, uncommitted: bool = False
@@ -292,9 +277,23 @@ class SinkLogClient:
 
     # ---- how it gets there
 
+    def _locate_once(self, sink: str) -> Located:
+        reasons = []
+        for address in self.bootstrap:
+            try:
+                answer = self._ask(address, None, Locate(self._next_number(), sink), self.answer_seconds)
+            except _Gone as gone:
+                reasons.append(str(gone))
+                continue
+            if isinstance(answer, Located):
+                self._located[sink] = answer
+                return answer
+            raise _refusal(answer)
+        raise _Gone(f"No agent answers ({'; '.join(reasons) or 'none was named'})")
+
     def _at_holder(self, sink: str, make: Callable[[int], LogRequest], wait_ms: int) -> LogAnswer:
         def ask() -> LogAnswer:
-            where = self._located.get(sink) or self.locate(sink)
+            where = self._located.get(sink) or self._locate_once(sink)
             try:
                 answer = self._ask(
                     where.address, where.node_id, make(self._next_number()), self.answer_seconds + wait_ms / 1000

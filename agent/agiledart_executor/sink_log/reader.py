@@ -23,7 +23,6 @@ from agiledart_executor.sink_log.entries import (
     entries_after,
 )
 from agiledart_executor.sink_log.layout import (
-    Description,
     Segment,
     is_locked,
     partition_directory,
@@ -118,15 +117,13 @@ class LogReader:
         self.damaged_reads = 0
         self._indexes: OrderedDict[tuple[int, int], _Index] = OrderedDict()
 
-    def refresh(self) -> Description:
-        """Read the description again: a new run may have opened the log."""
+    def refresh(self) -> bool:
+        """Read the description again: a new run may have opened the log. False when this is another log by now."""
         found = read_description(self.directory)
-        if found is None:
-            raise OperationFailed(f"there is no log in {self.directory}")
-        if found.log_id != self.description.log_id:
-            self._indexes.clear()
+        if found is None or found.log_id != self.description.log_id:
+            return False
         self.description = found
-        return found
+        return True
 
     @property
     def is_open(self) -> bool:
