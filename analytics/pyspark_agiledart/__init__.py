@@ -29,11 +29,12 @@ class DefaultSource(DataSource):
         """The columns of the sink's rows, asked of an agent."""
         from pyspark_agiledart import connection
         from pyspark_agiledart.columns import spark_schema
+        from pyspark_agiledart.types import parse_schema
 
         options = self._options()
         client = connection.open_client(options, min(options.patience, 10.0))
         try:
-            return spark_schema(connection.fields_of(client.locate(options.sink)))
+            return spark_schema(parse_schema(client.locate(options.sink).schema))
         finally:
             client.close()
 

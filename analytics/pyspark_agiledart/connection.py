@@ -5,14 +5,11 @@ A client holds sockets: each process makes its own when it first asks, and none 
 
 import os
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Protocol
 
-import msgspec
-
-from agiledart_kernel.errors import ConfigurationError, OperationFailed
+from agiledart_kernel.errors import ConfigurationError
 from agiledart_kernel.sink_log import EndsAre, Fetched, Located
 from pyspark_agiledart.admission import Kept
-from pyspark_agiledart.columns import Fields
 from pyspark_agiledart.options import TOKEN_VARIABLE, Options
 
 
@@ -78,26 +75,6 @@ def open_client(options: Options, patience: float) -> LogClient:
     return SinkLogClient(bootstrap, identity, patience)
 
 
-def fields_of(located: Located) -> Fields:
-    """(name, type) of each field of a log's rows."""
-    try:
-        found = msgspec.json.decode(located.schema, type=_Schema).fields
-    except msgspec.MsgspecError as error:
-        raise OperationFailed(f"The schema of the sink {located.sink} is not understood: {error}") from None
-    return tuple((field.name, field.type + (" | None" if field.nullable else "")) for field in found)
-
-
 def kept(answer: EndsAre) -> dict[int, Kept]:
     """What the log holds, by partition."""
     return {ends.partition: Kept(ends.first, ends.committed) for ends in answer.partitions}
-
-
-class _Field(msgspec.Struct, frozen=True, gc=False):
-    name: str
-    type: str
-    nullable: bool = False
-
-
-class _Schema(msgspec.Struct, frozen=True, gc=False):
-    fields: tuple[_Field, ...]
-    text: Any = ""

@@ -12,6 +12,7 @@ from agiledart_kernel.sink_log import TRIMMED
 from pyspark_agiledart.admission import Kept
 from pyspark_agiledart.columns import RowReader
 from pyspark_agiledart.options import Options
+from pyspark_agiledart.types import parse_schema
 
 if TYPE_CHECKING:
     import pyarrow
@@ -67,7 +68,7 @@ def read_range(options: Options, schema: "StructType", planned: LogRange) -> Ite
 
     client = connection.open_client(options, options.patience)
     try:
-        reader = RowReader(connection.fields_of(client.locate(options.sink)), schema)
+        reader = RowReader(parse_schema(client.locate(options.sink).schema), schema)
         at = planned.start
         while at < planned.end:
             try:

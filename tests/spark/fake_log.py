@@ -13,8 +13,9 @@ from agiledart_kernel.sink_log import TRIMMED, EndsAre, Fetched, Located, Partit
 from agiledart_transport.sink_log_client import NO_AGENT, SinkLogError
 from pyspark_agiledart import connection
 from pyspark_agiledart.options import Options
+from pyspark_agiledart.types import Fields, FieldType
 
-FIELDS = (("taxi", "str"), ("number", "int"), ("fare", "float | None"))
+FIELDS = (("taxi", FieldType("string")), ("number", FieldType("int")), ("fare", FieldType("float", True)))
 
 
 @dataclass
@@ -28,7 +29,7 @@ class FakeLog:
     """
 
     partitions: int = 2
-    fields: Sequence[tuple[str, str]] = FIELDS
+    fields: Fields = FIELDS
     stored: dict[int, list[StoredBatch]] = field(default_factory=dict)
     first: dict[int, int] = field(default_factory=dict)
     failures: list[SinkLogError | None] = field(default_factory=list)
@@ -54,7 +55,10 @@ class FakeLog:
 
     def locate(self, sink: str) -> Located:
         self._ask("locate")
-        schema = {"text": "", "fields": [{"name": name, "type": kind} for name, kind in self.fields]}
+        schema = {
+            "text": "",
+            "fields": [{"name": name, "type": kind.name, "nullable": kind.nullable} for name, kind in self.fields],
+        }
         return Located(
             0, sink, "app", 1, NodeId(1), "a1", "127.0.0.1:1", "log", msgspec.json.encode(schema), self.partitions
         )

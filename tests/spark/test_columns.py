@@ -11,10 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agiledart_dataflow.schema import ReadTime, fields_of, type_text
+from agiledart_dataflow.schema import ReadTime
+from agiledart_executor.sink_log.rows import encoded, row_form
 from agiledart_kernel.errors import ConfigurationError, OperationFailed
 from pyspark_agiledart.columns import RowReader, spark_schema
-from pyspark_agiledart.types import FieldType, parse_type
+from pyspark_agiledart.types import Fields, FieldType, parse_schema
 
 
 class Cell(NamedTuple):
@@ -47,13 +48,19 @@ ROW = Everything(
 )  # fmt: skip
 
 
-def described(row_type: Any) -> list[tuple[str, str]]:
-    return [(field.name, type_text(field.type)) for field in fields_of(row_type)]
+def described(row_type: Any) -> Fields:
+    return parse_schema(msgspec.json.encode({"fields": row_form(row_type).fields}))
+
+
+def stored(row_type: Any, rows: list[Any]) -> bytes:
+    plain = row_form(row_type).plain
+    [(body, _)] = encoded(rows if plain is None else [plain(row) for row in rows])
+    return body
 
 
 def test_every_type_that_a_row_may_have_becomes_a_column() -> None:
     fields = described(Everything)
-    batch = RowReader(fields, spark_schema(fields)).read(msgspec.msgpack.encode([ROW]))
+    batch = RowReader(fields, spark_schema(fields)).read(stored(Everything, [ROW]))
     [row] = batch.to_pylist()
     assert row["text"] == "é"
     assert row["money"] == Decimal("1.5")
@@ -68,7 +75,7 @@ def test_every_type_that_a_row_may_have_becomes_a_column() -> None:
     assert (row["mood"], row["raw"], row["is_true"], row["day"]) == ("good", b"\0", True, date(2013, 1, 2))
 
 
-def test_dataclasses_travel_as_maps() -> None:
+def test_dataclasses_and_plain_values_are_rows_too() -> None:
     @dataclass
     class Reading:
         room: str
@@ -76,14 +83,16 @@ def test_dataclasses_travel_as_maps() -> None:
 
     fields = described(Reading)
     reader = RowReader(fields, spark_schema(fields))
-    body = msgspec.msgpack.encode([Reading("hall", 20.5), Reading("attic", None)])
+    body = stored(Reading, [Reading("hall", 20.5), Reading("attic", None)])
     assert reader.read(body, 1).to_pylist() == [{"room": "attic", "celsius": None}]
+    fields = described(int)
+    assert RowReader(fields, spark_schema(fields)).read(stored(int, [7])).to_pylist() == [{"value": 7}]
 
 
 def test_columns_of_a_given_schema_are_chosen_by_name_and_cast() -> None:
     from pyspark.sql.types import IntegerType, StructField, StructType
 
-    fields = [("text", "str"), ("number", "int")]
+    fields = (("text", FieldType("string")), ("number", FieldType("int")))
     wanted = StructType([StructField("number", IntegerType())])
     reader = RowReader(fields, wanted)
     assert reader.read(msgspec.msgpack.encode([("a", 7)])).to_pylist() == [{"number": 7}]
@@ -94,45 +103,40 @@ def test_columns_of_a_given_schema_are_chosen_by_name_and_cast() -> None:
 
 
 def test_no_rows_are_an_empty_batch() -> None:
-    fields = [("text", "str")]
+    fields = (("text", FieldType("string")),)
     assert RowReader(fields, spark_schema(fields)).read(msgspec.msgpack.encode([])).num_rows == 0
 
 
 def test_rows_that_do_not_fit_are_an_error_in_words() -> None:
-    fields = [("text", "str"), ("number", "int")]
+    fields = (("text", FieldType("string")), ("number", FieldType("int")))
     reader = RowReader(fields, spark_schema(fields))
     for body in (msgspec.msgpack.encode([(1, 2)]), msgspec.msgpack.encode([("a", 1 << 63)]), b"\xc1"):
         with pytest.raises(OperationFailed):
             reader.read(body)
 
 
-def test_types_are_parsed_not_evaluated() -> None:
-    assert parse_type("None | str") == FieldType("str", nullable=True)
-    assert parse_type("Mood(good='g', bad='b')") == FieldType("str")
-    assert parse_type("Level(low=1, high=2)") == FieldType("int")
-    assert parse_type("float | int") == FieldType("float")
-    for text in (
-        "",
-        "str |",
-        "list[",
-        "list[str",
-        "int | str",
-        "complex",
-        "f(",
-        "Cell()",
-        "str]",
-        "Literal['a', 1]",
-        "a()",
-    ):
-        with pytest.raises(ConfigurationError):
-            parse_type(text)
-    with pytest.raises(ConfigurationError, match="deeply"):
-        parse_type("list[" * 100 + "str" + "]" * 100)
-    with pytest.raises(ConfigurationError, match="field x"):
-        spark_schema([("x", "int | str")])
+@pytest.mark.parametrize(
+    "schema",
+    [
+        *("", "[]", "{}", '{"fields": 1}', '{"fields": [1]}', '{"fields": [{"name": "a"}]}'),
+        *('{"fields": [{"name": "a", "type": "complex"}]}', '{"fields": [{"name": "a", "type": {"map": []}}]}'),
+        '{"fields": [{"name": "a", "type": {"struct": []}}]}',
+        '{"fields": [' + '{"type": {"list": ' * 100 + '{"type": "int"}' + "}}" * 100 + "]}",
+    ],
+)
+def test_a_schema_that_is_not_understood_is_an_error_in_words(schema: str) -> None:
+    with pytest.raises(OperationFailed, match="not understood"):
+        parse_schema(schema.encode())
 
 
-@given(st.text(alphabet="strint[](),|. '=:abNoneLl_", max_size=40))
-def test_no_text_breaks_the_parser(text: str) -> None:
-    with contextlib.suppress(ConfigurationError):
-        parse_type(text)
+DOCUMENTS = st.recursive(
+    st.none() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(DOCUMENTS)
+def test_no_document_breaks_the_parser(document: Any) -> None:
+    with contextlib.suppress(OperationFailed):
+        parse_schema(msgspec.json.encode({"fields": [{"name": "a", "type": document}]}))
