@@ -25,6 +25,9 @@ VERBS: dict[str, tuple[str, str]] = {
     "tap": ("agiledart_cli.tap:tap", "Sample the rows that leave a step, live."),
     "nodes": ("agiledart_cli.network:nodes", "The nodes that an agent knows."),
     "route": ("agiledart_cli.network:route", "The hops that a key takes over the ring."),
+    "doctor": ("agiledart_cli.doctor:doctor", "Look for what could go wrong here."),
+    "config": ("agiledart_cli.config:config", "The settings that an agent here would have."),
+    "completion": ("agiledart_cli.completion:completion", "What makes a shell complete agiledart's words."),
     "token": ("agiledart_cli.network:token", "Make a join token, or read one."),
 }
 """Verb → where its command lives, and its line in the overview."""
@@ -47,7 +50,7 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and not args[0].startswith("-") and args[0] not in VERBS:
+        if args and not args[0].startswith("-") and args[0] not in VERBS and not ctx.resilient_parsing:
             raise click.UsageError(unknown_verb(args[0]), ctx)
         return super().resolve_command(ctx, args)
 

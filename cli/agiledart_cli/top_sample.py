@@ -210,4 +210,4 @@ def _seconds(past: Mapping[str, Any] | None, now: Mapping[str, Any], between: fl
 
 def _rate(past: Mapping[str, Any] | None, now: Mapping[str, Any], seconds: float, name: str) -> float:
     """Growth of a count a second; never negative (an instance may have been started again)."""
-    return max(0.0, (now.get(name, 0) - (past or {}).get(name, 0)) / seconds)
+    return max(0.0, float(now.get(name, 0) - (past or {}).get(name, 0)) / seconds)

@@ -56,13 +56,8 @@ def sorted_steps(steps: Sequence[StepLine], sort: str) -> list[StepLine]:
     """In the order that was asked for: greatest first; by name: each application in the order of its graph."""
     if sort == "name":
         return sorted(steps, key=lambda line: line.application)
-    value = {
-        "in": lambda line: line.in_rate,
-        "out": lambda line: line.out_rate,
-        "busy": lambda line: line.busy,
-        "queue": lambda line: line.queue,
-    }[sort]
-    return sorted(steps, key=lambda line: -(value(line) or 0))
+    field = {"in": "in_rate", "out": "out_rate"}.get(sort, sort)
+    return sorted(steps, key=lambda line: -(getattr(line, field) or 0))
 
 
 def _shares(room: int, *wanted: int) -> list[int]:
