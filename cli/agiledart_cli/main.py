@@ -28,6 +28,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "doctor": ("agiledart_cli.doctor:doctor", "Look for what could go wrong here."),
     "config": ("agiledart_cli.config:config", "The settings that an agent here would have."),
     "completion": ("agiledart_cli.completion:completion", "What makes a shell complete agiledart's words."),
+    "analytics": ("agiledart_cli.analytics:analytics", "PySpark jobs on the results that sink logs keep."),
     "token": ("agiledart_cli.network:token", "Make a join token, or read one."),
 }
 """Verb → where its command lives, and its line in the overview."""
