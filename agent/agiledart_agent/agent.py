@@ -348,8 +348,7 @@ class Agent:
 
     def _observe(self, observation: Observation) -> None:
         self._metrics.observed(observation)
-        name = type(observation).__name__
-        self._log.debug("observed", f"{name} {observation}")
+        self._log.observed(observation)
 
     def _have_joined(self, effect: Joined) -> None:
         if not self.joined.done():

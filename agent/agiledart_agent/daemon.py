@@ -86,6 +86,7 @@ def _is_member(identity: Identity) -> bool:
 async def _main(settings: AgentSettings, identity: Identity, log: AgentLog, seeds: list[str], *, founded: bool) -> int:
     began = time.monotonic()
     loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, context: log.unhandled(context))
     agent = Agent(settings, identity, log)
     asked = _Signals(loop, settings.parent_fd)
     supervisor = Supervisor.take_from(os.environ)
