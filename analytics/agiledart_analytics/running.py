@@ -6,6 +6,7 @@ the same batch over twice after a crash: so each committed row is in the copy ex
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -57,7 +58,9 @@ def run_job(
         found = job.compute(frame).cache()
         try:
             total = found.count()
-            rows = tuple(tuple(row) for row in found.limit(MAX_ROWS_HELD).collect())
+            # Arrow keeps times as the data have them; collect() would turn them into this machine's time zone.
+            held = found.limit(MAX_ROWS_HELD).toArrow().to_pylist()
+            rows = tuple(tuple(_without_zone(value) for value in row.values()) for row in held)
             folder = ""
             if results:
                 folder = str(Path(results).expanduser().absolute() / job.name)
@@ -126,6 +129,10 @@ def plot(outcome: Outcome, job: Job, file: str) -> None:
         figure.savefig(file)
     except (OSError, ValueError) as error:
         raise OperationFailed(f"{file} cannot be written: {error}") from None
+
+
+def _without_zone(value: Any) -> Any:
+    return value.replace(tzinfo=None) if isinstance(value, datetime) else value
 
 
 def _input(session: "SparkSession", job: Job, reader: Mapping[str, str], parquet: str) -> "DataFrame":

@@ -58,7 +58,7 @@ def test_works_in_an_empty_environment(wheel: Path, tmp_path: Path):
     assert ran.returncode == 0, ran.stderr
     assert (tmp_path / "out.csv").stat().st_size > 0
     ran = subprocess.run(
-        [command, "demo", "--agents", "2", "--duration", "2", "--results", "r", "-o", "json"],
+        [command, "demo", "--no-spark", "--agents", "2", "--duration", "2", "--results", "r", "-o", "json"],
         cwd=tmp_path, capture_output=True, text=True, check=False, timeout=90,
     )  # fmt: skip
     assert ran.returncode == 0, ran.stderr
