@@ -19,12 +19,13 @@ loop answers) and `/readyz` (200 while the node is a member of the ring and not 
 `agent.json` in the state directory says where it is. The port has no TLS and no password: see
 [the how-to](../how-to/prometheus.md) before you bind it to anything but loopback.
 
-* A scrape reads what is there; between scrapes nothing is gathered. Scrapes within half a second get the same text.
+* A scrape reads what is there; between scrapes nothing is gathered. Scrapes within half a second (longer when there is so much that
+  making the text takes more than a twentieth of it) get the same text.
 * Counters grow as long as the agent lives, also over the end of an application; gauges of an application go with it.
 * Executors have no port: their figures come through their agent, twice a second.
 * Labels are bounded. `app`: the first {MAX_APPLICATIONS} applications of this node (one that has ended makes room), then `other`;
-  `operator`: {MAX_OPERATORS} of each application, then `other`; `reason` of malformed records: {MAX_REASONS} of each application,
-  then `other`. The id of a node, a key or a record never stands in a label.
+  `operator`: {MAX_OPERATORS} of each application, then `other`; `reason` of malformed records: {MAX_REASONS} pairs of source and
+  reason of each application, then `other`. The id of a node, a key or a record never stands in a label.
 * An operator's `busy`, queue and instances are those of the *stage* that it leads: operators are fused into stages.
 
 | Metric | Kind | Labels | Meaning |

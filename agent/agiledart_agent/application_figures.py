@@ -20,7 +20,7 @@ MAX_OPERATORS = 32
 """Operators of one application with a label of their own; the first ones named."""
 
 MAX_REASONS = 16
-"""Reasons of one application for which malformed records are told apart."""
+"""Pairs of source and reason of one application for which malformed records are told apart."""
 
 MAX_LABEL = 96
 """Characters of a label's value."""
@@ -39,16 +39,17 @@ class Labels:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._known: dict[str, str] = {}
+        self._known: dict[tuple[str, str], str] = {}
 
-    def of(self, text: str) -> str:
-        """The label's value for a text."""
-        if (known := self._known.get(text)) is not None:
+    def of(self, text: str, within: str = "") -> str:
+        """The label's value for a text, which may be another one's within something else."""
+        key = within, text
+        if (known := self._known.get(key)) is not None:
             return known
         if len(self._known) >= self._limit:
             return OTHER
-        self._known[text] = text[:MAX_LABEL] or OTHER
-        return self._known[text]
+        self._known[key] = text[:MAX_LABEL] or OTHER
+        return self._known[key]
 
 
 @dataclass
@@ -105,7 +106,7 @@ class Totals:
                 counts.records += statistics.source.records
                 counts.late += statistics.source.late
                 for reason, count in statistics.source.malformed.items():
-                    key = label, reasons.of(reason)
+                    key = label, reasons.of(reason, within=label)
                     self.malformed[key] = self.malformed.get(key, 0) + count
             if statistics.latency:
                 counts.latency = counts.latency or LatencyHistogram()

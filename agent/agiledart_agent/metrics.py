@@ -32,7 +32,10 @@ MAX_AGENT_REASONS = 48
 """Reasons of refusals or drops that are told apart."""
 
 RENDER_SECONDS = 0.5
-"""A scrape within so short a time after another gets the same text, so that no client can keep the agent busy."""
+"""A scrape within so short a time after another gets the same text."""
+
+RENDER_SHARE = 0.05
+"""And at least so long that making texts takes no more than this share of the event loop, whoever scrapes how often."""
 
 MAX_RENDERED = 4
 """Formats whose last text is kept for that long."""
@@ -110,7 +113,7 @@ class AgentMetrics(Collector):
         self._counted: Counter[Declared] = Counter({declared: 0 for declared in COUNTED.values() if declared})
         self._failed_peers: Counter[str] = Counter()
         self._reasons = {declared: Labels(MAX_AGENT_REASONS) for declared in METRICS if "reason" in declared.labels}
-        self._rendered: dict[str, tuple[float, bytes]] = {}
+        self._rendered: dict[str, tuple[float, bytes]] = {}  # content type → (until when it is shown, text)
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(self)
         ProcessCollector(registry=self._registry)
@@ -132,10 +135,12 @@ class AgentMetrics(Collector):
         encode, content_type = choose_encoder(accept)
         now = self._clock()
         kept = self._rendered.get(content_type)
-        if kept is None or now - kept[0] >= RENDER_SECONDS:
+        if kept is None or now >= kept[0]:
             if content_type not in self._rendered and len(self._rendered) >= MAX_RENDERED:
                 self._rendered.clear()
-            kept = self._rendered[content_type] = (now, encode(self._registry))
+            text = encode(self._registry)
+            took = self._clock() - now
+            kept = self._rendered[content_type] = (now + max(RENDER_SECONDS, took / RENDER_SHARE), text)
         return content_type, kept[1]
 
     def collect(self) -> Iterator[Metric]:

@@ -252,6 +252,21 @@ def test_an_application_that_has_ended_makes_room(world: World):
     assert 'app="app-2"' in world.text()
 
 
+def test_hammering_takes_a_twentieth_of_the_agent_at_most(world: World):
+    made: list[float] = []
+
+    def slow_look() -> NodeFigures:
+        made.append(world.seconds)
+        world.seconds += 0.25
+        return NodeFigures()
+
+    metrics = AgentMetrics(slow_look, clock=lambda: world.seconds)
+    while world.seconds < 10:
+        metrics.render("")
+        world.seconds += 0.01
+    assert made == pytest.approx([0, 5], abs=0.02)
+
+
 def test_quick_scrapes_share_a_text(world: World):
     first = world.metrics.render("")
     world.report("taxi", source(1))
