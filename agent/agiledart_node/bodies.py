@@ -154,6 +154,7 @@ class StatusBody(ApplicationRow, frozen=True):
     Args:
         silent_nodes: hosting nodes that did not give figures in time.
         summary: empty while nothing has reported.
+        logs: sink step → name of the log that it writes; only sinks that write one.
     """
 
     paths: list[list[str]]
@@ -162,6 +163,7 @@ class StatusBody(ApplicationRow, frozen=True):
     history: list[HistoryRow]
     stages: list[StageRow]
     summary: dict[str, Any]
+    logs: dict[str, str]
 
 
 class StopBody(Body, frozen=True):
