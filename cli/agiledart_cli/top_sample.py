@@ -114,7 +114,7 @@ def compare(before: Sample | None, now: Sample, wall_seconds: float) -> Snapshot
     for row in now.applications:
         body = now.status.get(row["name"])
         old = before.status.get(row["name"]) if before is not None else None
-        if old is not None and old["version"] != row["version"]:
+        if old is not None and body is not None and old["version"] != body["version"]:
             old = None
         lines = _steps(body, old, between, cores) if body is not None else []
         steps += lines

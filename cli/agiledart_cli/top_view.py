@@ -136,8 +136,8 @@ def _rate(value: float | None) -> str:
 def _table(
     columns: Sequence[Column], rows: Sequence[Sequence[str]], colours: Sequence[str], width: int, limit: int
 ) -> list[Line]:
-    """Aligned columns with gaps of two; at most `limit` rows, and how many more there are."""
-    shown = rows if len(rows) <= limit else rows[: max(0, limit - 1)]
+    """Aligned columns with gaps of two; at most `limit` rows, and how many more there are if there is room to say so."""
+    shown = rows if len(rows) <= limit else rows[: max(1, limit - 1)]
     widths = [
         max(len(column.head), *(len(row[i]) for row in shown), 0) if shown else len(column.head)
         for i, column in enumerate(columns)
@@ -147,7 +147,7 @@ def _table(
     lines += [
         Line(_joined(row, widths, columns, width), colour or None) for row, colour in zip(shown, colours, strict=False)
     ]
-    if len(shown) < len(rows):
+    if len(shown) < len(rows) and limit > 1:
         lines.append(Line(f" … {len(rows) - len(shown)} more"))
     return lines
 
