@@ -136,10 +136,10 @@ def _key(connector: Connector, row_type: Any) -> int | str | None:
 
 
 def _count(connector: Connector) -> int:
-    text = connector.option("partitions", "0")
-    if not text.isdecimal() or int(text) > MAX_PARTITIONS or (text != "0" and int(text) < 1):
+    text = connector.option("partitions")
+    if text and not (text.isdecimal() and 1 <= int(text) <= MAX_PARTITIONS):
         raise ConfigurationError(f"{connector.url()}: partitions is a number from 1 to {MAX_PARTITIONS}, not {text!r}")
-    return int(text)
+    return int(text or 0)
 
 
 def _quantity(connector: Connector, name: str, units: dict[str, int], example: str) -> int:

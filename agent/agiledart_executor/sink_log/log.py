@@ -26,6 +26,8 @@ DEFAULT_MAX_BYTES: Final = 1 << 30
 DEFAULT_MAX_AGE_MS: Final = 7 * 86_400_000
 DEFAULT_SEGMENT_BYTES: Final = 16 << 20
 MIN_SEGMENT_BYTES: Final = 4 << 10
+LOCK_SECONDS: Final = 3.0
+LOCK_PAUSE_SECONDS: Final = 0.05
 SEGMENTS_IN_BOUND: Final = 4
 """A partition's share of `max_bytes` holds at least so many segments, so that trimming takes a quarter of it at the most."""
 
@@ -68,7 +70,7 @@ class LogWriter:
         self.partitions: list[PartitionWriter] = []
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
-            held = lock(self.directory)
+            held = _patiently_locked(self.directory)
         except OSError as error:
             raise OperationFailed(f"{self.directory} cannot be written: {(error.strerror or '').lower()}") from None
         if held is None:
@@ -166,15 +168,27 @@ class LogWriter:
             partition.commit()
 
     def close(self) -> None:
-        """Commit, force to the disk, unlock; may be called twice."""
-        try:
-            for partition in self.partitions:
+        """Commit, force to the disk, unlock; may be called twice. Raises the first error, after all were closed."""
+        wrong: OperationFailed | None = None
+        for partition in self.partitions:
+            try:
                 partition.close()
-        finally:
-            if self._lock >= 0:
-                with contextlib.suppress(OSError):
-                    os.close(self._lock)
-                self._lock = -1
+            except OperationFailed as error:
+                wrong = wrong or error
+        if self._lock >= 0:
+            with contextlib.suppress(OSError):
+                os.close(self._lock)
+            self._lock = -1
+        if wrong is not None:
+            raise wrong
+
+
+def _patiently_locked(directory: Path) -> int | None:
+    """The lock, also when the last writer is just about to end: an application may be stopped and started in one breath."""
+    deadline = time.monotonic() + LOCK_SECONDS
+    while (held := lock(directory)) is None and time.monotonic() < deadline:
+        time.sleep(LOCK_PAUSE_SECONDS)
+    return held
 
 
 def _shortened(text: str) -> str:
