@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -15,12 +16,15 @@ from agiledart_cli.applications import FINAL_STATES
 from agiledart_cli.client import ControlClient, connect
 from agiledart_cli.errors import FAILED
 from agiledart_cli.options import agent_options
-from agiledart_cli.output import BAD, count, per_second, say
+from agiledart_cli.output import BAD, count, harmless, per_second, say
 from agiledart_kernel.errors import ConfigurationError
 from agiledart_node.commands import Status, Tap
 
 POLL_SECONDS = 0.4
 RATE_SECONDS = 1.0
+
+_C1 = re.compile("[\x7f-\x9f]")
+"""Control characters that JSON allows as they are, but that some terminals obey."""
 
 Show = Callable[[Mapping[str, Any]], None]
 
@@ -99,7 +103,8 @@ def time_text(time_ms: int) -> str:
 
 def _show_json(row: Mapping[str, Any]) -> None:
     line = {"time": time_text(row["time_ms"]), "node": row["node"], "instance": row["instance"], "row": row["row"]}
-    click.echo(json.dumps(line, ensure_ascii=False))
+    text = json.dumps(line, ensure_ascii=False)
+    click.echo(_C1.sub(lambda found: f"\\u{ord(found.group()):04x}", text))
 
 
 def _show_line(row: Mapping[str, Any]) -> None:
@@ -109,7 +114,7 @@ def _show_line(row: Mapping[str, Any]) -> None:
         if isinstance(fields, dict)
         else _cell(fields)
     )
-    click.echo(f"{time_text(row['time_ms'])}  {row['node']}.{row['instance']}  {text}")
+    click.echo(f"{time_text(row['time_ms'])}  {row['node']}.{row['instance']}  {harmless(text)}")
 
 
 def _show_csv(row: Mapping[str, Any]) -> None:
@@ -118,7 +123,7 @@ def _show_csv(row: Mapping[str, Any]) -> None:
     line = io.StringIO()
     cells = [time_text(row["time_ms"]), row["node"], row["instance"], *[_cell(value) for value in values]]
     csv.writer(line, lineterminator="").writerow(cells)
-    click.echo(line.getvalue())
+    click.echo(harmless(line.getvalue()) if sys.stdout.isatty() else line.getvalue())
 
 
 def _cell(value: Any) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from agiledart_cli.application_view import COLOURS, where
-from agiledart_cli.output import BAD, WATCH, count, duration, milliseconds, plural
+from agiledart_cli.output import BAD, WATCH, count, duration, harmless, milliseconds, plural
 from agiledart_cli.top_sample import ApplicationLine, NodeLine, Snapshot, StepLine
 
 SORTS = {"n": "name", "i": "in", "o": "out", "b": "busy", "u": "queue"}
@@ -164,6 +164,7 @@ def _shrink(widths: list[int], columns: Sequence[Column], width: int) -> None:
 def _joined(cells: Sequence[str], widths: Sequence[int], columns: Sequence[Column], width: int) -> str:
     parts = []
     for cell, room, column in zip(cells, widths, columns, strict=True):
-        text = cell if len(cell) <= room else cell[: room - 1] + "…"
+        shown = harmless(cell)
+        text = shown if len(shown) <= room else shown[: room - 1] + "…"
         parts.append(text.rjust(room) if column.right else text.ljust(room))
     return (" " + "  ".join(parts)).rstrip()[:width]

@@ -241,6 +241,18 @@ def test_tap_ends_at_its_limit(serve: Serve, capsys: Out) -> None:
     assert capsys.readouterr().out == "2013-01-01T07:00:00.000Z  a1.0  room=é, b  value=0\n"
 
 
+def test_a_row_cannot_steer_the_terminal(serve: Serve, capsys: Out) -> None:
+    body = tapped(2, rows=1)
+    body["rows"][0]["row"] = {"room": "\x1b[2Jgone\x9b1m"}
+    with serve(lambda _: body) as agent:
+        for output in ("table", "json"):
+            assert run_cli(["tap", "rooms", "warm", "--limit", "1", "-o", output, "--agent", str(agent.folder)]) == 0
+            told = capsys.readouterr().out
+            assert "gone" in told
+            assert "\x1b" not in told
+            assert "\x9b" not in told
+
+
 def serve_again(agent: FakeAgent, answer: Callable[[Command], Any]) -> FakeAgent:
     (agent.folder / "control.sock").unlink()
     return FakeAgent(agent.folder, lambda command: [answer(command)])
