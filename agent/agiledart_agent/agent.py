@@ -20,7 +20,7 @@ from agiledart_agent.driver import Driver
 from agiledart_agent.executor_pool import ExecutorEvents, ExecutorPool, LaunchError
 from agiledart_agent.identity import Identity, make_executor_pass
 from agiledart_agent.logs import AgentLog, PrintedLines
-from agiledart_agent.metrics import AgentMetrics, NodeFigures
+from agiledart_agent.metrics import AgentMetrics, NodeFigures, SinkLogFigures, bytes_below
 from agiledart_agent.metrics_server import MetricsServer
 from agiledart_agent.peer_links import PeerLinks
 from agiledart_agent.ring_memory import RingMemory
@@ -30,6 +30,7 @@ from agiledart_agent.taps import FORGET_SECONDS, Taps
 from agiledart_agent.tokens import create_token
 from agiledart_dataflow.formation_messages import LogLine
 from agiledart_executor.messages import Configure, InstanceBroke, InstanceName, JudgePeer, Verdict
+from agiledart_executor.sink_log.layout import logs_in
 from agiledart_kernel.codec import encode
 from agiledart_kernel.errors import AgileDartError, OperationFailed, RemoteProtocolError
 from agiledart_kernel.frames import Hello, decode_hello
@@ -505,6 +506,13 @@ class Agent:
             dropped=Counter(links.dropped if links is not None else ())
             + Counter(node.dropped if node is not None else ()),
             refusals=self._log.refusals,
+            sink_logs=SinkLogFigures(
+                readers=self._sink_logs.readers,
+                answers=self._sink_logs.answered,
+                rows_sent=self._sink_logs.rows_sent,
+                bytes_sent=self._sink_logs.bytes_sent,
+                disk=tuple((log.application, bytes_below(str(at))) for at, log in logs_in(self._settings.state_dir)),
+            ),
             executors=tuple(
                 (e.application, e.process.pid) for e in (self._pool.processes if self._pool is not None else ())
             ),

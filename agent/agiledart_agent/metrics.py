@@ -4,6 +4,7 @@ Counts of the core's observations are kept here; everything else is read where i
 `metrics_list`.
 """
 
+import os
 import platform
 import time
 from collections import Counter
@@ -23,7 +24,7 @@ from prometheus_client.metrics_core import (
 from prometheus_client.registry import Collector
 
 from agiledart_agent import metrics_list as names
-from agiledart_agent.application_figures import Application, ApplicationFigures, Labels
+from agiledart_agent.application_figures import MAX_APPLICATIONS, Application, ApplicationFigures, Labels
 from agiledart_agent.metrics_list import COUNTED, LATENCY_BOUNDS_SECONDS, METRICS, Declared
 from agiledart_kernel.observe import Observation
 from agiledart_overlay.statistics import OverlayStatistics
@@ -44,6 +45,22 @@ _BOUNDS_NS = tuple(int(bound * 1e9) for bound in LATENCY_BOUNDS_SECONDS)
 
 
 @dataclass(frozen=True)
+class SinkLogFigures:
+    """What an agent has served of its sink logs.
+
+    Attributes:
+        answers: by kind, or by reason of refusal.
+        disk: (application, bytes) of each log here.
+    """
+
+    readers: int = 0
+    answers: Mapping[str, int] = field(default_factory=dict)
+    rows_sent: int = 0
+    bytes_sent: int = 0
+    disk: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True)
 class NodeFigures:
     """What an agent knows of itself at one moment.
 
@@ -59,6 +76,7 @@ class NodeFigures:
     dropped: Mapping[str, int] = field(default_factory=dict)
     refusals: Mapping[str, int] = field(default_factory=dict)
     executors: tuple[tuple[str, int], ...] = ()
+    sink_logs: SinkLogFigures = SinkLogFigures()
 
 
 class Families:
@@ -113,6 +131,7 @@ class AgentMetrics(Collector):
         self._counted: Counter[Declared] = Counter({declared: 0 for declared in COUNTED.values() if declared})
         self._failed_peers: Counter[str] = Counter()
         self._reasons = {declared: Labels(MAX_AGENT_REASONS) for declared in METRICS if "reason" in declared.labels}
+        self._log_owners = Labels(MAX_APPLICATIONS)
         self._rendered: dict[str, tuple[float, bytes]] = {}  # content type → (until when it is shown, text)
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(self)
@@ -154,6 +173,7 @@ class AgentMetrics(Collector):
         self._put_reasons(families, names.HTTP_REFUSALS, self.http_refusals)
         self._put_overlay(families, figures)
         self._put_executors(families, figures)
+        self._put_sink_logs(families, figures.sink_logs)
         wall = self._wall_seconds()
         for label, application in self.applications:
             _put_application(families, label, application, wall)
@@ -188,6 +208,17 @@ class AgentMetrics(Collector):
         for label, count in processes.items():
             families.put(names.EXECUTORS, count, label)
             families.put(names.EXECUTOR_MEMORY, memory[label], label)
+
+    def _put_sink_logs(self, families: Families, logs: SinkLogFigures) -> None:
+        families.put(names.LOG_READERS, logs.readers)
+        families.put(names.LOG_ROWS, logs.rows_sent)
+        families.put(names.LOG_BYTES, logs.bytes_sent)
+        self._put_reasons(families, names.LOG_ANSWERS, logs.answers)
+        disk: Counter[str] = Counter()
+        for application, size in logs.disk:
+            disk[self._log_owners.of(application)] += size
+        for label, size in disk.items():
+            families.put(names.LOG_DISK, size, label)
 
     def _put_reasons(self, families: Families, declared: Declared, counts: Mapping[str, int]) -> None:
         merged: Counter[str] = Counter()
@@ -229,6 +260,21 @@ def _put_application(families: Families, app: str, application: Application, wal
         families.put(names.STATE_KEYS, one.state_keys, app, operator)
         if one.event_time is not None:
             families.put(names.LAG, wall_seconds - one.event_time / 1000, app, operator)
+
+
+def bytes_below(directory: str) -> int:
+    """Sizes of the files of a sink log: its directory and those of its partitions."""
+    total = 0
+    try:
+        with os.scandir(directory) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    total += bytes_below(entry.path)
+                else:
+                    total += entry.stat(follow_symlinks=False).st_size
+    except OSError:
+        pass  # trimmed at this moment
+    return total
 
 
 def resident_bytes(pid: int) -> int:

@@ -125,6 +125,16 @@ EXECUTORS = Declared("agiledart_executor_processes", "gauge", "Running executor 
 EXECUTOR_MEMORY = Declared(
     "agiledart_executor_resident_memory_bytes", "gauge", "Resident memory of the executor processes.", ("app",)
 )
+LOG_READERS = Declared("agiledart_sink_log_readers", "gauge", "Connected readers of sink logs, for example Spark's.")
+LOG_ANSWERS = Declared(
+    "agiledart_sink_log_answers_total", "counter",
+    "Answers to readers of sink logs; reason is the kind of answer, or why it was refused.", ("reason",),
+)  # fmt: skip
+LOG_ROWS = Declared("agiledart_sink_log_sent_rows_total", "counter", "Rows sent to readers of sink logs.")
+LOG_BYTES = Declared("agiledart_sink_log_sent_bytes_total", "counter", "Bytes of rows sent to readers of sink logs.")
+LOG_DISK = Declared(
+    "agiledart_sink_log_disk_bytes", "gauge", "Space that the sink logs of an application take here.", ("app",)
+)
 INSTANCES = Declared(
     "agiledart_application_instances", "gauge",
     "Instances on this node; state is running, blocked (an output has no room) or finished.",
@@ -182,6 +192,7 @@ METRICS = (
     LEAVES, KNOWN, SLOTS, RECORDS, LINKS, MESSAGES, DROPPED, FAILED_PEERS, SUSPICIONS, REFUTED, SELF_REFUTED,
     LATE_TIMERS, ADMITTED, CONFLICTS, JOINS,
     EXECUTORS, EXECUTOR_MEMORY,
+    LOG_READERS, LOG_ANSWERS, LOG_ROWS, LOG_BYTES, LOG_DISK,
     INSTANCES, SOURCE_RECORDS, ROWS, DROPPED_RECORDS, LATE, MALFORMED, FAILURES, LATENCY, QUEUE, STATE_KEYS, LAG, BUSY,
 )  # fmt: skip
 """In the order of the reference. Figures of the process itself (`process_*`) come from prometheus_client."""

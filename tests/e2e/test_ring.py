@@ -74,7 +74,8 @@ def test_an_agent_ends_with_whoever_started_it(tmp_path_factory: pytest.TempPath
     reader, writer = os.pipe()
     agent = AgentProcess("a1", folder)
     process = subprocess.Popen(
-        [*COMMAND, "agent", "--state-dir", str(agent.state_dir), "--listen", "127.0.0.1:0", "--metrics", "", "--parent-fd", str(reader)],
+        [*COMMAND, "agent", "--state-dir", str(agent.state_dir), "--listen", "127.0.0.1:0", "--metrics", "",
+         "--parent-fd", str(reader)],
         pass_fds=(reader,), stderr=subprocess.DEVNULL,
     )  # fmt: skip
     agent.process = process

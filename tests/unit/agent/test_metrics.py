@@ -1,6 +1,7 @@
 """Figures for Prometheus: named by the rules, bounded in their labels, and counters never go back."""
 
 import inspect
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -11,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 from tools.metrics_reference import TARGET, reference
 
 from agiledart_agent.application_figures import MAX_APPLICATIONS, MAX_LABEL, MAX_OPERATORS, MAX_REASONS
-from agiledart_agent.metrics import MAX_AGENT_REASONS, AgentMetrics, NodeFigures
+from agiledart_agent.metrics import MAX_AGENT_REASONS, AgentMetrics, NodeFigures, SinkLogFigures, bytes_below
 from agiledart_agent.metrics_list import COUNTED, METRICS
 from agiledart_dataflow.latency import LatencyHistogram
 from agiledart_dataflow.statistics import InstanceStatistics, SourceCounts, StepCounts
@@ -198,6 +199,21 @@ def test_a_newer_run_closes_the_older_one(world: World):
     world.report("taxi", source(1), version=2)
     assert world.value("agiledart_application_records_total") == 11
     assert world.value("agiledart_application_instances", state="running") == 1
+
+
+def test_sink_logs(world: World, tmp_path: Path):
+    (tmp_path / "0").mkdir()
+    (tmp_path / "log.json").write_bytes(b"x" * 10)
+    (tmp_path / "0" / "1.log").write_bytes(b"x" * 30)
+    assert bytes_below(str(tmp_path)) == 40
+    assert bytes_below(str(tmp_path / "gone")) == 0
+    logs = SinkLogFigures(2, {"Fetched": 5, "unknown": 1}, 100, 3_000, (("taxi", 40), ("taxi", 2), ("other", 1)))
+    world.figures = NodeFigures(sink_logs=logs)
+    assert world.value("agiledart_sink_log_disk_bytes", app="taxi") == 42
+    assert world.value("agiledart_sink_log_readers") == 2
+    assert world.value("agiledart_sink_log_answers_total", reason="unknown") == 1
+    assert world.value("agiledart_sink_log_sent_rows_total") == 100
+    assert world.value("agiledart_sink_log_sent_bytes_total") == 3_000
 
 
 def test_a_failure_is_counted_from_zero(world: World):
