@@ -136,7 +136,8 @@ def test_room_that_comes_with_a_flush_is_used():
         pipeline = Pipeline([], expand=eightfold)
         middle = pipeline.running[1]
         assert middle.instance is not None
-        middle.budget = 256  # 2,048 rows: sixteen frames go, 448 rows wait and block, and then five frames are too few to be acknowledged
+        # 2,048 rows: sixteen frames go, 448 rows wait and block, and then five frames are too few to be acknowledged.
+        middle.budget = 256
         far_end = ReceivingChannel(16)
         middle.outputs[1, 0] = OutputEnd(
             SendingChannel(16, max_rows=100, bound_rows=250),
