@@ -10,10 +10,12 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
 
+from agiledart_analytics.live import FINISH
 from agiledart_cli.analytics import print_outcome, write_reader_token
 from agiledart_cli.applications import FINAL_STATES, make_submission
 from agiledart_cli.client import ControlClient
@@ -100,14 +102,32 @@ class SparkStep:
         say("Spark reads the rest of the log …")
         with mesh.client(0) as client:
             _end(client, 0.0 if is_endless else END_SECONDS)
+        assert process.stdin is not None
+        assert process.stdout is not None
+        answer: list[str] = []
+        reader = threading.Thread(target=lambda pipe: answer.append(pipe.read()), args=(process.stdout,), daemon=True)
+        reader.start()
+        # Its stdin stays open until `close`: the end of the pipe would tell it that the demo is gone.
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.write(f"{FINISH}\n")
+            process.stdin.flush()
         try:
-            answer, _ = process.communicate("finish\n", timeout=ANSWER_SECONDS)
-            document: dict[str, Any] = json.loads(answer)
+            process.wait(ANSWER_SECONDS)
         except subprocess.TimeoutExpired:
-            return {"error": f"Spark did not answer within {ANSWER_SECONDS:.0f} s"}
+            return {"error": f"it did not answer within {ANSWER_SECONDS:.0f} s"}
+        reader.join()
+        try:
+            document: dict[str, Any] = json.loads(answer[0])
         except ValueError:
-            return {"error": f"Spark ended with code {process.returncode} before it answered"}
+            return {"error": f"it ended with code {process.returncode} before it answered. {self._last_words(mesh)}"}
         return document
+
+    def _last_words(self, mesh: Mesh) -> str:
+        try:
+            lines = (mesh.folder / "spark" / "stderr").read_text("utf-8", "replace").strip().splitlines()
+        except OSError:
+            return ""
+        return lines[-1] if lines else ""
 
     def close(self) -> None:
         """End Spark and all its processes."""
@@ -134,9 +154,13 @@ def print_spark(document: dict[str, Any]) -> None:
         last = table[-1][0]
         print_outcome(tuple(document["columns"]), tuple(row for row in table if row[0] == last))
     say(
-        f"Spark: {count(document['rows'])} trips read from the log {NAME} in {document['batches']} batches"
+        f"Spark: {count(document['rows'])} trips read from the log {NAME} in {_batches(document['batches'])}"
         f" ({count(document['rows_per_second'])} rows/s); {document['job']}: {document.get('files', 'no rows')}"
     )
+
+
+def _batches(number: int) -> str:
+    return "1 batch" if number == 1 else f"{count(number)} batches"
 
 
 def _addresses(mesh: Mesh) -> str:

@@ -35,6 +35,7 @@ class FakeLog:
     failures: list[SinkLogError | None] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
     patience: list[float] = field(default_factory=list)
+    waits: list[int] = field(default_factory=list)
     answer_batches: int = 2
 
     def append(self, partition: int, rows: Sequence[Any]) -> None:
@@ -67,6 +68,7 @@ class FakeLog:
         self, sink: str, wait_ms: int = 0, after: Mapping[int, int] | None = None, *, uncommitted: bool = False
     ) -> EndsAre:
         self._ask("ends")
+        self.waits.append(wait_ms)
         found = [
             PartitionEnds(partition, self.first.get(partition, 0), self.end(partition), self.end(partition))
             for partition in range(self.partitions)

@@ -93,6 +93,7 @@ def test_a_batch_read_brings_every_row_once(written: Written, spark: Any) -> Non
     assert frame.where("read_at > timestamp'2020-01-01'").count() == len(written.rows)
 
 
+@pytest.mark.slow
 def test_tables_equal_those_of_a_plain_program(written: Written, spark: Any, tmp_path: Path) -> None:
     outcome = run_job(spark, JOBS["busiest-routes"], reader=written.options(), results=str(tmp_path))
     groups: dict[datetime, Counter[tuple[str, str]]] = {}
@@ -125,6 +126,7 @@ def test_tables_equal_those_of_a_plain_program(written: Written, spark: Any, tmp
     assert sum(row[3] for row in by_area.rows) == sum(row["total_cents"] for row in written.rows)
 
 
+@pytest.mark.slow
 def test_a_stream_keeps_its_limit_and_its_place(written: Written, spark: Any, tmp_path: Path) -> None:
     for expected_batches in (3, 0):  # the second run begins where the checkpoint stands
         limit = -(-len(written.rows) // 3)
@@ -137,6 +139,7 @@ def test_a_stream_keeps_its_limit_and_its_place(written: Written, spark: Any, tm
     assert found(parquet_rows(tmp_path / "copy")) == expected(written)
 
 
+@pytest.mark.slow
 def test_mistakes_come_as_one_sentence(written: Written, spark: Any, tmp_path: Path) -> None:
     stranger = tmp_path / "other.token"
     stranger.write_text(str(written.agent.ask(CreateToken(role="reader", scope="sink:other"))["token"]))
@@ -184,3 +187,51 @@ def test_a_driver_killed_in_mid_stream_loses_and_repeats_nothing(written: Writte
         assert second.returncode == 0, errors
         assert output.strip()
     assert found(parquet_rows(tmp_path / "copy")) == expected(written)
+
+
+@pytest.mark.slow
+def test_an_agent_that_comes_back_elsewhere_is_read_on(tmp_path: Path) -> None:
+    """The agent that has the log is killed in mid-stream and started again on another port; the application has ended."""
+    with mesh(2) as made:
+        holder, other = made.agents[1], made.agents[0]
+        ran = cli(
+            *("submit", BUILDER, "--set", f"trips={SOURCE}@a1", "--set", "out=log:clean-trips?partitions=4@a2"),
+            *("--agent", str(other.state_dir)),
+        )
+        assert ran.returncode == 0, ran.stderr
+        status = ("status", "clean-trips", "-o", "json", "--agent", str(other.state_dir))
+        wait_for(lambda: '"finished"' in cli(*status).stdout, 60, "the application has ended")
+        summary = json.loads(cli(*status).stdout)["summary"]
+        token = tmp_path / "reader.token"
+        token.write_text(str(other.ask(CreateToken(role="reader", scope="sink:clean-trips", uses=1_000))["token"]))
+        found_here = Written(other, token, [])
+        with driver(tmp_path, found_here, 0.1, 150) as running:
+            copy = tmp_path / "copy"
+            wait_for(lambda: len(list(copy.glob("batch=*"))) >= 2, 200, "two batches are written")
+            before = holder.address
+            holder.kill()
+            holder.start()
+            holder.ready()
+            assert holder.address != before
+
+            def all_there() -> bool:
+                assert running.poll() is None, running.communicate()
+                return len(parquet_rows(copy)) >= sum(summary["results"].values())
+
+            wait_for(all_there, 200, "the rest is read")
+        rows = parquet_rows(copy)
+        assert len(rows) == sum(summary["results"].values())
+        assert max(found(rows).values()) == 1
+
+
+@pytest.mark.slow
+def test_the_demo_tells_what_spark_found(tmp_path: Path) -> None:
+    ran = cli(*("demo", "--agents", "2", "--duration", "5", "--results", str(tmp_path), "-o", "json"), timeout=280)
+    assert ran.returncode == 0, ran.stderr
+    told = json.loads(ran.stdout)["spark"]
+    assert told["rows"] > 0, told
+    assert told["batches"] > 0
+    assert told["rows_per_second"] > 0
+    assert told["table"][0][1] == 1
+    files = pyarrow.parquet.read_table(told["files"])
+    assert files.num_rows == len(told["table"])

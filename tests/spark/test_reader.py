@@ -94,6 +94,16 @@ def test_offsets_are_keyed_by_the_log_and_survive_json(log: FakeLog) -> None:
     assert reader.partitions(end, end) == []
 
 
+def test_an_idle_query_asks_once_and_lets_the_agent_wait(log: FakeLog) -> None:
+    reader = StreamReader(parse_options({"sink": "trips", "maxBytesPerBatch": "1MiB"}), spark_schema(FIELDS))
+    end = {"trips/0": 9, "trips/1": 1}
+    for _ in range(3):
+        assert reader.latestOffset(end, reader.getDefaultReadLimit()) == end
+        assert reader.reportLatestOffset() == end
+    assert log.asked == ["ends"] * 3
+    assert log.waits == [500] * 3
+
+
 def test_starting_offsets(log: FakeLog) -> None:
     assert stream(startingOffsets="latest").initialOffset() == {"trips/0": 9, "trips/1": 1}
     assert stream(startingOffsets='{"trips/1": 1}').initialOffset() == {"trips/0": 0, "trips/1": 1}
