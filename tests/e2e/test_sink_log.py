@@ -16,7 +16,7 @@ from agiledart_node.commands import CreateToken
 from agiledart_transport.sink_log_client import NO_AGENT, SinkLogClient, SinkLogError
 from tests.e2e.mesh import AgentProcess, Mesh, cli, mesh, wait_for
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("sink log")]
 
 ENTRY = "agiledart_examples.debs2015:frequent_routes"
 
