@@ -112,8 +112,8 @@ def test_the_dashboard_is_one():
 
 
 def test_the_compose_file_is_valid():
-    shown = run(tool("docker-compose", "docker-compose"), "-f", str(COMPOSE), "config")
-    for service in ("a1", "a2", "a3", "token", "prometheus", "grafana"):
+    shown = run(tool("docker-compose", "docker-compose"), "-f", str(COMPOSE), "--profile", "spark", "config")
+    for service in ("a1", "a2", "a3", "token", "prometheus", "grafana", "trips", "spark"):
         assert f"\n  {service}:\n" in shown
 
 
@@ -134,7 +134,9 @@ def test_the_image_holds_all_that_the_wheel_is_made_of():
     kept = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
     document = tomllib.loads((ROOT / "pyproject.toml").read_text())
     needed = {package.split("/")[0] for package in document["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]}
-    assert needed | {"pyproject.toml", document["project"]["readme"]} <= kept
+    copied = re.findall(r"^COPY (\w\S+) ", (DEPLOY / "docker" / "Dockerfile").read_text(), re.MULTILINE)
+    assert needed | {"pyproject.toml", document["project"]["readme"], *copied} <= kept
+    assert all((ROOT / path).exists() for path in kept)
 
 
 def commands() -> list[list[str]]:
