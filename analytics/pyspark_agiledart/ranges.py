@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql.datasource import InputPartition
 
 from agiledart_kernel.errors import OperationFailed
-from agiledart_kernel.sink_log import TRIMMED
+from agiledart_kernel.sink_log import DAMAGED, TRIMMED
 from pyspark_agiledart.admission import Kept
 from pyspark_agiledart.columns import RowReader
 from pyspark_agiledart.options import Options
@@ -74,7 +74,8 @@ def read_range(options: Options, schema: "StructType", planned: LogRange) -> Ite
             try:
                 batches = list(_fetched(client, options, reader, planned, at))
             except SinkLogError as error:
-                if error.reason != TRIMMED or error.first_kept <= at:
+                is_gap = error.reason == TRIMMED or (error.reason == DAMAGED and not options.fail_on_loss)
+                if not is_gap or error.first_kept <= at:
                     raise
                 gone = min(error.first_kept, planned.end)
                 _lose(options, planned.partition, at, gone)

@@ -66,7 +66,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begin = self._plain(start)
         there = self._look(begin)
         for partition, held in there.items():
-            if held.committed < begin.get(partition, 0) and self._target is None:
+            if held.committed < begin.get(partition, 0):
                 raise OperationFailed(
                     f"The sink {self._options.key(partition)} ends at row {held.committed}, before row {begin[partition]} "
                     f"where this query stands: its log was begun anew. Start the query with a new checkpointLocation."

@@ -17,7 +17,7 @@ from pyspark.sql.datasource import CaseInsensitiveDict, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
 
 from agiledart_kernel.errors import ConfigurationError, OperationFailed
-from agiledart_kernel.sink_log import NOT_ALLOWED, StoredBatch
+from agiledart_kernel.sink_log import DAMAGED, NOT_ALLOWED, StoredBatch
 from agiledart_transport.sink_log_client import SinkLogError
 from pyspark_agiledart import DefaultSource
 from pyspark_agiledart.admission import admitted, fair_shares
@@ -199,9 +199,26 @@ def test_rows_that_go_between_planning_and_reading(log: FakeLog, capsys: pytest.
             assert "5 rows" in capsys.readouterr().err
 
 
+def test_damaged_rows_are_an_error_or_are_left_out(log: FakeLog, capsys: pytest.CaptureFixture[str]) -> None:
+    for loses in ("true", "false"):
+        reader = stream(failOnDataLoss=loses)
+        planned = reader.partitions({"trips/0": 0}, {"trips/0": 9})
+        log.failures = [None, SinkLogError("rows 0 to 2 of trips/0 are damaged", DAMAGED, 3)]
+        if loses == "true":
+            with pytest.raises(SinkLogError, match="damaged"):
+                rows_of(reader, planned)
+        else:
+            assert rows_of(reader, planned) == [("p0", number) for number in range(3, 9)]
+            assert "3 rows" in capsys.readouterr().err
+
+
 def test_a_log_that_was_begun_anew_is_noticed(log: FakeLog) -> None:
     with pytest.raises(OperationFailed, match="new checkpointLocation"):
         stream().latestOffset({"trips/0": 900, "trips/1": 0}, ReadAllAvailable())
+    reader = stream()
+    reader.prepareForTriggerAvailableNow()
+    with pytest.raises(OperationFailed, match="new checkpointLocation"):
+        reader.latestOffset({"trips/0": 900, "trips/1": 0}, ReadAllAvailable())
     planned = stream().partitions({"trips/0": 0}, {"trips/0": 9})
     log.stored[0] = log.stored[0][:2]
     with pytest.raises(OperationFailed, match="now ends at row 5"):
