@@ -416,6 +416,8 @@ class Agent:
     def _instance_broke(self, application: str, version: int, broke: InstanceBroke) -> None:
         if not broke.is_consequence:
             self._printed.add(application, broke.message)
+            text = f"{application} fails here: {broke.message.partition(chr(10))[0]}"
+            self._log.warning("application.failed", text, application=application, version=version)
             self._metrics.applications.failed(application)
         where = broke.instance
         self._feed(InstanceFailed(application, version, where.stage, where.index, broke.message, broke.is_consequence))

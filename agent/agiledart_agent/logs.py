@@ -95,7 +95,13 @@ class AgentLog:
     def _write(self, level: str, event: str, text: str, fields: dict[str, object]) -> None:
         if self._json:
             line = json.dumps(
-                {"time": round(time.time(), 3), "level": level, "event": event, "node": self._node, "text": text}
+                {
+                    "time": round(time.time(), 3),
+                    "level": level,
+                    "event": event,
+                    "node": self._node,
+                    "text": text.strip(),
+                }
                 | fields,
                 default=str,
             )

@@ -144,3 +144,25 @@ def test_logs_are_one_object_a_line_and_a_quiet_node_adds_none(running: tuple[Me
         new = [json.loads(line) for line in text[sizes[agent.name] :].decode().splitlines()]
         # A loaded machine may well be late, and then it is right to say so.
         assert [event for event in new if event["event"] not in ("node.late", "node.doubted")] == []
+
+
+def test_a_failure_of_user_code_ends_a_tap_and_is_one_warning(running: tuple[Mesh, Path]) -> None:
+    ring, folder = running
+    (folder / "bad.py").write_text(
+        CODE.replace("return reading.value % 2 == 0", "return 1 // (1_200 - reading.value) >= 0").replace(
+            'Topology("doubling")', 'Topology("bad")'
+        )
+    )
+    agent = ring.agents[0]
+    submitted = cli(
+        "submit", f"{folder / 'bad.py'}:build", "--set", f"readings=csv:{folder / 'rows.csv'}?speed=1@a2",
+        "--set", f"report=csv:{folder / 'bad.csv'}@a3", "--agent", str(agent.state_dir), cwd=folder,
+    )  # fmt: skip
+    assert submitted.returncode == 0, submitted.stderr
+    told = cli("tap", "bad", "even", "--agent", str(agent.state_dir))
+    assert told.returncode == 1
+    assert "bad is failed" in told.stderr
+    events = [json.loads(line) for one in ring.agents for line in one.log.read_text().splitlines()]
+    failures = [event for event in events if event["event"] == "application.failed"]
+    assert len(failures) == 1
+    assert "ZeroDivisionError" in failures[0]["text"]
