@@ -58,6 +58,9 @@ FIRST_LOOK_SECONDS: Final = 0.02
 LAST_LOOK_SECONDS: Final = 0.2
 FIND_SECONDS: Final = 15.0
 NOTE_SECONDS: Final = 30.0
+SETTLE_SECONDS: Final = 5.0
+"""After so long an agent that has just started believes the ring that there is no such log: when a whole mesh starts again, nodes
+tell of their logs one after the other."""
 
 REQUESTS: Codec[LogRequest] = Codec(LogRequest)
 ANSWERS: Codec[LogAnswer] = Codec(LogAnswer)
@@ -108,6 +111,7 @@ class SinkLogServer:
         self._threads = ThreadPoolExecutor(THREADS, "sink-log")
         self._finding: dict[int, asyncio.Future[SinkFound]] = {}
         self._number = 0
+        self._started = asyncio.get_running_loop().time()
         self.answered: Counter[str] = Counter()
         self.rows_sent = 0
         self.bytes_sent = 0
@@ -247,6 +251,9 @@ class SinkLogServer:
         record = found.record
         if record is None and found.reason:
             text = f"The log {request.sink} cannot be looked up: the ring did not answer ({found.reason}). Try again."
+            return LogRefused(request.request, UNAVAILABLE, text)
+        if record is None and asyncio.get_running_loop().time() - self._started < SETTLE_SECONDS:
+            text = f"The log {request.sink} is not known yet: {self._me().name} has just started. Try again."
             return LogRefused(request.request, UNAVAILABLE, text)
         if record is None:
             return _unknown(request.request, request.sink)

@@ -129,7 +129,7 @@ def test_a_second_run_goes_on_at_the_end_and_another_type_is_refused(three: Mesh
 
 def test_grants_and_names_are_checked_and_said_in_words(three: Mesh):
     a1, a2, _ = three.agents
-    with client([a2], a1, scope="sink:elsewhere", patience=2.0) as narrow:
+    with client([a2], a1, scope="sink:elsewhere") as narrow:
         with pytest.raises(SinkLogError, match="agiledart token create --role reader --scope sink:plain") as refused:
             narrow.locate("plain")
         assert refused.value.reason == NOT_ALLOWED

@@ -111,7 +111,7 @@ def append(log: LogWriter, partition: int, values: list[int]) -> None:
     log.partitions[partition].append(msgspec.msgpack.encode([[value] for value in values]), len(values))
 
 
-def test_logs_are_noted_with_what_readers_need(tmp_path: Path) -> None:
+def test_logs_are_noted_with_what_readers_need(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     writer(tmp_path, "x").close()
     writer(tmp_path, "y", 3).close()
     (tmp_path / "sink-logs" / "broken").mkdir()
@@ -128,7 +128,10 @@ def test_logs_are_noted_with_what_readers_need(tmp_path: Path) -> None:
         assert isinstance(where, Located)
         assert (where.node_id, where.address, where.partitions) == (ME.node, ME.address, 2)
         link.ask(Locate(2, "nothing"))
-        assert (await link.answer(2)).reason == "unknown sink"
+        assert (await link.answer(2)).reason == "unavailable"  # the ring may not have been told yet
+        monkeypatch.setattr(sink_log_server, "SETTLE_SECONDS", 0.0)
+        link.ask(Locate(3, "nothing"))
+        assert (await link.answer(3)).reason == "unknown sink"
 
     run(tmp_path, scenario)
 
