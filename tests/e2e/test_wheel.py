@@ -30,7 +30,7 @@ def test_holds_every_package_and_nothing_else(wheel: Path):
     shipped = {name for name in names if ".dist-info/" not in name}
     wanted = {
         str(path.relative_to(package.parent))
-        for package in ROOT.glob("*/agiledart*")
+        for package in (*ROOT.glob("*/agiledart*"), *ROOT.glob("*/pyspark_agiledart"))
         if package.is_dir()
         for path in package.rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
