@@ -145,7 +145,7 @@ def spark_session(
         remote = SparkSession.builder.remote(master).appName(name)
         for key, value in (config or {}).items():
             remote = remote.config(key, value)
-        return remote.getOrCreate()
+        return _started(remote)
     if SparkSession.getActiveSession() is None:
         # The JVM inherits this environment; it must stand before the first session.
         os.environ["JAVA_HOME"] = str(find_java().home)
@@ -154,7 +154,16 @@ def spark_session(
     builder: Any = SparkSession.builder.master(master or LOCAL_MASTER).appName(name)
     for key, value in {**_settings(master or LOCAL_MASTER, log_file), **(config or {})}.items():
         builder = builder.config(key, value)
-    session: SparkSession = builder.getOrCreate()
+    return _started(builder)
+
+
+def _started(builder: Any) -> "SparkSession":
+    try:
+        session: SparkSession = builder.getOrCreate()
+    except Exception as error:  # it comes from Java, Py4J or gRPC; each has classes of its own
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        cause = next((line[2:] for line in lines if line.startswith(": ")), lines[0] if lines else type(error).__name__)
+        raise OperationFailed(f"Spark does not start: {cause}") from error
     return session
 
 

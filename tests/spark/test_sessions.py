@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agiledart.spark import find_java, follow, java_version
+from agiledart.spark import _started, find_java, follow, java_version
 from agiledart_kernel.errors import OperationFailed
 
 
@@ -101,3 +101,18 @@ def test_progress_is_told_and_summed() -> None:
     lines: list[str] = []
     assert follow(Query(), lines.append, pause=lambda seconds: None) == (2, 20)  # type: ignore[arg-type]
     assert lines[-1] == "batch 2: 10 rows"
+
+
+class Builder:
+    """A session builder whose Java says no."""
+
+    def getOrCreate(self) -> None:  # noqa: N802  Spark's name
+        raise RuntimeError(
+            "An error occurred while calling None.org.apache.spark.api.java.JavaSparkContext.\n"
+            ": org.apache.spark.SparkException: Could not parse Master URL: 'nonsense'\n\tat org.apache.spark…"
+        )
+
+
+def test_a_session_that_does_not_start_is_one_sentence() -> None:
+    with pytest.raises(OperationFailed, match="Spark does not start: .*Could not parse Master URL: 'nonsense'$"):
+        _started(Builder())
