@@ -114,5 +114,5 @@ class Builder:
 
 
 def test_a_session_that_does_not_start_is_one_sentence() -> None:
-    with pytest.raises(OperationFailed, match="Spark does not start: .*Could not parse Master URL: 'nonsense'$"):
+    with pytest.raises(OperationFailed, match=r"Spark does not start: .*Could not parse Master URL: 'nonsense'$"):
         _started(Builder())
