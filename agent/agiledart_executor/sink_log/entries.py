@@ -5,7 +5,8 @@
     RECORD   : `rows` rows in the body, the first has the number `offset`
     COMMIT   : everything before `offset` is committed; no body
 
-Offsets within a segment follow each other without a gap. Integers are big-endian; CRC is CRC32C.
+Offsets within a segment follow each other without a gap. Integers are big-endian; CRC is CRC32C. That of an entry's header begins
+with the log's `seed`, so an entry of another log or partition is no entry here, also when it stands in somebody's rows.
 """
 
 import contextlib
@@ -59,16 +60,21 @@ class Entry(NamedTuple):
         return self.offset + self.rows
 
 
-def record(schema: int, offset: int, epoch: int, at_ms: int, rows: int, body: bytes) -> bytes:
+def seed_of(log_id: str, partition: int) -> int:
+    """Where the checksums of entry headers of this partition begin."""
+    return crc32c(f"{log_id}/{partition}".encode())
+
+
+def record(seed: int, schema: int, offset: int, epoch: int, at_ms: int, rows: int, body: bytes) -> bytes:
     """The bytes of a RECORD entry."""
     head = _ENTRY.pack(MAGIC, RECORD, schema, offset, epoch, at_ms, rows, len(body), crc32c(body))
-    return head + _CRC.pack(crc32c(head)) + body
+    return head + _CRC.pack(crc32c(head, seed)) + body
 
 
-def commit(schema: int, offset: int, epoch: int, at_ms: int) -> bytes:
+def commit(seed: int, schema: int, offset: int, epoch: int, at_ms: int) -> bytes:
     """The bytes of a COMMIT entry."""
     head = _ENTRY.pack(MAGIC, COMMIT, schema, offset, epoch, at_ms, 0, 0, 0)
-    return head + _CRC.pack(crc32c(head))
+    return head + _CRC.pack(crc32c(head, seed))
 
 
 def segment_header(log_id: str, partition: int, base: int) -> bytes:
@@ -83,12 +89,12 @@ def check_segment_header(raw: bytes, log_id: str, partition: int, base: int) -> 
         raise Damage(0, "the beginning of the segment is not what was written")
 
 
-def parse_entry(raw: bytes, start: int, position: int) -> Entry:
+def parse_entry(raw: bytes, start: int, position: int, seed: int) -> Entry:
     """The header at `raw[start:]`, which stands at `position` of its file; raises `Damage`."""
     head = raw[start : start + _ENTRY.size]
     (check,) = _CRC.unpack_from(raw, start + _ENTRY.size)
     magic, kind, *rest = _ENTRY.unpack(head)
-    if magic != MAGIC or crc32c(head) != check:
+    if magic != MAGIC or crc32c(head, seed) != check:
         raise Damage(position, "the header of an entry is not what was written")
     entry = Entry(kind, *rest)
     if kind not in (RECORD, COMMIT) or entry.length > MAX_STORED_BYTES:
@@ -105,8 +111,8 @@ class SegmentScan:
         stop: bytes at and after this position are not looked at.
     """
 
-    def __init__(self, descriptor: int, position: int, stop: int) -> None:
-        self._descriptor, self._stop = descriptor, stop
+    def __init__(self, descriptor: int, position: int, stop: int, seed: int) -> None:
+        self._descriptor, self._stop, self._seed = descriptor, stop, seed
         self.position = position
         self._window = b""
         self._window_at = position
@@ -126,7 +132,7 @@ class SegmentScan:
         raw = self._bytes(self.position, HEADER_BYTES)
         if len(raw) < HEADER_BYTES:
             return None
-        entry = parse_entry(raw, 0, self.position)
+        entry = parse_entry(raw, 0, self.position, self._seed)
         if self.position + HEADER_BYTES + entry.length > self._stop:
             return None
         self.position += HEADER_BYTES + entry.length
@@ -141,10 +147,10 @@ class SegmentScan:
         return raw
 
 
-def entries_after(raw: bytes) -> Iterator[tuple[int, Entry]]:
+def entries_after(raw: bytes, seed: int) -> Iterator[tuple[int, Entry]]:
     """(place, header) of everything in these bytes that is a good header, wherever it begins: what damage has left over."""
     place = raw.find(MAGIC)
     while 0 <= place <= len(raw) - HEADER_BYTES:
         with contextlib.suppress(Damage):
-            yield place, parse_entry(raw, place, place)
+            yield place, parse_entry(raw, place, place, seed)
         place = raw.find(MAGIC, place + 1)

@@ -21,6 +21,7 @@ from agiledart_executor.sink_log.entries import (
     SegmentScan,
     check_segment_header,
     entries_after,
+    seed_of,
 )
 from agiledart_executor.sink_log.layout import (
     Segment,
@@ -158,7 +159,7 @@ class LogReader:
         except OSError:
             return committed, latest
         try:
-            scan = SegmentScan(descriptor, start, os.fstat(descriptor).st_size)
+            scan = SegmentScan(descriptor, start, os.fstat(descriptor).st_size, self._seed(partition))
             while (entry := scan.next()) is not None:
                 latest = max(latest, entry.end)
                 if entry.kind == COMMIT:
@@ -168,6 +169,9 @@ class LogReader:
         finally:
             os.close(descriptor)
         return committed, latest
+
+    def _seed(self, partition: int) -> int:
+        return seed_of(self.description.log_id, partition)
 
     def _index(self, partition: int, segment: Segment) -> _Index:
         key = (partition, segment.base)
@@ -212,7 +216,7 @@ class LogReader:
                 if answer.batches:
                     break
                 self.damaged_reads += 1
-                good = _next_good(segments[number], damage.position, cursor, until)
+                good = _next_good(segments[number], damage.position, cursor, until, self._seed(partition))
                 raise DamagedError(name, partition, offset, good) from None
             if answer.is_full or cursor >= end:
                 break
@@ -229,14 +233,14 @@ class LogReader:
                 os.pread(descriptor, SEGMENT_HEADER_BYTES, 0), self.description.log_id, partition, segment.base
             )
             expected, start = index.before(cursor)
-            scan = SegmentScan(descriptor, start, os.fstat(descriptor).st_size)
+            scan = SegmentScan(descriptor, start, os.fstat(descriptor).st_size, self._seed(partition))
             while expected < until and not answer.is_full:
                 at = scan.position
                 try:
                     entry = _expected(scan, expected)
                 except Damage:
                     # What was asked for may lie behind the damage: then the damage is none of this fetch's business.
-                    found = _resynchronised(descriptor, at, cursor)
+                    found = _resynchronised(descriptor, at, cursor, self._seed(partition))
                     if found is None:
                         raise
                     expected, scan.position = found
@@ -264,16 +268,16 @@ def _expected(scan: SegmentScan, offset: int) -> Entry:
     return entry
 
 
-def _resynchronised(descriptor: int, position: int, cursor: int) -> tuple[int, int] | None:
+def _resynchronised(descriptor: int, position: int, cursor: int, seed: int) -> tuple[int, int] | None:
     """(offset, position) of the good record behind a damaged place that holds the row `cursor`."""
     raw = os.pread(descriptor, os.fstat(descriptor).st_size - position, position)
-    for place, entry in entries_after(raw):
+    for place, entry in entries_after(raw, seed):
         if place and entry.kind == RECORD and entry.offset <= cursor < entry.end:
             return entry.offset, position + place
     return None
 
 
-def _next_good(segment: Segment, position: int, after: int, until: int) -> int:
+def _next_good(segment: Segment, position: int, after: int, until: int, seed: int) -> int:
     """The first offset after a damaged place that can be read again: in this segment, or where the next one begins.
 
     A segment whose own header is damaged is given up whole.
@@ -286,7 +290,7 @@ def _next_good(segment: Segment, position: int, after: int, until: int) -> int:
             raw = file.read()
     except OSError:
         return until
-    for place, entry in entries_after(raw):
+    for place, entry in entries_after(raw, seed):
         if entry.kind == RECORD and after < entry.offset < until and place + HEADER_BYTES + entry.length <= len(raw):
             return entry.offset
     return until

@@ -20,6 +20,7 @@ from agiledart_executor.sink_log.entries import (
     SegmentScan,
     check_segment_header,
     entries_after,
+    seed_of,
 )
 from agiledart_executor.sink_log.layout import Segment, read_committed, segments_of
 
@@ -60,10 +61,11 @@ def recover(directory: Path, log_id: str, partition: int) -> Recovered:
 
 def _look(segment: Segment, log_id: str, partition: int) -> Recovered:
     """What one segment holds; `size` 0 when not even its beginning is good."""
+    seed = seed_of(log_id, partition)
     descriptor = os.open(segment.path, os.O_RDONLY)
     try:
         total = os.fstat(descriptor).st_size
-        scan = SegmentScan(descriptor, SEGMENT_HEADER_BYTES, total)
+        scan = SegmentScan(descriptor, SEGMENT_HEADER_BYTES, total, seed)
         end, good, offset = segment.base, SEGMENT_HEADER_BYTES, segment.base
         try:
             check_segment_header(os.pread(descriptor, SEGMENT_HEADER_BYTES, 0), log_id, partition, segment.base)
@@ -80,7 +82,7 @@ def _look(segment: Segment, log_id: str, partition: int) -> Recovered:
         rest = os.pread(descriptor, total - good, good)
     finally:
         os.close(descriptor)
-    later = max((entry.offset for _, entry in entries_after(rest) if entry.kind == COMMIT), default=end)
+    later = max((entry.offset for _, entry in entries_after(rest, seed) if entry.kind == COMMIT), default=end)
     if later > end:
         return Recovered(later, None, good, 0, lost_from=end)
     return Recovered(end, segment, good, total - good)

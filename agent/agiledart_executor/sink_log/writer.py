@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from agiledart_executor.sink_log.entries import SEGMENT_HEADER_BYTES, commit, record, segment_header
+from agiledart_executor.sink_log.entries import SEGMENT_HEADER_BYTES, commit, record, seed_of, segment_header
 from agiledart_executor.sink_log.layout import Segment, committed_bytes, segment_path, segments_of, sync_directory
 from agiledart_executor.sink_log.recovery import Recovered, recover
 from agiledart_kernel.errors import OperationFailed
@@ -53,6 +53,7 @@ class PartitionWriter:
         clock: Clock = time.time_ns,
     ) -> None:
         self._directory, self._log_id, self._partition = directory, log_id, partition
+        self._seed = seed_of(log_id, partition)
         self._schema, self._segment_bytes, self._max_bytes = schema, segment_bytes, max_bytes
         self._max_age_ms, self._clock = max_age_ms, clock
         self._descriptor = self._committed_file = -1
@@ -119,7 +120,7 @@ class PartitionWriter:
 
     def append(self, body: bytes, rows: int) -> None:
         """Take a batch: the MessagePack array of so many rows. It counts from the next `commit` on."""
-        raw = record(self._schema, self._end, 0, self._now_ms(), rows, body)
+        raw = record(self._seed, self._schema, self._end, 0, self._now_ms(), rows, body)
         self._end += rows
         self._uncommitted = True
         self._pending.append(raw)
@@ -135,7 +136,7 @@ class PartitionWriter:
             self._guarded(self._sync)
 
     def _commit(self) -> None:
-        self._pending.append(commit(self._schema, self._end, 0, self._now_ms()))
+        self._pending.append(commit(self._seed, self._schema, self._end, 0, self._now_ms()))
         self._hand_over()
         self._uncommitted = False
         self._tell_committed()

@@ -184,6 +184,32 @@ def test_a_power_cut_gives_offsets_up_and_says_so(tmp_path: Path, capsys: pytest
     assert reader.fetch(0, 30, 1_000, 1 << 20)[1] == 35
 
 
+def test_rows_that_look_like_entries_are_rows(tmp_path: Path) -> None:
+    """Segments of another log as rows; behind damage they must not be taken for entries."""
+    writer = opened(tmp_path, "log:y")
+    for n in range(5):
+        writer.write(rows(n, 1))
+        writer.flush()
+    writer.close()
+    (inner,) = segments_of(partition_directory(log_directory(tmp_path, "y"), 0))
+    writer = opened(tmp_path, "log:x", bytes)
+    for _ in range(5):
+        writer.write([inner.path.read_bytes()])
+        writer.flush()
+    writer.close()
+    (segment,) = segments_of(partition_directory(log_directory(tmp_path, "x"), 0))
+    raw = bytearray(segment.path.read_bytes())
+    raw[60] ^= 1  # in the header of the first entry
+    segment.path.write_bytes(raw)
+    reader = LogReader(log_directory(tmp_path, "x"))
+    with pytest.raises(DamagedError) as damaged:
+        reader.fetch(0, 0, 100, 1 << 20)
+    assert damaged.value.next_good == 1
+    batches, following, _ = reader.fetch(0, 1, 100, 1 << 20)
+    assert [msgspec.msgpack.decode(batch.body) for batch in batches] == [[[inner.path.read_bytes()]]] * 4
+    assert following == 5
+
+
 def test_a_flipped_committed_file_is_found_out_and_done_without(tmp_path: Path) -> None:
     writer = opened(tmp_path, "log:x")
     writer.write(rows(0, 10))
