@@ -193,7 +193,8 @@ def show(text: str, output: str) -> int:
 @token.command(short_help="Turn a reader's token into an identity file.")
 @click.argument("text", metavar="TOKEN|@FILE|-")
 @click.argument("file", type=click.Path(path_type=Path))
-def redeem(text: str, file: Path) -> None:
+@output_option
+def redeem(text: str, file: Path, output: str) -> None:
     """Turn a reader's token into an identity file, for jobs that read sink logs for longer than the token lets anyone in.
 
     \b
@@ -206,4 +207,7 @@ def redeem(text: str, file: Path) -> None:
 
     identity, addresses = identity_from_token(text)
     write_identity(file, identity, addresses)
+    if output == "json":
+        print_json({"file": str(file), "addresses": list(addresses)})
+        return
     say(f"Wrote {file}. Readers name it as identityFile; they begin at {', '.join(addresses) or 'no address'}.")
