@@ -172,7 +172,18 @@ def _timed(action: Callable[[], object]) -> float:
 
 def _start_one(state: Path) -> None:
     process = subprocess.Popen(
-        [sys.executable, "-m", "agiledart_cli.main", "agent", "--state-dir", str(state), "--listen", "127.0.0.1:0"],
+        [
+            sys.executable,
+            "-m",
+            "agiledart_cli.main",
+            "agent",
+            "--state-dir",
+            str(state),
+            "--listen",
+            "127.0.0.1:0",
+            "--metrics",
+            "127.0.0.1:0",
+        ],
         stderr=subprocess.DEVNULL,
     )
     try:

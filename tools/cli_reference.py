@@ -42,6 +42,26 @@ TAIL = """
 | `ring_seconds`, `flow_seconds` | of that: until the ring stood; while trips flowed |
 | `rss_mb` | process (`a1`, `a1/executor-1`) → its peak resident memory, 10^6 bytes |
 | `files` | query → file of results |
+| `spark` | what Spark read from the log and computed (below); empty with `--no-spark` |
+
+`spark` has `rows` read from the log, `rows_per_second` of the micro-batches, `batches` with rows, `job`,
+`job_seconds`, its `columns` and `table`, Parquet `files`; or `skipped` or `error` with the reason.
+
+## The JSON object of `top`
+
+`agent`, `known` (nodes that it knows), `seconds` between the two looks, and three lists:
+
+* `nodes`: `name`, `answers`, `instances`, `capacity`, `rtt_ms`, `busy` (cores), `applications`, `is_leaving`, `is_asked`.
+* `applications`: `name`, `version`, `state`, `since_seconds`, `in_rate` and `out_rate` (rows a second of its sources and sinks),
+  `records_in`, `results`, `late`, `malformed`, `p99_ms`, `reason`, `silent_nodes`.
+* `steps`: `application`, `step`, `instances`, `nodes`, `in_rate`, `out_rate`, `dropped`, `blocked`, and, only at the first step of
+  a stage, `busy` (share of a core of each instance) and `queue`.
+
+What is not known is null.
+
+## The JSON object of `doctor`
+
+`checks` (objects of `name`, `level` — `ok`, `watch` or `bad` —, `text`, `suggestion`), and how many are `watch` and `bad`.
 
 ## The JSON object of `run`
 

@@ -10,6 +10,7 @@ import secrets
 import socket
 import ssl
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any, cast
 
@@ -19,13 +20,18 @@ from agiledart_agent.driver import Driver
 from agiledart_agent.executor_pool import ExecutorEvents, ExecutorPool, LaunchError
 from agiledart_agent.identity import Identity, make_executor_pass
 from agiledart_agent.logs import AgentLog, PrintedLines
+from agiledart_agent.metrics import AgentMetrics, NodeFigures, SinkLogFigures, bytes_below
+from agiledart_agent.metrics_server import MetricsServer
 from agiledart_agent.peer_links import PeerLinks
 from agiledart_agent.ring_memory import RingMemory
 from agiledart_agent.settings import AgentSettings, split_address
+from agiledart_agent.sink_log_server import SinkLogServer
+from agiledart_agent.taps import FORGET_SECONDS, Taps
 from agiledart_agent.tokens import create_token
 from agiledart_dataflow.formation_messages import LogLine
 from agiledart_dataflow.stages import StagePlan
 from agiledart_executor.messages import Configure, InstanceBroke, InstanceName, JudgePeer, Verdict
+from agiledart_executor.sink_log.layout import logs_in
 from agiledart_kernel.codec import Codec, encode
 from agiledart_kernel.errors import AgileDartError, OperationFailed, RemoteProtocolError
 from agiledart_kernel.frames import Hello, decode_hello
@@ -42,6 +48,7 @@ from agiledart_node.effects import (
     PrepareExecutors,
     Progressed,
     ReadLogs,
+    ReadTap,
     RefusedRequest,
     Replied,
     StartInstances,
@@ -56,6 +63,7 @@ from agiledart_node.events import (
     InstanceReported,
 )
 from agiledart_node.node import NODE_CODEC, Node
+from agiledart_node.sinks import SinkFound
 from agiledart_overlay.effects import Joined, JoinFailed, Left, NeighboursChanged, PeerFailed, PeerLeft
 from agiledart_overlay.events import JoinRing, LeaveRing
 from agiledart_transport.contexts import client_context, load_credentials, server_context
@@ -85,6 +93,7 @@ class Agent:
         self._settings, self._identity, self._log = settings, identity, log
         self._memory = RingMemory(settings.state_dir)
         self._printed = PrintedLines()
+        self._taps = Taps()
         self._judge = LocalJudge(identity.network, time.time)
         self._executor_grants: dict[str, Grant] = {}
         self._credentials = identity.credentials()
@@ -96,6 +105,9 @@ class Agent:
         self._pool: ExecutorPool | None = None
         self._control = ControlApi(self._asked, self._log.refused)
         self._clients: dict[Link, Client] = {}
+        self._sink_logs = SinkLogServer(settings.state_dir, lambda: self.me, self._feed, self._log.refused)
+        self._metrics = AgentMetrics(self._figures, settings.zone)
+        self._metrics_server = MetricsServer(self._metrics.render, self._unready, self._metrics.refused_http)
         self._extended: dict[int, type] = {}  # requests to whose answers the agent adds what only it knows
         self._tasks: set[asyncio.Task[Any]] = set()
         self._left = asyncio.Event()
@@ -113,6 +125,8 @@ class Agent:
         """
         settings = self._settings
         await self._listen()
+        if settings.metrics:
+            await self._metrics_server.listen(*split_address(settings.metrics, "agent.metrics"))
         host, _ = split_address(self.address)
         self.me = Peer(self._identity.node_id, self._identity.incarnation, settings.name, self.address, settings.zone)
         random = RandomStream(secrets.randbits(64), int(self.me.node), "node")
@@ -122,16 +136,17 @@ class Agent:
         listen_host = split_address(settings.listen)[0]
         self._pool = ExecutorPool(
             ExecutorEvents(
-                reported=lambda app, version, name, report: self._feed(
+                reported=lambda app, version, name, report: self._reported(
                     InstanceReported(app, version, name.stage, name.index, report)
                 ),
-                finished=lambda app, version, name, report: self._feed(
+                finished=lambda app, version, name, report: self._reported(
                     InstanceFinished(app, version, name.stage, name.index, report)
                 ),
                 broke=self._instance_broke,
                 printed=self._printed.add,
                 refused=self._log.refused,
                 judge=self._judge_for_executor,
+                sampled=self._taps.add,
             ),
             lambda app, version, number: self._configure(app, version, number, listen_host, host),
             str(settings.state_dir),
@@ -141,6 +156,7 @@ class Agent:
         self._spawn(self._renew_leaf())
         await self._control.listen(settings.state_dir / "control.sock")
         await self._enter_ring(seeds)
+        self._spawn(self._sink_logs.note_for_ever())
 
     async def stop(self, *, drain: bool) -> None:
         """Leave the ring, with or without telling it, and end everything that was started."""
@@ -159,8 +175,10 @@ class Agent:
             await self._links.close()
         for link in list(self._clients):
             link.close("done")
+        await self._sink_logs.close()
         if self._listener is not None:
             await self._listener.close()
+        await self._metrics_server.close()
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -187,7 +205,7 @@ class Agent:
                 context=self._server_tls,
                 hello=lambda _: self._hello(),
                 judge=self._judge,
-                services=("overlay", "control"),
+                services=("overlay", "control", "sink_log"),
                 on_link=self._accepted,
                 on_refused=self._log.refused,
             )
@@ -271,6 +289,8 @@ class Agent:
             client = Client(link.peer.grant.role, who, link.send)
             self._clients[link] = client
             return LinkHandler(lambda _, kind, body: self._control.receive(client, body), self._client_closed)
+        if link.service == "sink_log":
+            return self._sink_logs.accept(link)
         assert self._links is not None
         links = self._links
         asyncio.get_running_loop().call_soon(lambda: None if link.closed else links.adopt(link))
@@ -309,8 +329,10 @@ class Agent:
         driver.on(StartInstances, lambda e: self._spawn(self._start_instances(e)))
         driver.on(StartSources, lambda e: pool.start_sources(e.application, e.version))
         driver.on(DrainSources, lambda e: pool.drain_sources(e.application, e.version))
-        driver.on(StopInstances, lambda e: pool.stop(e.application, e.version))
+        driver.on(StopInstances, self._stop_instances)
         driver.on(ReadLogs, self._read_logs)
+        driver.on(ReadTap, self._read_tap)
+        driver.on(SinkFound, self._sink_logs.found)
         driver.on(Joined, self._have_joined)
         driver.on(JoinFailed, self._join_failed)
         driver.on(Left, lambda _: self._left.set())
@@ -328,8 +350,8 @@ class Agent:
         task.add_done_callback(self._tasks.discard)
 
     def _observe(self, observation: Observation) -> None:
-        name = type(observation).__name__
-        self._log.debug("observed", f"{name} {observation}")
+        self._metrics.observed(observation)
+        self._log.observed(observation)
 
     def _have_joined(self, effect: Joined) -> None:
         if not self.joined.done():
@@ -366,6 +388,7 @@ class Agent:
         assert self._pool is not None
         part = effect.part
         labels = {stage.index: stage.name for stage in _PLAN.decode(part.plan).stages}
+        self._metrics.applications.started(part.application)
         slots: dict[int, list[InstanceName]] = {}
         for placed in part.instances:
             slots.setdefault(placed.executor, []).append(InstanceName(placed.stage, placed.index))
@@ -376,6 +399,7 @@ class Agent:
         except (LaunchError, AgileDartError, OSError) as error:
             self._feed(Failed(effect.request, f"{error} (on {self._settings.name})"))
             return
+        self._sink_logs.note_logs()  # a sink may just have begun one
         self._feed(
             Completed(effect.request, {(name.stage, name.index): address for name, address in addresses.items()})
         )
@@ -385,11 +409,23 @@ class Agent:
         part = effect.part
         self._spawn(self._pool.prepare(part.application, part.version, part.number, effect.slots, encode(part)))
 
+    def _stop_instances(self, effect: StopInstances) -> None:
+        assert self._pool is not None
+        self._pool.stop(effect.application, effect.version)
+        self._metrics.applications.ended(effect.application, effect.version)
+
+    def _reported(self, event: InstanceReported | InstanceFinished) -> None:
+        self._metrics.applications.reported(event.application, event.version, event.stage, event.index, event.report)
+        self._feed(event)
+
     def _instance_broke(self, application: str, version: int, broke: InstanceBroke) -> None:
         where = broke.instance
         message = f"{broke.message} (on {self._settings.name})"
         if not broke.is_consequence:
             self._printed.add(application, message)
+            text = f"{application} fails here: {message.partition(chr(10))[0]}"
+            self._log.warning("application.failed", text, application=application, version=version)
+            self._metrics.applications.failed(application)
         self._feed(InstanceFailed(application, version, where.stage, where.index, message, broke.is_consequence))
 
     def _configure(self, application: str, version: int, number: int, host: str, advertised: str) -> Configure:
@@ -467,6 +503,35 @@ class Agent:
         self._extended.pop(effect.request, None)
         self._control.refuse(effect.request, effect.text, effect.exit_code)
 
+    def _figures(self) -> NodeFigures:
+        """For a scrape: this process at this moment."""
+        node = self._driver.node if self._driver is not None else None
+        links = self._links
+        return NodeFigures(
+            unready=self._unready(),
+            overlay=node.overlay.statistics() if node is not None else None,
+            links=links.count if links is not None else 0,
+            dropped=Counter(links.dropped if links is not None else ())
+            + Counter(node.dropped if node is not None else ()),
+            refusals=self._log.refusals,
+            sink_logs=SinkLogFigures(
+                readers=self._sink_logs.readers,
+                answers=self._sink_logs.answered,
+                rows_sent=self._sink_logs.rows_sent,
+                bytes_sent=self._sink_logs.bytes_sent,
+                disk=tuple((log.application, bytes_below(str(at))) for at, log in logs_in(self._settings.state_dir)),
+            ),
+            executors=tuple(
+                (e.application, e.process.pid) for e in (self._pool.processes if self._pool is not None else ())
+            ),
+        )
+
+    def _unready(self) -> str:
+        """Why this node should get no work; empty when it may."""
+        if not self.joined.done():
+            return "not in the ring yet"
+        return "leaving" if self._driver is None or self._driver.node.is_leaving else ""
+
     def description(self) -> dict[str, object]:
         """What this process knows of itself, for `agent.json` and `Info`."""
         return {
@@ -476,6 +541,7 @@ class Agent:
             "peer_id": self._identity.peer_id,
             "incarnation": self.me.incarnation,
             "address": self.address,
+            "metrics": self._metrics_server.address,
             "control": str(self._settings.state_dir / "control.sock"),
             "network": self._identity.network.hex(),
             "refusals": dict(self._log.refusals),
@@ -485,6 +551,14 @@ class Agent:
                 for e in (self._pool.processes if self._pool is not None else ())
             ],
         }
+
+    def _read_tap(self, effect: ReadTap) -> None:
+        assert self._pool is not None
+        told = self._taps.read((effect.application, effect.version, effect.step), effect.after)
+        if not told.refused:
+            self._pool.open_tap(effect.application, effect.version, effect.step)
+        self._feed(Completed(effect.request, told))
+        asyncio.get_running_loop().call_later(FORGET_SECONDS + 1.0, self._taps.forget_old)
 
     def _read_logs(self, effect: ReadLogs) -> None:
         lines = self._printed.after(effect.application, effect.after, effect.limit)

@@ -18,6 +18,7 @@ from agiledart_agent.identity import Identity
 from agiledart_agent.logs import AgentLog
 from agiledart_agent.ring_memory import RingMemory
 from agiledart_agent.settings import AgentSettings
+from agiledart_agent.supervisor import Supervisor
 from agiledart_agent.tokens import create_token, parse_token, read_token, redeem
 from agiledart_kernel.errors import AgileDartError, ConfigurationError, OperationFailed
 from agiledart_transport.event_loop import run_on_uvloop
@@ -64,7 +65,11 @@ def _network(settings: AgentSettings, identity: Identity, log: AgentLog) -> tupl
             raise OperationFailed(
                 f"This token is for a {token.role}, not for an agent. Make one: agiledart token create"
             )
-        identity.join_network(token.network, redeem(token, identity.public_key, int(time.time())))
+        try:
+            identity.join_network(token.network, redeem(token, identity.public_key, int(time.time())))
+        except OperationFailed:
+            if identity.network != token.network or not _is_member(identity):
+                raise  # else a service's restart with the token of its first day
         return [*token.addresses, *(a for a in remembered if a not in token.addresses)], False
     if identity.network:
         identity.grant()
@@ -74,11 +79,22 @@ def _network(settings: AgentSettings, identity: Identity, log: AgentLog) -> tupl
     return [], True
 
 
+def _is_member(identity: Identity) -> bool:
+    try:
+        identity.grant()
+    except AgileDartError:
+        return False
+    return True
+
+
 async def _main(settings: AgentSettings, identity: Identity, log: AgentLog, seeds: list[str], *, founded: bool) -> int:
     began = time.monotonic()
     loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, context: log.unhandled(context))
     agent = Agent(settings, identity, log)
     asked = _Signals(loop, settings.parent_fd)
+    supervisor = Supervisor.take_from(os.environ)
+    watchdog = asyncio.create_task(supervisor.keep_alive())
     path = settings.state_dir / "agent.json"
     with contextlib.suppress(OSError):
         path.unlink()  # of a life that ended without saying so
@@ -91,6 +107,7 @@ async def _main(settings: AgentSettings, identity: Identity, log: AgentLog, seed
             starting.result()
             write_agent_json(path, agent.description())
             _greet(agent, settings, identity, log, time.monotonic() - began, founded=founded)
+            supervisor.tell("READY=1", f"STATUS=links on {agent.address}")
             gc.collect()
             gc.freeze()  # what start-up made stays for good; the collector need not look at it again
             await asyncio.wait({asked.end, agent.leave_asked}, return_when=asyncio.FIRST_COMPLETED)
@@ -99,6 +116,7 @@ async def _main(settings: AgentSettings, identity: Identity, log: AgentLog, seed
             starting.cancel()
         return 0
     finally:
+        supervisor.tell("STOPPING=1", "STATUS=leaving the ring")
         if drain:
             log.info("leaving", "leaving the ring (a second signal cuts)")
         ending = asyncio.create_task(agent.stop(drain=drain))
@@ -109,6 +127,7 @@ async def _main(settings: AgentSettings, identity: Identity, log: AgentLog, seed
             ending.cancel()
             cut = asyncio.create_task(agent.stop(drain=False))
             await asyncio.wait({cut}, timeout=3.0)
+        watchdog.cancel()
         with contextlib.suppress(OSError):
             path.unlink()
 
@@ -152,12 +171,13 @@ def _greet(
             nodes=peers + 1,
             seconds=round(took, 3),
         )
-    peer_id = identity.peer_id
+    peer_id, metrics = identity.peer_id, description["metrics"]
     log.info(
         "started",
         f"  node {settings.name}   {peer_id[:8]}…{peer_id[-4:]}   links on {description['address']}"
-        f"   control {description['control']}",
+        f"   control {description['control']}" + (f"   metrics http://{metrics}/metrics" if metrics else ""),
         address=description["address"],
+        metrics=metrics,
         node_id=description["node_id"],
     )
     if founded and settings.log_format == "console" and sys.stderr.isatty():

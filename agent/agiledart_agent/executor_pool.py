@@ -26,8 +26,10 @@ from agiledart_executor.messages import (
     Launch,
     Launched,
     LaunchFailed,
+    OpenTap,
     PeerRefused,
     Report,
+    Sampled,
     StartReading,
     Verdict,
 )
@@ -61,6 +63,7 @@ class ExecutorEvents:
     printed: Callable[[str, str], None]
     refused: Callable[[str, str], None]
     judge: Judge
+    sampled: Callable[[str, int, Sampled], None] = lambda application, version, sampled: None
 
 
 @dataclass
@@ -295,6 +298,8 @@ class ExecutorPool:
                 events.broke(application, version, message)
             case PeerRefused():
                 events.refused(message.reason, message.remote)
+            case Sampled():
+                events.sampled(application, version, message)
 
     async def _read_lines(self, executor: ExecutorProcess) -> None:
         """Keep what user code prints, cut at a line's limit; a process that prints without line ends must not fill
@@ -352,6 +357,11 @@ class ExecutorPool:
         """Let the sources read."""
         for executor in self._of(application, version):
             executor.send(StartReading())
+
+    def open_tap(self, application: str, version: int, step: str) -> None:
+        """Have the rows that leave a step sampled for some seconds more."""
+        for executor in self._of(application, version):
+            executor.send(OpenTap(step))
 
     def drain_sources(self, application: str, version: int) -> None:
         """Let the sources end as if their input had."""

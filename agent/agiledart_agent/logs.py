@@ -6,10 +6,14 @@ A quiet node logs nothing. Refusals are counted always and said once per reason,
 import json
 import sys
 import time
+import traceback
 from collections import Counter, deque
-from typing import TextIO
+from collections.abc import Mapping
+from typing import Any, TextIO
 
+from agiledart_agent.observed import event_of
 from agiledart_kernel.limits import MAX_LOG_LINES
+from agiledart_kernel.observe import Observation
 
 MAX_LOGGED_APPLICATIONS = 256
 """Applications whose printed lines are kept; the one that printed least recently is forgotten first."""
@@ -22,6 +26,10 @@ MAX_ALL_PRINTED_CHARS = 16 << 20
 
 MAX_ANSWER_CHARS = 256 << 10
 """Characters in one answer; who wants more asks again."""
+
+
+QUIET_SECONDS = 60.0
+"""The same kind of observation is said at most once in this time; what was left out is counted in the next line."""
 
 
 class AgentLog:
@@ -42,6 +50,8 @@ class AgentLog:
         self._json, self._node, self._verbose = format == "json", node, verbose
         self._stream = stream or sys.stderr
         self.refusals: Counter[str] = Counter()
+        self._said: dict[str, float] = {}
+        self._left_out: Counter[str] = Counter()
 
     def info(self, event: str, text: str, **fields: object) -> None:
         """A change that an operator would want in last night's log."""
@@ -68,10 +78,39 @@ class AgentLog:
                 "link.refused", f"turned away {remote}: {reason} (further ones are only counted)", reason=reason
             )
 
+    def observed(self, observation: Observation) -> None:
+        """Something that core code reports: a named event, or only with `--verbose`."""
+        level, event, text, fields = event_of(observation)
+        if level == "debug":
+            self.debug(event, text, **fields)
+            return
+        now = time.monotonic()
+        if now - self._said.get(event, -QUIET_SECONDS) < QUIET_SECONDS:
+            self._left_out[event] += 1
+            return
+        self._said[event] = now
+        if left_out := self._left_out.pop(event, 0):
+            fields["left_out"] = left_out
+        self._write(level, event, text, fields)
+
+    def unhandled(self, context: Mapping[str, Any]) -> None:
+        """An error that nobody caught on the event loop: our bug. One line as JSON; for people with its trace."""
+        error = context.get("exception")
+        why = f" ({type(error).__name__}: {error})" if error is not None else ""
+        text = f"internal error: {context.get('message', '')}{why}"
+        trace = "".join(traceback.format_exception(error)) if isinstance(error, BaseException) else ""
+        self._write("error", "internal", text if self._json else f"{text}\n{trace}".rstrip(), {"trace": trace})
+
     def _write(self, level: str, event: str, text: str, fields: dict[str, object]) -> None:
         if self._json:
             line = json.dumps(
-                {"time": round(time.time(), 3), "level": level, "event": event, "node": self._node, "text": text}
+                {
+                    "time": round(time.time(), 3),
+                    "level": level,
+                    "event": event,
+                    "node": self._node,
+                    "text": text.strip(),
+                }
                 | fields,
                 default=str,
             )

@@ -51,6 +51,11 @@ class PeerLinks:
         self._closed = False
         self.dropped: Counter[str] = Counter()
 
+    @property
+    def count(self) -> int:
+        """Peers with an open link."""
+        return len(self._links)
+
     def send(self, to: Peer, message: Message) -> None:
         """Send now, or when the dial succeeds; may be lost."""
         body = self._codec.encode(message)

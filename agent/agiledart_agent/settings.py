@@ -14,8 +14,10 @@ from typing import Any
 
 from agiledart_kernel.errors import ConfigurationError
 
+_PREFIX = "AGILEDART_AGENT__"
 SERVICE_STATE_DIR = Path("/var/lib/agiledart")
 DEFAULT_LISTEN = "127.0.0.1:9464"
+DEFAULT_METRICS = "127.0.0.1:9465"
 
 
 def default_state_dir(environment: Mapping[str, str] = os.environ) -> Path:
@@ -37,6 +39,7 @@ class AgentSettings:
         name: for people; host name by default.
         listen: HOST:PORT of the TLS port; port 0 takes any free one. Loopback unless told.
         advertise: HOST:PORT under which others reach this agent, when it is not `listen`.
+        metrics: HOST:PORT of /metrics, /livez and /readyz; port 0 takes any free one, empty serves none.
         join: a join token, `@FILE` or `-`; empty: the stored network, else a new one.
         zone: failure and latency zone.
         executors: worker processes an application may have on this node.
@@ -49,6 +52,7 @@ class AgentSettings:
     name: str = ""
     listen: str = DEFAULT_LISTEN
     advertise: str = ""
+    metrics: str = DEFAULT_METRICS
     join: str = ""
     zone: str = ""
     executors: int = 1
@@ -69,8 +73,18 @@ class AgentSettings:
         Raises:
             ConfigurationError: names the setting, where it was set, its value and what is allowed.
         """
+        return AgentSettings.explained(flags, environment, config_file)[0]
+
+    @staticmethod
+    def explained(
+        flags: Mapping[str, object], environment: Mapping[str, str], config_file: Path | None = None
+    ) -> tuple["AgentSettings", dict[str, str]]:
+        """As `load`; also where each setting came from: `default`, a variable's or a file's name, or a flag."""
         settings = AgentSettings(state_dir=default_state_dir(environment), name=socket.gethostname().split(".")[0])
         known = {field.name: field for field in fields(AgentSettings)}
+        origins = dict.fromkeys(known, "default")
+        if environment.get("STATE_DIRECTORY"):
+            origins["state_dir"] = "STATE_DIRECTORY"
         for origin, values in (
             (str(config_file), _from_file(config_file)),
             ("the environment", _from_environment(environment)),
@@ -81,14 +95,20 @@ class AgentSettings:
                     raise ConfigurationError(f"{origin}: there is no setting agent.{key}. Settings: {', '.join(known)}")
                 typed: dict[str, Any] = {key: _typed(key, value, getattr(settings, key), origin)}
                 settings = replace(settings, **typed)
+                origins[key] = {
+                    "the environment": f"{_PREFIX}{key.upper()}",
+                    "the command line": f"--{key.replace('_', '-')}",
+                }.get(origin, origin)
         settings.validate()
-        return settings
+        return settings, origins
 
     def validate(self) -> None:
         """Check each value and how they go together."""
         split_address(self.listen, "agent.listen")
         if self.advertise:
             split_address(self.advertise, "agent.advertise")
+        if self.metrics:
+            split_address(self.metrics, "agent.metrics")
         if not 1 <= self.executors <= 64:
             raise ConfigurationError(f"agent.executors is {self.executors}; allowed are 1 to 64")
         if self.log_format not in ("console", "json"):
@@ -125,8 +145,7 @@ def _from_file(path: Path | None) -> dict[str, Any]:
 
 
 def _from_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    prefix = "AGILEDART_AGENT__"
-    return {key[len(prefix) :].lower(): value for key, value in environment.items() if key.startswith(prefix)}
+    return {key[len(_PREFIX) :].lower(): value for key, value in environment.items() if key.startswith(_PREFIX)}
 
 
 def _typed(key: str, value: object, default: object, origin: str) -> object:

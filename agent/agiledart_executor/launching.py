@@ -1,6 +1,8 @@
 """From a deployment part to instances that can run: user code, plan, functions, connectors."""
 
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 from agiledart_dataflow.batch import BatchCodec
 from agiledart_dataflow.deployment import DeploymentPart
@@ -9,6 +11,7 @@ from agiledart_dataflow.program import Program, compile_program
 from agiledart_dataflow.source_instance import SourceInstance
 from agiledart_dataflow.stages import StagePlan
 from agiledart_dataflow.user_errors import NO_RECORD, user_code_error
+from agiledart_executor.connectors.log_sink import SinkOrigin
 from agiledart_executor.connectors.opening import open_sink, open_source
 from agiledart_executor.host import Running
 from agiledart_executor.user_code import decode_bundle, load_bundle
@@ -17,6 +20,9 @@ from agiledart_kernel.errors import AgileDartError, OperationFailed
 
 _PLAN: Codec[StagePlan] = Codec(StagePlan)
 
+_ROOT = Path.cwd()
+"""The agent's state directory, before user code had a chance to go elsewhere."""
+
 
 @dataclass(frozen=True)
 class Launchable:
@@ -24,11 +30,22 @@ class Launchable:
 
     Attributes:
         codecs: how rows travel, by edge.
+        application, version: noted in the logs that sinks write.
     """
 
     program: Program
     plan: StagePlan
     codecs: dict[int, BatchCodec]
+    application: str = ""
+    version: int = 0
+
+    def steps(self, stage: int) -> tuple[str, ...]:
+        """The names of a stage's steps."""
+        return tuple(step.name for step in self.program.steps(stage))
+
+    def row_type(self, stage: int, name: str) -> Any:
+        """The type of the rows that leave a step of a stage."""
+        return next(step.row_type for step in self.program.steps(stage) if step.name == name)
 
     def instance(self, stage: int, index: int) -> Running:
         """A new instance, its file or connection opened; raises AgileDartError, OSError."""
@@ -40,7 +57,9 @@ class Launchable:
                 running.source = SourceInstance(self.program, stage, open_source(endpoint.connector, endpoint.row_type))
             elif kind == "sink":
                 endpoint = self.program.endpoint(stage)
-                running.writer = open_sink(endpoint.connector, endpoint.row_type)
+                running.writer = open_sink(
+                    endpoint.connector, endpoint.row_type, origin=SinkOrigin(self.application, self.version, _ROOT)
+                )
                 running.instance = Instance(self.program, stage, index, running.writer)
             else:
                 running.instance = Instance(self.program, stage, index)
@@ -61,4 +80,5 @@ def make_ready(part: DeploymentPart) -> Launchable:
     """
     plan = _PLAN.decode(part.plan)
     program = compile_program(load_bundle(decode_bundle(part.bundle)), plan)
-    return Launchable(program, plan, {edge.index: program.codec(edge.index) for edge in plan.edges})
+    codecs = {edge.index: program.codec(edge.index) for edge in plan.edges}
+    return Launchable(program, plan, codecs, part.application, part.version)

@@ -66,6 +66,12 @@ class Verdict(Message, frozen=True, gc=False, tag=104):
     refused: str = ""
 
 
+class OpenTap(Message, frozen=True, gc=False, tag=108):
+    """Somebody looks at the rows that leave this step: sample them for some seconds more."""
+
+    step: str
+
+
 class Launched(Message, frozen=True, gc=False, tag=110):
     """The instances of a `Launch` are ready; data links are taken at `address`."""
 
@@ -128,5 +134,21 @@ class PeerRefused(Message, frozen=True, gc=False, tag=116):
     remote: str
 
 
-AgentMessage = Configure | Launch | StartReading | EndInput | Verdict
-ExecutorMessage = Launched | LaunchFailed | Report | Finished | InstanceBroke | JudgePeer | PeerRefused
+class SampledRow(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """A row that left a tapped step: its event time in milliseconds and its JSON text."""
+
+    time_ms: int
+    text: str
+
+
+class Sampled(Message, frozen=True, gc=False, tag=118):
+    """Some of the rows that left a tapped step of an instance since the last time; `passed` counts all since the tap."""
+
+    step: str
+    instance: InstanceName
+    passed: int
+    rows: tuple[SampledRow, ...]
+
+
+AgentMessage = Configure | Launch | StartReading | EndInput | Verdict | OpenTap
+ExecutorMessage = Launched | LaunchFailed | Report | Finished | InstanceBroke | JudgePeer | PeerRefused | Sampled

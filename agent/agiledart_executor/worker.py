@@ -13,6 +13,7 @@ import os
 import signal
 import socket
 import sys
+import time
 from collections.abc import Coroutine
 
 from agiledart_dataflow.batch import Batch, BatchCodec
@@ -35,11 +36,13 @@ from agiledart_executor.messages import (
     Launch,
     Launched,
     LaunchFailed,
+    OpenTap,
     PeerRefused,
     Report,
     StartReading,
     Verdict,
 )
+from agiledart_executor.tapping import Tapping
 from agiledart_kernel.codec import Codec, encode
 from agiledart_kernel.errors import AgileDartError, OperationFailed, Refused, RemoteProtocolError
 from agiledart_kernel.frames import DataHeader, FrameKind, FrameReader, Hello, encode_hello, frame
@@ -124,6 +127,7 @@ class Worker:
         self._port: DataPort | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._launching = asyncio.Lock()
+        self._tapping: Tapping | None = None
 
     # ---- the agent
 
@@ -143,6 +147,12 @@ class Worker:
                 self._host.end_input()
             case Verdict():
                 self._judge.answered(message)
+            case OpenTap():
+                if self._tapping is None and self._code is not None:
+                    code = self._code
+                    self._tapping = Tapping(code.steps, code.row_type, time.time_ns)
+                if self._tapping is not None:
+                    self._tapping.open(message.step, time.monotonic())
             case Configure():
                 raise RemoteProtocolError("form", "configured twice")
 
@@ -168,6 +178,9 @@ class Worker:
                 else:
                     reports.append((InstanceName(running.stage, running.index), report))
             self.tell(Report(tuple(reports)))
+            if self._tapping is not None:
+                for sampled in self._tapping.turn(self._host.running.values(), time.monotonic()):
+                    self.tell(sampled)
             await asyncio.sleep(REPORT_SECONDS)
 
     def _finished(self, running: Running) -> None:

@@ -154,6 +154,7 @@ class StatusBody(ApplicationRow, frozen=True):
     Args:
         silent_nodes: hosting nodes that did not give figures in time.
         summary: empty while nothing has reported.
+        logs: sink step → name of the log that it writes; only sinks that write one.
     """
 
     paths: list[list[str]]
@@ -162,6 +163,7 @@ class StatusBody(ApplicationRow, frozen=True):
     history: list[HistoryRow]
     stages: list[StageRow]
     summary: dict[str, Any]
+    logs: dict[str, str]
 
 
 class StopBody(Body, frozen=True):
@@ -257,6 +259,32 @@ class LogsBody(Body, frozen=True):
     silent_nodes: list[str]
 
 
+class TapRowBody(Body, frozen=True):
+    """A row that left the step: `instance` at `node`, event time `time_ms`; its fields, or a text when it is too long."""
+
+    node: str
+    instance: int
+    time_ms: int
+    row: Any
+
+
+class TapBody(Body, frozen=True):
+    """`tap`: a sample, each node's rows in order. Give `after` back to continue behind the last row.
+
+    Args:
+        passed: rows that left the step on the nodes that answered since the tap was opened there.
+    """
+
+    name: str
+    version: int
+    state: str
+    step: str
+    rows: list[TapRowBody]
+    passed: int
+    after: dict[str, int]
+    silent_nodes: list[str]
+
+
 class InfoBody(msgspec.Struct, frozen=True):
     """`info`: what the node knows of itself. The agent adds fields of its own.
 
@@ -292,6 +320,7 @@ BODIES: dict[str, type[msgspec.Struct]] = {
     "nodes": NodesBody,
     "route": RouteBody,
     "logs": LogsBody,
+    "tap": TapBody,
     "info": InfoBody,
 }
 """Name of a schema file → the type of the body."""

@@ -83,6 +83,17 @@ class Leave(Message, frozen=True, gc=False, tag=209):
     now: bool = False
 
 
+class Tap(Message, frozen=True, gc=False, tag=210):
+    """Some of the rows that leave a step, from all nodes; `after` continues where the last answer ended.
+
+    A tap closes some seconds after the last time that somebody asked for it.
+    """
+
+    name: str
+    step: str
+    after: dict[str, int] = {}
+
+
 class Progress(Message, frozen=True, gc=False, tag=220):
     """Something that a waiting user may want to read."""
 
@@ -112,7 +123,7 @@ class Request(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=199):
     command: "Command"
 
 
-Command = Submit | ListApplications | Status | Stop | Nodes | Route | Logs | Info | CreateToken | Leave
+Command = Submit | ListApplications | Status | Stop | Nodes | Route | Logs | Info | CreateToken | Leave | Tap
 ControlMessage = Request | Progress | Answer | Refusal
 
 READERS = frozenset({"admin", "submitter", "reader"})
@@ -130,5 +141,6 @@ ROLES_BY_COMMAND: dict[type, frozenset[str]] = {
     Info: READERS,
     CreateToken: ADMINS,
     Leave: ADMINS,
+    Tap: SUBMITTERS,
 }
 """Which roles may give which command over TLS. Spec of admission, section 2."""

@@ -76,6 +76,19 @@ class StopInstances(Effect, frozen=True, gc=False):
     version: int
 
 
+class ReadTap(Effect, frozen=True, gc=False):
+    """Sample what leaves this step in the local executors for some seconds more; the rows after this number.
+
+    `Completed.result`: `agiledart_dataflow.formation_messages.TapRows` (its `request` is of no meaning).
+    """
+
+    request: int
+    application: str
+    version: int
+    step: str
+    after: int
+
+
 class ReadLogs(Effect, frozen=True, gc=False):
     """Lines of this application after this number, at most `limit`, oldest first.
 

@@ -6,7 +6,7 @@ A step takes one event to the part that it concerns, then works off what the par
 """
 
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
 from agiledart_dataflow.formation_messages import (
@@ -15,6 +15,7 @@ from agiledart_dataflow.formation_messages import (
     AskLogs,
     AskReports,
     AskStop,
+    AskTap,
     AskWhetherActive,
     CollectJoins,
     Deploy,
@@ -33,6 +34,7 @@ from agiledart_dataflow.formation_messages import (
     SendJoins,
     StartFlow,
     Survey,
+    TapRows,
     TraceHops,
 )
 from agiledart_kernel.codec import Codec
@@ -42,7 +44,7 @@ from agiledart_kernel.machine import Completed, Effect, Event, Failed, Received,
 from agiledart_kernel.observe import Observer, ignore
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.randomness import RandomStream
-from agiledart_node.commands import Info, ListApplications, Logs, Nodes, Route, Status, Stop, Submit
+from agiledart_node.commands import Info, ListApplications, Logs, Nodes, Route, Status, Stop, Submit, Tap
 from agiledart_node.config import NodeConfig
 from agiledart_node.desk import CommandRefused, Desk, TellOverlay
 from agiledart_node.effects import RefusedRequest
@@ -52,9 +54,11 @@ from agiledart_node.hosting import Hosting
 from agiledart_node.joining import Joining
 from agiledart_node.questions import Questions
 from agiledart_node.records import Records
+from agiledart_node.sinks import FindSink, NoteSink, Sinks
 from agiledart_node.stopping import Stopping
 from agiledart_node.submission import Submissions
 from agiledart_node.surveying import Surveying
+from agiledart_node.tapping import Tapping
 from agiledart_node.watching import Watching
 from agiledart_overlay.effects import (
     Delivered,
@@ -73,7 +77,7 @@ NodeMessage = OverlayMessage | FormationMessage
 
 NODE_CODEC: Codec[NodeMessage] = Codec(NodeMessage)
 
-_ANSWERS = (JoinTree, Load, Deployed, Acknowledged, Reports, LogLines)
+_ANSWERS = (JoinTree, Load, Deployed, Acknowledged, Reports, LogLines, TapRows)
 
 _PATROL = ("node", "patrol")
 
@@ -107,7 +111,9 @@ class Node:
             RandomStream(random.bits(64), "tickets"),
         )
         self._questions = Questions(desk, self._records, self._hosting, self._surveying, self._watching)
+        self._tapping = Tapping(desk, self._questions, self._hosting)
         self._stopping = Stopping(desk, self._records, self._questions, self._watching)
+        self._sinks = Sinks(desk, self._records)
         self._is_patrolling = False
         self._todo: deque[Event] = deque()
         self._by_event: dict[type, Callable[[Any], None]] = {
@@ -121,6 +127,8 @@ class Node:
             InstanceFinished: self._hosting.finished,
             InstanceFailed: self._watching.instance_failed,
             LeaveRing: self._leave,
+            NoteSink: self._sinks.note,
+            FindSink: self._sinks.find,
         }
         self._by_message: dict[type, Callable[[Peer, Any], None]] = {
             SendJoins: self._joining.send_joins,
@@ -135,6 +143,7 @@ class Node:
             AskStop: self._watching.ask_stop,
             AskReports: self._questions.reports,
             AskLogs: self._ask_logs,
+            AskTap: self._ask_tap,
             AskWhetherActive: self._whether_active,
             TraceHops: self._questions.traced,
         }
@@ -148,6 +157,16 @@ class Node:
     def hosted(self) -> tuple[Key, ...]:
         """(application, version) of everything that this node runs a part of or guards."""
         return tuple(self._hosting.table)
+
+    @property
+    def dropped(self) -> Mapping[str, int]:
+        """Messages that the applications' side ignored, by reason; the overlay counts its own."""
+        return self._desk.dropped
+
+    @property
+    def is_leaving(self) -> bool:
+        """Whether this node was told to leave."""
+        return self._desk.is_leaving
 
     @property
     def soft_state_size(self) -> int:
@@ -282,6 +301,8 @@ class Node:
             return questions.route(request, command.key)
         if isinstance(command, Logs):
             return questions.logs(request, command.name, command.after)
+        if isinstance(command, Tap):
+            return self._tapping.tap(request, command)
         if isinstance(command, Info):
             return questions.info(request)
         return None
@@ -300,6 +321,10 @@ class Node:
     def _ask_logs(self, sender: Peer, message: AskLogs) -> None:
         if not self._desk.talks.is_full:
             self._desk.talks.begin(self._questions.local_logs(sender, message))
+
+    def _ask_tap(self, sender: Peer, message: AskTap) -> None:
+        if not self._desk.talks.is_full:
+            self._desk.talks.begin(self._tapping.local(sender, message))
 
     def _whether_active(self, sender: Peer, message: AskWhetherActive) -> None:
         key = (message.application, message.version)

@@ -70,3 +70,13 @@ def summary_of(specification: bytes, reports: Reports) -> dict[str, Any]:
 
 def _times(reports: Reports, key: str) -> list[int]:
     return [value for report in reports.values() if isinstance(value := report.get(key), int) and value > 0]
+
+
+def logs_of(specification: bytes) -> dict[str, str]:
+    """Sink step → name of the log that it writes."""
+    try:
+        known = SPECIFICATION_CODEC.decode(specification)
+    except RemoteProtocolError:
+        return {}
+    sinks = ((step.name, step.connector) for step in known.of_kind("sink"))
+    return {name: there.path for name, there in sinks if there is not None and there.kind == "log"}

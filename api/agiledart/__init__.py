@@ -15,7 +15,7 @@ Importing this package loads no event loop, no cryptography, no terminal library
 """
 
 from agiledart.aggregates import all_of, count_of, max_of, mean_of, min_of, sum_of
-from agiledart.connectors import collect, csv, jsonl, null, records, stdout, taxi
+from agiledart.connectors import collect, csv, jsonl, log, null, records, stdout, taxi
 from agiledart_dataflow.aggregators import Aggregator
 from agiledart_dataflow.connectors import Connector, Sink, Source
 from agiledart_dataflow.operators.keyed import Context, KeyedOperator
@@ -54,6 +54,7 @@ __all__ = [
     "csv",
     "hopping",
     "jsonl",
+    "log",
     "max_of",
     "mean_of",
     "min_of",

@@ -37,6 +37,39 @@ def stdout(*, format: str | None = None, at: str = "") -> Connector:  # noqa: A0
     return connector("stdout", format=format, at=at)
 
 
+def log(
+    name: str,
+    *,
+    partitions: int | None = None,
+    max_bytes: str | None = None,
+    max_age: str | None = None,
+    segment_bytes: str | None = None,
+    key: str | None = None,
+    at: str = "",
+) -> Connector:
+    """Sink: a log on the node's disk that readers with a grant (Spark, for example) follow over the network.
+
+    Args:
+        name: of the log in the whole network; letters, digits, `-`, `_`, `.`.
+        partitions: parts that are read in parallel, 1 to 64; fixed when the log is begun (1).
+        max_bytes: size above which the oldest rows go, like `64MiB` (1GiB).
+        max_age: age above which rows go, like `12h` (7d).
+        segment_bytes: size of one file; rows go file by file (16MiB, at most a quarter of a partition's share).
+        key: a field: rows with equal values stand in one partition, in order. Without it batches take turns.
+        at: the node that keeps the log.
+    """
+    return connector(
+        "log",
+        name,
+        partitions=partitions,
+        max_bytes=max_bytes,
+        max_age=max_age,
+        segment_bytes=segment_bytes,
+        key=key,
+        at=at,
+    )
+
+
 def taxi(
     *,
     seed: int | None = None,

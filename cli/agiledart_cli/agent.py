@@ -14,6 +14,7 @@ from agiledart_cli.output import output_option, print_json
 @click.option("--name", help="What people call this node. Default: the host's name.")
 @click.option("--listen", metavar="HOST:PORT", help="Where links are taken; port 0 is any free one.")
 @click.option("--advertise", metavar="HOST:PORT", help="Where others reach this node, when that differs from --listen.")
+@click.option("--metrics", metavar="HOST:PORT", help="Where Prometheus scrapes; port 0 is any free one, empty none.")
 @click.option("--zone", help="Failure and latency zone, for example a room or a city.")
 @click.option("--executors", type=int, help="Worker processes that an application may have here.")
 @click.option("--state-dir", metavar="DIR", help="Key, grants and memory of the ring; one agent at a time.")

@@ -85,6 +85,9 @@ def print_status(body: Mapping[str, Any]) -> None:
     for path in body.get("paths", []):
         click.echo(f" way {' → '.join(path)} ({_hops(path)})")
     print_sums(_told(body))
+    for sink, log in (body.get("logs") or {}).items():
+        nodes = ", ".join((body.get("placement") or {}).get(sink, []))
+        click.echo(f" log {log} on {nodes or '?'}: rows of {sink}, for Spark and other readers")
     if silent := body.get("silent_nodes"):
         click.echo(paint(f" no figures from {', '.join(silent)}", WATCH))
 

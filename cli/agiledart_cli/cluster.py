@@ -154,6 +154,7 @@ class Mesh:
         command = [
             *(sys.executable, "-m", "agiledart_cli.main", "agent"),
             *("--state-dir", str(folder), "--name", name, "--listen", "127.0.0.1:0"),
+            *("--metrics", "127.0.0.1:0"),
             *("--executors", str(self.executors), "--parent-fd", str(self._pipe[0])),
             *(("--join", join) if join else ()),
         ]

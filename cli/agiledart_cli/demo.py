@@ -14,6 +14,7 @@ from agiledart_cli.applications import FINAL_STATES, make_submission
 from agiledart_cli.client import ControlClient
 from agiledart_cli.cluster import MAX_AGENTS, AgentProcess, Mesh
 from agiledart_cli.demo_report import FREQUENT, PROFITABLE, QUERIES, DemoResult, print_report
+from agiledart_cli.demo_spark import SparkStep, print_spark
 from agiledart_cli.demo_view import DemoView, Picture, Rates, last_result
 from agiledart_cli.errors import NoAgentError
 from agiledart_cli.output import duration, output_option, plural, print_json, say
@@ -49,6 +50,7 @@ DRAIN_SECONDS = 30.0
 @click.option("--seed", type=int, default=1, show_default=True, help="Of the generated trips.")
 @click.option("--duration", "seconds", type=click.FloatRange(min=1), default=60.0, show_default=True, metavar="SECONDS",
               help="How long generated trips flow.")  # fmt: skip
+@click.option("--spark/--no-spark", "with_spark", default=True, show_default=True, help="Also read a log with Spark.")
 @output_option
 def demo(
     agents: int,
@@ -59,6 +61,7 @@ def demo(
     results: str,
     seed: int,
     seconds: float,
+    with_spark: bool,
     output: str,
 ) -> int:
     """Agents on this machine find each other and compute New York's busiest taxi routes and most profitable areas.
@@ -70,14 +73,15 @@ def demo(
       agiledart demo --agents 5 --executors 2 --parallelism 4 --input trips.csv.gz --speed 60
 
     Each query is submitted to another agent; sources, steps and sinks run on different ones. The results are
-    DIR/frequent-routes.csv and DIR/profitable-areas.csv, the same files whatever the number of agents. Ctrl-C stops
-    everything at any moment; nothing is left but the results.
+    DIR/frequent-routes.csv and DIR/profitable-areas.csv, the same files whatever the number of agents. Where Spark and
+    Java are installed, a third topology keeps clean trips in a log, from which Spark computes the busiest routes of each
+    15 minutes (DIR/spark). Ctrl-C stops everything at any moment; nothing is left but the results.
     """
     began = time.monotonic()
     trips = source_text(input_file, speed, seed)
     folder = result_folder(results)
     told = input_file or f"generated trips, {speed or GENERATED_SPEED:g} × real time, seed {seed}"
-    run = _Demo(DemoResult(agents, executors, parallelism, told, folder), trips)
+    run = _Demo(DemoResult(agents, executors, parallelism, told, folder), trips, SparkStep() if with_spark else None)
     with unwound_by_signals(), Mesh(agents, executors) as mesh:
         run.compute(mesh, None if input_file else seconds)
     run.result.seconds["wall"] = time.monotonic() - began
@@ -85,6 +89,7 @@ def demo(
         print_json(run.result.document())
     else:
         print_report(run.result)
+        print_spark(run.result.spark)
     return 0
 
 
@@ -136,8 +141,8 @@ def result_folder(results: str) -> Path:
 class _Demo:
     """The run of one demo on a mesh."""
 
-    def __init__(self, result: DemoResult, trips: str) -> None:
-        self.result, self._trips = result, trips
+    def __init__(self, result: DemoResult, trips: str, spark: SparkStep | None) -> None:
+        self.result, self._trips, self._spark = result, trips, spark
         self._memory = MemoryWatch()
         self._clients: dict[str, ControlClient] = {}
         self._rates = Rates()
@@ -152,11 +157,17 @@ class _Demo:
         try:
             for number, query in enumerate(QUERIES):
                 self._submit(mesh, number, query)
+            if self._spark is not None:
+                self.result.spark = self._spark.start(mesh, self._trips, self.result.results, self.result.executors)
             flowing = time.monotonic()
             self._flow(mesh, seconds)
             self.result.seconds["flow"] = time.monotonic() - flowing
             self.result.memory = self._memory.peaks()
+            if self._spark is not None and not self.result.spark:
+                self.result.spark = self._spark.finish(mesh, is_endless=seconds is not None)
         finally:
+            if self._spark is not None:
+                self._spark.close()
             for client in self._clients.values():
                 client.close()
 

@@ -20,6 +20,7 @@ class DemoResult:
     Attributes:
         status: query → last status body of the control API.
         seconds: phase → how long it took.
+        spark: what Spark read and found, why it was skipped, or its error; {} when it was not wanted.
     """
 
     agents: int
@@ -30,6 +31,7 @@ class DemoResult:
     status: Mapping[str, Any] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
     memory: dict[str, float] = field(default_factory=dict)
+    spark: dict[str, Any] = field(default_factory=dict)
 
     def summary(self, query: str) -> Mapping[str, Any]:
         """Totals of a query."""
@@ -64,6 +66,7 @@ class DemoResult:
             "flow_seconds": round(self.seconds["flow"], 3),
             "rss_mb": self.memory,
             "files": {query: str(self.results / f"{query}.csv") for query in QUERIES},
+            "spark": self.spark,
         }
 
     def latency(self, query: str) -> dict[str, float]:

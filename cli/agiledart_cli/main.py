@@ -23,8 +23,14 @@ VERBS: dict[str, tuple[str, str]] = {
     "status": ("agiledart_cli.applications:status", "How an application is doing, and where."),
     "stop": ("agiledart_cli.applications:stop", "End an application: drain it, or cut it with --now."),
     "logs": ("agiledart_cli.applications:logs", "What the code of an application printed, on all nodes."),
+    "top": ("agiledart_cli.top:top", "Applications, steps and nodes, live."),
+    "tap": ("agiledart_cli.tap:tap", "Sample the rows that leave a step, live."),
     "nodes": ("agiledart_cli.network:nodes", "The nodes that an agent knows."),
     "route": ("agiledart_cli.network:route", "The hops that a key takes over the ring."),
+    "doctor": ("agiledart_cli.doctor:doctor", "Look for what could go wrong here."),
+    "config": ("agiledart_cli.config:config", "The settings that an agent here would have."),
+    "completion": ("agiledart_cli.completion:completion", "What makes a shell complete agiledart's words."),
+    "analytics": ("agiledart_cli.analytics:analytics", "PySpark jobs on the results that sink logs keep."),
     "token": ("agiledart_cli.network:token", "Make a join token, or read one."),
 }
 """Verb → where its command lives, and its line in the overview."""
@@ -47,7 +53,7 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and not args[0].startswith("-") and args[0] not in VERBS:
+        if args and not args[0].startswith("-") and args[0] not in VERBS and not ctx.resilient_parsing:
             raise click.UsageError(unknown_verb(args[0]), ctx)
         return super().resolve_command(ctx, args)
 

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Mapping
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import click
@@ -107,6 +108,7 @@ def token() -> None:
       agiledart token create > pi2.token           (then, on pi2: agiledart agent --join @pi2.token)
       agiledart token create --role reader --expires 7d
       agiledart token show @pi2.token
+      agiledart token redeem @reader.token reader.identity
 
     A token is a secret: whoever has it can become a member until it expires.
     """
@@ -186,3 +188,26 @@ def show(text: str, output: str) -> int:
         click.echo(f" network     {found.network[:16]}…")
         click.echo(f" begins at   {', '.join(found.addresses) or 'no address'}")
     return FAILED if found.is_expired else 0
+
+
+@token.command(short_help="Turn a reader's token into an identity file.")
+@click.argument("text", metavar="TOKEN|@FILE|-")
+@click.argument("file", type=click.Path(path_type=Path))
+@output_option
+def redeem(text: str, file: Path, output: str) -> None:
+    """Turn a reader's token into an identity file, for jobs that read sink logs for longer than the token lets anyone in.
+
+    \b
+    Example:
+      agiledart token redeem @reader.token reader.identity
+
+    The file is a secret; only you may read it. Asks no agent.
+    """
+    from agiledart_agent.reader_identity import identity_from_token, write_identity
+
+    identity, addresses = identity_from_token(text)
+    write_identity(file, identity, addresses)
+    if output == "json":
+        print_json({"file": str(file), "addresses": list(addresses)})
+        return
+    say(f"Wrote {file}. Readers name it as identityFile; they begin at {', '.join(addresses) or 'no address'}.")

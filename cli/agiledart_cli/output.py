@@ -56,6 +56,11 @@ def print_table(headers: Sequence[str], rows: Sequence[Sequence[object]], right:
         click.echo(" " + "  ".join(parts).rstrip())
 
 
+def harmless(text: str) -> str:
+    """Text from elsewhere as it may go to a terminal: what is not printable could move the cursor, or worse."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in text)
+
+
 def _width(text: str) -> int:
     return len(click.unstyle(text))
 

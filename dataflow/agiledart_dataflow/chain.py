@@ -5,7 +5,7 @@ Python loop from batches of ten rows on. Positions go along in a parallel list; 
 most one result keep them, other `flat_map`s append the number of the result.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -27,15 +27,19 @@ class RowStep:
 class RowChain:
     """Runs stateless steps; counts what each took, gave and dropped.
 
+    Args:
+        steps: in the order in which rows pass them.
+        counts: where to count, by step; another chain's, when both count the same steps.
+
     Raises:
         UserCodeError: from `run`, when a step's function raises.
     """
 
     __slots__ = ("_filename", "_lines", "_run", "_steps", "counts")
 
-    def __init__(self, steps: Sequence[RowStep]) -> None:
+    def __init__(self, steps: Sequence[RowStep], counts: Mapping[str, StepCounts] | None = None) -> None:
         self._steps = tuple(steps)
-        self.counts = {step.name: StepCounts() for step in steps}
+        self.counts = {step.name: StepCounts() if counts is None else counts[step.name] for step in steps}
         self._filename = f"<stage {'+'.join(step.name for step in steps)}>"
         source, self._lines = _source(self._steps)
         names: dict[str, Any] = {}
@@ -51,6 +55,20 @@ class RowChain:
         except Exception as error:  # user code may raise anything; it leaves here named
             raise self._blamed(error) from error
         return out
+
+    def parts(self, ends: Container[str]) -> list[tuple[str, "RowChain"]]:
+        """The same chain cut after each step named in `ends`: (last step, part) in order, counting in this one's counts.
+
+        Between two parts somebody may look at the rows; nothing else changes.
+        """
+        parts: list[tuple[str, RowChain]] = []
+        steps: list[RowStep] = []
+        for step in self._steps:
+            steps.append(step)
+            if step.name in ends or step is self._steps[-1]:
+                parts.append((step.name, RowChain(steps, self.counts)))
+                steps = []
+        return parts
 
     def _blamed(self, error: Exception) -> UserCodeError:
         """Which step and record: the line of the generated loop says the step, its variables hold the record."""

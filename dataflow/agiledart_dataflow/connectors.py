@@ -27,7 +27,7 @@ class Source(Generic[T_co]):
 class Sink(Generic[T_contra]):
     """Where rows of type T go to.
 
-    Make one with `agiledart.csv`, `jsonl`, `stdout`, `collect`, `null`; never by hand.
+    Make one with `agiledart.csv`, `jsonl`, `log`, `stdout`, `collect`, `null`; never by hand.
     """
 
 

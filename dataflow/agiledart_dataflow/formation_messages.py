@@ -208,6 +208,45 @@ class JoinArrived(Message, frozen=True, gc=False, tag=69):
     path: tuple[Peer, ...]
 
 
+class AskTap(Message, frozen=True, gc=False, tag=80):
+    """What leaves this step of this application at your node? Keeps the tap open for some seconds more.
+
+    Args:
+        after: number of the last sampled row that the asker has.
+    """
+
+    request: int
+    application: str
+    version: int
+    step: str
+    after: int
+
+
+class TapRow(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """A sampled row.
+
+    Args:
+        number: counts the sampled rows of one tap at one node, from 1.
+        instance: which parallel copy of the step.
+        time_ms: event time, milliseconds since 1970-01-01 UTC.
+        row: its JSON text, of bounded length.
+    """
+
+    number: int
+    instance: int
+    time_ms: int
+    row: str
+
+
+class TapRows(Message, frozen=True, gc=False, tag=81):
+    """Sampled rows in the order of their numbers. `passed` counts all that left the step here since the tap was opened."""
+
+    request: int
+    rows: tuple[TapRow, ...]
+    passed: int = 0
+    refused: str = ""
+
+
 class Join(Message, frozen=True, gc=False, tag=90):
     """Routed from a source node towards the sink node's id; the overlay records the path. [AgileDART] §IV-A."""
 
@@ -244,6 +283,8 @@ FormationMessage = (
     | TraceHops
     | AskWhetherActive
     | JoinArrived
+    | AskTap
+    | TapRows
 )
 
 ROUTED_CODEC: Codec[Join | RouteProbe] = Codec(Join | RouteProbe, limit=MAX_RECORD_BYTES)

@@ -4,6 +4,7 @@ The executor, `agiledart run` and the simulator's inline host all drive the same
 in, call `work`, and deliver what it emits. It does no I/O itself; a sink's writer is handed in.
 """
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -24,6 +25,9 @@ WORK_BUDGET = 4_096
 
 _CHUNK = 1_024
 """Rows that pass the operator in one go."""
+
+Onlooker = Callable[[list[Any], list[Position]], None]
+"""Shown the rows that leave a step with their positions, once for each batch. Must not raise and must not keep the lists."""
 
 
 class Instance:
@@ -55,6 +59,9 @@ class Instance:
         steps = program.steps(stage)
         self._counted = StepCounts()
         self._own_step = steps[0].name if steps[0].kind in ("sink", "union") else ""
+        self._first_step = steps[0].name if self._own_step or self._operator is not None else ""
+        self._onlookers: Mapping[str, Onlooker] = {}
+        self._parts = [] if self._chain is None else [("", self._chain)]
         if (steps[0].kind == "sink") != (writer is not None):
             raise LocalProtocolError(
                 f"stage {plan.stages[stage].name}: a sink needs a writer, and nothing else has one"
@@ -94,6 +101,15 @@ class Instance:
             self._pass(rows, positions, mark, emit)
         return self._merge.has_released
 
+    def show(self, onlookers: Mapping[str, Onlooker]) -> None:
+        """From now on show these what leaves the steps by whose names they stand; replaces the ones before.
+
+        Without onlookers a stage's stateless steps are one loop; with them it is cut where somebody looks.
+        """
+        self._onlookers = onlookers
+        if self._chain is not None:
+            self._parts = self._chain.parts(onlookers) if onlookers else [("", self._chain)]
+
     def _pass(self, rows: list[Any], positions: list[Position], mark: Position, emit: Emit) -> None:
         self._mark = mark
         if self._own_step:
@@ -105,12 +121,24 @@ class Instance:
                     self._writer.write(rows)
                 except OperationFailed as error:
                     raise OperationFailed(f"{self._own_step}: {error}") from None
+                if self._onlookers:
+                    self._look(self._own_step, rows, positions)
             return
         if self._operator is not None:
             rows, positions = self._operate(rows, positions, mark)
-        if self._chain is not None and rows:
-            rows, positions = self._chain.run(rows, positions)
+        if self._onlookers:
+            self._look(self._first_step, rows, positions)
+        for last, part in self._parts:
+            if rows:
+                rows, positions = part.run(rows, positions)
+                if self._onlookers:
+                    self._look(last, rows, positions)
         self._outbox.send(rows, positions, mark, emit)
+
+    def _look(self, step: str, rows: list[Any], positions: list[Position]) -> None:
+        onlooker = self._onlookers.get(step)
+        if onlooker is not None and rows:
+            onlooker(rows, positions)
 
     def _operate(self, rows: list[Any], positions: list[Position], mark: Position) -> tuple[list[Any], list[Position]]:
         operator = self._operator

@@ -1,5 +1,9 @@
 """Latencies as a log-scale histogram: bounded, exact to 3 %, and the same whether merged or measured in one place."""
 
+from bisect import bisect_left
+from collections.abc import Sequence
+from itertools import accumulate
+
 import msgspec
 
 _SUB_BITS = 5
@@ -70,6 +74,18 @@ class LatencyHistogram:
         """The usual percentiles, rounded to a microsecond."""
         p50, p95, p99 = (round(self.percentile(share), 3) for share in (0.5, 0.95, 0.99))
         return LatencySummary(self.samples, p50, p95, p99, round(self.largest / 1e6, 3))
+
+    def cumulative(self, bounds_ns: Sequence[int]) -> tuple[list[int], int]:
+        """For ascending bounds, how many samples are at most each (to a bucket's precision); and the samples' sum."""
+        counts = [0] * len(bounds_ns)
+        total = 0
+        for bucket, count in self._counts.items():
+            value = _middle(bucket)
+            total += value * count
+            place = bisect_left(bounds_ns, value)
+            if place < len(counts):
+                counts[place] += count
+        return list(accumulate(counts)), total
 
     def to_plain(self) -> list[tuple[int, int]]:
         """(bucket, count) pairs in order, for the wire; `largest` is kept to its bucket's precision."""

@@ -7,7 +7,7 @@ Order of judgement for each row: the reader's own reasons, the step's `check`, t
 
 import dataclasses
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from heapq import heappop, heappush
 from typing import Any
 
@@ -15,6 +15,7 @@ import msgspec
 
 from agiledart_dataflow.batch import Batch
 from agiledart_dataflow.connectors import SourceReader
+from agiledart_dataflow.instance import Onlooker
 from agiledart_dataflow.outbox import Emit, Outbox
 from agiledart_dataflow.position import END, RECORD, START, Position, final_mark, reached
 from agiledart_dataflow.program import Program
@@ -90,6 +91,7 @@ class SourceInstance:
         self._base: tuple[int, int] | None = None
         self._exhausted = False
         self._mark: Position = START
+        self._onlooker: Onlooker | None = None
 
     @property
     def mark(self) -> Position:
@@ -128,7 +130,13 @@ class SourceInstance:
 
     def send(self, batch: Batch, emit: Emit) -> None:
         """Hand a polled batch to the channels that leave this instance."""
+        if self._onlooker is not None and batch.rows:
+            self._onlooker(batch.rows, batch.positions)
         self._outbox.send(batch.rows, batch.positions, batch.mark, emit)
+
+    def show(self, onlookers: Mapping[str, Onlooker]) -> None:
+        """From now on show the one under this step's name what leaves it; nobody when there is none."""
+        self._onlooker = onlookers.get(self._name)
 
     def drain(self) -> None:
         """Act as if the input had ended here. What was read already still goes out, at once, so the ledger adds up."""

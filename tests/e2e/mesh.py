@@ -50,7 +50,7 @@ class AgentProcess:
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 [*COMMAND, "agent", "--state-dir", str(self.state_dir), "--name", self.name,
-                 "--listen", "127.0.0.1:0", *self.options, *more],
+                 "--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0", *self.options, *more],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log,
             )  # fmt: skip
 

@@ -26,7 +26,8 @@ QUERIES = ("frequent-routes", "profitable-areas")
 
 def demo(source: Path, results: Path, *options: str, timeout: float = 120) -> dict[str, Any]:
     """Run the demo on a file; its JSON."""
-    ran = cli("demo", "--input", str(source), "--results", str(results), "-o", "json", *options, timeout=timeout)
+    words = ("demo", "--no-spark", "--input", str(source), "--results", str(results), "-o", "json")
+    ran = cli(*words, *options, timeout=timeout)
     assert ran.returncode == 0, ran.stderr
     assert "Traceback" not in ran.stderr
     return dict(json.loads(ran.stdout))
@@ -122,7 +123,7 @@ def test_ctrl_c_at_any_moment_leaves_nothing(tmp_path: Path, after: float, how: 
     folder = Path(tempfile.mkdtemp(dir="/tmp", prefix="adt-"))  # nobody else writes here; sockets need a short path
     environment = os.environ | {"TMPDIR": str(folder)}
     process = subprocess.Popen(
-        [*COMMAND, "demo", "--agents", "3", "--results", str(tmp_path / "r")],
+        [*COMMAND, "demo", "--no-spark", "--agents", "3", "--results", str(tmp_path / "r")],
         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True, env=environment,
     )  # fmt: skip
     descendants: dict[int, None] = {}
@@ -144,7 +145,7 @@ def test_kill_nine_of_the_demo_leaves_nothing(tmp_path: Path):
     """The agents hold a pipe to it and end by themselves; the temporary folder goes with them."""
     folder = Path(tempfile.mkdtemp(dir="/tmp", prefix="adt-"))
     process = subprocess.Popen(
-        [*COMMAND, "demo", "--agents", "3", "--results", str(tmp_path / "r")],
+        [*COMMAND, "demo", "--no-spark", "--agents", "3", "--results", str(tmp_path / "r")],
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True, env=os.environ | {"TMPDIR": str(folder)},
     )  # fmt: skip
     wait_for(lambda: len(tree(process.pid)) >= 8, 30, "agents and executors run")

@@ -74,7 +74,8 @@ def test_an_agent_ends_with_whoever_started_it(tmp_path_factory: pytest.TempPath
     reader, writer = os.pipe()
     agent = AgentProcess("a1", folder)
     process = subprocess.Popen(
-        [*COMMAND, "agent", "--state-dir", str(agent.state_dir), "--listen", "127.0.0.1:0", "--parent-fd", str(reader)],
+        [*COMMAND, "agent", "--state-dir", str(agent.state_dir), "--listen", "127.0.0.1:0", "--metrics", "",
+         "--parent-fd", str(reader)],
         pass_fds=(reader,), stderr=subprocess.DEVNULL,
     )  # fmt: skip
     agent.process = process
@@ -96,7 +97,7 @@ def test_a_second_signal_cuts():
 def test_one_state_directory_has_one_agent():
     with mesh(1) as made:
         agent = made.agent("a1")
-        second = cli("agent", "--state-dir", str(agent.state_dir), "--listen", "127.0.0.1:0")
+        second = cli("agent", "--state-dir", str(agent.state_dir), "--listen", "127.0.0.1:0", "--metrics", "")
         assert second.returncode == 1
         assert f"pid {agent.pid}" in second.stderr
         assert "Traceback" not in second.stderr
@@ -106,7 +107,7 @@ def test_a_port_in_use_is_named():
     with mesh(1) as made:
         agent = made.agent("a1")
         port = agent.address.rpartition(":")[2]
-        second = cli("agent", "--state-dir", str(made.folder / "x"), "--listen", f"127.0.0.1:{port}")
+        second = cli("agent", "--state-dir", str(made.folder / "x"), "--listen", f"127.0.0.1:{port}", "--metrics", "")
         assert second.returncode == 1
         assert f"Port {port} is in use" in second.stderr
         assert f"pid {agent.pid}" in second.stderr

@@ -30,7 +30,7 @@ def test_holds_every_package_and_nothing_else(wheel: Path):
     shipped = {name for name in names if ".dist-info/" not in name}
     wanted = {
         str(path.relative_to(package.parent))
-        for package in ROOT.glob("*/agiledart*")
+        for package in (*ROOT.glob("*/agiledart*"), *ROOT.glob("*/pyspark_agiledart"))
         if package.is_dir()
         for path in package.rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
@@ -58,7 +58,7 @@ def test_works_in_an_empty_environment(wheel: Path, tmp_path: Path):
     assert ran.returncode == 0, ran.stderr
     assert (tmp_path / "out.csv").stat().st_size > 0
     ran = subprocess.run(
-        [command, "demo", "--agents", "2", "--duration", "2", "--results", "r", "-o", "json"],
+        [command, "demo", "--no-spark", "--agents", "2", "--duration", "2", "--results", "r", "-o", "json"],
         cwd=tmp_path, capture_output=True, text=True, check=False, timeout=90,
     )  # fmt: skip
     assert ran.returncode == 0, ran.stderr

@@ -8,7 +8,7 @@ import msgspec
 
 from agiledart_dataflow.connectors import ConnectorSpecification
 from agiledart_dataflow.deployment import DeploymentPart
-from agiledart_dataflow.formation_messages import LogLine
+from agiledart_dataflow.formation_messages import LogLine, TapRow, TapRows
 from agiledart_dataflow.specification import Specification, StepSpecification
 from agiledart_kernel.instants import MILLISECOND, SECOND
 from agiledart_kernel.machine import Completed, Effect, Failed
@@ -22,6 +22,7 @@ from agiledart_node.effects import (
     DrainSources,
     Progressed,
     ReadLogs,
+    ReadTap,
     RefusedRequest,
     Replied,
     StartInstances,
@@ -134,6 +135,9 @@ class Mesh:
         elif isinstance(effect, ReadLogs):
             line = LogLine(effect.after + 1, WALL_MS, "count", f"hello from {peer.name}")
             self.world.inject(node, Completed(effect.request, (line,)))
+        elif isinstance(effect, ReadTap):
+            row = TapRow(effect.after + 1, 0, WALL_MS, f'{{"seen": "{effect.step}"}}')
+            self.world.inject(node, Completed(effect.request, TapRows(0, (row,), 7)))
 
     def _start_instances(self, peer: Peer, effect: StartInstances) -> None:
         part = effect.part

@@ -9,7 +9,7 @@ from agiledart_dataflow.application import application_key
 from agiledart_dataflow.formation import junctions
 from agiledart_kernel.instants import MILLISECOND, SECOND
 from agiledart_kernel.node_id import ring_distance, shared_prefix
-from agiledart_node.commands import Info, ListApplications, Logs, Nodes, Route, Status, Stop, Submit
+from agiledart_node.commands import Info, ListApplications, Logs, Nodes, Route, Status, Stop, Submit, Tap
 from agiledart_node.effects import RefusedRequest, Replied
 from agiledart_simulation.network import NetworkConfig
 from tests.simulation.mesh import WALL_MS, Mesh, pipeline, submission
@@ -222,6 +222,20 @@ def test_answers_about_nodes_routes_logs_and_itself() -> None:
     info = mesh.answer(mesh.ask("a1", Info()))
     assert info["joined"]
     assert info["known_nodes"] == 5
+
+
+def test_a_tap_asks_only_the_nodes_that_run_the_step() -> None:
+    mesh = five()
+    mesh.submit("a1", pipeline("tapped", source_at="a2", sink_at="a4"))
+    step = "report"
+    first = mesh.answer(mesh.ask("a5", Tap("tapped", step)))
+    assert [row["node"] for row in first["rows"]] == ["a4"]
+    assert first["rows"][0]["row"] == {"seen": step}
+    assert first["passed"] == 7
+    again = mesh.answer(mesh.ask("a5", Tap("tapped", step, first["after"])))
+    assert again["after"]["a4"] == first["after"]["a4"] + 1
+    assert f"Did you mean {step}?" in mesh.refusal(mesh.ask("a5", Tap("tapped", step + "s")))
+    assert "No application" in mesh.refusal(mesh.ask("a5", Tap("taped", step)))
 
 
 def test_a_route_of_several_hops_is_traced_on_40_nodes() -> None:

@@ -9,17 +9,20 @@ import time
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from importlib.metadata import entry_points
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agiledart_dataflow.connectors import Connector, SinkWriter, SourceReader
 from agiledart_kernel.errors import ConfigurationError, OperationFailed
+
+if TYPE_CHECKING:
+    from agiledart_executor.connectors.log_sink import SinkOrigin
 
 SOURCE_GROUP = "agiledart.sources"
 PACING = ("speed",)
 """Options that the source's instance obeys, whatever the kind."""
 
 _SOURCES = ("csv", "list", "call")
-_SINKS = ("csv", "jsonl", "stdout", "null", "collect")
+_SINKS = ("csv", "jsonl", "log", "stdout", "null", "collect")
 
 Clock = Callable[[], int]
 
@@ -48,8 +51,15 @@ def open_source(connector: Connector, row_type: Any) -> SourceReader:
     return CsvReader(GeneratedLines(_generated(connector), connector.url()), row_type)
 
 
-def open_sink(connector: Connector, row_type: Any, clock: Clock = time.time_ns) -> SinkWriter:
-    """The writer of a sink; raises like `open_source`."""
+def open_sink(
+    connector: Connector, row_type: Any, clock: Clock = time.time_ns, origin: "SinkOrigin | None" = None
+) -> SinkWriter:
+    """The writer of a sink; raises like `open_source`. `origin`: who writes a log, and where logs lie."""
+    if connector.kind == "log":
+        from agiledart_executor.connectors.log_sink import OPTIONS, SinkOrigin, open_log_sink
+
+        _check_options(connector, OPTIONS)
+        return open_log_sink(connector, row_type, clock, origin or SinkOrigin())
     if connector.kind in ("csv", "jsonl", "stdout"):
         from agiledart_executor.connectors.text_sink import open_text_sink
 

@@ -28,11 +28,12 @@ from agiledart_node.commands import (
     Status,
     Stop,
     Submit,
+    Tap,
 )
 
 ONE_OF_EACH: tuple[Command, ...] = (
     Submit("x", b"", b""), ListApplications(), Status("x"), Stop("x"), Nodes(), Route("0"), Logs("x"), Info(),
-    CreateToken(), Leave(),
+    CreateToken(), Leave(), Tap("x", "y"),
 )  # fmt: skip
 
 
@@ -68,7 +69,7 @@ def test_every_role_at_every_command(api, asked, refused, role: str, command: Co
     allowed = {
         "admin": True,
         "submitter": not isinstance(command, CreateToken | Leave),
-        "reader": not isinstance(command, CreateToken | Leave | Submit | Stop),
+        "reader": not isinstance(command, CreateToken | Leave | Submit | Stop | Tap),
     }.get(role, False)
     asker = Asker(api, role)
     asker.ask(1, command)

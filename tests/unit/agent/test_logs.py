@@ -4,7 +4,24 @@ import io
 import json
 
 from agiledart_agent.logs import MAX_ANSWER_CHARS, MAX_LOGGED_APPLICATIONS, MAX_PRINTED_CHARS, AgentLog, PrintedLines
+from agiledart_agent.observed import event_of
 from agiledart_kernel.limits import MAX_LOG_LINES
+from agiledart_kernel.node_id import NodeId
+from agiledart_kernel.observe import Observation
+from agiledart_kernel.peer import Peer
+from agiledart_overlay import observations
+from agiledart_overlay.observations import (
+    JoinerAdmitted,
+    MessageDropped,
+    NodeWasLate,
+    PeerDeclaredFailed,
+    PeerSuspected,
+    RecordConflictMerged,
+    RingJoined,
+    RingLeft,
+    SelfRefuted,
+    SuspicionRefuted,
+)
 
 
 def test_console_and_json():
@@ -91,3 +108,61 @@ def _all_of(lines: PrintedLines, application: str) -> list[tuple[int, float, str
     while more := lines.after(application, found[-1][0] if found else 0):
         found += more
     return found
+
+
+PEER = Peer(NodeId(7), 1, "pi2")
+
+ONE_OF_EACH: tuple[Observation, ...] = (
+    RingJoined(5, 1), RingLeft(), PeerSuspected(PEER), SuspicionRefuted(PEER), PeerDeclaredFailed(PEER, "silent"),
+    SelfRefuted(2), NodeWasLate(2_000_000_000), JoinerAdmitted(PEER), RecordConflictMerged(3), MessageDropped("form"),
+)  # fmt: skip
+
+
+def test_every_observation_has_an_event_of_its_own():
+    defined = {kind for kind in vars(observations).values() if isinstance(kind, type) and issubclass(kind, Observation)}
+    assert {type(one) for one in ONE_OF_EACH} == defined - {Observation}
+    names = [event_of(one)[1] for one in ONE_OF_EACH]
+    assert "observed" not in names
+    assert len(set(names)) == len(names)
+
+
+def test_observations_are_one_object_a_line():
+    stream = io.StringIO()
+    log = AgentLog("json", "a1", verbose=True, stream=stream)
+    for one in ONE_OF_EACH:
+        log.observed(one)
+    events = [json.loads(line) for line in stream.getvalue().splitlines()]
+    assert len(events) == len(ONE_OF_EACH)
+    assert all({"time", "level", "event", "node", "text"} <= set(event) for event in events)
+    assert [e["level"] for e in events if e["event"] in ("node.late", "node.doubted")] == ["warning", "warning"]
+
+
+def test_the_same_trouble_is_said_once_a_minute_and_what_explains_it_only_when_asked(monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr("agiledart_agent.logs.time.monotonic", lambda: now[0])
+    stream = io.StringIO()
+    log = AgentLog("json", "a1", stream=stream)
+    for _ in range(500):
+        log.observed(SelfRefuted(1))
+        log.observed(PeerSuspected(PEER))
+        log.observed(NodeWasLate(1_000_000))
+    assert stream.getvalue().count("\n") == 1
+    now[0] += 61
+    log.observed(SelfRefuted(1))
+    assert json.loads(stream.getvalue().splitlines()[1])["left_out"] == 499
+
+
+def test_an_error_that_nobody_caught_is_one_line_as_json_and_a_trace_for_people():
+    structured, console = io.StringIO(), io.StringIO()
+    try:
+        raise ValueError("two\nlines")
+    except ValueError as error:
+        context = {"message": "in a callback", "exception": error}
+        AgentLog("json", "a1", stream=structured).unhandled(context)
+        AgentLog(stream=console).unhandled(context)
+    assert structured.getvalue().count("\n") == 1
+    event = json.loads(structured.getvalue())
+    assert (event["event"], event["level"]) == ("internal", "error")
+    assert "Traceback" in event["trace"]
+    assert console.getvalue().count("\n") > 2
+    AgentLog(stream=console).unhandled({"message": "without one"})

@@ -1,0 +1,212 @@
+"""Every metric that an agent exposes: name, kind, labels, meaning. `docs/reference/metrics.md` is made from this list.
+
+Names are `agiledart_<component>_<noun>_<unit>[_total]` in base units. Labels hold values of bounded sets only: never
+the id of a node, a key or a message.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, InfoMetricFamily
+from prometheus_client.metrics_core import Metric
+
+from agiledart_kernel.observe import Observation
+from agiledart_overlay.observations import (
+    JoinerAdmitted,
+    MessageDropped,
+    NodeWasLate,
+    PeerDeclaredFailed,
+    PeerSuspected,
+    RecordConflictMerged,
+    RingJoined,
+    RingLeft,
+    SelfRefuted,
+    SuspicionRefuted,
+)
+
+LATENCY_BOUNDS_SECONDS = (
+    0.001,
+    0.0025,
+    0.005,
+    0.01,
+    0.025,
+    0.05,
+    0.1,
+    0.25,
+    0.5,
+    1.0,
+    2.5,
+    5.0,
+    10.0,
+    30.0,
+    60.0,
+    300.0,
+)
+"""Upper bounds of the latency histogram's buckets."""
+
+
+@dataclass(frozen=True)
+class Declared:
+    """One metric.
+
+    Attributes:
+        kind: `counter`, `gauge`, `histogram` or `info`.
+        labels: the only ones that it has.
+    """
+
+    name: str
+    kind: str
+    help: str
+    labels: tuple[str, ...] = ()
+
+    def family(self) -> Metric:
+        """An empty family to be filled for one scrape."""
+        match self.kind:
+            case "counter":
+                return CounterMetricFamily(self.name.removesuffix("_total"), self.help, labels=self.labels)
+            case "gauge":
+                return GaugeMetricFamily(self.name, self.help, labels=self.labels)
+            case "histogram":
+                return HistogramMetricFamily(self.name, self.help, labels=self.labels)
+            case _:
+                return InfoMetricFamily(self.name.removesuffix("_info"), self.help, labels=self.labels)
+
+
+BUILD = Declared("agiledart_build_info", "info", "Version of AgileDart and of Python; always 1.", ("version", "python"))
+READY = Declared("agiledart_agent_ready", "gauge", "1 while this node is a member of the ring and not leaving, else 0.")
+ZONE = Declared("agiledart_agent_zone_info", "info", "Failure and latency zone of this node; always 1.", ("zone",))
+REFUSALS = Declared(
+    "agiledart_agent_refusals_total", "counter",
+    "Links, requests and peers turned away, by reason.", ("reason",),
+)  # fmt: skip
+HTTP_REFUSALS = Declared(
+    "agiledart_agent_http_refusals_total", "counter",
+    "Requests to this port that were turned away: garbage, slow or too many clients.", ("reason",),
+)  # fmt: skip
+LEAVES = Declared("agiledart_overlay_leafset_peers", "gauge", "Peers in the leaf set: the nearest members in id.")
+KNOWN = Declared("agiledart_overlay_known_peers", "gauge", "Peers that this node knows and holds for alive.")
+SLOTS = Declared("agiledart_overlay_table_slots", "gauge", "Filled slots of the routing table.")
+RECORDS = Declared("agiledart_overlay_records", "gauge", "Copies of records (applications, names) kept here.")
+LINKS = Declared("agiledart_overlay_links", "gauge", "Open links to other agents.")
+MESSAGES = Declared(
+    "agiledart_overlay_messages_total", "counter",
+    "Messages of the ring itself; direction is in or out.", ("direction",),
+)  # fmt: skip
+DROPPED = Declared(
+    "agiledart_overlay_dropped_messages_total", "counter",
+    "Messages between agents that were thrown away, by reason.", ("reason",),
+)  # fmt: skip
+FAILED_PEERS = Declared(
+    "agiledart_overlay_failed_peers_total", "counter",
+    "Peers that this node declared dead, by what gave it away.", ("reason",),
+)  # fmt: skip
+SUSPICIONS = Declared(
+    "agiledart_overlay_suspicions_total", "counter", "Peers that answered neither this node nor its helpers."
+)
+REFUTED = Declared(
+    "agiledart_overlay_refuted_suspicions_total", "counter", "Suspects that showed a sign of life after all."
+)
+SELF_REFUTED = Declared(
+    "agiledart_overlay_self_refutations_total", "counter",
+    "Times that others held this node for dead and it spoke up; growing: this node or its link is too slow.",
+)  # fmt: skip
+LATE_TIMERS = Declared(
+    "agiledart_overlay_late_timers_total", "counter",
+    "Own timers that fired so late that the node trusted its own judgement less: the machine is overloaded.",
+)  # fmt: skip
+ADMITTED = Declared(
+    "agiledart_overlay_admitted_joiners_total", "counter", "New members that this node let into the ring."
+)
+CONFLICTS = Declared(
+    "agiledart_overlay_record_conflicts_total", "counter", "Copies of a record that differed and were merged."
+)
+JOINS = Declared("agiledart_overlay_joins_total", "counter", "Times that this node became a member of the ring.")
+EXECUTORS = Declared("agiledart_executor_processes", "gauge", "Running executor processes.", ("app",))
+EXECUTOR_MEMORY = Declared(
+    "agiledart_executor_resident_memory_bytes", "gauge", "Resident memory of the executor processes.", ("app",)
+)
+LOG_READERS = Declared("agiledart_sink_log_readers", "gauge", "Connected readers of sink logs, for example Spark's.")
+LOG_ANSWERS = Declared(
+    "agiledart_sink_log_answers_total", "counter",
+    "Answers to readers of sink logs; reason is the kind of answer, or why it was refused.", ("reason",),
+)  # fmt: skip
+LOG_ROWS = Declared("agiledart_sink_log_sent_rows_total", "counter", "Rows sent to readers of sink logs.")
+LOG_BYTES = Declared("agiledart_sink_log_sent_bytes_total", "counter", "Bytes of rows sent to readers of sink logs.")
+LOG_DISK = Declared(
+    "agiledart_sink_log_disk_bytes", "gauge", "Space that the sink logs of an application take here.", ("app",)
+)
+INSTANCES = Declared(
+    "agiledart_application_instances", "gauge",
+    "Instances on this node; state is running, blocked (an output has no room) or finished.",
+    ("app", "operator", "state"),
+)  # fmt: skip
+SOURCE_RECORDS = Declared(
+    "agiledart_application_records_total", "counter", "Records that sources on this node took in.", ("app", "operator")
+)
+ROWS = Declared(
+    "agiledart_application_rows_total", "counter",
+    "Rows into and out of an operator; direction is in or out.", ("app", "operator", "direction"),
+)  # fmt: skip
+DROPPED_RECORDS = Declared(
+    "agiledart_application_dropped_records_total", "counter",
+    "Records that went no further; reason is late, malformed or filtered (the operator had no result for them).",
+    ("app", "operator", "reason"),
+)  # fmt: skip
+LATE = Declared(
+    "agiledart_application_late_records_total", "counter",
+    "Records before the newest seen, beyond the source's tolerance.", ("app", "operator"),
+)  # fmt: skip
+MALFORMED = Declared(
+    "agiledart_application_malformed_records_total", "counter",
+    "Lines of a source that were no record, by reason.", ("app", "operator", "reason"),
+)  # fmt: skip
+FAILURES = Declared(
+    "agiledart_application_failures_total", "counter",
+    "Instances on this node that could not go on: user code raised, a process died, a disk was full.", ("app",),
+)  # fmt: skip
+LATENCY = Declared(
+    "agiledart_application_end_to_end_latency_seconds", "histogram",
+    "From the reading of a record to the writing of its result, at a sink; a backlog's age when no source is paced.",
+    ("app", "operator"),
+)  # fmt: skip
+QUEUE = Declared(
+    "agiledart_application_queue_length", "gauge",
+    "Rows that wait in a stage's merge and in its outputs, by the operator that leads the stage.", ("app", "operator"),
+)  # fmt: skip
+STATE_KEYS = Declared(
+    "agiledart_application_state_keys", "gauge", "Keys that an operator remembers.", ("app", "operator")
+)
+LAG = Declared(
+    "agiledart_application_watermark_lag_seconds", "gauge",
+    "Wall clock minus the event time up to which the slowest running instance is complete; means something for live "
+    "data only.", ("app", "operator"),
+)  # fmt: skip
+BUSY = Declared(
+    "agiledart_application_busy_seconds_total", "counter",
+    "Time in which instances worked; its rate is the busy ratio of the stage that the operator leads.",
+    ("app", "operator"),
+)  # fmt: skip
+
+METRICS = (
+    BUILD, READY, ZONE, REFUSALS, HTTP_REFUSALS,
+    LEAVES, KNOWN, SLOTS, RECORDS, LINKS, MESSAGES, DROPPED, FAILED_PEERS, SUSPICIONS, REFUTED, SELF_REFUTED,
+    LATE_TIMERS, ADMITTED, CONFLICTS, JOINS,
+    EXECUTORS, EXECUTOR_MEMORY,
+    LOG_READERS, LOG_ANSWERS, LOG_ROWS, LOG_BYTES, LOG_DISK,
+    INSTANCES, SOURCE_RECORDS, ROWS, DROPPED_RECORDS, LATE, MALFORMED, FAILURES, LATENCY, QUEUE, STATE_KEYS, LAG, BUSY,
+)  # fmt: skip
+"""In the order of the reference. Figures of the process itself (`process_*`) come from prometheus_client."""
+
+COUNTED: Mapping[type[Observation], Declared | None] = {
+    PeerDeclaredFailed: FAILED_PEERS,
+    PeerSuspected: SUSPICIONS,
+    SuspicionRefuted: REFUTED,
+    SelfRefuted: SELF_REFUTED,
+    NodeWasLate: LATE_TIMERS,
+    JoinerAdmitted: ADMITTED,
+    RecordConflictMerged: CONFLICTS,
+    RingJoined: JOINS,
+    RingLeft: None,  # at the end of the process: nobody scrapes it any more
+    MessageDropped: None,  # the overlay's own statistics have it
+}
+"""What each observation of core code counts as."""

@@ -1,0 +1,162 @@
+"""`/metrics`, `/livez` and `/readyz` over HTTP/1.1, for Prometheus and for supervisors. Nothing else is served.
+
+The port is for machines in one's own network and has no TLS: loopback unless told. Whoever connects can do no more than
+take a place for some seconds: a request is one head of at most `MAX_HEAD` bytes within `HEAD_SECONDS`, answered once, and
+the connection closes.
+"""
+
+import asyncio
+from collections.abc import Callable
+from http import HTTPStatus
+
+from agiledart_kernel.errors import OperationFailed
+from agiledart_transport.links import format_address
+
+MAX_CLIENTS = 16
+"""Connections at one time; more are closed at once."""
+
+MAX_HEAD = 8_192
+"""Bytes of a request's first line and headers."""
+
+HEAD_SECONDS = 5.0
+BODY_SECONDS = 10.0
+"""For a slow client to take an answer."""
+
+PLAIN = "text/plain; charset=utf-8"
+
+
+class MetricsServer:
+    """Answers scrapes and probes.
+
+    Args:
+        render: Accept header → (content type, body) of `/metrics`.
+        unready: why this node should get no work; empty when it may.
+        count_refused: called with a reason from a bounded set for each client that gets no answer it wanted.
+    """
+
+    def __init__(
+        self,
+        render: Callable[[str], tuple[str, bytes]],
+        unready: Callable[[], str],
+        count_refused: Callable[[str], None],
+    ) -> None:
+        self._render, self._unready, self._count_refused = render, unready, count_refused
+        self._server: asyncio.Server | None = None
+        self._clients: set[asyncio.StreamWriter] = set()
+
+    async def listen(self, host: str, port: int) -> None:
+        """Take connections; raises `OperationFailed` in the user's words."""
+        try:
+            self._server = await asyncio.start_server(self._serve, host, port, limit=MAX_HEAD)
+        except OSError as error:
+            why = "is in use by another process" if error.errno == 98 else f"cannot be used ({error.strerror or error})"
+            raise OperationFailed(
+                f"Port {port} of {host} for metrics {why}. "
+                f'Give --metrics {host}:0 for any free one, or --metrics "" for none.'
+            ) from None
+
+    @property
+    def address(self) -> str:
+        """`host:port`; empty while it does not listen."""
+        if self._server is None or not self._server.sockets:
+            return ""
+        host, port = self._server.sockets[0].getsockname()[:2]
+        return format_address(host, port)
+
+    async def close(self) -> None:
+        """Stop listening; cut who is connected."""
+        if self._server is not None:
+            self._server.close()
+        for writer in list(self._clients):
+            writer.transport.abort()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if len(self._clients) >= MAX_CLIENTS:
+            self._count_refused("too many clients")
+            writer.transport.abort()
+            return
+        self._clients.add(writer)
+        try:
+            answer = await self._answer(reader)
+            if answer is not None:
+                writer.write(answer)
+                writer.close()
+                await asyncio.wait_for(writer.wait_closed(), BODY_SECONDS)
+        except TimeoutError:
+            self._count_refused("slow client")
+        except OSError:
+            pass  # the client has gone
+        finally:
+            self._clients.discard(writer)
+            writer.transport.abort()
+
+    async def _answer(self, reader: asyncio.StreamReader) -> bytes | None:
+        """The whole response to one request; None when the client has gone or never finishes asking."""
+        try:
+            head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), HEAD_SECONDS)
+        except TimeoutError:
+            self._count_refused("slow client")
+            return response(HTTPStatus.REQUEST_TIMEOUT, PLAIN, b"The request did not come in time.\n")
+        except asyncio.LimitOverrunError:
+            self._count_refused("too large")
+            return response(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, PLAIN, b"The request is too large.\n")
+        except asyncio.IncompleteReadError as error:
+            if error.partial:
+                self._count_refused("garbage")
+            return None
+        request = parse_head(head)
+        if request is None:
+            self._count_refused("garbage")
+            return response(HTTPStatus.BAD_REQUEST, PLAIN, b"This is not HTTP/1.\n")
+        method, path, accept = request
+        if method not in ("GET", "HEAD"):
+            self._count_refused("method")
+            return response(HTTPStatus.METHOD_NOT_ALLOWED, PLAIN, b"Only GET is answered here.\n", allow=True)
+        status, kind, body = self._page(path, accept)
+        return response(status, kind, body, head_only=method == "HEAD")
+
+    def _page(self, path: str, accept: str) -> tuple[HTTPStatus, str, bytes]:
+        match path:
+            case "/metrics":
+                kind, body = self._render(accept)
+                return HTTPStatus.OK, kind, body
+            case "/livez":
+                return HTTPStatus.OK, PLAIN, b"alive\n"
+            case "/readyz":
+                why = self._unready()
+                status = HTTPStatus.SERVICE_UNAVAILABLE if why else HTTPStatus.OK
+                return status, PLAIN, f"{why or 'ready'}\n".encode()
+            case _:
+                self._count_refused("path")
+                return HTTPStatus.NOT_FOUND, PLAIN, b"Here are /metrics, /livez and /readyz.\n"
+
+
+def parse_head(head: bytes) -> tuple[str, str, str] | None:
+    """(method, path without query, Accept header) of a request; None when it is none."""
+    first, *lines = head.decode("latin-1").split("\r\n")
+    words = first.split(" ")
+    if len(words) != 3 or not words[0].isalpha() or not words[1].startswith("/") or words[2][:7] != "HTTP/1.":
+        return None
+    accepted = []
+    for line in lines:
+        name, colon, value = line.partition(":")
+        if not line:
+            continue
+        if not colon:
+            return None
+        if name.lower() == "accept":
+            accepted.append(value.strip())
+    return words[0], words[1].partition("?")[0], ",".join(accepted)
+
+
+def response(status: HTTPStatus, kind: str, body: bytes, *, head_only: bool = False, allow: bool = False) -> bytes:
+    """A whole HTTP response that ends its connection."""
+    lines = [
+        f"HTTP/1.1 {status.value} {status.phrase}",
+        f"Content-Type: {kind}",
+        f"Content-Length: {len(body)}",
+        "Cache-Control: no-store",
+        "Connection: close",
+        *(["Allow: GET, HEAD"] if allow else []),
+    ]
+    return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1") + (b"" if head_only else body)

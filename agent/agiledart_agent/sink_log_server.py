@@ -1,0 +1,356 @@
+"""Serves the sink logs of this node to readers, and tells readers where any log of the network is.
+
+Files are read by a thread or two, never by the event loop. A long poll looks at the 20 bytes of the partition's `committed` file:
+50 times a second just after something came, 5 times a second when nothing does, and not at all when nobody waits.
+
+Bounds: `MAX_READERS` connections, one request of each at work and `MAX_WAITING` behind it, and `MAX_UNSENT_BYTES` of answers that
+nobody has taken yet; beyond that `overloaded` is answered, and readers come again.
+"""
+
+import asyncio
+from collections import Counter, deque
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from agiledart_executor.sink_log.layout import log_directory, logs_in
+from agiledart_executor.sink_log.reader import DamagedError, LogReader, TrimmedError
+from agiledart_kernel.codec import Codec
+from agiledart_kernel.errors import OperationFailed, RemoteProtocolError
+from agiledart_kernel.frames import FrameKind
+from agiledart_kernel.machine import Event
+from agiledart_kernel.peer import Peer
+from agiledart_kernel.services import covers
+from agiledart_kernel.sink_log import (
+    DAMAGED,
+    ELSEWHERE,
+    MAX_FETCH_BYTES,
+    NOT_ALLOWED,
+    OVERLOADED,
+    TRIMMED,
+    UNAVAILABLE,
+    UNKNOWN_SINK,
+    Ends,
+    EndsAre,
+    Fetch,
+    Fetched,
+    Locate,
+    Located,
+    LogAnswer,
+    LogRefused,
+    LogRequest,
+    PartitionEnds,
+    sink_name_fault,
+)
+from agiledart_node.sinks import FindSink, NoteSink, SinkFound, SinkRecord
+from agiledart_transport.framed import Link, LinkHandler
+
+MAX_READERS: Final = 64
+MAX_WAITING: Final = 8
+MAX_UNSENT_BYTES: Final = 64 << 20
+MAX_OPEN_LOGS: Final = 256
+"""Logs whose index is kept in memory."""
+
+THREADS: Final = 2
+FIRST_LOOK_SECONDS: Final = 0.02
+LAST_LOOK_SECONDS: Final = 0.2
+FIND_SECONDS: Final = 15.0
+NOTE_SECONDS: Final = 30.0
+SETTLE_SECONDS: Final = 5.0
+"""After so long an agent that has just started believes the ring that there is no such log: when a whole mesh starts again, nodes
+tell of their logs one after the other."""
+
+REQUESTS: Codec[LogRequest] = Codec(LogRequest)
+ANSWERS: Codec[LogAnswer] = Codec(LogAnswer)
+
+R = TypeVar("R")
+
+
+@dataclass(eq=False)
+class _Reading:
+    """One connected reader."""
+
+    link: Link
+    waiting: deque[LogRequest] = field(default_factory=deque)
+    work: asyncio.Task[None] | None = None
+
+
+@dataclass(eq=False)
+class _OpenLog:
+    """A log that was asked for; its reader belongs to one thread at a time."""
+
+    reader: LogReader
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+class SinkLogServer:
+    """The service `sink_log` of one agent.
+
+    Args:
+        root: the state directory, above `sink-logs`.
+        me: this node as others reach it.
+        feed: takes events for the node.
+        count_refused: called with (reason, who) for each request that is not allowed.
+
+    Attributes:
+        answered: requests by kind of answer, for metrics; refusals count under their reason.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        me: Callable[[], Peer],
+        feed: Callable[[Event], None],
+        count_refused: Callable[[str, str], None],
+    ) -> None:
+        self._root, self._me, self._feed, self._count_refused = root, me, feed, count_refused
+        self._readings: dict[Link, _Reading] = {}
+        self._logs: dict[str, _OpenLog] = {}
+        self._threads = ThreadPoolExecutor(THREADS, "sink-log")
+        self._finding: dict[int, asyncio.Future[SinkFound]] = {}
+        self._number = 0
+        self._started = asyncio.get_running_loop().time()
+        self.answered: Counter[str] = Counter()
+        self.rows_sent = 0
+        self.bytes_sent = 0
+
+    @property
+    def readers(self) -> int:
+        """Connections now."""
+        return len(self._readings)
+
+    # ---- the ring
+
+    def note_logs(self) -> None:
+        """Tell the ring of every log here, as far as it does not know."""
+        for _, found in logs_in(self._root):
+            self._feed(
+                NoteSink(
+                    SinkRecord(
+                        found.name,
+                        found.application,
+                        found.version,
+                        self._me(),
+                        found.opened_ms,
+                        found.log_id,
+                        found.schema_json(),
+                        found.partitions,
+                    )
+                )
+            )
+
+    async def note_for_ever(self) -> None:
+        """The ring forgets when all nodes of a neighbourhood end at once; so it is reminded now and then."""
+        while True:
+            self.note_logs()
+            await asyncio.sleep(NOTE_SECONDS)
+
+    def found(self, effect: SinkFound) -> None:
+        """The node answered `FindSink`."""
+        if (future := self._finding.pop(effect.request, None)) is not None and not future.done():
+            future.set_result(effect)
+
+    async def _find(self, name: str) -> SinkFound:
+        self._number += 1
+        number = self._number
+        answer: asyncio.Future[SinkFound] = asyncio.get_running_loop().create_future()
+        self._finding[number] = answer
+        self._feed(FindSink(number, name))
+        try:
+            return await asyncio.wait_for(answer, FIND_SECONDS)
+        except TimeoutError:
+            return SinkFound(number, None, "timeout")
+        finally:
+            self._finding.pop(number, None)
+
+    # ---- connections
+
+    def accept(self, link: Link) -> LinkHandler:
+        """A reader has come; its grant's role was judged."""
+        if len(self._readings) >= MAX_READERS:
+            self._count_refused("too many readers", link.remote)
+            asyncio.get_running_loop().call_soon(link.close, "full")
+            return LinkHandler(lambda *_: None, lambda *_: None)
+        reading = _Reading(link)
+        self._readings[link] = reading
+        return LinkHandler(lambda _, kind, body: self._take(reading, kind, body), self._closed)
+
+    def _closed(self, link: Link, reason: str) -> None:
+        if (reading := self._readings.pop(link, None)) is not None and reading.work is not None:
+            reading.work.cancel()
+
+    async def close(self) -> None:
+        """Let all readers go."""
+        for reading in list(self._readings.values()):
+            if reading.work is not None:
+                reading.work.cancel()
+            reading.link.close("leaving")
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def _take(self, reading: _Reading, kind: int, body: bytes) -> None:
+        if kind != FrameKind.CONTROL:
+            raise RemoteProtocolError("kind", "only CONTROL frames are taken here")
+        request = REQUESTS.decode(body)
+        if len(reading.waiting) >= MAX_WAITING:
+            self._answer(reading, _overloaded(request, f"{MAX_WAITING} requests of this connection wait already"))
+            return
+        reading.waiting.append(request)
+        if reading.work is None or reading.work.done():
+            reading.work = asyncio.create_task(self._serve(reading))
+
+    async def _serve(self, reading: _Reading) -> None:
+        """Answer what a connection asks, one after the other."""
+        while reading.waiting:
+            request = reading.waiting.popleft()
+            try:
+                answer = await self._answer_to(reading.link, request)
+            except OperationFailed as error:
+                answer = LogRefused(request.request, UNAVAILABLE, str(error))
+            except OSError as error:
+                text = f"The log {request.sink} cannot be read on {self._me().name}: {error.strerror or error}."
+                answer = LogRefused(request.request, UNAVAILABLE, text)
+            self._answer(reading, answer)
+            try:
+                await reading.link.drain()
+            except ConnectionError:
+                return
+
+    def _answer(self, reading: _Reading, answer: LogAnswer) -> None:
+        self.answered[answer.reason if isinstance(answer, LogRefused) else type(answer).__name__] += 1
+        if isinstance(answer, Fetched):
+            self.rows_sent += sum(batch.rows for batch in answer.batches)
+            self.bytes_sent += sum(len(batch.body) for batch in answer.batches)
+        reading.link.send(FrameKind.CONTROL, ANSWERS.encode(answer))
+
+    # ---- requests
+
+    async def _answer_to(self, link: Link, request: LogRequest) -> LogAnswer:
+        number, name = request.request, request.sink
+        if not covers(link.peer.grant, "sink", name):
+            self._count_refused("scope", link.remote)
+            text = (
+                f"This {link.peer.grant.role} may use {link.peer.grant.scope} only, not the log {name}. Make another token:  "
+                f"agiledart token create --role reader --scope sink:{name}"
+            )
+            return LogRefused(number, NOT_ALLOWED, text)
+        if sink_name_fault(name):
+            return _unknown(number, name)
+        if isinstance(request, Locate):
+            return await self._locate(request)
+        log = self._open(name)
+        if log is None:
+            return LogRefused(number, ELSEWHERE, f"The log {name} is not on {self._me().name}.")
+        if isinstance(request, Fetch) and sum(one.unsent_bytes for one in self._readings) > MAX_UNSENT_BYTES:
+            return _overloaded(request, "readers do not take what they have asked for")
+        return await (self._ends(log, request) if isinstance(request, Ends) else self._fetch(log, request))
+
+    async def _locate(self, request: Locate) -> LogAnswer:
+        found = await self._find(request.sink)
+        record = found.record
+        if record is None and found.reason:
+            text = f"The log {request.sink} cannot be looked up: the ring did not answer ({found.reason}). Try again."
+            return LogRefused(request.request, UNAVAILABLE, text)
+        if record is None and asyncio.get_running_loop().time() - self._started < SETTLE_SECONDS:
+            text = f"The log {request.sink} is not known yet: {self._me().name} has just started. Try again."
+            return LogRefused(request.request, UNAVAILABLE, text)
+        if record is None:
+            return _unknown(request.request, request.sink)
+        node = record.node
+        return Located(
+            request.request, record.name, record.application, record.version, node.node, node.name, node.address,
+            record.log_id, record.schema, record.partitions,
+        )  # fmt: skip
+
+    def _open(self, name: str) -> _OpenLog | None:
+        log = self._logs.get(name)
+        try:
+            if log is None or not log.reader.refresh():
+                if name not in self._logs and len(self._logs) >= MAX_OPEN_LOGS:
+                    del self._logs[next(iter(self._logs))]
+                log = self._logs[name] = _OpenLog(LogReader(log_directory(self._root, name)))
+        except OperationFailed:
+            self._logs.pop(name, None)
+            return None
+        return log
+
+    async def _in_thread(self, log: _OpenLog, work: Callable[[], R]) -> R:
+        async with log.lock:
+            return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+
+    async def _ends(self, log: _OpenLog, request: Ends) -> LogAnswer:
+        reader, uncommitted = log.reader, request.uncommitted
+
+        def look() -> tuple[PartitionEnds, ...]:
+            return tuple(reader.ends(n, uncommitted=uncommitted) for n in range(reader.description.partitions))
+
+        async def news() -> tuple[PartitionEnds, ...] | None:
+            ends = await self._in_thread(log, look) if uncommitted else look()
+            for one in ends:
+                if (one.latest if uncommitted else one.committed) > request.after.get(one.partition, -1):
+                    return ends
+            return None
+
+        ends = await _until(news, request.wait_ms)
+        if ends is None:
+            ends = await self._in_thread(log, look)
+        return EndsAre(request.request, reader.description.log_id, ends, reader.is_open)
+
+    async def _fetch(self, log: _OpenLog, request: Fetch) -> LogAnswer:
+        reader, number = log.reader, request.request
+        if request.partition >= reader.description.partitions:
+            text = f"The log {request.sink} has {reader.description.partitions} partitions; there is no {request.partition}."
+            return LogRefused(number, UNKNOWN_SINK, text)
+
+        async def news() -> bool | None:
+            if request.uncommitted:
+                ends = await self._in_thread(log, lambda: reader.ends(request.partition, uncommitted=True))
+                return ends.latest > request.offset or None
+            return reader.ends(request.partition).committed > request.offset or None
+
+        if request.wait_ms:
+            await _until(news, request.wait_ms)
+        try:
+            batches, following, end = await self._in_thread(
+                log,
+                lambda: reader.fetch(
+                    request.partition,
+                    request.offset,
+                    request.max_rows,
+                    min(request.max_bytes, MAX_FETCH_BYTES),
+                    uncommitted=request.uncommitted,
+                ),
+            )
+        except TrimmedError as error:
+            return LogRefused(number, TRIMMED, str(error), error.first)
+        except DamagedError as error:
+            return LogRefused(number, DAMAGED, str(error), error.next_good)
+        return Fetched(number, request.partition, tuple(batches), following, end, reader.description.log_id)
+
+
+async def _until(look: Callable[[], Coroutine[Any, Any, R | None]], wait_ms: int) -> R | None:
+    """What `look` finds, or None when it finds nothing in time; looks less and less often."""
+    loop = asyncio.get_running_loop()
+    deadline, pause = loop.time() + wait_ms / 1000, FIRST_LOOK_SECONDS
+    while True:
+        if (found := await look()) is not None:
+            return found
+        left = deadline - loop.time()
+        if left <= 0:
+            return None
+        await asyncio.sleep(min(pause, left))
+        pause = min(1.3 * pause, LAST_LOOK_SECONDS)
+
+
+def _unknown(number: int, name: str) -> LogRefused:
+    return LogRefused(
+        number,
+        UNKNOWN_SINK,
+        f"There is no log {name} in this network. A log begins when an application writes to log:{name}; "
+        f"agiledart status NAME shows where an application writes.",
+    )
+
+
+def _overloaded(request: LogRequest, why: str) -> LogRefused:
+    return LogRefused(request.request, OVERLOADED, f"The agent is busy: {why}. Ask again in a moment.")

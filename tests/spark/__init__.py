@@ -1,0 +1,1 @@
+"""The PySpark source, sessions and analytics; most of it without a JVM."""

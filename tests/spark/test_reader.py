@@ -1,0 +1,315 @@
+"""The readers without a JVM: what Spark does with them (pickling, JSON offsets, limits, restarts), done here."""
+
+import json
+import pickle
+import subprocess
+import sys
+from collections import Counter
+from typing import Any
+
+import msgspec
+import pyarrow
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyspark import cloudpickle
+from pyspark.sql.datasource import CaseInsensitiveDict, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
+
+from agiledart_kernel.errors import ConfigurationError, OperationFailed
+from agiledart_kernel.sink_log import DAMAGED, NOT_ALLOWED, StoredBatch
+from agiledart_transport.sink_log_client import SinkLogError
+from pyspark_agiledart import DefaultSource
+from pyspark_agiledart.admission import admitted, fair_shares
+from pyspark_agiledart.batch import BatchReader
+from pyspark_agiledart.columns import spark_schema
+from pyspark_agiledart.options import Options, parse_options
+from pyspark_agiledart.stream import StreamReader
+from tests.spark.fake_log import FIELDS, FakeLog, away, served
+
+
+@pytest.fixture
+def log(monkeypatch: pytest.MonkeyPatch) -> Any:
+    with served(FakeLog(), monkeypatch) as found:
+        for partition, sizes in ((0, (3, 2, 4)), (1, (1,))):
+            number = 0
+            for size in sizes:
+                found.append(partition, [(f"p{partition}", number + index, 1.0) for index in range(size)])
+                number += size
+        yield found
+
+
+def stream(**options: str) -> StreamReader:
+    found = parse_options({"sink": "trips", "waitMs": "0", **options})
+    return StreamReader(found, spark_schema(FIELDS), pause=lambda seconds: None)
+
+
+def rows_of(reader: StreamReader | BatchReader, planned: Any) -> list[tuple[str, int]]:
+    """As on executors: reader and partitions are pickled."""
+    far: Any = cloudpickle.loads(cloudpickle.dumps(reader, protocol=5)) if isinstance(reader, BatchReader) else reader
+    found = []
+    for one in planned:
+        for batch in far.read(pickle.loads(pickle.dumps(one))):
+            found += [(row["taxi"], row["number"]) for row in batch.to_pylist()]
+    return found
+
+
+def test_the_source_is_small_to_import() -> None:
+    """Spark's look-up imports it where one exception hides all Python sources."""
+    code = (
+        "import sys; sys.modules['pyarrow'] = None; import pyspark_agiledart; "
+        "print(sorted(name for name in sys.modules if name.startswith(('agiledart', 'pyspark_agiledart', 'msgspec'))))"
+    )
+    output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert output.strip() == "['pyspark_agiledart']"
+
+
+def test_schema_and_batch(log: FakeLog) -> None:
+    source = DefaultSource(CaseInsensitiveDict({"Sink": "trips"}))
+    source = cloudpickle.loads(cloudpickle.dumps(source))
+    assert source.schema().simpleString() == "struct<taxi:string,number:bigint,fare:double>"
+    reader = source.reader(source.schema())
+    planned = reader.partitions()
+    assert [(one.partition, one.start, one.end) for one in planned] == [(0, 0, 9), (1, 0, 1)]
+    assert rows_of(reader, planned) == [("p0", number) for number in range(9)] + [("p1", 0)]
+    assert list(reader.read(InputPartition(None))) == []
+
+
+def test_a_batch_starts_where_it_is_told(log: FakeLog) -> None:
+    reader = BatchReader(parse_options({"sink": "trips", "startingOffsets": '{"trips/0": 4}'}), spark_schema(FIELDS))
+    assert rows_of(reader, reader.partitions()) == [("p0", number) for number in range(4, 9)] + [("p1", 0)]
+    with pytest.raises(ConfigurationError, match="latest"):
+        BatchReader(parse_options({"sink": "trips", "startingOffsets": "latest"}), spark_schema(FIELDS))
+
+
+def test_offsets_are_keyed_by_the_log_and_survive_json(log: FakeLog) -> None:
+    reader = stream()
+    start = reader.initialOffset()
+    assert start == {"trips/0": 0, "trips/1": 0}
+    end = reader.latestOffset(json.loads(json.dumps(start)), ReadAllAvailable())
+    assert end == {"trips/0": 9, "trips/1": 1}
+    assert reader.latestOffset(end, ReadAllAvailable()) == end
+    assert reader.reportLatestOffset() == end
+    assert len(rows_of(reader, reader.partitions(start, end))) == 10
+    assert reader.partitions(end, end) == []
+
+
+def test_an_idle_query_asks_once_and_lets_the_agent_wait(log: FakeLog) -> None:
+    reader = StreamReader(parse_options({"sink": "trips", "maxBytesPerBatch": "1MiB"}), spark_schema(FIELDS))
+    end = {"trips/0": 9, "trips/1": 1}
+    for _ in range(3):
+        assert reader.latestOffset(end, reader.getDefaultReadLimit()) == end
+        assert reader.reportLatestOffset() == end
+    assert log.asked == ["ends"] * 3
+    assert log.waits == [500] * 3
+
+
+def test_starting_offsets(log: FakeLog) -> None:
+    assert stream(startingOffsets="latest").initialOffset() == {"trips/0": 9, "trips/1": 1}
+    assert stream(startingOffsets='{"trips/1": 1}').initialOffset() == {"trips/0": 0, "trips/1": 1}
+    with pytest.raises(ConfigurationError, match="trips/7"):
+        stream(startingOffsets='{"trips/7": 1}').initialOffset()
+    with pytest.raises(ConfigurationError, match="beyond"):
+        stream(startingOffsets='{"trips/1": 2}').initialOffset()
+
+
+def test_limits(log: FakeLog) -> None:
+    reader = stream(maxRowsPerBatch="4")
+    limit = reader.getDefaultReadLimit()
+    assert limit == ReadMaxRows(4)
+    end = reader.latestOffset({"trips/0": 0, "trips/1": 0}, limit)
+    assert end == {"trips/0": 3, "trips/1": 1}  # partition 1 leaves its share
+    assert reader.latestOffset({"trips/0": 0, "trips/1": 0}, ReadAllAvailable())["trips/0"] == 9  # Trigger.Once
+    by_bytes = stream(maxBytesPerBatch="60")
+    assert isinstance(by_bytes.getDefaultReadLimit(), ReadMaxBytes)
+    end = by_bytes.latestOffset({"trips/0": 0, "trips/1": 0}, by_bytes.getDefaultReadLimit())
+    size = len(msgspec.msgpack.encode(("p0", 0, 1.0)))
+    assert 1 <= sum(end.values()) <= 60 // size
+    assert stream().getDefaultReadLimit() == ReadAllAvailable()
+
+
+def test_available_now_ends_at_what_was_there(log: FakeLog) -> None:
+    reader = stream(maxRowsPerBatch="6")
+    reader.prepareForTriggerAvailableNow()
+    log.append(1, [("p1", 1, 1.0)] * 50)
+    at, seen = reader.initialOffset(), []
+    while (end := reader.latestOffset(at, reader.getDefaultReadLimit())) != at:
+        seen += rows_of(reader, reader.partitions(at, end))
+        at = end
+    assert at == {"trips/0": 9, "trips/1": 1}
+    assert len(seen) == 10
+
+
+def test_an_agent_that_is_away_neither_fails_the_query_nor_loses_a_key(log: FakeLog) -> None:
+    pauses: list[float] = []
+    reader = StreamReader(parse_options({"sink": "trips"}), spark_schema(FIELDS), pause=pauses.append)
+    log.failures = [away(), away()]
+    at = {"trips/0": 5, "trips/1": 1}
+    assert reader.latestOffset(at, ReadAllAvailable()) == at
+    assert reader.latestOffset(at, ReadAllAvailable()) == at
+    assert reader.latestOffset(at, ReadAllAvailable()) == {"trips/0": 9, "trips/1": 1}
+    assert len(pauses) == 2
+    assert log.patience == [0.0, 0.0, 0.0]  # asked once each, with a new connection after a failure
+
+
+def test_an_agent_that_goes_on_to_refuse_ends_the_query(log: FakeLog) -> None:
+    reader = stream(patience="0s")
+    refusal = SinkLogError("this grant is for another sink", NOT_ALLOWED)
+    log.failures = [refusal, refusal]
+    at = {"trips/0": 5, "trips/1": 1}
+    assert reader.latestOffset(at, ReadAllAvailable()) == at
+    with pytest.raises(SinkLogError, match="another sink"):
+        reader.latestOffset(at, ReadAllAvailable())
+
+
+def test_reading_goes_through_a_retry_without_a_row_twice(log: FakeLog) -> None:
+    """The client looks for the agent again by itself; what it cannot mend ends the task, which Spark tries again."""
+    reader = stream()
+    log.answer_batches = 1
+    log.failures = [None, None, away()]
+    planned = reader.partitions({"trips/0": 0}, {"trips/0": 9})
+    batches = reader.read(planned[0])
+    with pytest.raises(SinkLogError):
+        list(batches)
+    assert len(rows_of(reader, planned)) == 9
+
+
+def test_rows_that_retention_took(log: FakeLog, capsys: pytest.CaptureFixture[str]) -> None:
+    log.trim(0, 3)
+    with pytest.raises(OperationFailed, match=r"3 rows \(0 to 3\) of the sink trips/0 were removed .*failOnDataLoss"):
+        stream().partitions({"trips/0": 0, "trips/1": 0}, {"trips/0": 9, "trips/1": 1})
+    reader = stream(failOnDataLoss="false")
+    planned = reader.partitions({"trips/0": 0, "trips/1": 0}, {"trips/0": 9, "trips/1": 1})
+    assert [(one.start, one.end) for one in planned] == [(3, 9), (0, 1)]
+    assert "3 rows (0 to 3) of the sink trips/0 are gone" in capsys.readouterr().err
+
+
+def test_rows_that_go_between_planning_and_reading(log: FakeLog, capsys: pytest.CaptureFixture[str]) -> None:
+    for loses, expected in (("false", [("p0", 5 + n) for n in range(4)]), ("true", None)):
+        reader = stream(failOnDataLoss=loses)
+        planned = reader.partitions({"trips/0": log.first.get(0, 0)}, {"trips/0": 9})
+        if expected is None:
+            log.trim(0, 5)
+            planned[0].start = 0
+            with pytest.raises(OperationFailed, match="failOnDataLoss"):
+                rows_of(reader, planned)
+        else:
+            log.trim(0, 5)
+            assert rows_of(reader, planned) == expected
+            assert "5 rows" in capsys.readouterr().err
+
+
+def test_damaged_rows_are_an_error_or_are_left_out(log: FakeLog, capsys: pytest.CaptureFixture[str]) -> None:
+    for loses in ("true", "false"):
+        reader = stream(failOnDataLoss=loses)
+        planned = reader.partitions({"trips/0": 0}, {"trips/0": 9})
+        log.failures = [None, SinkLogError("rows 0 to 2 of trips/0 are damaged", DAMAGED, 3)]
+        if loses == "true":
+            with pytest.raises(SinkLogError, match="damaged"):
+                rows_of(reader, planned)
+        else:
+            assert rows_of(reader, planned) == [("p0", number) for number in range(3, 9)]
+            assert "3 rows" in capsys.readouterr().err
+
+
+def test_a_log_that_was_begun_anew_is_noticed(log: FakeLog) -> None:
+    with pytest.raises(OperationFailed, match="new checkpointLocation"):
+        stream().latestOffset({"trips/0": 900, "trips/1": 0}, ReadAllAvailable())
+    reader = stream()
+    reader.prepareForTriggerAvailableNow()
+    with pytest.raises(OperationFailed, match="new checkpointLocation"):
+        reader.latestOffset({"trips/0": 900, "trips/1": 0}, ReadAllAvailable())
+    planned = stream().partitions({"trips/0": 0}, {"trips/0": 9})
+    log.stored[0] = log.stored[0][:2]
+    with pytest.raises(OperationFailed, match="now ends at row 5"):
+        rows_of(stream(), planned)
+    log.stored[0] = [StoredBatch(0, 9, msgspec.msgpack.encode([("p0", 0, 1.0)]))]
+    with pytest.raises(OperationFailed, match="damaged"):
+        rows_of(stream(), planned)
+
+
+def test_nothing_of_a_reader_that_is_pickled_holds_a_connection(log: FakeLog) -> None:
+    reader = stream()
+    reader.latestOffset({"trips/0": 0, "trips/1": 0}, ReadAllAvailable())
+    assert reader.__getstate__()["_client"] is None
+    assert reader._client is not None
+    reader.stop()
+    assert reader._client is None
+    assert log.asked[-1] == "close"
+
+
+def test_batches_are_of_the_type_that_spark_checks(log: FakeLog) -> None:
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    reader = stream()
+    schema = to_arrow_schema(spark_schema(FIELDS), timezone="UTC")
+    for planned in reader.partitions({"trips/0": 1, "trips/1": 0}, {"trips/0": 8, "trips/1": 1}):
+        for batch in reader.read(planned):
+            assert isinstance(batch, pyarrow.RecordBatch)
+            assert batch.schema.equals(schema)
+
+
+def test_no_token_is_said_in_words(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    monkeypatch.delenv("AGILEDART_TOKEN", raising=False)
+    from pyspark_agiledart import connection
+
+    with pytest.raises(ConfigurationError, match="token create --role reader --scope sink:trips"):
+        connection.open_client(Options("trips"), 0.0)
+    with pytest.raises(OperationFailed, match="cannot be read"):
+        connection.open_client(Options("trips", token_file=str(tmp_path / "none")), 0.0)
+    with pytest.raises(OperationFailed, match="cannot be read"):
+        connection.open_client(Options("trips", identity_file=str(tmp_path / "none")), 0.0)
+
+
+@given(st.dictionaries(st.integers(0, 5), st.integers(0, 1_000)), st.integers(0, 3_000))
+def test_shares_are_fair(waiting: dict[int, int], budget: int) -> None:
+    shares = fair_shares(waiting, budget)
+    assert sum(shares.values()) <= budget
+    assert all(0 <= shares[one] <= waiting[one] for one in waiting)
+    left = [one for one in waiting if shares[one] < waiting[one]]
+    if left:
+        assert budget - sum(shares.values()) < len(waiting)
+        assert all(shares[one] <= min(shares[other] for other in left) + 1 for one in left)
+
+
+@given(st.dictionaries(st.integers(0, 5), st.integers(0, 99)), st.dictionaries(st.integers(0, 5), st.integers(0, 99)))
+def test_ends_never_go_back_and_never_drop_a_partition(start: dict[int, int], ends: dict[int, int]) -> None:
+    for rows in (0, 7):
+        found = admitted(start, ends, rows)
+        assert set(found) == set(start) | set(ends)
+        assert all(found[one] >= start[one] for one in start)
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_every_row_once_whatever_happens(data: st.DataObject) -> None:
+    """Random limits, growth, absences and restarts at a committed offset: every row exactly once, in order."""
+    with pytest.MonkeyPatch.context() as patch, served(FakeLog(partitions=3), patch) as log:
+        limit = data.draw(st.integers(0, 9))
+        reader = stream(maxRowsPerBatch=str(limit), patience="1h")
+        at = reader.initialOffset()
+        got: list[tuple[str, int]] = []
+        for _ in range(data.draw(st.integers(1, 12))):
+            match data.draw(st.sampled_from(["grow", "batch", "batch", "away", "restart"])):
+                case "grow":
+                    partition, size = data.draw(st.integers(0, 2)), data.draw(st.integers(1, 6))
+                    first = log.end(partition)
+                    log.append(partition, [(f"p{partition}", first + index, None) for index in range(size)])
+                case "away":
+                    log.failures = [away()]
+                    assert reader.latestOffset(at, reader.getDefaultReadLimit()) == at
+                    log.failures = []
+                case "restart":
+                    at, reader = json.loads(json.dumps(at)), stream(maxRowsPerBatch=str(limit))
+                case _:
+                    end = reader.latestOffset(at, reader.getDefaultReadLimit())
+                    found = rows_of(reader, reader.partitions(at, end))
+                    assert not limit or len(found) <= limit
+                    got, at = got + found, end
+        end = reader.latestOffset(at, ReadAllAvailable())
+        got += rows_of(reader, reader.partitions(at, end))
+        expected = [(f"p{p}", number) for p in range(3) for number in range(log.end(p))]
+        assert Counter(got) == Counter(expected)
+        for partition in range(3):
+            mine = [number for name, number in got if name == f"p{partition}"]
+            assert mine == sorted(mine)

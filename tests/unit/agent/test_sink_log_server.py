@@ -1,0 +1,266 @@
+"""The service `sink_log` without a network: who may ask what, long polls, bounds, words."""
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import msgspec
+import pytest
+
+from agiledart_agent import sink_log_server
+from agiledart_agent.sink_log_server import ANSWERS, MAX_WAITING, REQUESTS, SinkLogServer
+from agiledart_executor.sink_log.log import LogOptions, LogWriter
+from agiledart_kernel.errors import RemoteProtocolError
+from agiledart_kernel.frames import FrameKind
+from agiledart_kernel.machine import Event
+from agiledart_kernel.node_id import NodeId
+from agiledart_kernel.peer import Peer
+from agiledart_kernel.sink_log import (
+    Ends,
+    EndsAre,
+    Fetch,
+    Fetched,
+    Locate,
+    Located,
+    LogAnswer,
+    LogRefused,
+    LogRequest,
+    PartitionEnds,
+)
+from agiledart_node.sinks import FindSink, NoteSink, SinkFound, SinkRecord
+from agiledart_transport.framed import Link, LinkHandler
+
+FIELDS: list[dict[str, object]] = [{"name": "value", "type": "int", "nullable": False}]
+ME = Peer(NodeId(7), 1, "pi1", "127.0.0.1:9464")
+
+
+class FakeLink:
+    """One reader's connection."""
+
+    def __init__(self, scope: str = "", role: str = "reader") -> None:
+        self.peer = SimpleNamespace(grant=SimpleNamespace(role=role, scope=scope))
+        self.remote, self.unsent_bytes, self.closed = "somewhere:1", 0, ""
+        self.got: list[LogAnswer] = []
+        self._news = asyncio.Event()
+        self.handler: LinkHandler | None = None
+
+    def send(self, kind: int, body: bytes) -> None:
+        assert kind == FrameKind.CONTROL
+        self.got.append(ANSWERS.decode(body))
+        self._news.set()
+
+    async def drain(self) -> None:
+        await asyncio.sleep(0)
+
+    def close(self, reason: str) -> None:
+        self.closed = reason
+
+    def ask(self, request: LogRequest) -> None:
+        assert self.handler is not None
+        self.handler.on_frame(cast(Link, self), FrameKind.CONTROL, REQUESTS.encode(request))
+
+    async def answer(self, number: int) -> Any:
+        async with asyncio.timeout(10):
+            while not (found := [one for one in self.got if one.request == number]):
+                self._news.clear()
+                await self._news.wait()
+        (answer,) = found
+        return answer
+
+
+class Bench:
+    """A server over a folder; the ring knows `records`."""
+
+    def __init__(self, root: Path) -> None:
+        self.records: dict[str, SinkRecord] = {}
+        self.refused: list[str] = []
+        self.noted: list[SinkRecord] = []
+        self.server = SinkLogServer(root, lambda: ME, self._feed, lambda reason, _: self.refused.append(reason))
+
+    def _feed(self, event: Event) -> None:
+        if isinstance(event, FindSink):
+            self.server.found(SinkFound(event.request, self.records.get(event.name)))
+        elif isinstance(event, NoteSink):
+            self.noted.append(event.record)
+
+    def connect(self, **more: str) -> FakeLink:
+        link = FakeLink(**more)
+        link.handler = self.server.accept(cast(Link, link))
+        return link
+
+
+def run(root: Path, scenario: Callable[[Bench], Coroutine[Any, Any, None]]) -> None:
+    async def whole() -> None:
+        bench = Bench(root)
+        try:
+            await scenario(bench)
+        finally:
+            await bench.server.close()
+
+    asyncio.run(whole())
+
+
+def writer(root: Path, name: str = "x", partitions: int = 2) -> LogWriter:
+    return LogWriter(root, name, LogOptions(partitions), "int", FIELDS, "app", 1)
+
+
+def append(log: LogWriter, partition: int, values: list[int]) -> None:
+    log.partitions[partition].append(msgspec.msgpack.encode([[value] for value in values]), len(values))
+
+
+def test_logs_are_noted_with_what_readers_need(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    writer(tmp_path, "x").close()
+    writer(tmp_path, "y", 3).close()
+    (tmp_path / "sink-logs" / "broken").mkdir()
+    (tmp_path / "sink-logs" / "broken" / "log.json").write_text("{")
+
+    async def scenario(bench: Bench) -> None:
+        bench.server.note_logs()
+        assert [(one.name, one.partitions, one.node) for one in bench.noted] == [("x", 2, ME), ("y", 3, ME)]
+        assert msgspec.json.decode(bench.noted[0].schema) == {"text": "int", "fields": FIELDS}
+        bench.records["x"] = bench.noted[0]
+        link = bench.connect()
+        link.ask(Locate(1, "x"))
+        where = await link.answer(1)
+        assert isinstance(where, Located)
+        assert (where.node_id, where.address, where.partitions) == (ME.node, ME.address, 2)
+        link.ask(Locate(2, "nothing"))
+        assert (await link.answer(2)).reason == "unavailable"  # the ring may not have been told yet
+        monkeypatch.setattr(sink_log_server, "SETTLE_SECONDS", 0.0)
+        link.ask(Locate(3, "nothing"))
+        assert (await link.answer(3)).reason == "unknown sink"
+
+    run(tmp_path, scenario)
+
+
+def test_ends_and_rows(tmp_path: Path) -> None:
+    log = writer(tmp_path)
+    append(log, 0, [1, 2, 3])
+    append(log, 1, [4])
+    log.commit()
+
+    async def scenario(bench: Bench) -> None:
+        link = bench.connect()
+        link.ask(Ends(1, "x"))
+        ends = await link.answer(1)
+        assert isinstance(ends, EndsAre)
+        assert ends.is_open
+        assert ends.partitions == (PartitionEnds(0, 0, 3, 3), PartitionEnds(1, 0, 1, 1))
+        link.ask(Fetch(2, "x", 0, 1))
+        got = await link.answer(2)
+        assert isinstance(got, Fetched)
+        ((offset, count, body),) = [(one.offset, one.rows, one.body) for one in got.batches]
+        assert (offset, count, msgspec.msgpack.decode(body)) == (0, 3, [[1], [2], [3]])
+        assert (got.next_offset, got.end) == (3, 3)
+        link.ask(Fetch(3, "x", 2, 0))
+        assert "has 2 partitions; there is no 2" in (await link.answer(3)).text
+        link.ask(Fetch(4, "other", 0, 0))
+        assert (await link.answer(4)).reason == "elsewhere"
+        assert bench.server.answered == {"EndsAre": 1, "Fetched": 1, "unknown sink": 1, "elsewhere": 1}
+        assert bench.server.rows_sent == 3
+
+    run(tmp_path, scenario)
+    log.close()
+
+
+def test_a_long_poll_waits_for_news_and_no_longer(tmp_path: Path) -> None:
+    log = writer(tmp_path)
+    append(log, 0, [1])
+    log.commit()
+
+    async def scenario(bench: Bench) -> None:
+        link, other = bench.connect(), bench.connect()
+        link.ask(Ends(1, "x", 10_000, {0: 1, 1: 0}))
+        other.ask(Fetch(2, "x", 1, 0, wait_ms=10_000))
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert not link.got
+        assert not other.got
+        append(log, 1, [2])
+        log.commit()
+        began = time.monotonic()
+        assert (await link.answer(1)).partitions[1].committed == 1
+        assert len((await other.answer(2)).batches) == 1
+        assert time.monotonic() - began < 2.0
+        link.ask(Ends(3, "x", 50, {0: 1, 1: 1}))  # no news: the same ends after 50 ms
+        assert [one.committed for one in (await link.answer(3)).partitions] == [1, 1]
+        link.ask(Fetch(4, "x", 1, 1, wait_ms=50))
+        nothing = await link.answer(4)
+        assert (nothing.batches, nothing.next_offset) == ((), 1)
+
+    run(tmp_path, scenario)
+    log.close()
+
+
+@pytest.mark.parametrize(
+    ("scope", "role", "allowed"),
+    [("", "reader", True), ("sink:x", "reader", True), ("sink:xy", "reader", False), ("app:x", "submitter", False)],
+)
+def test_the_scope_of_a_grant_counts(tmp_path: Path, scope: str, role: str, allowed: bool) -> None:
+    writer(tmp_path).close()
+
+    async def scenario(bench: Bench) -> None:
+        link = bench.connect(scope=scope, role=role)
+        requests: tuple[LogRequest, ...] = (Locate(1, "x"), Ends(2, "x"), Fetch(3, "x", 0, 0))
+        for request in requests:
+            link.ask(request)
+            answer = await link.answer(request.request)
+            assert (isinstance(answer, LogRefused) and answer.reason == "not allowed") != allowed
+        assert bench.refused == ([] if allowed else ["scope"] * 3)
+
+    run(tmp_path, scenario)
+
+
+def test_too_much_is_refused_and_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    writer(tmp_path).close()
+    monkeypatch.setattr(sink_log_server, "MAX_READERS", 2)
+
+    async def scenario(bench: Bench) -> None:
+        link, slow = bench.connect(), bench.connect()
+        for number in range(MAX_WAITING + 3):
+            link.ask(Ends(number, "x", 20, {0: 5, 1: 5}))
+        busy = [one for one in link.got if isinstance(one, LogRefused)]
+        assert [one.reason for one in busy] == ["overloaded"] * 3
+        await link.answer(MAX_WAITING - 1)
+        slow.unsent_bytes = sink_log_server.MAX_UNSENT_BYTES + 1
+        slow.ask(Fetch(1, "x", 0, 0))
+        assert (await slow.answer(1)).reason == "overloaded"
+        third = bench.connect()
+        await asyncio.sleep(0)
+        assert third.closed == "full"
+        assert bench.refused == ["too many readers"]
+        assert bench.server.readers == 2
+        assert link.handler is not None
+        link.handler.on_closed(cast(Link, link), "lost")
+        assert bench.server.readers == 1
+        assert slow.handler is not None
+        with pytest.raises(RemoteProtocolError):
+            slow.handler.on_frame(cast(Link, slow), FrameKind.CONTROL, b"\x00")
+
+    run(tmp_path, scenario)
+
+
+def test_a_log_begun_anew_is_served_anew(tmp_path: Path) -> None:
+    log = writer(tmp_path)
+    append(log, 0, [1, 2])
+    log.close()
+
+    async def scenario(bench: Bench) -> None:
+        link = bench.connect()
+        link.ask(Fetch(1, "x", 0, 0))
+        first = await link.answer(1)
+        (tmp_path / "sink-logs" / "x").rename(tmp_path / "sink-logs" / "gone")
+        link.ask(Fetch(2, "x", 0, 0))
+        assert (await link.answer(2)).reason == "elsewhere"
+        again = writer(tmp_path)
+        append(again, 0, [9])
+        again.close()
+        link.ask(Fetch(3, "x", 0, 0))
+        second = await link.answer(3)
+        assert second.log_id != first.log_id
+        assert msgspec.msgpack.decode(second.batches[0].body) == [[9]]
+
+    run(tmp_path, scenario)

@@ -1,0 +1,262 @@
+"""The `log:` connector and the store below it: spreading, options, a second writer, another type, power cuts, age."""
+
+import contextlib
+import os
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import pytest
+
+from agiledart import ReadTime, log
+from agiledart_dataflow.connectors import SinkWriter, parse_connector
+from agiledart_executor.connectors.log_sink import LogSinkWriter, SinkOrigin
+from agiledart_executor.connectors.opening import open_sink
+from agiledart_executor.sink_log import log as whole_log
+from agiledart_executor.sink_log.layout import log_directory, logs_in, partition_directory, read_committed, segments_of
+from agiledart_executor.sink_log.reader import DamagedError, LogReader
+from agiledart_kernel.errors import ConfigurationError, OperationFailed
+
+
+class Row(NamedTuple):
+    number: int
+    zone: str
+    delay: ReadTime
+
+
+class Other(NamedTuple):
+    number: int
+
+
+NOW = 1_700_000_000_000_000_000
+
+
+def opened(root: Path, url: str, row_type: Any = Row, clock: Callable[[], int] = lambda: NOW) -> SinkWriter:
+    return open_sink(parse_connector(url), row_type, clock, SinkOrigin("app", 3, root))
+
+
+def rows(first: int, count: int, zones: int = 3) -> list[Row]:
+    return [Row(n, f"z{n % zones}", ReadTime(NOW - 2_000_000)) for n in range(first, first + count)]
+
+
+def read(root: Path, name: str, partition: int = 0) -> list[Any]:
+    reader = LogReader(log_directory(root, name))
+    ends = reader.ends(partition)
+    offset, found = ends.first, []
+    while offset < ends.committed:
+        batches, offset, _ = reader.fetch(partition, offset, 1_000, 1 << 20)
+        found += [row for batch in batches for row in msgspec.msgpack.decode(batch.body)]
+    return found
+
+
+def test_rows_come_back_in_order_and_a_flush_makes_them_visible(tmp_path: Path) -> None:
+    writer = opened(tmp_path, "log:x")
+    writer.write(rows(0, 3))
+    assert LogReader(log_directory(tmp_path, "x")).ends(0).committed == 0
+    writer.flush()
+    assert [row[0] for row in read(tmp_path, "x")] == [0, 1, 2]
+    assert LogReader(log_directory(tmp_path, "x")).is_open
+    writer.write(rows(3, 2_000))
+    writer.close()
+    writer.close()
+    assert [row[0] for row in read(tmp_path, "x")] == list(range(2_003))
+    assert not LogReader(log_directory(tmp_path, "x")).is_open
+    assert writer.latency.samples == 2_003
+    ((_, description),) = logs_in(tmp_path)
+    assert (description.name, description.application, description.version) == ("x", "app", 3)
+
+
+def test_uncommitted_rows_are_for_those_who_ask(tmp_path: Path) -> None:
+    writer = opened(tmp_path, "log:x")
+    assert isinstance(writer, LogSinkWriter)
+    writer.write(rows(0, 10))
+    writer._hand_over(0)
+    writer._log.partitions[0]._hand_over()
+    reader = LogReader(log_directory(tmp_path, "x"))
+    assert (reader.ends(0, uncommitted=True).latest, reader.ends(0, uncommitted=True).committed) == (10, 0)
+    assert reader.fetch(0, 0, 100, 1 << 20)[0] == []
+    assert sum(batch.rows for batch in reader.fetch(0, 0, 100, 1 << 20, uncommitted=True)[0]) == 10
+    writer.close()
+
+
+def test_batches_take_turns_and_a_new_run_goes_on_where_there_is_least(tmp_path: Path) -> None:
+    for run in range(2):
+        writer = opened(tmp_path, "log:x?partitions=3")
+        for n in range(4):
+            writer.write(rows(10 * n, 10))
+            writer.flush()
+        writer.close()
+        ends = [LogReader(log_directory(tmp_path, "x")).ends(n).committed for n in range(3)]
+        assert sum(ends) == 40 * (run + 1)
+        assert max(ends) - min(ends) <= 10
+    for n in range(3):  # within each partition the order is that of writing, run by run
+        numbers = [row[0] for row in read(tmp_path, "x", n)]
+        assert sum(a > b for a, b in pairwise(numbers)) <= 1
+
+
+def test_a_key_stays_in_its_partition_in_order_over_runs(tmp_path: Path) -> None:
+    for run in range(2):
+        writer = opened(tmp_path, "log:x?partitions=4&key=zone")
+        writer.write(rows(1_000 * run, 900, zones=11))
+        writer.close()
+    where: dict[str, int] = {}
+    seen: dict[str, list[int]] = {}
+    for partition in range(4):
+        for number, zone, _ in read(tmp_path, "x", partition):
+            assert where.setdefault(zone, partition) == partition
+            seen.setdefault(zone, []).append(number)
+    assert all(numbers == sorted(numbers) for numbers in seen.values())
+    assert sum(map(len, seen.values())) == 1_800
+    assert len(set(where.values())) > 1
+
+
+@pytest.mark.parametrize(
+    ("url", "says"),
+    [
+        ("log:", "needs a name"),
+        ("log:a b", "cannot be the name"),
+        ("log:../x", "cannot be the name"),
+        ("log:x?partitions=0", "a number from 1 to 64"),
+        ("log:x?partitions=65", "a number from 1 to 64"),
+        ("log:x?max_bytes=7", None),
+        ("log:x?max_bytes=many", "for example 64MiB"),
+        ("log:x?max_age=0d", "for example 7d"),
+        ("log:x?max_age=3w", "for example 7d"),
+        ("log:x?key=colour", "rows have no field 'colour'; its fields are number, zone, delay"),
+        ("log:x?speed=3", "no option 'speed'"),
+    ],
+)
+def test_options_are_checked_in_words(tmp_path: Path, url: str, says: str | None) -> None:
+    if says is None:
+        opened(tmp_path, url).close()
+        return
+    with pytest.raises(ConfigurationError, match=says.replace("(", r"\(")):
+        opened(tmp_path, url)
+    assert not (tmp_path / "sink-logs").exists()
+
+
+def test_the_public_name_makes_the_same_connector() -> None:
+    made = log("routes", partitions=4, max_bytes="64MiB", max_age="7d", at="pi2")
+    assert made == parse_connector("log:routes?partitions=4&max_bytes=64MiB&max_age=7d@pi2")
+
+
+def test_another_type_another_number_and_a_second_writer_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(whole_log, "LOCK_SECONDS", 0.0)
+    writer = opened(tmp_path, "log:x?partitions=2")
+    with pytest.raises(OperationFailed, match="is being written by another application"):
+        opened(tmp_path, "log:x")
+    writer.close()
+    with pytest.raises(OperationFailed, match="holds rows of another type: Row"):
+        opened(tmp_path, "log:x", Other)
+    with pytest.raises(OperationFailed, match="has 2 partitions, not 3; that cannot be changed"):
+        opened(tmp_path, "log:x?partitions=3")
+    again = opened(tmp_path, "log:x")  # not said: as it is
+    assert len(LogReader(log_directory(tmp_path, "x")).description.fields) == 3
+    again.close()
+
+
+def test_a_power_cut_gives_offsets_up_and_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`committed` reached the disk, the last rows did not."""
+    writer = opened(tmp_path, "log:x")
+    for n in range(3):
+        writer.write(rows(10 * n, 10))
+        writer.flush()
+    writer.close()
+    folder = partition_directory(log_directory(tmp_path, "x"), 0)
+    (segment,) = segments_of(folder)
+    with segment.path.open("r+b") as file:
+        file.truncate(segment.path.stat().st_size - 100)
+    again = opened(tmp_path, "log:x")
+    assert "10 committed rows from offset 20 on are damaged; it goes on at offset 30" in capsys.readouterr().err
+    again.write(rows(90, 5))
+    again.close()
+    reader = LogReader(log_directory(tmp_path, "x"))
+    assert read_committed(folder) == (0, 35)
+    assert reader.fetch(0, 0, 1_000, 1 << 20)[1] == 20
+    with pytest.raises(DamagedError, match="Go on at offset 30") as damaged:
+        reader.fetch(0, 20, 1_000, 1 << 20)
+    assert damaged.value.next_good == 30
+    assert reader.damaged_reads == 1
+    assert reader.fetch(0, 30, 1_000, 1 << 20)[1] == 35
+
+
+def test_rows_that_look_like_entries_are_rows(tmp_path: Path) -> None:
+    """Segments of another log as rows; behind damage they must not be taken for entries."""
+    writer = opened(tmp_path, "log:y")
+    for n in range(5):
+        writer.write(rows(n, 1))
+        writer.flush()
+    writer.close()
+    (inner,) = segments_of(partition_directory(log_directory(tmp_path, "y"), 0))
+    writer = opened(tmp_path, "log:x", bytes)
+    for _ in range(5):
+        writer.write([inner.path.read_bytes()])
+        writer.flush()
+    writer.close()
+    (segment,) = segments_of(partition_directory(log_directory(tmp_path, "x"), 0))
+    raw = bytearray(segment.path.read_bytes())
+    raw[60] ^= 1  # in the header of the first entry
+    segment.path.write_bytes(raw)
+    reader = LogReader(log_directory(tmp_path, "x"))
+    with pytest.raises(DamagedError) as damaged:
+        reader.fetch(0, 0, 100, 1 << 20)
+    assert damaged.value.next_good == 1
+    batches, following, _ = reader.fetch(0, 1, 100, 1 << 20)
+    assert [msgspec.msgpack.decode(batch.body) for batch in batches] == [[[inner.path.read_bytes()]]] * 4
+    assert following == 5
+
+
+def test_a_flipped_committed_file_is_found_out_and_done_without(tmp_path: Path) -> None:
+    writer = opened(tmp_path, "log:x")
+    writer.write(rows(0, 10))
+    writer.close()
+    path = partition_directory(log_directory(tmp_path, "x"), 0) / "committed"
+    raw = bytearray(path.read_bytes())
+    raw[11] ^= 4
+    path.write_bytes(raw)
+    assert read_committed(path.parent) is None
+    assert len(read(tmp_path, "x")) == 10
+    again = opened(tmp_path, "log:x")
+    again.close()
+    assert read_committed(path.parent) == (0, 10)
+
+
+def test_old_segments_go_by_age_and_the_newest_stays(tmp_path: Path) -> None:
+    clock = [NOW]
+    writer = opened(tmp_path, "log:x?max_age=60s", clock=lambda: clock[0])
+    folder = partition_directory(log_directory(tmp_path, "x"), 0)
+    for minute in range(5):
+        writer.write(rows(minute * 10, 10))
+        writer.flush()
+        for segment in segments_of(folder):  # files bear the wall clock's time; this test's clock is another
+            age_ns = clock[0] - 30_000_000_000 * (len(segments_of(folder)) - segments_of(folder).index(segment))
+            os.utime(segment.path, ns=(age_ns, age_ns))
+        clock[0] += 30_000_000_000
+    writer.close()
+    first = LogReader(log_directory(tmp_path, "x")).ends(0).first
+    assert 0 < first < 50
+    assert [row[0] for row in read(tmp_path, "x")] == list(range(first, 50))
+
+
+def test_a_disk_that_takes_nothing_is_told_in_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    writer = opened(tmp_path, "log:x")
+    writer.write(rows(0, 10))
+    writer.flush()
+
+    def full(descriptor: int, data: Any) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "write", full)
+    writer.write(rows(10, 10))
+    with pytest.raises(OperationFailed, match="cannot be written: no space left on device"):
+        writer.flush()
+    monkeypatch.undo()
+    assert len(read(tmp_path, "x")) == 10
+    with contextlib.suppress(OperationFailed):
+        writer.close()
+    opened(tmp_path, "log:x").close()
+    assert len(read(tmp_path, "x")) == 10
