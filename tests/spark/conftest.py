@@ -20,7 +20,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def spark() -> Iterator[object]:
     """One session for the run: starting it takes seconds."""
     from agiledart.spark import find_java, spark_session
-
     from agiledart_kernel.errors import OperationFailed
 
     try:
