@@ -16,7 +16,7 @@ Made from the commands by `python -m tools.cli_reference`; do not edit.
 
 Data goes to stdout, talk to stderr. Exit codes: 0 done, 1 failed, 2 wrong usage, 3 no agent reachable, 130 interrupted,
 143 terminated. `NO_COLOR` and pipes get plain text. What `list`, `status`, `nodes`, `route`, `submit`, `stop`, `logs` and
-`token create` print with `-o json` are the bodies of the [control API](control-api.md).
+`token create` print with `-o json` are the bodies of the [control API](control-api.md); `logs -f` prints its lines one by one.
 
 An agent is found in this order: `--agent`, the environment variable `AGILEDART_AGENT`, the usual state directory
 (`$XDG_STATE_HOME/agiledart`, else `~/.local/state/agiledart`; a service has `/var/lib/agiledart`), the first agent of a
@@ -29,7 +29,7 @@ TAIL = """
 | Field | Meaning |
 |---|---|
 | `agents`, `executors`, `parallelism`, `input` | what was asked for |
-| `records_in` | data lines of the input, well-formed or not, counted once |
+| `records_in` | data lines of the input that `frequent-routes` read, well-formed or not |
 | `malformed` | reason → lines that were no trip |
 | `late` | trips before the newest seen |
 | `outliers` | query → trips outside its grid |

@@ -48,6 +48,7 @@ def make_submission(
     The topology is built from the bundle, exactly as the nodes will: what fails there fails here first.
     """
     from agiledart_executor.user_code import build, encode_bundle, load_bundle, make_bundle
+    from agiledart_executor.user_files import file_there, refuse_overwriting
     from agiledart_kernel.codec import encode
 
     builder = load_target(target)
@@ -58,6 +59,7 @@ def make_submission(
             f"{', '.join(here.local_only)} of {here.name} read or write objects of this process, which other nodes do"
             f" not have. Make them parameters and give files, for example {example}, or use agiledart run."
         )
+    refuse_overwriting(here, file_there)
     bundle = make_bundle(builder, settings, application=name)
     topology = load_bundle(bundle)
     specification = topology.specification()

@@ -52,7 +52,7 @@ class RowChain:
             out: tuple[list[Any], list[Position]] = self._run(rows, positions)
         except UserCodeError:
             raise
-        except Exception as error:  # user code may raise anything; it leaves here named
+        except (Exception, SystemExit) as error:  # user code may raise anything; it leaves here named
             raise self._blamed(error) from error
         return out
 
@@ -70,7 +70,7 @@ class RowChain:
                 steps = []
         return parts
 
-    def _blamed(self, error: Exception) -> UserCodeError:
+    def _blamed(self, error: BaseException) -> UserCodeError:
         """Which step and record: the line of the generated loop says the step, its variables hold the record."""
         traceback = error.__traceback__
         while traceback is not None:

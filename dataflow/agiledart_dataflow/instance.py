@@ -147,7 +147,7 @@ class Instance:
             return operator.run(rows, positions, mark)
         except AgileDartError:
             raise
-        except Exception as error:  # user code may raise anything; it leaves here named
+        except (Exception, SystemExit) as error:  # user code may raise anything; it leaves here named
             raise user_code_error(
                 operator.name, operator.function, error, record_in(error.__traceback__, operator)
             ) from error

@@ -49,7 +49,7 @@ class _Route:
                 part = parts[router[key_of(row)]]
                 part[0].append(row)
                 part[1].append(position)
-        except Exception as error:  # user code may raise anything; it leaves here named
+        except (Exception, SystemExit) as error:  # user code may raise anything; it leaves here named
             raise user_code_error(f"key_by of {self.step}", key_of, error, row) from error
         for target, part in enumerate(parts):
             emit(edge, target, Batch(part[0], part[1], mark))

@@ -171,7 +171,7 @@ class SourceInstance:
             raise OperationFailed(f"{self._name}: {error}") from None
         except AgileDartError:
             raise
-        except Exception as error:  # a callable or generator of the user's
+        except (Exception, SystemExit) as error:  # a callable or generator of the user's
             raise user_code_error(self._name, None, error, NO_RECORD) from error
         self._counts.lines += reading.lines
         for reason, count in reading.malformed.items():
@@ -186,7 +186,7 @@ class SourceInstance:
                     self._accept(event_time(self._time_of(row)), row)
         except AgileDartError:
             raise
-        except Exception as error:  # user code may raise anything; it leaves here named
+        except (Exception, SystemExit) as error:  # user code may raise anything; it leaves here named
             raise user_code_error(self._name, self._time_of, error, row) from error
         if reading.exhausted:
             self._exhausted = True

@@ -15,6 +15,7 @@ from agiledart_dataflow.inference import (
     return_annotation,
     traced_type,
 )
+from agiledart_dataflow.missing_verbs import missing_verb
 from agiledart_dataflow.operators.keyed import KeyedOperator
 from agiledart_dataflow.rows import Change, Pane, Ranking
 from agiledart_dataflow.schema import SchemaError, check_key, check_travels, generic, substituted
@@ -32,6 +33,11 @@ S = TypeVar("S")
 
 
 def _step_name(function: Callable[..., Any], name: str | None, verb: str, where: CallSite) -> str:
+    given: Any = function
+    if isinstance(given, str):
+        raise where.error(f'{verb} takes the function first, then the name: .{verb}(function, name="{given}")')
+    if not callable(given):
+        raise where.error(f"{verb}() takes a function of a row, not {given!r}")
     if name is not None:
         return name
     if is_lambda(function):
@@ -55,6 +61,11 @@ class Stream(Generic[T]):
     def __init__(self, topology: "Topology", index: int) -> None:
         self._topology = topology
         self._index = index
+
+    if not TYPE_CHECKING:  # type checkers go on to report these at once
+
+        def __getattr__(self, verb: str) -> Any:
+            return missing_verb(self, "Stream", verb)
 
     def map(
         self, function: Callable[[T], U], name: str | None = None, *, returns: type[U] | None = None
@@ -248,6 +259,11 @@ class KeyedStream(Generic[K, R]):
         self._key_of = key_of
         self._key_type = key_type
 
+    if not TYPE_CHECKING:  # as above
+
+        def __getattr__(self, verb: str) -> Any:
+            return missing_verb(self, "KeyedStream", verb)
+
     @overload
     def window(self, window: Sliding) -> "SlidingStream[K, R]": ...
     @overload
@@ -317,6 +333,11 @@ class SlidingStream(Generic[K, R]):
         self._keyed = keyed
         self._window = window
 
+    if not TYPE_CHECKING:  # as above
+
+        def __getattr__(self, verb: str) -> Any:
+            return missing_verb(self, "window", verb)
+
     def count(self, name: str) -> "Stream[Change[K, int, R]]":
         """How many rows the window of each key holds, whenever that changes."""
         return self.aggregate(name, Count())
@@ -344,6 +365,11 @@ class PaneStream(Generic[K, R]):
     def __init__(self, keyed: KeyedStream[K, R], window: Panes) -> None:
         self._keyed = keyed
         self._window = window
+
+    if not TYPE_CHECKING:  # as above
+
+        def __getattr__(self, verb: str) -> Any:
+            return missing_verb(self, "window", verb)
 
     def count(self, name: str) -> "Stream[Pane[K, int]]":
         """How many rows of each key a window held, when it closes."""

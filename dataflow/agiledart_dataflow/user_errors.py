@@ -62,7 +62,8 @@ def user_code_error(step: str, function: Callable[..., Any] | None, error: BaseE
     place = _place(error.__traceback__, function)
     where = f"{place} in {step}" if place else f"in {step}"
     at = "" if record is NO_RECORD else f" for record {shown(record)}"
-    return UserCodeError(f"{where}: {type(error).__name__}: {_message(error)}{at}")
+    text = _message(error)  # empty for a bare sys.exit() or assert
+    return UserCodeError(f"{where}: {type(error).__name__}{f': {text}' if text else ''}{at}")
 
 
 def record_in(traceback: TracebackType | None, runner: object) -> Any:

@@ -59,4 +59,5 @@ def hopping(size: timedelta, every: timedelta) -> Panes:
 
 def tumbling(size: timedelta) -> Panes:
     """Windows of `size`, one after the other; results come when a window closes."""
-    return hopping(size, size)
+    length = _length("the size of a tumbling window", size)
+    return Panes(length, length)

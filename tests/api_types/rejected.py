@@ -33,6 +33,11 @@ def build(readings: Source[Reading], words: Sink[str]) -> Topology:
     stream.map(lambda reading: reading.fahrenheit, name="m")  # wrong
     stream.map(lambda reading: reading.celsius, name="m").sink("s", words)  # wrong
     stream.top("t", n=3)  # wrong
+    stream.map("m", lambda reading: reading.celsius)  # wrong
+    stream.window(sliding(timedelta(minutes=1)))  # wrong
+    stream.count("c")  # wrong
+    stream.key_by(lambda reading: reading.room).filter(lambda reading: True, name="f")  # wrong
+    stream.key_by(lambda reading: reading.room).window(sliding(timedelta(minutes=1))).map(len)  # wrong
     by_floor = stream.map(lambda reading: len(reading.room), name="n").key_by(lambda number: number)
     by_floor.stateful("w", Watch())  # wrong
     stream.key_by(lambda reading: reading.room).count("c")  # wrong

@@ -2,12 +2,25 @@
 
 import subprocess
 import sys
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
-from agiledart import OperationFailed, ReadTime, Topology, UserCodeError, collect, csv, jsonl, records
+from agiledart import (
+    ConfigurationError,
+    OperationFailed,
+    ReadTime,
+    Topology,
+    UserCodeError,
+    collect,
+    csv,
+    jsonl,
+    mean_of,
+    records,
+    tumbling,
+)
 from agiledart_dataflow.statistics import Summary
 from agiledart_executor import local
 from agiledart_executor.local import run_topology
@@ -124,6 +137,91 @@ def test_rows_that_are_not_what_their_type_says_are_told_here_already(seed: int 
         UserCodeError, match=r"^test_local_runs\.py:\d+ in number: its rows are not Row\(.*Expected `str`"
     ):
         run_topology(topology, schedule_seed=seed)
+
+
+@pytest.mark.parametrize("seed", [None, 1])
+def test_rows_together_may_be_larger_than_a_frame(seed: int | None) -> None:
+    """They travel in pieces, as on the mesh."""
+    topology = Topology("large")
+    rows = topology.source("rows", records([Row(i, "a") for i in range(20)]), event_time=lambda row: row.at)
+    rows.map(lambda row: row.name * 300_000, name="m", returns=str).sink("out", collect)
+    assert [len(row) for row in run_topology(topology, schedule_seed=seed).collected["out"]] == [300_000] * 20
+
+
+@pytest.mark.parametrize("seed", [None, 1])
+def test_a_row_larger_than_a_frame_is_told(seed: int | None) -> None:
+    topology = Topology("large")
+    rows = topology.source("rows", records([Row(1, "a")]), event_time=lambda row: row.at)
+    rows.map(lambda row: row.name * 5_000_000, name="m", returns=str).sink("out", collect)
+    with pytest.raises(
+        UserCodeError, match=r"^test_local_runs\.py:\d+ in m: one row has 5,000,0\d\d bytes; at most 4 MiB can travel$"
+    ):
+        run_topology(topology, schedule_seed=seed)
+
+
+def joined(source: Path, *sinks: Any) -> Topology:
+    """A source and its sinks."""
+    topology = Topology("joined")
+    rows = topology.source("trips", csv(str(source)), rows=Row, event_time=lambda row: row.at)
+    for number, sink in enumerate(sinks):
+        rows.sink(f"report{number}", sink)
+    return topology
+
+
+def test_a_result_never_replaces_its_input(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text("1,a\n")
+    (tmp_path / "symbolic").symlink_to(path)
+    (tmp_path / "hard").hardlink_to(path)
+    for sink in (csv(str(path)), jsonl(str(tmp_path / "symbolic")), csv(str(tmp_path / "hard"), at="pi2")):
+        with pytest.raises(ConfigurationError) as error:
+            run_topology(joined(path, csv(str(tmp_path / "other")), sink))
+        assert str(error.value) == (f"report1 would overwrite what trips reads ({sink.url()}). Give it another file.")
+    assert path.read_text() == "1,a\n"
+    assert not (tmp_path / "other").exists()
+
+
+def test_two_results_need_two_files(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text("1,a\n")
+    new, link = tmp_path / "new", tmp_path / "link"
+    link.symlink_to(new)
+    with pytest.raises(ConfigurationError, match=r"^report1 would write over what report0 writes \(jsonl:.*/link\)"):
+        run_topology(joined(path, csv(str(new)), jsonl(str(link))))
+    assert not new.exists()
+    assert run_topology(joined(path, csv("/dev/null"), csv("/dev/null"))).summary.results == {
+        "report0": 1,
+        "report1": 1,
+    }
+
+
+def leave(*_: Any) -> Any:
+    """What user code must not call."""
+    sys.exit()
+
+
+def test_user_code_that_exits_is_named() -> None:
+    def generated() -> Any:
+        yield Row(1, "a")
+        sys.exit(3)
+
+    rows = records([Row(1, "a")])
+    stepwise, keyed, counted = Topology("step"), Topology("key"), Topology("aggregate")
+    stepwise.source("rows", rows, event_time=lambda row: row.at).map(leave, name="m", returns=str).sink("out", collect)
+    stream = keyed.source("rows", rows, event_time=lambda row: row.at).key_by(leave, returns=str)
+    stream.window(tumbling(timedelta(seconds=1))).count("n").sink("out", collect)
+    stream = counted.source("rows", rows, event_time=lambda row: row.at).key_by(lambda row: row.name)
+    panes = stream.window(tumbling(timedelta(seconds=1)))
+    panes.aggregate("mean", mean_of(lambda row: float(leave(row)))).sink("out", collect)
+    for topology, words in (
+        (stepwise, r"^test_local_runs\.py:\d+ in m: SystemExit for record Row\("),
+        (keyed, r"in key_by of n: SystemExit for record"),
+        (counted, r"in mean: SystemExit for record"),
+        (passing(records(generated, row_type=Row)), r"in rows: SystemExit: 3"),
+        (passing(records(leave, row_type=Row)), r"in rows: SystemExit"),
+    ):
+        with pytest.raises(UserCodeError, match=words):
+            run_topology(topology, parallelism=2)
 
 
 @pytest.mark.slow

@@ -169,6 +169,21 @@ def test_submit_refuses_what_lives_in_this_process(project: Path, capsys: pytest
     assert "rows of small read or write objects of this process" in capsys.readouterr().err
 
 
+def test_submit_refuses_a_result_over_its_input(project: Path, ask: Ask, capsys: pytest.CaptureFixture[str]) -> None:
+    same = ["submit", "small.py", "--set", "rows=csv:rows.csv@pi2", "--set"]
+    assert run_cli([*same, "report=csv:../" + project.name + "/rows.csv@pi2"]) == 2
+    assert "report would overwrite what rows reads (csv:" in capsys.readouterr().err
+    plan = {"name": "small", "version": 1}
+    code, asked = ask([*same, "report=csv:rows.csv@pi3", "-o", "json"], [plan])
+    assert (code, len(asked)) == (0, 1)  # another node's file
+
+
+def test_run_says_that_user_code_exits(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (project / "quits.py").write_text(CODE.replace("return row.value > 0", "raise SystemExit"))
+    assert run_cli(["run", "quits.py:build", "--set", "rows=csv:rows.csv"]) == 1
+    assert "quits.py:13 in positive: SystemExit for record Row(at=1" in capsys.readouterr().err
+
+
 def test_nodes_and_route(ask: Ask, capsys: pytest.CaptureFixture[str]) -> None:
     one = {
         "name": "a1", "node_id": "12" * 16, "incarnation": 1, "address": "127.0.0.1:1", "zone": "attic", "host": "",

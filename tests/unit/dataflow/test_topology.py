@@ -1,6 +1,7 @@
 """The builder: types flow, names are unique, and every mistake is told at its line with the way to mend it."""
 
 from collections.abc import Callable, Iterable, Iterator
+from copy import copy
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
@@ -192,6 +193,24 @@ def tell(build: Callable[[Stream[Reading]], Any]) -> str:
         (lambda s: s.union(source(), name="u"), ["one topology"]),
         (lambda s: s.union(s.map(room_of), name="u"), ["one type"]),
         (lambda s: s.sink("out", "out.csv"), ["csv('out.csv')"]),
+        (
+            lambda s: s.map("m", lambda r: r.room),
+            ['map takes the function first, then the name: .map(function, name="m")'],
+        ),
+        (lambda s: s.filter("f", room_of), ['.filter(function, name="f")']),
+        (lambda s: s.flat_map("n", room_of), ['.flat_map(function, name="n")']),
+        (lambda s: s.map(5), ["map() takes a function of a row, not 5"]),
+        (lambda s: s.window(tumbling(MINUTE)), ["window()", ".key_by(function).window(…)"]),
+        (lambda s: s.stateful("x", Counter()), [".key_by(function).stateful(…)"]),
+        (lambda s: s.count("n"), [".key_by(function).window(tumbling(size)).count(…)"]),
+        (lambda s: s.aggregate("n", mean_of(lambda r: r.celsius)), [".window(tumbling(size)).aggregate(…)"]),
+        (lambda s: s.key_by(room_of).sink("out", stdout()), ["sink()", "write .sink(…) before .key_by(…)"]),
+        (lambda s: s.key_by(room_of).map(room_of), ["write .map(…) before .key_by(…)", ".window(…)"]),
+        (lambda s: s.key_by(room_of).filter(room_of), ["write .filter(…) before .key_by(…)"]),
+        (lambda s: s.key_by(room_of).count("n"), ['.window(tumbling(size)).count("name")']),
+        (lambda s: s.key_by(room_of).top("t", n=1), ['.window(sliding(size)).count("name").top(…)']),
+        (lambda s: s.key_by(room_of).window(sliding(MINUTE)).sink("out", stdout()), ['.count("name")', ".sink(…)"]),
+        (lambda s: s.key_by(room_of).window(tumbling(MINUTE)).top("t", n=1), ["of a sliding window"]),
     ],
 )
 def test_mistakes_are_told_at_their_line_with_the_mend(build: Callable[[Stream[Any]], Any], words: list[str]) -> None:
@@ -265,6 +284,13 @@ def test_the_text_of_a_type_is_its_structure() -> None:
 def many(reading: Reading) -> Iterable[str]:
     """Annotated as any iterable."""
     return [reading.room]
+
+
+def test_what_no_stream_has_is_still_an_attribute_error() -> None:
+    keyed = source().key_by(room_of)
+    for stream in (source(), keyed, keyed.window(sliding(MINUTE)), keyed.window(tumbling(MINUTE))):
+        assert not hasattr(stream, "windows")
+        assert type(copy(stream)) is type(stream)
 
 
 def test_steps_take_the_name_of_their_function() -> None:

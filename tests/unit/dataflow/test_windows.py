@@ -33,3 +33,8 @@ def test_the_ends_are_those_of_all_windows_that_hold_the_time(size: int, every: 
 def test_lengths_that_cannot_be_meant_are_told(make: Callable[[], object]) -> None:
     with pytest.raises(TopologyError, match=r"window|hop"):
         make()
+
+
+def test_a_tumbling_window_is_called_so() -> None:
+    with pytest.raises(TopologyError, match=r"^the size of a tumbling window must be .* above zero, not 0:00:00$"):
+        tumbling(timedelta(0))
