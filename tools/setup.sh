@@ -20,7 +20,7 @@ if ! "$python" -c 'import ensurepip, venv' >/dev/null 2>&1; then
     exit 1
 fi
 
-echo "Setting up $venv with $("$python" --version) (first time only; downloads about 60 MB) …" >&2
+echo "Setting up $venv with $("$python" --version) (first time only; downloads about 45 MB) …" >&2
 [ -x "$venv/bin/python" ] || "$python" -m venv "$venv"
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT

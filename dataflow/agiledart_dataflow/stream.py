@@ -326,6 +326,29 @@ def _operator_types(operator: KeyedOperator[Any, Any, Any, Any], where: CallSite
     )
 
 
+def _add_window(
+    keyed: "KeyedStream[Any, Any]",
+    window: Sliding | Panes,
+    name: str,
+    example: str,
+    aggregator: Aggregator[Any, Any, Any],
+    row_type_of: Callable[[Any, Any, Any], Any],
+) -> int:
+    """Add a windowed step; `row_type_of` makes its row type from the types of key, value and row. Its index."""
+    where = call_site()
+    _needs_name(name, "count" if isinstance(aggregator, Count) else "aggregate", example, where)
+    key_type, row_type = keyed.types
+    value_type = _value_type(aggregator, row_type, where)
+    return keyed.add(
+        name,
+        "window",
+        row_type_of(key_type, value_type, row_type),
+        where,
+        options=(("window", str(window)), ("aggregate", type(aggregator).__name__)),
+        make={"window": window, "aggregator": aggregator},
+    )
+
+
 class SlidingStream(Generic[K, R]):
     """Rows of each key of the last while."""
 
@@ -344,17 +367,13 @@ class SlidingStream(Generic[K, R]):
 
     def aggregate(self, name: str, aggregator: Aggregator[R, Any, V]) -> "Stream[Change[K, V, R]]":
         """What an aggregator makes of each key's window, whenever a row enters or leaves."""
-        where = call_site()
-        _needs_name(name, "count" if isinstance(aggregator, Count) else "aggregate", "route-frequency", where)
-        key_type, row_type = self._keyed.types
-        value_type = _value_type(aggregator, row_type, where)
-        index = self._keyed.add(
+        index = _add_window(
+            self._keyed,
+            self._window,
             name,
-            "window",
-            generic(Change, key_type, value_type, row_type),
-            where,
-            options=(("window", str(self._window)), ("aggregate", type(aggregator).__name__)),
-            make={"window": self._window, "aggregator": aggregator},
+            "route-frequency",
+            aggregator,
+            lambda key, value, row: generic(Change, key, value, row),
         )
         return Stream(self._keyed._topology, index)  # noqa: SLF001  a handle of this module
 
@@ -377,17 +396,8 @@ class PaneStream(Generic[K, R]):
 
     def aggregate(self, name: str, aggregator: Aggregator[R, Any, V]) -> "Stream[Pane[K, V]]":
         """What an aggregator makes of each key's rows of a window, when it closes."""
-        where = call_site()
-        _needs_name(name, "count" if isinstance(aggregator, Count) else "aggregate", "per-minute", where)
-        key_type, row_type = self._keyed.types
-        value_type = _value_type(aggregator, row_type, where)
-        index = self._keyed.add(
-            name,
-            "window",
-            generic(Pane, key_type, value_type),
-            where,
-            options=(("window", str(self._window)), ("aggregate", type(aggregator).__name__)),
-            make={"window": self._window, "aggregator": aggregator},
+        index = _add_window(
+            self._keyed, self._window, name, "per-minute", aggregator, lambda key, value, row: generic(Pane, key, value)
         )
         return Stream(self._keyed._topology, index)  # noqa: SLF001  a handle of this module
 

@@ -143,7 +143,7 @@ async def reader_at_overlay(target: Target) -> None:
     await _tls(target, key, target.network, _hello(target.chain(key, "reader")))
 
 
-async def executor_at_overlay(target: Target) -> None:
+async def submitter_at_overlay(target: Target) -> None:
     """A submitter's grant where only agents may be."""
     key = Key.generate()
     await _tls(target, key, target.network, _hello(target.chain(key, "submitter")))
@@ -212,7 +212,7 @@ REFUSED_FOR: dict[Attack, tuple[str, ...]] = {
     forged_grant: ("signature",),
     stolen_chain: ("another key",),
     reader_at_overlay: ("role",),
-    executor_at_overlay: ("role",),
+    submitter_at_overlay: ("role",),
     unknown_service: ("service",),
     oversized: ("oversize",),
     garbage_hello: ("form",),
