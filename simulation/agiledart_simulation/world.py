@@ -9,7 +9,7 @@ from heapq import heappop, heappush
 from typing import Any, Generic, TypeVar
 
 from agiledart_kernel.codec import Codec
-from agiledart_kernel.instants import MILLISECOND, Instant
+from agiledart_kernel.instants import MILLISECOND, SECOND, Instant
 from agiledart_kernel.machine import (
     CancelTimer,
     Effect,
@@ -42,9 +42,11 @@ class SimulatedNode(Generic[M]):
         is_up: false after a crash.
         host_is_up: false when the whole machine is gone, so that nobody even refuses connections.
         paused_until: it does nothing before this instant.
+        rate_ppb: how many nanoseconds too many its clock counts in a second; 0 is a perfect clock.
+        offset_ns: what its clock showed at the world's zero.
     """
 
-    __slots__ = ("host_is_up", "is_up", "links", "machine", "paused_until", "peer", "timers")
+    __slots__ = ("host_is_up", "is_up", "links", "machine", "offset_ns", "paused_until", "peer", "rate_ppb", "timers")
 
     def __init__(self, peer: Peer, machine: M) -> None:
         self.peer, self.machine = peer, machine
@@ -52,6 +54,18 @@ class SimulatedNode(Generic[M]):
         self.paused_until = 0
         self.timers: dict[Hashable, int] = {}
         self.links: dict[NodeId, None] = {}
+        self.rate_ppb = self.offset_ns = 0
+
+    def local(self, at: int) -> Instant:
+        """What this node's clock shows at an instant of the world."""
+        return Instant(self.offset_ns + at + at * self.rate_ppb // SECOND)
+
+    def world_instant(self, local: int) -> Instant:
+        """The first instant of the world at which this node's clock shows this, or more."""
+        at = (local - self.offset_ns) * SECOND // (SECOND + self.rate_ppb)
+        while self.local(at) < local:
+            at += 1
+        return Instant(at)
 
 
 class World(Generic[M]):
@@ -64,6 +78,10 @@ class World(Generic[M]):
         codec: when given, every message is encoded and decoded on its way, to prove that it survives the wire.
         on_effect: gets every effect that the world does not carry out itself.
         trace: gets every event.
+
+    Attributes:
+        now: instant of the world; each node has a clock of its own, see `SimulatedNode.local`.
+        observers: called with the node after each of its events, when its effects have been carried out.
     """
 
     def __init__(
@@ -79,6 +97,7 @@ class World(Generic[M]):
         self.now = Instant(0)
         self.events = 0
         self.nodes: dict[NodeId, SimulatedNode[M]] = {}
+        self.observers: list[Callable[[SimulatedNode[M]], None]] = []
         self.network = Network(network or NetworkConfig(), RandomStream(seed, "network"))
         self._make, self._codec, self._on_effect, self._trace = make, codec, on_effect, trace
         self._heap: list[tuple[int, int, SimulatedNode[M] | None, Event | Action]] = []
@@ -91,7 +110,7 @@ class World(Generic[M]):
         """Nodes that are up, sorted by id; paused ones too."""
         return tuple(self.nodes[node] for node in sorted(self.nodes) if self.nodes[node].is_up)
 
-    def start(self, peer: Peer) -> SimulatedNode[M]:
+    def start(self, peer: Peer, *, rate_ppb: int = 0, offset_ns: int = 0) -> SimulatedNode[M]:
         """Start a node, or the next life of one that is down; a life's number is one more than the last one's, if not higher."""
         old = self.nodes.get(peer.node)
         if old is not None:
@@ -102,6 +121,7 @@ class World(Generic[M]):
         self.network.place(peer.node)
         random = RandomStream(self.seed, "node", int(peer.node), peer.incarnation)
         node = self.nodes[peer.node] = SimulatedNode(peer, self._make(peer, random))
+        node.rate_ppb, node.offset_ns = rate_ppb, offset_ns
         return node
 
     def crash(self, node: NodeId, *, silent: bool = False) -> None:
@@ -169,7 +189,9 @@ class World(Generic[M]):
         self.events += 1
         if self._trace is not None:
             self._note(node, event)
-        self._carry_out(node, node.machine.step(event, self.now))
+        self._carry_out(node, node.machine.step(event, node.local(self.now)))
+        for observer in self.observers:
+            observer(node)
 
     def _note(self, node: SimulatedNode[M], event: Event) -> None:
         assert self._trace is not None
@@ -188,7 +210,9 @@ class World(Generic[M]):
             elif isinstance(effect, SetTimer):
                 self._sequence += 1
                 token = node.timers[effect.name] = self._sequence
-                heappush(self._heap, (max(effect.at, self.now), token, node, _Timer(effect.name, token)))
+                heappush(
+                    self._heap, (max(node.world_instant(effect.at), self.now), token, node, _Timer(effect.name, token))
+                )
             elif isinstance(effect, CancelTimer):
                 node.timers.pop(effect.name, None)
             elif self._on_effect is not None:
