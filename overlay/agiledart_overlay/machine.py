@@ -11,6 +11,7 @@ from agiledart_kernel.peer import Peer
 from agiledart_kernel.randomness import RandomStream
 from agiledart_overlay import messages as wire
 from agiledart_overlay.admission import Admission
+from agiledart_overlay.arrival import Arrival
 from agiledart_overlay.config import OverlayConfig
 from agiledart_overlay.directory import Directory
 from agiledart_overlay.effects import Left, NeighboursChanged
@@ -46,7 +47,8 @@ class OverlayMachine:
     def __init__(self, me: Peer, config: OverlayConfig, random: RandomStream, observe: Observer = ignore) -> None:
         config.validate()
         self._view = view = View(me, config, random, observe)
-        self._membership = Membership(view)
+        self._arrival = Arrival(view)
+        self._membership = Membership(view, self._arrival)
         self._admission = Admission(view)
         self._liveness = Liveness(view)
         self._repair = Repair(view)
@@ -70,7 +72,7 @@ class OverlayMachine:
             "round": self._on_round,
             "checks": self._liveness.on_checks,
             "join": self._membership.on_join_timer,
-            "announce": self._membership.on_announce_timer,
+            "announce": self._arrival.on_timer,
             "admit": self._admission.on_admit_timer,
             "exchange": lambda: self._repair.on_exchange(self._membership.seeds),
             "hops": self._router.on_hops_timer,
@@ -288,6 +290,7 @@ class OverlayMachine:
     def _on_leaf_state(self, sender: Peer, message: wire.LeafState) -> None:
         if message.joined and self._membership.phase >= Phase.WELCOMED:
             self._view.meet(sender, message.refutations)
+        self._arrival.on_leaf_state(sender, message)
         self._membership.on_leaf_state(sender, message)
         self._repair.on_leaf_state(sender, message)
 
@@ -297,12 +300,12 @@ class OverlayMachine:
             view.drop("outside")
             return
         view.meet(sender, message.refutations)
-        self._membership.on_announce(sender, message)
+        self._arrival.on_announce(sender, message)
         self._admission.on_announce(sender)
 
     def _on_accused(self, sender: Peer, message: wire.Accused) -> None:
         if self._view.joined:
-            self._membership.on_accused(sender, message)
+            self._arrival.on_accused(sender, message)
 
     def _on_refute(self, sender: Peer, message: wire.Refute) -> None:
         if self._view.joined:

@@ -1,4 +1,4 @@
-"""Coming and going: how a node finds the ring, is admitted, announces itself, and leaves. The members' side is `admission`.
+"""Coming and going: how a node finds the ring, is admitted, and leaves. The members' side is `admission`; then comes `arrival`.
 
 A joiner moves through these phases; the timer "join" moves it back to SEEKING when nothing comes.
 
@@ -20,10 +20,9 @@ from enum import IntEnum
 from agiledart_kernel.instants import Instant
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
+from agiledart_overlay.arrival import Arrival
 from agiledart_overlay.effects import Joined, JoinFailed, Left, PeerLeft
 from agiledart_overlay.messages import (
-    Accused,
-    Announce,
     JoinRefused,
     JoinRequest,
     JoinRows,
@@ -41,7 +40,7 @@ from agiledart_overlay.view import View
 _MAX_SEEDS = 32
 _MAX_GATHERED = 1_024
 _TRIES = 3
-"""Times a question to a future leaf or an announcement is sent before its receiver counts as silent."""
+"""Times a question to a future leaf is sent before its receiver counts as silent."""
 
 
 class Phase(IntEnum):
@@ -63,10 +62,11 @@ class Question:
 
 
 class Membership:
-    """Join, announce, leave, of one node."""
+    """Join and leave, of one node."""
 
-    def __init__(self, view: View) -> None:
+    def __init__(self, view: View, arrival: Arrival) -> None:
         self._view = view
+        self._arrival = arrival
         self.phase = Phase.OUTSIDE
         self.seeds: tuple[Peer, ...] = ()
         self._fellows: dict[NodeId, Peer] = {}
@@ -78,7 +78,6 @@ class Membership:
         self._busy = False
         self._gathered: dict[NodeId, Sighting] = {}
         self._questions: dict[NodeId, Question] = {}
-        self._announcing: dict[NodeId, Question] = {}
 
     # ---- the joiner
 
@@ -194,13 +193,12 @@ class Membership:
         view.set_timer("join", view.now + view.config.probe_timeout_ns)
 
     def on_leaf_state(self, sender: Peer, message: LeafState) -> None:
-        """A future leaf, or one that was announced to, answers with its leaf set."""
+        """A future leaf answers with its leaf set."""
         view = self._view
-        for questions in (self._questions, self._announcing):
-            question = questions.get(sender.node)
-            if question is not None and question.number == message.number:
-                del questions[sender.node]
-                view.measure(sender.node, question.sent_at)
+        question = self._questions.get(sender.node)
+        if question is not None and question.number == message.number:
+            del self._questions[sender.node]
+            view.measure(sender.node, question.sent_at)
         if self.phase is Phase.WELCOMED:
             self._gather(message.sightings)
             for sighting in message.sightings:
@@ -250,57 +248,8 @@ class Membership:
         self._questions.clear()
         view.effects.append(Joined())
         view.observe(RingJoined(view.now - self._started, self._attempt))
-        self.announce(tuple(sighting.peer for sighting in self._gathered.values()))
+        self._arrival.begin(tuple(sighting.peer for sighting in self._gathered.values()))
         self._gathered.clear()
-
-    # ---- announcing
-
-    def announce(self, others: tuple[Peer, ...] = ()) -> None:
-        """Tell all known peers, and some others, that this node is a member; repeated to those that do not answer."""
-        view = self._view
-        for peer in {peer.node: peer for peer in (*view.known(), *others)}.values():
-            question = Question(peer, view.number(), view.now)
-            self._announcing[peer.node] = question
-            self._send_announcement(question)
-        if self._announcing:
-            view.set_timer("announce", view.now + 2 * view.config.probe_timeout_ns)
-
-    def on_announce_timer(self) -> None:
-        """Announce again to those that did not answer."""
-        view = self._view
-        for question in list(self._announcing.values()):
-            if question.tries >= _TRIES or view.book.is_dead(question.peer, 0):
-                del self._announcing[question.peer.node]
-            else:
-                question.tries += 1
-                self._send_announcement(question)
-        if self._announcing:
-            view.set_timer("announce", view.now + 2 * view.config.probe_timeout_ns)
-
-    def _send_announcement(self, question: Question) -> None:
-        """Leaves get the leaf set with it; to the others, whose leaves are far away, it would say nothing."""
-        view = self._view
-        state = view.leaf_sightings() if question.peer.node in view.leaf_set else ()
-        view.send(question.peer, Announce(question.number, view.refutations, state))
-
-    def on_announce(self, sender: Peer, message: Announce) -> None:
-        """A new member, or one back from the dead; the caller has put it into the tables."""
-        view = self._view
-        view.hear_of(message.sightings)
-        leaves = view.leaf_sightings() if sender.node in view.leaf_set else ()
-        view.send(sender, LeafState(message.number, view.refutations, joined=True, sightings=leaves))
-
-    def on_accused(self, sender: Peer, message: Accused) -> None:
-        """Somebody holds this node for dead: refute, and announce to all, because others will too."""
-        view = self._view
-        if message.refutations >= view.refutations:
-            view.refutations = message.refutations + 1
-            self.announce((sender,))
-        elif sender.node not in self._announcing:
-            question = Question(sender, view.number(), view.now)
-            self._announcing[sender.node] = question
-            self._send_announcement(question)
-            view.set_timer_by("announce", view.now + 2 * view.config.probe_timeout_ns)
 
     # ---- leaving
 
@@ -316,9 +265,8 @@ class Membership:
             view.send(peer, Leave())
         self.phase = Phase.OUTSIDE
         view.joined = False
-        for name in ("announce", "join"):
-            view.cancel_timer(name)
-        self._announcing.clear()
+        view.cancel_timer("join")
+        self._arrival.stop()
         view.effects.append(Left())
         view.observe(RingLeft())
 
