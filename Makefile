@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 VENV  := .venv
 PY    := $(VENV)/bin/python
-ROOTS := kernel overlay placement dataflow agent simulation examples analytics cli api
+ROOTS := kernel overlay placement dataflow agent simulation examples analytics experiments cli api
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help

@@ -31,6 +31,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "config": ("agiledart_cli.config:config", "The settings that an agent here would have."),
     "completion": ("agiledart_cli.completion:completion", "What makes a shell complete agiledart's words."),
     "analytics": ("agiledart_cli.analytics:analytics", "PySpark jobs on the results that sink logs keep."),
+    "experiment": ("agiledart_cli.experiment:experiment", "What the papers measured, measured here."),
     "token": ("agiledart_cli.network:token", "Make a join token, or read one."),
 }
 """Verb → where its command lives, and its line in the overview."""

@@ -36,6 +36,7 @@ class Ring:
         network: of the world.
         checks_wire: encode and decode every message.
         trace: gets every event.
+        codec: encodes and decodes every message, instead of the one of `checks_wire`.
     """
 
     def __init__(
@@ -46,9 +47,11 @@ class Ring:
         *,
         checks_wire: bool = False,
         trace: Trace | None = None,
+        codec: Codec[OverlayMessage] | None = None,
     ) -> None:
         self.config = config or OverlayConfig.lan()
-        codec: Codec[OverlayMessage] | None = Codec(OverlayMessage) if checks_wire else None
+        if codec is None and checks_wire:
+            codec = Codec(OverlayMessage)
         self.world: World[OverlayMachine] = World(
             seed,
             lambda peer, random: OverlayMachine(peer, self.config, random),

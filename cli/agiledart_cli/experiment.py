@@ -1,0 +1,93 @@
+"""`agiledart experiment list|run`: what the papers measured, measured here."""
+
+from typing import Any
+
+import click
+
+from agiledart_cli.output import BAD, GOOD, duration, output_option, paint, print_json, print_table, say
+
+
+@click.group(short_help="What the papers measured, measured here.")
+def experiment() -> None:
+    """What the papers measured, measured here: in the simulator, by the same code that the agents run.
+
+    \b
+    Example:
+      agiledart experiment list
+      agiledart experiment run hop-count
+      agiledart experiment run hop-count --scale paper --seed 7 -o json --plot hops.png
+    """
+
+
+@experiment.command("list", short_help="Which experiments there are.")
+@output_option
+def list_experiments(output: str) -> int:
+    """Which experiments there are, and where their figure was published."""
+    from agiledart_experiments.registry import EXPERIMENTS
+
+    if output == "json":
+        print_json(
+            [{"name": each.name, "answers": each.answers, "source": each.source} for each in EXPERIMENTS.values()]
+        )
+    else:
+        print_table(
+            ["NAME", "ANSWERS", "SOURCE"], [[each.name, each.answers, each.source] for each in EXPERIMENTS.values()]
+        )
+    return 0
+
+
+@experiment.command(short_help="Run one experiment.")
+@click.argument("name")
+@click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True, help="Of everything random.")
+@click.option(
+    "--scale",
+    type=click.Choice(["small", "paper"]),
+    default="small",
+    show_default=True,
+    help="small ends within half a minute; paper has the published sizes and takes minutes.",
+)
+@click.option("--plot", "picture", metavar="FILE", help="Also draw it, as .png, .svg or .pdf; needs matplotlib.")
+@output_option
+def run(name: str, seed: int, scale: str, picture: str | None, output: str) -> int:
+    """Run one experiment; print its figures beside the published ones, and which goals they meet.
+
+    The same seed gives the same figures. Exit code 1 when a goal is missed.
+
+    \b
+    Example:
+      agiledart experiment run hop-count
+      agiledart experiment run churn --scale paper -o json
+    """
+    from agiledart_experiments.plotting import check_plot, plot
+    from agiledart_experiments.registry import find
+    from agiledart_experiments.report import Settings
+    from agiledart_experiments.runner import run_experiment
+
+    found = find(name)
+    if picture:
+        check_plot(picture)
+    report, document = run_experiment(found, Settings(seed, scale, say))
+    if picture:
+        plot(found, report, picture)
+    if output == "json":
+        print_json(document)
+    else:
+        _print_report(document)
+    return 0 if report.passed else 1
+
+
+def _print_report(document: dict[str, Any]) -> None:
+    rows = document["results"]
+    heads = list(dict.fromkeys(name for row in rows for name in row))
+    print_table(heads, [["" if row.get(head) is None else row[head] for head in heads] for row in rows], right=heads)
+    for note in document["notes"]:
+        say(f"note: {note}")
+    for goal in document["goals"]:
+        met = goal["met"]
+        say(f"{'met   ' if met else 'MISSED'} {goal['what']}", colour=GOOD if met else BAD)
+    spent = duration(document["cpu_seconds"])
+    say(
+        paint(
+            f"{spent} of CPU, {document['memory_mb']:.0f} MB; seed {document['seed']}, scale {document['scale']}", None
+        )
+    )

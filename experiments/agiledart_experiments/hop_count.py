@@ -1,0 +1,81 @@
+"""Hops of a look-up in rings of growing size.
+
+Pastry's expectation is log₁₆ N hops on average and ⌈log₁₆ N⌉ with high probability. The published values beside ours are those of
+tables made from global knowledge (overlay specification §12, O2); our ring is built by real joins.
+"""
+
+import math
+
+from agiledart_experiments.lookups import LookupLedger, quantile
+from agiledart_experiments.report import Goal, Report, Row, Settings
+from agiledart_experiments.rings import JOINS_PER_SECOND, built_ring, without_collector
+from agiledart_kernel.instants import SECOND
+
+MEANS = {100: 1.62, 1_000: 2.39, 10_000: 3.12}
+"""Mean hops with tables from global knowledge."""
+
+PAPER = ((100, 1_000, 10_000), 100_000)
+SMALL = ((100, 400), 5_000)
+"""Sizes of the rings, and look-ups in each."""
+
+_PER_SECOND = 10_000
+"""Look-ups sent in a virtual second."""
+
+
+def run(settings: Settings) -> Report:
+    """Look-ups from random nodes to random keys."""
+    sizes, lookups = PAPER if settings.is_paper else SMALL
+    with without_collector():
+        rows = tuple(_measure(nodes, lookups, settings) for nodes in sizes)
+    parameters = {"nodes": sizes, "lookups": lookups, "joins_per_second": JOINS_PER_SECOND, "preset": "simulation"}
+    return Report(parameters, rows, _goals(rows), ("each ring is built by real joins, one after the other",))
+
+
+def _measure(nodes: int, lookups: int, settings: Settings) -> Row:
+    settings.progress(f"{nodes:,} nodes join")
+    ring = built_ring(nodes, settings.seed, settings.progress)
+    ledger = LookupLedger(ring, settings.seed)
+    members = ring.members
+    settings.progress(f"{lookups:,} look-ups among {nodes:,} nodes")
+    while ledger.sent < lookups:
+        ledger.send(members, min(_PER_SECOND // 10, lookups - ledger.sent))
+        ring.world.run_for(SECOND // 10)
+        ledger.collect()
+    ring.world.run_for(5 * SECOND)
+    ledger.collect()
+    return {
+        "nodes": nodes,
+        "lookups": ledger.sent,
+        "hops_mean": round(sum(ledger.hops) / max(1, len(ledger.hops)), 3),
+        "hops_mean_published": MEANS.get(nodes),
+        "hops_p99": quantile(ledger.hops, 0.99),
+        "hops_max": max(ledger.hops, default=0),
+        "hops_bound": _bound(nodes),
+        "delivered_correctly": round(ledger.delivered_correctly, 6),
+        "lost": ledger.lost,
+        "doubles": ledger.doubles,
+        "route_stretch_median": round(quantile(ledger.stretches, 0.5), 3),
+        "events": ring.world.events,
+        "virtual_seconds": round(ring.world.now / SECOND, 1),
+    }
+
+
+def _bound(nodes: int) -> int:
+    """⌈log₁₆ N⌉ + 1: what a route of correct tables may take."""
+    return math.ceil(math.log(nodes, 16)) + 1
+
+
+def _goals(rows: tuple[Row, ...]) -> tuple[Goal, ...]:
+    goals = []
+    for row in rows:
+        nodes = row["nodes"]
+        mean = MEANS.get(nodes)
+        if mean is not None:
+            near = abs(row["hops_mean"] - mean) <= 0.15
+            goals.append(Goal(f"{nodes:,} nodes: hops_mean within 0.15 of {mean}", near))
+        goals.append(Goal(f"{nodes:,} nodes: hops_max ≤ {_bound(nodes)}", row["hops_max"] <= _bound(nodes)))
+        goals.append(
+            Goal(f"{nodes:,} nodes: every look-up arrives once at the closest node", row["delivered_correctly"] == 1.0)
+        )
+        goals.append(Goal(f"{nodes:,} nodes: route_stretch_median below 2", row["route_stretch_median"] < 2))
+    return tuple(goals)

@@ -1,0 +1,106 @@
+"""How long the ring takes to mend after many nodes die at one moment.
+
+AgileDART, figure 11a: recovery time stays stable while the number of simultaneous failures grows (no figures are printed). Here it
+is the virtual time from the failures until every live node's leaf set is the true one again; the goal is a slope of less than 5 %
+of the base for each further failure. All nodes die silently, as by loss of power: no connection is reset.
+"""
+
+from agiledart_experiments.lookups import LookupLedger
+from agiledart_experiments.report import Goal, Report, Row, Settings
+from agiledart_experiments.rings import built_ring, settle, without_collector
+from agiledart_kernel.instants import SECOND
+from agiledart_kernel.node_id import ID_BITS
+from agiledart_kernel.randomness import RandomStream
+from agiledart_overlay.config import OverlayConfig
+from agiledart_simulation.checkers.ring import leaf_violations, table_violations
+from agiledart_simulation.ring import Ring, simulated_ids
+
+PAPER = (1_000, (1, 2, 4, 8, 16, 32, 64, 128))
+SMALL = (120, (1, 2, 4, 8))
+"""Nodes of the ring, and how many of them die at once."""
+
+ADJACENT = 12
+"""As many as one side of a leaf set: the leaf sets alone no longer suffice."""
+
+_LOOKUPS = 500
+
+
+def run(settings: Settings) -> Report:
+    """Kill more and more nodes at once; between two rounds the ring mends and as many new nodes join."""
+    nodes, counts = PAPER if settings.is_paper else SMALL
+    with without_collector():
+        rows = _rounds(nodes, counts, settings)
+    plain = [row for row in rows if row["which"] == "random"]
+    base, slope = _line([(row["failures"], row["recovery_seconds"]) for row in plain if row["failures"] in counts])
+    goals = (
+        Goal(f"slope per failure below 5 % of the base ({base:.2f} s)", slope < 0.05 * base),
+        Goal("all invariants hold afterwards", all(row["violations"] == 0 for row in rows)),
+    )
+    parameters = {
+        "nodes": nodes,
+        "failures": counts,
+        "preset": "lan",
+        "slope_seconds": round(slope, 4),
+        "base_seconds": round(base, 3),
+    }
+    return Report(parameters, rows, goals, ("time is virtual; deaths are silent",))
+
+
+def _rounds(nodes: int, counts: tuple[int, ...], settings: Settings) -> tuple[Row, ...]:
+    settings.progress(f"{nodes:,} nodes join")
+    ring = built_ring(nodes, settings.seed, settings.progress, OverlayConfig.lan())
+    spare = simulated_ids(settings.seed, nodes + sum(counts) + nodes + 4 * ADJACENT)[nodes:]
+    random = RandomStream(settings.seed, "victims")
+    rounds = [("random", count) for count in counts] + [("random", nodes // 10), ("adjacent", ADJACENT)]
+    rows = []
+    for which, count in rounds:
+        members = ring.members
+        if which == "adjacent":
+            first = random.index(len(members))
+            victims = [members[(first + step) % len(members)] for step in range(count)]
+        else:
+            shuffled = list(members)
+            random.shuffle(shuffled)
+            victims = shuffled[:count]
+        settings.progress(f"{count} {which} nodes die")
+        for node in victims:
+            ring.world.crash(node, silent=True)
+        seconds = settle(ring, 300)
+        rows.append(
+            {"which": which, "failures": count, "recovery_seconds": round(seconds, 3), **_judge(ring, settings.seed)}
+        )
+        for _ in victims:
+            ring.start(spare.pop(), ring.members[:1])
+            ring.world.run_for(SECOND // 100)
+        settle(ring, 300)
+    return tuple(rows)
+
+
+def _judge(ring: Ring, seed: int) -> Row:
+    """Invariants of the mended ring. That routes end at the closest node is judged by real look-ups: entries of the routing table
+    that point to the dead are found and replaced when they are used, which a look at the tables alone would count as wrong."""
+    machines = ring.machines
+    found = [
+        *leaf_violations(machines, ring.config.leaf_count),
+        *table_violations(machines, ID_BITS, ring.config.digit_bits),
+    ]
+    ring.delivered.clear()
+    ledger = LookupLedger(ring, seed)
+    ledger.send(ring.members, _LOOKUPS)
+    ring.world.run_for(10 * SECOND)
+    ledger.collect()
+    return {
+        "violations": len(found) + ledger.wrong + ledger.lost,
+        "first_violation": found[0] if found else None,
+        "delivered_correctly": ledger.delivered_correctly,
+    }
+
+
+def _line(points: list[tuple[int, float]]) -> tuple[float, float]:
+    """Least squares: value at one failure, slope per failure."""
+    count = len(points)
+    mean_x = sum(x for x, _ in points) / count
+    mean_y = sum(y for _, y in points) / count
+    spread = sum((x - mean_x) ** 2 for x, _ in points)
+    slope = sum((x - mean_x) * (y - mean_y) for x, y in points) / spread if spread else 0.0
+    return mean_y + slope * (1 - mean_x), slope

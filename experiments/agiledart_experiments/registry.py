@@ -1,0 +1,73 @@
+"""Which experiments there are. Their modules are imported when one runs."""
+
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+from agiledart_experiments.report import Report, Settings
+from agiledart_kernel.errors import ConfigurationError
+
+
+@dataclass(frozen=True, slots=True)
+class Experiment:
+    """One published figure or table, or one claim of this project.
+
+    Attributes:
+        name: as on the command line; its module has the same name with `_`.
+        answers: the question that it answers.
+        source: paper and figure.
+        x, y: columns that a plot shows; `series` tells lines apart, "" when there is one.
+    """
+
+    name: str
+    answers: str
+    source: str
+    x: str
+    y: tuple[str, ...]
+    series: str = ""
+
+    @property
+    def run(self) -> Callable[[Settings], Report]:
+        """The function that runs it."""
+        module = importlib.import_module(f"agiledart_experiments.{self.name.replace('-', '_')}")
+        run: Callable[[Settings], Report] = module.run
+        return run
+
+
+EXPERIMENTS = {
+    experiment.name: experiment
+    for experiment in (
+        Experiment(
+            "hop-count",
+            "How many hops does a look-up take, by the number of nodes?",
+            "Pastry (2001), fig. 4; AgileDART, routing within ⌈log₁₆ N⌉",
+            x="nodes",
+            y=("hops_mean", "hops_p99", "hops_max"),
+        ),
+        Experiment(
+            "overlay-recovery",
+            "How long does the ring take to mend, by the number of simultaneous failures?",
+            "AgileDART, fig. 11a",
+            x="failures",
+            y=("recovery_seconds",),
+        ),
+        Experiment(
+            "churn",
+            "Do look-ups arrive while nodes come and go, and what does it cost?",
+            "Pastry (2001), §3.4; MSPastry (2004)",
+            x="minute",
+            y=("delivered_correctly",),
+        ),
+    )
+}
+
+
+def find(name: str) -> Experiment:
+    """The experiment of a name. Raises ConfigurationError that names the near ones."""
+    try:
+        return EXPERIMENTS[name]
+    except KeyError:
+        close = get_close_matches(name, EXPERIMENTS, 1)
+        meant = f" Did you mean {close[0]}?" if close else ""
+        raise ConfigurationError(f'There is no experiment "{name}".{meant} See: agiledart experiment list') from None

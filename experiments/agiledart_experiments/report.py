@@ -1,0 +1,63 @@
+"""What an experiment says: its parameters, its figures with the published values beside them, and which goals they meet."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+Row = dict[str, Any]
+"""One line of figures: names to numbers, or to None where there is nothing to say."""
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """A bound on a figure.
+
+    Attributes:
+        what: the bound in words.
+        met: whether the figures keep it.
+    """
+
+    what: str
+    met: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The outcome of one run.
+
+    Attributes:
+        parameters: everything but the seed that the figures depend on.
+        rows: the figures, in the order of the x axis.
+        goals: bounds that hold at this scale.
+        notes: what a reader must know to read the figures right.
+    """
+
+    parameters: Mapping[str, Any]
+    rows: tuple[Row, ...]
+    goals: tuple[Goal, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def passed(self) -> bool:
+        """Whether all goals are met."""
+        return all(goal.met for goal in self.goals)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How to run.
+
+    Attributes:
+        seed: of everything random.
+        scale: `small` ends within half a minute; `paper` has the published sizes.
+        progress: told in a few words what is going on.
+    """
+
+    seed: int = 1
+    scale: str = "small"
+    progress: Callable[[str], None] = field(default=lambda _: None)
+
+    @property
+    def is_paper(self) -> bool:
+        """Whether the published sizes are wanted."""
+        return self.scale == "paper"

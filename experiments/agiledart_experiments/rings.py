@@ -1,0 +1,90 @@
+"""Rings for experiments: built by real joins, observed from outside."""
+
+import gc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from agiledart_kernel.codec import Codec
+from agiledart_kernel.instants import MILLISECOND, SECOND
+from agiledart_kernel.node_id import NodeId
+from agiledart_kernel.randomness import RandomStream
+from agiledart_overlay.config import OverlayConfig
+from agiledart_overlay.messages import OverlayMessage
+from agiledart_simulation.checkers.ring import leaf_violations
+from agiledart_simulation.network import NetworkConfig
+from agiledart_simulation.ring import Ring, simulated_ids
+
+JOINS_PER_SECOND = 200
+PLANE = NetworkConfig(base_ns=50_000, span_ns=40 * MILLISECOND, jitter_ns=0)
+"""Nodes are points in the unit square, 40 ms across: distance decides, as in the published simulations."""
+
+
+@contextmanager
+def without_collector() -> Iterator[None]:
+    """The simulator makes no cycles worth collecting; looking for them costs a fifth of the time."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+class Meter(Codec[OverlayMessage]):
+    """Encodes every message on its way, and counts messages and bytes."""
+
+    def __init__(self) -> None:
+        super().__init__(OverlayMessage)
+        self.messages = self.bytes = 0
+
+    def encode(self, message: OverlayMessage) -> bytes:
+        """The wire form, counted."""
+        raw = super().encode(message)
+        self.messages += 1
+        self.bytes += len(raw)
+        return raw
+
+
+def built_ring(
+    nodes: int,
+    seed: int,
+    progress: Callable[[str], None],
+    config: OverlayConfig | None = None,
+    limit_s: int = 300,
+    codec: Codec[OverlayMessage] | None = None,
+) -> Ring:
+    """A ring of so many nodes, each of which joined through a random member; returns when all leaf sets are right.
+
+    Raises RuntimeError when they are not after `limit_s` virtual seconds.
+    """
+    ring = Ring(seed, config or OverlayConfig.simulation(nodes), PLANE, codec=codec)
+    random = RandomStream(seed, "build")
+    ids = simulated_ids(seed, nodes)
+    ring.start(ids[0], ())
+    world = ring.world
+    for index, node in enumerate(ids[1:], start=1):
+        world.run_for(SECOND // JOINS_PER_SECOND)
+        ring.start(node, [ids[random.index(index)], ids[random.index(index)], ids[0]])
+        if index % 500 == 0:
+            progress(f"{index:,} of {nodes:,} nodes started, virtual time {world.now / SECOND:.0f} s")
+    settle(ring, limit_s)
+    return ring
+
+
+def settle(ring: Ring, limit_s: int) -> float:
+    """Let time pass until every leaf set is right; returns the virtual seconds that it took."""
+    started = ring.world.now
+
+    def is_right() -> bool:
+        return not leaf_violations(ring.machines, ring.config.leaf_count)
+
+    if not ring.world.run_until(is_right, limit_s * SECOND, SECOND // 4):
+        wrong = leaf_violations(ring.machines, ring.config.leaf_count)
+        raise RuntimeError(f"after {limit_s} virtual seconds {len(wrong)} leaf sets are wrong: {wrong[0]}")
+    return (ring.world.now - started) / SECOND
+
+
+def random_key(random: RandomStream, bits: int) -> NodeId:
+    """A key, uniform."""
+    return NodeId(random.bits(bits))

@@ -1,0 +1,114 @@
+"""Experiments compute what they print: same seed, same figures; a broken ring misses its goals."""
+
+import json
+from typing import Any
+
+import pytest
+
+from agiledart_cli.main import run_cli
+from agiledart_experiments import hop_count, overlay_recovery
+from agiledart_experiments.lookups import LookupLedger, nearest, quantile
+from agiledart_experiments.registry import EXPERIMENTS, find
+from agiledart_experiments.report import Goal, Report, Settings
+from agiledart_experiments.rings import built_ring
+from agiledart_experiments.runner import run_experiment
+from agiledart_kernel.errors import ConfigurationError
+from agiledart_kernel.instants import SECOND
+from agiledart_kernel.node_id import NodeId
+from agiledart_overlay.leaf_set import LeafSet
+from agiledart_simulation.checkers.routing import root_of
+from agiledart_simulation.ring import simulated_ids
+
+
+def quiet(_: str) -> None:
+    """Says nothing."""
+
+
+def test_nearest_is_the_root_also_around_zero_and_at_ties() -> None:
+    ids = [NodeId(node) for node in (10, 20, 200, 250)]
+    for key in range(256):
+        assert nearest(ids, NodeId(key), 8) == root_of(ids, NodeId(key), 8)
+    assert nearest(ids, NodeId(15), 8) == 10, "the smaller one at equal distance"
+    assert nearest(ids, NodeId(2), 8) == 10
+    assert nearest(ids, NodeId(0), 8) == 250
+
+
+def test_quantile() -> None:
+    assert quantile([], 0.5) == 0.0
+    assert quantile([3, 1, 2], 0.5) == 2
+    assert quantile(range(100), 0.99) == 99
+    assert quantile([7], 1.0) == 7
+
+
+def test_every_experiment_has_its_module_and_its_columns() -> None:
+    for name, experiment in EXPERIMENTS.items():
+        assert experiment.name == name
+        assert callable(experiment.run)
+        assert experiment.y
+
+
+def test_an_unknown_name_is_told_with_a_near_one() -> None:
+    with pytest.raises(ConfigurationError, match="Did you mean hop-count"):
+        find("hop-counts")
+
+
+def test_a_missed_goal_fails_the_report() -> None:
+    assert Report({}, ()).passed
+    assert not Report({}, (), (Goal("a", True), Goal("b", False))).passed
+
+
+def test_hop_count_of_a_small_ring(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two runs of one seed agree in every figure but their cost; log16(30) is 1.2."""
+    monkeypatch.setattr(hop_count, "SMALL", ((30,), 300))
+    documents = [run_experiment(find("hop-count"), Settings(7))[1] for _ in range(2)]
+    for document in documents:
+        assert document.pop("cpu_seconds") > 0
+        assert document.pop("memory_mb") > 0
+    assert documents[0] == documents[1]
+    (row,) = documents[0]["results"]
+    assert row["lookups"] == 300
+    assert row["delivered_correctly"] == 1.0
+    assert 0.9 < row["hops_mean"] < 1.6
+    assert documents[0]["passed"]
+
+
+def test_look_ups_in_a_ring_that_misroutes_are_counted_as_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    ring = built_ring(40, 3, quiet)
+    monkeypatch.setattr(LeafSet, "covers", lambda self, key: False)
+    ledger = LookupLedger(ring, 3)
+    ledger.send(ring.members, 100)
+    ring.world.run_for(10 * SECOND)
+    ledger.collect()
+    assert ledger.wrong + ledger.lost > 0
+    assert ledger.delivered_correctly < 1
+
+
+def test_recovery_is_measured_from_the_failures(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(overlay_recovery, "SMALL", (40, (1, 2)))
+    report = find("overlay-recovery").run(Settings(2))
+    rows = [row for row in report.rows if row["which"] == "random"]
+    assert [row["failures"] for row in rows] == [1, 2, 4]
+    assert all(0.5 < row["recovery_seconds"] < 60 for row in rows), (
+        "no faster than a silent peer can be told from a slow one"
+    )
+    assert all(row["violations"] == 0 for row in report.rows)
+
+
+def test_command_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(hop_count, "SMALL", ((20,), 50))
+    assert run_cli(["experiment", "list"]) == 0
+    assert "hop-count" in capsys.readouterr().out
+    assert run_cli(["experiment", "run", "hop-count", "-o", "json"]) == 0
+    captured = capsys.readouterr()
+    document: dict[str, Any] = json.loads(captured.out)
+    assert document["experiment"] == "hop-count"
+    assert "nodes join" in captured.err
+    assert run_cli(["experiment", "run", "hop-count"]) == 0
+    assert "hops_mean" in capsys.readouterr().out
+    assert run_cli(["experiment", "run", "nothing"]) != 0
+    assert run_cli(["experiment", "run", "hop-count", "--plot", "hops.txt"]) != 0
+    assert "must end in" in capsys.readouterr().err
+
+
+def test_ids_are_distinct() -> None:
+    assert len(dict.fromkeys(simulated_ids(1, 1000))) == 1000
