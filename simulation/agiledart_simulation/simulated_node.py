@@ -1,0 +1,74 @@
+"""One life of one node in the virtual world: its machine, its timers, its clock, and what keeps it from working."""
+
+from collections.abc import Hashable
+from typing import Any, Generic, TypeVar
+
+from agiledart_kernel.instants import SECOND, Instant
+from agiledart_kernel.machine import Machine
+from agiledart_kernel.peer import Peer
+
+M = TypeVar("M", bound=Machine)
+
+
+class SimulatedNode(Generic[M]):
+    """One life of one node.
+
+    Attributes:
+        peer: its handle, with the incarnation of this life.
+        machine: what it runs.
+        is_up: false after a crash.
+        host_is_up: false when the whole machine is gone, so that nobody even refuses connections.
+        paused_until: it does nothing before this instant of the world.
+        stutter_ns: when not 0, it looks at what came in only at multiples of this: a node that is always late.
+        timers: name → number of the push that counts.
+        waiting: what came while it was paused.
+        rate_ppb: how many nanoseconds too many its clock counts in a second; 0 is a perfect clock.
+    """
+
+    __slots__ = (
+        "_local_zero",
+        "_world_zero",
+        "host_is_up",
+        "is_up",
+        "machine",
+        "paused_until",
+        "peer",
+        "rate_ppb",
+        "stutter_ns",
+        "timers",
+        "waiting",
+    )
+
+    def __init__(self, peer: Peer, machine: M, rate_ppb: int = 0, offset_ns: int = 0) -> None:
+        self.peer, self.machine = peer, machine
+        self.is_up = self.host_is_up = True
+        self.paused_until = self.stutter_ns = 0
+        self.timers: dict[Hashable, int] = {}
+        self.waiting: list[tuple[int, Any]] = []
+        self.rate_ppb = rate_ppb
+        self._world_zero, self._local_zero = 0, offset_ns
+
+    @property
+    def offset_ns(self) -> int:
+        """What its clock shows, or would have shown, at the world's zero."""
+        return self.local(0)
+
+    def local(self, at: int) -> Instant:
+        """What this node's clock shows at an instant of the world."""
+        passed = at - self._world_zero
+        return Instant(self._local_zero + passed + passed * self.rate_ppb // SECOND)
+
+    def world_instant(self, local: int) -> Instant:
+        """The first instant of the world at which this node's clock shows this, or more."""
+        passed = local - self._local_zero
+        if not self.rate_ppb:
+            return Instant(self._world_zero + passed)
+        at = self._world_zero + passed * SECOND // (SECOND + self.rate_ppb)
+        while self.local(at) < local:
+            at += 1
+        return Instant(at)
+
+    def set_rate(self, now: int, rate_ppb: int) -> None:
+        """From now on the clock runs at another speed; it does not jump."""
+        self._local_zero, self._world_zero = self.local(now), now
+        self.rate_ppb = rate_ppb
