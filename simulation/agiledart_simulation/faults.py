@@ -1,11 +1,11 @@
 """What can go wrong, as values: a schedule of faults is data, so it can be drawn from a seed, printed and replayed."""
 
+from dataclasses import replace
 from typing import Any
 
 import msgspec
 
 from agiledart_kernel.node_id import NodeId
-from agiledart_simulation.network import NetworkConfig
 from agiledart_simulation.world import World
 
 
@@ -27,10 +27,25 @@ class Pause(Fault, frozen=True, gc=False):
     duration_ns: int
 
 
+class Stutter(Fault, frozen=True, gc=False):
+    """A node looks at its events only once in so long: it is always late. 0: prompt again."""
+
+    node: NodeId
+    period_ns: int
+
+
+class Drift(Fault, frozen=True, gc=False):
+    """A node's clock runs at another speed from now on."""
+
+    node: NodeId
+    rate_ppb: int
+
+
 class Partition(Fault, frozen=True, gc=False):
-    """These nodes and all others hear nothing of each other."""
+    """These nodes and all others hear nothing of each other; with `more` there are further sides."""
 
     nodes: tuple[NodeId, ...]
+    more: tuple[tuple[NodeId, ...], ...] = ()
 
 
 class Clog(Fault, frozen=True, gc=False):
@@ -40,38 +55,103 @@ class Clog(Fault, frozen=True, gc=False):
     target: NodeId
 
 
+class Unclog(Fault, frozen=True, gc=False):
+    """The end of `Clog`."""
+
+    source: NodeId
+    target: NodeId
+
+
+class Mute(Fault, frozen=True, gc=False):
+    """Nothing that a node sends arrives, though it hears everything."""
+
+    node: NodeId
+
+
+class Deafen(Fault, frozen=True, gc=False):
+    """Nothing arrives at a node, though it can send."""
+
+    node: NodeId
+
+
+class Restore(Fault, frozen=True, gc=False):
+    """The end of `Mute` and `Deafen`."""
+
+    node: NodeId
+
+
+class Hold(Fault, frozen=True, gc=False):
+    """What is sent in one direction of one link waits for so long, then all of it arrives in order."""
+
+    source: NodeId
+    target: NodeId
+    duration_ns: int
+
+
 class Weather(Fault, frozen=True, gc=False):
-    """Losses, doubles and disorder change."""
+    """Losses, doubles, disorder, bursts of losses and late messages change."""
 
     loss: float
     duplicate: float
     reorder: float
+    burst_start: float = 0.0
+    spike: float = 0.0
+    spike_ns: int = 0
 
 
 class Heal(Fault, frozen=True, gc=False):
-    """The network is whole and clean again."""
+    """The network is whole and clean again; cuts that concern these nodes alone stay."""
+
+    but: tuple[NodeId, ...] = ()
 
 
 def apply(world: World[Any], fault: Fault) -> None:
-    """Let a fault happen now; nodes that are down stay so. Restarts need the node's machine to be told to join: see `runner`."""
+    """Let a fault happen now; nodes that are down stay so. Restarts need the node's machine to be told to join: see `hostile`."""
+    network = world.network
     if isinstance(fault, Crash):
         for node in fault.nodes:
             if world.nodes[node].is_up:
                 world.crash(node, silent=fault.silent)
-    elif isinstance(fault, Pause):
-        if world.nodes[fault.node].is_up:
-            world.pause(fault.node, fault.duration_ns)
+    elif isinstance(fault, Pause | Stutter | Drift):
+        _hinder(world, fault)
     elif isinstance(fault, Partition):
-        world.network.partition(fault.nodes)
+        network.partition(fault.nodes, *fault.more)
     elif isinstance(fault, Clog):
-        world.network.clog(fault.source, fault.target)
+        network.clog(fault.source, fault.target)
+    elif isinstance(fault, Unclog):
+        network.unclog(fault.source, fault.target)
+    elif isinstance(fault, Mute):
+        network.mute(fault.node)
+    elif isinstance(fault, Deafen):
+        network.deafen(fault.node)
+    elif isinstance(fault, Restore):
+        network.restore(fault.node)
+    elif isinstance(fault, Hold):
+        network.hold(fault.source, fault.target, world.now + fault.duration_ns)
     elif isinstance(fault, Weather):
-        old = world.network.config
-        world.network.config = NetworkConfig(
-            old.base_ns, old.span_ns, old.jitter_ns, fault.loss, fault.duplicate, fault.reorder, old.reorder_ns
+        network.config = replace(
+            network.config,
+            loss=fault.loss,
+            duplicate=fault.duplicate,
+            reorder=fault.reorder,
+            burst_start=fault.burst_start,
+            spike=fault.spike,
+            spike_ns=fault.spike_ns,
         )
     elif isinstance(fault, Heal):
-        world.network.heal()
+        network.heal(fault.but)
         apply(world, Weather(0.0, 0.0, 0.0))
     else:
         raise TypeError(type(fault).__name__)
+
+
+def _hinder(world: World[Any], fault: Pause | Stutter | Drift) -> None:
+    """Faults of a node that goes on living."""
+    if not world.nodes[fault.node].is_up:
+        return
+    if isinstance(fault, Pause):
+        world.pause(fault.node, fault.duration_ns)
+    elif isinstance(fault, Stutter):
+        world.stutter(fault.node, fault.period_ns)
+    else:
+        world.set_rate(fault.node, fault.rate_ppb)

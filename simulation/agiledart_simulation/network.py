@@ -124,6 +124,12 @@ class Network:
         self._deaf[node] = None
         self._look()
 
+    def restore(self, node: NodeId) -> None:
+        """Undo `mute` and `deafen` of a node."""
+        self._mute.pop(node, None)
+        self._deaf.pop(node, None)
+        self._look()
+
     def hold(self, source: NodeId, target: NodeId, until: int) -> None:
         """What is sent in one direction of one link waits until an instant, as in a connection that repeats."""
         self._held[source, target] = until

@@ -3,12 +3,14 @@
 Collects what the machines tell the node above (joined, failures, deliveries, answers), so that tests and checkers can look.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from agiledart_kernel.codec import Codec
+from agiledart_kernel.errors import ConfigurationError
 from agiledart_kernel.instants import SECOND, Instant
 from agiledart_kernel.machine import Effect
-from agiledart_kernel.node_id import NodeId, node_id_of_key
+from agiledart_kernel.node_id import ID_BITS, NodeId, node_id_of_key
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.randomness import RandomStream
 from agiledart_overlay.config import OverlayConfig
@@ -16,15 +18,23 @@ from agiledart_overlay.effects import Delivered, Joined, JoinFailed, Left, PeerF
 from agiledart_overlay.events import JoinRing, ReadRecord, RouteMessage, StoreRecord
 from agiledart_overlay.machine import OverlayMachine
 from agiledart_overlay.messages import OverlayMessage
+from agiledart_simulation.latency import Latency
 from agiledart_simulation.network import NetworkConfig
 from agiledart_simulation.trace import Trace
 from agiledart_simulation.world import World
 
 
-def simulated_ids(seed: int, count: int) -> list[NodeId]:
-    """Ids of so many nodes, each derived from seeded bytes in place of a public key."""
+def simulated_ids(seed: int, count: int, bits: int = ID_BITS) -> list[NodeId]:
+    """Different ids of so many nodes, each derived from seeded bytes in place of a public key; short ones are drawn."""
     random = RandomStream(seed, "ids")
-    return [node_id_of_key(random.bits(256).to_bytes(32, "big")) for _ in range(count)]
+    if bits == ID_BITS:
+        return [node_id_of_key(random.bits(256).to_bytes(32, "big")) for _ in range(count)]
+    if count > 1 << bits:
+        raise ConfigurationError(f"{count} nodes need more than {bits} bits")
+    ids: dict[NodeId, None] = {}
+    while len(ids) < count:
+        ids[NodeId(random.bits(bits))] = None
+    return list(ids)
 
 
 class Ring:
@@ -37,6 +47,10 @@ class Ring:
         checks_wire: encode and decode every message.
         trace: gets every event.
         codec: encodes and decodes every message, instead of the one of `checks_wire`.
+        queue, latency: of the world.
+
+    Attributes:
+        listeners: called with every effect that goes to the node above.
     """
 
     def __init__(
@@ -48,6 +62,8 @@ class Ring:
         checks_wire: bool = False,
         trace: Trace | None = None,
         codec: Codec[OverlayMessage] | None = None,
+        queue: str = "heap",
+        latency: Latency | None = None,
     ) -> None:
         self.config = config or OverlayConfig.lan()
         if codec is None and checks_wire:
@@ -59,7 +75,10 @@ class Ring:
             codec,
             self._on_effect,
             trace,
+            queue=queue,
+            latency=latency,
         )
+        self.listeners: list[Callable[[Peer, Effect], None]] = []
         self.joined: dict[tuple[NodeId, int], Instant] = {}
         self.join_failures: list[tuple[Peer, str]] = []
         self.left: list[Peer] = []
@@ -81,6 +100,8 @@ class Ring:
             self.join_failures.append((peer, effect.reason))
         elif isinstance(effect, Left):
             self.left.append(peer)
+        for listener in self.listeners:
+            listener(peer, effect)
 
     # ---- nodes
 
@@ -98,9 +119,9 @@ class Ring:
         """The machine of a node."""
         return self.world.nodes[node].machine
 
-    def start(self, node: NodeId, seeds: Sequence[NodeId]) -> Peer:
-        """Start a node, or its next life, and have it join through these."""
-        peer = self.world.start(Peer(node, 1)).peer
+    def start(self, node: NodeId, seeds: Sequence[NodeId], **options: Any) -> Peer:
+        """Start a node, or its next life, and have it join through these; options as of `World.start`."""
+        peer = self.world.start(options.pop("peer", Peer(node, 1)), **options).peer
         handles = tuple(self.world.nodes[seed].peer for seed in seeds if seed != node)
         self.world.inject(node, JoinRing(handles))
         return peer
@@ -112,7 +133,7 @@ class Ring:
         for index, node in enumerate(ids[1:], start=1):
             self.world.run_for(interval_ns)
             self.start(node, [ids[random.index(index)], ids[0]])
-        return self.world.run_until(lambda: len(self.members) == len(self.world.live), limit_ns)
+        return self.world.run_until(lambda: all(node.machine.joined for node in self.world.live), limit_ns)
 
     def assemble(self, ids: Sequence[NodeId]) -> None:
         """Start with a finished ring: every node is told of all others. Nobody probes; for questions about routes and joins."""

@@ -1,64 +1,198 @@
 """A hostile run as data: how many nodes, what the network does, which faults when. All of it drawn from one seed.
 
-Each seed also draws which kinds of faults it uses at all ("swarm testing"): a run without restarts finds other mistakes than
-one with everything.
+Each seed also draws which kinds of faults it uses at all ("swarm testing"): a run without restarts finds other mistakes than one
+with everything. A named scenario narrows what may be drawn; any option may be fixed by hand. What is fixed does not shift what
+is drawn for the others, and a scenario with all options fixed is the same run again.
 
 Source: [Swarm testing], Groce et al. 2012.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any, Final
 
-from agiledart_kernel.instants import MILLISECOND, SECOND
+from agiledart_kernel.errors import ConfigurationError
+from agiledart_kernel.node_id import ID_BITS
 from agiledart_kernel.randomness import RandomStream
 
-KINDS = ("join", "kill", "silent", "restart", "pause", "partition", "weather", "leave", "write", "route")
+KINDS: Final = (
+    "join",
+    "crowd",
+    "kill",
+    "silent",
+    "adjacent",
+    "restart",
+    "image",
+    "leave",
+    "pause",
+    "pauses",
+    "stutter",
+    "clock",
+    "island",
+    "partition",
+    "split",
+    "oneway",
+    "flap",
+    "clog",
+    "swizzle",
+    "weather",
+    "write",
+    "route",
+)
+"""Things that may happen in the hostile phase; `hostile` says what each is."""
+
+PERMANENT: Final = ("none", "dead", "mute", "deaf", "oneway", "stutter", "flap")
+"""What may stay broken in the quiet phase."""
+
+SCENARIOS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
+    "swarm": ("everything, in random company", KINDS),
+    "joins": ("nodes come, alone and in crowds", ("join", "crowd", "weather", "route", "write", "leave")),
+    "crashes": (
+        "nodes die, alone and with their neighbours, and come back",
+        ("join", "kill", "silent", "adjacent", "restart", "image", "route", "write"),
+    ),
+    "pauses": (
+        "nodes sleep, are late, and have wrong clocks",
+        ("pause", "pauses", "stutter", "clock", "route", "write"),
+    ),
+    "partitions": (
+        "the network is cut, wholly, in one direction, again and again",
+        ("island", "partition", "split", "oneway", "flap", "clog", "swizzle", "route", "write"),
+    ),
+    "weather": ("messages are lost, doubled, late and out of order", ("weather", "route", "write", "join")),
+}
+"""Scenario → what it is about, and the kinds it draws from."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """Options of one run; `str` of it, with the code, replays the run.
+    """Options of one run; with the code they replay it.
 
     Args:
+        name: which kinds may be drawn.
         seed: of the world, and of every choice that the options leave open.
         nodes: at the start.
+        id_bits: length of ids; in a small ring distances tie and slots collide.
+        leaf_count: size of a leaf set.
         steps: how many hostile things happen.
-        step_ns: most time between two of them.
+        step_ms: most time between two of them.
         kinds: which things may happen.
-        loss, duplicate, reorder: chances of the network in the hostile phase.
+        loss, duplicate, reorder, burst, spike: chances of the network in the hostile phase.
+        spike_ms: how late a message may be.
+        host_rate: bytes a second in and out of a node; 0: no limit.
+        drift_ppm: how wrong a clock may be.
+        zones: how many groups of near nodes; 0: nodes are anywhere.
         max_down: most nodes that are down or cut off at one time.
-        max_pause_ns: longest sleep of a node.
+        max_pause_ms: longest sleep of a node.
         seeds_each: peers that a starting node is told of.
+        permanent: what stays broken in the quiet phase.
+        queue: order of events at one time: heap or wheel.
+        quiet_s: time after the last fault in which all must be right again.
     """
 
+    name: str
     seed: int
     nodes: int
+    id_bits: int
+    leaf_count: int
     steps: int
-    step_ns: int
+    step_ms: int
     kinds: tuple[str, ...]
     loss: float
     duplicate: float
     reorder: float
+    burst: float
+    spike: float
+    spike_ms: int
+    host_rate: int
+    drift_ppm: int
+    zones: int
     max_down: int
-    max_pause_ns: int
+    max_pause_ms: int
     seeds_each: int
+    permanent: str
+    queue: str
+    quiet_s: int
+
+    @property
+    def digit_bits(self) -> int:
+        """Digits of short ids are short, so that there are several."""
+        return 4 if self.id_bits > 8 else 2
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """All options by name, as plain values."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    @property
+    def command(self) -> str:
+        """The command line that replays the run."""
+        words = ["agiledart", "simulate", self.name]
+        for name, value in self.options.items():
+            if name != "name":
+                words.append(f"--{name.replace('_', '-')}")
+                words.append((",".join(value) or "none") if isinstance(value, tuple) else str(value))
+        return " ".join(words)
+
+    def validate(self) -> None:
+        """Raises ConfigurationError when an option makes no sense."""
+        unknown = [kind for kind in self.kinds if kind not in KINDS]
+        if unknown:
+            raise ConfigurationError(f"--kinds: {', '.join(unknown)}: known are {', '.join(KINDS)}")
+        if self.permanent not in PERMANENT:
+            raise ConfigurationError(f"--permanent {self.permanent}: known are {', '.join(PERMANENT)}")
+        if self.nodes < 1 or self.id_bits not in (8, 16, 32, 64, ID_BITS):
+            raise ConfigurationError("--nodes must be at least 1, --id-bits 8, 16, 32, 64 or 128")
+        if self.most_ids > 1 << self.id_bits:
+            raise ConfigurationError(f"--id-bits {self.id_bits} is too short for {self.most_ids} nodes")
+        if self.queue not in ("heap", "wheel"):
+            raise ConfigurationError(f"--queue {self.queue}: known are heap and wheel")
+
+    @property
+    def most_ids(self) -> int:
+        """Nodes that may exist in the whole run."""
+        return self.nodes + min(4 * self.steps, 100)
 
 
-def draw(seed: int, most_nodes: int = 25) -> Scenario:
-    """The scenario of a seed."""
-    random = RandomStream(seed, "scenario")
-    nodes = 3 + random.index(most_nodes - 2)
-    kinds = tuple(kind for kind in KINDS if random.uniform() < 0.6) or ("kill", "restart")
+def draw(seed: int, most_nodes: int = 25, name: str = "swarm", fixed: Mapping[str, Any] | None = None) -> Scenario:
+    """The scenario of a seed; `fixed` options are not drawn. Raises ConfigurationError when they make no sense."""
+    if name not in SCENARIOS:
+        raise ConfigurationError(f"there is no scenario {name}; known are {', '.join(SCENARIOS)}")
+    random = RandomStream(seed, "scenario", name)
+    choice, index = random.choice, random.index
+    nodes = 3 + index(most_nodes - 2)
+    is_small = random.uniform() < 0.6
+    kinds = tuple(kind for kind in SCENARIOS[name][1] if random.uniform() < 0.5) or SCENARIOS[name][1][:2]
     has_weather = "weather" in kinds
-    return Scenario(
+    steps = 8 + index(25)
+    drawn = Scenario(
+        name=name,
         seed=seed,
         nodes=nodes,
-        steps=8 + random.index(25),
-        step_ns=(50 + random.index(3_000)) * MILLISECOND,
+        id_bits=choice((8, 8, 16)) if is_small and nodes <= 40 else ID_BITS,
+        leaf_count=choice((24, 24, 8)),
+        steps=steps,
+        step_ms=50 + index(3_000),
         kinds=kinds,
-        loss=random.choice((0.0, 0.01, 0.05)) if has_weather else 0.0,
-        duplicate=random.choice((0.0, 0.02)) if has_weather else 0.0,
-        reorder=random.choice((0.0, 0.1)) if has_weather else 0.0,
+        loss=choice((0.0, 0.01, 0.05)) if has_weather else 0.0,
+        duplicate=choice((0.0, 0.02, 0.2)) if has_weather else 0.0,
+        reorder=choice((0.0, 0.1, 0.5)) if has_weather else 0.0,
+        burst=choice((0.0, 0.0, 0.01)) if has_weather else 0.0,
+        spike=choice((0.0, 0.0, 0.01)) if has_weather else 0.0,
+        spike_ms=choice((100, 1_000, 3_000)),
+        host_rate=choice((0, 0, 0, 0, 256_000)),
+        drift_ppm=choice((0, 100, 500, 5_000)),
+        zones=choice((0, 0, 2, 5)),
         max_down=max(1, min(nodes // 3, 11)),
-        max_pause_ns=random.choice((300 * MILLISECOND, 2 * SECOND, 8 * SECOND)),
-        seeds_each=1 + random.index(3),
+        max_pause_ms=choice((300, 2_000, 8_000)),
+        seeds_each=1 + index(3),
+        permanent=choice(PERMANENT) if random.uniform() < 0.4 else "none",
+        queue=choice(("heap", "wheel")),
+        quiet_s=60,
     )
+    if drawn.leaf_count == 8:
+        drawn = replace(drawn, max_down=min(3, drawn.max_down))
+    if fixed:
+        drawn = replace(drawn, **fixed)
+    drawn.validate()
+    return drawn

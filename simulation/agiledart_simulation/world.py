@@ -147,9 +147,7 @@ class World(Generic[M]):
         drifting = self.nodes[node]
         timers = self._queue.pull(
             lambda entry: (
-                entry[2] is drifting
-                and type(entry[3]) is TimerFired
-                and drifting.timers.get(entry[3].name) == entry[1]
+                entry[2] is drifting and type(entry[3]) is TimerFired and drifting.timers.get(entry[3].name) == entry[1]
             )
         )
         due = [(drifting.local(at), event) for at, _, _, event in timers]

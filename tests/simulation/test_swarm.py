@@ -2,33 +2,37 @@
 
 import pytest
 
-from agiledart_simulation.runner import run_seed
-from agiledart_simulation.scenario import KINDS, draw
+from agiledart_simulation.runner import Run
+from agiledart_simulation.scenario import KINDS, PERMANENT, draw
 
 FAST = range(1, 61)
 SLOW = range(61, 181)
 
 
-def _check(seed: int) -> None:
-    report = run_seed(seed)
-    assert report.violations == (), f"replay: python -m agiledart_simulation.runner --seeds {seed}\n{draw(seed)}"
+def check(seed: int) -> None:
+    scenario = draw(seed)
+    report = Run(scenario).run()
+    assert report.violations == (), f"replay: {scenario.command}"
 
 
 @pytest.mark.parametrize("first", range(FAST.start, FAST.stop, 10))
 def test_swarm(first: int) -> None:
     for seed in range(first, first + 10):
-        _check(seed)
+        check(seed)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("first", range(SLOW.start, SLOW.stop, 40))
 def test_swarm_deeper(first: int) -> None:
     for seed in range(first, first + 40):
-        _check(seed)
+        check(seed)
 
 
 def test_the_fast_seeds_draw_every_kind_of_fault() -> None:
-    drawn = {kind for seed in FAST for kind in draw(seed).kinds}
-    assert drawn == set(KINDS)
-    assert min(draw(seed).nodes for seed in FAST) <= 4
-    assert max(draw(seed).nodes for seed in FAST) >= 24
+    drawn = [draw(seed) for seed in FAST]
+    assert {kind for scenario in drawn for kind in scenario.kinds} == set(KINDS)
+    assert {scenario.permanent for scenario in drawn} == set(PERMANENT)
+    assert {scenario.queue for scenario in drawn} == {"heap", "wheel"}
+    assert {scenario.id_bits for scenario in drawn} == {8, 16, 128}
+    assert min(scenario.nodes for scenario in drawn) <= 4
+    assert max(scenario.nodes for scenario in drawn) >= 24

@@ -27,6 +27,15 @@ class RecordLedger:
         """The version that a writer would expect."""
         return max(self._seen.get(key, 0), self._confirmed.get(key, (0, b""))[0])
 
+    def held(self, machines: Sequence[OverlayMachine]) -> dict[NodeId, None]:
+        """Keys of which somebody has what was confirmed, or something later."""
+        return {
+            record.key: None
+            for machine in machines
+            for record in machine.records
+            if record.version >= self._confirmed.get(record.key, (0, b""))[0]
+        }
+
     @property
     def keys(self) -> tuple[NodeId, ...]:
         """All keys with a confirmed write."""

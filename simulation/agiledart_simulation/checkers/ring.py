@@ -4,8 +4,10 @@ Source: the project's overlay specification §2.
 """
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from agiledart_kernel.node_id import NodeId, digit, shared_prefix
+from agiledart_overlay.config import OverlayConfig
 from agiledart_overlay.machine import OverlayMachine
 
 
@@ -22,6 +24,26 @@ def table_violations(machines: Sequence[OverlayMachine], bits: int, digit_bits: 
         tables = (*machine.leaf_set.members, *machine.routing_table, *machine.neighbourhood)
         if any(peer.node == me for peer in tables):
             found.append(f"I3: {me.short} is in its own tables")
+    return found
+
+
+def form_violations(machines: Sequence[OverlayMachine], config: OverlayConfig) -> list[str]:
+    """ring_1: leaf halves are sorted and bounded and hold nobody twice; slots and neighbourhood are bounded. Holds always."""
+    found = []
+    mask = (1 << config.id_bits) - 1
+    for machine in machines:
+        me = machine.me.node
+        for name, half, direction in (
+            ("clockwise", machine.leaf_set.clockwise, 1),
+            ("counterclockwise", machine.leaf_set.counterclockwise, -1),
+        ):
+            away = [direction * (peer.node - me) & mask for peer in half]
+            if len(half) > config.leaf_count // 2 or any(a >= b for a, b in pairwise(away)):
+                found.append(f"ring_1: {me.short} {name} is {[peer.node.short for peer in half]}")
+        if any(len(slot) > config.slot_candidates for _, slot in machine.routing_table.items()):
+            found.append(f"ring_1: {me.short} has a slot with more than {config.slot_candidates} nodes")
+        if len(machine.neighbourhood.nearest) > config.neighbour_count:
+            found.append(f"ring_1: {me.short} has a neighbourhood of {len(machine.neighbourhood.nearest)}")
     return found
 
 
@@ -51,6 +73,21 @@ def leaf_violations(machines: Sequence[OverlayMachine], leaf_count: int) -> list
                 missing = [node.short for node in want if node not in nodes]
                 extra = [node.short for node in nodes if node not in want]
                 found.append(f"I2: {machine.me.node.short} {name}: missing {missing}, extra {extra}")
+    return found
+
+
+def core_violations(core: Sequence[OverlayMachine], faulty: Sequence[NodeId], leaf_count: int) -> list[str]:
+    """I2 around broken nodes: each healthy leaf set, with them left out, begins with the true nearest healthy nodes."""
+    ordered = sorted(core, key=lambda machine: machine.me.node)
+    ids = [machine.me.node for machine in ordered]
+    found = []
+    for index, machine in enumerate(ordered):
+        sides = machine.leaf_set.clockwise, machine.leaf_set.counterclockwise
+        for have, want in zip(sides, true_leaves(ids, index, leaf_count // 2), strict=True):
+            nodes = [peer.node for peer in have if peer.node not in faulty]
+            sure = min(len(want), leaf_count // 2 - len(faulty))
+            if nodes[:sure] != want[:sure]:
+                found.append(f"I2 of the core: {machine.me.node.short} has {[node.short for node in nodes]}")
     return found
 
 

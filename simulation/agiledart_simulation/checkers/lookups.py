@@ -1,0 +1,99 @@
+"""The ledger of look-ups: every one that was sent is delivered, under way, or reported lost; and by whom it was delivered.
+
+Source: rt_1 to rt_3 of the project's reliability notes, section 5.
+"""
+
+from collections.abc import Iterable
+from itertools import pairwise
+
+from agiledart_kernel.instants import Instant
+from agiledart_kernel.machine import Effect
+from agiledart_kernel.node_id import NodeId, ring_distance, shared_prefix
+from agiledart_kernel.peer import Peer
+from agiledart_overlay.effects import Delivered
+from agiledart_overlay.machine import OverlayMachine
+
+_MARK = b"look-up "
+
+
+class LookupLedger:
+    """What was asked of the ring, and what came of it.
+
+    Args:
+        id_bits, digit_bits: of the ring.
+    """
+
+    def __init__(self, id_bits: int, digit_bits: int) -> None:
+        self._bits, self._digit_bits = id_bits, digit_bits
+        self._sent: list[tuple[NodeId, Instant]] = []
+        self._delivered: list[list[NodeId]] = []
+        self.wrong: list[str] = []
+        self._lost_with_node = 0
+
+    def send(self, key: NodeId, now: Instant) -> bytes:
+        """A look-up is sent; returns the payload that it must carry."""
+        self._sent.append((key, now))
+        self._delivered.append([])
+        return _MARK + str(len(self._sent) - 1).encode()
+
+    def on_effect(self, peer: Peer, effect: Effect) -> None:
+        """Told of all effects; hears deliveries."""
+        if not isinstance(effect, Delivered) or not effect.payload.startswith(_MARK):
+            return
+        number = int(effect.payload[len(_MARK) :])
+        self._delivered[number].append(peer.node)
+        nodes = [visited.node for visited in effect.path]
+        if len(dict.fromkeys(nodes)) < len(nodes):
+            self.wrong.append(f"rt_1: look-up {number} visited a node twice: {[node.short for node in nodes]}")
+        elif self._strays(effect.key, nodes):
+            self.wrong.append(f"rt_1: look-up {number} took a hop that brought it no nearer")
+
+    def _strays(self, key: NodeId, nodes: list[NodeId]) -> bool:
+        bits, digit_bits = self._bits, self._digit_bits
+        return any(
+            shared_prefix(there, key, bits, digit_bits) <= shared_prefix(here, key, bits, digit_bits)
+            and (ring_distance(there, key, bits), there) >= (ring_distance(here, key, bits), here)
+            for here, there in pairwise(nodes)
+        )
+
+    def on_crash(self, machine: OverlayMachine) -> None:
+        """A node is about to die, and what it had taken over with it."""
+        self._lost_with_node += machine.hops_pending + _reported(machine)
+
+    @property
+    def sent(self) -> int:
+        """Look-ups sent."""
+        return len(self._sent)
+
+    @property
+    def delivered(self) -> int:
+        """Look-ups that arrived somewhere."""
+        return sum(1 for nodes in self._delivered if nodes)
+
+    @property
+    def duplicates(self) -> int:
+        """Deliveries beyond the first of each look-up."""
+        return sum(len(nodes) - 1 for nodes in self._delivered if nodes)
+
+    def missing(self) -> list[int]:
+        """Numbers of look-ups that have not arrived."""
+        return [number for number, nodes in enumerate(self._delivered) if not nodes]
+
+    def balance_violations(self, machines: Iterable[OverlayMachine]) -> list[str]:
+        """rt_3: nothing gets lost without a word. `machines` are those that live; call when nothing was sent for a while."""
+        known = list(machines)
+        excuses = self._lost_with_node + sum(machine.hops_pending + _reported(machine) for machine in known)
+        missing = self.missing()
+        if len(missing) <= excuses:
+            return []
+        return [f"rt_3: {len(missing)} of {self.sent} look-ups are missing, and only {excuses} losses were reported"]
+
+    def outcome(self, number: int) -> list[NodeId]:
+        """Who got this look-up."""
+        return self._delivered[number]
+
+
+def _reported(machine: OverlayMachine) -> int:
+    """Losses that a node has reported."""
+    dropped = machine.statistics().dropped
+    return sum(count for reason, count in dropped if reason.startswith(("route", "hop")))
