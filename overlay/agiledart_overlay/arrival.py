@@ -1,18 +1,40 @@
-"""What a new member does once it is in: it presents itself to all who should have it in their tables, until they answer.
+"""What a new member does once it is in: it shows itself to those who should know it, and finds near peers for its tables.
 
 Called from one place after the node has become a member (`begin`), and again when others hold it for dead (`on_accused`).
 
-Source: [Pastry] §2.4 (node arrival); the project's overlay specification §5, steps 4 and 6.
+    LEAVES   the leaf set is announced to every leaf, repeated until it answers; a leaf that knows more says what. The
+             answers place this node in the space of latencies
+    TABLE    of all that the join told of, the cheapest for each slot and the nearest neighbours by coordinates are contacted
+    LOCALITY the nearest entry of each row is asked for its row, the nearest neighbour for its neighbours; whoever would be
+             clearly cheaper than the entry here is contacted
+    SETTLED  nothing is under way
+
+Each stage ends when all have answered or its time is over, and each is bounded by a figure of the configuration, so a join costs a
+known number of messages at most. A contact shows this node to the peer, too, which puts it where it fits.
+
+Source: [Pastry] §2.4 and [Pastry proximity] (second stage); the project's overlay specification §5, steps 4 to 6.
 """
+
+from collections.abc import Iterable
+from enum import IntEnum
 
 from agiledart_kernel.instants import Instant
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
-from agiledart_overlay.messages import Accused, Announce, LeafState
+from agiledart_overlay.messages import Accused, Announce, Announced, NeighbourRequest, RowRequest, Sighting
 from agiledart_overlay.view import View
 
 _TRIES = 3
 """Times an announcement is sent before its receiver counts as silent."""
+
+
+class Stage(IntEnum):
+    """What the new member is busy with."""
+
+    SETTLED = 0
+    LEAVES = 1
+    TABLE = 2
+    LOCALITY = 3
 
 
 class Announcement:
@@ -25,28 +47,39 @@ class Announcement:
 
 
 class Arrival:
-    """Announcements of one node, both sides."""
+    """Announcements and the first filling of the tables of one node."""
 
     def __init__(self, view: View) -> None:
         self._view = view
         self._waiting: dict[NodeId, Announcement] = {}
+        self._gathered: dict[NodeId, Sighting] = {}
+        self._stage = Stage.SETTLED
 
-    def begin(self, others: tuple[Peer, ...] = ()) -> None:
-        """This node is a member now: tell all known peers, and some others that the join told of."""
-        self.announce(others)
+    @property
+    def stage(self) -> Stage:
+        """What is under way."""
+        return self._stage
+
+    def begin(self, gathered: Iterable[Sighting] = ()) -> None:
+        """This node is a member now; the join told it of these peers."""
+        view = self._view
+        self._gathered = {sighting.peer.node: sighting for sighting in gathered}
+        self._stage = Stage.LEAVES
+        for peer in view.leaf_set.members:
+            self._tell(peer)
+        self._set_timer()
+        if not self._waiting:
+            self._advance()
 
     def stop(self) -> None:
         """This node is no member any more."""
         self._waiting.clear()
-        self._view.cancel_timer("announce")
+        self._gathered.clear()
+        self._stage = Stage.SETTLED
+        for name in ("announce", "arrive"):
+            self._view.cancel_timer(name)
 
-    def announce(self, others: tuple[Peer, ...] = ()) -> None:
-        """Tell all known peers, and some others, that this node is a member; repeated to those that do not answer."""
-        view = self._view
-        for peer in {peer.node: peer for peer in (*view.known(), *others)}.values():
-            self._tell(peer)
-        if self._waiting:
-            view.set_timer("announce", view.now + 2 * view.config.probe_timeout_ns)
+    # ---- announcing
 
     def _tell(self, peer: Peer) -> None:
         announcement = Announcement(peer, self._view.number(), self._view.now)
@@ -57,7 +90,11 @@ class Arrival:
         """Leaves get the leaf set with it; to the others, whose leaves are far away, it would say nothing."""
         view = self._view
         state = view.leaf_sightings() if announcement.peer.node in view.leaf_set else ()
-        view.send(announcement.peer, Announce(announcement.number, view.refutations, state))
+        view.send(announcement.peer, Announce(announcement.number, view.refutations, state, view.vitals))
+
+    def _set_timer(self) -> None:
+        if self._waiting:
+            self._view.set_timer("announce", self._view.now + 2 * self._view.config.probe_timeout_ns)
 
     def on_timer(self) -> None:
         """Announce again to those that did not answer."""
@@ -68,29 +105,111 @@ class Arrival:
             else:
                 announcement.tries += 1
                 self._send(announcement)
-        if self._waiting:
-            view.set_timer("announce", view.now + 2 * view.config.probe_timeout_ns)
+        self._set_timer()
+        if self._stage is Stage.LEAVES:
+            self._advance()
 
-    def on_leaf_state(self, sender: Peer, message: LeafState) -> None:
+    def on_announced(self, sender: Peer, message: Announced) -> None:
         """Somebody answered an announcement."""
+        view = self._view
         announcement = self._waiting.get(sender.node)
         if announcement is not None and announcement.number == message.number:
             del self._waiting[sender.node]
-            self._view.measure(sender.node, announcement.sent_at)
+            if announcement.tries == 1:
+                view.measure(sender.node, announcement.sent_at, message.vitals)
+        view.hear_of(message.sightings)
+        if not self._waiting:
+            view.cancel_timer("announce")
+            if self._stage is Stage.LEAVES:
+                self._advance()
 
     def on_announce(self, sender: Peer, message: Announce) -> None:
-        """A new member, or one back from the dead; the caller has put it into the tables."""
+        """A new member, or one back from the dead; the caller has put it into the tables. It is told which leaves it lacks."""
         view = self._view
         view.hear_of(message.sightings)
-        leaves = view.leaf_sightings() if sender.node in view.leaf_set else ()
-        view.send(sender, LeafState(message.number, view.refutations, joined=True, sightings=leaves))
+        told: tuple[Sighting, ...] = ()
+        if sender.node in view.leaf_set:
+            told = view.sightings(view.leaf_set.lacking(sender.node, [each.peer.node for each in message.sightings]))
+        view.send(sender, Announced(message.number, view.refutations, told, view.vitals))
 
     def on_accused(self, sender: Peer, message: Accused) -> None:
         """Somebody holds this node for dead: refute, and announce to all, because others will too."""
         view = self._view
         if message.refutations >= view.refutations:
             view.refutations = message.refutations + 1
-            self.announce((sender,))
+            for peer in {peer.node: peer for peer in (*view.known(), sender)}.values():
+                self._tell(peer)
+            self._set_timer()
         elif sender.node not in self._waiting:
             self._tell(sender)
             view.set_timer_by("announce", view.now + 2 * view.config.probe_timeout_ns)
+
+    # ---- table and locality
+
+    def on_stage_timer(self) -> None:
+        """The time of a stage is over."""
+        self._advance()
+
+    def _advance(self) -> None:
+        """The next stage; one that has nothing to do is passed over."""
+        view = self._view
+        view.tidy()
+        if self._stage is Stage.LEAVES:
+            self._stage = Stage.TABLE
+            if self._contact_gathered():
+                view.set_timer("arrive", view.now + view.config.probe_timeout_ns)
+                return
+        if self._stage is Stage.TABLE:
+            self._stage = Stage.LOCALITY
+            if self._ask_for_locality():
+                view.set_timer("arrive", view.now + view.config.probe_timeout_ns)
+                return
+        self._stage = Stage.SETTLED
+        view.cancel_timer("arrive")
+
+    def _contact_gathered(self) -> int:
+        """Of all that the join told of, contact the best for each slot and the nearest; how many were contacted."""
+        view, config = self._view, self._view.config
+        gathered, self._gathered = self._gathered, {}
+        strangers = [sighting for node, sighting in gathered.items() if node != view.me.node and node not in view.book]
+        ranked = sorted(
+            ((self._rank(sighting), sighting.peer.node, sighting) for sighting in strangers), key=lambda each: each[:2]
+        )
+        slots: dict[tuple[int, int], int] = {}
+        chosen: list[Sighting] = []
+        neighbours = max(0, config.arrival_neighbours - len(view.neighbourhood))
+        for _, node, sighting in ranked:
+            place = view.routing_table.slot_of(node)
+            taken = slots.get(place)
+            if taken is None:
+                taken = len(view.routing_table.candidates(*place))
+            if taken < config.arrival_candidates:
+                slots[place] = taken + 1
+                chosen.append(sighting)
+            elif neighbours > 0:
+                neighbours -= 1
+                chosen.append(sighting)
+            if len(chosen) >= config.arrival_contacts:
+                break
+        return sum(view.contact(sighting) for sighting in chosen)
+
+    def _rank(self, sighting: Sighting) -> float:
+        cost = self._view.guessed_cost(sighting)
+        return 1.0 if cost is None else cost
+
+    def _ask_for_locality(self) -> int:
+        """Ask near entries for their rows and their neighbours; how many were asked."""
+        view = self._view
+        most = view.config.second_stage_questions
+        asked = 0
+        nearest = next(iter(view.neighbourhood.nearest), None)
+        if nearest is not None and asked < most:
+            view.send(nearest, NeighbourRequest())
+            asked += 1
+        for row in view.routing_table.rows:
+            if asked >= most:
+                break
+            helper = min(view.routing_table.row(row), key=lambda peer: (view.cost(peer), peer.node))
+            view.send(helper, RowRequest(row, -1))
+            asked += 1
+        return asked

@@ -4,10 +4,22 @@ Presets: `lan` (default), `wan`, `paper` (the figures of the ordinary Pastry imp
 """
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 from agiledart_kernel.errors import ConfigurationError
 from agiledart_kernel.instants import MILLISECOND, SECOND
 from agiledart_kernel.node_id import DIGIT_BITS, ID_BITS
+
+
+def _leases(beat_ns: int) -> dict[str, Any]:
+    """Leases, and all that is counted in rounds of them, for one length of a round."""
+    return {
+        "lease_beat_ns": beat_ns,
+        "lease_ns": 4 * beat_ns,
+        "dead_after_ns": 6 * beat_ns,
+        "merge_after_ns": 12 * beat_ns,
+        "probe_interval_ns": beat_ns,
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +42,16 @@ class OverlayConfig:
     replicas: int = 4
     """Nearest leaves that hold a record beside its root; 1 or more."""
 
+    lease_beat_ns: int = 500 * MILLISECOND
+    """Time between rounds, in which leases of both ring neighbours are renewed. Longer: less traffic, later detection."""
+    lease_ns: int = 2 * SECOND
+    """Time for which a ring neighbour may deliver without hearing again; 4 rounds. Longer: a crash leaves keys unowned longer."""
+    dead_after_ns: int = 3 * SECOND
+    """Silence after which a ring neighbour counts as dead; 6 rounds, longer than a lease."""
+    lease_margin_permille: int = 10
+    """The holder of a lease counts it shorter by this share, so clocks of two nodes may differ in speed by as much. 1 to 200."""
     probe_interval_ns: int = 500 * MILLISECOND
-    """Time between rounds: both ring neighbours and one more leaf. Longer: less traffic, later detection."""
+    """Time between probes of one more leaf; a whole number of rounds."""
     probe_timeout_ns: int = 200 * MILLISECOND
     """Least time to wait for an answer; the wait is max(this, 4 RTT)."""
     indirect_probes: int = 3
@@ -50,16 +70,46 @@ class OverlayConfig:
     leaf_exchange_ns: int = 2 * SECOND
     """Time between leaf-set exchanges with one random leaf."""
     table_exchange_ns: int = 60 * SECOND
-    """Time between row exchanges with a random member of a random row."""
+    """Time between exchanges of every row with a random member of it, and of the neighbourhood set with one of its members."""
     heal_interval_ns: int = 5 * SECOND
     """Time between attempts to reach a lost peer or an unknown seed, so that two halves of a ring find each other."""
+
+    hop_weight: float = 0.1
+    """Cost of one hop of the network, in median round trips; w_h. All four weights 0: Pastry's own choice by round trip."""
+    congestion_weight: float = 1.0
+    """Cost of a link that is used in full; w_c."""
+    zone_weight: float = 0.25
+    """Cost of leaving the zone; w_z."""
+    load_weight: float = 0.5
+    """Cost of a peer whose capacity is used in full; w_p."""
+
+    bootstrap_rounds: int = 2
+    """Times that a joiner looks for a nearer seed among the leaves of the nearest so far; each takes about two round trips."""
+    bootstrap_probes: int = 8
+    """Leaves probed in each of these rounds."""
+    arrival_contacts: int = 192
+    """Peers beyond its leaves that a new member contacts for its table and neighbourhood: at most this many times two messages."""
+    arrival_candidates: int = 3
+    """Peers contacted for one slot of the table, the cheapest by coordinates first; at most `slot_candidates` are kept."""
+    arrival_neighbours: int = 32
+    """Peers contacted for the neighbourhood set, the nearest by coordinates first."""
+    second_stage_questions: int = 8
+    """Rows and neighbourhood sets that a new member asks others for; 0: no second stage."""
+    hearsay_contacts: int = 16
+    """Peers contacted because one message spoke of them, for slots that are empty or entries that would be dearer."""
 
     join_retry_ns: int = 500 * MILLISECOND
     """Time after which a joiner asks again."""
     join_timeout_ns: int = 30 * SECOND
     """Time after which a joiner gives up."""
-    admission_ns: int = 1 * SECOND
-    """Time for which one admitted joiner keeps the next one waiting."""
+    admission_ns: int = 2 * SECOND
+    """Time within which a called joiner must be in; until then nobody takes its keys back. At most a lease."""
+    handshake_retry_ns: int = 250 * MILLISECOND
+    """Time after which a message of an admission or of the closing of a gap is repeated."""
+    queue_patience_ns: int = 4 * SECOND
+    """Time for which a joiner that was told that it is queued does not ask again."""
+    merge_after_ns: int = 6 * SECOND
+    """Time after which a member met inside an agreed gap counts as one of another ring; two `dead_after`."""
     join_queue: int = 64
     """Joiners that wait at one guardian; more are told to try again."""
     leave_timeout_ns: int = 2 * SECOND
@@ -67,6 +117,8 @@ class OverlayConfig:
 
     hop_timeout_ns: int = 50 * MILLISECOND
     """Least time to wait for a hop's acknowledgement; the wait is max(this, srtt + 4 var)."""
+    max_waiting: int = 32
+    """Messages that wait at one node for a key that nobody delivers at the moment; more are left to the sender to repeat."""
     max_hops_pending: int = 4_096
     """Routed messages that wait for an acknowledgement here; more are dropped and counted."""
 
@@ -91,17 +143,19 @@ class OverlayConfig:
         """Several sites: the same with 2 s between rounds and 5 s at most to refute."""
         return replace(
             cls(),
-            probe_interval_ns=2 * SECOND,
+            **_leases(2 * SECOND),
             probe_timeout_ns=500 * MILLISECOND,
             suspicion_min_ns=2_500 * MILLISECOND,
             suspicion_max_ns=5 * SECOND,
             leaf_exchange_ns=5 * SECOND,
-            admission_ns=3 * SECOND,
+            admission_ns=4 * SECOND,
+            handshake_retry_ns=500 * MILLISECOND,
             hop_timeout_ns=200 * MILLISECOND,
             join_retry_ns=1 * SECOND,
             record_retry_ns=1 * SECOND,
             record_timeout_ns=20 * SECOND,
             leave_timeout_ns=5 * SECOND,
+            bootstrap_rounds=5,
         )
 
     @classmethod
@@ -109,10 +163,13 @@ class OverlayConfig:
         """The ordinary Pastry figures: heartbeats of 5 s, three silent ones before a peer is suspected."""
         return replace(
             cls(),
-            probe_interval_ns=5 * SECOND,
+            **_leases(5 * SECOND),
             suspicion_min_ns=10 * SECOND,
             suspicion_max_ns=15 * SECOND,
             leaf_exchange_ns=10 * SECOND,
+            table_exchange_ns=900 * SECOND,
+            bootstrap_rounds=5,
+            bootstrap_probes=24,
         )
 
     @classmethod
@@ -121,9 +178,16 @@ class OverlayConfig:
         stretch = max(1, min(nodes // 100, 16))
         return replace(
             cls(),
-            probe_interval_ns=500 * stretch * MILLISECOND,
+            **_leases(500 * stretch * MILLISECOND),
             leaf_exchange_ns=2 * stretch * SECOND,
             heal_interval_ns=5 * stretch * SECOND,
+            table_exchange_ns=60 * stretch * SECOND,
+            bootstrap_rounds=0,
+            arrival_contacts=48,
+            arrival_candidates=1,
+            arrival_neighbours=8,
+            second_stage_questions=4,
+            hearsay_contacts=8,
         )
 
     def validate(self) -> None:
@@ -136,6 +200,16 @@ class OverlayConfig:
             raise ConfigurationError(f"replicas = {self.replicas}: must be 1 to leaf_count = {self.leaf_count}")
         if self.probe_timeout_ns >= self.probe_interval_ns:
             raise ConfigurationError("probe_timeout_ns must be below probe_interval_ns")
+        if self.lease_beat_ns <= 0 or self.probe_interval_ns % self.lease_beat_ns:
+            raise ConfigurationError("probe_interval_ns must be a multiple of lease_beat_ns")
+        if not 2 * self.lease_beat_ns < self.lease_ns < self.dead_after_ns:
+            raise ConfigurationError("lease_ns must be more than two lease_beat_ns and less than dead_after_ns")
+        if not 4 * self.handshake_retry_ns <= self.admission_ns <= self.lease_ns:
+            raise ConfigurationError("admission_ns must be at least four handshake_retry_ns and at most lease_ns")
+        if not 1 <= self.lease_margin_permille <= 200:
+            raise ConfigurationError(f"lease_margin_permille = {self.lease_margin_permille}: must be 1 to 200")
+        if self.merge_after_ns < self.dead_after_ns:
+            raise ConfigurationError("merge_after_ns must be at least dead_after_ns")
         if self.suspicion_min_ns > self.suspicion_max_ns:
             raise ConfigurationError("suspicion_min_ns must not exceed suspicion_max_ns")
         if self.record_retry_ns >= self.record_timeout_ns or self.join_retry_ns >= self.join_timeout_ns:

@@ -3,7 +3,8 @@
 In a ring so small that the halves meet, one peer stands in both.
 """
 
-from collections.abc import Container
+from bisect import bisect_left
+from collections.abc import Container, Iterable
 
 from agiledart_kernel.node_id import NodeId, ring_distance
 from agiledart_kernel.peer import Peer
@@ -18,13 +19,17 @@ class LeafSet:
         bits: length of an id.
     """
 
-    __slots__ = ("_bits", "_ccw", "_cw", "_far_ccw", "_far_cw", "_half", "_mask", "_members", "_owner", "_whole")
+    __slots__ = (
+        "_bits", "_ccw", "_ccw_away", "_cw", "_cw_away", "_far_ccw", "_far_cw", "_half", "_mask", "_members", "_owner", "_whole",
+    )  # fmt: skip
 
     def __init__(self, owner: NodeId, size: int, bits: int) -> None:
         self._owner, self._half, self._bits = owner, size // 2, bits
         self._mask = (1 << bits) - 1
         self._cw: list[Peer] = []
         self._ccw: list[Peer] = []
+        self._cw_away: list[int] = []
+        self._ccw_away: list[int] = []
         self._members: dict[NodeId, Peer] = {}
         self._whole = True
         self._far_cw = self._far_ccw = self._mask + 1
@@ -112,6 +117,12 @@ class LeafSet:
 
     def closest(self, key: NodeId, avoid: Container[NodeId] = ()) -> Peer | None:
         """The member closest to a key, or None when the owner is; at equal distance the smaller id."""
+        if not self._whole and not avoid:
+            cw = (key - self._owner) & self._mask
+            if cw <= self._far_cw:
+                return self._closer(self._cw, self._cw_away, cw, is_clockwise=True)
+            if self._mask + 1 - cw <= self._far_ccw:
+                return self._closer(self._ccw, self._ccw_away, self._mask + 1 - cw, is_clockwise=False)
         bits = self._bits
         best: Peer | None = None
         best_rank = (ring_distance(self._owner, key, bits), self._owner)
@@ -120,6 +131,48 @@ class LeafSet:
             if rank < best_rank and node not in avoid:
                 best, best_rank = peer, rank
         return best
+
+    def _closer(self, side: list[Peer], away: list[int], distance: int, *, is_clockwise: bool) -> Peer | None:
+        """Of the two nodes between which a key lies on one side, the closer one; no other node can be closer."""
+        index = bisect_left(away, distance)
+        outer, outer_gap = side[index], away[index] - distance
+        inner, inner_gap = (side[index - 1], distance - away[index - 1]) if index else (None, distance)
+        if outer_gap != inner_gap:
+            return outer if outer_gap < inner_gap else inner
+        inner_node = self._owner if inner is None else inner.node
+        return outer if outer.node < inner_node else inner
+
+    def lacking(self, owner: NodeId, listed: Iterable[NodeId]) -> list[Peer]:
+        """Members that belong into the leaf set of another node and are not among those that it lists; never that node itself.
+
+        The owner of this leaf set is not listed here, though the other may lack it, too.
+        """
+        mask, half = self._mask, self._half
+        known = dict.fromkeys(listed)
+        cw = sorted([(node - owner) & mask for node in known])
+        size = mask + 1
+        far_cw = cw[half - 1] if len(cw) >= half else size
+        far_ccw = size - cw[-half] if len(cw) >= half else size
+        found = []
+        for node, peer in self._members.items():
+            if node not in known and node != owner:
+                away = (node - owner) & mask
+                if away < far_cw or size - away < far_ccw:
+                    found.append(peer)
+        return found
+
+    def shared_with(self, node: NodeId) -> list[Peer]:
+        """Members that should also be members of this member's leaf set, as far as one can tell, in the order of the ring."""
+        if self._whole:
+            return sorted(self._members.values(), key=lambda peer: peer.node)
+        half = self._half
+        ring = [*reversed(self._ccw), *self._cw]
+        for index, peer in enumerate(ring):
+            if peer.node == node:
+                # Places left of the owner are -12 … -1, right of it 1 … 12; the other one sees 12 beyond itself each way.
+                place = index - half if index < half else index - half + 1
+                return ring[max(0, place) : len(ring) + min(0, place)]
+        return []
 
     def nearest_to(self, key: NodeId, count: int) -> tuple[Peer, ...]:
         """So many members closest to a key, closest first."""
@@ -154,9 +207,11 @@ class LeafSet:
 
     def _index(self) -> None:
         self._members = {peer.node: peer for peer in (*self._cw, *self._ccw)}
+        self._cw_away = [(peer.node - self._owner) & self._mask for peer in self._cw]
+        self._ccw_away = [(self._owner - peer.node) & self._mask for peer in self._ccw]
         # Distance of the farthest member each way; a half with room takes anybody.
-        size, mask = self._mask + 1, self._mask
-        self._far_cw = (self._cw[-1].node - self._owner) & mask if len(self._cw) == self._half else size
-        self._far_ccw = (self._owner - self._ccw[-1].node) & mask if len(self._ccw) == self._half else size
+        size = self._mask + 1
+        self._far_cw = self._cw_away[-1] if len(self._cw) == self._half else size
+        self._far_ccw = self._ccw_away[-1] if len(self._ccw) == self._half else size
         short = size in (self._far_cw, self._far_ccw)
         self._whole = short or len(self._members) < len(self._cw) + len(self._ccw)

@@ -323,7 +323,7 @@ class Liveness:
         view = self._view
         probe = self._probes.pop(message.number, None)
         if probe is not None and probe[0] == sender.node:
-            view.measure(sender.node, probe[1])
+            view.measure(sender.node, probe[1], message.vitals)
         errand = self._errands.pop(message.number, None)
         if errand is not None and errand[2] == sender.node:
             view.send(errand[0], ProbedForYou(errand[1], sender.node, message.refutations))

@@ -13,6 +13,7 @@ from agiledart_overlay import messages as wire
 from agiledart_overlay.admission import Admission
 from agiledart_overlay.arrival import Arrival
 from agiledart_overlay.config import OverlayConfig
+from agiledart_overlay.coordinates import Coordinate
 from agiledart_overlay.directory import Directory
 from agiledart_overlay.effects import Left, NeighboursChanged
 from agiledart_overlay.events import JoinRing, LeaveRing, ReadRecord, RouteMessage, StoreRecord, Unwatch, Watch
@@ -30,7 +31,16 @@ from agiledart_overlay.view import View
 _LEAVE_POLL_SHARE = 20
 """While leaving, the hand-over is looked at so many times within its time-out."""
 
-_SELF_CLAIMS = (wire.Probe, wire.ProbeAck, wire.LeafRequest, wire.LeafState, wire.Announce, wire.Refute)
+_SELF_CLAIMS = (
+    wire.Probe,
+    wire.ProbeAck,
+    wire.LeafRequest,
+    wire.LeafState,
+    wire.Announce,
+    wire.Announced,
+    wire.LeafDigest,
+    wire.Refute,
+)
 """Messages that carry the sender's own refutations."""
 
 
@@ -54,7 +64,7 @@ class OverlayMachine:
         self._repair = Repair(view)
         self._router = Router(view, self._liveness)
         self._directory = Directory(view)
-        self._received: dict[str, int] = {}
+        self._received: dict[type, int] = {}
         self._leave_by: int | None = None
         self._events: dict[type, Callable[[Any], None]] = {
             Received: self._on_received,
@@ -73,6 +83,7 @@ class OverlayMachine:
             "checks": self._liveness.on_checks,
             "join": self._membership.on_join_timer,
             "announce": self._arrival.on_timer,
+            "arrive": self._arrival.on_stage_timer,
             "admit": self._admission.on_admit_timer,
             "exchange": lambda: self._repair.on_exchange(self._membership.seeds),
             "hops": self._router.on_hops_timer,
@@ -93,6 +104,9 @@ class OverlayMachine:
             wire.LeafRequest: repair.on_leaf_request,
             wire.LeafState: self._on_leaf_state,
             wire.Announce: self._on_announce,
+            wire.Announced: self._on_announced,
+            wire.LeafDigest: repair.on_leaf_digest,
+            wire.NeighbourRequest: repair.on_neighbour_request,
             wire.Accused: self._on_accused,
             wire.Probe: self._on_probe,
             wire.ProbeAck: self._on_probe_ack,
@@ -226,8 +240,8 @@ class OverlayMachine:
     def _on_received(self, event: Received) -> None:
         view = self._view
         sender, message = event.sender, event.message
-        handler = self._messages.get(type(message))
-        kind = type(message).__name__
+        kind = type(message)
+        handler = self._messages.get(kind)
         if handler is None or sender.node == view.me.node:
             view.drop("message")
             return
@@ -270,10 +284,10 @@ class OverlayMachine:
     def _on_probe(self, sender: Peer, message: wire.Probe) -> None:
         view = self._view
         if message.joined:
-            view.meet(sender, message.refutations)
+            view.meet(sender, message.refutations, message.vitals)
         else:
             self._membership.on_fellow(sender)
-        view.send(sender, wire.ProbeAck(message.number, view.refutations, view.joined))
+        view.send(sender, wire.ProbeAck(message.number, view.refutations, view.joined, view.vitals))
 
     def _on_probe_ack(self, sender: Peer, message: wire.ProbeAck) -> None:
         view = self._view
@@ -281,7 +295,7 @@ class OverlayMachine:
         if message.joined and view.joined:
             view.meet(sender, message.refutations)
             if asked_at is not None:
-                view.measure(sender.node, asked_at)
+                view.measure(sender.node, asked_at, message.vitals)
         elif view.joined:
             self._membership.on_outside(sender)
         self._liveness.on_probe_ack(sender, message)
@@ -290,7 +304,6 @@ class OverlayMachine:
     def _on_leaf_state(self, sender: Peer, message: wire.LeafState) -> None:
         if message.joined and self._membership.phase >= Phase.WELCOMED:
             self._view.meet(sender, message.refutations)
-        self._arrival.on_leaf_state(sender, message)
         self._membership.on_leaf_state(sender, message)
         self._repair.on_leaf_state(sender, message)
 
@@ -299,9 +312,14 @@ class OverlayMachine:
         if not view.joined:
             view.drop("outside")
             return
-        view.meet(sender, message.refutations)
+        view.meet(sender, message.refutations, message.vitals)
         self._arrival.on_announce(sender, message)
         self._admission.on_announce(sender)
+
+    def _on_announced(self, sender: Peer, message: wire.Announced) -> None:
+        if self._view.joined:
+            self._view.meet(sender, message.refutations, message.vitals)
+            self._arrival.on_announced(sender, message)
 
     def _on_accused(self, sender: Peer, message: wire.Accused) -> None:
         if self._view.joined:
@@ -343,6 +361,11 @@ class OverlayMachine:
         return self._view.neighbourhood
 
     @property
+    def hops_pending(self) -> int:
+        """Routed messages that this node took over and that the next one has not acknowledged yet."""
+        return self._router.pending
+
+    @property
     def records(self) -> tuple[Record, ...]:
         """Copies of records kept here."""
         return tuple(self._directory.records)
@@ -364,6 +387,16 @@ class OverlayMachine:
         known = self._view.book.get(node)
         return Duration(known.rtt_ns) if known is not None and known.rtt_ns else None
 
+    @property
+    def coordinate(self) -> Coordinate:
+        """Where this node lies in the space of latencies, and how sure it is of that."""
+        return self._view.vitals.coordinate
+
+    def coordinate_of(self, node: NodeId) -> Coordinate | None:
+        """Where a peer said it lies; None when it is not known."""
+        known = self._view.book.get(node)
+        return known.vitals.coordinate if known is not None and known.vitals is not None else None
+
     def statistics(self) -> OverlayStatistics:
         """Counts so far."""
         view = self._view
@@ -373,7 +406,11 @@ class OverlayMachine:
             known_peers=len(view.known()),
             table_slots=view.routing_table.slots,
             records=len(self._directory.records),
-            sent=tuple(sorted(view.sent.items())),
-            received=tuple(sorted(self._received.items())),
+            sent=_by_name(view.sent),
+            received=_by_name(self._received),
             dropped=tuple(sorted(view.dropped.items())),
         )
+
+
+def _by_name(counts: dict[type, int]) -> tuple[tuple[str, int], ...]:
+    return tuple(sorted((kind.__name__, count) for kind, count in counts.items()))

@@ -248,7 +248,7 @@ class Membership:
         self._questions.clear()
         view.effects.append(Joined())
         view.observe(RingJoined(view.now - self._started, self._attempt))
-        self._arrival.begin(tuple(sighting.peer for sighting in self._gathered.values()))
+        self._arrival.begin(self._gathered.values())
         self._gathered.clear()
 
     # ---- leaving

@@ -1,4 +1,4 @@
-"""What overlay machines say to each other. Tags 10 to 49 belong to this module; none is ever used again for another message.
+"""What overlay machines say to each other. Tags 10 to 37 and 370 to 379 belong to this module; none is ever used again.
 
 A claim about oneself ("I joined", "I leave", "I live") counts only for the verified sender of the message, so such messages
 carry no id. Claims about others are hints: they are checked by contact before they change anything.
@@ -12,44 +12,31 @@ from agiledart_kernel.limits import MAX_PATH, MAX_RECORD_BYTES
 from agiledart_kernel.machine import Message
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
-
-MAX_SIGHTINGS = 256
-"""Peers listed in one message: a leaf set, a neighbourhood set and some rows."""
+from agiledart_overlay.ring_messages import RingMessage
+from agiledart_overlay.sightings import Count as Count
+from agiledart_overlay.sightings import Path as Path
+from agiledart_overlay.sightings import Sighting as Sighting
+from agiledart_overlay.sightings import Sightings as Sightings
+from agiledart_overlay.sightings import Vitals as Vitals
 
 MAX_OFFERS = 256
 """Records named in one offer."""
 
-Count = Annotated[int, msgspec.Meta(ge=0)]
-Path = Annotated[tuple[Peer, ...], msgspec.Meta(max_length=MAX_PATH)]
 RecordValue = Annotated[bytes, msgspec.Meta(max_length=MAX_RECORD_BYTES)]
-
-
-class Sighting(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """A peer that the teller believes alive.
-
-    Args:
-        peer: who.
-        refutations: how many times the peer has refuted its death in this life; a later one outranks a declared failure.
-    """
-
-    peer: Peer
-    refutations: Count = 0
-
-
-Sightings = Annotated[tuple[Sighting, ...], msgspec.Meta(max_length=MAX_SIGHTINGS)]
 
 
 class JoinRequest(Message, frozen=True, gc=False, tag=10):
     """Routed towards `joiner`'s id on its behalf; `attempt` numbers the tries of one joiner.
 
-    `path` lists the members met. Having reached the closest member it walks along the ring to the guardian of the gap, the
-    member just before the joiner (`walking`).
+    `path` lists the members met. Having reached the closest member it walks along agreed neighbours to the guardian of the gap,
+    the member just before the joiner (`walking`). `refutations` tells a rejoin from a late copy of an earlier one.
     """
 
     joiner: Peer
     attempt: Count
     path: Path = ()
     walking: bool = False
+    refutations: Count = 0
 
 
 class JoinRows(Message, frozen=True, gc=False, tag=11):
@@ -57,15 +44,6 @@ class JoinRows(Message, frozen=True, gc=False, tag=11):
 
     attempt: Count
     position: Count
-    sightings: Sightings
-
-
-class Welcome(Message, frozen=True, gc=False, tag=12):
-    """The guardian admits the joiner, and nobody else beside it for a while; `sightings` is the guardian's leaf set."""
-
-    attempt: Count
-    path: Path
-    refutations: Count
     sightings: Sightings
 
 
@@ -78,7 +56,7 @@ class JoinRefused(Message, frozen=True, gc=False, tag=13):
 
 
 class LeafRequest(Message, frozen=True, gc=False, tag=14):
-    """Tell me your leaf set; here is mine. `joined` says whether the sender is a member."""
+    """Tell me your leaf set; here is mine. `joined` says whether the sender is a member: it is told only what it lacks."""
 
     number: Count
     refutations: Count
@@ -87,7 +65,7 @@ class LeafRequest(Message, frozen=True, gc=False, tag=14):
 
 
 class LeafState(Message, frozen=True, gc=False, tag=15):
-    """The answer to `LeafRequest` and `Announce`."""
+    """The answer to `LeafRequest`."""
 
     number: Count
     refutations: Count
@@ -96,11 +74,12 @@ class LeafState(Message, frozen=True, gc=False, tag=15):
 
 
 class Announce(Message, frozen=True, gc=False, tag=16):
-    """I am a member now, or still; put me where I fit. To a leaf it carries the sender's leaf set."""
+    """I am a member now, or still; put me where I fit. To a leaf it carries the sender's leaf set. Answered by `Announced`."""
 
     number: Count
     refutations: Count
     sightings: Sightings
+    vitals: Vitals | None = None
 
 
 class Accused(Message, frozen=True, gc=False, tag=17):
@@ -110,11 +89,12 @@ class Accused(Message, frozen=True, gc=False, tag=17):
 
 
 class Probe(Message, frozen=True, gc=False, tag=18):
-    """Are you there?"""
+    """Are you there? From a member it is also: put me where I fit."""
 
     number: Count
     refutations: Count
     joined: bool
+    vitals: Vitals | None = None
 
 
 class ProbeAck(Message, frozen=True, gc=False, tag=19):
@@ -123,6 +103,7 @@ class ProbeAck(Message, frozen=True, gc=False, tag=19):
     number: Count
     refutations: Count
     joined: bool
+    vitals: Vitals | None = None
 
 
 class ProbeForMe(Message, frozen=True, gc=False, tag=20):
@@ -180,9 +161,11 @@ class RowRequest(Message, frozen=True, gc=False, tag=27):
 
 
 class RowState(Message, frozen=True, gc=False, tag=28):
-    """The answer to `RowRequest`."""
+    """The answer to `RowRequest` (which row and column it asked for) and to `NeighbourRequest` (row -1)."""
 
     sightings: Sightings
+    row: int = -1
+    column: int = -1
 
 
 class Route(Message, frozen=True, gc=False, tag=29):
@@ -198,6 +181,7 @@ class RouteAck(Message, frozen=True, gc=False, tag=30):
     """The hop with this number has been taken over."""
 
     number: Count
+    vitals: Vitals | None = None
 
 
 class RecordStore(Message, frozen=True, gc=False, tag=31):
@@ -269,10 +253,33 @@ class RecordOffer(Message, frozen=True, gc=False, tag=37):
     offers: Annotated[tuple[Offer, ...], msgspec.Meta(max_length=MAX_OFFERS)]
 
 
+class Announced(Message, frozen=True, gc=False, tag=370):
+    """The answer to `Announce`; `sightings` are those leaves of the teller that the announcer did not list and should have."""
+
+    number: Count
+    refutations: Count
+    sightings: Sightings = ()
+    vitals: Vitals | None = None
+
+
+class LeafDigest(Message, frozen=True, gc=False, tag=371):
+    """A digest of the members that, as far as the sender knows, stand in its leaf set and in the receiver's.
+
+    Equal to the receiver's own: no answer. Else the receiver sends a `LeafRequest` with its leaf set.
+    """
+
+    number: Count
+    refutations: Count
+    digest: Annotated[bytes, msgspec.Meta(max_length=16)]
+
+
+class NeighbourRequest(Message, frozen=True, gc=False, tag=372):
+    """Tell me your neighbourhood set, the nearest first; answered by `RowState`."""
+
+
 OverlayMessage = (
     JoinRequest
     | JoinRows
-    | Welcome
     | JoinRefused
     | LeafRequest
     | LeafState
@@ -298,5 +305,9 @@ OverlayMessage = (
     | RecordKept
     | RecordFetch
     | RecordOffer
+    | Announced
+    | LeafDigest
+    | NeighbourRequest
+    | RingMessage
 )
 """All of them, for `Codec(OverlayMessage)`."""

@@ -3,20 +3,24 @@
 Source: [Pastry] §2.2 (M).
 """
 
+from bisect import bisect_left, insort
 from collections.abc import Iterator
 
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 
+UNMEASURED_NS = 1 << 62
+"""Round trip of a peer that nobody measured: farther than all others, so that it only fills room."""
+
 
 class Neighbourhood:
     """The `size` peers with the least round-trip time; at equal time the smaller id."""
 
-    __slots__ = ("_peers", "_size", "_worst_ns")
+    __slots__ = ("_order", "_peers", "_size")
 
     def __init__(self, size: int) -> None:
         self._size = size
-        self._worst_ns = 0
+        self._order: list[tuple[int, NodeId]] = []
         self._peers: dict[NodeId, tuple[int, Peer]] = {}
 
     def __len__(self) -> int:
@@ -35,22 +39,40 @@ class Neighbourhood:
         return len(self._peers) < self._size
 
     @property
+    def worst_ns(self) -> int:
+        """Round trip that a new peer must be below; no bound while there is room."""
+        return self._order[-1][0] if len(self._order) >= self._size else UNMEASURED_NS
+
+    @property
     def nearest(self) -> tuple[Peer, ...]:
         """All peers, nearest first."""
-        return tuple(peer for _, peer in sorted(self._peers.values(), key=lambda entry: (entry[0], entry[1].node)))
+        return tuple(self._peers[node][1] for _, node in self._order)
 
     def offer(self, peer: Peer, rtt_ns: int) -> bool:
         """A measured peer; true when it is in afterwards."""
-        if rtt_ns >= self._worst_ns and len(self._peers) >= self._size and peer.node not in self._peers:
-            return False
-        self._peers[peer.node] = (rtt_ns, peer)
-        if len(self._peers) > self._size:
-            farthest = max(self._peers.values(), key=lambda entry: (entry[0], entry[1].node))[1].node
-            del self._peers[farthest]
-            self._worst_ns = max(rtt for rtt, _ in self._peers.values())
-            return farthest != peer.node
+        node = peer.node
+        order = self._order
+        old = self._peers.get(node)
+        if old is not None:
+            if old[0] != rtt_ns:
+                del order[bisect_left(order, (old[0], node))]
+                insort(order, (rtt_ns, node))
+            self._peers[node] = (rtt_ns, peer)
+            return True
+        if len(order) >= self._size:
+            worst = order[-1]
+            if (rtt_ns, node) >= worst:
+                return False
+            order.pop()
+            del self._peers[worst[1]]
+        insort(order, (rtt_ns, node))
+        self._peers[node] = (rtt_ns, peer)
         return True
 
     def remove(self, node: NodeId) -> bool:
         """Forget a peer; true when it was there."""
-        return self._peers.pop(node, None) is not None
+        old = self._peers.pop(node, None)
+        if old is None:
+            return False
+        del self._order[bisect_left(self._order, (old[0], node))]
+        return True

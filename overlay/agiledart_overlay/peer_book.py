@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from agiledart_kernel.instants import Instant
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
+from agiledart_overlay.messages import Vitals
 
 MAX_GRAVES = 1_024
 _GONE_FOR_GOOD = 1 << 62
@@ -16,9 +17,17 @@ _GONE_FOR_GOOD = 1 << 62
 
 
 class Acquaintance:
-    """One live peer. RTT figures are nanoseconds, smoothed as in TCP (1/8 and 1/4); 0: never measured."""
+    """One live peer.
 
-    __slots__ = ("heard_at", "peer", "refutations", "rtt_ns", "variation_ns")
+    Attributes:
+        refutations: how often it has refuted its death in this life.
+        heard_at: when it last sent anything.
+        rtt_ns, variation_ns: round trip, smoothed as in TCP (1/8 and 1/4); 0: never measured.
+        vitals: what it last said of itself: where it lies in the space of latencies, and its load.
+        congestion_permille: how much of the link to it is in use, as the node above says; 0 to 1000.
+    """
+
+    __slots__ = ("congestion_permille", "heard_at", "peer", "refutations", "rtt_ns", "variation_ns", "vitals")
 
     def __init__(self, peer: Peer, refutations: int, heard_at: Instant) -> None:
         self.peer = peer
@@ -26,6 +35,8 @@ class Acquaintance:
         self.heard_at = heard_at
         self.rtt_ns = 0
         self.variation_ns = 0
+        self.vitals: Vitals | None = None
+        self.congestion_permille = 0
 
     def measure(self, sample_ns: int) -> None:
         """Take one measured round trip."""
@@ -53,20 +64,21 @@ class Grave:
 class PeerBook:
     """Acquaintances and graves by id; a node is in one of the two or in none."""
 
-    __slots__ = ("_alive", "_graves")
+    __slots__ = ("_graves", "alive")
 
     def __init__(self) -> None:
-        self._alive: dict[NodeId, Acquaintance] = {}
+        self.alive: dict[NodeId, Acquaintance] = {}
+        """Live peers; only this class changes it."""
         self._graves: dict[NodeId, Grave] = {}
 
     def __len__(self) -> int:
-        return len(self._alive)
+        return len(self.alive)
 
     def __contains__(self, node: NodeId) -> bool:
-        return node in self._alive
+        return node in self.alive
 
     def __iter__(self) -> Iterator[Acquaintance]:
-        yield from self._alive.values()
+        yield from self.alive.values()
 
     @property
     def graves(self) -> tuple[Grave, ...]:
@@ -75,7 +87,7 @@ class PeerBook:
 
     def get(self, node: NodeId) -> Acquaintance | None:
         """A live peer."""
-        return self._alive.get(node)
+        return self.alive.get(node)
 
     def grave(self, node: NodeId) -> Grave | None:
         """A dead one."""
@@ -89,9 +101,9 @@ class PeerBook:
     def meet(self, peer: Peer, refutations: int, now: Instant) -> Acquaintance:
         """A peer is alive, from its own mouth. Not to be called while `is_dead`."""
         self._graves.pop(peer.node, None)
-        known = self._alive.get(peer.node)
+        known = self.alive.get(peer.node)
         if known is None:
-            known = self._alive[peer.node] = Acquaintance(peer, refutations, now)
+            known = self.alive[peer.node] = Acquaintance(peer, refutations, now)
             return known
         if known.peer != peer:
             known.peer = peer
@@ -101,7 +113,7 @@ class PeerBook:
 
     def bury(self, peer: Peer, refutations: int, now: Instant, *, has_left: bool) -> None:
         """This life is over."""
-        self._alive.pop(peer.node, None)
+        self.alive.pop(peer.node, None)
         self._graves.pop(peer.node, None)
         if len(self._graves) >= MAX_GRAVES:
             del self._graves[next(iter(self._graves))]
@@ -109,7 +121,7 @@ class PeerBook:
 
     def forget(self, node: NodeId) -> None:
         """Drop a live peer that no table needs."""
-        self._alive.pop(node, None)
+        self.alive.pop(node, None)
 
     def forget_graves(self, older_than: int) -> None:
         """Drop the dead that were buried before this instant."""

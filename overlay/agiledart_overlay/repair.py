@@ -5,13 +5,23 @@ Hearsay never changes a table: whoever is heard of and would fit is contacted fi
 Source: [Pastry] §2.4 (repair), §4.1; the project's overlay specification §6.
 """
 
-from agiledart_kernel.instants import Instant
-from agiledart_kernel.peer import Peer
-from agiledart_overlay.messages import LeafRequest, LeafState, Probe, RowRequest, RowState
-from agiledart_overlay.view import View
+from hashlib import blake2b
 
-_MAX_ROW_REPAIRS = 8
-"""Row questions sent for the dead of one step."""
+from agiledart_kernel.instants import Instant
+from agiledart_kernel.node_id import NodeId
+from agiledart_kernel.peer import Peer
+from agiledart_overlay.messages import (
+    LeafDigest,
+    LeafRequest,
+    LeafState,
+    NeighbourRequest,
+    Probe,
+    RowRequest,
+    RowState,
+    Sighting,
+)
+from agiledart_overlay.slot_search import SlotSearches
+from agiledart_overlay.view import View
 
 
 class Repair:
@@ -19,7 +29,8 @@ class Repair:
 
     def __init__(self, view: View) -> None:
         self._view = view
-        self._next_row_exchange = Instant(0)
+        self._searches = SlotSearches(view)
+        self._next_table_exchange = Instant(0)
         self._next_heal = Instant(0)
         self._heal_turn = 0
 
@@ -27,9 +38,11 @@ class Repair:
         """Begin the exchanges."""
         view = self._view
         view.set_timer("exchange", view.now + int(view.config.leaf_exchange_ns * view.random.uniform()))
+        self._next_table_exchange = Instant(view.now + int(view.config.table_exchange_ns * view.random.uniform()))
 
     def stop(self) -> None:
         """End them."""
+        self._searches.stop()
         self._view.cancel_timer("exchange")
 
     def on_exchange(self, seeds: tuple[Peer, ...]) -> None:
@@ -40,17 +53,24 @@ class Repair:
         view.tidy()
         leaves = view.leaf_set.members
         if leaves:
-            self._ask_leaf(view.random.choice(leaves))
-        if view.now >= self._next_row_exchange:
-            self._next_row_exchange = Instant(view.now + config.table_exchange_ns)
-            entries = list(view.routing_table)
-            if entries:
-                peer = view.random.choice(entries)
-                row, _ = view.routing_table.slot_of(peer.node)
-                view.send(peer, RowRequest(row, -1))
+            leaf = view.random.choice(leaves)
+            view.send(leaf, LeafDigest(view.number(), view.refutations, self._digest_with(leaf.node)))
+        self._searches.on_exchange()
+        if view.now >= self._next_table_exchange:
+            self._next_table_exchange = Instant(view.now + config.table_exchange_ns)
+            self._exchange_tables()
         if view.now >= self._next_heal:
             self._next_heal = Instant(view.now + config.heal_interval_ns)
             self._heal(seeds)
+
+    def _exchange_tables(self) -> None:
+        """Ask a random member of each row for its row, and a random neighbour for its neighbours."""
+        view = self._view
+        for row in view.routing_table.rows:
+            view.send(view.random.choice(view.routing_table.row(row)), RowRequest(row, -1))
+        neighbours = view.neighbourhood.nearest
+        if neighbours:
+            view.send(view.random.choice(neighbours), NeighbourRequest())
 
     def _heal(self, seeds: tuple[Peer, ...]) -> None:
         """Try one that was lost, or a seed that is in no table: it may be in another half of the ring."""
@@ -61,10 +81,49 @@ class Repair:
             self._heal_turn += 1
             view.send(lost[self._heal_turn % len(lost)], Probe(view.number(), view.refutations, view.joined))
 
+    # ---- leaves
+
+    def _digest_with(self, node: NodeId) -> bytes:
+        """Of this node and its leaves that should be leaves of that node, too."""
+        view = self._view
+        shared = {peer.node: peer.incarnation for peer in view.leaf_set.shared_with(node)}
+        shared[view.me.node] = view.me.incarnation
+        text = b"".join(member.to_bytes16() + shared[member].to_bytes(8, "big") for member in sorted(shared))
+        return blake2b(text, digest_size=8).digest()
+
+    def on_leaf_digest(self, sender: Peer, message: LeafDigest) -> None:
+        """Somebody compares in short: when the two differ, compare in full."""
+        view = self._view
+        if not view.joined:
+            return
+        view.meet(sender, message.refutations)
+        if sender.node in view.leaf_set and message.digest != self._digest_with(sender.node):
+            self._ask_leaf(sender)
+
     def _ask_leaf(self, peer: Peer) -> None:
         view = self._view
         state = view.leaf_sightings()
         view.send(peer, LeafRequest(view.number(), view.refutations, view.joined, state))
+
+    def on_leaf_request(self, sender: Peer, message: LeafRequest) -> None:
+        """Somebody compares: answer a joiner always, a member with what it lacks."""
+        view = self._view
+        leaves: tuple[Sighting, ...] = ()
+        if not message.joined:
+            leaves = view.leaf_sightings() if view.joined else ()
+        elif view.joined:
+            view.hear_of(message.sightings)
+            listed = [sighting.peer.node for sighting in message.sightings]
+            leaves = view.sightings(view.leaf_set.lacking(sender.node, listed))
+            if not leaves and view.me.node in listed:
+                return
+        view.send(sender, LeafState(message.number, view.refutations, view.joined, leaves))
+
+    def on_leaf_state(self, _sender: Peer, message: LeafState) -> None:
+        """Somebody's leaf set."""
+        self._view.hear_of(message.sightings)
+
+    # ---- the dead
 
     def on_gone(self, gone: list[Peer]) -> None:
         """Peers are dead or left: ask the outermost and nearest leaves for replacements, and row members for table entries."""
@@ -72,48 +131,43 @@ class Repair:
         if not view.joined:
             return
         if view.leaves_changed:
-            helpers: dict[int, Peer] = {}
+            helpers: dict[NodeId, Peer] = {}
             for side in (view.leaf_set.clockwise, view.leaf_set.counterclockwise):
                 for peer in (side[-1], side[0]) if side else ():
                     helpers[peer.node] = peer
             for peer in helpers.values():
                 self._ask_leaf(peer)
-        for peer in gone[:_MAX_ROW_REPAIRS]:
-            row, column = view.routing_table.slot_of(peer.node)
-            if view.routing_table.candidates(row, column):
-                continue
-            for candidates in (view.routing_table.row(row), view.routing_table.row(row + 1)):
-                if candidates:
-                    view.send(view.random.choice(candidates), RowRequest(row, column))
-                    break
+        for peer in gone:
+            self._searches.begin(peer.node)
+        if view.neighbourhood.has_room and len(view.book) > len(view.neighbourhood):
+            nearest = next(iter(view.neighbourhood.nearest), None)
+            if nearest is not None:
+                view.send(nearest, NeighbourRequest())
 
-    def on_leaf_request(self, sender: Peer, message: LeafRequest) -> None:
-        """Somebody compares: answer a joiner always, a member when the two sets differ."""
-        view = self._view
-        if message.joined:
-            view.hear_of(message.sightings)
-            theirs = sorted([sender.node, *(sighting.peer.node for sighting in message.sightings)])
-            ours = sorted([view.me.node, *(peer.node for peer in view.leaf_set.members)])
-            if theirs == ours:
-                return
-        leaves = view.leaf_sightings() if view.joined else ()
-        view.send(sender, LeafState(message.number, view.refutations, view.joined, leaves))
-
-    def on_leaf_state(self, _sender: Peer, message: LeafState) -> None:
-        """Somebody's leaf set."""
-        self._view.hear_of(message.sightings)
+    # ---- rows and neighbours
 
     def on_row_request(self, sender: Peer, message: RowRequest) -> None:
-        """Tell entries of a row."""
+        """Tell entries of a row; of one slot also that there are none."""
         view = self._view
         table = view.routing_table
-        if not 0 <= message.row < view.config.id_bits // view.config.digit_bits:
+        digits, columns = view.config.id_bits // view.config.digit_bits, 1 << view.config.digit_bits
+        if not view.joined or not 0 <= message.row < digits or message.column >= columns:
             view.drop("row")
             return
         peers = table.row(message.row) if message.column < 0 else table.candidates(message.row, message.column)
-        if peers:
-            view.send(sender, RowState(view.sightings(peers)))
+        told = [peer for peer in peers if peer.node != sender.node]
+        if told or message.column >= 0:
+            view.send(sender, RowState(view.sightings(told), message.row, message.column))
 
-    def on_row_state(self, _sender: Peer, message: RowState) -> None:
-        """Entries of somebody's row."""
+    def on_neighbour_request(self, sender: Peer, _message: NeighbourRequest) -> None:
+        """Tell the neighbourhood set."""
+        view = self._view
+        near = [peer for peer in view.neighbourhood.nearest if peer.node != sender.node]
+        if view.joined and near:
+            view.send(sender, RowState(view.sightings(near)))
+
+    def on_row_state(self, sender: Peer, message: RowState) -> None:
+        """Entries of somebody's row, or its neighbours."""
         self._view.hear_of(message.sightings)
+        if message.column >= 0:
+            self._searches.on_answer(sender, message)

@@ -7,7 +7,7 @@ Source: [Pastry] §2.2; several candidates a slot, cheapest first, from the proj
 
 from collections.abc import Callable, Iterator
 
-from agiledart_kernel.node_id import NodeId, digit, shared_prefix
+from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 
 Cost = Callable[[Peer], float]
@@ -22,24 +22,31 @@ class RoutingTable:
         candidates: most nodes in one slot.
     """
 
-    __slots__ = ("_bits", "_candidates", "_digit_bits", "_owner", "_slots")
+    __slots__ = ("_bits", "_candidates", "_columns", "_digit_bits", "_digits", "_owner", "_slots")
 
     def __init__(self, owner: NodeId, bits: int, digit_bits: int, candidates: int) -> None:
-        self._owner, self._bits, self._digit_bits, self._candidates = owner, bits, digit_bits, candidates
-        self._slots: dict[tuple[int, int], list[Peer]] = {}
+        self._owner, self._bits, self._digit_bits, self._candidates = int(owner), bits, digit_bits, candidates
+        self._columns = 1 << digit_bits
+        self._digits = bits // digit_bits
+        self._slots: dict[int, list[Peer]] = {}
+        """By row * columns + column."""
 
     @property
     def slots(self) -> int:
         """Slots that are not empty."""
         return len(self._slots)
 
+    def _place(self, node: NodeId) -> int:
+        row = (self._bits - (self._owner ^ node).bit_length()) // self._digit_bits
+        column = (node >> (self._bits - self._digit_bits * (row + 1))) & (self._columns - 1)
+        return row * self._columns + column
+
     def slot_of(self, node: NodeId) -> tuple[int, int]:
         """Row and column where a node belongs. Not for the owner."""
-        row = shared_prefix(self._owner, node, self._bits, self._digit_bits)
-        return row, digit(node, row, self._bits, self._digit_bits)
+        return divmod(self._place(node), self._columns)
 
     def __contains__(self, node: NodeId) -> bool:
-        return node != self._owner and any(peer.node == node for peer in self._slots.get(self.slot_of(node), ()))
+        return node != self._owner and any(peer.node == node for peer in self._slots.get(self._place(node), ()))
 
     def __iter__(self) -> Iterator[Peer]:
         for slot in self._slots.values():
@@ -48,48 +55,80 @@ class RoutingTable:
     def items(self) -> Iterator[tuple[tuple[int, int], tuple[Peer, ...]]]:
         """Each slot that is not empty, with its candidates."""
         for place, slot in self._slots.items():
-            yield place, tuple(slot)
+            yield divmod(place, self._columns), tuple(slot)
 
     def wants(self, node: NodeId) -> bool:
         """Whether a node would fill an empty slot."""
-        return node != self._owner and self.slot_of(node) not in self._slots
+        return node != self._owner and self._place(node) not in self._slots
+
+    def primary(self, node: NodeId) -> Peer | None:
+        """The cheapest entry of the slot where a node belongs. Not for the owner."""
+        slot = self._slots.get(self._place(node))
+        return slot[0] if slot else None
 
     def candidates(self, row: int, column: int) -> tuple[Peer, ...]:
         """The nodes of one slot, cheapest first."""
-        return tuple(self._slots.get((row, column), ()))
+        return tuple(self._slots.get(row * self._columns + column, ()))
+
+    def towards(self, key: NodeId) -> list[Peer] | tuple[()]:
+        """The slot of a key: nodes that share one digit more with it than the owner does, cheapest first. Not to be changed."""
+        return self._slots.get(self._place(key), ())
 
     def row(self, row: int) -> tuple[Peer, ...]:
         """All candidates of one row, by column."""
-        return tuple(peer for column in range(1 << self._digit_bits) for peer in self._slots.get((row, column), ()))
+        first = row * self._columns
+        return tuple(peer for place in range(first, first + self._columns) for peer in self._slots.get(place, ()))
+
+    @property
+    def rows(self) -> tuple[int, ...]:
+        """Rows that are not empty, ascending."""
+        return tuple(sorted(dict.fromkeys(place // self._columns for place in self._slots)))
 
     def rows_for(self, node: NodeId) -> tuple[Peer, ...]:
         """The cheapest candidate of every slot in rows 0 … digits shared with `node`: what helps it to join."""
-        last = shared_prefix(self._owner, node, self._bits, self._digit_bits)
-        return tuple(slot[0] for (row, _), slot in sorted(self._slots.items()) if row <= last)
+        row = (self._bits - (self._owner ^ node).bit_length()) // self._digit_bits
+        end = (row + 1) * self._columns
+        return tuple(self._slots[place][0] for place in sorted(self._slots) if place < end)
 
     def add(self, peer: Peer, cost: Cost) -> bool:
         """Offer a peer to its slot; true when it is in afterwards. A full slot drops its dearest."""
-        if peer.node == self._owner:
+        node = peer.node
+        if node == self._owner:
             return False
-        place = self.slot_of(peer.node)
-        slot = [other for other in self._slots.get(place, ()) if other.node != peer.node]
-        slot.append(peer)
-        slot.sort(key=lambda other: (cost(other), other.node))
-        del slot[self._candidates :]
-        self._slots[place] = slot
-        return any(other.node == peer.node for other in slot)
+        place = self._place(node)
+        slot = self._slots.get(place)
+        if slot is None:
+            self._slots[place] = [peer]
+            return True
+        if len(slot) == 1 and slot[0].node == node:
+            slot[0] = peer
+            return True
+        ranked = [(cost(other), other.node, other) for other in slot if other.node != node]
+        ranked.append((cost(peer), node, peer))
+        ranked.sort(key=_rank)
+        del ranked[self._candidates :]
+        slot[:] = [other for _, _, other in ranked]
+        return any(other is peer for other in slot)
+
+    def reorder(self, cost: Cost) -> None:
+        """Costs have changed: cheapest first again."""
+        for slot in self._slots.values():
+            if len(slot) > 1:
+                slot.sort(key=lambda other: (cost(other), other.node))
 
     def remove(self, node: NodeId) -> bool:
         """Forget a node; true when it was an entry."""
         if node == self._owner:
             return False
-        place = self.slot_of(node)
+        place = self._place(node)
         slot = self._slots.get(place)
         if slot is None or all(peer.node != node for peer in slot):
             return False
-        rest = [peer for peer in slot if peer.node != node]
-        if rest:
-            self._slots[place] = rest
-        else:
+        slot[:] = [peer for peer in slot if peer.node != node]
+        if not slot:
             del self._slots[place]
         return True
+
+
+def _rank(entry: tuple[float, NodeId, Peer]) -> tuple[float, NodeId]:
+    return entry[0], entry[1]

@@ -13,17 +13,22 @@ from agiledart_kernel.observe import Observer
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.randomness import RandomStream
 from agiledart_overlay.config import OverlayConfig
+from agiledart_overlay.coordinates import Coordinate, estimated_error, estimated_rtt_ns, moved
 from agiledart_overlay.leaf_set import LeafSet
-from agiledart_overlay.messages import MAX_SIGHTINGS, Probe, Sighting
-from agiledart_overlay.neighbourhood import Neighbourhood
+from agiledart_overlay.messages import Probe, Sighting, Vitals
+from agiledart_overlay.neighbourhood import UNMEASURED_NS, Neighbourhood
 from agiledart_overlay.observations import MessageDropped
 from agiledart_overlay.peer_book import Acquaintance, PeerBook
+from agiledart_overlay.proximity import forwarding_cost, hops_between, median
 from agiledart_overlay.router import Hop, next_hop
 from agiledart_overlay.routing_table import RoutingTable
+from agiledart_overlay.sightings import MAX_SIGHTINGS
 
 _MAX_ASKED = 512
-_ZONE_WEIGHT = 0.25
-"""Cost of leaving the zone, in median round trips; w_z of the overlay specification §3."""
+_USABLE_ERROR = 0.5
+"""A guess by coordinates that may be more wrong than this is not used."""
+_CLEARLY = 0.8
+"""A peer known by hearsay is contacted when it would cost less than this share of the entry that it would replace."""
 
 
 class View:
@@ -48,7 +53,9 @@ class View:
         self.refilled: list[NodeId] = []
         """Peers that came into the leaf set in this step because others went: long not heard of, perhaps dead too."""
         self.leaves_changed = False
-        self.sent: dict[str, int] = {}
+        self.vitals = Vitals()
+        """What this node says of itself on acknowledgements."""
+        self.sent: dict[type, int] = {}
         self.dropped: dict[str, int] = {}
         self._asked: dict[NodeId, tuple[int, Instant]] = {}
         self._timers: dict[str, Instant] = {}
@@ -63,8 +70,9 @@ class View:
 
     def send(self, to: Peer, message: Message) -> None:
         """Send, and count by kind."""
-        kind = type(message).__name__
-        self.sent[kind] = self.sent.get(kind, 0) + 1
+        kind = type(message)
+        sent = self.sent
+        sent[kind] = sent.get(kind, 0) + 1
         self.effects.append(Send(to, message))
 
     def drop(self, reason: str) -> None:
@@ -96,11 +104,40 @@ class View:
         del self._timers[name]
         return self.now - at
 
+    def guessed_rtt_ns(self, coordinate: Coordinate) -> int | None:
+        """Round trip to a place; None when this node or that one knows too little of where it is."""
+        mine = self.vitals.coordinate
+        return estimated_rtt_ns(mine, coordinate) if estimated_error(mine, coordinate) <= _USABLE_ERROR else None
+
     def cost(self, peer: Peer) -> float:
-        """How dear it is to forward through a peer: round trips in units of the median, and leaving the zone."""
-        known = self.book.get(peer.node)
-        rtt = known.rtt_ns / self._reference_rtt_ns if known is not None and known.rtt_ns else 1.0
-        return rtt + (_ZONE_WEIGHT if peer.zone != self.me.zone else 0.0)
+        """How dear it is to forward through a peer: measured, else guessed by coordinates, else as far as the median."""
+        known = self.book.alive.get(peer.node)
+        if known is None:
+            return self._cost(peer, None, 0, 0)
+        vitals = known.vitals
+        rtt: int | None = known.rtt_ns
+        if not rtt and vitals is not None:
+            rtt = self.guessed_rtt_ns(vitals.coordinate)
+        return self._cost(peer, rtt, known.congestion_permille, vitals.load_permille if vitals is not None else 0)
+
+    def _cost(self, peer: Peer, rtt_ns: int | None, congestion_permille: int, load_permille: int) -> float:
+        reference, me = self._reference_rtt_ns, self.me
+        return forwarding_cost(
+            self.config,
+            rtt_ns or reference,
+            reference,
+            hops_between(me, peer),
+            congestion_permille,
+            peer.zone != me.zone,
+            load_permille,
+        )
+
+    def guessed_cost(self, sighting: Sighting) -> float | None:
+        """The same for a peer that this node has only heard of; None when its coordinate says nothing."""
+        if sighting.coordinate is None:
+            return None
+        rtt = self.guessed_rtt_ns(sighting.coordinate)
+        return self._cost(sighting.peer, rtt, 0, 0) if rtt is not None else None
 
     def next_hop(self, key: NodeId, avoid: Container[NodeId] = ()) -> Hop:
         """Where a message for this key goes from here."""
@@ -134,9 +171,15 @@ class View:
     def sightings(self, peers: Iterable[Peer]) -> tuple[Sighting, ...]:
         """What this node tells others about peers."""
         told = []
+        get = self.book.alive.get
         for peer in peers:
-            acquaintance = self.book.get(peer.node)
-            told.append(Sighting(peer, acquaintance.refutations if acquaintance is not None else 0))
+            known = get(peer.node)
+            if known is None:
+                told.append(Sighting(peer))
+            elif known.vitals is None:
+                told.append(Sighting(peer, known.refutations))
+            else:
+                told.append(Sighting(peer, known.refutations, known.vitals.coordinate))
             if len(told) == MAX_SIGHTINGS:
                 break
         return tuple(told)
@@ -147,16 +190,21 @@ class View:
             self._leaf_sightings = self.sightings(self.leaf_set.members)
         return self._leaf_sightings
 
-    def meet(self, peer: Peer, refutations: int) -> Acquaintance | None:
+    def meet(self, peer: Peer, refutations: int, vitals: Vitals | None = None) -> Acquaintance | None:
         """A member showed itself: put it where it fits. None when this life is known to be over, or no table wants it."""
-        known = self.book.get(peer.node)
-        if known is not None and known.peer == peer and known.refutations >= refutations:
+        known = self.book.alive.get(peer.node)
+        if known is not None and known.refutations >= refutations and (known.peer is peer or known.peer == peer):
             known.heard_at = self.now
+            if vitals is not None:
+                known.vitals = vitals
             return known
         if peer.node == self.me.node or self.book.is_dead(peer, refutations):
             return None
         known = self.book.meet(peer, refutations, self.now)
-        self._leaf_sightings = None
+        if vitals is not None:
+            known.vitals = vitals
+        if peer.node in self.leaf_set:
+            self._leaf_sightings = None
         self.place(known)
         return known
 
@@ -165,38 +213,84 @@ class View:
         peer = known.peer
         if self.leaf_set.add(peer):
             self.leaves_changed = True
+            self._leaf_sightings = None
         self.routing_table.add(peer, self.cost)
-        if known.rtt_ns or self.neighbourhood.has_room:
-            self.neighbourhood.offer(peer, known.rtt_ns or (1 << 62))
+        rtt: int | None = known.rtt_ns
+        if not rtt and known.vitals is not None:
+            rtt = self.guessed_rtt_ns(known.vitals.coordinate)
+        self.neighbourhood.offer(peer, rtt or UNMEASURED_NS)
 
-    def measure(self, node: NodeId, sent_at: Instant) -> None:
-        """A peer answered what was sent at `sent_at`."""
-        known = self.book.get(node)
+    def measure(self, node: NodeId, sent_at: Instant, vitals: Vitals | None = None) -> None:
+        """A peer answered what was sent at `sent_at`, and said this of itself."""
+        known = self.book.alive.get(node)
         if known is None:
             return
         is_first = known.rtt_ns == 0
         known.measure(min(self.now - sent_at, 10 * self.config.probe_timeout_ns))
+        if vitals is not None:
+            known.vitals = vitals
+            self._move(vitals.coordinate, known.rtt_ns)
         self.neighbourhood.offer(known.peer, known.rtt_ns)
         if is_first:
             self.routing_table.add(known.peer, self.cost)
+
+    def _move(self, theirs: Coordinate, rtt_ns: int) -> None:
+        """One step of Vivaldi."""
+        mine = self.vitals.coordinate
+        if not theirs.is_sane:
+            self.drop("coordinate")
+            return
+        if mine.x == theirs.x and mine.y == theirs.y and mine.z == theirs.z:
+            between = self.random.between
+            direction = (between(-1.0, 1.0), between(-1.0, 1.0), between(0.1, 1.0))
+            self.vitals = Vitals(moved(mine, theirs, rtt_ns, direction), self.vitals.load_permille)
+        else:
+            self.vitals = Vitals(moved(mine, theirs, rtt_ns), self.vitals.load_permille)
 
     def hear_of(self, sightings: Iterable[Sighting]) -> None:
         """Others speak of peers: contact those that would fit and are not known, since hearsay changes nothing."""
         if not self.joined:
             return
+        alive = self.book.alive
+        room = self.config.hearsay_contacts
         for sighting in sightings:
             peer = sighting.peer
-            node = peer.node
-            known = self.book.get(node)
-            if known is not None and known.peer.incarnation >= peer.incarnation:
-                continue
-            wanted = self.leaf_set.fits(node) or self.neighbourhood.has_room or self.routing_table.wants(node)
-            if not (wanted or known is not None) or node == self.me.node:
-                continue
-            if not self.book.is_dead(peer, sighting.refutations) and self._may_ask(node):
-                number = self.number()
-                self._asked[node] = (number, self.now)
-                self.send(peer, Probe(number, self.refutations, self.joined))
+            known = alive.get(peer.node)
+            if known is not None:
+                if known.peer is not peer and known.peer.incarnation < peer.incarnation:
+                    self.contact(sighting)
+            elif self.leaf_set.fits(peer.node):
+                self.contact(sighting)
+            elif room and self.would_improve(sighting) and self.contact(sighting):
+                room -= 1
+
+    def would_improve(self, sighting: Sighting) -> bool:
+        """Whether a stranger would fill an empty slot or room for a neighbour, or clearly undercut the best entry there."""
+        node = sighting.peer.node
+        if node == self.me.node:
+            return False
+        primary = self.routing_table.primary(node)
+        if primary is None or self.neighbourhood.has_room:
+            return True
+        if sighting.coordinate is None:
+            return False
+        rtt = self.guessed_rtt_ns(sighting.coordinate)
+        if rtt is None:
+            return False
+        if rtt < _CLEARLY * self.neighbourhood.worst_ns:
+            return True
+        return self._cost(sighting.peer, rtt, 0, 0) < _CLEARLY * self.cost(primary)
+
+    def contact(self, sighting: Sighting) -> bool:
+        """Probe a peer that this node has heard of, and show itself; false when it is dead or was asked just now."""
+        peer = sighting.peer
+        node = peer.node
+        if node == self.me.node or self.book.is_dead(peer, sighting.refutations) or not self._may_ask(node):
+            return False
+        number = self.number()
+        self._asked[node] = (number, self.now)
+        self.send(peer, Probe(number, self.refutations, self.joined, self.vitals))
+        return True
 
     def asked_at(self, node: NodeId, number: int) -> Instant | None:
         """When this node sent the contact with this number, if it did."""
@@ -212,21 +306,25 @@ class View:
         self.neighbourhood.remove(node)
         if self.leaf_set.remove(node):
             self.leaves_changed = True
-            for other in sorted(self.book, key=lambda other: other.peer.node):
-                if self.leaf_set.add(other.peer):
-                    self.refilled.append(other.peer.node)
+            fits = self.leaf_set.fits
+            for other in sorted(
+                [other.peer for other in self.book if fits(other.peer.node)], key=lambda other: other.node
+            ):
+                if self.leaf_set.add(other):
+                    self.refilled.append(other.node)
         self.gone.append(peer)
 
     def tidy(self) -> None:
-        """Forget what nothing needs: strangers in the book, old graves and questions; renew the reference RTT."""
+        """Forget what nothing needs (strangers, old graves and questions); renew the reference RTT and the order of slots."""
         needed = {peer.node for peer in self.known()}
         for node in [known.peer.node for known in self.book if known.peer.node not in needed]:
             if node not in self.watched:
                 self.book.forget(node)
         self.book.forget_graves(self.now - self.config.grave_ns)
         self._forget_questions()
-        measured = sorted(known.rtt_ns for known in self.book if known.rtt_ns)
-        self._reference_rtt_ns = measured[len(measured) // 2] if measured else 1
+        self._reference_rtt_ns = median([known.rtt_ns for known in self.book if known.rtt_ns])
+        self.routing_table.reorder(self.cost)
+        self._leaf_sightings = None
 
     def _may_ask(self, node: NodeId) -> bool:
         asked = self._asked.get(node)
