@@ -32,6 +32,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "completion": ("agiledart_cli.completion:completion", "What makes a shell complete agiledart's words."),
     "analytics": ("agiledart_cli.analytics:analytics", "PySpark jobs on the results that sink logs keep."),
     "experiment": ("agiledart_cli.experiment:experiment", "What the papers measured, measured here."),
+    "simulate": ("agiledart_cli.simulate:simulate", "Hostile runs of a virtual ring, repeatable from a seed."),
     "token": ("agiledart_cli.network:token", "Make a join token, or read one."),
 }
 """Verb → where its command lives, and its line in the overview."""

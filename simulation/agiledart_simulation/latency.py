@@ -77,6 +77,10 @@ class Matrix:
         self._sites: dict[NodeId, int] = {}
         self._zones: dict[str, int] = {}
 
+    def fresh(self) -> "Matrix":
+        """The same sites with nobody there yet."""
+        return Matrix(self._one_way_ns, self._local_ns)
+
     @property
     def sites(self) -> int:
         """How many sites there are."""

@@ -74,8 +74,13 @@ class Report:
 
 def config_of(scenario: Scenario) -> OverlayConfig:
     """The overlay's figures in a scenario: the preset of agents with the scenario's sizes."""
+    presets = {
+        "lan": OverlayConfig.lan,
+        "wan": OverlayConfig.wan,
+        "simulation": lambda: OverlayConfig.simulation(scenario.nodes),
+    }
     return replace(
-        OverlayConfig.lan(),
+        presets[scenario.preset](),
         id_bits=scenario.id_bits,
         digit_bits=scenario.digit_bits,
         leaf_count=scenario.leaf_count,

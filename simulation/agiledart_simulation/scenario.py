@@ -85,6 +85,7 @@ class Scenario:
         max_down: most nodes that are down or cut off at one time.
         max_pause_ms: longest sleep of a node.
         seeds_each: peers that a starting node is told of.
+        preset: figures of the overlay: lan, wan or simulation.
         permanent: what stays broken in the quiet phase.
         queue: order of events at one time: heap or wheel.
         quiet_s: time after the last fault in which all must be right again.
@@ -110,6 +111,7 @@ class Scenario:
     max_down: int
     max_pause_ms: int
     seeds_each: int
+    preset: str
     permanent: str
     queue: str
     quiet_s: int
@@ -145,6 +147,8 @@ class Scenario:
             raise ConfigurationError("--nodes must be at least 1, --id-bits 8, 16, 32, 64 or 128")
         if self.most_ids > 1 << self.id_bits:
             raise ConfigurationError(f"--id-bits {self.id_bits} is too short for {self.most_ids} nodes")
+        if self.preset not in ("lan", "wan", "simulation"):
+            raise ConfigurationError(f"--preset {self.preset}: known are lan, wan and simulation")
         if self.queue not in ("heap", "wheel"):
             raise ConfigurationError(f"--queue {self.queue}: known are heap and wheel")
 
@@ -186,6 +190,7 @@ def draw(seed: int, most_nodes: int = 25, name: str = "swarm", fixed: Mapping[st
         max_down=max(1, min(nodes // 3, 11)),
         max_pause_ms=choice((300, 2_000, 8_000)),
         seeds_each=1 + index(3),
+        preset="lan" if nodes <= 200 else "simulation",
         permanent=choice(PERMANENT) if random.uniform() < 0.4 else "none",
         queue=choice(("heap", "wheel")),
         quiet_s=60,
