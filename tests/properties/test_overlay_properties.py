@@ -12,6 +12,7 @@ from agiledart_kernel.peer import Peer
 from agiledart_kernel.randomness import RandomStream
 from agiledart_overlay import messages as wire
 from agiledart_overlay.config import OverlayConfig
+from agiledart_overlay.coordinates import Coordinate
 from agiledart_overlay.events import (
     JoinRing,
     LeaveRing,
@@ -23,6 +24,7 @@ from agiledart_overlay.events import (
 )
 from agiledart_overlay.leaf_set import LeafSet
 from agiledart_overlay.machine import OverlayMachine
+from agiledart_overlay.neighbourhood import Neighbourhood
 from agiledart_overlay.router import next_hop
 from agiledart_overlay.routing_table import RoutingTable
 
@@ -74,6 +76,43 @@ def test_leaf_set_closest_and_cover(owner: NodeId, others: set[NodeId], key: Nod
     )[:3]
 
 
+@given(st.sets(ids8, min_size=2, max_size=40), st.data())
+def test_leaves_that_the_other_lacks(nodes: set[NodeId], data: st.DataObject) -> None:
+    """Two members with right leaf sets: they lack nothing of each other, and agree on what they share; else it is told."""
+    ordered = sorted(nodes)
+    sets = {}
+    for owner in ordered:
+        sets[owner] = LeafSet(owner, 4, BITS)
+        for node in ordered:
+            sets[owner].add(Peer(node))
+    mine = data.draw(st.sampled_from(ordered))
+    theirs = data.draw(st.sampled_from([peer.node for peer in sets[mine].members]))
+    listed = [peer.node for peer in sets[theirs].members]
+    assert sets[mine].lacking(theirs, listed) == []
+    shared = {peer.node for peer in sets[mine].shared_with(theirs)} | {mine}
+    assert shared == {peer.node for peer in sets[theirs].shared_with(mine)} | {theirs}
+    gap = data.draw(st.sampled_from([node for node in listed if node != mine] or [mine]))
+    missing = [node for node in listed if node != gap]
+    if gap in sets[mine]:
+        assert gap in [peer.node for peer in sets[mine].lacking(theirs, missing)]
+
+
+@given(st.lists(st.tuples(ids8, st.integers(1, 9)), max_size=30), st.integers(1, 5), st.lists(ids8, max_size=5))
+def test_neighbourhood_is_the_nearest(offers: list[tuple[NodeId, int]], size: int, removed: list[NodeId]) -> None:
+    """Each node's latest figure counts, as long as it stayed in; against a list that is sorted anew each time."""
+    near = Neighbourhood(size)
+    slow: dict[NodeId, int] = {}
+    for node, rtt in offers:
+        near.offer(Peer(node), rtt)
+        slow[node] = rtt
+        slow = dict(sorted(slow.items(), key=lambda entry: (entry[1], entry[0]))[:size])
+        assert [peer.node for peer in near.nearest] == list(slow)
+        assert near.has_room == (len(slow) < size)
+    for node in removed:
+        assert near.remove(node) == (slow.pop(node, None) is not None)
+    assert {peer.node for peer in near} == set(slow)
+
+
 @given(ids8, st.lists(ids8, max_size=40), st.integers(1, 3))
 def test_routing_table_slots(owner: NodeId, nodes: list[NodeId], candidates: int) -> None:
     table = RoutingTable(owner, BITS, DIGIT_BITS, candidates)
@@ -121,7 +160,9 @@ def test_router_against_brute_force(nodes: set[NodeId], key: NodeId, data: st.Da
 
 small = st.integers(0, 5)
 peers = st.builds(Peer, ids8, small)
-sightings = st.lists(st.builds(wire.Sighting, peers, small), max_size=6).map(tuple)
+coordinates = st.builds(Coordinate, *[st.one_of(st.integers(-200, 200), st.integers(-(1 << 62), 1 << 62))] * 5)
+vitals = st.none() | st.builds(wire.Vitals, coordinates, st.integers(0, 1_000))
+sightings = st.lists(st.builds(wire.Sighting, peers, small, st.none() | coordinates), max_size=6).map(tuple)
 paths = st.lists(peers, min_size=1, max_size=4).map(tuple)
 values = st.binary(max_size=8)
 digests = st.binary(max_size=8)
@@ -134,10 +175,13 @@ MESSAGES: dict[type, st.SearchStrategy[Any]] = {
     wire.JoinRefused: st.builds(wire.JoinRefused, small, st.sampled_from(["busy", "incarnation", "?"]), small),
     wire.LeafRequest: st.builds(wire.LeafRequest, small, small, flags, sightings),
     wire.LeafState: st.builds(wire.LeafState, small, small, flags, sightings),
-    wire.Announce: st.builds(wire.Announce, small, small, sightings),
+    wire.Announce: st.builds(wire.Announce, small, small, sightings, vitals),
+    wire.Announced: st.builds(wire.Announced, small, small, sightings, vitals),
+    wire.LeafDigest: st.builds(wire.LeafDigest, small, small, digests),
+    wire.NeighbourRequest: st.builds(wire.NeighbourRequest),
     wire.Accused: st.builds(wire.Accused, small),
-    wire.Probe: st.builds(wire.Probe, small, small, flags),
-    wire.ProbeAck: st.builds(wire.ProbeAck, small, small, flags),
+    wire.Probe: st.builds(wire.Probe, small, small, flags, vitals),
+    wire.ProbeAck: st.builds(wire.ProbeAck, small, small, flags, vitals),
     wire.ProbeForMe: st.builds(wire.ProbeForMe, small, peers),
     wire.ProbedForYou: st.builds(wire.ProbedForYou, small, ids8, small),
     wire.Suspect: st.builds(wire.Suspect, peers, small),
@@ -146,9 +190,9 @@ MESSAGES: dict[type, st.SearchStrategy[Any]] = {
     wire.DeclaredFailed: st.builds(wire.DeclaredFailed, peers, small),
     wire.Leave: st.builds(wire.Leave),
     wire.RowRequest: st.builds(wire.RowRequest, st.integers(-1, 9), st.integers(-1, 9)),
-    wire.RowState: st.builds(wire.RowState, sightings),
+    wire.RowState: st.builds(wire.RowState, sightings, st.integers(-1, 9), st.integers(-1, 9)),
     wire.Route: st.builds(wire.Route, small, ids8, values, paths),
-    wire.RouteAck: st.builds(wire.RouteAck, small),
+    wire.RouteAck: st.builds(wire.RouteAck, small, vitals),
     wire.RecordStore: st.builds(wire.RecordStore, peers, small, small, ids8, small, values),
     wire.RecordRead: st.builds(wire.RecordRead, peers, small, small, ids8),
     wire.RecordReply: st.builds(wire.RecordReply, small, flags, small, values, st.just("")),

@@ -7,16 +7,14 @@ from agiledart_kernel.errors import RemoteProtocolError
 from agiledart_kernel.node_id import NodeId
 from agiledart_overlay.coordinates import Coordinate
 from agiledart_overlay.messages import (
-    MAX_SIGHTINGS,
     LeafState,
     OverlayMessage,
     Probe,
     ProbeAck,
     RecordStore,
     Route,
-    Sighting,
-    Vitals,
 )
+from agiledart_overlay.sightings import MAX_SIGHTINGS, Sighting, Vitals
 from tests.unit.overlay.bench import peer
 
 CODEC: Codec[OverlayMessage] = Codec(OverlayMessage)
@@ -46,7 +44,7 @@ def test_golden_vitals() -> None:
 
 
 def test_a_newer_field_is_ignored() -> None:
-    assert CODEC.decode(encode([18, 7, 1, True, "new"])) == Probe(7, 1, joined=True)
+    assert CODEC.decode(encode([18, 7, 1, True, None, "new"])) == Probe(7, 1, joined=True)
 
 
 @pytest.mark.parametrize(
