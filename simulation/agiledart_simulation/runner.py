@@ -74,13 +74,9 @@ class Report:
 
 def config_of(scenario: Scenario) -> OverlayConfig:
     """The overlay's figures in a scenario: the preset of agents with the scenario's sizes."""
-    presets = {
-        "lan": OverlayConfig.lan,
-        "wan": OverlayConfig.wan,
-        "simulation": lambda: OverlayConfig.simulation(scenario.nodes),
-    }
+    presets = {"lan": OverlayConfig.lan(), "wan": OverlayConfig.wan()}
     return replace(
-        presets[scenario.preset](),
+        presets.get(scenario.preset) or OverlayConfig.simulation(scenario.nodes),
         id_bits=scenario.id_bits,
         digit_bits=scenario.digit_bits,
         leaf_count=scenario.leaf_count,

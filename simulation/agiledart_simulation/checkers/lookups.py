@@ -10,7 +10,7 @@ from agiledart_kernel.instants import Instant
 from agiledart_kernel.machine import Effect
 from agiledart_kernel.node_id import NodeId, ring_distance, shared_prefix
 from agiledart_kernel.peer import Peer
-from agiledart_overlay.effects import Delivered
+from agiledart_overlay.effects import Delivered, Forwarding
 from agiledart_overlay.machine import OverlayMachine
 
 _MARK = b"look-up "
@@ -27,6 +27,8 @@ class LookupLedger:
         self._bits, self._digit_bits = id_bits, digit_bits
         self._sent: list[tuple[NodeId, Instant]] = []
         self._delivered: list[list[NodeId]] = []
+        self._taken: dict[int, None] = {}
+        """Those that their source has taken over; the others were dropped or died with it before it looked at them."""
         self.wrong: list[str] = []
         self._lost_with_node = 0
 
@@ -37,10 +39,13 @@ class LookupLedger:
         return _MARK + str(len(self._sent) - 1).encode()
 
     def on_effect(self, peer: Peer, effect: Effect) -> None:
-        """Told of all effects; hears deliveries."""
-        if not isinstance(effect, Delivered) or not effect.payload.startswith(_MARK):
+        """Told of all effects; hears of look-ups that are passed on or delivered."""
+        if not isinstance(effect, Delivered | Forwarding) or not effect.payload.startswith(_MARK):
             return
         number = int(effect.payload[len(_MARK) :])
+        self._taken[number] = None
+        if isinstance(effect, Forwarding):
+            return
         self._delivered[number].append(peer.node)
         nodes = [visited.node for visited in effect.path]
         if len(dict.fromkeys(nodes)) < len(nodes):
@@ -76,8 +81,8 @@ class LookupLedger:
         return sum(len(nodes) - 1 for nodes in self._delivered if nodes)
 
     def missing(self) -> list[int]:
-        """Numbers of look-ups that have not arrived."""
-        return [number for number, nodes in enumerate(self._delivered) if not nodes]
+        """Numbers of look-ups that were taken over and have not arrived."""
+        return [number for number in self._taken if not self._delivered[number]]
 
     def balance_violations(self, machines: Iterable[OverlayMachine]) -> list[str]:
         """rt_3: nothing gets lost without a word. `machines` are those that live; call when nothing was sent for a while."""
