@@ -83,15 +83,16 @@ class LeafSet:
 
     def add(self, peer: Peer) -> bool:
         """Put a peer where it belongs; true when the membership changed. A known id takes over the new peer's data."""
-        if peer.node == self._owner:
-            return False
-        if peer.node in self._members:
+        node = peer.node
+        if node in self._members:
             self._refresh(peer)
             return False
-        if not self.fits(peer.node):
+        away = (node - self._owner) & self._mask
+        back = self._mask + 1 - away
+        if not away or (away >= self._far_cw and back >= self._far_ccw):
             return False
-        self._place(self._cw, peer, 1)
-        self._place(self._ccw, peer, -1)
+        self._insert(self._cw, self._cw_away, peer, away)
+        self._insert(self._ccw, self._ccw_away, peer, back)
         self._index()
         return True
 
@@ -99,12 +100,19 @@ class LeafSet:
         """Forget a member; true when it was one. In a small ring the other half refills this one."""
         if node not in self._members:
             return False
-        self._cw = [peer for peer in self._cw if peer.node != node]
-        self._ccw = [peer for peer in self._ccw if peer.node != node]
+        away = (node - self._owner) & self._mask
+        for side, distances, distance in (
+            (self._cw, self._cw_away, away),
+            (self._ccw, self._ccw_away, self._mask + 1 - away),
+        ):
+            index = bisect_left(distances, distance)
+            if index < len(side) and side[index].node == node:
+                del side[index], distances[index]
         for peer in self._members.values():
             if peer.node != node:
-                self._place(self._cw, peer, 1)
-                self._place(self._ccw, peer, -1)
+                away = (peer.node - self._owner) & self._mask
+                self._insert(self._cw, self._cw_away, peer, away)
+                self._insert(self._ccw, self._ccw_away, peer, self._mask + 1 - away)
         self._index()
         return True
 
@@ -180,21 +188,16 @@ class LeafSet:
         ranked = sorted(self._members.values(), key=lambda peer: (ring_distance(peer.node, key, bits), peer.node))
         return tuple(ranked[:count])
 
-    def _place(self, side: list[Peer], peer: Peer, direction: int) -> None:
-        away = direction * (peer.node - self._owner) & self._mask
-        for index, other in enumerate(side):
-            distance = direction * (other.node - self._owner) & self._mask
-            if distance == away:
-                return
-            if distance > away:
-                side.insert(index, peer)
-                break
-        else:
-            if len(side) < self._half:
-                side.append(peer)
+    def _insert(self, side: list[Peer], distances: list[int], peer: Peer, distance: int) -> None:
+        """Put a peer into one half, unless it is there or the half is full of nearer ones."""
+        index = bisect_left(distances, distance)
+        if index == self._half or (index < len(side) and distances[index] == distance):
             return
+        side.insert(index, peer)
+        distances.insert(index, distance)
         if len(side) > self._half:
             side.pop()
+            distances.pop()
 
     def _refresh(self, peer: Peer) -> None:
         if self._members[peer.node] is peer:
@@ -206,9 +209,10 @@ class LeafSet:
         self._index()
 
     def _index(self) -> None:
-        self._members = {peer.node: peer for peer in (*self._cw, *self._ccw)}
-        self._cw_away = [(peer.node - self._owner) & self._mask for peer in self._cw]
-        self._ccw_away = [(self._owner - peer.node) & self._mask for peer in self._ccw]
+        members = {peer.node: peer for peer in self._cw}
+        for peer in self._ccw:
+            members[peer.node] = peer
+        self._members = members
         # Distance of the farthest member each way; a half with room takes anybody.
         size = self._mask + 1
         self._far_cw = self._cw_away[-1] if len(self._cw) == self._half else size

@@ -10,7 +10,9 @@ from agiledart_kernel.observe import Observer, ignore
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.randomness import RandomStream
 from agiledart_overlay import messages as wire
-from agiledart_overlay.admission import Admission
+from agiledart_overlay import ring_messages
+from agiledart_overlay.agreement import FOREVER
+from agiledart_overlay.arc import Arc
 from agiledart_overlay.arrival import Arrival
 from agiledart_overlay.config import OverlayConfig
 from agiledart_overlay.coordinates import Coordinate
@@ -22,6 +24,7 @@ from agiledart_overlay.leaf_set import LeafSet
 from agiledart_overlay.liveness import Liveness
 from agiledart_overlay.membership import Membership, Phase
 from agiledart_overlay.neighbourhood import Neighbourhood
+from agiledart_overlay.neighbours import Neighbours
 from agiledart_overlay.records import Record
 from agiledart_overlay.repair import Repair
 from agiledart_overlay.routing_table import RoutingTable
@@ -40,6 +43,15 @@ _SELF_CLAIMS = (
     wire.Announced,
     wire.LeafDigest,
     wire.Refute,
+    ring_messages.Call,
+    ring_messages.Place,
+    ring_messages.Taken,
+    ring_messages.Renew,
+    ring_messages.Close,
+    ring_messages.Closed,
+    ring_messages.Seek,
+    ring_messages.RingProbe,
+    ring_messages.RingState,
 )
 """Messages that carry the sender's own refutations."""
 
@@ -58,8 +70,8 @@ class OverlayMachine:
         config.validate()
         self._view = view = View(me, config, random, observe)
         self._arrival = Arrival(view)
-        self._membership = Membership(view, self._arrival)
-        self._admission = Admission(view)
+        self._neighbours = Neighbours(view)
+        self._membership = Membership(view, self._arrival, self._neighbours)
         self._liveness = Liveness(view)
         self._repair = Repair(view)
         self._router = Router(view, self._liveness)
@@ -84,7 +96,7 @@ class OverlayMachine:
             "join": self._membership.on_join_timer,
             "announce": self._arrival.on_timer,
             "arrive": self._arrival.on_stage_timer,
-            "admit": self._admission.on_admit_timer,
+            **self._neighbours.timers,
             "exchange": lambda: self._repair.on_exchange(self._membership.seeds),
             "hops": self._router.on_hops_timer,
             "requests": self._directory.client.on_timer,
@@ -97,9 +109,10 @@ class OverlayMachine:
     def _message_table(self) -> dict[type, Callable[[Peer, Any], None]]:
         liveness, repair, directory, membership = self._liveness, self._repair, self._directory, self._membership
         return {
-            wire.JoinRequest: lambda _, message: self._if_joined(self._admission.on_join_request, message),
+            **self._neighbours.messages(),
+            ring_messages.Queued: membership.on_queued,
+            ring_messages.Confirmed: membership.on_confirmed,
             wire.JoinRows: membership.on_rows,
-            wire.Welcome: membership.on_welcome,
             wire.JoinRefused: membership.on_refused,
             wire.LeafRequest: repair.on_leaf_request,
             wire.LeafState: self._on_leaf_state,
@@ -140,28 +153,59 @@ class OverlayMachine:
         if handler is None:
             view.drop("event")
             return view.effects
+        if now > view.agreed.awake_by and was_joined:
+            self._neighbours.on_slept()
         handler(event)
+        self._go_on()
         if view.joined and not was_joined:
             self._liveness.start()
             self._repair.start()
         self._settle()
         return view.effects
 
+    def _go_on(self) -> None:
+        """What this step has made possible or necessary in the agreed ring."""
+        view = self._view
+        agreed = view.agreed
+        while True:
+            if agreed.stirred:
+                self._neighbours.consider()
+            if agreed.refused is not None:
+                self._rejoin()
+            if not view.to_itself:
+                return
+            message = view.to_itself.pop(0)
+            self._messages[type(message)](view.me, message)
+
+    def _rejoin(self) -> None:
+        agreed = self._view.agreed
+        reason, through = agreed.refused, agreed.through
+        agreed.refused = agreed.through = None
+        assert reason is not None
+        self._leave_by = None
+        self._liveness.stop()
+        self._repair.stop()
+        self._directory.forget_confirmations()
+        self._membership.rejoin(reason, through)
+
     def _settle(self) -> None:
         """Tell every part what this step changed."""
         view = self._view
-        if not view.gone and not view.leaves_changed:
+        if not view.gone and not view.leaves_changed and not view.refilled:
             return
         gone, view.gone = view.gone, []
         refilled, view.refilled = view.refilled, []
         for node in refilled:
             self._liveness.doubt(node)
         if gone:
+            self._neighbours.leases.look_for_dead()
             self._repair.on_gone(gone)
             self._router.on_gone(gone)
+            self._go_on()
         if view.leaves_changed:
             view.leaves_changed = False
             view.effects.append(NeighboursChanged())
+            self._router.on_change()
             self._directory.on_leaves_changed(gone)
 
     def adopt(self, peers: Iterable[Peer], now: Instant) -> None:
@@ -172,7 +216,16 @@ class OverlayMachine:
             view.meet(peer, 0)
         view.joined = True
         self._membership.phase = Phase.MEMBER
-        view.leaves_changed = False
+        agreed = view.agreed
+        agreed.found(now)
+        for side, leaf in (
+            (agreed.predecessor, view.leaf_set.predecessor),
+            (agreed.successor, view.leaf_set.successor),
+        ):
+            if leaf is not None:
+                side.settle(leaf, now, FOREVER, 0)
+        agreed.name = (0, NodeId(0))
+        agreed.stirred = view.leaves_changed = False
 
     # ---- timers and commands
 
@@ -191,7 +244,7 @@ class OverlayMachine:
 
     def _on_round(self) -> None:
         if self._view.joined:
-            self._liveness.on_round()
+            self._liveness.on_round(self._neighbours.on_round())
 
     def _on_watch(self, event: Watch) -> None:
         view = self._view
@@ -224,12 +277,12 @@ class OverlayMachine:
         view = self._view
         if self._leave_by is None:
             return
-        if view.now < self._leave_by and not self._directory.is_handed_over:
+        is_ready = self._directory.is_handed_over and not view.agreed.is_pending
+        if view.now < self._leave_by and not is_ready:
             view.set_timer("leave", view.now + view.config.leave_timeout_ns // _LEAVE_POLL_SHARE)
             return
         self._leave_by = None
-        self._admission.stop()
-        self._membership.leave()
+        self._membership.leave(is_clean=not view.agreed.is_pending)
         self._liveness.stop()
         self._repair.stop()
         self._router.stop()
@@ -252,16 +305,16 @@ class OverlayMachine:
     def _admits(self, sender: Peer, message: Message) -> bool:
         """Settle which life of the sender speaks, before its words are heard."""
         view = self._view
-        known = view.book.get(sender.node)
+        known = view.book.alive.get(sender.node)
         if known is not None:
+            if sender.incarnation == known.peer.incarnation:
+                known.heard_at = view.now
+                self._liveness.heard(sender.node)
+                return True
             if sender.incarnation < known.peer.incarnation:
                 view.drop("old-life")
                 return False
-            if sender.incarnation > known.peer.incarnation:
-                self._liveness.bury(known.peer, "restarted")
-            else:
-                known.heard_at = view.now
-                self._liveness.heard(sender.node)
+            self._liveness.bury(known.peer, "restarted")
         grave = view.book.grave(sender.node)
         if grave is None or sender.incarnation > grave.peer.incarnation:
             return True
@@ -275,36 +328,27 @@ class OverlayMachine:
             view.send(sender, wire.Accused(grave.refutations))
         return True
 
-    def _if_joined(self, handler: Callable[[Any], None], message: Message) -> None:
-        if self._view.joined:
-            handler(message)
-        else:
-            self._view.drop("outside")
-
     def _on_probe(self, sender: Peer, message: wire.Probe) -> None:
         view = self._view
         if message.joined:
             view.meet(sender, message.refutations, message.vitals)
         else:
             self._membership.on_fellow(sender)
-        view.send(sender, wire.ProbeAck(message.number, view.refutations, view.joined, view.vitals))
+        view.send(sender, wire.ProbeAck(message.number, view.refutations, view.agreed.active, view.vitals))
 
     def _on_probe_ack(self, sender: Peer, message: wire.ProbeAck) -> None:
         view = self._view
         asked_at = view.asked_at(sender.node, message.number)
         if message.joined and view.joined:
-            view.meet(sender, message.refutations)
-            if asked_at is not None:
-                view.measure(sender.node, asked_at, message.vitals)
+            view.meet(sender, message.refutations, message.vitals, asked_at)
         elif view.joined:
             self._membership.on_outside(sender)
         self._liveness.on_probe_ack(sender, message)
         self._membership.on_probe_ack(sender, message)
 
     def _on_leaf_state(self, sender: Peer, message: wire.LeafState) -> None:
-        if message.joined and self._membership.phase >= Phase.WELCOMED:
+        if message.joined and self._view.joined:
             self._view.meet(sender, message.refutations)
-        self._membership.on_leaf_state(sender, message)
         self._repair.on_leaf_state(sender, message)
 
     def _on_announce(self, sender: Peer, message: wire.Announce) -> None:
@@ -314,7 +358,6 @@ class OverlayMachine:
             return
         view.meet(sender, message.refutations, message.vitals)
         self._arrival.on_announce(sender, message)
-        self._admission.on_announce(sender)
 
     def _on_announced(self, sender: Peer, message: wire.Announced) -> None:
         if self._view.joined:
@@ -324,6 +367,8 @@ class OverlayMachine:
     def _on_accused(self, sender: Peer, message: wire.Accused) -> None:
         if self._view.joined:
             self._arrival.on_accused(sender, message)
+        else:
+            self._membership.on_accused(message)
 
     def _on_refute(self, sender: Peer, message: wire.Refute) -> None:
         if self._view.joined:
@@ -344,6 +389,27 @@ class OverlayMachine:
     def joined(self) -> bool:
         """Whether this node is a member."""
         return self._view.joined
+
+    def claim(self, now: Instant) -> Arc | None:
+        """The keys that this node would deliver now, by its own clock; None: it answers for nothing."""
+        return self._view.agreed.claim(now)
+
+    @property
+    def claim_ends(self) -> int:
+        """The instant of this node's clock at which the claim ends by itself, unless a lease is renewed before."""
+        return self._view.agreed.lease
+
+    @property
+    def agreed_neighbours(self) -> tuple[Peer | None, Peer | None]:
+        """Agreed predecessor and successor; this node itself in a ring of one."""
+        agreed = self._view.agreed
+        return agreed.predecessor.peer, agreed.successor.peer
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether it is in the ring and nothing is under way between it and its neighbours."""
+        agreed = self._view.agreed
+        return agreed.confirmed and not agreed.is_pending
 
     @property
     def leaf_set(self) -> LeafSet:
@@ -409,6 +475,8 @@ class OverlayMachine:
             sent=_by_name(view.sent),
             received=_by_name(self._received),
             dropped=tuple(sorted(view.dropped.items())),
+            rejoins=view.agreed.rejoined,
+            aborted_admissions=view.agreed.aborted,
         )
 
 

@@ -40,10 +40,13 @@ def forwarding_cost(
         load_permille: how much of the peer's capacity is in use, 0 to 1000.
     """
     cost = rtt_ns / reference_rtt_ns + config.hop_weight * hops
-    cost += config.congestion_weight * congestion_permille / PERMILLE
     if leaves_zone:
         cost += config.zone_weight
-    return cost + config.load_weight * load_permille / PERMILLE
+    if congestion_permille:
+        cost += config.congestion_weight * congestion_permille / PERMILLE
+    if load_permille:
+        cost += config.load_weight * load_permille / PERMILLE
+    return cost
 
 
 def median(values: list[int]) -> int:

@@ -12,6 +12,7 @@ from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.observe import Observer
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.randomness import RandomStream
+from agiledart_overlay.agreement import Agreement
 from agiledart_overlay.config import OverlayConfig
 from agiledart_overlay.coordinates import Coordinate, estimated_error, estimated_rtt_ns, moved
 from agiledart_overlay.leaf_set import LeafSet
@@ -25,6 +26,7 @@ from agiledart_overlay.routing_table import RoutingTable
 from agiledart_overlay.sightings import MAX_SIGHTINGS
 
 _MAX_ASKED = 512
+_MAX_LOST = 64
 _USABLE_ERROR = 0.5
 """A guess by coordinates that may be more wrong than this is not used."""
 _CLEARLY = 0.8
@@ -37,6 +39,8 @@ class View:
     def __init__(self, me: Peer, config: OverlayConfig, random: RandomStream, observe: Observer) -> None:
         self.me = me
         self.config = config
+        self.agreed = Agreement(me, config)
+        self.seeds: tuple[Peer, ...] = ()
         self.random = random
         self.observe = observe
         self.now = Instant(0)
@@ -53,6 +57,8 @@ class View:
         self.refilled: list[NodeId] = []
         """Peers that came into the leaf set in this step because others went: long not heard of, perhaps dead too."""
         self.leaves_changed = False
+        self.to_itself: list[Message] = []
+        """Messages that this node sent to itself: in a ring of one it is its own neighbour."""
         self.vitals = Vitals()
         """What this node says of itself on acknowledgements."""
         self.sent: dict[type, int] = {}
@@ -73,7 +79,10 @@ class View:
         kind = type(message)
         sent = self.sent
         sent[kind] = sent.get(kind, 0) + 1
-        self.effects.append(Send(to, message))
+        if to.node == self.me.node:
+            self.to_itself.append(message)
+        else:
+            self.effects.append(Send(to, message))
 
     def drop(self, reason: str) -> None:
         """Count something thrown away."""
@@ -113,14 +122,14 @@ class View:
         """How dear it is to forward through a peer: measured, else guessed by coordinates, else as far as the median."""
         known = self.book.alive.get(peer.node)
         if known is None:
-            return self._cost(peer, None, 0, 0)
+            return self._cost(peer, 0, 0, 0)
         vitals = known.vitals
-        rtt: int | None = known.rtt_ns
-        if not rtt and vitals is not None:
-            rtt = self.guessed_rtt_ns(vitals.coordinate)
-        return self._cost(peer, rtt, known.congestion_permille, vitals.load_permille if vitals is not None else 0)
+        if vitals is None:
+            return self._cost(peer, known.rtt_ns, known.congestion_permille, 0)
+        rtt = known.rtt_ns or self.guessed_rtt_ns(vitals.coordinate) or 0
+        return self._cost(peer, rtt, known.congestion_permille, vitals.load_permille)
 
-    def _cost(self, peer: Peer, rtt_ns: int | None, congestion_permille: int, load_permille: int) -> float:
+    def _cost(self, peer: Peer, rtt_ns: int, congestion_permille: int, load_permille: int) -> float:
         reference, me = self._reference_rtt_ns, self.me
         return forwarding_cost(
             self.config,
@@ -154,8 +163,19 @@ class View:
         )
 
     def is_root(self, key: NodeId) -> bool:
-        """Whether this node is a member and closest to the key as far as it knows."""
+        """Whether this node is the one that delivers a key now."""
+        return self.agreed.owns(key, self.now)
+
+    def is_closest(self, key: NodeId) -> bool:
+        """Whether this node is a member and closest to the key as far as its leaf set knows."""
         return self.joined and self.leaf_set.covers(key) and self.leaf_set.closest(key) is None
+
+    def acquaintances(self) -> list[Peer]:
+        """Everybody who may know more when this node knows nobody in its ring: leaves, seeds, the lost."""
+        lost = [grave.peer for grave in self.book.graves if not grave.has_left]
+        peers = {peer.node: peer for peer in (*self.seeds, *lost[-_MAX_LOST:], *self.leaf_set.members)}
+        peers.pop(self.me.node, None)
+        return list(peers.values())
 
     def known(self) -> list[Peer]:
         """Every peer in a table or watched and alive, once: leaves, table, neighbourhood, watched."""
@@ -190,18 +210,27 @@ class View:
             self._leaf_sightings = self.sightings(self.leaf_set.members)
         return self._leaf_sightings
 
-    def meet(self, peer: Peer, refutations: int, vitals: Vitals | None = None) -> Acquaintance | None:
-        """A member showed itself: put it where it fits. None when this life is known to be over, or no table wants it."""
+    def meet(
+        self, peer: Peer, refutations: int, vitals: Vitals | None = None, asked_at: Instant | None = None
+    ) -> Acquaintance | None:
+        """A member showed itself, perhaps in answer to a question: put it where it fits.
+
+        None when this life is known to be over.
+        """
         known = self.book.alive.get(peer.node)
         if known is not None and known.refutations >= refutations and (known.peer is peer or known.peer == peer):
             known.heard_at = self.now
-            if vitals is not None:
+            if asked_at is not None:
+                self.measure(peer.node, asked_at, vitals)
+            elif vitals is not None:
                 known.vitals = vitals
             return known
         if peer.node == self.me.node or self.book.is_dead(peer, refutations):
             return None
         known = self.book.meet(peer, refutations, self.now)
-        if vitals is not None:
+        if asked_at is not None:
+            self._sample(known, asked_at, vitals)
+        elif vitals is not None:
             known.vitals = vitals
         if peer.node in self.leaf_set:
             self._leaf_sightings = None
@@ -226,13 +255,16 @@ class View:
         if known is None:
             return
         is_first = known.rtt_ns == 0
+        self._sample(known, sent_at, vitals)
+        self.neighbourhood.offer(known.peer, known.rtt_ns)
+        if is_first:
+            self.routing_table.add(known.peer, self.cost)
+
+    def _sample(self, known: Acquaintance, sent_at: Instant, vitals: Vitals | None) -> None:
         known.measure(min(self.now - sent_at, 10 * self.config.probe_timeout_ns))
         if vitals is not None:
             known.vitals = vitals
             self._move(vitals.coordinate, known.rtt_ns)
-        self.neighbourhood.offer(known.peer, known.rtt_ns)
-        if is_first:
-            self.routing_table.add(known.peer, self.cost)
 
     def _move(self, theirs: Coordinate, rtt_ns: int) -> None:
         """One step of Vivaldi."""
@@ -313,6 +345,30 @@ class View:
                 if self.leaf_set.add(other):
                     self.refilled.append(other.node)
         self.gone.append(peer)
+
+    def step_aside(self, known: Acquaintance) -> None:
+        """A peer lives but is not in the ring: out of the tables, until it says that it is back."""
+        peer = known.peer
+        if peer.node not in self.watched:
+            self.remove(peer, known.refutations, has_left=False)
+            return
+        self._leaf_sightings = None
+        self.routing_table.remove(peer.node)
+        self.neighbourhood.remove(peer.node)
+        if self.leaf_set.remove(peer.node):
+            self.leaves_changed = True
+        self.gone.append(peer)
+
+    def clear_tables(self) -> None:
+        """This node is out of the ring: nobody is in its tables; the watched stay in the book."""
+        for peer in self.known():
+            self.routing_table.remove(peer.node)
+            self.neighbourhood.remove(peer.node)
+            self.leaf_set.remove(peer.node)
+        for node in [known.peer.node for known in self.book if known.peer.node not in self.watched]:
+            self.book.forget(node)
+        self._leaf_sightings = None
+        self.leaves_changed = True
 
     def tidy(self) -> None:
         """Forget what nothing needs (strangers, old graves and questions); renew the reference RTT and the order of slots."""
