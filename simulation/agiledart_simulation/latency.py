@@ -110,7 +110,7 @@ def load(path: Path, most_sites: int = 500) -> Matrix:
     rows = [row[:most_sites] for row in rows[:most_sites]]
     if len(rows) < 2 or any(len(row) != len(rows) for row in rows):
         raise ConfigurationError(f"latency file {path}: not a square table of at least two sites")
-    known = sorted(value for row in rows for value in row if value > 0)
+    known = sorted(value for i, row in enumerate(rows) for j, value in enumerate(row) if i != j and value > 0)
     if not known:
         raise ConfigurationError(f"latency file {path}: no round trip above 0")
     middle = known[len(known) // 2]

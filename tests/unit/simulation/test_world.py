@@ -18,7 +18,7 @@ from agiledart_kernel.machine import (
 )
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
-from agiledart_simulation.faults import Clog, Crash, Heal, Partition, Pause, Weather, apply
+from agiledart_simulation.faults import Clog, Crash, Heal, Partition, Pause, Stutter, Weather, apply
 from agiledart_simulation.network import NetworkConfig
 from agiledart_simulation.trace import Trace
 from agiledart_simulation.world import World
@@ -179,3 +179,91 @@ def test_weather_changes_only_its_own_figures() -> None:
     world = world_of_two(NetworkConfig(base_ns=5, span_ns=7))
     apply(world, Weather(0.1, 0.2, 0.3))
     assert world.network.config == NetworkConfig(base_ns=5, span_ns=7, loss=0.1, duplicate=0.2, reorder=0.3)
+
+
+def test_a_node_has_its_own_clock() -> None:
+    """A clock that is a tenth too fast fires its timers a tenth too early, in the world's time."""
+    world: World[Toy] = World(1, lambda peer, random: Toy())
+    world.start(A, rate_ppb=100_000_000, offset_ns=7 * SECOND)
+    world.start(B)
+    node = world.nodes[A.node]
+    assert node.local(0) == 7 * SECOND
+    assert node.local(SECOND) == 8_100_000_000
+    world.inject(A.node, Go((SetTimer("x", Instant(node.local(0) + SECOND)),)))
+    fired: list[int] = []
+    world.observers.append(lambda stepped: fired.append(world.now) if stepped is node and node.machine.seen else None)
+    world.run_for(2 * SECOND)
+    assert fired == [909_090_910]
+    at, event = node.machine.seen[0]
+    assert event == TimerFired("x")
+    assert at >= 8 * SECOND, "never early by its own clock"
+
+
+def test_a_clock_that_changes_its_speed_takes_its_timers_along() -> None:
+    world = world_of_two()
+    world.inject(A.node, Go((SetTimer("x", Instant(SECOND)), SetTimer("y", Instant(3 * SECOND)), CancelTimer("y"))))
+    world.run_for(SECOND // 2)
+    world.set_rate(A.node, -500_000_000)
+    world.run_for(SECOND - 1)
+    assert world.nodes[A.node].machine.seen == []
+    world.run_for(SECOND)
+    assert world.nodes[A.node].machine.seen == [(SECOND, TimerFired("x"))]
+    apply(world, Crash((A.node,)))
+    assert world.start(A).rate_ppb == -500_000_000, "it is the machine's clock, not the process's"
+
+
+def test_a_slow_node_looks_now_and_then() -> None:
+    world = world_of_two()
+    apply(world, Stutter(B.node, 100 * MILLISECOND))
+    say(world, 30, 10 * MILLISECOND)
+    world.run_for(SECOND)
+    assert heard(world) == [str(number) for number in range(30)]
+    assert {at % (100 * MILLISECOND) for at, _ in world.nodes[B.node].machine.seen} == {0}
+    apply(world, Stutter(B.node, 0))
+    world.nodes[B.node].machine.seen.clear()
+    say(world)
+    world.run_for(SECOND)
+    assert world.nodes[B.node].machine.seen[0][0] % (100 * MILLISECOND) != 0
+
+
+def test_a_pause_that_is_made_longer() -> None:
+    world = world_of_two()
+    apply(world, Pause(B.node, SECOND))
+    world.run_for(SECOND // 2)
+    apply(world, Pause(B.node, SECOND))
+    say(world)
+    world.run_for(SECOND)
+    assert [at for at, _ in world.nodes[B.node].machine.seen] == [3 * SECOND // 2]
+
+
+def test_a_lost_disk_forgets_the_number_of_the_life() -> None:
+    world = world_of_two()
+    for lives in (2, 3):
+        apply(world, Crash((B.node,)))
+        assert world.start(B).peer.incarnation == lives
+    apply(world, Crash((B.node,)))
+    assert world.start(B, forgets=True).peer.incarnation == 1
+
+
+def test_cancelled_timers_do_not_stay_in_the_queue() -> None:
+    for queue in ("heap", "wheel"):
+        world = world_of_two(queue=queue)
+        for round_ in range(40):
+            timers = tuple(SetTimer(f"t{name}", Instant(100 * SECOND + round_)) for name in range(250))
+            world.inject(A.node, Go(timers))
+            world.run_for(MILLISECOND)
+        assert world.pending < 5_000
+        world.run_for(200 * SECOND)
+        seen = [event for _, event in world.nodes[A.node].machine.seen]
+        assert sorted(event.name for event in seen if isinstance(event, TimerFired)) == sorted(
+            f"t{i}" for i in range(250)
+        )  # type: ignore[type-var]
+
+
+def test_both_queues_carry_the_same_conversation() -> None:
+    for queue in ("heap", "wheel"):
+        world = world_of_two(queue=queue)
+        say(world, 20, MILLISECOND)
+        world.run_for(SECOND)
+        assert heard(world) == [str(number) for number in range(20)]
+        assert world.messages_sent == 20
