@@ -22,6 +22,8 @@ class SubmitBody(Body, frozen=True):
         paths: JOIN paths, source node first, sink node last.
         relaxed: placement rules given up for want of room: `same application`, `balance`.
         seconds_to_running: from the request to the moment when all instances listened.
+        scheduler: node that deployed it and serves it.
+        queued_seconds: of that time, spent in the scheduler's line.
     """
 
     name: str
@@ -34,6 +36,8 @@ class SubmitBody(Body, frozen=True):
     relaxed: list[str]
     strategy: str
     seconds_to_running: float
+    scheduler: str = ""
+    queued_seconds: float = 0.0
 
 
 class DryRunBody(Body, frozen=True):
@@ -183,6 +187,7 @@ class NodeRow(Body, frozen=True):
         incarnation: number of its life.
         address: `host:port` of its links.
         rtt_ms: smoothed round trip from the asked node; null when unknown.
+        schedules: applications that it serves as scheduler; null: it is no scheduler.
     """
 
     name: str
@@ -199,6 +204,7 @@ class NodeRow(Body, frozen=True):
     executors: int | None = None
     applications: list[str] | None = None
     is_leaving: bool | None = None
+    schedules: int | None = None
 
 
 class NodesBody(Body, frozen=True):

@@ -8,6 +8,21 @@ from agiledart_overlay.config import OverlayConfig
 from agiledart_placement.strategy import strategy_named
 
 
+_COUNTS = (
+    "executors",
+    "capacity",
+    "max_ops_balanced",
+    "join_attempts",
+    "max_survey",
+    "max_hosted",
+    "apps_per_scheduler",
+    "election_sample",
+    "gossip_life",
+    "gossip_fanout",
+    "planning_at_once",
+)
+
+
 @dataclass(frozen=True, slots=True)
 class NodeConfig:
     """Settings of one node."""
@@ -20,7 +35,7 @@ class NodeConfig:
     max_ops_balanced: int = 2
     """Operator instances above which a node counts as full while others have room (balance rule)."""
     placement: str = "along_path"
-    """Placement strategy of applications submitted here."""
+    """Placement strategy of applications that this node deploys."""
     join_key: str = "node_id"
     """Where JOINs meet: `node_id`, the sink's own id, or `hash`, the hash of it (then one link more)."""
 
@@ -50,6 +65,29 @@ class NodeConfig:
     soft_state_ns: int = 60 * SECOND
     """Life of what a node remembers of JOINs."""
 
+    scheduler_scope: str = "zone"
+    """Whom an application may have as scheduler: `zone`, one of the zone of the agent that was asked, or `region`, any."""
+    apps_per_scheduler: int = 50
+    """Applications that one scheduler serves; one more makes one scheduler more."""
+    election_sample: int = 8
+    """Peers among which a scheduler is elected."""
+    scheduler_copies: int = 2
+    """Leaves that keep a scheduler's list of applications."""
+    gossip_interval_ns: int = 1 * SECOND
+    """Time between exchanges of what is known of schedulers, while any is known. Longer: less traffic, later renewal."""
+    gossip_life: int = 10
+    """Intervals for which an advertisement counts without a newer version."""
+    gossip_fanout: int = 3
+    """Peers to which news of schedulers are passed on at once."""
+    renew_interval_ns: int = 5 * SECOND
+    """Time between the heartbeats of an application and its scheduler."""
+    resign_ns: int = 600 * SECOND
+    """Time without an application after which a scheduler resigns."""
+    planning_at_once: int = 16
+    """Applications that one scheduler deploys at one time; more wait in line."""
+    planning_ns: int = 0
+    """Time that planning takes; for simulations, in which computing takes none."""
+
     guards: int = 2
     """Nodes that watch an application although they host nothing of it."""
     max_survey: int = 128
@@ -64,13 +102,25 @@ class NodeConfig:
         """One site."""
         return cls(executors=executors)
 
+    @classmethod
+    def simulation(cls, nodes: int) -> "NodeConfig":
+        """Quiet when idle: intervals stretched with the number of nodes, as those of the overlay."""
+        stretch = max(1, min(nodes // 100, 16))
+        return cls(
+            overlay=OverlayConfig.simulation(nodes),
+            gossip_interval_ns=stretch * SECOND,
+            renew_interval_ns=5 * stretch * SECOND,
+        )
+
     def validate(self) -> None:
         """Raises ConfigurationError when a field, or the relation of two, makes no sense."""
         self.overlay.validate()
         strategy_named(self.placement)
         if self.join_key not in ("node_id", "hash"):
             raise ConfigurationError(f"join_key = {self.join_key!r}: must be node_id or hash")
-        for name in ("executors", "capacity", "max_ops_balanced", "join_attempts", "max_survey", "max_hosted"):
+        if self.scheduler_scope not in ("zone", "region"):
+            raise ConfigurationError(f"scheduler_scope = {self.scheduler_scope!r}: must be zone or region")
+        for name in _COUNTS:
             if getattr(self, name) < 1:
                 raise ConfigurationError(f"{name} = {getattr(self, name)}: must be at least 1")
         if not self.resend_ns < self.report_timeout_ns <= self.ask_timeout_ns:

@@ -20,11 +20,11 @@ PATIENCE = 5
 
 
 class NodeFull(Exception):
-    """A node has no room any more for what the plan wanted of it."""
+    """Nodes have no room any more for what the plan wanted of them; `reason` is that of one of them."""
 
-    def __init__(self, node: NodeId, reason: str) -> None:
+    def __init__(self, nodes: list[NodeId], reason: str) -> None:
         super().__init__(reason)
-        self.node, self.reason = node, reason
+        self.nodes, self.reason = nodes, reason
 
 
 @dataclass(slots=True)
@@ -35,6 +35,7 @@ class Deployment:
         nodes: hosts sorted by id, then guards.
         placement: (stage, index) → node.
         executors: executor processes per node.
+        limits: operator instances that a node may hold with its part; missing: no more than its capacity.
         touched: nodes that were sent a part, in order; they must be halted when it fails.
     """
 
@@ -49,6 +50,8 @@ class Deployment:
     placement: dict[tuple[int, int], NodeId]
     executors: dict[NodeId, int]
     coordinator: Peer
+    domain: str = ""
+    limits: dict[NodeId, int] = field(default_factory=dict)
     touched: list[Peer] = field(default_factory=list)
 
     @property
@@ -76,6 +79,10 @@ class Deployment:
     def downstream(self, stages: list[int]) -> frozenset[int]:
         """Stages that these ones send to."""
         return frozenset(below for above, below in self.blueprint.edges if above in stages)
+
+
+def _is_full(answer: object) -> bool:
+    return isinstance(answer, Deployed) and answer.is_full
 
 
 class Deploying:
@@ -117,6 +124,10 @@ class Deploying:
                 first = False
             timeout = Duration(self._desk.config.start_timeout_ns + self._desk.config.ask_timeout_ns)
             answers = await self._desk.talks.answers({number: questions[number] for number in questions}, timeout)
+            full = [questions[number] for number in hosts if _is_full(answers.get(number))]
+            if full:
+                reason = next(answers[number].reason for number in hosts if _is_full(answers.get(number)))
+                raise NodeFull([question.to.node for question in full if question is not None], reason)
             for number in hosts:
                 question = questions[number]
                 assert question is not None
@@ -156,6 +167,8 @@ class Deploying:
             work.coordinator,
             self._desk.me,
             work.executors.get(peer.node, 1),
+            work.domain,
+            work.limits.get(peer.node, 0),
         )
 
     def _check(
@@ -164,8 +177,6 @@ class Deploying:
         name = peer.name or peer.node.short
         if answer is None:
             raise CommandRefused(f"{name} is gone or does not answer; it was to run a part of {work.application}.")
-        if answer.is_full:
-            raise NodeFull(peer.node, answer.reason)
         if answer.reason:
             raise CommandRefused(answer.reason)
         for given in answer.addresses:

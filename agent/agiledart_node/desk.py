@@ -113,11 +113,10 @@ class Desk:
         """This node and the live peers that it knows, sorted by id."""
         return tuple(sorted((self.me, *self.overlay.known_peers()), key=lambda peer: peer.node))
 
-    def nearest(self, limit: int) -> tuple[Peer, ...]:
-        """Live peers in the order of their cost from here: measured round trips first, then the others by id."""
+    def nearest_of(self, peers: tuple[Peer, ...]) -> tuple[Peer, ...]:
+        """Peers in the order of their cost from here: measured round trips first, then the others by id."""
         far = 1 << 62
-        peers = self.overlay.known_peers()
-        return tuple(sorted(peers, key=lambda peer: (self.overlay.rtt_ns(peer.node) or far, peer.node))[:limit])
+        return tuple(sorted(peers, key=lambda peer: (self.overlay.rtt_ns(peer.node) or far, peer.node)))
 
     def names(self) -> dict[NodeId, str]:
         """Names for people of everybody known."""

@@ -1,5 +1,6 @@
 """The hosting side: takes parts of applications, starts and stops their instances, tells how they end."""
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -26,17 +27,24 @@ MAX_CLOSED = 1_024
 """Closed runs that a node remembers, so that a late message does not start them again."""
 
 
+def _nothing(hosted: Hosted) -> None:
+    """Nobody wants to know."""
+
+
 class Hosting:
     """Parts of applications at this node.
 
     Attributes:
         table: by (application, version), oldest first.
+        on_flow, on_close: told of an application that runs, and of one that is over here.
     """
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
         self.table: dict[Key, Hosted] = {}
         self._closed: dict[Key, tuple[int, str]] = {}
+        self.on_flow: Callable[[Hosted], None] = _nothing
+        self.on_close: Callable[[Hosted], None] = _nothing
 
     @property
     def operators(self) -> int:
@@ -97,8 +105,11 @@ class Hosting:
         if self._desk.talks.is_full or (hosted is None and len(self.table) >= self._desk.config.max_hosted):
             return f"{me} takes part in {len(self.table)} applications and takes no more", True
         held = self.operators - (hosted.reserved if hosted is not None else 0)
-        if held + planned_for(part, self._desk.me.node) > self._desk.config.capacity:
-            return f"{me} has room for {self._desk.config.capacity} instances and runs {held}", True
+        most = self._desk.config.capacity
+        if hosted is None and part.most:
+            most = min(most, part.most)
+        if held + planned_for(part, self._desk.me.node) > most:
+            return f"{me} has room for {most} instances and runs {held}", True
         return "", False
 
     def _admit(self, part: DeploymentPart) -> Hosted:
@@ -158,6 +169,7 @@ class Hosting:
             hosted.is_flowing = True
             hosted.bundle = b""  # all parts are here: up to 8 MiB that nobody needs any more
             self._desk.emit(StartSources(*hosted.key))
+            self.on_flow(hosted)
 
     def halt(self, sender: Peer, message: Halt) -> None:
         """Somebody who takes part says that it is over. Acknowledged in any case: there is nothing here any more."""
@@ -194,6 +206,7 @@ class Hosting:
         if len(self._closed) >= MAX_CLOSED:
             del self._closed[next(iter(self._closed))]
         self._closed[hosted.key] = (hosted.part.plan_version, reason or f"{hosted.part.application} was ended")
+        self.on_close(hosted)
 
     def reported(self, event: InstanceReported | InstanceFinished) -> Hosted | None:
         """A local instance gave figures; None when it is not of here."""

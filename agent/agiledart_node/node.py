@@ -54,6 +54,9 @@ from agiledart_node.hosting import Hosting
 from agiledart_node.joining import Joining
 from agiledart_node.questions import Questions
 from agiledart_node.records import Records
+from agiledart_node.scheduling.messages import SchedulingMessage
+from agiledart_node.scheduling.schedulers import ANSWERS as SCHEDULING_ANSWERS
+from agiledart_node.scheduling.schedulers import Schedulers
 from agiledart_node.sinks import FindSink, NoteSink, Sinks
 from agiledart_node.stopping import Stopping
 from agiledart_node.submission import Submissions
@@ -72,12 +75,12 @@ from agiledart_overlay.effects import (
 from agiledart_overlay.events import LeaveRing
 from agiledart_overlay.messages import OverlayMessage
 
-NodeMessage = OverlayMessage | FormationMessage
+NodeMessage = OverlayMessage | FormationMessage | SchedulingMessage
 """Everything that agents send to each other over links of the service `overlay`."""
 
 NODE_CODEC: Codec[NodeMessage] = Codec(NodeMessage)
 
-_ANSWERS = (JoinTree, Load, Deployed, Acknowledged, Reports, LogLines, TapRows)
+_ANSWERS = (JoinTree, Load, Deployed, Acknowledged, Reports, LogLines, TapRows, *SCHEDULING_ANSWERS)
 
 _PATROL = ("node", "patrol")
 
@@ -110,6 +113,15 @@ class Node:
             self._watching,
             RandomStream(random.bits(64), "tickets"),
         )
+        self.schedulers = Schedulers(
+            desk,
+            self._records,
+            self._hosting,
+            self._watching,
+            self._submissions,
+            RandomStream(random.bits(64), "scheduling"),
+        )
+        self._surveying.served = lambda: self.schedulers.served
         self._questions = Questions(desk, self._records, self._hosting, self._surveying, self._watching)
         self._tapping = Tapping(desk, self._questions, self._hosting)
         self._stopping = Stopping(desk, self._records, self._questions, self._watching)
@@ -134,7 +146,7 @@ class Node:
             SendJoins: self._joining.send_joins,
             CollectJoins: self._joining.collect,
             JoinArrived: self._joining.arrived,
-            Survey: lambda sender, message: desk.send(sender, self._surveying.load(message.request)),
+            Survey: lambda sender, message: desk.send(sender, self._surveying.load(message)),
             Deploy: self._hosting.deploy,
             StartFlow: self._hosting.start_flow,
             Halt: self._hosting.halt,
@@ -146,7 +158,9 @@ class Node:
             AskTap: self._ask_tap,
             AskWhetherActive: self._whether_active,
             TraceHops: self._questions.traced,
+            **self.schedulers.by_message,
         }
+        self._by_timer: dict[object, Callable[[], None]] = {_PATROL: self._patrol, **self.schedulers.by_timer}
 
     @property
     def joined(self) -> bool:
@@ -212,8 +226,10 @@ class Node:
             out.append(effect)
             if isinstance(effect, NeighboursChanged):
                 self._watching.check_lives()
+                self.schedulers.neighbours_changed()
             elif isinstance(effect, PeerFailed | PeerLeft):
                 self._desk.talks.gone(effect.peer)
+                self.schedulers.peer_gone(effect.peer)
                 self._watching.peer_gone(effect.peer, effect.reason if isinstance(effect, PeerFailed) else "left")
             elif isinstance(effect, Joined):
                 self._joined()
@@ -255,14 +271,17 @@ class Node:
 
     def _timer_fired(self, event: TimerFired) -> None:
         name = event.name
-        if name == _PATROL:
-            self._joining.soft_state.forget_old(self._desk.now)
-            self._watching.patrol()
-            self._set_patrol()
-        elif isinstance(name, tuple) and len(name) == 3 and name[0] == "node":
+        if isinstance(name, tuple) and len(name) == 3 and name[0] == "node":
             self._desk.talks.timer(name)
+        elif (action := self._by_timer.get(name)) is not None:
+            action()
         else:
             self._desk.tell_overlay(event)
+
+    def _patrol(self) -> None:
+        self._joining.soft_state.forget_old(self._desk.now)
+        self._watching.patrol()
+        self._set_patrol()
 
     def _report(self, event: InstanceReported) -> None:
         self._hosting.reported(event)
@@ -288,7 +307,7 @@ class Node:
     def _answer_to(self, event: Asked) -> Coroutine[Any, None, None] | None:
         request, command, questions = event.request, event.command, self._questions
         if isinstance(command, Submit):
-            return self._submissions.submit(request, command, event.submitter)
+            return self.schedulers.dispatching.submit(request, command, event.submitter)
         if isinstance(command, ListApplications):
             return questions.list_applications(request)
         if isinstance(command, Status):
@@ -337,4 +356,5 @@ class Node:
 
     async def _leave_after_telling(self, event: LeaveRing) -> None:
         await self._watching.leave()
+        await self.schedulers.leave()
         self._desk.tell_overlay(event)

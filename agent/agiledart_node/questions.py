@@ -136,6 +136,7 @@ class Questions:
                     executors=load.executors,
                     applications=list(load.applications),
                     is_leaving=load.is_draining,
+                    schedules=load.schedules,
                 )
             rows.append(row)
         self._desk.emit(Replied(request, {"nodes": rows, "known": len(peers)}))

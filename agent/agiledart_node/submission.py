@@ -1,9 +1,11 @@
-"""The scheduler of one submission: from the user's request to a running application.
+"""The scheduler of one submission: from an order to a running application.
 
-Rounds: check → look up pins → claim the record → JOIN paths → survey → place → deploy in waves → record says `running`
-    → sources start. Whatever goes wrong after the claim halts what was touched and closes the record with the reason.
+Rounds: claim the record → JOIN paths → survey → place → deploy in waves → record says `running` → sources start. Whatever goes
+wrong after the claim halts what was touched and closes the record with the reason.
 """
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -25,12 +27,10 @@ from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.randomness import RandomStream
 from agiledart_node.blueprint import Blueprint, blueprint_of
-from agiledart_node.commands import Submit
 from agiledart_node.deploying import Deploying, Deployment, NodeFull
 from agiledart_node.desk import CommandRefused, Desk
-from agiledart_node.effects import Progressed, Replied
 from agiledart_node.joining import Joining, Paths
-from agiledart_node.pinning import fed_sinks, pinned_nodes
+from agiledart_node.pinning import fed_sinks
 from agiledart_node.records import Records
 from agiledart_node.surveying import Surveying
 from agiledart_node.watching import Watching
@@ -43,8 +43,39 @@ MAX_EXECUTORS = 64
 """Executor processes of one application on one node."""
 
 
+PLANS = 4
+"""Plans tried for one application when nodes became full meanwhile."""
+
+Progress = Callable[[str], None]
+"""Takes lines that the waiting user may want to read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """A submission as a scheduler takes it.
+
+    Args:
+        executors: wanted executor processes a node; 0: the node's own number.
+        submitted_to: the agent that the user asked.
+        pinned: stage → the node that must run it.
+        domain: zone or region whose schedulers serve it.
+        ticket: number of the submission, also in its record.
+        began: when the user asked, by this node's clock.
+    """
+
+    blueprint: Blueprint
+    bundle: bytes
+    executors: int
+    submitter: str
+    submitted_to: Peer
+    pinned: dict[int, Peer]
+    domain: str
+    ticket: int
+    began: Instant
+
+
 class Submissions:
-    """Submissions that this node takes.
+    """Deploys applications.
 
     Attributes:
         deploying: (application, version) of those that are not yet running.
@@ -64,43 +95,42 @@ class Submissions:
         self._deploying = Deploying(desk)
         self.deploying: dict[tuple[str, int], bool] = {}
 
-    async def submit(self, request: int, command: Submit, submitter: str) -> None:
-        """Take a submission; answers the user. Raises CommandRefused."""
-        if self._desk.is_leaving:
-            raise CommandRefused(f"{self._desk.me.name} is leaving; submit to another agent.")
-        began = self._desk.now
-        blueprint = blueprint_of(command)
-        if command.executors < 0 or command.executors > MAX_EXECUTORS:
-            raise CommandRefused(
-                f"{command.executors} executors are not possible: 0 (the node's own) to {MAX_EXECUTORS}.", 2
-            )
-        pinned = await pinned_nodes(self._desk, self._records, blueprint)
-        if command.dry_run:
-            await self._dry_run(request, blueprint, pinned)
-            return
-        record = await self._claim(blueprint, submitter)
+    async def deploy(
+        self, order: Order, progress: Progress, claimed: Callable[[ApplicationRecord], None]
+    ) -> tuple[ApplicationRecord, dict[str, Any]]:
+        """Bring an application to run; returns its record and the answer for the user.
+
+        Args:
+            claimed: told of the record as soon as there is one.
+
+        Raises:
+            CommandRefused: it does not run; everything is undone.
+        """
+        record = await self._claim(order)
+        claimed(record)
         key = (record.name, record.version)
         self.deploying[key] = True
-        for peer in pinned.values():
+        for peer in order.pinned.values():
             self._desk.watch(peer)
         work: list[Deployment] = []
         try:
             await self._records.add_name(record.name)
-            await self._form(request, record, blueprint, pinned, command, began, work)
+            return await self._form(record, order, progress, work)
         except OperationFailed as failure:
-            await self._abandon(record, work, failure)
+            raise await self._abandoned(record, work, failure) from None
         finally:
             del self.deploying[key]
-            for peer in pinned.values():
+            for peer in order.pinned.values():
                 self._desk.unwatch(peer)
 
-    async def _dry_run(self, request: int, blueprint: Blueprint, pinned: dict[int, Peer]) -> None:
+    async def dry_run(self, blueprint: Blueprint, pinned: dict[int, Peer]) -> dict[str, Any]:
+        """What would run where."""
         number = self._random.bits(63)
         paths = await self._joining.form(number, fed_sinks(blueprint, pinned))
         loads = await self._survey(blueprint, pinned, paths)
         placement = self._place(blueprint, pinned, paths, loads, {})
         shown = display_names(tuple(peer for peer, _ in loads.values()))
-        body = {
+        return {
             "name": blueprint.name,
             "dry_run": True,
             "digest": blueprint.digest,
@@ -112,10 +142,10 @@ class Submissions:
             "relaxed": list(placement.relaxed),
             "strategy": self._desk.config.placement,
         }
-        self._desk.emit(Replied(request, body))
 
-    async def _claim(self, blueprint: Blueprint, submitter: str) -> ApplicationRecord:
+    async def _claim(self, order: Order) -> ApplicationRecord:
         """Create the record of the next version. Raises CommandRefused when the name runs already."""
+        blueprint, asked = order.blueprint, order.submitted_to
         name, me, wall_ms = blueprint.name, self._desk.me, self._desk.wall_ms
         while True:
             revision, last = await self._records.application(name)
@@ -129,57 +159,51 @@ class Submissions:
                 name,
                 version,
                 application_number(name, version),
-                self._random.bits(63),
+                order.ticket,
                 DEPLOYING,
                 me,
-                submitter=submitter,
-                submitted_to=me.name,
+                submitter=order.submitter,
+                submitted_to=asked.name,
                 submitted_ms=wall_ms,
                 changed_ms=wall_ms,
                 stages=blueprint.stages,
                 edges=blueprint.edges,
                 specification=blueprint.specification,
                 plan=blueprint.plan,
-                history=(HistoryEntry(wall_ms, DEPLOYING, f"submitted to {me.name}"),),
+                history=(HistoryEntry(wall_ms, DEPLOYING, f"submitted to {asked.name}"),),
             )
             if await self._records.create(revision, record):
                 return record
 
     async def _form(
-        self,
-        request: int,
-        record: ApplicationRecord,
-        blueprint: Blueprint,
-        pinned: dict[int, Peer],
-        command: Submit,
-        began: Instant,
-        work: list[Deployment],
-    ) -> None:
-        """Paths, places, parts; tries once more when a node became full meanwhile."""
-        wanted = fed_sinks(blueprint, pinned)
-        paths = await self._joining.form(record.number, wanted)
+        self, record: ApplicationRecord, order: Order, progress: Progress, work: list[Deployment]
+    ) -> tuple[ApplicationRecord, dict[str, Any]]:
+        """Paths, places, parts; tries again when nodes became full meanwhile, at last without regard for balance."""
+        blueprint = order.blueprint
+        paths = await self._joining.form(record.number, fed_sinks(blueprint, order.pinned))
         full: dict[NodeId, bool] = {}
-        while True:
-            loads = await self._survey(blueprint, pinned, paths)
-            placement = self._place(blueprint, pinned, paths, loads, full)
-            plan = self._deployment(record, blueprint, command, pinned, loads, placement, 1 + len(full))
+        for number in range(1, PLANS + 1):
+            loads = await self._survey(blueprint, order.pinned, paths)
+            placement = self._place(blueprint, order.pinned, paths, loads, full)
+            plan = self._deployment(record, order, loads, placement, number)
             work.append(plan)
-            if not full:
-                self._desk.emit(Progressed(request, _where(record.name, blueprint, placement, plan.nodes)))
+            if number == 1:
+                progress(_where(record.name, blueprint, placement, plan.nodes))
             for peer in plan.nodes:
                 self._desk.watch(peer)
             try:
                 await self._deploying.deploy(plan)
-                await self._run(request, record, paths, plan, placement, began)
-                return
+                running = await self._run(record, paths, plan, order.began)
+                return running, running_body(running, placement.relaxed, self._desk.config.placement)
             except NodeFull as refusal:
-                if full:
+                if number == PLANS:
                     raise CommandRefused(f"{refusal.reason}. No other plan was found; try again.") from None
-                full[refusal.node] = True
+                full.update(dict.fromkeys(refusal.nodes, True))
                 await self._watching.halt(tuple(plan.touched), (record.name, record.version), refusal.reason)
             finally:
                 for peer in plan.nodes:
                     self._desk.unwatch(peer)
+        raise AssertionError("the last plan is tried or refused")
 
     async def _survey(self, blueprint: Blueprint, pinned: dict[int, Peer], paths: Paths) -> Loads:
         nodes: dict[NodeId, Peer] = {}
@@ -206,6 +230,7 @@ class Submissions:
                 blueprint.name in load.applications,
                 load.is_draining or node in full,
                 candidates=tuple(peer.node for peer in load.candidates),
+                neighbours=tuple(peer.node for peer in load.neighbours),
             )
             for node, (_, load) in sorted(loads.items())
         }
@@ -220,43 +245,48 @@ class Submissions:
         )
 
     def _deployment(
-        self,
-        record: ApplicationRecord,
-        blueprint: Blueprint,
-        command: Submit,
-        pinned: dict[int, Peer],
-        loads: Loads,
-        placement: Placement,
-        plan_version: int,
+        self, record: ApplicationRecord, order: Order, loads: Loads, placement: Placement, plan_version: int
     ) -> Deployment:
+        blueprint, pinned = order.blueprint, order.pinned
         peers = {node: peer for node, (peer, _) in loads.items()}
         used = sorted(dict.fromkeys(placement.nodes.values(), True))
         coordinator = min((pinned[sink] for sink in blueprint.sinks), key=lambda peer: peer.node)
         near = [peer for peer in loads[coordinator.node][1].candidates if peer.node in peers and peer.node not in used]
-        executors = {node: min(command.executors or loads[node][1].executors, MAX_EXECUTORS) for node in used}
+        executors = {node: min(order.executors or loads[node][1].executors, MAX_EXECUTORS) for node in used}
         return Deployment(
             blueprint,
             record.name,
             record.version,
             record.number,
             plan_version,
-            command.bundle,
+            order.bundle,
             tuple(peers[node] for node in used),
             tuple(near[: self._desk.config.guards]),
             dict(placement.nodes),
             executors,
             coordinator,
+            order.domain,
+            self._limits(order, placement, loads) if plan_version < PLANS else {},
         )
 
+    def _limits(self, order: Order, placement: Placement, loads: Loads) -> dict[NodeId, int]:
+        """How much each host may hold for this placement to be what it was meant to be: the balance rule, unless it was given up.
+
+        Nodes of pinned stages have no other choice and no limit.
+        """
+        balance = self._desk.config.max_ops_balanced
+        if "balance" in placement.relaxed or self._desk.config.placement != "along_path":
+            return {}
+        pinned = {peer.node: True for peer in order.pinned.values()}
+        planned: dict[NodeId, int] = {}
+        for node in placement.nodes.values():
+            planned[node] = planned.get(node, 0) + 1
+        fits = (node for node, more in planned.items() if loads[node][1].operators + more <= balance)
+        return {node: balance for node in fits if node not in pinned}
+
     async def _run(
-        self,
-        request: int,
-        record: ApplicationRecord,
-        paths: Paths,
-        work: Deployment,
-        placement: Placement,
-        began: Instant,
-    ) -> None:
+        self, record: ApplicationRecord, paths: Paths, work: Deployment, began: Instant
+    ) -> ApplicationRecord:
         """All parts listen: the record says so, and the sources start."""
         took = round((self._desk.now - began) / SECOND, 6)
 
@@ -286,10 +316,12 @@ class Submissions:
         if silent:
             names = ", ".join(peer.name or peer.node.short for peer in silent)
             raise CommandRefused(f"{names} went away while {record.name} was being started.")
-        self._desk.emit(Replied(request, _running_body(running, placement, self._desk.config.placement)))
+        return running
 
-    async def _abandon(self, record: ApplicationRecord, work: list[Deployment], failure: OperationFailed) -> None:
-        """Undo: halt everything touched, close the record, tell the user."""
+    async def _abandoned(
+        self, record: ApplicationRecord, work: list[Deployment], failure: OperationFailed
+    ) -> CommandRefused:
+        """Undo: halt everything touched, close the record; returns what the user is told."""
         reason = str(failure)
         closed = await self._records.change(
             record.name,
@@ -305,7 +337,7 @@ class Submissions:
         told = closed.reason if closed is not None and closed.is_final else reason
         await self._watching.halt(tuple(touched.values()), (record.name, record.version), told)
         code = failure.exit_code if isinstance(failure, CommandRefused) else 1
-        raise CommandRefused(told or reason, code)
+        return CommandRefused(told or reason, code)
 
 
 def _already(record: ApplicationRecord) -> str:
@@ -325,7 +357,8 @@ def _where(name: str, blueprint: Blueprint, placement: Placement, nodes: tuple[P
     return f"{name} → {'  '.join(parts)}"
 
 
-def _running_body(record: ApplicationRecord, placement: Placement, strategy: str) -> dict[str, Any]:
+def running_body(record: ApplicationRecord, relaxed: tuple[str, ...], strategy: str) -> dict[str, Any]:
+    """The answer to a submission that runs; `relaxed`: placement rules given up."""
     shown = display_names((*record.nodes, *(peer for path in record.paths for peer in path)))
     return {
         "name": record.name,
@@ -335,7 +368,9 @@ def _running_body(record: ApplicationRecord, placement: Placement, strategy: str
         "nodes": [shown[peer.node] for peer in record.hosts()],
         "coordinator": shown[record.coordinator.node] if record.coordinator is not None else "",
         "paths": [[shown[peer.node] for peer in path] for path in record.paths],
-        "relaxed": list(placement.relaxed),
+        "relaxed": list(relaxed),
         "strategy": strategy,
         "seconds_to_running": record.seconds_to_running,
+        "scheduler": record.scheduler.name or record.scheduler.node.short,
+        "queued_seconds": 0.0,
     }

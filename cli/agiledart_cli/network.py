@@ -39,7 +39,8 @@ def nodes(agent: str | None, identity: str | None, output: str) -> None:
       agiledart nodes
       agiledart nodes --agent pi1:9464 --identity @reader.token -o json
 
-    A node knows its neighbours on the ring, not every node: in a small ring that is everyone.
+    A node knows its neighbours on the ring, not every node: in a small ring that is everyone. `schedules` says how many
+    applications a node serves as scheduler; most nodes are none.
     """
     with connect(agent, identity) as client:
         body = client.ask(Nodes())
@@ -57,7 +58,11 @@ def nodes(agent: str | None, identity: str | None, output: str) -> None:
         ]
         for node in body["nodes"]
     ]
-    print_table(["node", "id", "links at", "zone", "rtt", "instances", "runs"], rows, ["rtt", "instances"])
+    print_table(
+        ["node", "id", "links at", "zone", "rtt", "instances", "schedules", "runs"],
+        rows,
+        ["rtt", "instances", "schedules"],
+    )
     if body["known"] > len(rows):
         say(f"{body['known'] - len(rows):,} more are known.")
     if refused := body.get("refused"):
@@ -66,9 +71,14 @@ def nodes(agent: str | None, identity: str | None, output: str) -> None:
 
 def _load(node: Mapping[str, Any]) -> list[str]:
     if not node["answers"]:
-        return ["", paint("does not answer", BAD)]
+        return ["", "", paint("does not answer", BAD)]
     runs = ", ".join(node["applications"])
-    return [f"{node['instances']} of {node['capacity']}", f"{runs} (leaving)" if node["is_leaving"] else runs]
+    schedules = "" if node.get("schedules") is None else str(node["schedules"])
+    return [
+        f"{node['instances']} of {node['capacity']}",
+        schedules,
+        f"{runs} (leaving)" if node["is_leaving"] else runs,
+    ]
 
 
 @click.command(short_help="The hops that a key takes over the ring.")

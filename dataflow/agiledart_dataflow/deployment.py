@@ -63,6 +63,9 @@ class DeploymentPart(msgspec.Struct, frozen=True, gc=False, array_like=True):
         coordinator: node of the first sink in the order of ids; told when instances end.
         scheduler: node that planned this.
         executors: executor processes that the application may use on each node, at least 1.
+        domain: zone or region whose schedulers serve the application.
+        most: operator instances that the receiver may hold with this plan; more means that its load was surveyed too early.
+            0: no more than its capacity.
     """
 
     application: str
@@ -79,6 +82,8 @@ class DeploymentPart(msgspec.Struct, frozen=True, gc=False, array_like=True):
     coordinator: Peer
     scheduler: Peer
     executors: int = 1
+    domain: str = ""
+    most: int = 0
 
     def places(self) -> dict[tuple[int, int], Peer]:
         """(stage, index) → the node that runs it."""

@@ -43,9 +43,10 @@ class JoinTree(Message, frozen=True, gc=False, tag=52):
 
 
 class Survey(Message, frozen=True, gc=False, tag=53):
-    """What do you run, and how much more could you take?"""
+    """What do you run, and how much more could you take? `wants_candidates`: and who could help you out?"""
 
     request: int
+    wants_candidates: bool = True
 
 
 class Load(Message, frozen=True, gc=False, tag=54):
@@ -57,7 +58,9 @@ class Load(Message, frozen=True, gc=False, tag=54):
         capacity: instances that it takes at the most.
         executors: executor processes that it may start for one application.
         is_draining: it is about to leave and takes nothing.
-        candidates: nodes to overflow to, leaf set first, then neighbourhood set, nearest first.
+        candidates: nodes to overflow to: the leaf set, nearest first; empty when the asker wants none.
+        neighbours: where to overflow when all of them are full: the neighbourhood set, nearest first.
+        schedules: applications that it serves as scheduler; None: it is no scheduler.
     """
 
     request: int
@@ -67,6 +70,8 @@ class Load(Message, frozen=True, gc=False, tag=54):
     executors: int
     is_draining: bool
     candidates: tuple[Peer, ...]
+    neighbours: tuple[Peer, ...] = ()
+    schedules: int | None = None
 
 
 class Deploy(Message, frozen=True, gc=False, tag=55):

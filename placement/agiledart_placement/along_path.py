@@ -73,13 +73,14 @@ class AlongPath:
     def _choose(
         self, request: PlacementRequest, ledger: Ledger, stage: StageDemand, index: int, host: NodeId
     ) -> NodeId:
-        """Rule 3: the host, else the least loaded of its overflow candidates, else with fewer rules."""
+        """Rule 3: the host; else the least loaded of its leaf set, then of its neighbourhood set; else with fewer rules."""
         state = request.hosts.get(host)
-        candidates = state.candidates if state is not None else ()
+        leaves, neighbours = (state.candidates, state.neighbours) if state is not None else ((), ())
         if index == 0 and ledger.has_room(host, stage, STRICT):
             return host
-        for level in (STRICT, SHARED, UNBALANCED):
-            pool = candidates if level == STRICT and index == 0 else (host, *candidates)
+        everybody = (host, *leaves, *neighbours)
+        pools = ((STRICT, leaves), (STRICT, neighbours), (SHARED, everybody), (UNBALANCED, everybody))
+        for level, pool in pools:
             with_room = [node for node in pool if ledger.has_room(node, stage, level)]
             if with_room:
                 ledger.relax(level)

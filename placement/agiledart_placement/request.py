@@ -36,7 +36,8 @@ class HostState:
         has_application: it already runs an instance of the application to be placed.
         is_draining: it is about to leave and takes nothing.
         offers: resource tags that it has.
-        candidates: where its overflow goes: leaf set, then neighbourhood set, cheapest first (the order is the cost).
+        candidates: where its overflow goes: its leaf set, cheapest first (the order is the cost).
+        neighbours: where it goes when they are all full: its neighbourhood set, cheapest first.
     """
 
     node: NodeId
@@ -46,6 +47,7 @@ class HostState:
     is_draining: bool = False
     offers: tuple[str, ...] = ()
     candidates: tuple[NodeId, ...] = ()
+    neighbours: tuple[NodeId, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

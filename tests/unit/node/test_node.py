@@ -1,6 +1,7 @@
 """One node alone and among strangers: what it refuses, ignores and survives."""
 
-from typing import Any, get_args
+from types import NoneType, UnionType
+from typing import Annotated, Any, get_args, get_origin
 
 import msgspec
 import pytest
@@ -40,6 +41,7 @@ from agiledart_node.effects import (
 )
 from agiledart_node.events import Asked, InstanceFinished
 from agiledart_node.node import NODE_CODEC, Node, NodeMessage
+from agiledart_node.scheduling.messages import SchedulingMessage
 from agiledart_overlay.events import JoinRing, RouteMessage
 from agiledart_overlay.messages import OverlayMessage
 
@@ -106,7 +108,9 @@ def deployed(bench: Bench) -> Bench:
 
 def test_tags_of_all_messages_between_agents_are_unique() -> None:
     tags = tags_of(NodeMessage)
-    assert len(tags) == len(get_args(OverlayMessage)) + len(get_args(FormationMessage))
+    of_applications = (*get_args(FormationMessage), *get_args(SchedulingMessage))
+    assert len(tags) == len(get_args(OverlayMessage)) + len(of_applications)
+    assert all(350 <= kind.__struct_config__.tag < 370 for kind in get_args(SchedulingMessage))  # type: ignore[attr-defined]
     assert all(50 <= kind.__struct_config__.tag < 90 for kind in get_args(FormationMessage))  # type: ignore[attr-defined]
 
 
@@ -270,12 +274,22 @@ def _values(kind: Any) -> st.SearchStrategy[Any]:
     if kind in by_type:
         return by_type[kind]
     args = get_args(kind)
+    if get_origin(kind) is Annotated:
+        return st.integers(0, 3) if args[0] is int else _values(args[0])
+    if get_origin(kind) is UnionType:
+        return st.one_of(*map(_values, args))
+    if kind is NoneType:
+        return st.none()
     if args and args[-1] is Ellipsis:
         return st.lists(_values(args[0]), max_size=3).map(tuple)
     if args and getattr(kind, "__origin__", None) is tuple:
         return st.tuples(*map(_values, args))
     if args and getattr(kind, "__origin__", None) is dict:
-        return st.dictionaries(st.sampled_from(["0.0", "1.0", "x", "9.9.9"]), st.just({"statistics": 3}), max_size=2)
+        return st.dictionaries(
+            st.sampled_from(["0.0", "1.0", "x", "9.9.9"]),
+            st.just({"statistics": 3} if args[1] is Any else 2),
+            max_size=2,
+        )
     return _structs(kind)
 
 
@@ -284,7 +298,7 @@ def _structs(kind: Any) -> st.SearchStrategy[Any]:
     return st.builds(kind, **fields)
 
 
-_messages = st.one_of(*(_structs(kind) for kind in get_args(FormationMessage)))
+_messages = st.one_of(*(_structs(kind) for kind in get_args(FormationMessage | SchedulingMessage)))
 _deploys = st.builds(
     lambda n, made: Deploy(n, made), _small, st.sampled_from([part(), part(version=2), part(copies=0)])
 )

@@ -1,0 +1,97 @@
+"""What one node knows of schedulers: soft state that must be renewed, newest version first, dropped when it is old.
+
+A dropped advertisement is remembered as long again, so that a neighbour that has not dropped it yet cannot bring it back.
+"""
+
+from collections.abc import Container
+from enum import IntEnum
+
+from agiledart_kernel.instants import Duration, Instant
+from agiledart_kernel.node_id import NodeId
+from agiledart_kernel.peer import Peer
+from agiledart_node.scheduling.messages import Advertisement
+
+MAX_ADVERTISEMENTS = 256
+"""Schedulers that one node remembers: 12,800 applications in its domain."""
+
+
+class Heard(IntEnum):
+    """What an advertisement was worth: known already, a newer version, or something that others want to know at once."""
+
+    OLD = 0
+    NEWER = 1
+    NEWS = 2
+
+
+class Advertisements:
+    """Advertisements by scheduler.
+
+    Args:
+        life: how long one counts without a newer version.
+    """
+
+    def __init__(self, life: Duration) -> None:
+        self._life = life
+        self._known: dict[NodeId, tuple[Advertisement, Instant]] = {}
+        self._dropped: dict[NodeId, tuple[tuple[int, int], Instant]] = {}
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def get(self, node: NodeId) -> Advertisement | None:
+        """What is known of one scheduler."""
+        known = self._known.get(node)
+        return known[0] if known is not None else None
+
+    def take(self, advertisement: Advertisement, now: Instant) -> Heard:
+        """Keep an advertisement if it is newer than what is known."""
+        node = advertisement.scheduler.node
+        dropped = self._dropped.get(node)
+        if dropped is not None and dropped[0] >= advertisement.rank:
+            return Heard.OLD
+        known = self._known.get(node)
+        if known is not None and known[0].rank >= advertisement.rank:
+            return Heard.OLD
+        if known is None and len(self._known) >= MAX_ADVERTISEMENTS:
+            del self._known[next(iter(self._known))]
+        self._known[node] = (advertisement, now)
+        if known is None:
+            return Heard.NEWS
+        before = known[0]
+        is_same = (before.scheduler.life, before.office, before.has_room, before.resigned) == (
+            advertisement.scheduler.life,
+            advertisement.office,
+            advertisement.has_room,
+            advertisement.resigned,
+        )
+        return Heard.NEWER if is_same else Heard.NEWS
+
+    def drop(self, peer: Peer, now: Instant) -> None:
+        """This life of a node is no scheduler, or is gone: nothing that was said so far counts."""
+        known = self._known.get(peer.node)
+        if known is not None and known[0].scheduler.incarnation <= peer.incarnation:
+            del self._known[peer.node]
+            if len(self._dropped) >= MAX_ADVERTISEMENTS:
+                del self._dropped[next(iter(self._dropped))]
+            self._dropped[peer.node] = (known[0].rank, now)
+
+    def forget_old(self, now: Instant, but: NodeId) -> None:
+        """Drop what was not renewed for its life, except what this node says of itself."""
+        for advertisement, since in list(self._known.values()):
+            if now - since > self._life and advertisement.scheduler.node != but:
+                self.drop(advertisement.scheduler, now)
+        for node in [node for node, (_, since) in self._dropped.items() if now - since > 2 * self._life]:
+            del self._dropped[node]
+
+    def all(self) -> list[Advertisement]:
+        """Everything known, resigned ones included, oldest acquaintance first."""
+        return [advertisement for advertisement, _ in self._known.values()]
+
+    def of(self, domain: str) -> list[Advertisement]:
+        """The schedulers of a domain, by index."""
+        found = [ad for ad, _ in self._known.values() if ad.office.domain == domain and not ad.resigned]
+        return sorted(found, key=lambda ad: (ad.office.index, ad.scheduler.node))
+
+    def best(self, domain: str, refused: Container[NodeId]) -> Advertisement | None:
+        """The first scheduler of a domain that has room; low indices fill first, so that high ones may resign."""
+        return next((ad for ad in self.of(domain) if ad.has_room and ad.scheduler.node not in refused), None)
