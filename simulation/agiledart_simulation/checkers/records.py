@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from agiledart_kernel.node_id import NodeId
+from agiledart_kernel.node_id import NodeId, ring_distance
 from agiledart_overlay.machine import OverlayMachine
-from agiledart_simulation.checkers.routing import root_of
+from agiledart_overlay.virtual_nodes import on_distinct_hosts
 
 
 class RecordLedger:
@@ -46,12 +46,10 @@ class RecordLedger:
         by_id = {machine.me.node: machine for machine in machines}
         found = []
         for key, (version, value) in self._confirmed.items():
-            ids = sorted(by_id)
-            holders = []
-            for _ in range(min(replicas + 1, len(ids))):
-                holders.append(root_of(ids, key, bits))
-                ids.remove(holders[-1])
-            for holder in holders:
+            ids = sorted(by_id, key=lambda node: (ring_distance(node, key, bits), node))
+            others = [by_id[node].me for node in ids[1:]]
+            copies = on_distinct_hosts(by_id[ids[0]].me.host, others, replicas) if ids else ()
+            for holder in (*ids[:1], *(peer.node for peer in copies)):
                 record = next((record for record in by_id[holder].records if record.key == key), None)
                 if record is None or record.version < version:
                     have = "nothing" if record is None else f"version {record.version}"
