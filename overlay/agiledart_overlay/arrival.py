@@ -21,6 +21,7 @@ from enum import IntEnum
 from agiledart_kernel.instants import Instant
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
+from agiledart_overlay.leaf_set import LeafSet
 from agiledart_overlay.messages import Accused, Announce, Announced, NeighbourRequest, RowRequest, Sighting
 from agiledart_overlay.view import View
 
@@ -53,6 +54,7 @@ class Arrival:
         self._view = view
         self._waiting: dict[NodeId, Announcement] = {}
         self._gathered: dict[NodeId, Sighting] = {}
+        self._future: dict[NodeId, Sighting] = {}
         self._stage = Stage.SETTLED
 
     @property
@@ -60,12 +62,20 @@ class Arrival:
         """What is under way."""
         return self._stage
 
-    def begin(self, gathered: Iterable[Sighting] = ()) -> None:
-        """This node is a member now; the join told it of these peers."""
+    def begin(self, gathered: Iterable[Sighting] = (), leaves: Iterable[Sighting] = ()) -> None:
+        """This node is a member now; the join told it of these peers, and its neighbours of these leaves."""
         view = self._view
         self._gathered = {sighting.peer.node: sighting for sighting in gathered}
         self._stage = Stage.LEAVES
-        for peer in view.leaf_set.members:
+        config = view.config
+        future = LeafSet(view.me.node, config.leaf_count, config.id_bits)
+        told: dict[NodeId, Sighting] = {}
+        for sighting in leaves:
+            if not view.book.is_dead(sighting.peer, sighting.refutations):
+                told[sighting.peer.node] = sighting
+                future.add(sighting.peer)
+        self._future = {peer.node: told[peer.node] for peer in future.members}
+        for peer in {peer.node: peer for peer in (*view.leaf_set.members, *future.members)}.values():
             self._tell(peer)
         self._set_timer()
         if not self._waiting:
@@ -75,6 +85,7 @@ class Arrival:
         """This node is no member any more."""
         self._waiting.clear()
         self._gathered.clear()
+        self._future.clear()
         self._stage = Stage.SETTLED
         for name in ("announce", "arrive"):
             self._view.cancel_timer(name)
@@ -89,7 +100,11 @@ class Arrival:
     def _send(self, announcement: Announcement) -> None:
         """Leaves get the leaf set with it; to the others, whose leaves are far away, it would say nothing."""
         view = self._view
-        state = view.leaf_sightings() if announcement.peer.node in view.leaf_set else ()
+        node = announcement.peer.node
+        if node in self._future:
+            state = tuple({**self._future, **{each.peer.node: each for each in view.leaf_sightings()}}.values())
+        else:
+            state = view.leaf_sightings() if node in view.leaf_set else ()
         view.send(announcement.peer, Announce(announcement.number, view.refutations, state, view.vitals))
 
     def _set_timer(self) -> None:
@@ -156,6 +171,7 @@ class Arrival:
         view.tidy()
         if self._stage is Stage.LEAVES:
             self._stage = Stage.TABLE
+            self._future.clear()
             if self._contact_gathered():
                 view.set_timer("arrive", view.now + view.config.probe_timeout_ns)
                 return

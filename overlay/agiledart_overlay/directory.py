@@ -34,6 +34,7 @@ from agiledart_overlay.record_client import RecordClient
 from agiledart_overlay.records import Record
 from agiledart_overlay.records import RecordStore as Store
 from agiledart_overlay.view import View
+from agiledart_overlay.virtual_nodes import on_distinct_hosts
 
 _BATCH_NS = 50 * MILLISECOND
 """Leaf-set changes come in bursts; copies are offered once after them."""
@@ -97,12 +98,12 @@ class Directory:
         if message.hops >= 2 * (view.config.id_bits // view.config.digit_bits):
             view.drop("record-ttl")
             return
+        if view.is_root(message.key):
+            self._accept(message)
+            return
         hop = view.next_hop(message.key).peer
-        if hop is None:
-            if view.is_root(message.key):
-                self._accept(message)
-            else:
-                view.drop("record-root")
+        if hop is None:  # nobody delivers this key at the moment: the client asks again
+            view.drop("record-root")
         elif isinstance(message, RecordStore):
             onward = RecordStore(
                 message.client, message.number, message.hops + 1, message.key, message.expected_version, message.value
@@ -200,7 +201,7 @@ class Directory:
                 return True
             self._confirmed.pop(key, None)
         work.writing, work.confirmed = record, 0
-        replicas = self._view.leaf_set.nearest_to(key, self._view.config.replicas)
+        replicas = self._replicas(key)
         self._await(key, work, replicas, self._copy(record))
         if not work.asked:
             self._reply(message, record.version, b"", "")
@@ -312,10 +313,16 @@ class Directory:
     def _holders(self, key: NodeId) -> tuple[Peer | None, tuple[Peer, ...]]:
         """To whom this node offers its copy, as (root or None for itself, those to tell)."""
         view = self._view
-        replicas = view.leaf_set.nearest_to(key, view.config.replicas)
-        if not self._leaving and view.is_root(key):
-            return None, replicas
-        return (replicas[0], replicas[:1]) if replicas else (None, ())
+        if not self._leaving and view.is_closest(key):
+            return None, self._replicas(key)
+        root = view.leaf_set.nearest_to(key, 1)
+        return (root[0], root) if root else (None, ())
+
+    def _replicas(self, key: NodeId) -> tuple[Peer, ...]:
+        """Leaves that hold copies of what this node is the root of: nearest to the key, on machines of their own if possible."""
+        view = self._view
+        ranked = view.leaf_set.nearest_to(key, len(view.leaf_set))
+        return on_distinct_hosts(view.me.host, ranked, view.config.replicas)
 
     def on_sync_timer(self) -> None:
         """Offer each copy to those who should hold it and have not said that they do; forget copies that are no longer ours."""
@@ -345,10 +352,9 @@ class Directory:
         """Whether a copy belongs to others only; dropped when it was so for a while and the root has it."""
         view = self._view
         key, bits = record.key, view.config.id_bits
-        replicas = view.leaf_set.nearest_to(key, view.config.replicas + 1)
-        farthest = replicas[-1].node
-        own = (ring_distance(view.me.node, key, bits), view.me.node)
-        if len(replicas) <= view.config.replicas or own <= (ring_distance(farthest, key, bits), farthest):
+        everybody = [view.me, *view.leaf_set.members]
+        ranked = sorted(everybody, key=lambda peer: (ring_distance(peer.node, key, bits), peer.node))
+        if view.me in (ranked[0], *on_distinct_hosts(ranked[0].host, ranked[1:], view.config.replicas)):
             self._spare_since.pop(key, None)
             return False
         since = self._spare_since.setdefault(key, view.now)
@@ -376,6 +382,13 @@ class Directory:
                 view.send(sender, RecordKept(offer.key, *rank))
             else:
                 view.send(sender, self._copy(mine))
+
+    def forget_confirmations(self) -> None:
+        """This node is out of the ring for a while: what others held may be different afterwards."""
+        self._confirmed.clear()
+        self._settled.clear()
+        for name in ("roots", "sync"):
+            self._view.cancel_timer(name)
 
     # ---- leaving
 

@@ -6,11 +6,17 @@ from agiledart_kernel.peer import Peer
 
 
 class Joined(Effect, frozen=True, gc=False):
-    """This node is in the ring: it answers for its keys."""
+    """This node is in the ring: it answers for its keys. Again after each `Rejoining`."""
 
 
 class JoinFailed(Effect, frozen=True, gc=False):
     """The ring was not reached or refused this node; `reason` is fit for a user to read. Nothing is retried."""
+
+    reason: str
+
+
+class Rejoining(Effect, frozen=True, gc=False):
+    """The ring goes on without this node, which joins again: it answers for nothing until the next `Joined`."""
 
     reason: str
 

@@ -13,6 +13,7 @@ stretches its waits, and when it comes very late all unfinished checks start ane
 Source: [SWIM] §4, [Lifeguard] §IV; figures from the project's overlay specification §6.
 """
 
+from collections.abc import Iterable
 from enum import IntEnum
 
 from agiledart_kernel.instants import Instant
@@ -100,7 +101,7 @@ class Liveness:
     def start(self) -> None:
         """Begin the rounds; the first one at a random time, so that nodes do not march in step."""
         view = self._view
-        view.set_timer("round", view.now + int(view.config.probe_interval_ns * view.random.uniform()))
+        view.set_timer("round", view.now + int(view.config.lease_beat_ns * view.random.uniform()))
 
     def stop(self) -> None:
         """End all rounds and checks."""
@@ -112,20 +113,33 @@ class Liveness:
 
     # ---- own rounds
 
-    def on_round(self) -> None:
-        """Probe both ring neighbours, the watched, the suspects, and one more peer in turn."""
+    def on_round(self, asked: Iterable[Peer] = ()) -> None:
+        """Examine ring neighbours, the watched, the suspects, and now and then one more peer in turn.
+
+        Args:
+            asked: ring neighbours that were asked for a lease just now, which is as good as a probe.
+        """
         view = self._view
-        view.set_timer("round", view.now + view.config.probe_interval_ns)
+        config = view.config
+        view.set_timer("round", view.now + config.lease_beat_ns)
         self._rounds += 1
-        self._forget_probes()
         targets: dict[NodeId, Peer] = {}
-        for peer in (view.leaf_set.successor, view.leaf_set.predecessor, self._next_in_turn()):
+        for peer in (view.leaf_set.successor, view.leaf_set.predecessor):
             if peer is not None:
                 targets[peer.node] = peer
-        for node in view.watched:
-            acquaintance = view.book.get(node)
-            if acquaintance is not None and node not in view.leaf_set:
-                targets[node] = acquaintance.peer
+        if self._rounds % (config.probe_interval_ns // config.lease_beat_ns) == 0:
+            self._forget_probes()
+            peer = self._next_in_turn()
+            if peer is not None:
+                targets[peer.node] = peer
+            for node in view.watched:
+                acquaintance = view.book.get(node)
+                if acquaintance is not None and node not in view.leaf_set:
+                    targets[node] = acquaintance.peer
+        for peer in asked:
+            targets.pop(peer.node, None)
+            if peer.node not in self._checks and peer.node in view.book:
+                self._await(peer)
         for peer in targets.values():
             if peer.node not in self._checks:
                 self._examine(peer, Stage.DIRECT, "silent")
@@ -133,6 +147,13 @@ class Liveness:
             if check.stage is Stage.SUSPECT:
                 self._probe(check.peer)
                 self._remind(check)
+
+    def _await(self, peer: Peer) -> None:
+        """A check that begins with another question than a probe."""
+        view = self._view
+        check = Check(peer, Stage.DIRECT, "silent", view.number(), view.now, view.now + self._wait_ns(peer))
+        self._checks[peer.node] = check
+        view.set_timer_by("checks", check.deadline)
 
     def _remind(self, check: Check) -> None:
         """Tell one more leaf of the suspicion: an answer that was lost comes again, also that it is dead already."""

@@ -341,8 +341,9 @@ class OverlayMachine:
         asked_at = view.asked_at(sender.node, message.number)
         if message.joined and view.joined:
             view.meet(sender, message.refutations, message.vitals, asked_at)
+            self._neighbours.gaps.on_member()
         elif view.joined:
-            self._membership.on_outside(sender)
+            self._membership.on_outside(sender, message.refutations)
         self._liveness.on_probe_ack(sender, message)
         self._membership.on_probe_ack(sender, message)
 

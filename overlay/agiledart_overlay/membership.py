@@ -1,46 +1,48 @@
-"""Coming and going: how a node finds the ring, is admitted, and leaves. The members' side is `admission`; then comes `arrival`.
+"""Coming and going: how a node finds the ring, founds one, leaves, and joins again. How it is let in: `handshake`, `guardian`.
 
-A joiner moves through these phases; the timer "join" moves it back to SEEKING when nothing comes.
+A joiner moves through these phases; the timer "join" moves it on when nothing comes.
 
     OUTSIDE   not asked to join, or gave up, or left
-    SEEKING   seeds were probed; the first that says it is a member gets the JoinRequest; members on its way send rows
-    WELCOMED  the guardian of the gap let it in; it asks each future leaf for its leaf set, and those that it learns of so
-    MEMBER    it answers for its keys and announces itself to all it knows
+    SEEKING   seeds were probed; the first that says it is a member gets the JoinRequest; members on its way send rows; the
+              guardian of its gap queues it and calls it
+    MEMBER    its guardian has confirmed it: it answers for its keys, and `arrival` begins
 
-A joiner is in nobody's tables and answers for nothing.
+A joiner is in nobody's tables and answers for nothing. A member that must go (`rejoin`) becomes SEEKING again under the same
+incarnation with one more refutation, so links and applications are not disturbed, and never gives up.
 
 The awkward case is that all agents start at once: then no seed is a member. The one with the smallest id among those that
-answer founds the ring. Not covered here: leases (a later change), so two nodes may answer for one key for a moment.
+answer founds the ring. Should two do so, `merging` makes one ring of theirs.
 
 Source: [Pastry] §2.4; the project's overlay specification §5.
 """
 
+from collections.abc import Iterable
 from enum import IntEnum
 
 from agiledart_kernel.instants import Instant
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_overlay.arrival import Arrival
-from agiledart_overlay.effects import Joined, JoinFailed, Left, PeerLeft
+from agiledart_overlay.effects import Joined, JoinFailed, Left, PeerLeft, Rejoining
 from agiledart_overlay.messages import (
+    Accused,
     JoinRefused,
     JoinRequest,
     JoinRows,
-    LeafRequest,
-    LeafState,
     Leave,
     Probe,
     ProbeAck,
     Sighting,
-    Welcome,
 )
-from agiledart_overlay.observations import RingJoined, RingLeft
+from agiledart_overlay.neighbours import Neighbours
+from agiledart_overlay.observations import RingJoined, RingLeft, RingRejoining
+from agiledart_overlay.ring_messages import Confirmed, Queued
 from agiledart_overlay.view import View
 
 _MAX_SEEDS = 32
 _MAX_GATHERED = 1_024
 _TRIES = 3
-"""Times a question to a future leaf is sent before its receiver counts as silent."""
+"""Times that seeds are asked before this node may found a ring."""
 
 
 class Phase(IntEnum):
@@ -48,36 +50,31 @@ class Phase(IntEnum):
 
     OUTSIDE = 0
     SEEKING = 1
-    WELCOMED = 2
     MEMBER = 3
 
 
-class Question:
-    """Something sent that is to be answered, and sent again if it is not."""
-
-    __slots__ = ("number", "peer", "sent_at", "tries")
-
-    def __init__(self, peer: Peer, number: int, sent_at: Instant) -> None:
-        self.peer, self.number, self.sent_at, self.tries = peer, number, sent_at, 1
-
-
 class Membership:
-    """Join and leave, of one node."""
+    """Join, leave and rejoin, of one node."""
 
-    def __init__(self, view: View, arrival: Arrival) -> None:
+    def __init__(self, view: View, arrival: Arrival, neighbours: Neighbours) -> None:
         self._view = view
         self._arrival = arrival
+        self._neighbours = neighbours
         self.phase = Phase.OUTSIDE
-        self.seeds: tuple[Peer, ...] = ()
         self._fellows: dict[NodeId, Peer] = {}
         """Others that may help: joiners that looked for a member here, members that an earlier attempt told of."""
         self._answered: dict[NodeId, bool] = {}
         self._asked: NodeId | None = None
         self._attempt = 0
-        self._started = Instant(0)
+        self._tries = 0
+        self._started = self._noticed = Instant(0)
         self._busy = False
         self._gathered: dict[NodeId, Sighting] = {}
-        self._questions: dict[NodeId, Question] = {}
+
+    @property
+    def seeds(self) -> tuple[Peer, ...]:
+        """Peers that may be in the ring, given at the start."""
+        return self._view.seeds
 
     # ---- the joiner
 
@@ -87,39 +84,49 @@ class Membership:
         if self.phase is not Phase.OUTSIDE:
             view.drop("join-twice")
             return
-        self.seeds = tuple(seed for seed in seeds if seed.node != view.me.node)[:_MAX_SEEDS]
-        self._started = view.now
-        self._attempt = 0
+        view.seeds = tuple(seed for seed in seeds if seed.node != view.me.node)[:_MAX_SEEDS]
         self._fellows.clear()
-        if self.seeds:
+        self._begin()
+        if view.seeds:
             self._seek()
         else:
-            self._become_member()
+            self._found()
+
+    def _begin(self) -> None:
+        self.phase = Phase.SEEKING
+        self._started = self._noticed = self._view.now
+        self._tries = 0
+        self._view.agreed.seeking = True
 
     def _seek(self) -> None:
         view = self._view
-        self.phase = Phase.SEEKING
-        self._attempt += 1
-        self._asked = None
+        self._new_attempt()
         self._answered.clear()
-        self._questions.clear()
         for sighting in self._gathered.values():
             if len(self._fellows) < _MAX_SEEDS:
                 self._fellows[sighting.peer.node] = sighting.peer
         self._gathered.clear()
-        for peer in {peer.node: peer for peer in (*self.seeds, *self._fellows.values())}.values():
+        for peer in {peer.node: peer for peer in (*view.seeds, *self._fellows.values())}.values():
             view.send(peer, Probe(view.number(), view.refutations, joined=False))
         view.set_timer("join", view.now + view.config.join_retry_ns)
 
+    def _new_attempt(self) -> None:
+        self._attempt += 1
+        self._tries += 1
+        self._asked = None
+
     def on_probe_ack(self, sender: Peer, message: ProbeAck) -> None:
         """A seed answered; the first member asked to pass the join on is the nearest one."""
-        view = self._view
-        if self.phase is not Phase.SEEKING:
+        if self.phase is not Phase.SEEKING or self._view.agreed.active:
             return
         self._answered[sender.node] = message.joined
         if message.joined and self._asked is None:
-            self._asked = sender.node
-            view.send(sender, JoinRequest(view.me, self._attempt))
+            self._request(sender, walking=False)
+
+    def _request(self, member: Peer, *, walking: bool) -> None:
+        view = self._view
+        self._asked = member.node
+        view.send(member, JoinRequest(view.me, self._attempt, walking=walking, refutations=view.refutations))
 
     def on_fellow(self, sender: Peer) -> None:
         """Somebody else who is not a member either looks for one here."""
@@ -127,21 +134,29 @@ class Membership:
             self._fellows[sender.node] = sender
 
     def on_join_timer(self) -> None:
-        """Nothing came, or not everything: go on without, try again, or give up."""
+        """Nothing came: try again, found a ring, or give up."""
         view = self._view
-        if self.phase is Phase.WELCOMED:
-            self._ask_again()
-        elif self.phase is Phase.SEEKING:
-            if view.now - self._started >= view.config.join_timeout_ns:
-                self._give_up()
-            elif self._may_found():
-                self._become_member()
-            else:
-                self._seek()
+        if self.phase is not Phase.SEEKING:
+            return
+        if view.agreed.active or self._neighbours.handshake.is_called:
+            view.set_timer("join", view.now + view.config.join_retry_ns)
+        elif not self._rejoins and view.now - self._noticed >= view.config.join_timeout_ns:
+            self._give_up()
+        elif self._may_found():
+            self._found()
+        else:
+            self._seek()
+
+    @property
+    def _rejoins(self) -> bool:
+        return self._view.agreed.rejoined > 0
 
     def _may_found(self) -> bool:
-        """Seeds answered, none is a member, and this node has the smallest id of those that answered: for some tries now."""
-        if self._attempt < _TRIES or self._asked is not None or not self._answered:
+        """For some tries no member answered, and this node has the smallest id of those that did.
+
+        That nobody answers at all is enough only for one that was in a ring before: it is cut off from all it knew.
+        """
+        if self._tries < _TRIES or self._asked is not None or not (self._answered or self._rejoins):
             return False
         return not any(self._answered.values()) and all(node > self._view.me.node for node in self._answered)
 
@@ -156,8 +171,7 @@ class Membership:
         self._fail(reason)
 
     def _fail(self, reason: str) -> None:
-        self.phase = Phase.OUTSIDE
-        self._view.cancel_timer("join")
+        self.abandon()
         self._view.effects.append(JoinFailed(reason))
 
     def on_rows(self, sender: Peer, message: JoinRows) -> None:
@@ -165,123 +179,147 @@ class Membership:
         if self.phase is Phase.SEEKING and message.attempt == self._attempt:
             self._gather((Sighting(sender), *message.sightings))
 
+    def on_queued(self, sender: Peer, message: Queued) -> None:
+        """The guardian will call."""
+        view = self._view
+        if self.phase is Phase.SEEKING and message.attempt == self._attempt:
+            self._noticed = view.now
+            view.set_timer("join", view.now + view.config.queue_patience_ns)
+
     def on_refused(self, sender: Peer, message: JoinRefused) -> None:
         """Not now, or never."""
         view = self._view
-        if self.phase is not Phase.SEEKING or message.attempt != self._attempt:
+        if self.phase is not Phase.SEEKING or message.attempt != self._attempt or view.agreed.active:
             return
         if message.reason == "incarnation":
-            self._fail(
-                f"{sender.name or sender.node.short} knows this node with incarnation {message.incarnation}, "
-                f"this life has {view.me.incarnation}: is it running twice, or was its state directory restored?"
-            )
+            if not self._rejoins:
+                self._fail(
+                    f"{sender.name or sender.node.short} knows this node with incarnation {message.incarnation}, "
+                    f"this life has {view.me.incarnation}: is it running twice, or was its state directory restored?"
+                )
         else:
             self._busy = True
-            view.set_timer("join", view.now + int(view.config.join_retry_ns * (1 + view.random.uniform())))
+            self._noticed = view.now
+            view.set_timer("join", view.now + int(view.config.join_retry_ns * 2 * view.random.uniform()))
 
-    def on_welcome(self, sender: Peer, message: Welcome) -> None:
-        """Admitted: ask every future leaf what it knows before answering for anything."""
+    def on_accused(self, message: Accused) -> None:
+        """Somebody on the way holds this node for dead since a later rejoin than it knows of itself: outrank that."""
         view = self._view
-        if self.phase is not Phase.SEEKING or message.attempt != self._attempt:
-            return
-        self.phase = Phase.WELCOMED
-        self._gather(message.sightings)
-        view.meet(sender, message.refutations)
-        self._ask_leaf(sender)
-        for sighting in message.sightings:
-            self._consider_leaf(sighting)
-        view.set_timer("join", view.now + view.config.probe_timeout_ns)
+        if self.phase is Phase.SEEKING and not view.agreed.active:
+            view.refutations = max(view.refutations, message.refutations + 1)
+            view.set_timer_by("join", view.now + view.config.probe_timeout_ns)
 
-    def on_leaf_state(self, sender: Peer, message: LeafState) -> None:
-        """A future leaf answers with its leaf set."""
-        view = self._view
-        question = self._questions.get(sender.node)
-        if question is not None and question.number == message.number:
-            del self._questions[sender.node]
-            view.measure(sender.node, question.sent_at)
-        if self.phase is Phase.WELCOMED:
-            self._gather(message.sightings)
-            for sighting in message.sightings:
-                self._consider_leaf(sighting)
-            if not self._questions:
-                self._become_member()
-
-    def _consider_leaf(self, sighting: Sighting) -> None:
-        view = self._view
-        node = sighting.peer.node
-        if view.leaf_set.fits(node) and node not in self._questions and not view.book.is_dead(sighting.peer, 0):
-            self._ask_leaf(sighting.peer)
-
-    def _ask_leaf(self, peer: Peer) -> None:
-        view = self._view
-        if len(self._questions) < 2 * view.config.leaf_count:
-            number = view.number()
-            self._questions[peer.node] = Question(peer, number, view.now)
-            view.send(peer, LeafRequest(number, view.refutations, joined=False))
-
-    def _ask_again(self) -> None:
-        view = self._view
-        for question in list(self._questions.values()):
-            if question.tries >= _TRIES:
-                del self._questions[question.peer.node]
-            else:
-                question.tries += 1
-                view.send(question.peer, LeafRequest(question.number, view.refutations, joined=False))
-        if self._questions:
-            view.set_timer("join", view.now + view.config.probe_timeout_ns)
-        elif len(view.leaf_set):
+    def on_confirmed(self, sender: Peer, message: Confirmed) -> None:
+        """The guardian says that this node is in."""
+        if self._neighbours.handshake.on_confirmed(sender, message):
             self._become_member()
-        else:
-            self._seek()
 
-    def _gather(self, sightings: tuple[Sighting, ...]) -> None:
+    def _found(self) -> None:
+        """A ring of one."""
+        agreed = self._view.agreed
+        agreed.found(self._view.now)
+        agreed.seeking = False
+        agreed.name = (agreed.name[0], self._view.me.node)
+        self._become_member()
+
+    def _gather(self, sightings: Iterable[Sighting]) -> None:
         for sighting in sightings:
             if len(self._gathered) < _MAX_GATHERED and sighting.peer.node != self._view.me.node:
                 self._gathered.setdefault(sighting.peer.node, sighting)
 
     def _become_member(self) -> None:
         view = self._view
+        handshake = self._neighbours.handshake
         self.phase = Phase.MEMBER
-        view.joined = True
-        view.leaves_changed = True
+        view.joined = view.leaves_changed = True
         view.cancel_timer("join")
-        self._questions.clear()
+        leaves, calls = handshake.leaves, handshake.calls
+        handshake.reset()
+        for side in (view.agreed.predecessor, view.agreed.successor):
+            told = next((each for each in leaves if side.peer is not None and each.peer.node == side.peer.node), None)
+            if told is not None:
+                view.meet(told.peer, told.refutations)
+        self._neighbours.guardian.take_over(calls)
         view.effects.append(Joined())
         view.observe(RingJoined(view.now - self._started, self._attempt))
-        self._arrival.begin(self._gathered.values())
+        self._gather(leaves)
+        self._arrival.begin(self._gathered.values(), leaves)
         self._gathered.clear()
+        self._fellows.clear()
 
-    # ---- leaving
+    # ---- leaving, and joining again
 
     def abandon(self) -> None:
         """Stop joining."""
         self.phase = Phase.OUTSIDE
-        self._view.cancel_timer("join")
+        self._stop()
 
-    def leave(self) -> None:
-        """Say good-bye to all; records have been handed over."""
+    def _stop(self) -> None:
         view = self._view
-        for peer in view.known():
-            view.send(peer, Leave())
-        self.phase = Phase.OUTSIDE
         view.joined = False
-        view.cancel_timer("join")
+        view.agreed.reset()
+        view.agreed.seeking = False
+        self._neighbours.stop()
         self._arrival.stop()
+        view.cancel_timer("join")
+
+    def rejoin(self, reason: str, through: Peer | None) -> None:
+        """The ring goes on without this node: stop, and join again, under the same incarnation with one more refutation."""
+        view = self._view
+        contacts = [*view.leaf_set.members, *(grave.peer for grave in view.book.graves if not grave.has_left)]
+        was_member = view.joined
+        self._stop()
+        view.clear_tables()
+        view.refutations += 1
+        view.agreed.rejoined += 1
+        if was_member:
+            view.effects.append(Rejoining(reason))
+        view.observe(RingRejoining(reason))
+        self._fellows = {peer.node: peer for peer in (*self._fellows.values(), *contacts)[:_MAX_SEEDS]}
+        self._begin()
+        if through is None:
+            self._seek()
+            return
+        self._new_attempt()
+        self._request(through, walking=True)
+        view.set_timer("join", view.now + view.config.join_retry_ns)
+
+    def leave(self, *, is_clean: bool) -> None:
+        """Say good-bye to all; records have been handed over.
+
+        Not clean: something is pending between this node and its ring neighbours, so to them it just falls silent.
+        """
+        view = self._view
+        sides = (view.agreed.predecessor.peer, view.agreed.successor.peer)
+        involved = [side.node for side in sides if side is not None]
+        for peer in view.known():
+            if is_clean or peer.node not in involved:
+                view.send(peer, Leave())
+        self.phase = Phase.OUTSIDE
+        self._stop()
         view.effects.append(Left())
         view.observe(RingLeft())
 
     def on_leave(self, sender: Peer) -> None:
         """A peer says good-bye; only a higher incarnation of it returns."""
         view = self._view
+        self._neighbours.leases.on_left(sender)
         known = view.book.get(sender.node)
         if known is not None:
             view.remove(known.peer, known.refutations, has_left=True)
             view.effects.append(PeerLeft(known.peer))
 
-    def on_outside(self, sender: Peer) -> None:
-        """A peer in the tables says that it is no member: its good-bye was lost. If that is old news, it will refute."""
+    def on_outside(self, sender: Peer, refutations: int) -> None:
+        """A peer in the tables says that it is no member.
+
+        It joins again, or its good-bye was lost. If that is old news, it will refute.
+        """
         view = self._view
         known = view.book.get(sender.node)
-        if known is not None and sender.node not in view.watched:
+        if known is None:
+            return
+        if refutations > known.refutations:
+            view.step_aside(known)
+        elif sender.node not in view.watched:
             view.remove(known.peer, known.refutations, has_left=False)
             view.effects.append(PeerLeft(known.peer))

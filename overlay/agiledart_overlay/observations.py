@@ -11,6 +11,24 @@ class RingJoined(Observation, frozen=True, gc=False):
     attempts: int
 
 
+class RingRejoining(Observation, frozen=True, gc=False):
+    """The ring goes on without this node, which joins again."""
+
+    reason: str
+
+
+class AdmissionAborted(Observation, frozen=True, gc=False):
+    """As guardian of a gap this node gave a joiner up that had answered its call."""
+
+    joiner: Peer
+
+
+class GapClosed(Observation, frozen=True, gc=False):
+    """The successor was dead; this one is the successor now."""
+
+    successor: Peer
+
+
 class RingLeft(Observation, frozen=True, gc=False):
     """This node left on purpose."""
 

@@ -15,6 +15,8 @@ class OverlayStatistics:
         records: records kept here, as root or replica.
         sent, received: messages by class name, sorted by name.
         dropped: what was thrown away, by reason, sorted by reason.
+        rejoins: times that the ring went on without this node.
+        aborted_admissions: joiners that answered this node's call and did not get in.
     """
 
     joined: bool
@@ -25,3 +27,5 @@ class OverlayStatistics:
     sent: tuple[tuple[str, int], ...]
     received: tuple[tuple[str, int], ...]
     dropped: tuple[tuple[str, int], ...]
+    rejoins: int = 0
+    aborted_admissions: int = 0

@@ -4,16 +4,21 @@ from agiledart_kernel.instants import SECOND, Instant
 from agiledart_kernel.machine import LinkLost, TimerFired
 from agiledart_overlay import messages as wire
 from agiledart_overlay.effects import PeerFailed, PeerLeft
+from agiledart_overlay.ring_messages import Lease, Renew
 from agiledart_overlay.suspicion import suspicion_ns
 from tests.unit.overlay.bench import Bench, of, peer, sent
 
 
 def answer_probes(bench: Bench, silent: int, milliseconds: int) -> None:
-    """Let time pass in which everybody but one answers probes."""
+    """Let time pass in which everybody but one answers probes and requests for leases."""
     for _ in range(milliseconds // 10):
-        for to, probe in sent(bench.wait(10), wire.Probe):
+        effects = bench.wait(10)
+        for to, probe in sent(effects, wire.Probe):
             if to != peer(silent):
                 bench.receive(to, wire.ProbeAck(probe.number, 0, joined=True))
+        for to, renew in sent(effects, Renew):
+            if to != peer(silent):
+                bench.receive(to, Lease(renew.to_predecessor, renew.at, renew.name))
 
 
 def test_silence_goes_through_all_stages() -> None:

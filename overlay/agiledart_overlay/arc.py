@@ -1,0 +1,50 @@
+"""Arcs of the ring: which keys lie between two neighbours, and to which of the two each of them belongs.
+
+Pure arithmetic on ids. A key belongs to the neighbour that is closer; at equal distance to the smaller id. The two functions
+`keys_after` and `keys_before` share every gap without rest and without overlap, whatever the two ends think of anybody else.
+"""
+
+from dataclasses import dataclass
+
+from agiledart_kernel.node_id import NodeId
+
+
+@dataclass(frozen=True, slots=True)
+class Arc:
+    """A run of keys clockwise from `start`, `length` of them; the whole ring when `length` is 2^bits."""
+
+    start: NodeId
+    length: int
+
+    def holds(self, key: int, mask: int) -> bool:
+        """Whether a key lies in it; `mask` is 2^bits - 1."""
+        return (key - self.start) & mask < self.length
+
+
+def gap(left: int, right: int, mask: int) -> int:
+    """How far it is clockwise from one node to the next; the whole ring when they are the same."""
+    return (right - left) & mask or mask + 1
+
+
+def keys_after(left: int, right: int, mask: int) -> int:
+    """How many keys clockwise from `left`, itself included, belong to it when `right` is the next node."""
+    length = gap(left, right, mask)
+    if length & 1:
+        return (length + 1) // 2
+    return length // 2 + (left < right)
+
+
+def keys_before(left: int, right: int, mask: int) -> int:
+    """How many keys counter-clockwise of `right`, itself excluded, belong to it when `left` is the node before."""
+    return gap(left, right, mask) - keys_after(left, right, mask)
+
+
+def is_between(left: int, node: int, right: int, mask: int) -> bool:
+    """Whether a node lies strictly between two others, clockwise; when they are the same: whether it is another one."""
+    return 0 < (node - left) & mask < gap(left, right, mask)
+
+
+def arc_between(left: int, node: int, right: int, mask: int) -> Arc:
+    """The keys of a node whose neighbours, or what it takes for them, are `left` and `right`."""
+    before = keys_before(left, node, mask)
+    return Arc(NodeId((node - before) & mask), before + keys_after(node, right, mask))

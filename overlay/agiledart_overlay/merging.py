@@ -1,0 +1,116 @@
+"""Two rings become one: after a partition, or when two nodes founded at once.
+
+In one ring no member lies inside a gap between two agreed neighbours, except for a moment. So a member that is met inside a gap
+(`repair` keeps trying lost peers and seeds) and stays there for `merge_after` is in another ring, and one of the two must go:
+
+    1. the much smaller ring (a quarter or less, by estimates of both sides);
+    2. else the one with the smaller name. Every ring has a name, inherited from its founder with the admission and passed on
+       between agreed neighbours only; of two names in one ring the larger one stays;
+    3. both have the same name, being halves of one ring: both sides choose a new name, which differ, and pass them round;
+    4. the names are still the same a while later (the two are one chain that winds round twice): the larger id goes.
+
+To go means to stop and join again through the member that was met; that is safe at any time. The neighbours of a node that
+went find it outside, close the gap, meet the other ring in it, and go too.
+
+Why it ends: names only grow, and one is largest; nobody leaves that ring for a name, and each member of another ring that is
+next to one of its members leaves for it. In case 4 each rejoin moves one node next to a smaller one.
+
+Source: own; the project's overlay specification §5 leaves it open.
+"""
+
+from agiledart_kernel.peer import Peer
+from agiledart_overlay.leases import Leases
+from agiledart_overlay.ring_messages import RingProbe, RingState
+from agiledart_overlay.view import View
+
+_MUCH = 4
+
+
+class Merging:
+    """Meetings with other rings."""
+
+    def __init__(self, view: View, leases: Leases) -> None:
+        self._view = view
+        self._leases = leases
+        self._rival: Peer | None = None
+        self._since: int | None = None
+        self._renamed_at: int | None = None
+        self._size = 1
+
+    def on_round(self) -> None:
+        """Look whether a member lies in a gap, and ask it which ring it is in."""
+        view = self._view
+        agreed = view.agreed
+        self._rival = self._find() if agreed.is_fit(view.now) else None
+        if self._rival is None:
+            self._since = self._renamed_at = None
+            if agreed.confirmed:
+                self._size = self._estimate()
+            return
+        view.send(self._rival, RingProbe(view.refutations, agreed.name, self._size))
+
+    def _find(self) -> Peer | None:
+        view = self._view
+        agreed = view.agreed
+        if agreed.closing is not None or agreed.successor.is_dead or agreed.predecessor.is_dead:
+            return None
+        admitting, yielded = agreed.admitting, agreed.yielded
+        coming = admitting.call.joiner.node if admitting is not None else None
+        met = view.leaf_set.successor
+        if met is not None and met.node != coming and agreed.is_between(view.me, met.node, agreed.successor.peer):
+            return met
+        coming = yielded.joiner.node if yielded is not None else None
+        met = view.leaf_set.predecessor
+        if met is not None and met.node != coming and agreed.is_between(agreed.predecessor.peer, met.node, view.me):
+            return met
+        return None
+
+    def _estimate(self) -> int:
+        """Nodes in this ring, by the density of the leaf set."""
+        view = self._view
+        leaves = view.leaf_set
+        if leaves.is_whole:
+            return len(leaves) + 1
+        mask = view.agreed.mask
+        span = (leaves.clockwise[-1].node - leaves.counterclockwise[-1].node) & mask
+        return max(1, len(leaves) * (mask + 1) // max(1, span))
+
+    def on_ring_probe(self, sender: Peer, message: RingProbe) -> None:
+        """Somebody has met this node where it did not expect a member."""
+        view = self._view
+        agreed = view.agreed
+        size = self._size if agreed.is_fit(view.now) else 0
+        if agreed.confirmed:
+            view.meet(sender, message.refutations)
+        view.send(sender, RingState(view.refutations, agreed.name, size))
+
+    def on_ring_state(self, sender: Peer, message: RingState) -> None:
+        """The member in the gap says which ring it is in."""
+        view = self._view
+        agreed = view.agreed
+        if self._rival is None or self._rival.life != sender.life or not message.size or not agreed.is_fit(view.now):
+            return
+        if self._since is None:
+            self._since = view.now
+        age, patience = view.now - self._since, view.config.merge_after_ns
+        if age < patience:
+            return
+        if self._size * _MUCH <= message.size:
+            self._go(sender)
+        elif message.size * _MUCH <= self._size:
+            return
+        elif agreed.name != message.name:
+            if agreed.name < message.name and (
+                self._renamed_at is None or view.now - self._renamed_at >= patience // 2
+            ):
+                self._go(sender)
+        elif self._renamed_at is None:
+            self._renamed_at = view.now
+            self._leases.adopt_name((agreed.name[0] + 1, view.me.node))
+        elif view.now - self._renamed_at >= patience and sender.node < view.me.node:
+            self._go(sender)
+
+    def _go(self, through: Peer) -> None:
+        agreed = self._view.agreed
+        agreed.refused, agreed.through = "it met another ring", through
+        self._rival = self._since = self._renamed_at = None
