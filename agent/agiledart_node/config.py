@@ -7,7 +7,6 @@ from agiledart_kernel.instants import MILLISECOND, SECOND
 from agiledart_overlay.config import OverlayConfig
 from agiledart_placement.strategy import strategy_named
 
-
 _COUNTS = (
     "executors",
     "capacity",

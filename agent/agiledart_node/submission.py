@@ -19,25 +19,22 @@ from agiledart_dataflow.application import (
     advanced,
     display_names,
 )
-from agiledart_dataflow.formation_messages import Load
 from agiledart_kernel.errors import OperationFailed
 from agiledart_kernel.frames import application_number
 from agiledart_kernel.instants import SECOND, Instant
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.randomness import RandomStream
-from agiledart_node.blueprint import Blueprint, blueprint_of
+from agiledart_node.blueprint import Blueprint
 from agiledart_node.deploying import Deploying, Deployment, NodeFull
 from agiledart_node.desk import CommandRefused, Desk
 from agiledart_node.joining import Joining, Paths
 from agiledart_node.pinning import fed_sinks
 from agiledart_node.records import Records
-from agiledart_node.surveying import Surveying
+from agiledart_node.surveying import Loads, Surveying
 from agiledart_node.watching import Watching
 from agiledart_placement.request import HostState, Placement, PlacementRequest, StageDemand
 from agiledart_placement.strategy import strategy_named
-
-Loads = dict[NodeId, tuple[Peer, Load]]
 
 MAX_EXECUTORS = 64
 """Executor processes of one application on one node."""
@@ -185,6 +182,9 @@ class Submissions:
         for number in range(1, PLANS + 1):
             loads = await self._survey(blueprint, order.pinned, paths)
             placement = self._place(blueprint, order.pinned, paths, loads, full)
+            if placement.relaxed:
+                loads = await self._surveying.wider(loads)
+                placement = self._place(blueprint, order.pinned, paths, loads, full)
             plan = self._deployment(record, order, loads, placement, number)
             work.append(plan)
             if number == 1:

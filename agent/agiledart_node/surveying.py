@@ -10,6 +10,9 @@ from agiledart_node.conversations import Question
 from agiledart_node.desk import Desk
 from agiledart_node.hosting import Hosting
 
+Loads = dict[NodeId, tuple[Peer, Load]]
+"""What nodes said of themselves."""
+
 MAX_NEIGHBOURS = 16
 """Members of its neighbourhood set that a node names beside its leaf set."""
 
@@ -49,9 +52,7 @@ class Surveying:
             self.served(),
         )
 
-    async def loads(
-        self, peers: list[Peer], timeout: int, *, wants_candidates: bool = False
-    ) -> dict[NodeId, tuple[Peer, Load]]:
+    async def loads(self, peers: list[Peer], timeout: int, *, wants_candidates: bool = False) -> Loads:
         """Answers of these nodes; the silent ones are missing."""
         asked: dict[int, Question | None] = {}
         for peer in peers:
@@ -65,16 +66,23 @@ class Surveying:
                 found[question.to.node] = (question.to, load)
         return found
 
-    async def around(self, nodes: list[Peer], instances: int) -> dict[NodeId, tuple[Peer, Load]]:
+    async def around(self, nodes: list[Peer], instances: int) -> Loads:
         """Loads of these nodes, then of as many of their candidates as this many instances may need."""
         config = self._desk.config
         found = await self.loads(nodes[: config.max_survey], config.ask_timeout_ns, wants_candidates=True)
-        limit = min(config.max_survey, 2 * instances + SPARE + len(found))
+        return await self._widened(found, 2 * instances + SPARE + len(found))
+
+    async def wider(self, found: Loads) -> Loads:
+        """The same with all candidates, up to `max_survey`, because those asked so far are full."""
+        return await self._widened(found, self._desk.config.max_survey)
+
+    async def _widened(self, found: Loads, limit: int) -> Loads:
+        config = self._desk.config
+        limit = min(config.max_survey, limit)
         more: dict[NodeId, Peer] = {}
         for pools in ([load.candidates for _, load in found.values()], [load.neighbours for _, load in found.values()]):
             for rank in range(max(map(len, pools), default=0)):
                 for pool in pools:
                     if rank < len(pool) and pool[rank].node not in found and len(found) + len(more) < limit:
                         more.setdefault(pool[rank].node, pool[rank])
-        found.update(await self.loads(list(more.values()), config.report_timeout_ns))
-        return found
+        return found | await self.loads(list(more.values()), config.report_timeout_ns)

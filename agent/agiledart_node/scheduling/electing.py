@@ -105,9 +105,8 @@ class Electing:
         """Random peers of the domain. In a region: of the zones that have the fewest schedulers, so that they spread evenly."""
         me = self._desk.me
         peers = [peer for peer in self._gossip.peers(domain) if but is None or peer.node != but.node]
-        if but is None or but.life != me.life:
-            if domain in (REGION, me.zone) or not peers:
-                peers.append(me)
+        if (but is None or but.life != me.life) and (domain in (REGION, me.zone) or not peers):
+            peers.append(me)
         if domain == REGION:
             count: dict[str, int] = {}
             for ad in self._known.of(domain):
