@@ -11,7 +11,8 @@ from agiledart_kernel.peer import Peer
 from agiledart_kernel.randomness import RandomStream
 from agiledart_overlay.config import OverlayConfig
 from agiledart_overlay.leaf_set import LeafSet
-from agiledart_overlay.messages import JoinRows, Welcome
+from agiledart_overlay.messages import JoinRows
+from agiledart_overlay.ring_messages import Confirmed
 from agiledart_overlay.router import Rule, next_hop
 from agiledart_overlay.routing_table import RoutingTable
 from agiledart_simulation.network import NetworkConfig
@@ -39,11 +40,11 @@ class Memory(Trace):
 
     def __init__(self) -> None:
         super().__init__()
-        self.messages: list[tuple[NodeId, object]] = []
+        self.messages: list[tuple[NodeId | None, object]] = []
 
     def add(self, at: int, node: NodeId, source: NodeId | None, kind: str, payload: object) -> None:
         super().add(at, node, source, kind, payload)
-        self.messages.append((node, payload))
+        self.messages.append((source, payload))
 
 
 def hand_ring() -> tuple[Ring, Memory]:
@@ -72,8 +73,9 @@ def test_o1_join_by_hand() -> None:
     ring.start(base4("2133"), [base4("0012")])
     ring.world.run_for(1_000_000_000)
     joiner = base4("2133")
-    (welcome,) = [message for _, message in memory.messages if isinstance(message, Welcome)]
-    assert [text4(peer.node) for peer in welcome.path] == ["0012", "2011", "2130"]
+    told = sorted((message.position, source) for source, message in memory.messages if isinstance(message, JoinRows))
+    assert [text4(source) for _, source in told if source is not None] == ["0012", "2011", "2130"]
+    assert all(source == base4("2130") for source, message in memory.messages if isinstance(message, Confirmed))
     machine = ring.machine(joiner)
     assert machine.joined
     assert [text4(peer.node) for peer in machine.leaf_set.counterclockwise] == ["2130", "2011"]

@@ -11,6 +11,7 @@ from agiledart_kernel.node_id import NodeId, digit, ring_distance, shared_prefix
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.randomness import RandomStream
 from agiledart_overlay import messages as wire
+from agiledart_overlay import ring_messages as ring
 from agiledart_overlay.config import OverlayConfig
 from agiledart_overlay.coordinates import Coordinate
 from agiledart_overlay.events import (
@@ -167,11 +168,14 @@ paths = st.lists(peers, min_size=1, max_size=4).map(tuple)
 values = st.binary(max_size=8)
 digests = st.binary(max_size=8)
 flags = st.booleans()
+instants = st.integers(0, 3_000_000_000)
+tickets = st.one_of(st.tuples(st.just(NodeId(100)), st.just(3), small), st.tuples(ids8, small, small))
+names = st.tuples(small, ids8)
+calls = st.lists(st.builds(ring.JoinCall, peers, small, small), max_size=3).map(tuple)
 
 MESSAGES: dict[type, st.SearchStrategy[Any]] = {
-    wire.JoinRequest: st.builds(wire.JoinRequest, peers, small, paths, flags),
+    wire.JoinRequest: st.builds(wire.JoinRequest, peers, small, paths, flags, small),
     wire.JoinRows: st.builds(wire.JoinRows, small, small, sightings),
-    wire.Welcome: st.builds(wire.Welcome, small, paths, small, sightings),
     wire.JoinRefused: st.builds(wire.JoinRefused, small, st.sampled_from(["busy", "incarnation", "?"]), small),
     wire.LeafRequest: st.builds(wire.LeafRequest, small, small, flags, sightings),
     wire.LeafState: st.builds(wire.LeafState, small, small, flags, sightings),
@@ -202,6 +206,33 @@ MESSAGES: dict[type, st.SearchStrategy[Any]] = {
     wire.RecordOffer: st.builds(
         wire.RecordOffer, st.lists(st.builds(wire.Offer, ids8, small, digests), max_size=4).map(tuple)
     ),
+    ring.Queued: st.builds(ring.Queued, small),
+    ring.Call: st.builds(ring.Call, tickets, small, sightings),
+    ring.Here: st.builds(ring.Here, tickets),
+    ring.Busy: st.builds(ring.Busy, tickets),
+    ring.Yield: st.builds(ring.Yield, tickets, peers),
+    ring.Place: st.builds(ring.Place, tickets, small, sightings),
+    ring.Taken: st.builds(ring.Taken, tickets, instants, small),
+    ring.Confirmed: st.builds(ring.Confirmed, tickets, instants, names, calls),
+    ring.TooLate: st.builds(ring.TooLate, tickets),
+    ring.Unyield: st.builds(ring.Unyield, tickets),
+    ring.Unyielded: st.builds(ring.Unyielded, tickets),
+    ring.WhatOfYield: st.builds(ring.WhatOfYield, tickets, peers),
+    ring.Renew: st.builds(ring.Renew, flags, instants, small, names),
+    ring.Lease: st.builds(ring.Lease, flags, instants, names),
+    ring.NotNeighbour: st.builds(ring.NotNeighbour, flags, instants),
+    ring.Outside: st.builds(ring.Outside, instants),
+    ring.Close: st.builds(ring.Close, tickets, instants, small, names),
+    ring.Closed: st.builds(ring.Closed, tickets, instants, instants, small),
+    ring.CloseElsewhere: st.builds(ring.CloseElsewhere, tickets, peers),
+    ring.CloseWait: st.builds(ring.CloseWait, tickets),
+    ring.CloseRefused: st.builds(ring.CloseRefused, tickets, flags),
+    ring.Seek: st.builds(ring.Seek, small),
+    ring.StillIn: st.builds(ring.StillIn, instants),
+    ring.Verdict: st.builds(ring.Verdict, instants, flags),
+    ring.RingProbe: st.builds(ring.RingProbe, small, names, small),
+    ring.RingState: st.builds(ring.RingState, small, names, small),
+    ring.JoinBounced: st.builds(ring.JoinBounced, st.builds(ring.JoinCall, peers, small, small), paths, flags),
 }
 
 messages = st.one_of(*MESSAGES.values())
@@ -250,4 +281,6 @@ def test_step_never_raises_and_stays_bounded(script: list[tuple[int, Any]], is_m
             if isinstance(effect, SetTimer):
                 timers[effect.name] = effect.at
         assert all(peer.node != me.node for peer in machine.known_peers())
+        claim = machine.claim(Instant(now))
+        assert claim is None or 0 < claim.length <= SIZE
         assert machine.statistics().leaves <= 4

@@ -7,6 +7,7 @@ from agiledart_kernel.machine import Effect, Event, Message, Received, Send, Set
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.randomness import RandomStream
+from agiledart_overlay.arc import Arc
 from agiledart_overlay.config import OverlayConfig
 from agiledart_overlay.events import JoinRing
 from agiledart_overlay.machine import OverlayMachine
@@ -52,6 +53,10 @@ class Bench:
             done.extend(self.give(TimerFired(name)))
         self.now = until
         return done
+
+    def claim(self) -> Arc | None:
+        """What the machine would deliver now."""
+        return self.machine.claim(Instant(self.now))
 
     def found(self) -> "Bench":
         """Make it a ring of one."""

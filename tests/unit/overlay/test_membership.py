@@ -1,9 +1,16 @@
 """Joining and admitting; one machine and hand-made messages."""
 
+from agiledart_kernel.instants import MILLISECOND
+from agiledart_kernel.peer import Peer
 from agiledart_overlay import messages as wire
-from agiledart_overlay.effects import Joined, JoinFailed, Left, NeighboursChanged
+from agiledart_overlay import ring_messages as ring
+from agiledart_overlay.arc import arc_between
+from agiledart_overlay.effects import Joined, JoinFailed, Left, NeighboursChanged, PeerFailed, PeerLeft, Rejoining
 from agiledart_overlay.events import JoinRing, LeaveRing
 from tests.unit.overlay.bench import Bench, of, peer, sent
+
+MASK = (1 << 128) - 1
+TICKET = (peer(4).node, 1, 7)
 
 
 def test_the_first_node_founds_a_ring() -> None:
@@ -22,57 +29,132 @@ def test_a_join_step_by_step() -> None:
     effects = bench.receive(peer(2), wire.ProbeAck(1, 0, joined=True))
     ((_, request),) = sent(effects, wire.JoinRequest)
     assert request.joiner == bench.machine.me
-    effects = bench.receive(peer(4), wire.Welcome(request.attempt, (peer(2), peer(4)), 0, (wire.Sighting(peer(7)),)))
-    questions = dict(sent(effects, wire.LeafRequest))
-    assert set(questions) == {peer(4), peer(7)}
-    assert not bench.machine.joined, "it answers for nothing before its leaves have answered"
-    bench.receive(peer(4), wire.LeafState(questions[peer(4)].number, 0, joined=True, sightings=()))
-    effects = bench.receive(peer(7), wire.LeafState(questions[peer(7)].number, 0, joined=True, sightings=()))
+    call = ring.Call(TICKET, 0, (wire.Sighting(peer(3)),))
+    assert sent(bench.receive(peer(4), call), ring.Here) == [(peer(4), ring.Here(TICKET))]
+    assert bench.claim() is None, "it answers for nothing before it is offered its place"
+    effects = bench.receive(peer(7), ring.Place(TICKET, 0, (wire.Sighting(peer(8)),)))
+    ((guardian, taken),) = sent(effects, ring.Taken)
+    assert guardian == peer(4)
+    assert bench.claim() == arc_between(peer(4).node, peer(5).node, peer(7).node, MASK), "provisionally"
+    assert not bench.machine.joined
+    effects = bench.receive(peer(4), ring.Confirmed(TICKET, taken.at, (0, peer(2).node)))
     assert of(effects, Joined)
     assert of(effects, NeighboursChanged)
-    assert {to for to, _ in sent(effects, wire.Announce)} == {peer(4), peer(7)}
+    assert [to for to, _ in sent(effects, ring.Renew)] == [peer(7)], "only now its successor takes it for its neighbour"
+    assert {to for to, _ in sent(effects, wire.Announce)} == {peer(3), peer(4), peer(7), peer(8)}
     assert [each.node for each in bench.machine.known_peers()] == [peer(4).node, peer(7).node]
 
 
-def test_a_silent_leaf_does_not_stop_a_join() -> None:
-    bench = Bench(5)
+def called(bench: Bench) -> Bench:
     bench.give(JoinRing((peer(2),)))
     bench.receive(peer(2), wire.ProbeAck(1, 0, joined=True))
-    effects = bench.receive(peer(2), wire.Welcome(1, (peer(2),), 0, (wire.Sighting(peer(7)),)))
-    ((_, question),) = [pair for pair in sent(effects, wire.LeafRequest) if pair[0] == peer(2)]
-    bench.receive(peer(2), wire.LeafState(question.number, 0, joined=True, sightings=()))
+    bench.receive(peer(4), ring.Call(TICKET, 0, ()))
+    return bench
+
+
+def test_a_repeated_call_does_not_lengthen_the_lease() -> None:
+    """The guardian counts from the first `Here` that came; so must the joiner, or it would deliver longer than is free for it."""
+    bench = called(Bench(5))
+    bench.wait(900)
+    bench.receive(peer(4), ring.Call(TICKET, 0, ()))
+    bench.wait(1_000)
+    bench.receive(peer(7), ring.Place(TICKET, 0, ()))
+    assert bench.claim() is not None
+    assert bench.machine.claim_ends == 1_980 * MILLISECOND, "0.99 of 2 s after the first answer"
+
+
+def test_without_confirmation_it_stops_and_joins_again() -> None:
+    bench = called(Bench(5))
+    bench.receive(peer(7), ring.Place(TICKET, 0, ()))
+    assert bench.claim() is not None
+    assert len(sent(bench.wait(1_985), ring.Taken)) >= 7, "repeated"
+    assert bench.claim() is None
+    effects = bench.wait(1_000)
+    assert sent(effects, wire.Probe), "it looks for the ring again"
+    assert of(effects, Rejoining) == [], "it was not in"
+    bench.receive(peer(4), ring.Confirmed(TICKET, 0, (0, peer(2).node)))
     assert not bench.machine.joined
-    assert of(bench.wait(1_000), Joined)
+
+
+def test_one_call_at_a_time() -> None:
+    bench = called(Bench(5))
+    other = (peer(3).node, 1, 8)
+    assert sent(bench.receive(peer(3), ring.Call(other, 0, ())), ring.Busy) == [(peer(3), ring.Busy(other))]
+    bench.wait(2_100)
+    assert sent(bench.receive(peer(3), ring.Call(other, 0, ())), ring.Here) == [(peer(3), ring.Here(other))]
+
+
+def test_a_place_offered_too_late_is_not_taken() -> None:
+    bench = called(Bench(5))
+    bench.wait(1_981)
+    assert sent(bench.receive(peer(7), ring.Place(TICKET, 0, ())), ring.Taken) == []
+    assert bench.claim() is None
+
+
+def test_a_joiner_asked_what_came_of_it_says_no_and_keeps_to_it() -> None:
+    bench = called(Bench(5))
+    effects = bench.receive(peer(7), ring.WhatOfYield(TICKET, bench.machine.me))
+    assert sent(effects, ring.Unyield) == [(peer(7), ring.Unyield(TICKET))]
+    assert sent(bench.receive(peer(7), ring.Place(TICKET, 0, ())), ring.Taken) == []
+
+
+def request(joiner: Peer, refutations: int = 0) -> wire.JoinRequest:
+    return wire.JoinRequest(joiner, 1, refutations=refutations)
 
 
 def admitted(effects: list) -> list:  # type: ignore[type-arg]
-    return [to.node for to, _ in sent(effects, wire.Welcome)]
+    return [to.node for to, _ in sent(effects, ring.Call)]
 
 
 def test_one_joiner_at_a_time() -> None:
     bench = Bench(1).found()
     first, second, third = peer(5), peer(6), peer(7)
-    assert admitted(bench.receive(first, wire.JoinRequest(first, 1))) == [first.node]
-    assert admitted(bench.receive(second, wire.JoinRequest(second, 1))) == []
-    assert admitted(bench.receive(third, wire.JoinRequest(third, 1))) == []
-    assert admitted(bench.receive(first, wire.JoinRequest(first, 2))) == [first.node], "its Welcome was lost"
-    effects = bench.receive(first, wire.Announce(1, 0, ()))
-    forwarded = [(to, message.joiner) for to, message in sent(effects, wire.JoinRequest)]
-    assert forwarded == [(first, third), (first, second)], "they lie beyond the new member, which guards that gap now"
+    ((_, call),) = sent(bench.receive(first, request(first)), ring.Call)
+    for joiner in (second, third):
+        effects = bench.receive(joiner, request(joiner))
+        assert admitted(effects) == []
+        assert [to for to, _ in sent(effects, ring.Queued)] == [joiner]
+    whole = bench.claim()
+    assert whole is not None
+    assert whole.length == MASK + 1, "a call promises nothing"
+    effects = bench.receive(first, ring.Here(call.ticket))
+    assert sent(effects, ring.Place)[0][0] == first, "in a ring of one it is its own successor"
+    kept = bench.claim()
+    assert kept is not None
+    assert not kept.holds(first.node, MASK), "it has stopped for the keys of the joiner"
+    ((_, confirmed),) = sent(bench.receive(first, ring.Taken(call.ticket, 7, 0)), ring.Confirmed)
+    assert [handed.joiner for handed in confirmed.calls] == [second, third], "they lie beyond the new member"
+    assert confirmed.at == 7
+
+
+def test_nobody_takes_back_before_the_joiner_has_stopped() -> None:
+    bench = Bench(1).found()
+    joiner = peer(5)
+    ((_, call),) = sent(bench.receive(joiner, request(joiner)), ring.Call)
+    bench.receive(joiner, ring.Here(call.ticket))
+    kept = bench.claim()
+    bench.wait(1_990)
+    assert bench.claim() == kept
+    bench.wait(20)
+    whole = bench.claim()
+    assert whole is not None
+    assert whole.length == MASK + 1
+    effects = bench.receive(joiner, ring.Taken(call.ticket, 7, 0))
+    assert sent(effects, ring.TooLate) == [(joiner, ring.TooLate(call.ticket))]
 
 
 def test_a_joiner_that_vanishes_makes_room() -> None:
     bench = Bench(1).found()
-    bench.receive(peer(5), wire.JoinRequest(peer(5), 1))
-    bench.receive(peer(6), wire.JoinRequest(peer(6), 1))
-    assert admitted(bench.wait(1_100)) == [peer(6).node]
+    bench.receive(peer(5), request(peer(5)))
+    bench.receive(peer(6), request(peer(6)))
+    assert peer(6).node in admitted(bench.wait(1_100))
 
 
 def test_the_queue_is_bounded() -> None:
     bench = Bench(1).found()
     for number in range(2, 68):
-        bench.receive(peer(number), wire.JoinRequest(peer(number), 1))
-    effects = bench.receive(peer(99), wire.JoinRequest(peer(99), 1))
+        bench.receive(peer(number), request(peer(number)))
+    effects = bench.receive(peer(99), request(peer(99)))
     assert sent(effects, wire.JoinRefused) == [(peer(99), wire.JoinRefused(1, "busy"))]
 
 
@@ -81,8 +163,19 @@ def test_an_equal_or_lower_incarnation_is_refused() -> None:
     for incarnation in (2, 3):
         effects = bench.receive(peer(5, 3), wire.JoinRequest(peer(5, incarnation), 1))
         assert sent(effects, wire.JoinRefused)[0][1].reason == "incarnation"
-    effects = bench.receive(peer(5, 4), wire.JoinRequest(peer(5, 4), 1))
-    assert admitted(effects) == [peer(5).node]
+    effects = bench.receive(peer(5, 4), request(peer(5, 4)))
+    assert of(effects, PeerFailed) == [PeerFailed(peer(5, 3), "restarted")]
+    assert peer(5).node in admitted(bench.wait(3_000)), "when the gap over its old life is closed"
+
+
+def test_a_rejoin_outranks_what_is_known_of_it() -> None:
+    bench = Bench(1).adopt(peer(5), peer(9))
+    effects = bench.receive(peer(5), request(peer(5), refutations=1))
+    assert sent(effects, wire.JoinRefused) == []
+    ((_, question),) = [pair for pair in sent(effects, ring.Renew) if pair[0] == peer(5)]
+    effects = bench.receive(peer(5), ring.Outside(question.at))
+    assert [to for to, _ in sent(effects, ring.Close)] == [peer(9)], "its old place is closed at once"
+    assert of(effects, PeerLeft) == [], "to the node above it is neither dead nor gone"
 
 
 def test_refused_joiner_reports_why() -> None:
@@ -97,6 +190,11 @@ def test_nobody_joins_through_a_node_outside() -> None:
     bench = Bench(1)
     assert bench.receive(peer(5), wire.JoinRequest(peer(5), 1)) == []
     assert ("outside", 1) in bench.machine.statistics().dropped
+    forwarded = wire.JoinRequest(peer(5), 1, (peer(3),), refutations=2)
+    effects = bench.receive(peer(3), forwarded)
+    assert sent(effects, ring.JoinBounced) == [
+        (peer(3), ring.JoinBounced(ring.JoinCall(peer(5), 1, 2), (peer(3),), False))
+    ]
 
 
 def test_smallest_id_founds_when_nobody_is_a_member() -> None:
