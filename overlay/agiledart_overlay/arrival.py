@@ -29,6 +29,10 @@ _TRIES = 3
 """Times an announcement is sent before its receiver counts as silent."""
 
 
+_PASSES = 4
+"""Times that the measurements of a stage are taken into the coordinate."""
+
+
 class Stage(IntEnum):
     """What the new member is busy with."""
 
@@ -168,6 +172,7 @@ class Arrival:
     def _advance(self) -> None:
         """The next stage; one that has nothing to do is passed over."""
         view = self._view
+        view.locate(_PASSES)
         view.tidy()
         if self._stage is Stage.LEAVES:
             self._stage = Stage.TABLE

@@ -279,6 +279,17 @@ class View:
         else:
             self.vitals = Vitals(moved(mine, theirs, rtt_ns), self.vitals.load_permille)
 
+    def locate(self, passes: int) -> None:
+        """Find this node's place from all that it has measured so far, each figure taken several times.
+
+        A new node has few figures of nodes that know their places; one step for each would leave it half-way.
+        """
+        known = [each for each in self.book if each.rtt_ns and each.vitals is not None]
+        for _ in range(passes):
+            for each in known:
+                if each.vitals is not None:
+                    self._move(each.vitals.coordinate, each.rtt_ns)
+
     def hear_of(self, sightings: Iterable[Sighting]) -> None:
         """Others speak of peers: contact those that would fit and are not known, since hearsay changes nothing."""
         if not self.joined:
