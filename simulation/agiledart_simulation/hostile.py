@@ -222,6 +222,7 @@ class Hostile:
         node = self.random.choice(down)
         old = self.ring.world.nodes[node].peer
         self._disturb(node, 10 * SECOND)
+        self.deaths.on_return(old.life)
         self.ring.start(node, seeds, peer=old, forgets=True)
         return True
 

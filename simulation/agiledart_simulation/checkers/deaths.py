@@ -38,6 +38,11 @@ class DeathLedger:
         """A life is over, in truth."""
         self._died[life] = self._world.now
 
+    def on_return(self, life: Life) -> None:
+        """The same life again: a node came back from an old image of its disk. Nothing is held against anybody for it."""
+        self._died.pop(life, None)
+        self._buried = {key: None for key in self._buried if life not in key}
+
     def on_effect(self, peer: Peer, effect: Effect) -> None:
         """Told of all effects; hears declared failures."""
         if not isinstance(effect, PeerFailed):

@@ -1,0 +1,202 @@
+"""Bugs to plant in the overlay, each with where it hides and how many seeds the simulator may need to find it.
+
+A checker that has never failed is no checker. The bugs are those of the project's reliability notes §7 (found by none of 300 random
+seeds there, for want of small id spaces, of a ledger of look-ups and of a global view) and the classics of this protocol family.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+import pytest
+
+from agiledart_kernel.node_id import NodeId, digit, ring_distance, shared_prefix
+from agiledart_kernel.peer import Peer
+from agiledart_overlay.directory import Directory
+from agiledart_overlay.forwarding import Router
+from agiledart_overlay.leaf_set import LeafSet
+from agiledart_overlay.liveness import Liveness
+from agiledart_overlay.membership import Membership
+from agiledart_overlay.messages import Route, RouteAck
+from agiledart_overlay.peer_book import PeerBook
+from agiledart_overlay.repair import Repair
+from agiledart_overlay.routing_table import RoutingTable
+from agiledart_overlay.view import View
+
+Plant = Callable[[pytest.MonkeyPatch], None]
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One planted bug.
+
+    Args:
+        name: for people.
+        plant: puts it in.
+        scenario: where it is looked for.
+        fixed: options that are not drawn.
+        seeds: at most so many are needed.
+        is_slow: takes more than a few seconds to find.
+    """
+
+    name: str
+    plant: Plant
+    scenario: str = "swarm"
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+    seeds: int = 100
+    is_slow: bool = False
+
+
+def nothing(*_: Any, **__: Any) -> None:
+    """Does nothing."""
+
+
+def ties_go_the_other_way(patch: pytest.MonkeyPatch) -> None:
+    """At equal distance from a key the larger id wins, but only in the leaf set."""
+
+    def closest(self: LeafSet, key: NodeId, avoid: Any = ()) -> Peer | None:
+        best, rank = None, (ring_distance(self._owner, key, self._bits), -self._owner)
+        for node, peer in self._members.items():
+            other = (ring_distance(node, key, self._bits), -node)
+            if other < rank and node not in avoid:
+                best, rank = peer, other
+        return best
+
+    patch.setattr(LeafSet, "closest", closest)
+
+
+def one_side_is_not_repaired(patch: pytest.MonkeyPatch) -> None:
+    """Once a node has lost a leaf, it takes nobody new on its counter-clockwise side."""
+    crippled: dict[int, LeafSet] = {}
+    add, remove = LeafSet.add, LeafSet.remove
+
+    def adding(self: LeafSet, peer: Peer) -> bool:
+        away = (peer.node - self._owner) & self._mask
+        if id(self) in crippled and peer.node not in self and away > self._mask // 2:
+            return False
+        return add(self, peer)
+
+    def removing(self: LeafSet, node: NodeId) -> bool:
+        was_member = remove(self, node)
+        if was_member:
+            crippled[id(self)] = self
+        return was_member
+
+    patch.setattr(LeafSet, "add", adding)
+    patch.setattr(LeafSet, "remove", removing)
+
+
+def gossip_raises_the_dead(patch: pytest.MonkeyPatch) -> None:
+    """What others say of a peer is believed without looking, and without asking the graves."""
+    hear_of = View.hear_of
+
+    def believing(self: View, sightings: Any) -> None:
+        told = tuple(sightings)
+        for sighting in told:
+            node = sighting.peer.node
+            if self.joined and node != self.me.node and node not in self.book and self.leaf_set.fits(node):
+                self.place(self.book.meet(sighting.peer, sighting.refutations, self.now))
+        hear_of(self, told)
+
+    patch.setattr(View, "hear_of", believing)
+
+
+def rows_of_another_prefix(patch: pytest.MonkeyPatch) -> None:
+    """A node that shares more digits than a row has is put into that row."""
+
+    def slot_of(self: RoutingTable, node: NodeId) -> tuple[int, int]:
+        row = min(1, shared_prefix(self._owner, node, self._bits, self._digit_bits))
+        return row, digit(node, row, self._bits, self._digit_bits)
+
+    patch.setattr(RoutingTable, "slot_of", slot_of)
+
+
+def records_stay_where_they_are(patch: pytest.MonkeyPatch) -> None:
+    """The new root of a key does not take its record over."""
+    patch.setattr(Directory, "on_leaves_changed", nothing)
+
+
+def suspicion_is_final(patch: pytest.MonkeyPatch) -> None:
+    """Who hears that it is suspected or declared dead keeps quiet."""
+    patch.setattr(Liveness, "refute", nothing)
+
+
+def the_accused_keep_quiet(patch: pytest.MonkeyPatch) -> None:
+    """Who is told that it is held for dead does not object."""
+    patch.setattr(Membership, "on_accused", nothing)
+
+
+def doubles_are_not_removed(patch: pytest.MonkeyPatch) -> None:
+    """A look-up that arrives twice over one hop is passed on twice."""
+    on_route = Router.on_route
+
+    def forgetful(self: Router, sender: Peer, message: Route) -> None:
+        self._seen.clear()
+        on_route(self, sender, message)
+
+    patch.setattr(Router, "on_route", forgetful)
+
+
+def numbers_start_again(patch: pytest.MonkeyPatch) -> None:
+    """A hop is recognised by its number without the life of its sender, so a restarted node's look-ups count as doubles."""
+    on_route = Router.on_route
+
+    def blind(self: Router, sender: Peer, message: Route) -> None:
+        path = (*message.path[:-1], msgspec.structs.replace(message.path[-1], incarnation=0))
+        on_route(self, path[-1], msgspec.structs.replace(message, path=path))
+
+    patch.setattr(Router, "on_route", blind)
+
+
+def acknowledged_and_dropped(patch: pytest.MonkeyPatch) -> None:
+    """One of sixteen hops is acknowledged and not taken over."""
+    on_route = Router.on_route
+
+    def careless(self: Router, sender: Peer, message: Route) -> None:
+        if message.number % 16 == 7:
+            self._view.send(sender, RouteAck(message.number))
+        else:
+            on_route(self, sender, message)
+
+    patch.setattr(Router, "on_route", careless)
+
+
+def no_tombstones(patch: pytest.MonkeyPatch) -> None:
+    """The dead are forgotten at once."""
+    patch.setattr(PeerBook, "is_dead", lambda self, peer, refutations: False)
+    patch.setattr(PeerBook, "grave", lambda self, node: None)
+
+
+def helpers_are_not_heard(patch: pytest.MonkeyPatch) -> None:
+    """What indirect probes find out is ignored."""
+    patch.setattr(Liveness, "on_probed_for_you", nothing)
+
+
+def news_is_ignored(patch: pytest.MonkeyPatch) -> None:
+    """Two that join at once on both sides of a member never learn of each other."""
+    patch.setattr(View, "hear_of", nothing)
+
+
+def lost_leaves_are_not_asked_for(patch: pytest.MonkeyPatch) -> None:
+    """Neither a lost leaf nor a regular exchange makes a node ask for others' leaf sets."""
+    patch.setattr(Repair, "on_gone", nothing)
+    patch.setattr(Repair, "on_exchange", nothing)
+
+
+MUTANTS = [
+    Mutant("ties go the other way", ties_go_the_other_way, fixed={"id_bits": 8, "nodes": 12}),
+    Mutant("one side is not repaired", one_side_is_not_repaired, "crashes", {"nodes": 20, "leaf_count": 8}),
+    Mutant("gossip raises the dead", gossip_raises_the_dead, "crashes", {"nodes": 20}),
+    Mutant("rows of another prefix", rows_of_another_prefix, "joins", {"nodes": 40, "id_bits": 16}),
+    Mutant("records stay where they are", records_stay_where_they_are, "crashes"),
+    Mutant("suspicion is final", suspicion_is_final, "pauses"),
+    Mutant("the accused keep quiet", the_accused_keep_quiet, "partitions"),
+    Mutant("doubles are not removed", doubles_are_not_removed),
+    Mutant("numbers start again", numbers_start_again, "crashes"),
+    Mutant("acknowledged and dropped", acknowledged_and_dropped),
+    Mutant("no tombstones", no_tombstones, "crashes"),
+    Mutant("helpers are not heard", helpers_are_not_heard, "partitions"),
+    Mutant("news is ignored", news_is_ignored, "joins"),
+    Mutant("lost leaves are not asked for", lost_leaves_are_not_asked_for, "crashes", {"nodes": 25, "leaf_count": 8}),
+]
