@@ -152,7 +152,7 @@ def crowd(nodes: int, rate: int, loss: float, seed: int, limit_s: int = 120) -> 
     world.run_for(SECOND)
     interval = SECOND // rate if rate else 10 * MILLISECOND // nodes
     counts = [0, 0, 0]
-    next_sample = world.now
+    next_sample = int(world.now)
     for index in range(1, nodes):
         world.run_for(interval)
         bed.start(ids[index], (ids[random.index(index)], ids[0]))
@@ -179,7 +179,7 @@ def crowd(nodes: int, rate: int, loss: float, seed: int, limit_s: int = 120) -> 
     admission = sum(sent.get(kind, 0) for kind in ADMISSION)
     others = sum(sent.values()) - admission - sum(sent.get(kind, 0) for kind in BEATS)
     return Crowd(
-        nodes, rate, loss, seed, *counts, bed.owners.overlaps, ring_right, leaves_right,
+        nodes, rate, loss, seed, counts[0], counts[1], counts[2], bed.owners.overlaps, ring_right, leaves_right,
         round(bed.owners.share_without_owner, 4), round(bed.owners.longest_ns / SECOND, 3),
         round(admission / nodes, 1), round(others / nodes, 1),
         sum(each.rejoins for each in statistics), sum(each.aborted_admissions for each in statistics), world.events,

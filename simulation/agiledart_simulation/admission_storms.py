@@ -61,10 +61,6 @@ class Storm:
         rate = int(1_000 * self.drift_ppm * self.random.between(-1.0, 1.0))
         self.bed.start(node, () if is_first else up[:3], rate)
 
-    def settled(self) -> list[NodeId]:
-        """Members, without those that are leaving."""
-        return self.bed.in_ring
-
     def run(self) -> float | None:
         """Grow, storm, calm; seconds until all was right, or None."""
         random, bed = self.random, self.bed
@@ -102,42 +98,58 @@ class Storm:
         return None
 
     def _do(self, deed: str) -> bool:
-        random, bed = self.random, self.bed
-        up = self.settled()
-        if deed == "join":
-            if len(bed.world.nodes) > 60:
-                return False
-            for _ in range(random.choice((1, 2, 2, 4, 8))):
-                self.start(self.fresh())
-        elif deed == "crash":
-            if len(up) < 5:
-                return False
-            first, count = random.index(len(up)), random.choice((1, 1, 1, 2, 3))
-            for step in range(count):
-                bed.world.crash(up[(first + step) % len(up)], silent=random.uniform() < 0.5)
-        elif deed == "restart":
-            if len(up) < 3:
-                return False
-            node = random.choice(up)
-            bed.world.crash(node, silent=random.uniform() < 0.5)
-            bed.world.run_for(int(random.choice((0.0, 0.1, 1.0, 5.0)) * random.uniform() * SECOND))
-            self.start(node)
-        elif deed == "leave":
-            if len(up) < 4:
-                return False
-            bed.world.inject(random.choice(up), LeaveRing())
-        elif deed == "pause":
-            if len(up) < 4:
-                return False
-            count = random.choice((1, 1, 2, 3, 4)) if len(up) > 12 else 1
-            first, duration = random.index(len(up)), int(random.between(0.1, 8.0) * SECOND)
-            for step in range(count):
-                bed.world.pause(up[(first + step) % len(up)], duration)
-        elif deed == "cut":
-            if not bed.owners.is_whole or len(up) < 4:
-                return False
-            bed.owners.is_whole = False
-            bed.world.network.partition(tuple(node for node in up if random.uniform() < 0.5))
+        least = {"join": 0, "crash": 5, "restart": 3, "leave": 4, "pause": 4, "cut": 4}[deed]
+        up = self.bed.in_ring
+        if len(up) < least:
+            return False
+        deeds = {
+            "join": self._join,
+            "crash": self._crash,
+            "restart": self._restart,
+            "leave": self._leave,
+            "pause": self._pause,
+            "cut": self._cut,
+        }
+        return deeds[deed](up)
+
+    def _join(self, up: list[NodeId]) -> bool:
+        if len(self.bed.world.nodes) > 60:
+            return False
+        for _ in range(self.random.choice((1, 2, 2, 4, 8))):
+            self.start(self.fresh())
+        return True
+
+    def _crash(self, up: list[NodeId]) -> bool:
+        first, count = self.random.index(len(up)), self.random.choice((1, 1, 1, 2, 3))
+        for step in range(count):
+            self.bed.world.crash(up[(first + step) % len(up)], silent=self.random.uniform() < 0.5)
+        return True
+
+    def _restart(self, up: list[NodeId]) -> bool:
+        random, world = self.random, self.bed.world
+        node = random.choice(up)
+        world.crash(node, silent=random.uniform() < 0.5)
+        world.run_for(int(random.choice((0.0, 0.1, 1.0, 5.0)) * random.uniform() * SECOND))
+        self.start(node)
+        return True
+
+    def _leave(self, up: list[NodeId]) -> bool:
+        self.bed.world.inject(self.random.choice(up), LeaveRing())
+        return True
+
+    def _pause(self, up: list[NodeId]) -> bool:
+        random = self.random
+        count = random.choice((1, 1, 2, 3, 4)) if len(up) > 12 else 1
+        first, duration = random.index(len(up)), int(random.between(0.1, 8.0) * SECOND)
+        for step in range(count):
+            self.bed.world.pause(up[(first + step) % len(up)], duration)
+        return True
+
+    def _cut(self, up: list[NodeId]) -> bool:
+        if not self.bed.owners.is_whole:
+            return False
+        self.bed.owners.is_whole = False
+        self.bed.world.network.partition(tuple(node for node in up if self.random.uniform() < 0.5))
         return True
 
 
