@@ -30,7 +30,7 @@ _TRIES = 3
 
 
 _PASSES = 4
-"""Times that the measurements of a stage are taken into the coordinate."""
+"""Times that the round trips to the leaves are taken into the coordinate."""
 
 
 class Stage(IntEnum):
@@ -172,7 +172,7 @@ class Arrival:
     def _advance(self) -> None:
         """The next stage; one that has nothing to do is passed over."""
         view = self._view
-        view.locate(_PASSES)
+        view.locate(_PASSES if self._stage is Stage.LEAVES else 1)
         view.tidy()
         if self._stage is Stage.LEAVES:
             self._stage = Stage.TABLE

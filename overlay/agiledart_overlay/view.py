@@ -4,7 +4,7 @@ Parts (liveness, membership, repair, forwarding, directory) do not call each oth
 at the end of a step the machine tells each part what changed.
 """
 
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Sequence
 
 from agiledart_kernel.instants import Instant
 from agiledart_kernel.machine import CancelTimer, Effect, Message, Send, SetTimer
@@ -14,7 +14,7 @@ from agiledart_kernel.peer import Peer
 from agiledart_kernel.randomness import RandomStream
 from agiledart_overlay.agreement import Agreement
 from agiledart_overlay.config import OverlayConfig
-from agiledart_overlay.coordinates import Coordinate, estimated_error, estimated_rtt_ns, moved
+from agiledart_overlay.coordinates import ORIGIN, Coordinate, estimated_error, estimated_rtt_ns, settled
 from agiledart_overlay.leaf_set import LeafSet
 from agiledart_overlay.messages import Probe, Sighting, Vitals
 from agiledart_overlay.neighbourhood import UNMEASURED_NS, Neighbourhood
@@ -27,6 +27,8 @@ from agiledart_overlay.sightings import MAX_SIGHTINGS
 
 _MAX_ASKED = 512
 _MAX_LOST = 64
+_MAX_SAMPLES = 48
+"""Measured peers from which a node that is new finds its place."""
 _USABLE_ERROR = 0.5
 """A guess by coordinates that may be more wrong than this is not used."""
 _CLEARLY = 0.8
@@ -222,7 +224,7 @@ class View:
             known.heard_at = self.now
             if asked_at is not None:
                 self.measure(peer.node, asked_at, vitals)
-            elif vitals is not None:
+            elif vitals is not None and vitals.coordinate.is_sane:
                 known.vitals = vitals
             return known
         if peer.node == self.me.node or self.book.is_dead(peer, refutations):
@@ -230,7 +232,7 @@ class View:
         known = self.book.meet(peer, refutations, self.now)
         if asked_at is not None:
             self._sample(known, asked_at, vitals)
-        elif vitals is not None:
+        elif vitals is not None and vitals.coordinate.is_sane:
             known.vitals = vitals
         if peer.node in self.leaf_set:
             self._leaf_sightings = None
@@ -262,22 +264,22 @@ class View:
 
     def _sample(self, known: Acquaintance, sent_at: Instant, vitals: Vitals | None) -> None:
         known.measure(min(self.now - sent_at, 10 * self.config.probe_timeout_ns))
-        if vitals is not None:
-            known.vitals = vitals
-            self._move(vitals.coordinate, known.rtt_ns)
-
-    def _move(self, theirs: Coordinate, rtt_ns: int) -> None:
-        """One step of Vivaldi."""
-        mine = self.vitals.coordinate
-        if not theirs.is_sane:
-            self.drop("coordinate")
+        if vitals is None:
             return
-        if mine.x == theirs.x and mine.y == theirs.y and mine.z == theirs.z:
-            between = self.random.between
-            direction = (between(-1.0, 1.0), between(-1.0, 1.0), between(0.1, 1.0))
-            self.vitals = Vitals(moved(mine, theirs, rtt_ns, direction), self.vitals.load_permille)
+        if vitals.coordinate.is_sane:
+            known.vitals = vitals
+            self._move(((vitals.coordinate, known.rtt_ns),), 1)
         else:
-            self.vitals = Vitals(moved(mine, theirs, rtt_ns), self.vitals.load_permille)
+            self.drop("coordinate")
+
+    def _move(self, samples: Sequence[tuple[Coordinate, int]], passes: int) -> None:
+        """Steps of Vivaldi."""
+        mine = self.vitals.coordinate
+        between = self.random.between
+        direction = (1.0, 0.0, 0.0)
+        if mine.error == ORIGIN.error:
+            direction = (between(-1.0, 1.0), between(-1.0, 1.0), between(0.1, 1.0))
+        self.vitals = Vitals(settled(mine, samples, passes, direction), self.vitals.load_permille)
 
     def locate(self, passes: int) -> None:
         """Find this node's place from all that it has measured so far, each figure taken several times.
@@ -285,10 +287,9 @@ class View:
         A new node has few figures of nodes that know their places; one step for each would leave it half-way.
         """
         known = [each for each in self.book if each.rtt_ns and each.vitals is not None]
-        for _ in range(passes):
-            for each in known:
-                if each.vitals is not None:
-                    self._move(each.vitals.coordinate, each.rtt_ns)
+        samples = [(each.vitals.coordinate, each.rtt_ns) for each in known if each.vitals is not None]
+        if samples:
+            self._move(samples[:_MAX_SAMPLES], passes)
 
     def hear_of(self, sightings: Iterable[Sighting]) -> None:
         """Others speak of peers: contact those that would fit and are not known, since hearsay changes nothing."""
