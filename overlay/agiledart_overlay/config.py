@@ -133,6 +133,15 @@ class OverlayConfig:
     max_watched: int = 512
     """Peers watched beside the leaves."""
 
+    beat_interval_ns: int = 2 * SECOND
+    """Time between the beats of a parent in a topic's tree to its children, while there are any."""
+    beat_misses: int = 3
+    """Beats that may be missed before a child looks for another parent, and a parent forgets a child."""
+    max_children: int = 16
+    """Children of one node in all trees; one more is given to a sibling."""
+    root_replicas: int = 5
+    """Nearest leaves that keep what the root of a topic knows."""
+
     @classmethod
     def lan(cls) -> "OverlayConfig":
         """One site: a silent node is declared dead in 3 s or less (p95)."""
@@ -182,6 +191,7 @@ class OverlayConfig:
             leaf_exchange_ns=2 * stretch * SECOND,
             heal_interval_ns=5 * stretch * SECOND,
             table_exchange_ns=60 * stretch * SECOND,
+            beat_interval_ns=2 * stretch * SECOND,
             bootstrap_rounds=0,
             arrival_contacts=48,
             arrival_candidates=1,

@@ -1,4 +1,4 @@
-"""`OverlayMachine`: one node's part in the ring, composed of membership, liveness, repair, router and directory."""
+"""`OverlayMachine`: one node's part in the ring, composed of membership, liveness, repair, router, directory and trees."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -28,6 +28,7 @@ from agiledart_overlay.neighbours import Neighbours
 from agiledart_overlay.records import Record
 from agiledart_overlay.repair import Repair
 from agiledart_overlay.routing_table import RoutingTable
+from agiledart_overlay.scribe.scribe import Scribe
 from agiledart_overlay.statistics import OverlayStatistics
 from agiledart_overlay.view import View
 
@@ -76,6 +77,7 @@ class OverlayMachine:
         self._repair = Repair(view)
         self._router = Router(view, self._liveness)
         self._directory = Directory(view)
+        self.scribe = Scribe(view)
         self._received: dict[type, int] = {}
         self._leave_by: int | None = None
         self._events: dict[type, Callable[[Any], None]] = {
@@ -89,6 +91,7 @@ class OverlayMachine:
             ReadRecord: lambda event: self._directory.client.read(event),
             Watch: self._on_watch,
             Unwatch: self._on_unwatch,
+            **self.scribe.events(),
         }
         self._timers: dict[str, Callable[[], None]] = {
             "round": self._on_round,
@@ -97,6 +100,7 @@ class OverlayMachine:
             "announce": self._arrival.on_timer,
             "arrive": self._arrival.on_stage_timer,
             **self._neighbours.timers,
+            **self.scribe.timers,
             "exchange": lambda: self._repair.on_exchange(self._membership.seeds),
             "hops": self._router.on_hops_timer,
             "requests": self._directory.client.on_timer,
@@ -110,6 +114,7 @@ class OverlayMachine:
         liveness, repair, directory, membership = self._liveness, self._repair, self._directory, self._membership
         return {
             **self._neighbours.messages(),
+            **self.scribe.messages(),
             ring_messages.Queued: membership.on_queued,
             ring_messages.Confirmed: membership.on_confirmed,
             wire.JoinRows: membership.on_rows,
@@ -201,12 +206,14 @@ class OverlayMachine:
             self._neighbours.leases.look_for_dead()
             self._repair.on_gone(gone)
             self._router.on_gone(gone)
+            self.scribe.on_gone(gone)
             self._go_on()
         if view.leaves_changed:
             view.leaves_changed = False
             view.effects.append(NeighboursChanged())
             self._router.on_change()
             self._directory.on_leaves_changed(gone)
+            self.scribe.on_leaves_changed(gone)
 
     def adopt(self, peers: Iterable[Peer], now: Instant) -> None:
         """Put members into the tables without contact: for simulations that begin with a finished ring. No timer is set."""
@@ -287,6 +294,7 @@ class OverlayMachine:
         self._repair.stop()
         self._router.stop()
         self._directory.stop()
+        self.scribe.stop()
 
     # ---- messages
 

@@ -13,6 +13,7 @@ from agiledart_kernel.machine import Message
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_overlay.ring_messages import RingMessage
+from agiledart_overlay.scribe.messages import ScribeMessage
 from agiledart_overlay.sightings import Count as Count
 from agiledart_overlay.sightings import Path as Path
 from agiledart_overlay.sightings import Sighting as Sighting
@@ -309,5 +310,6 @@ OverlayMessage = (
     | LeafDigest
     | NeighbourRequest
     | RingMessage
+    | ScribeMessage
 )
 """All of them, for `Codec(OverlayMessage)`."""

@@ -1,0 +1,211 @@
+"""What nodes say to each other about the trees of topics. Tags 320 to 349."""
+
+from typing import Annotated
+
+import msgspec
+
+from agiledart_kernel.limits import MAX_PATH
+from agiledart_kernel.machine import Message
+from agiledart_kernel.node_id import NodeId, key_of_name
+from agiledart_kernel.peer import Peer
+
+MAX_PAYLOAD_BYTES = 64 << 10
+"""What one publication or anycast may carry: news, not data."""
+
+MAX_ROOT_BYTES = 16 << 10
+"""What the owner of a topic may leave at its root."""
+
+MAX_TOPICS = 1_024
+"""Topics of which one node is a part; also the lines of one beat."""
+
+MAX_SEARCHED = 256
+"""Nodes that one anycast visits."""
+
+MAX_SIBLINGS = 64
+
+Count = Annotated[int, msgspec.Meta(ge=0)]
+Payload = Annotated[bytes, msgspec.Meta(max_length=MAX_PAYLOAD_BYTES)]
+State = Annotated[bytes, msgspec.Meta(max_length=MAX_ROOT_BYTES)]
+Way = Annotated[tuple[NodeId, ...], msgspec.Meta(max_length=MAX_PATH)]
+Visited = Annotated[tuple[NodeId, ...], msgspec.Meta(max_length=MAX_SEARCHED)]
+
+
+def topic_id(name: str, creator: str) -> NodeId:
+    """hash(topic name, creator name): where the root of a topic is."""
+    return key_of_name("topic", f"{name}\0{creator}")
+
+
+class Subscribe(Message, frozen=True, gc=False, tag=320):
+    """Take me as a child for this topic. Absorbed: who is no part of the tree yet becomes one by subscribing itself."""
+
+    topic: NodeId
+    number: Count
+
+
+class Subscribed(Message, frozen=True, gc=False, tag=321):
+    """You are my child; `way` leads from the root to me, and is short while I am not attached myself."""
+
+    topic: NodeId
+    number: Count
+    way: Way
+
+
+class SubscribeRefused(Message, frozen=True, gc=False, tag=322):
+    """I can't be your parent: you are above me, or I have no room for more topics."""
+
+    topic: NodeId
+    number: Count
+
+
+class Unsubscribe(Message, frozen=True, gc=False, tag=323):
+    """I am your child for this topic no longer (the paper's LEAVE)."""
+
+    topic: NodeId
+
+
+class BeatLine(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """One topic of a beat: the way from its root to the sender."""
+
+    topic: NodeId
+    way: Way
+
+
+class Beat(Message, frozen=True, gc=False, tag=324):
+    """Parent → child: I am there, for these topics. Answered by `BeatAck`, which keeps the child in the parent's table."""
+
+    lines: Annotated[tuple[BeatLine, ...], msgspec.Meta(max_length=MAX_TOPICS)]
+
+
+class BeatAck(Message, frozen=True, gc=False, tag=325):
+    """Child → parent: of your topics you are my parent for these."""
+
+    topics: Annotated[tuple[NodeId, ...], msgspec.Meta(max_length=MAX_TOPICS)]
+
+
+class Publish(Message, frozen=True, gc=False, tag=326):
+    """On its way to the root, which sends it down the tree; (origin, number) tells repetitions."""
+
+    topic: NodeId
+    origin: Peer
+    number: Count
+    hops: Count
+    payload: Payload
+
+
+class Published(Message, frozen=True, gc=False, tag=327):
+    """Root → origin: it is on its way down. The origin sends the next one straight here."""
+
+    topic: NodeId
+    number: Count
+
+
+class Multicast(Message, frozen=True, gc=False, tag=328):
+    """Parent → child: a publication."""
+
+    topic: NodeId
+    origin: Peer
+    number: Count
+    payload: Payload
+
+
+class Sibling(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """A child of the sender, and its round trip to the sender in microseconds (0: unknown)."""
+
+    peer: Peer
+    rtt_us: Count
+
+
+class Dropped(Message, frozen=True, gc=False, tag=329):
+    """I have too many children: subscribe to that sibling through which I am nearest."""
+
+    topic: NodeId
+    siblings: Annotated[tuple[Sibling, ...], msgspec.Meta(max_length=MAX_SIBLINGS)]
+
+
+class SiblingProbe(Message, frozen=True, gc=False, tag=330):
+    """How far are you?"""
+
+    number: Count
+
+
+class SiblingAck(Message, frozen=True, gc=False, tag=331):
+    """That far."""
+
+    number: Count
+
+
+class Anycast(Message, frozen=True, gc=False, tag=332):
+    """A depth-first search for one member that accepts; `stack` leads back to where it came into the tree."""
+
+    topic: NodeId
+    origin: Peer
+    number: Count
+    payload: Payload
+    visited: Visited = ()
+    stack: Annotated[tuple[Peer, ...], msgspec.Meta(max_length=MAX_PATH)] = ()
+    hops: Count = 0
+
+
+class AnycastEnd(Message, frozen=True, gc=False, tag=333):
+    """To the origin: the sender accepted, or nobody did."""
+
+    number: Count
+    accepted: bool
+    hops: Count
+
+
+class RootCopy(Message, frozen=True, gc=False, tag=334):
+    """Root → leaf, or old root → new root: what the root knows of its topic."""
+
+    topic: NodeId
+    version: Count
+    owner: Peer | None
+    state: State
+
+
+class RootKept(Message, frozen=True, gc=False, tag=335):
+    """I hold this version, or a later one."""
+
+    topic: NodeId
+    version: Count
+
+
+class TopicAsk(Message, frozen=True, gc=False, tag=336):
+    """Routed to the root: read what the owner left there, or (`state` given) leave something, as the first one or the owner."""
+
+    topic: NodeId
+    client: Peer
+    number: Count
+    hops: Count
+    state: State | None = None
+
+
+class TopicReply(Message, frozen=True, gc=False, tag=337):
+    """The root's answer; not ok: nobody has written, or somebody else owns the topic."""
+
+    number: Count
+    ok: bool
+    owner: Peer | None
+    state: State
+
+
+ScribeMessage = (
+    Subscribe
+    | Subscribed
+    | SubscribeRefused
+    | Unsubscribe
+    | Beat
+    | BeatAck
+    | Publish
+    | Published
+    | Multicast
+    | Dropped
+    | SiblingProbe
+    | SiblingAck
+    | Anycast
+    | AnycastEnd
+    | RootCopy
+    | RootKept
+    | TopicAsk
+    | TopicReply
+)

@@ -1,0 +1,108 @@
+"""`Scribe`: trees of one node, composed, as the overlay machine sees them."""
+
+from collections.abc import Callable
+from typing import Any
+
+from agiledart_kernel.machine import Event
+from agiledart_kernel.node_id import NodeId
+from agiledart_kernel.peer import Peer
+from agiledart_overlay.scribe import events
+from agiledart_overlay.scribe import messages as wire
+from agiledart_overlay.scribe.bottleneck import Bottleneck
+from agiledart_overlay.scribe.casting import Casting
+from agiledart_overlay.scribe.roots import Roots
+from agiledart_overlay.scribe.topic import Topic
+from agiledart_overlay.scribe.tree import Tree
+from agiledart_overlay.view import View
+
+Handler = Callable[[Peer, Any], None]
+
+
+class Scribe:
+    """Trees of one node."""
+
+    def __init__(self, view: View) -> None:
+        self._view = view
+        self._tree = Tree(view)
+        self._roots = Roots(view, self._tree)
+        self._casting = Casting(view, self._tree)
+        self._bottleneck = Bottleneck(view, self._tree)
+        self.timers: dict[str, Callable[[], None]] = {
+            "scribe": self._on_beat_timer,
+            "topics": self._roots.on_timer,
+            "casts": self._casting.on_timer,
+            "siblings": self._bottleneck.on_timer,
+        }
+
+    @property
+    def topics(self) -> dict[NodeId, Topic]:
+        """Topics of which this node is a part. Read only."""
+        return self._tree.topics
+
+    @property
+    def kept(self) -> dict[NodeId, tuple[int, bytes]]:
+        """Version and state of topics that this node keeps, as root or for it."""
+        return {key: (estate.version, estate.state) for key, estate in self._roots.estates.items()}
+
+    def events(self) -> dict[type[Event], Callable[[Any], None]]:
+        """Who takes what the node above wants."""
+        return {
+            events.JoinTopic: lambda event: self._tree.join(event.topic),
+            events.LeaveTopic: lambda event: self._tree.leave(event.topic),
+            events.PublishTo: self._casting.publish,
+            events.SearchTopic: self._casting.search,
+            events.AnswerOffer: self._casting.answer,
+            events.AskTopic: self._roots.ask,
+        }
+
+    def messages(self) -> dict[type, Handler]:
+        """Who hears what."""
+        tree, roots, casting, bottleneck = self._tree, self._roots, self._casting, self._bottleneck
+        return {
+            wire.Subscribe: tree.on_subscribe,
+            wire.Subscribed: tree.on_subscribed,
+            wire.SubscribeRefused: tree.on_refused,
+            wire.Unsubscribe: tree.on_unsubscribe,
+            wire.Beat: tree.on_beat,
+            wire.BeatAck: tree.on_beat_ack,
+            wire.Publish: casting.on_publish,
+            wire.Published: casting.on_published,
+            wire.Multicast: casting.on_multicast,
+            wire.Dropped: bottleneck.on_dropped,
+            wire.SiblingProbe: bottleneck.on_probe,
+            wire.SiblingAck: bottleneck.on_ack,
+            wire.Anycast: casting.on_anycast,
+            wire.AnycastEnd: casting.on_end,
+            wire.RootCopy: roots.on_copy,
+            wire.RootKept: roots.on_kept,
+            wire.TopicAsk: roots.on_ask,
+            wire.TopicReply: roots.on_reply,
+        }
+
+    def _on_beat_timer(self) -> None:
+        self._bottleneck.relieve()
+        self._tree.on_timer()
+        if self._view.joined:
+            self._roots.on_beat()
+        if self._roots.estates:
+            self._tree.wake()
+
+    def on_leaves_changed(self, gone: list[Peer]) -> None:
+        """Keys may have other roots now."""
+        for topic in list(self._tree.topics.values()):
+            self._tree.check_root(topic)
+        self._roots.on_leaves_changed(gone)
+
+    def on_gone(self, gone: list[Peer]) -> None:
+        """Peers are dead or left."""
+        self._tree.on_gone(gone)
+
+    def stop(self) -> None:
+        """This node is out of the ring."""
+        self._tree.stop()
+        self._roots.stop()
+        self._casting.stop()
+        for name in self.timers:
+            self._view.cancel_timer(name)
+        if self._tree.topics:
+            self._tree.wake()
