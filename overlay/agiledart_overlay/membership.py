@@ -63,12 +63,13 @@ class Membership:
         self.phase = Phase.OUTSIDE
         self._fellows: dict[NodeId, Peer] = {}
         """Others that may help: joiners that looked for a member here, members that an earlier attempt told of."""
-        self._answered: dict[NodeId, bool] = {}
+        self._answered: dict[NodeId, ProbeAck] = {}
+        self._knows_of_ring = False
         self._asked: NodeId | None = None
         self._attempt = 0
         self._tries = 0
         self._started = self._noticed = Instant(0)
-        self._busy = False
+        self._busy = self._rejoins = False
         self._gathered: dict[NodeId, Sighting] = {}
 
     @property
@@ -86,6 +87,7 @@ class Membership:
             return
         view.seeds = tuple(seed for seed in seeds if seed.node != view.me.node)[:_MAX_SEEDS]
         self._fellows.clear()
+        self._rejoins = self._knows_of_ring = False
         self._begin()
         if view.seeds:
             self._seek()
@@ -119,7 +121,8 @@ class Membership:
         """A seed answered; the first member asked to pass the join on is the nearest one."""
         if self.phase is not Phase.SEEKING or self._view.agreed.active:
             return
-        self._answered[sender.node] = message.joined
+        self._answered[sender.node] = message
+        self._knows_of_ring = self._knows_of_ring or message.joined or message.refutations > 0
         if message.joined and self._asked is None:
             self._request(sender, walking=False)
 
@@ -147,18 +150,20 @@ class Membership:
         else:
             self._seek()
 
-    @property
-    def _rejoins(self) -> bool:
-        return self._view.agreed.rejoined > 0
-
     def _may_found(self) -> bool:
         """For some tries no member answered, and this node has the smallest id of those that did.
 
-        That nobody answers at all is enough only for one that was in a ring before: it is cut off from all it knew.
+        Who never was in a ring founds none once it has heard of one: those that were in it have not given up. To them the
+        smallest id counts among themselves, and that nobody answers at all is enough: they are cut off from all they knew.
         """
-        if self._tries < _TRIES or self._asked is not None or not (self._answered or self._rejoins):
+        if self._tries < _TRIES or self._asked is not None:
             return False
-        return not any(self._answered.values()) and all(node > self._view.me.node for node in self._answered)
+        if any(answer.joined for answer in self._answered.values()):
+            return False
+        rivals = [node for node, answer in self._answered.items() if answer.refutations or not self._rejoins]
+        if not self._rejoins and (self._knows_of_ring or not rivals):
+            return False
+        return all(node > self._view.me.node for node in rivals)
 
     def _give_up(self) -> None:
         if self._busy:
@@ -176,12 +181,14 @@ class Membership:
 
     def on_rows(self, sender: Peer, message: JoinRows) -> None:
         """A member on the way tells what it knows."""
+        self._knows_of_ring = True
         if self.phase is Phase.SEEKING and message.attempt == self._attempt:
             self._gather((Sighting(sender), *message.sightings))
 
     def on_queued(self, sender: Peer, message: Queued) -> None:
         """The guardian will call."""
         view = self._view
+        self._knows_of_ring = True
         if self.phase is Phase.SEEKING and message.attempt == self._attempt:
             self._noticed = view.now
             view.set_timer("join", view.now + view.config.queue_patience_ns)
@@ -266,8 +273,13 @@ class Membership:
     def rejoin(self, reason: str, through: Peer | None) -> None:
         """The ring goes on without this node: stop, and join again, under the same incarnation with one more refutation."""
         view = self._view
-        contacts = [*view.leaf_set.members, *(grave.peer for grave in view.book.graves if not grave.has_left)]
+        agreed, handshake = view.agreed, self._neighbours.handshake
+        contacts = [side.peer for side in (agreed.predecessor, agreed.successor) if side.peer is not None]
+        contacts.extend(view.leaf_set.members)
+        contacts.extend(sighting.peer for sighting in handshake.leaves)
+        contacts.extend(grave.peer for grave in view.book.graves if not grave.has_left)
         was_member = view.joined
+        self._rejoins = self._rejoins or was_member
         self._stop()
         view.clear_tables()
         view.refutations += 1
@@ -275,7 +287,9 @@ class Membership:
         if was_member:
             view.effects.append(Rejoining(reason))
         view.observe(RingRejoining(reason))
-        self._fellows = {peer.node: peer for peer in (*self._fellows.values(), *contacts)[:_MAX_SEEDS]}
+        contacts.extend(self._fellows.values())
+        known = {peer.node: peer for peer in contacts if peer.node != view.me.node}
+        self._fellows = dict(list(known.items())[:_MAX_SEEDS])
         self._begin()
         if through is None:
             self._seek()
