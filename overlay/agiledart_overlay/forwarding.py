@@ -208,7 +208,8 @@ class Router:
     def _reroute(self, number: int, hop: PendingHop, avoid: tuple[NodeId, ...]) -> None:
         del self._pending[number]
         message = hop.message
-        self._pass_on(message.key, message.payload, message.path, hop.previous, avoid, hop.given_up_at)
+        if not self._pass_on(message.key, message.payload, message.path, hop.previous, avoid, hop.given_up_at):
+            self._view.drop("route-unclaimed")
 
     def on_gone(self, gone: list[Peer]) -> None:
         """Peers are dead or left: what waits for them takes another way now."""

@@ -79,6 +79,7 @@ class Campaign:
             "virtual_hours": round(sum(report.virtual_s for _, report in self.runs) / 3_600, 3),
             "lookups": sum(report.lookups for _, report in self.runs),
             "lookups_delivered_again": sum(report.duplicates for _, report in self.runs),
+            "unowned_ms_max": max((report.unowned_ms for _, report in self.runs), default=0),
             "false_alarms": sum(report.false_alarms for _, report in self.runs),
             "quiet_s_p50": quiet[len(quiet) // 2] / 1e9,
             "quiet_s_max": quiet[-1] / 1e9,

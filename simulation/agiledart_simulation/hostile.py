@@ -43,10 +43,13 @@ class Hostile:
         ring: what is harassed.
         scenario: how.
         on_crash: told of a node before it dies.
+        on_split: told when nodes are cut off, so that there may be two rings.
     """
 
-    def __init__(self, ring: Ring, scenario: Scenario, on_crash: Callable[[NodeId], None]) -> None:
-        self.ring, self.scenario, self._on_crash = ring, scenario, on_crash
+    def __init__(
+        self, ring: Ring, scenario: Scenario, on_crash: Callable[[NodeId], None], on_split: Callable[[], None]
+    ) -> None:
+        self.ring, self.scenario, self._on_crash, self._on_split = ring, scenario, on_crash, on_split
         self.random = RandomStream(scenario.seed, "hostile")
         ids = simulated_ids(scenario.seed, scenario.most_ids, scenario.id_bits)
         self.ids, self.unused = ids[: scenario.nodes], ids[scenario.nodes :]
@@ -289,6 +292,7 @@ class Hostile:
             groups.append(tuple(up[:count]))
             del up[:count]
         self.cut = {node: None for group in groups for node in group}
+        self._on_split()
         self.do(Partition(groups[0], tuple(groups[1:])))
         self._until_healed(int(30 * SECOND * self.random.uniform()))
         return True
@@ -313,6 +317,7 @@ class Hostile:
         node = self.random.choice(up)
         duration = int(20 * SECOND * self.random.uniform())
         self._disturb_network(duration)
+        self._on_split()
         self.do(Mute(node) if self.random.index(2) else Deafen(node))
         self.ring.world.call(duration, lambda: self.do(Restore(node)))
         return True
@@ -326,6 +331,7 @@ class Hostile:
         period = (100 + self.random.index(4_000)) * MILLISECOND
         rounds = 2 + self.random.index(8)
         self._disturb_network(period * rounds)
+        self._on_split()
         self._flap_on(node, period, rounds)
         return True
 
@@ -408,6 +414,8 @@ class Hostile:
         for node in self.faulty:
             self._disturb(node, 3_600 * SECOND)
         self._disturb_network(0)
+        if kind not in ("dead", "stutter"):
+            self._on_split()
         if kind == "dead":
             self.kill(first, silent=True)
         elif kind in ("mute", "deaf"):

@@ -15,6 +15,7 @@ from agiledart_overlay.effects import JoinFailed
 from agiledart_overlay.events import StoreRecord
 from agiledart_overlay.machine import OverlayMachine
 from agiledart_simulation.checkers.lookups import LookupLedger
+from agiledart_simulation.checkers.owners import Owners, ring_violations
 from agiledart_simulation.checkers.records import RecordLedger
 from agiledart_simulation.checkers.ring import (
     core_violations,
@@ -52,6 +53,7 @@ class Report:
         virtual_s: time that passed in the virtual world.
         quiet_ns: virtual time from the last fault until everything was right.
         lookups, duplicates: look-ups sent; deliveries beyond the first.
+        unowned_ms: longest time for which one of 16 watched keys had no owner.
         false_alarms: failures declared of nodes that lived, excused or not.
         reached: how often each kind of thing happened.
     """
@@ -64,6 +66,7 @@ class Report:
     quiet_ns: int
     lookups: int
     duplicates: int
+    unowned_ms: int
     false_alarms: int
     reached: tuple[tuple[str, int], ...]
 
@@ -110,7 +113,8 @@ class Run:
         self.bits = self.ring.config.id_bits
         self.random = RandomStream(scenario.seed, "run")
         self.lookups = LookupLedger(self.bits, self.ring.config.digit_bits)
-        self.hostile = Hostile(self.ring, scenario, self._on_crash)
+        self.owners = Owners(self.ring.world, self.bits, watched_keys=16)
+        self.hostile = Hostile(self.ring, scenario, self._on_crash, self._on_split)
         self.records = RecordLedger()
         self.writes: dict[tuple[NodeId, int], tuple[NodeId, bytes]] = {}
         self.lost_records: dict[NodeId, None] = {}
@@ -141,6 +145,7 @@ class Run:
             quiet_ns,
             self.lookups.sent,
             self.lookups.duplicates,
+            self.owners.longest_ns // MILLISECOND,
             hostile.deaths.false_alarms,
             tuple(sorted(reached.items())),
         )
@@ -204,6 +209,10 @@ class Run:
         self._collect()
         self.lookups.on_crash(self.ring.machine(node))
 
+    def _on_split(self) -> None:
+        """The network is cut, so each side will have its own owners, until all is one ring again."""
+        self.owners.is_whole = False
+
     def _on_effect(self, peer: Peer, effect: Effect) -> None:
         """A node that gave up joining is started again after a while, as its operator would."""
         if isinstance(effect, JoinFailed):
@@ -254,6 +263,7 @@ class Run:
         self.complain(self.lookups.wrong)
         self.complain(self.hostile.deaths.wrong)
         self.complain(self.hostile.deaths.stale_violations())
+        self.complain(self.owners.violations)
 
     # ---- the quiet phase
 
@@ -273,6 +283,7 @@ class Run:
         started = world.now
         world.run_until(self._is_quiet, scenario.quiet_s * SECOND, SECOND // 2)
         quiet_ns = world.now - started
+        self.owners.is_whole = not self.hostile.faulty and not self._ring_faults()
         world.run_for(_SETTLE_NS)
         return quiet_ns
 
@@ -287,7 +298,15 @@ class Run:
             return outside
         if faulty:
             return core_violations(core, faulty, ring.config.leaf_count)
-        return leaf_violations(core, ring.config.leaf_count)
+        return [*leaf_violations(core, ring.config.leaf_count), *self._owner_faults()]
+
+    def _owner_faults(self) -> list[str]:
+        """Every key has one owner. Holds when the ring is quiet."""
+        self.owners.look_at_all()
+        if self.owners.is_complete:
+            return []
+        free = (1 << self.bits) - self.owners.owned
+        return [*ring_violations(self.ring.machines, self.ring.world.now), f"I6: {free} keys have no owner"]
 
     def _record_faults(self) -> list[str]:
         if self.hostile.faulty:

@@ -185,7 +185,7 @@ def draw(seed: int, most_nodes: int = 25, name: str = "swarm", fixed: Mapping[st
         spike=choice((0.0, 0.0, 0.01)) if has_weather else 0.0,
         spike_ms=choice((100, 1_000, 3_000)),
         host_rate=choice((0, 0, 0, 0, 256_000)),
-        drift_ppm=choice((0, 100, 500, 5_000)),
+        drift_ppm=choice((0, 100, 500, 4_000)),
         zones=choice((0, 0, 2, 5)),
         max_down=max(1, min(nodes // 3, 11)),
         max_pause_ms=choice((300, 2_000, 8_000)),

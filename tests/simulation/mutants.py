@@ -11,16 +11,20 @@ from typing import Any
 import msgspec
 import pytest
 
-from agiledart_kernel.node_id import NodeId, digit, ring_distance, shared_prefix
+from agiledart_kernel.node_id import NodeId, clockwise_distance, digit, ring_distance, shared_prefix
 from agiledart_kernel.peer import Peer
+from agiledart_overlay.agreement import FOREVER, Agreement
+from agiledart_overlay.arrival import Arrival
 from agiledart_overlay.directory import Directory
 from agiledart_overlay.forwarding import Router
+from agiledart_overlay.handshake import Handshake
 from agiledart_overlay.leaf_set import LeafSet
 from agiledart_overlay.liveness import Liveness
 from agiledart_overlay.membership import Membership
-from agiledart_overlay.messages import Route, RouteAck
+from agiledart_overlay.messages import Route, RouteAck, Sighting
 from agiledart_overlay.peer_book import PeerBook
 from agiledart_overlay.repair import Repair
+from agiledart_overlay.ring_messages import Call, Place
 from agiledart_overlay.routing_table import RoutingTable
 from agiledart_overlay.view import View
 
@@ -105,11 +109,11 @@ def gossip_raises_the_dead(patch: pytest.MonkeyPatch) -> None:
 def rows_of_another_prefix(patch: pytest.MonkeyPatch) -> None:
     """A node that shares more digits than a row has is put into that row."""
 
-    def slot_of(self: RoutingTable, node: NodeId) -> tuple[int, int]:
+    def place(self: RoutingTable, node: NodeId) -> int:
         row = min(1, shared_prefix(self._owner, node, self._bits, self._digit_bits))
-        return row, digit(node, row, self._bits, self._digit_bits)
+        return row * self._columns + digit(node, row, self._bits, self._digit_bits)
 
-    patch.setattr(RoutingTable, "slot_of", slot_of)
+    patch.setattr(RoutingTable, "_place", place)
 
 
 def records_stay_where_they_are(patch: pytest.MonkeyPatch) -> None:
@@ -124,6 +128,7 @@ def suspicion_is_final(patch: pytest.MonkeyPatch) -> None:
 
 def the_accused_keep_quiet(patch: pytest.MonkeyPatch) -> None:
     """Who is told that it is held for dead does not object."""
+    patch.setattr(Arrival, "on_accused", nothing)
     patch.setattr(Membership, "on_accused", nothing)
 
 
@@ -184,7 +189,40 @@ def lost_leaves_are_not_asked_for(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Repair, "on_exchange", nothing)
 
 
+def a_joiner_answers_early(patch: pytest.MonkeyPatch) -> None:
+    """Called by its guardian, a joiner takes its place at once, before the node on the other side has stopped for it."""
+    on_call = Handshake.on_call
+
+    def eager(self: Handshake, sender: Peer, message: Call) -> None:
+        on_call(self, sender, message)
+        view = self._view
+        after = [each for each in message.sightings if each.peer.node != view.me.node] or [Sighting(sender)]
+        first = min(after, key=lambda each: clockwise_distance(view.me.node, each.peer.node, view.config.id_bits))
+        self.on_place(first.peer, Place(message.ticket, first.refutations, message.sightings))
+
+    patch.setattr(Handshake, "on_call", eager)
+
+
+def a_guardian_keeps_delivering(patch: pytest.MonkeyPatch) -> None:
+    """While it lets somebody in, the node before the gap goes on for the newcomer's keys."""
+    patch.setattr(Agreement, "_right_border", lambda self: self.successor.peer.node)
+
+
+def the_other_side_keeps_delivering(patch: pytest.MonkeyPatch) -> None:
+    """While somebody is let in, the node behind the gap goes on for the newcomer's keys."""
+    patch.setattr(Agreement, "_left_border", lambda self: self.predecessor.peer.node)
+
+
+def leases_do_not_end(patch: pytest.MonkeyPatch) -> None:
+    """Once in the ring, a node delivers whether or not its neighbours still let it."""
+    patch.setattr(Agreement, "lease", property(lambda self: FOREVER))
+
+
 MUTANTS = [
+    Mutant("a joiner answers early", a_joiner_answers_early, "joins"),
+    Mutant("a guardian keeps delivering", a_guardian_keeps_delivering, "joins"),
+    Mutant("the other side keeps delivering", the_other_side_keeps_delivering, "joins"),
+    Mutant("leases do not end", leases_do_not_end, "pauses"),
     Mutant("ties go the other way", ties_go_the_other_way, fixed={"id_bits": 8, "nodes": 12}),
     Mutant("one side is not repaired", one_side_is_not_repaired, "crashes", {"nodes": 20, "leaf_count": 8}),
     Mutant("gossip raises the dead", gossip_raises_the_dead, "crashes", {"nodes": 20}),

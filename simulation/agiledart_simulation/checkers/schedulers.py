@@ -1,0 +1,78 @@
+"""Schedulers against the truth: one for every so many applications (sc_1), one holder for each office (sc_2).
+
+Source: the project's overlay specification §9, last lines, and §11 (after a partition).
+"""
+
+from collections.abc import Iterable, Mapping
+
+from agiledart_node.node import Node
+from agiledart_node.scheduling.messages import Office
+
+
+def holders(nodes: Iterable[Node]) -> dict[tuple[str, int], list[Node]]:
+    """Who holds an office, by (domain, index), sorted."""
+    found: dict[tuple[str, int], list[Node]] = {}
+    for node in nodes:
+        office = node.schedulers.role.office
+        if office is not None:
+            found.setdefault((office.domain, office.index), []).append(node)
+    return dict(sorted(found.items()))
+
+
+def schedulers_of(nodes: Iterable[Node]) -> dict[str, list[int]]:
+    """How many applications each scheduler serves, by domain and index."""
+    served: dict[str, list[int]] = {}
+    for (domain, _), there in holders(nodes).items():
+        served.setdefault(domain, []).extend(len(node.schedulers.role.served) for node in there)
+    return served
+
+
+def office_violations(nodes: Iterable[Node]) -> list[str]:
+    """sc_2: no office has two holders; nobody serves more than the limit. Holds outside partitions, and soon after one."""
+    found = []
+    for (domain, index), there in holders(nodes).items():
+        if len(there) > 1:
+            names = ", ".join(node.me.name or node.me.node.short for node in there)
+            found.append(f"sc_2: office {index} of {domain or 'the only zone'} is held by {names}")
+        for node in there:
+            served, limit = len(node.schedulers.role.served), node.config.apps_per_scheduler
+            if served > limit:
+                found.append(f"sc_2: {node.me.name} serves {served} applications, at most {limit}")
+    return found
+
+
+def count_violations(nodes: Iterable[Node], applications: Mapping[str, int], limit: int) -> list[str]:
+    """sc_1: a domain with a ≥ 1 applications has max(1, ⌈a/limit⌉) schedulers. Holds when nobody left, died or ended.
+
+    Args:
+        applications: running ones, by domain.
+    """
+    served = schedulers_of(nodes)
+    found = []
+    for domain, count in applications.items():
+        want, have = max(1, -(-count // limit)), len(served.get(domain, []))
+        if have != want:
+            found.append(f"sc_1: {domain or 'the only zone'} has {have} schedulers for {count} applications, not {want}")
+    return found
+
+
+def service_violations(nodes: Iterable[Node]) -> list[str]:
+    """Every running application is served by exactly one scheduler, the one that its coordinator renews. Holds when quiet."""
+    by_life = {node.me.life: node for node in nodes}
+    serving: dict[tuple[str, int], list[Node]] = {}
+    for node in by_life.values():
+        for slot in node.schedulers.role.served:
+            serving.setdefault(slot, []).append(node)
+    found = []
+    for node in by_life.values():
+        for key, scheduler in node.schedulers.keeping.schedulers.items():
+            there = [other.me.life for other in serving.get(key, [])]
+            if there != [scheduler.life]:
+                names = ", ".join(other.me.name for other in serving.get(key, [])) or "nobody"
+                found.append(f"service: {key[0]} is renewed at {scheduler.name}, but served by {names}")
+    return found
+
+
+def office_of(node: Node) -> Office | None:
+    """The office that a node holds."""
+    return node.schedulers.role.office
