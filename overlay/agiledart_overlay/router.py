@@ -8,7 +8,7 @@ from enum import IntEnum
 
 import msgspec
 
-from agiledart_kernel.node_id import NodeId, digit, ring_distance, shared_prefix
+from agiledart_kernel.node_id import NodeId, ring_distance, shared_prefix
 from agiledart_kernel.peer import Peer
 from agiledart_overlay.leaf_set import LeafSet
 from agiledart_overlay.routing_table import RoutingTable
@@ -50,10 +50,10 @@ def next_hop(
     """
     if leaf_set.covers(key):
         return Hop(leaf_set.closest(key, avoid), Rule.LEAF)
+    nearer = table.towards(key, avoid)
+    if nearer is not None:
+        return Hop(nearer, Rule.TABLE)
     shared = shared_prefix(owner, key, bits, digit_bits)
-    for peer in table.candidates(shared, digit(key, shared, bits, digit_bits)):
-        if peer.node not in avoid:
-            return Hop(peer, Rule.TABLE)
     best: Peer | None = None
     best_rank = (0, 0, 0)
     own_distance = ring_distance(owner, key, bits)

@@ -5,12 +5,15 @@ Any node of a slot brings a message one digit nearer to its key, so the cheap on
 Source: [Pastry] §2.2; several candidates a slot, cheapest first, from the project's overlay specification §2.
 """
 
-from collections.abc import Callable, Iterator
+from bisect import insort
+from collections.abc import Callable, Container, Iterator
 
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 
 Cost = Callable[[Peer], float]
+_Entry = tuple[float, NodeId, Peer]
+"""Cost when it was last looked at, id, peer: sorts as slots are ordered, since ids differ."""
 
 
 class RoutingTable:
@@ -28,7 +31,7 @@ class RoutingTable:
         self._owner, self._bits, self._digit_bits, self._candidates = int(owner), bits, digit_bits, candidates
         self._columns = 1 << digit_bits
         self._digits = bits // digit_bits
-        self._slots: dict[int, list[Peer]] = {}
+        self._slots: dict[int, list[_Entry]] = {}
         """By row * columns + column."""
 
     @property
@@ -46,16 +49,17 @@ class RoutingTable:
         return divmod(self._place(node), self._columns)
 
     def __contains__(self, node: NodeId) -> bool:
-        return node != self._owner and any(peer.node == node for peer in self._slots.get(self._place(node), ()))
+        return node != self._owner and any(other == node for _, other, _ in self._slots.get(self._place(node), ()))
 
     def __iter__(self) -> Iterator[Peer]:
         for slot in self._slots.values():
-            yield from slot
+            for _, _, peer in slot:
+                yield peer
 
     def items(self) -> Iterator[tuple[tuple[int, int], tuple[Peer, ...]]]:
         """Each slot that is not empty, with its candidates."""
         for place, slot in self._slots.items():
-            yield divmod(place, self._columns), tuple(slot)
+            yield divmod(place, self._columns), tuple(peer for _, _, peer in slot)
 
     def wants(self, node: NodeId) -> bool:
         """Whether a node would fill an empty slot."""
@@ -64,20 +68,24 @@ class RoutingTable:
     def primary(self, node: NodeId) -> Peer | None:
         """The cheapest entry of the slot where a node belongs. Not for the owner."""
         slot = self._slots.get(self._place(node))
-        return slot[0] if slot else None
+        return slot[0][2] if slot else None
 
     def candidates(self, row: int, column: int) -> tuple[Peer, ...]:
         """The nodes of one slot, cheapest first."""
-        return tuple(self._slots.get(row * self._columns + column, ()))
+        return tuple(peer for _, _, peer in self._slots.get(row * self._columns + column, ()))
 
-    def towards(self, key: NodeId) -> list[Peer] | tuple[()]:
-        """The slot of a key: nodes that share one digit more with it than the owner does, cheapest first. Not to be changed."""
-        return self._slots.get(self._place(key), ())
+    def towards(self, key: NodeId, avoid: Container[NodeId] = ()) -> Peer | None:
+        """The cheapest node that shares one digit more with a key than the owner does. Not for the owner's own id."""
+        for _, node, peer in self._slots.get(self._place(key), ()):
+            if node not in avoid:
+                return peer
+        return None
 
     def row(self, row: int) -> tuple[Peer, ...]:
         """All candidates of one row, by column."""
         first = row * self._columns
-        return tuple(peer for place in range(first, first + self._columns) for peer in self._slots.get(place, ()))
+        places = range(first, first + self._columns)
+        return tuple(peer for place in places for _, _, peer in self._slots.get(place, ()))
 
     @property
     def rows(self) -> tuple[int, ...]:
@@ -88,7 +96,7 @@ class RoutingTable:
         """The cheapest candidate of every slot in rows 0 … digits shared with `node`: what helps it to join."""
         row = (self._bits - (self._owner ^ node).bit_length()) // self._digit_bits
         end = (row + 1) * self._columns
-        return tuple(self._slots[place][0] for place in sorted(self._slots) if place < end)
+        return tuple(self._slots[place][0][2] for place in sorted(self._slots) if place < end)
 
     def add(self, peer: Peer, cost: Cost) -> bool:
         """Offer a peer to its slot; true when it is in afterwards. A full slot drops its dearest."""
@@ -97,24 +105,24 @@ class RoutingTable:
             return False
         place = self._place(node)
         slot = self._slots.get(place)
+        entry = (cost(peer), node, peer)
         if slot is None:
-            self._slots[place] = [peer]
+            self._slots[place] = [entry]
             return True
-        if len(slot) == 1 and slot[0].node == node:
-            slot[0] = peer
-            return True
-        ranked = [(cost(other), other.node, other) for other in slot if other.node != node]
-        ranked.append((cost(peer), node, peer))
-        ranked.sort(key=_rank)
-        del ranked[self._candidates :]
-        slot[:] = [other for _, _, other in ranked]
-        return any(other is peer for other in slot)
+        for index, (_, other, _) in enumerate(slot):
+            if other == node:
+                del slot[index]
+                break
+        insort(slot, entry)
+        if len(slot) > self._candidates:
+            return slot.pop() is not entry
+        return True
 
     def reorder(self, cost: Cost) -> None:
         """Costs have changed: cheapest first again."""
         for slot in self._slots.values():
-            if len(slot) > 1:
-                slot.sort(key=lambda other: (cost(other), other.node))
+            slot[:] = [(cost(peer), node, peer) for _, node, peer in slot]
+            slot.sort()
 
     def remove(self, node: NodeId) -> bool:
         """Forget a node; true when it was an entry."""
@@ -122,13 +130,9 @@ class RoutingTable:
             return False
         place = self._place(node)
         slot = self._slots.get(place)
-        if slot is None or all(peer.node != node for peer in slot):
+        if slot is None or all(other != node for _, other, _ in slot):
             return False
-        slot[:] = [peer for peer in slot if peer.node != node]
+        slot[:] = [entry for entry in slot if entry[1] != node]
         if not slot:
             del self._slots[place]
         return True
-
-
-def _rank(entry: tuple[float, NodeId, Peer]) -> tuple[float, NodeId]:
-    return entry[0], entry[1]
