@@ -83,11 +83,11 @@ class Yielded:
 class Closing:
     """The gap beyond a dead successor is being closed; `candidate` None: nobody is left, old acquaintances are asked."""
 
-    __slots__ = ("candidate", "passed_over", "sent_at", "ticket", "tries")
+    __slots__ = ("candidate", "detours", "passed_over", "sent_at", "ticket", "tries")
 
     def __init__(self, ticket: Ticket, candidate: Peer | None, passed_over: dict[NodeId, None], now: int) -> None:
         self.ticket, self.candidate, self.passed_over, self.sent_at = ticket, candidate, passed_over, now
-        self.tries = 0
+        self.tries = self.detours = 0
 
 
 class Agreement:

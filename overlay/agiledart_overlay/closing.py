@@ -33,6 +33,9 @@ from agiledart_overlay.yielding import settle
 _TRIES = 6
 """Times that a candidate is asked before it counts as dead."""
 
+_DETOURS = 12
+"""Times that a candidate may name one that was silent here before that one is asked again."""
+
 _ALONE_TRIES = 3
 """Times that acquaintances are asked before this node founds a ring of one."""
 
@@ -147,7 +150,15 @@ class Gaps:
         """Somebody is nearer."""
         view = self._view
         closing = self._current(sender, message.ticket)
-        if closing is not None and view.agreed.is_between(view.me, message.nearer.node, sender):
+        if closing is None or not view.agreed.is_between(view.me, message.nearer.node, sender):
+            return
+        if message.nearer.node not in closing.passed_over:
+            self._ask(message.nearer, closing.passed_over)
+            return
+        # This node holds that one for dead already; the other will see, or this one is wrong.
+        closing.tries = 0
+        closing.detours += 1
+        if closing.detours >= _DETOURS:
             self._ask(message.nearer, closing.passed_over)
 
     def on_wait(self, sender: Peer, message: CloseWait) -> None:
@@ -209,6 +220,7 @@ class Gaps:
         agreed = view.agreed
         if not agreed.predecessor.is_dead:
             view.send(predecessor, Renew(True, view.now, view.refutations, agreed.name))
+            view.refilled.append(predecessor.node)
             return predecessor
         for peer in reversed(view.leaf_set.counterclockwise):
             if agreed.is_between(sender, peer.node, view.me):

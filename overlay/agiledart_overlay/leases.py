@@ -62,19 +62,20 @@ class Leases:
 
     def look_for_dead(self) -> None:
         """A neighbour that is silent, and to whom the own promise is over, is dead."""
-        agreed = self._view.agreed
+        view = self._view
+        agreed = view.agreed
         if not agreed.confirmed or agreed.leaving:
             return
         for side in (agreed.predecessor, agreed.successor):
-            if not side.is_dead and self._is_over(side):
+            peer = side.peer
+            if side.is_dead or peer is None or peer.node == view.me.node:
+                continue
+            if view.now - side.heard <= view.config.dead_after_ns and peer.node in view.book:
+                continue
+            if view.now > side.promise:
                 side.is_dead = agreed.stirred = True
-
-    def _is_over(self, side: Side) -> bool:
-        view = self._view
-        peer = side.peer
-        if peer is None or peer.node == view.me.node or view.now <= side.promise:
-            return False
-        return view.now - side.heard > view.config.dead_after_ns or peer.node not in view.book
+            else:
+                view.set_timer_by("promise", side.promise + 1)
 
     def _seek(self) -> None:
         """Make sure that the next one counter-clockwise knows this node: it is to close the gap."""

@@ -35,6 +35,7 @@ class Neighbours:
             "admit": self.guardian.on_timer,
             "taken": self.handshake.on_timer,
             "close": self.gaps.on_timer,
+            "promise": self.leases.look_for_dead,
         }
 
     def messages(self) -> dict[type, Callable[[Peer, Any], None]]:
