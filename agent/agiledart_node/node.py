@@ -74,6 +74,7 @@ from agiledart_overlay.effects import (
 )
 from agiledart_overlay.events import LeaveRing
 from agiledart_overlay.messages import OverlayMessage
+from agiledart_overlay.scribe.events import TopicMessage
 
 NodeMessage = OverlayMessage | FormationMessage | SchedulingMessage
 """Everything that agents send to each other over links of the service `overlay`."""
@@ -222,6 +223,8 @@ class Node:
             self._desk.talks.answered(effect.request, effect)
         elif isinstance(effect, Delivered | Forwarding):
             self._routed(effect)
+        elif isinstance(effect, TopicMessage):
+            self.schedulers.role.on_topic(effect)
         else:
             out.append(effect)
             if isinstance(effect, NeighboursChanged):

@@ -5,13 +5,14 @@ from collections.abc import Callable
 import msgspec
 
 from agiledart_dataflow.application import (
-    CATALOGUE_KEY,
+    CATALOGUE_KEYS,
     MAX_NAMES,
     NAMES_CODEC,
     PEER_CODEC,
     RECORD_CODEC,
     ApplicationRecord,
     application_key,
+    catalogue_key,
     node_name_key,
 )
 from agiledart_kernel.errors import RemoteProtocolError
@@ -38,6 +39,7 @@ class Records:
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
+        self._adding: dict[NodeId, dict[str, list[int]]] = {}
 
     async def read(self, key: NodeId) -> RecordAnswer:
         """What lies at a key."""
@@ -155,10 +157,18 @@ class Records:
 
     async def names(self) -> tuple[str, ...]:
         """Names of all applications that were ever submitted, sorted."""
-        answer = await self.read(CATALOGUE_KEY)
-        if not answer.ok and answer.reason != "missing":
-            raise CommandRefused(f"The list of applications cannot be read: the ring did not answer ({answer.reason}).")
-        return self._names(answer.value) if answer.ok else ()
+        numbers = {self._desk.talks.number(): key for key in CATALOGUE_KEYS}
+        for number, key in numbers.items():
+            self._desk.tell_overlay(ReadRecord(number, key))
+        answers = await self._desk.talks.answers(dict.fromkeys(numbers, None), _PATIENCE)
+        found: list[str] = []
+        for number in numbers:
+            answer = answers.get(number)
+            if not isinstance(answer, RecordAnswer) or (not answer.ok and answer.reason != "missing"):
+                reason = answer.reason if isinstance(answer, RecordAnswer) else "timeout"
+                raise CommandRefused(f"The list of applications cannot be read: the ring did not answer ({reason}).")
+            found += self._names(answer.value) if answer.ok else ()
+        return tuple(sorted(found))
 
     def _names(self, value: bytes) -> tuple[str, ...]:
         try:
@@ -168,25 +178,52 @@ class Records:
             return ()
 
     async def add_name(self, name: str) -> None:
-        """Put a name into the catalogue.
+        """Put a name into the catalogue; names that come while a page is being written go with the next write of it.
 
         Raises:
-            CommandRefused: the catalogue is full or cannot be written.
+            CommandRefused: the page is full or cannot be written.
         """
+        key, number = catalogue_key(name), self._desk.talks.number()
+        waiting = self._adding.get(key)
+        if waiting is None:
+            self._adding[key] = {name: [number]}
+            self._desk.talks.begin(self._write_names(key))
+        else:
+            waiting.setdefault(name, []).append(number)
+        answers = await self._desk.talks.answers({number: None}, Duration(2 * self._desk.config.record_deadline_ns))
+        refusal = answers.get(number, f"{name} cannot be added to the list of applications: the ring did not answer.")
+        if refusal:
+            raise CommandRefused(str(refusal))
+
+    async def _write_names(self, key: NodeId) -> None:
+        """Write a page until nothing is left to be added."""
+        while names := self._adding[key]:
+            self._adding[key] = {}
+            refusal = await self._write_page(key, tuple(names))
+            for name, numbers in names.items():
+                for number in numbers:
+                    self._desk.talks.answered(number, refusal.format(name=name))
+        del self._adding[key]
+
+    async def _write_page(self, key: NodeId, added: tuple[str, ...]) -> str:
+        """Add names to a page; returns why not, with `{name}` in it."""
         deadline = self._desk.now + self._desk.config.record_deadline_ns
         while True:
-            answer = await self.read(CATALOGUE_KEY)
-            names = self._names(answer.value) if answer.ok else ()
-            if name in names:
-                return
-            if len(names) >= MAX_NAMES:
-                raise CommandRefused(f"There are {MAX_NAMES:,} applications already; no more names are kept.")
-            if answer.ok or answer.reason == "missing":
-                value = NAMES_CODEC.encode(tuple(sorted((*names, name))))
-                if (await self.store(CATALOGUE_KEY, answer.version, value)).ok:
-                    return
+            answer = await self.read(key)
+            known = self._names(answer.value) if answer.ok else ()
+            names = sorted({*known, *added})
+            if answer.ok and len(names) == len(known):
+                return ""
+            if len(names) > MAX_NAMES:
+                return (
+                    f"There are {len(known):,} applications on this page of the list already; no more names are kept."
+                )
+            if (answer.ok or answer.reason == "missing") and (
+                await self.store(key, answer.version, NAMES_CODEC.encode(tuple(names)))
+            ).ok:
+                return ""
             if self._desk.now >= deadline:
-                raise CommandRefused(f"{name} cannot be added to the list of applications: the ring did not answer.")
+                return "{name} cannot be added to the list of applications: the ring did not answer."
             await self._desk.talks.pause(Duration(20_000_000))
 
     async def register(self, me: Peer) -> None:

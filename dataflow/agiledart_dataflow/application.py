@@ -38,8 +38,11 @@ MAX_HISTORY = 32
 MAX_REASON = 4_096
 """Characters of a reason that a record keeps."""
 
-MAX_NAMES = 4_096
-"""Names in the catalogue; a submission beyond is refused."""
+CATALOGUE_PAGES = 16
+"""Records over which the catalogue of names is spread, so that many submissions at one time do not wait for one record."""
+
+MAX_NAMES = 1_024
+"""Names on one page of the catalogue; a submission beyond is refused."""
 
 
 class StageEntry(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -136,7 +139,12 @@ RECORD_CODEC: Codec[ApplicationRecord] = Codec(ApplicationRecord, limit=MAX_RECO
 NAMES_CODEC: Codec[tuple[str, ...]] = Codec(tuple[str, ...], limit=MAX_RECORD_BYTES)
 PEER_CODEC: Codec[Peer] = Codec(Peer, limit=MAX_RECORD_BYTES)
 
-CATALOGUE_KEY = key_of_name("catalogue", "applications")
+CATALOGUE_KEYS = tuple(key_of_name("catalogue", f"applications\0{page}") for page in range(CATALOGUE_PAGES))
+
+
+def catalogue_key(name: str) -> NodeId:
+    """Where the page of the catalogue lies that has this name."""
+    return CATALOGUE_KEYS[application_key(name) % CATALOGUE_PAGES]
 
 
 def application_key(name: str) -> NodeId:

@@ -112,7 +112,9 @@ def test_a_node_with_too_many_children_gives_the_farthest_to_siblings() -> None:
     grove.join(*grove.ids[:50])
     grove.run(2 * QUIET)
     assert grove.violations() == []
-    counts = [len(machine.scribe.topics[TOPIC].children) for machine in grove.ring.machines if TOPIC in machine.scribe.topics]
+    counts = [
+        len(machine.scribe.topics[TOPIC].children) for machine in grove.ring.machines if TOPIC in machine.scribe.topics
+    ]
     assert max(counts) == 16
     assert grove.publish(grove.ids[55], b"all the same") == sorted(grove.ids[:50])
 

@@ -76,9 +76,9 @@ class Advertisements:
             self._dropped[peer.node] = (known[0].rank, now)
 
     def forget_old(self, now: Instant, but: NodeId) -> None:
-        """Drop what was not renewed for its life, except what this node says of itself."""
+        """Drop what was not renewed for its life, except that node `but` (this one) is in office."""
         for advertisement, since in list(self._known.values()):
-            if now - since > self._life and advertisement.scheduler.node != but:
+            if now - since > self._life and (advertisement.scheduler.node != but or advertisement.resigned):
                 self.drop(advertisement.scheduler, now)
         for node in [node for node, (_, since) in self._dropped.items() if now - since > 2 * self._life]:
             del self._dropped[node]

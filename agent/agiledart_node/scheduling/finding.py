@@ -210,6 +210,8 @@ class Finding:
         answer = await talks.ask(scheduler, question, number, Registered, Duration(self._desk.config.ask_timeout_ns))
         if answer is not None and answer.advertisement is not None:
             self._gossip.take(answer.advertisement)
+        if answer is not None and answer.other is not None:
+            self._gossip.take(answer.other)
         if answer is not None and answer.accepted:
             return True
         if answer is None or answer.advertisement is None:

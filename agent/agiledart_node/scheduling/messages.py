@@ -125,11 +125,16 @@ class Register(Message, frozen=True, gc=False, tag=355):
 
 
 class Registered(Message, frozen=True, gc=False, tag=356):
-    """Answer to `Register`; the advertisement is fresh, None when the receiver holds no office."""
+    """Answer to `Register`; the advertisement is fresh, None when the receiver holds no office.
+
+    Args:
+        other: of a scheduler of the domain that has room, as far as one that refuses knows.
+    """
 
     request: int
     accepted: bool
     advertisement: Advertisement | None = None
+    other: Advertisement | None = None
 
 
 class Release(Message, frozen=True, gc=False, tag=357):

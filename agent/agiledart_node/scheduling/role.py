@@ -6,15 +6,28 @@ Registration is a compare-and-set here: one more while there is room, else a ref
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from agiledart_kernel.codec import Codec
+from agiledart_kernel.errors import RemoteProtocolError
 from agiledart_kernel.instants import Instant
+from agiledart_kernel.limits import MAX_FRAME_BYTES
+from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_node.desk import Desk
 from agiledart_node.scheduling.gossip import Gossip
 from agiledart_node.scheduling.messages import Advertisement, Line, Office
 from agiledart_node.scheduling.observations import SchedulerElected, SchedulerResigned
+from agiledart_overlay.scribe.events import JoinTopic, LeaveTopic, PublishTo, TopicMessage
+from agiledart_overlay.scribe.messages import topic_id
+
+CODEC: Codec[Advertisement] = Codec(Advertisement, limit=MAX_FRAME_BYTES)
 
 Slot = tuple[str, int]
 """(application, version), or ("", ticket) of a submission that has no record yet."""
+
+
+def topic_of(domain: str) -> NodeId:
+    """The topic to which the schedulers of a domain subscribe; nobody owns it."""
+    return topic_id("schedulers", domain)
 
 
 def _nothing() -> None:
@@ -80,7 +93,9 @@ class Role:
         self.office = office
         self.idle_since = self._desk.now
         self._desk.observe(SchedulerElected(office.domain, office.index, office.term))
+        self._desk.tell_overlay(JoinTopic(topic_of(office.domain)))
         self.tell()
+        self._publish()
 
     def leave_office(self, reason: str) -> None:
         """From now on it is none; what it served is forgotten."""
@@ -91,7 +106,10 @@ class Role:
         self.served.clear()
         self.version += 1
         self._desk.observe(SchedulerResigned(office.domain, office.index, reason))
-        self._gossip.take(Advertisement(told.scheduler, office, self.version, 0, 0, resigned=True))
+        last = Advertisement(told.scheduler, office, self.version, 0, 0, resigned=True)
+        self._gossip.take(last)
+        self._desk.tell_overlay(PublishTo(topic_of(office.domain), CODEC.encode(last)))
+        self._desk.tell_overlay(LeaveTopic(topic_of(office.domain)))
 
     def tell(self) -> None:
         """Make a new version of its advertisement, if it holds an office; gossip passes it on, at once if it is news."""
@@ -147,3 +165,20 @@ class Role:
         told = self._gossip.known_of(self._desk.me.node)
         if told is None or told.has_room != self.has_room:
             self.tell()
+            self._publish()
+
+    def _publish(self) -> None:
+        """Tell the other schedulers of the domain by its topic: they hear of it also where gossip does not reach."""
+        told = self.advertisement()
+        if told is not None:
+            self._desk.tell_overlay(PublishTo(topic_of(told.office.domain), CODEC.encode(told)))
+
+    def on_topic(self, message: TopicMessage) -> None:
+        """Another scheduler of the domain has news."""
+        try:
+            advertisement = CODEC.decode(message.payload)
+        except RemoteProtocolError as error:
+            self._desk.drop(f"topic {error.reason}")
+            return
+        if advertisement.scheduler.node == message.origin.node != self._desk.me.node:
+            self._gossip.take(advertisement)

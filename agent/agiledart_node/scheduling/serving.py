@@ -84,7 +84,8 @@ class Serving:
         if office is not None and office.domain == message.office.domain:
             coordinator = sender if message.version else None
             accepted = role.register(slot_of(message.application, message.version, message.ticket), coordinator)
-        self._desk.send(sender, Registered(message.request, accepted, role.advertisement()))
+        other = None if accepted else self._known.best(message.office.domain, (self._desk.me.node,))
+        self._desk.send(sender, Registered(message.request, accepted, role.advertisement(), other))
 
     def on_release(self, sender: Peer, message: Release) -> None:
         """An application has ended, or did not come to run."""

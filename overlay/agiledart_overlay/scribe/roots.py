@@ -108,7 +108,9 @@ class Roots:
             owner = estate.owner if estate is not None else None
             ok = owner is None or owner.node == message.client.node
             if ok and (estate is None or estate.state != message.state):
-                ok = self._keep(message.topic, Estate((estate.version if estate else 0) + 1, message.client, message.state))
+                ok = self._keep(
+                    message.topic, Estate((estate.version if estate else 0) + 1, message.client, message.state)
+                )
                 self._spread(message.topic)
             estate = self.estates.get(message.topic)
         reply = TopicReply(

@@ -16,7 +16,6 @@ Source: [Scribe] §3; the project's overlay specification §8 steps 2, 4 and 5.
 
 from collections.abc import Callable
 
-from agiledart_kernel.instants import Instant
 from agiledart_kernel.limits import MAX_PATH
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
@@ -147,7 +146,11 @@ class Tree:
     def on_refused(self, sender: Peer, message: SubscribeRefused) -> None:
         """Not this parent: the next one, at once if one is known, else after a while."""
         topic = self.topics.get(message.topic)
-        if topic is not None and topic.asked is not None and (topic.asked.node, topic.number) == (sender.node, message.number):
+        if (
+            topic is not None
+            and topic.asked is not None
+            and (topic.asked.node, topic.number) == (sender.node, message.number)
+        ):
             topic.asked = None
             if topic.siblings:
                 self.search(topic)
@@ -187,7 +190,10 @@ class Tree:
             view.drop("topic-outside")
             return
         topic = self.topics.get(message.topic)
-        is_above = topic is not None and sender.node in (*topic.way, topic.parent.node if topic.parent is not None else 0)
+        is_above = topic is not None and sender.node in (
+            *topic.way,
+            topic.parent.node if topic.parent is not None else 0,
+        )
         if is_above or (topic is None and (topic := self.part_of(message.topic)) is None):
             view.send(sender, SubscribeRefused(message.topic, message.number))
             return
@@ -279,7 +285,9 @@ class Tree:
             return
         if topic.parent is not None and view.now - topic.heard_at > patience:
             self.orphan(topic)
-        elif topic.parent is None and (topic.asked is None or view.now - topic.asked_at >= view.config.beat_interval_ns):
+        elif topic.parent is None and (
+            topic.asked is None or view.now - topic.asked_at >= view.config.beat_interval_ns
+        ):
             self.search(topic)
 
     def on_gone(self, gone: list[Peer]) -> None:

@@ -17,4 +17,6 @@ def balance_violations(histogram: Mapping[int, int], most: int, least_share: flo
     share = share_below(histogram, most)
     if share >= least_share:
         return []
-    return [f"balance: {share:.4%} of the nodes host fewer than {most} operators, wanted {least_share:.4%}; max {max(histogram)}"]
+    return [
+        f"balance: {share:.4%} of the nodes host fewer than {most} operators, wanted {least_share:.4%}; max {max(histogram)}"
+    ]

@@ -52,7 +52,9 @@ def count_violations(nodes: Iterable[Node], applications: Mapping[str, int], lim
     for domain, count in applications.items():
         want, have = max(1, -(-count // limit)), len(served.get(domain, []))
         if have != want:
-            found.append(f"sc_1: {domain or 'the only zone'} has {have} schedulers for {count} applications, not {want}")
+            found.append(
+                f"sc_1: {domain or 'the only zone'} has {have} schedulers for {count} applications, not {want}"
+            )
     return found
 
 
