@@ -1,0 +1,214 @@
+"""I6: no key has two owners, through joins, crashes, leaves, pauses, restarts, drift and cuts; and it does not take long."""
+
+from dataclasses import replace
+
+import pytest
+
+from agiledart_kernel.instants import MILLISECOND, SECOND
+from agiledart_kernel.node_id import NodeId
+from agiledart_overlay.config import OverlayConfig
+from agiledart_simulation.admission import SWEPT, Bed, crowd, is_lost, sweep
+from agiledart_simulation.admission_storms import Storm
+from agiledart_simulation.checkers.owners import ring_violations
+from agiledart_simulation.ring import simulated_ids
+
+
+def grown(count: int, seed: int = 1, **options: object) -> tuple[Bed, list[NodeId]]:
+    """A quiet ring."""
+    bed = Bed(seed, **options)  # type: ignore[arg-type]
+    ids = simulated_ids(seed, count)
+    for index, node in enumerate(ids):
+        bed.start(node, ids[: min(index, 2)])
+        bed.world.run_for(SECOND // 2)
+    assert bed.settle(20 * SECOND) is not None, bed.wrong()
+    return bed, ids
+
+
+# ---- flash crowds
+
+
+@pytest.mark.parametrize(("rate", "loss"), [(0, 0.0), (0, 0.01), (200, 0.0), (50, 0.01)])
+def test_sixty_joins(rate: int, loss: float) -> None:
+    result = crowd(60, rate, loss, seed=1)
+    assert result.samples >= 500
+    assert (result.two, result.overlaps) == (0, 0)
+    assert result.ring_right is not None
+    assert result.ring_right <= 6
+    assert result.leaves_right is not None
+    assert result.leaves_right <= 8
+    assert result.longest_without <= 1.0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("loss", [0.0, 0.01])
+@pytest.mark.parametrize("rate", [0, 50, 200])
+def test_a_thousand_joins(rate: int, loss: float) -> None:
+    """The specification's flash crowd: right within 15 virtual seconds, and never two owners."""
+    result = crowd(1_000, rate, loss, seed=1)
+    assert result.samples >= 500
+    assert (result.two, result.overlaps) == (0, 0)
+    assert result.ring_right is not None
+    assert result.ring_right <= 15
+    assert result.leaves_right is not None
+    assert result.leaves_right <= 15
+
+
+# ---- one fault at every moment of a join
+
+
+def swept(size: int, what: str, at_ms: int, joiners: int) -> None:
+    bed = sweep(size, what, at_ms, joiners=joiners, seed=at_ms + 1)
+    if is_lost(bed):
+        assert size == 1, "a ring of one that dies before its first joiner is in is gone, no other"
+        return
+    settled = bed.settle(40 * SECOND)
+    assert bed.owners.overlaps == 0, bed.owners.violations
+    assert settled is not None or (size == 1 and is_lost(bed)), bed.wrong()
+    assert bed.owners.longest_ns <= 6.1 * SECOND
+
+
+@pytest.mark.parametrize("what", SWEPT)
+def test_one_fault_in_the_middle_of_a_join(what: str) -> None:
+    for size, at_ms, joiners in ((1, 250, 1), (2, 350, 3), (3, 200, 3), (5, 300, 1)):
+        swept(size, what, at_ms, joiners)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("size", [1, 2, 3, 5])
+@pytest.mark.parametrize("what", SWEPT)
+def test_one_fault_at_every_moment_of_a_join(what: str, size: int) -> None:
+    for at_ms in range(0, 700, 50):
+        for joiners in (1, 3):
+            swept(size, what, at_ms, joiners)
+
+
+# ---- storms
+
+
+def weathered(seed: int) -> None:
+    storm = Storm(seed)
+    settled = storm.run()
+    assert storm.bed.owners.overlaps == 0, (seed, storm.bed.owners.violations)
+    assert settled is not None, (seed, storm.bed.wrong())
+
+
+@pytest.mark.parametrize("seed", range(1, 9))
+def test_storms(seed: int) -> None:
+    weathered(seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(100, 160, 20))
+def test_more_storms(first: int) -> None:
+    for seed in range(first, first + 20):
+        weathered(seed)
+
+
+# ---- clocks
+
+
+def drifting(rate_ppm: int, margin_permille: int) -> Bed:
+    """Joins whose guardian's clock is too fast and whose joiners' clocks are too slow, and confirmations that never come."""
+    config = replace(OverlayConfig.lan(), lease_margin_permille=margin_permille)
+    bed = Bed(5, config=config)
+    ids = simulated_ids(5, 4)
+    bed.start(ids[0], (), 1_000 * rate_ppm)
+    bed.world.run_for(SECOND)
+    for node in ids[1:]:
+        bed.start(node, ids[:1], -1_000 * rate_ppm)
+        for _ in range(40):
+            if bed.world.nodes[node].machine.claim(bed.world.nodes[node].local(bed.world.now)) is not None:
+                break
+            bed.world.run_for(10 * MILLISECOND)
+        bed.world.network.clog(node, ids[0])
+        bed.world.run_for(4 * SECOND)
+        bed.world.network.heal()
+        bed.world.run_for(4 * SECOND)
+    return bed
+
+
+@pytest.mark.parametrize("rate_ppm", [0, 500, 4_900])
+def test_clocks_that_differ_within_the_margin(rate_ppm: int) -> None:
+    bed = drifting(rate_ppm, 10)
+    assert bed.owners.overlaps == 0
+    assert bed.settle(30 * SECOND) is not None, bed.wrong()
+
+
+def test_clocks_that_differ_by_more_than_the_margin_are_found() -> None:
+    """The margin is needed: with clocks 20 % apart a lease outlives what was promised, and the checker sees it."""
+    assert drifting(100_000, 10).owners.overlaps > 0
+
+
+def test_a_wider_margin_bears_more() -> None:
+    assert drifting(80_000, 200).owners.overlaps == 0
+
+
+# ---- lives
+
+
+@pytest.mark.parametrize("silent", [True, False])
+@pytest.mark.parametrize("down_ms", [0, 300, 1_500, 6_000])
+def test_a_restarted_id_replaces_its_old_life(down_ms: int, silent: bool) -> None:
+    bed, ids = grown(5)
+    bed.world.crash(ids[2], silent=silent)
+    bed.world.run_for(down_ms * MILLISECOND)
+    bed.start(ids[2], ids[:2])
+    settled = bed.settle(15 * SECOND)
+    assert bed.owners.overlaps == 0, bed.owners.violations
+    assert settled is not None, bed.wrong()
+    assert bed.world.nodes[ids[2]].peer.incarnation == 2
+    assert settled <= 5
+
+
+def test_an_id_whose_disk_was_lost_is_refused_while_its_life_is_remembered() -> None:
+    bed, ids = grown(4)
+    bed.world.crash(ids[2])
+    bed.world.start(bed.world.nodes[ids[2]].peer, forgets=True)
+    handle = bed.world.nodes[ids[0]].peer
+    from agiledart_overlay.events import JoinRing
+
+    bed.world.inject(ids[2], JoinRing((handle,)))
+    bed.world.run_for(8 * SECOND)
+    assert bed.owners.overlaps == 0
+    assert [peer.node for peer, _ in bed.ring.join_failures] == [ids[2]]
+
+
+# ---- cuts
+
+
+@pytest.mark.parametrize(("count", "cut"), [(2, 1), (6, 1), (6, 3), (12, 6), (24, 9)])
+def test_two_rings_become_one_again(count: int, cut: int) -> None:
+    """Both sides go on by themselves; afterwards the smaller one joins the larger, or one of two equals the other."""
+    bed, ids = grown(count, seed=3)
+    bed.owners.is_whole = False
+    bed.world.network.partition(tuple(ids[:cut]))
+    bed.world.run_for(25 * SECOND)
+    for side in (ids[:cut], ids[cut:]):
+        machines = [bed.ring.machine(node) for node in side]
+        assert ring_violations(machines, bed.world.now) == [], "each side is a ring of its own"
+    bed.world.network.heal()
+    settled = bed.settle(60 * SECOND)
+    assert settled is not None, bed.wrong()
+    assert settled <= 45
+    rejoined = [node for node in ids if bed.ring.machine(node).statistics().rejoins]
+    if cut * 4 <= count - cut:
+        assert set(rejoined) <= set(ids[:cut]), "the many do not go to the few"
+    bed.owners.is_whole = True
+    bed.world.run_for(10 * SECOND)
+    assert bed.owners.overlaps == 0
+    assert bed.is_right
+
+
+def test_two_founders_become_one_ring() -> None:
+    """Two rings that never had to do with each other, until one learns of the other through a seed."""
+    bed = Bed(4)
+    ids = simulated_ids(4, 8)
+    for index, node in enumerate(ids):
+        bed.start(node, ids[index % 2 : index % 2 + 1] if index > 1 else ())
+        bed.world.run_for(SECOND)
+    assert not bed.is_right
+    bed.owners.is_whole = False
+    late = NodeId(ids[0] ^ 1)
+    bed.start(late, ids[:2])
+    bed.world.nodes[late].machine._view.seeds = tuple(bed.world.nodes[node].peer for node in ids[:2])
+    assert bed.settle(60 * SECOND) is not None, bed.wrong()
