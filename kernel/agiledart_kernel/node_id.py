@@ -42,8 +42,8 @@ class NodeId(int):
 
     @property
     def short(self) -> str:
-        """The first 8 hex digits: enough to tell nodes of one ring apart for a reader."""
-        return self.hex[:8]
+        """The first 8 hex digits: enough to tell nodes of one ring apart for a reader. All of them in a ring of short ids."""
+        return self.hex[:8] if self >> 64 else f"{int(self):x}"[:8]
 
     def __repr__(self) -> str:
         return f"NodeId({self.short}…)"

@@ -1,18 +1,23 @@
-"""Same seed, same run: in two processes with different hash seeds, and twice in one."""
+"""Same seed, same run: in two processes with different hash seeds, and twice in one; with either event queue."""
 
 import os
 import subprocess
 import sys
 
-from agiledart_simulation.runner import run_seed
+from agiledart_simulation.runner import Run, run_seed
+from agiledart_simulation.scenario import draw
 
-_PROGRAM = "from agiledart_simulation.runner import run_seed; print([run_seed(seed).digest for seed in (2, 7, 20)])"
+_PROGRAM = """
+from agiledart_simulation.runner import Run
+from agiledart_simulation.scenario import draw
+print([(queue, Run(draw(seed, 12, fixed={"queue": queue})).run().digest) for seed in (2, 7) for queue in ("heap", "wheel")])
+"""
 
 
 def _digests(hash_seed: str) -> str:
     environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
     return subprocess.run(
-        [sys.executable, "-c", _PROGRAM], env=environment, capture_output=True, text=True, check=True, timeout=120
+        [sys.executable, "-c", _PROGRAM], env=environment, capture_output=True, text=True, check=True, timeout=240
     ).stdout
 
 
@@ -24,5 +29,14 @@ def test_twice_in_one_process() -> None:
     assert run_seed(7).digest == run_seed(7).digest
 
 
-def test_another_seed_is_another_run() -> None:
-    assert run_seed(7).digest != run_seed(2).digest
+def test_another_seed_or_queue_is_another_run() -> None:
+    runs = [draw(7), draw(2), draw(7, fixed={"queue": "wheel" if draw(7).queue == "heap" else "heap"})]
+    assert len({Run(scenario).run().digest for scenario in runs}) == 3
+
+
+def test_a_fixed_option_shifts_nothing_and_all_of_them_replay_the_run() -> None:
+    drawn = draw(11)
+    again = draw(11, fixed={name: value for name, value in drawn.options.items() if name not in ("name", "seed")})
+    assert again == drawn
+    changed = draw(11, fixed={"nodes": 5, "id_bits": 128})
+    assert {**changed.options, "nodes": drawn.nodes, "id_bits": drawn.id_bits} == drawn.options

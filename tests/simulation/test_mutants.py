@@ -1,0 +1,34 @@
+"""Each planted bug is found within its budget of seeds, by the swarm and its checkers; the code without it passes those seeds."""
+
+import pytest
+
+from agiledart_simulation.runner import Report, Run
+from agiledart_simulation.scenario import draw
+from tests.simulation.mutants import MUTANTS, Mutant
+
+
+def run(mutant: Mutant, seed: int) -> Report:
+    return Run(draw(seed, 25, mutant.scenario, mutant.fixed)).run()
+
+
+def found_at(mutant: Mutant) -> int | None:
+    """The first seed that finds a planted bug."""
+    return next((seed for seed in range(1, mutant.seeds + 1) if run(mutant, seed).violations), None)
+
+
+@pytest.mark.parametrize(
+    "mutant",
+    [pytest.param(mutant, id=mutant.name, marks=[pytest.mark.slow] if mutant.is_slow else []) for mutant in MUTANTS],
+)
+def test_found(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        mutant.plant(patch)
+        seed = found_at(mutant)
+    assert seed is not None, f"{mutant.name}: not found in {mutant.seeds} seeds of {mutant.scenario}"
+    assert run(mutant, seed).violations == (), "the code without the bug passes the seed that found it"
+
+
+def test_at_least_ten_bugs_and_all_within_a_hundred_seeds() -> None:
+    assert len(MUTANTS) >= 10
+    assert all(mutant.seeds <= 100 for mutant in MUTANTS)
+    assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS)
