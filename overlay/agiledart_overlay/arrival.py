@@ -23,6 +23,7 @@ from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_overlay.leaf_set import LeafSet
 from agiledart_overlay.messages import Accused, Announce, Announced, NeighbourRequest, RowRequest, Sighting
+from agiledart_overlay.sightings import Sightings
 from agiledart_overlay.view import View
 
 _TRIES = 3
@@ -59,6 +60,9 @@ class Arrival:
         self._waiting: dict[NodeId, Announcement] = {}
         self._gathered: dict[NodeId, Sighting] = {}
         self._future: dict[NodeId, Sighting] = {}
+        """Leaves that the neighbours told of, until they answer."""
+        self._told: tuple[Sightings, Sightings] = ((), ())
+        """Leaves known now, and what announcements say while these do not change."""
         self._stage = Stage.SETTLED
 
     @property
@@ -79,6 +83,7 @@ class Arrival:
                 told[sighting.peer.node] = sighting
                 future.add(sighting.peer)
         self._future = {peer.node: told[peer.node] for peer in future.members}
+        self._told = ((), tuple(self._future.values()))
         for peer in {peer.node: peer for peer in (*view.leaf_set.members, *future.members)}.values():
             self._tell(peer)
         self._set_timer()
@@ -106,7 +111,11 @@ class Arrival:
         view = self._view
         node = announcement.peer.node
         if node in self._future:
-            state = tuple({**self._future, **{each.peer.node: each for each in view.leaf_sightings()}}.values())
+            known = view.leaf_sightings()
+            if self._told[0] is not known:
+                merged = {**self._future, **{each.peer.node: each for each in known}}
+                self._told = known, tuple(merged.values())
+            state = self._told[1]
         else:
             state = view.leaf_sightings() if node in view.leaf_set else ()
         view.send(announcement.peer, Announce(announcement.number, view.refutations, state, view.vitals))
@@ -128,14 +137,19 @@ class Arrival:
         if self._stage is Stage.LEAVES:
             self._advance()
 
+    def asked_at(self, node: NodeId, number: int) -> Instant | None:
+        """When the announcement with this number was sent, if it was, and only once: else its answer measures nothing."""
+        announcement = self._waiting.get(node)
+        if announcement is None or announcement.number != number or announcement.tries > 1:
+            return None
+        return announcement.sent_at
+
     def on_announced(self, sender: Peer, message: Announced) -> None:
         """Somebody answered an announcement."""
         view = self._view
         announcement = self._waiting.get(sender.node)
         if announcement is not None and announcement.number == message.number:
             del self._waiting[sender.node]
-            if announcement.tries == 1:
-                view.measure(sender.node, announcement.sent_at, message.vitals)
         view.hear_of(message.sightings)
         if not self._waiting:
             view.cancel_timer("announce")

@@ -97,6 +97,7 @@ class OverlayMachine:
             "round": self._on_round,
             "checks": self._liveness.on_checks,
             "join": self._membership.on_join_timer,
+            "nearer": self._membership.bootstrap.on_timer,
             "announce": self._arrival.on_timer,
             "arrive": self._arrival.on_stage_timer,
             **self._neighbours.timers,
@@ -358,6 +359,7 @@ class OverlayMachine:
     def _on_leaf_state(self, sender: Peer, message: wire.LeafState) -> None:
         if message.joined and self._view.joined:
             self._view.meet(sender, message.refutations)
+        self._membership.bootstrap.on_leaf_state(sender, message)
         self._repair.on_leaf_state(sender, message)
 
     def _on_announce(self, sender: Peer, message: wire.Announce) -> None:
@@ -369,8 +371,10 @@ class OverlayMachine:
         self._arrival.on_announce(sender, message)
 
     def _on_announced(self, sender: Peer, message: wire.Announced) -> None:
-        if self._view.joined:
-            self._view.meet(sender, message.refutations, message.vitals)
+        view = self._view
+        if view.joined:
+            asked_at = self._arrival.asked_at(sender.node, message.number)
+            view.meet(sender, message.refutations, message.vitals, asked_at)
             self._arrival.on_announced(sender, message)
 
     def _on_accused(self, sender: Peer, message: wire.Accused) -> None:

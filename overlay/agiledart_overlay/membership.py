@@ -23,6 +23,7 @@ from agiledart_kernel.instants import Instant
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_overlay.arrival import Arrival
+from agiledart_overlay.bootstrap import Bootstrap
 from agiledart_overlay.effects import Joined, JoinFailed, Left, PeerLeft, Rejoining
 from agiledart_overlay.messages import (
     Accused,
@@ -60,6 +61,7 @@ class Membership:
         self._view = view
         self._arrival = arrival
         self._neighbours = neighbours
+        self.bootstrap = Bootstrap(view, self._on_chosen)
         self.phase = Phase.OUTSIDE
         self._fellows: dict[NodeId, Peer] = {}
         """Others that may help: joiners that looked for a member here, members that an earlier attempt told of."""
@@ -110,6 +112,7 @@ class Membership:
         self._gathered.clear()
         for peer in {peer.node: peer for peer in (*view.seeds, *self._fellows.values())}.values():
             view.send(peer, Probe(view.number(), view.refutations, joined=False))
+        self.bootstrap.begin(is_hurried=self._rejoins or self._tries > 1)
         view.set_timer("join", view.now + view.config.join_retry_ns)
 
     def _new_attempt(self) -> None:
@@ -118,13 +121,19 @@ class Membership:
         self._asked = None
 
     def on_probe_ack(self, sender: Peer, message: ProbeAck) -> None:
-        """A seed answered; the first member asked to pass the join on is the nearest one."""
+        """A seed answered; if it is a member, the join starts from it or from one that is nearer."""
         if self.phase is not Phase.SEEKING or self._view.agreed.active:
             return
         self._answered[sender.node] = message
         self._knows_of_ring = self._knows_of_ring or message.joined or message.refutations > 0
         if message.joined and self._asked is None:
-            self._request(sender, walking=False)
+            self.bootstrap.on_member(sender)
+
+    def _on_chosen(self, member: Peer) -> None:
+        """The nearest member that could be found."""
+        if self.phase is Phase.SEEKING and self._asked is None and not self._view.agreed.active:
+            self._request(member, walking=False)
+            self._view.set_timer("join", self._view.now + self._view.config.join_retry_ns)
 
     def _request(self, member: Peer, *, walking: bool) -> None:
         view = self._view
@@ -268,6 +277,7 @@ class Membership:
         view.agreed.seeking = False
         self._neighbours.stop()
         self._arrival.stop()
+        self.bootstrap.stop()
         view.cancel_timer("join")
 
     def rejoin(self, reason: str, through: Peer | None) -> None:
