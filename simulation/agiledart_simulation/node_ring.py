@@ -117,7 +117,7 @@ class NodeRing:
         self.world.inject(node, ClockRead(WALL_MS + self.world.now // 1_000_000))
         self.world.inject(node, JoinRing(tuple(self.world.nodes[seed].peer for seed in seeds)))
 
-    def build(self, interval_ns: int = 20 * MILLISECOND, limit_ns: int = 300 * SECOND) -> bool:
+    def join_all(self, interval_ns: int = 20 * MILLISECOND, limit_ns: int = 300 * SECOND) -> bool:
         """Found a ring and let the others join one after the other; true when all are in."""
         random = RandomStream(self.world.seed, "mesh")
         self.start(self.ids[0])

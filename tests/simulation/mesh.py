@@ -1,6 +1,5 @@
 """A world of whole nodes with a fake instance host: submissions, crashes and reports without processes."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -8,37 +7,19 @@ import msgspec
 
 from agiledart_dataflow.connectors import ConnectorSpecification
 from agiledart_dataflow.deployment import DeploymentPart
-from agiledart_dataflow.formation_messages import LogLine, TapRow, TapRows
 from agiledart_dataflow.specification import Specification, StepSpecification
 from agiledart_kernel.instants import MILLISECOND, SECOND
-from agiledart_kernel.machine import Completed, Effect, Failed
-from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
-from agiledart_kernel.randomness import RandomStream
 from agiledart_node.bodies import BODIES
 from agiledart_node.commands import Command, ListApplications, Status, Submit
 from agiledart_node.config import NodeConfig
-from agiledart_node.effects import (
-    DrainSources,
-    Progressed,
-    ReadLogs,
-    ReadTap,
-    RefusedRequest,
-    Replied,
-    StartInstances,
-    StartSources,
-    StopInstances,
-)
-from agiledart_node.events import Asked, ClockRead, InstanceFinished, InstanceReported
-from agiledart_node.node import NODE_CODEC, Node
+from agiledart_node.effects import RefusedRequest, Replied, StartInstances
+from agiledart_node.events import InstanceFinished, InstanceReported
 from agiledart_overlay.config import OverlayConfig
-from agiledart_overlay.events import JoinRing
 from agiledart_simulation.network import NetworkConfig
-from agiledart_simulation.ring import simulated_ids
-from agiledart_simulation.world import World
+from agiledart_simulation.node_ring import WALL_MS, NodeRing
 
-WALL_MS = 1_357_516_800_000
-"""Wall time of the virtual world's beginning: 2013-01-07."""
+__all__ = ["WALL_MS", "Mesh", "check_body", "pipeline", "statistics_report", "submission"]
 
 
 def pipeline(
@@ -69,100 +50,41 @@ def submission(specification: Specification, **fields: Any) -> Submit:
     return Submit(specification.name, msgspec.msgpack.encode(specification), b"code", **fields)
 
 
-class Mesh:
-    """Nodes a1, a2, …; requests are answered into `answers`."""
+class Mesh(NodeRing):
+    """Nodes a1, a2, …, that a test asks and watches."""
 
     def __init__(
         self, seed: int, count: int, *, network: NetworkConfig | None = None, start_ns: int = 0, **config: Any
     ) -> None:
         overlay = OverlayConfig.simulation(count) if count > 40 else OverlayConfig.lan()
-        self.config = replace(NodeConfig(overlay=overlay), **config)
-        self.start_ns = start_ns
-        self.world: World[Node] = World(seed, self._make, network, NODE_CODEC, self._on_effect)
-        self.ids = simulated_ids(seed, count)
-        self.names = {node: f"a{i + 1}" for i, node in enumerate(self.ids)}
-        self.answers: dict[int, Any] = {}
-        self.progress: dict[int, list[str]] = {}
+        settings = replace(NodeConfig(overlay=overlay), **config)
+        super().__init__(seed, count, settings, network, checks_wire=True, start_ns=start_ns)
         self.commands: dict[int, Command] = {}
-        self.running: dict[tuple[NodeId, str, int], list[DeploymentPart]] = {}
-        self.flowing: dict[tuple[NodeId, str, int], bool] = {}
-        self.drained: dict[tuple[NodeId, str, int], bool] = {}
-        self.start_failure: Callable[[Peer, DeploymentPart], str] = lambda peer, part: ""
-        self._request = 0
 
-    def _make(self, peer: Peer, random: RandomStream) -> Node:
-        return Node(peer, self.config, random)
-
-    def node(self, name: str) -> NodeId:
-        return next(node for node, known in self.names.items() if known == name)
-
-    def machine(self, name: str) -> Node:
-        return self.world.nodes[self.node(name)].machine
-
-    def start(self, node: NodeId, *seeds: NodeId) -> None:
-        self.world.start(Peer(node, 1, self.names[node]))
-        self.world.inject(node, ClockRead(WALL_MS + self.world.now // 1_000_000))
-        self.world.inject(node, JoinRing(tuple(self.world.nodes[seed].peer for seed in seeds)))
-
-    def build(self, interval_ns: int = 20 * MILLISECOND) -> "Mesh":
-        random = RandomStream(self.world.seed, "mesh")
-        self.start(self.ids[0])
-        for index, node in enumerate(self.ids[1:], start=1):
-            self.world.run_for(interval_ns)
-            self.start(node, self.ids[random.index(index)], self.ids[0])
-        assert self.world.run_until(lambda: all(n.machine.joined for n in self.world.live), 300 * SECOND)
+    def build(self) -> "Mesh":
+        assert self.join_all()
         self.world.run_for(3 * SECOND)
         return self
 
     # ---- the driver's part
 
-    def _on_effect(self, peer: Peer, effect: Effect) -> None:
-        node = peer.node
-        if isinstance(effect, Replied | RefusedRequest):
-            assert effect.request not in self.answers, "two answers to one request"
-            self.answers[effect.request] = effect
-        elif isinstance(effect, Progressed):
-            self.progress.setdefault(effect.request, []).append(effect.text)
-        elif isinstance(effect, StartInstances):
-            self._start_instances(peer, effect)
-        elif isinstance(effect, StopInstances):
-            self.running.pop((node, effect.application, effect.version), None)
-            self.flowing.pop((node, effect.application, effect.version), None)
-        elif isinstance(effect, StartSources):
-            self.flowing[node, effect.application, effect.version] = True
-        elif isinstance(effect, DrainSources):
-            self.drained[node, effect.application, effect.version] = True
-        elif isinstance(effect, ReadLogs):
-            line = LogLine(effect.after + 1, WALL_MS, "count", f"hello from {peer.name}")
-            self.world.inject(node, Completed(effect.request, (line,)))
-        elif isinstance(effect, ReadTap):
-            row = TapRow(effect.after + 1, 0, WALL_MS, f'{{"seen": "{effect.step}"}}')
-            self.world.inject(node, Completed(effect.request, TapRows(0, (row,), 7)))
-
     def _start_instances(self, peer: Peer, effect: StartInstances) -> None:
         part = effect.part
         assert part.bundle == b"code"
-        reason = self.start_failure(peer, part)
-        if reason:
-            self.world.inject(peer.node, Failed(effect.request, reason), self.start_ns)
-            return
         known = part.known_addresses()
         plan_edges = _edges(part)
         for placed in part.instances:
             for above, below in plan_edges:
                 if above == placed.stage:
                     assert any(stage == below for stage, _ in known), "started before what it sends to"
-        self.running.setdefault((peer.node, part.application, part.version), []).append(part)
-        result = {placed.copy: f"{peer.name}:{placed.stage}.{placed.index}" for placed in part.instances}
-        self.world.inject(peer.node, Completed(effect.request, result), self.start_ns)
+        super()._start_instances(peer, effect)
 
     # ---- users
 
-    def ask(self, name: str, command: Command) -> int:
-        self._request += 1
-        self.commands[self._request] = command
-        self.world.inject(self.node(name), Asked(self._request, command, "tester"))
-        return self._request
+    def ask(self, name: str, command: Command, delay_ns: int = 0) -> int:
+        request = super().ask(name, command, delay_ns)
+        self.commands[request] = command
+        return request
 
     def answer(self, request: int, limit_ns: int = 60 * SECOND) -> dict[str, Any]:
         assert self.world.run_until(lambda: request in self.answers, limit_ns, 5 * MILLISECOND), "no answer"
@@ -197,12 +119,6 @@ class Mesh:
             rows = self.answer(request)["applications"]
             states[at] = next((row["state"] for row in rows if row["name"] == name), "unknown")
         return states
-
-    def crash(self, name: str, *, silent: bool = False) -> None:
-        node = self.node(name)
-        self.world.crash(node, silent=silent)
-        for key in [key for key in self.running if key[0] == node]:
-            del self.running[key]
 
     def hosts(self, name: str) -> list[str]:
         """Names of live nodes on which instances of an application run now."""

@@ -40,7 +40,7 @@ class Town:
             start_ns=start_ns,
             observations=self.scheduling.observe,
         )
-        assert self.ring.build()
+        assert self.ring.join_all()
         self.run(3)
 
     def run(self, seconds: float) -> None:
@@ -187,7 +187,7 @@ def test_a_scheduler_that_leaves_hands_its_office_on() -> None:
 def test_after_a_partition_one_of_two_holders_of_an_office_stays() -> None:
     town = Town(8, 16, 50)
     world = town.ring.world
-    left, right = town.ring.ids[:8], town.ring.ids[8:]
+    left, right = tuple(town.ring.ids[:8]), tuple(town.ring.ids[8:])
     names = town.ring.names
     world.network.partition(left)
     town.run(20)
