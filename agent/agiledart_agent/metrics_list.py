@@ -12,6 +12,8 @@ from prometheus_client.metrics_core import Metric
 
 from agiledart_kernel.observe import Observation
 from agiledart_overlay.observations import (
+    AdmissionAborted,
+    GapClosed,
     JoinerAdmitted,
     MessageDropped,
     NodeWasLate,
@@ -20,6 +22,7 @@ from agiledart_overlay.observations import (
     RecordConflictMerged,
     RingJoined,
     RingLeft,
+    RingRejoining,
     SelfRefuted,
     SuspicionRefuted,
 )
@@ -121,6 +124,15 @@ CONFLICTS = Declared(
     "agiledart_overlay_record_conflicts_total", "counter", "Copies of a record that differed and were merged."
 )
 JOINS = Declared("agiledart_overlay_joins_total", "counter", "Times that this node became a member of the ring.")
+REJOINS = Declared(
+    "agiledart_overlay_rejoins_total", "counter",
+    "Times that the ring had closed over this node, or that it met another ring, so that it had to join again.",
+)  # fmt: skip
+ABORTED = Declared(
+    "agiledart_overlay_aborted_admissions_total", "counter",
+    "Joiners that answered this node's call and did not get in; growing: links lose messages or joiners die.",
+)  # fmt: skip
+GAPS = Declared("agiledart_overlay_closed_gaps_total", "counter", "Gaps left by the dead that this node closed.")
 EXECUTORS = Declared("agiledart_executor_processes", "gauge", "Running executor processes.", ("app",))
 EXECUTOR_MEMORY = Declared(
     "agiledart_executor_resident_memory_bytes", "gauge", "Resident memory of the executor processes.", ("app",)
@@ -190,7 +202,7 @@ BUSY = Declared(
 METRICS = (
     BUILD, READY, ZONE, REFUSALS, HTTP_REFUSALS,
     LEAVES, KNOWN, SLOTS, RECORDS, LINKS, MESSAGES, DROPPED, FAILED_PEERS, SUSPICIONS, REFUTED, SELF_REFUTED,
-    LATE_TIMERS, ADMITTED, CONFLICTS, JOINS,
+    LATE_TIMERS, ADMITTED, CONFLICTS, JOINS, REJOINS, ABORTED, GAPS,
     EXECUTORS, EXECUTOR_MEMORY,
     LOG_READERS, LOG_ANSWERS, LOG_ROWS, LOG_BYTES, LOG_DISK,
     INSTANCES, SOURCE_RECORDS, ROWS, DROPPED_RECORDS, LATE, MALFORMED, FAILURES, LATENCY, QUEUE, STATE_KEYS, LAG, BUSY,
@@ -206,6 +218,9 @@ COUNTED: Mapping[type[Observation], Declared | None] = {
     JoinerAdmitted: ADMITTED,
     RecordConflictMerged: CONFLICTS,
     RingJoined: JOINS,
+    RingRejoining: REJOINS,
+    AdmissionAborted: ABORTED,
+    GapClosed: GAPS,
     RingLeft: None,  # at the end of the process: nobody scrapes it any more
     MessageDropped: None,  # the overlay's own statistics have it
 }

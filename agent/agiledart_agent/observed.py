@@ -6,6 +6,8 @@ no trouble produces none of the former. The same kind is said at most once a min
 
 from agiledart_kernel.observe import Observation
 from agiledart_overlay.observations import (
+    AdmissionAborted,
+    GapClosed,
     JoinerAdmitted,
     MessageDropped,
     NodeWasLate,
@@ -14,6 +16,7 @@ from agiledart_overlay.observations import (
     RecordConflictMerged,
     RingJoined,
     RingLeft,
+    RingRejoining,
     SelfRefuted,
     SuspicionRefuted,
 )
@@ -51,6 +54,15 @@ def event_of(observation: Observation) -> Event:
         case RingJoined(waited_ns, attempts):  # the daemon says it to everybody, as ring.joined
             fields: dict[str, object] = {"seconds": round(waited_ns / 1e9, 3), "attempts": attempts}
             return "debug", "ring.entered", "in the ring", fields
+        case RingRejoining(reason):
+            text = f"out of the ring because {reason}; joining again"
+            return "warning", "ring.rejoining", text, {"reason": reason}
+        case AdmissionAborted(joiner):
+            text = f"{joiner.name or joiner.node.short} was called and did not come into the ring"
+            return "debug", "peer.not_admitted", text, {"peer": joiner.node.hex}
+        case GapClosed(successor):
+            text = f"the gap left by the dead is closed up to {successor.name or successor.node.short}"
+            return "debug", "ring.gap_closed", text, {"peer": successor.node.hex}
         case RingLeft():
             return "debug", "ring.left", "out of the ring", {}
         case MessageDropped(reason):

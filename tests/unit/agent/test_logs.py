@@ -11,6 +11,8 @@ from agiledart_kernel.observe import Observation
 from agiledart_kernel.peer import Peer
 from agiledart_overlay import observations
 from agiledart_overlay.observations import (
+    AdmissionAborted,
+    GapClosed,
     JoinerAdmitted,
     MessageDropped,
     NodeWasLate,
@@ -19,6 +21,7 @@ from agiledart_overlay.observations import (
     RecordConflictMerged,
     RingJoined,
     RingLeft,
+    RingRejoining,
     SelfRefuted,
     SuspicionRefuted,
 )
@@ -115,6 +118,7 @@ PEER = Peer(NodeId(7), 1, "pi2")
 ONE_OF_EACH: tuple[Observation, ...] = (
     RingJoined(5, 1), RingLeft(), PeerSuspected(PEER), SuspicionRefuted(PEER), PeerDeclaredFailed(PEER, "silent"),
     SelfRefuted(2), NodeWasLate(2_000_000_000), JoinerAdmitted(PEER), RecordConflictMerged(3), MessageDropped("form"),
+    RingRejoining("it met another ring"), AdmissionAborted(PEER), GapClosed(PEER),
 )  # fmt: skip
 
 
