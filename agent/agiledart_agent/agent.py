@@ -510,6 +510,7 @@ class Agent:
         return NodeFigures(
             unready=self._unready(),
             overlay=node.overlay.statistics() if node is not None else None,
+            scheduled=node.schedulers.served if node is not None else None,
             links=links.count if links is not None else 0,
             dropped=Counter(links.dropped if links is not None else ())
             + Counter(node.dropped if node is not None else ()),

@@ -16,9 +16,12 @@ from agiledart_kernel.machine import CancelTimer, Effect, Event, Send, SetTimer,
 from agiledart_node.node import Node
 
 
+_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
 def now() -> Instant:
-    """Monotonic nanoseconds."""
-    return Instant(time.monotonic_ns())
+    """Monotonic nanoseconds that also pass while the machine sleeps, where the system has such a clock: leases end meanwhile."""
+    return Instant(time.clock_gettime_ns(_CLOCK))
 
 
 class Driver:

@@ -68,6 +68,7 @@ class NodeFigures:
         unready: why this node should get no work; empty when it may.
         dropped: messages thrown away outside the overlay machine, by reason.
         executors: (application, process id) of each running executor.
+        scheduled: applications that it serves as scheduler; None: it is none.
     """
 
     unready: str = ""
@@ -77,6 +78,7 @@ class NodeFigures:
     refusals: Mapping[str, int] = field(default_factory=dict)
     executors: tuple[tuple[str, int], ...] = ()
     sink_logs: SinkLogFigures = SinkLogFigures()
+    scheduled: int | None = None
 
 
 class Families:
@@ -192,6 +194,8 @@ class AgentMetrics(Collector):
             families.put(names.MESSAGES, sum(count for _, count in overlay.sent), "out")
             dropped.update(dict(overlay.dropped))
         self._put_reasons(families, names.DROPPED, dropped)
+        if figures.scheduled is not None:
+            families.put(names.SCHEDULED, figures.scheduled)
         for reason, count in self._failed_peers.items():
             families.put(names.FAILED_PEERS, count, reason)
         for declared, count in self._counted.items():

@@ -11,6 +11,13 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.metrics_core import Metric
 
 from agiledart_kernel.observe import Observation
+from agiledart_node.scheduling.observations import (
+    ElectionBegun,
+    SchedulerElected,
+    SchedulerLookedUp,
+    SchedulerLost,
+    SchedulerResigned,
+)
 from agiledart_overlay.observations import (
     AdmissionAborted,
     GapClosed,
@@ -133,6 +140,29 @@ ABORTED = Declared(
     "Joiners that answered this node's call and did not get in; growing: links lose messages or joiners die.",
 )  # fmt: skip
 GAPS = Declared("agiledart_overlay_closed_gaps_total", "counter", "Gaps left by the dead that this node closed.")
+SCHEDULED = Declared(
+    "agiledart_scheduler_applications", "gauge", "Applications that this node serves as scheduler; missing: it is none."
+)
+LOOK_UPS = Declared(
+    "agiledart_scheduler_lookups_total",
+    "counter",
+    "Schedulers that this node found for applications and that took them.",
+)
+ELECTIONS = Declared(
+    "agiledart_scheduler_elections_total",
+    "counter",
+    "Elections that this node began because nobody with room was found.",
+)
+OFFICES = Declared("agiledart_scheduler_offices_taken_total", "counter", "Times that this node became a scheduler.")
+RESIGNATIONS = Declared(
+    "agiledart_scheduler_resignations_total",
+    "counter",
+    "Times that this node ceased to be one: idle, leaving or superseded.",
+)
+LOST_SCHEDULERS = Declared(
+    "agiledart_scheduler_losses_total", "counter",
+    "Times that an application coordinated here lost its scheduler and looked for another one.",
+)  # fmt: skip
 EXECUTORS = Declared("agiledart_executor_processes", "gauge", "Running executor processes.", ("app",))
 EXECUTOR_MEMORY = Declared(
     "agiledart_executor_resident_memory_bytes", "gauge", "Resident memory of the executor processes.", ("app",)
@@ -203,6 +233,7 @@ METRICS = (
     BUILD, READY, ZONE, REFUSALS, HTTP_REFUSALS,
     LEAVES, KNOWN, SLOTS, RECORDS, LINKS, MESSAGES, DROPPED, FAILED_PEERS, SUSPICIONS, REFUTED, SELF_REFUTED,
     LATE_TIMERS, ADMITTED, CONFLICTS, JOINS, REJOINS, ABORTED, GAPS,
+    SCHEDULED, LOOK_UPS, ELECTIONS, OFFICES, RESIGNATIONS, LOST_SCHEDULERS,
     EXECUTORS, EXECUTOR_MEMORY,
     LOG_READERS, LOG_ANSWERS, LOG_ROWS, LOG_BYTES, LOG_DISK,
     INSTANCES, SOURCE_RECORDS, ROWS, DROPPED_RECORDS, LATE, MALFORMED, FAILURES, LATENCY, QUEUE, STATE_KEYS, LAG, BUSY,
@@ -221,6 +252,11 @@ COUNTED: Mapping[type[Observation], Declared | None] = {
     RingRejoining: REJOINS,
     AdmissionAborted: ABORTED,
     GapClosed: GAPS,
+    SchedulerLookedUp: LOOK_UPS,
+    ElectionBegun: ELECTIONS,
+    SchedulerElected: OFFICES,
+    SchedulerResigned: RESIGNATIONS,
+    SchedulerLost: LOST_SCHEDULERS,
     RingLeft: None,  # at the end of the process: nobody scrapes it any more
     MessageDropped: None,  # the overlay's own statistics have it
 }

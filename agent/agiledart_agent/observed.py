@@ -5,6 +5,13 @@ no trouble produces none of the former. The same kind is said at most once a min
 """
 
 from agiledart_kernel.observe import Observation
+from agiledart_node.scheduling.observations import (
+    ElectionBegun,
+    SchedulerElected,
+    SchedulerLookedUp,
+    SchedulerLost,
+    SchedulerResigned,
+)
 from agiledart_overlay.observations import (
     AdmissionAborted,
     GapClosed,
@@ -67,4 +74,25 @@ def event_of(observation: Observation) -> Event:
             return "debug", "ring.left", "out of the ring", {}
         case MessageDropped(reason):
             return "debug", "message.dropped", f"a message was dropped: {reason}", {"reason": reason}
+    return _of_scheduling(observation)
+
+
+def _of_scheduling(observation: Observation) -> Event:
+    fields: dict[str, object]
+    match observation:
+        case SchedulerElected(domain, index, term):
+            where = f"zone {domain}" if domain else "this network"
+            fields = {"zone": domain, "index": index, "term": term}
+            return "info", "scheduler.elected", f"this node is scheduler {index + 1} of {where} now", fields
+        case SchedulerResigned(domain, index, reason):
+            fields = {"zone": domain, "index": index, "reason": reason}
+            return "info", "scheduler.resigned", f"this node is a scheduler no longer: {reason}", fields
+        case SchedulerLost(application, scheduler):
+            text = f"{scheduler.name or scheduler.node.short}, the scheduler of {application}, is gone; looking for another"
+            return "info", "scheduler.lost", text, {"application": application, "peer": scheduler.node.hex}
+        case SchedulerLookedUp(application, how, hops, elections):
+            fields = {"application": application, "how": how, "hops": hops, "elections": elections}
+            return "debug", "scheduler.found", f"a scheduler was found by {how}", fields
+        case ElectionBegun(domain, index):
+            return "debug", "scheduler.election", "nobody with room was found", {"zone": domain, "index": index}
     return "debug", "observed", f"{type(observation).__name__} {observation}", {}

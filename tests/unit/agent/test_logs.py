@@ -9,6 +9,14 @@ from agiledart_kernel.limits import MAX_LOG_LINES
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.observe import Observation
 from agiledart_kernel.peer import Peer
+from agiledart_node.scheduling import observations as of_scheduling
+from agiledart_node.scheduling.observations import (
+    ElectionBegun,
+    SchedulerElected,
+    SchedulerLookedUp,
+    SchedulerLost,
+    SchedulerResigned,
+)
 from agiledart_overlay import observations
 from agiledart_overlay.observations import (
     AdmissionAborted,
@@ -119,11 +127,14 @@ ONE_OF_EACH: tuple[Observation, ...] = (
     RingJoined(5, 1), RingLeft(), PeerSuspected(PEER), SuspicionRefuted(PEER), PeerDeclaredFailed(PEER, "silent"),
     SelfRefuted(2), NodeWasLate(2_000_000_000), JoinerAdmitted(PEER), RecordConflictMerged(3), MessageDropped("form"),
     RingRejoining("it met another ring"), AdmissionAborted(PEER), GapClosed(PEER),
+    SchedulerLookedUp("app", "walk", 2, 0), ElectionBegun("", 0), SchedulerElected("", 0, 1),
+    SchedulerResigned("", 0, "idle"), SchedulerLost("app", PEER),
 )  # fmt: skip
 
 
 def test_every_observation_has_an_event_of_its_own():
-    defined = {kind for kind in vars(observations).values() if isinstance(kind, type) and issubclass(kind, Observation)}
+    kinds = (*vars(observations).values(), *vars(of_scheduling).values())
+    defined = {kind for kind in kinds if isinstance(kind, type) and issubclass(kind, Observation)}
     assert {type(one) for one in ONE_OF_EACH} == defined - {Observation}
     names = [event_of(one)[1] for one in ONE_OF_EACH]
     assert "observed" not in names
