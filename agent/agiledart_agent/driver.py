@@ -15,7 +15,6 @@ from agiledart_kernel.instants import Instant
 from agiledart_kernel.machine import CancelTimer, Effect, Event, Send, SetTimer, TimerFired
 from agiledart_node.node import Node
 
-
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
