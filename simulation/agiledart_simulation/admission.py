@@ -45,11 +45,14 @@ class Bed:
         seed: of the world.
         loss: of messages.
         config: of all machines.
+        network: other links than the usual ones.
     """
 
-    def __init__(self, seed: int, loss: float = 0.0, config: OverlayConfig | None = None) -> None:
+    def __init__(
+        self, seed: int, loss: float = 0.0, config: OverlayConfig | None = None, network: NetworkConfig | None = None
+    ) -> None:
         self.config = config or OverlayConfig.lan()
-        self.ring = Ring(seed, self.config, links(loss))
+        self.ring = Ring(seed, self.config, network or links(loss))
         self.world = self.ring.world
         self.owners = Owners(self.world, self.config.id_bits)
 

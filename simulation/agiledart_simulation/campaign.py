@@ -7,12 +7,21 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from agiledart_simulation.applications import ApplicationRun
 from agiledart_simulation.latency import Latency
-from agiledart_simulation.runner import Report, Run
+from agiledart_simulation.report import Report
+from agiledart_simulation.runner import Run
 from agiledart_simulation.scenario import PERMANENT, SCENARIOS, Scenario, draw
 
 _ENOUGH_RUNS = 100
 _MESSAGE_FAULTS = ("loss", "duplicate", "reorder", "burst", "spike", "cut", "held", "queue")
+
+
+def play(scenario: Scenario, latency: Latency | None = None) -> Report:
+    """One run of any scenario."""
+    if scenario.name == "applications":
+        return ApplicationRun(scenario, latency=latency).run()
+    return Run(scenario, latency=latency).run()
 
 
 @dataclass
@@ -36,7 +45,7 @@ class Campaign:
         """Run seeds one after the other for as long as `goes_on` says so."""
         for seed in seeds:
             scenario = draw(seed, self.most_nodes, self.name, self.fixed)
-            report = Run(scenario, latency=self.latency() if self.latency is not None else None).run()
+            report = play(scenario, self.latency() if self.latency is not None else None)
             self.runs.append((scenario, report))
             if not goes_on(scenario, report):
                 return
@@ -61,8 +70,10 @@ class Campaign:
         if len(self.runs) < _ENOUGH_RUNS or self.fixed:
             return []
         reached = self.reached
-        wanted = [*SCENARIOS[self.name][1], *(f"permanent-{kind}" for kind in PERMANENT if kind != "none")]
-        if "weather" in wanted and "swizzle" in wanted:
+        wanted = [*SCENARIOS[self.name][1]]
+        if self.name != "applications":
+            wanted += [f"permanent-{kind}" for kind in PERMANENT if kind != "none"]
+        if self.name == "swarm":
             wanted += [f"message-{what}" for what in _MESSAGE_FAULTS]
         return [kind for kind in wanted if not reached.get(kind)]
 

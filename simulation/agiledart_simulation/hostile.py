@@ -7,10 +7,12 @@ is cut off, who was disturbed until when.
 from collections.abc import Callable
 
 from agiledart_kernel.instants import MILLISECOND, SECOND
-from agiledart_kernel.node_id import NodeId
+from agiledart_kernel.node_id import ID_BITS, NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.randomness import RandomStream
 from agiledart_overlay.events import LeaveRing
+from agiledart_overlay.scribe.events import JoinTopic, LeaveTopic
+from agiledart_overlay.scribe.messages import topic_id
 from agiledart_simulation.checkers.deaths import DeathLedger
 from agiledart_simulation.faults import (
     Clog,
@@ -32,7 +34,10 @@ from agiledart_simulation.faults import (
 from agiledart_simulation.ring import Ring, simulated_ids
 from agiledart_simulation.scenario import Scenario
 
-_CALM_NS = 20 * SECOND
+TOPICS = (topic_id("simulated", "first"), topic_id("simulated", "second"))
+"""Trees that nodes join and leave."""
+
+_CALM_NS = 4 * SECOND
 """Time after a disturbance in which false alarms are forgiven."""
 
 
@@ -85,6 +90,7 @@ class Hostile:
             "clog": self._clog,
             "swizzle": self._swizzle,
             "weather": self._weather,
+            "topic": self._topic,
         }
 
     def act(self, kind: str) -> bool:
@@ -378,6 +384,16 @@ class Hostile:
         if scenario.burst or scenario.spike:
             self._disturb_network(0)
         self.do(self.weather(random.uniform()))
+        return True
+
+    def _topic(self) -> bool:
+        """A node joins a tree, or leaves it."""
+        up = self.up()
+        if not up:
+            return False
+        topic = TOPICS[self.random.index(len(TOPICS))] >> (ID_BITS - self.scenario.id_bits)
+        event = (LeaveTopic if self.random.uniform() < 0.3 else JoinTopic)(NodeId(topic))
+        self.ring.world.inject(self.random.choice(up), event)
         return True
 
     def weather(self, share: float) -> Weather:

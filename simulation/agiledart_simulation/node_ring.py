@@ -31,6 +31,7 @@ from agiledart_node.events import Asked, ClockRead
 from agiledart_node.node import NODE_CODEC, Node
 from agiledart_overlay.events import JoinRing
 from agiledart_overlay.messages import RecordCopy
+from agiledart_simulation.latency import Latency
 from agiledart_simulation.network import NetworkConfig
 from agiledart_simulation.ring import simulated_ids
 from agiledart_simulation.trace import Trace
@@ -72,11 +73,15 @@ class NodeRing:
         checks_wire: bool = False,
         start_ns: int = 0,
         trace: Trace | None = None,
+        queue: str = "heap",
+        latency: Latency | None = None,
         observations: Callable[[NodeId, Observation], None] | None = None,
     ) -> None:
         self.config, self.start_ns, self.observations = config, start_ns, observations
         codec: Codec[Any] | None = NODE_CODEC if checks_wire else None
-        self.world: World[Node] = World(seed, self._make, network, codec, self._on_effect, trace)
+        self.world: World[Node] = World(
+            seed, self._make, network, codec, self._on_effect, trace, queue=queue, latency=latency
+        )
         self.ids = simulated_ids(seed, count)
         self.names = {node: f"a{index + 1}" for index, node in enumerate(self.ids)}
         self.zones = {node: f"zone-{index % zones}" if zones else "" for index, node in enumerate(self.ids)}

@@ -3,7 +3,7 @@
 One fault may stay in the quiet phase; then the healthy core must be right without the broken node's help.
 """
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 
 from agiledart_kernel.instants import MILLISECOND, SECOND
 from agiledart_kernel.machine import Effect
@@ -25,10 +25,12 @@ from agiledart_simulation.checkers.ring import (
     table_violations,
 )
 from agiledart_simulation.checkers.routing import root_of, route_violations
+from agiledart_simulation.checkers.trees import tree_violations
 from agiledart_simulation.faults import Weather
-from agiledart_simulation.hostile import Hostile
+from agiledart_simulation.hostile import TOPICS, Hostile
 from agiledart_simulation.latency import Latency
 from agiledart_simulation.network import NetworkConfig
+from agiledart_simulation.report import Report
 from agiledart_simulation.ring import Ring
 from agiledart_simulation.scenario import Scenario, draw
 from agiledart_simulation.trace import Trace
@@ -40,39 +42,6 @@ _SETTLE_NS = 30 * SECOND
 
 _CUTTING = ("island", "partition", "split", "oneway", "flap", "clog", "swizzle")
 _MAX_VIOLATIONS = 50
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """What came of a run.
-
-    Args:
-        violations: empty when all is well.
-        events, messages: steps taken and messages sent by all machines.
-        digest: of the whole run.
-        virtual_s: time that passed in the virtual world.
-        quiet_ns: virtual time from the last fault until everything was right.
-        lookups, duplicates: look-ups sent; deliveries beyond the first.
-        unowned_ms: longest time for which one of 16 watched keys had no owner.
-        false_alarms: failures declared of nodes that lived, excused or not.
-        reached: how often each kind of thing happened.
-    """
-
-    violations: tuple[str, ...]
-    events: int
-    messages: int
-    digest: str
-    virtual_s: float
-    quiet_ns: int
-    lookups: int
-    duplicates: int
-    unowned_ms: int
-    false_alarms: int
-    reached: tuple[tuple[str, int], ...]
-
-    def to_dict(self) -> dict[str, object]:
-        """Plain values, for JSON."""
-        return {**asdict(self), "violations": list(self.violations), "reached": dict(self.reached)}
 
 
 def config_of(scenario: Scenario) -> OverlayConfig:
@@ -137,17 +106,17 @@ class Run:
         self._check_always()
         reached = {**hostile.reached, **{f"message-{what}": n for what, n in world.network.reached.items()}}
         return Report(
-            tuple(self.violations)[:_MAX_VIOLATIONS],
-            world.events,
-            world.messages_sent,
-            self.trace.digest,
-            round(world.now / SECOND, 3),
-            quiet_ns,
-            self.lookups.sent,
-            self.lookups.duplicates,
-            self.owners.longest_ns // MILLISECOND,
-            hostile.deaths.false_alarms,
-            tuple(sorted(reached.items())),
+            violations=tuple(self.violations)[:_MAX_VIOLATIONS],
+            events=world.events,
+            messages=world.messages_sent,
+            digest=self.trace.digest,
+            virtual_s=round(world.now / SECOND, 3),
+            quiet_ns=quiet_ns,
+            lookups=self.lookups.sent,
+            duplicates=self.lookups.duplicates,
+            unowned_ms=self.owners.longest_ns // MILLISECOND,
+            false_alarms=hostile.deaths.false_alarms,
+            reached=tuple(sorted(reached.items())),
         )
 
     def complain(self, lines: list[str]) -> None:
@@ -289,7 +258,7 @@ class Run:
 
     def _is_quiet(self) -> bool:
         self._collect()
-        return not self._ring_faults() and not self._record_faults()
+        return not self._ring_faults() and not self._record_faults() and not self._tree_faults()
 
     def _ring_faults(self) -> list[str]:
         ring, core, faulty = self.ring, self.core, self.hostile.faulty
@@ -299,6 +268,14 @@ class Run:
         if faulty:
             return core_violations(core, faulty, ring.config.leaf_count)
         return [*leaf_violations(core, ring.config.leaf_count), *self._owner_faults()]
+
+    def _tree_faults(self) -> list[str]:
+        """tr_1: holds when the ring is quiet."""
+        if self.hostile.faulty or "topic" not in self.scenario.kinds:
+            return []
+        topics = [NodeId(topic >> (ID_BITS - self.bits)) for topic in TOPICS]
+        machines, most = self.ring.machines, self.ring.config.max_children
+        return [line for topic in topics for line in tree_violations(machines, topic, self.bits, most)]
 
     def _owner_faults(self) -> list[str]:
         """Every key has one owner. Holds when the ring is quiet."""
@@ -318,6 +295,7 @@ class Run:
         ring, config, core = self.ring, self.ring.config, self.core
         self.complain(self._ring_faults())
         self.complain(self._record_faults())
+        self.complain(self._tree_faults())
         machines = [machine for machine in core if machine.joined]
         if not machines:
             self.complain(["ring: nobody is left in it"])

@@ -38,8 +38,11 @@ KINDS: Final = (
     "weather",
     "write",
     "route",
+    "topic",
 )
-"""Things that may happen in the hostile phase; `hostile` says what each is."""
+"""Things that may happen to a ring in the hostile phase; `hostile` says what each is."""
+
+_OF_APPLICATIONS: Final = ("submit", "stop", "kill", "silent", "restart", "leave", "pause", "weather")
 
 PERMANENT: Final = ("none", "dead", "mute", "deaf", "oneway", "stutter", "flap")
 """What may stay broken in the quiet phase."""
@@ -59,6 +62,7 @@ SCENARIOS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
         "the network is cut, wholly, in one direction, again and again",
         ("island", "partition", "split", "oneway", "flap", "clog", "swizzle", "route", "write"),
     ),
+    "applications": ("users submit and stop applications while schedulers and hosts die", _OF_APPLICATIONS),
     "weather": ("messages are lost, doubled, late and out of order", ("weather", "route", "write", "join")),
 }
 """Scenario → what it is about, and the kinds it draws from."""
@@ -138,9 +142,10 @@ class Scenario:
 
     def validate(self) -> None:
         """Raises ConfigurationError when an option makes no sense."""
-        unknown = [kind for kind in self.kinds if kind not in KINDS]
-        if unknown:
-            raise ConfigurationError(f"--kinds: {', '.join(unknown)}: known are {', '.join(KINDS)}")
+        known = _OF_APPLICATIONS if self.name == "applications" else KINDS
+        unknown = [kind for kind in self.kinds if kind not in known]
+        if unknown or not self.kinds:
+            raise ConfigurationError(f"--kinds: {', '.join(unknown) or 'none'}: known are {', '.join(known)}")
         if self.permanent not in PERMANENT:
             raise ConfigurationError(f"--permanent {self.permanent}: known are {', '.join(PERMANENT)}")
         if self.nodes < 1 or self.id_bits not in (8, 16, 32, 64, ID_BITS):
@@ -197,6 +202,11 @@ def draw(seed: int, most_nodes: int = 25, name: str = "swarm", fixed: Mapping[st
     )
     if drawn.leaf_count == 8:
         drawn = replace(drawn, max_down=min(3, drawn.max_down))
+    if name == "applications":
+        kinds = tuple(dict.fromkeys(("submit", *kinds)))
+        drawn = replace(
+            drawn, kinds=kinds, steps=2 * steps, id_bits=ID_BITS, leaf_count=24, permanent="none", quiet_s=120
+        )
     if fixed:
         drawn = replace(drawn, **fixed)
     drawn.validate()

@@ -122,7 +122,14 @@ def records_stay_where_they_are(patch: pytest.MonkeyPatch) -> None:
 
 
 def suspicion_is_final(patch: pytest.MonkeyPatch) -> None:
-    """Who hears that it is suspected or declared dead keeps quiet."""
+    """Neither a sign of life nor a refutation ends a suspicion."""
+    heard = Liveness.heard
+
+    def deaf(self: Liveness, node: NodeId) -> None:
+        if not self.is_suspect(node):
+            heard(self, node)
+
+    patch.setattr(Liveness, "heard", deaf)
     patch.setattr(Liveness, "refute", nothing)
 
 
