@@ -6,7 +6,7 @@ ROOTS := kernel overlay placement dataflow agent simulation examples analytics e
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-fast lint types contracts format bench clean
+.PHONY: help install demo test test-fast lint types contracts format bench simulate clean
 
 help: ## what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,6 +40,9 @@ format: $(STAMP) ## let ruff put things in order
 
 bench: $(STAMP) ## memory, start-up and rates of this machine
 	@$(PY) -m benchmarks.run $(ARGS)
+
+simulate: $(STAMP) ## hostile runs of virtual rings for MINUTES (10); KEEP=DIR keeps the figures
+	@tools/simulate.sh $(VENV)/bin/agiledart $(or $(MINUTES),10) $(or $(SEED),1) $(KEEP)
 
 clean: ## remove what was built
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
