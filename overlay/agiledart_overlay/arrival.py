@@ -186,9 +186,9 @@ class Arrival:
     def _advance(self) -> None:
         """The next stage; one that has nothing to do is passed over."""
         view = self._view
-        view.locate(_PASSES if self._stage is Stage.LEAVES else 1)
-        view.tidy()
         if self._stage is Stage.LEAVES:
+            view.locate(_PASSES)
+            view.tidy()
             self._stage = Stage.TABLE
             self._future.clear()
             if self._contact_gathered():

@@ -47,7 +47,9 @@ class LeafSet:
     @property
     def members(self) -> tuple[Peer, ...]:
         """All members once, clockwise ones first."""
-        return tuple(self._members.values())
+        if len(self._members) == len(self._cw) + len(self._ccw):
+            return (*self._cw, *self._ccw)
+        return tuple({peer.node: peer for peer in (*self._cw, *self._ccw)}.values())
 
     @property
     def successor(self) -> Peer | None:
@@ -91,10 +93,24 @@ class LeafSet:
         back = self._mask + 1 - away
         if not away or (away >= self._far_cw and back >= self._far_ccw):
             return False
-        self._insert(self._cw, self._cw_away, peer, away)
-        self._insert(self._ccw, self._ccw_away, peer, back)
-        self._index()
+        pushed_out = (
+            self._insert(self._cw, self._cw_away, peer, away),
+            self._insert(self._ccw, self._ccw_away, peer, back),
+        )
+        self._members[node] = peer
+        for other in pushed_out:
+            if other is not None and other.node != node and not self._stands_in_a_half(other.node):
+                self._members.pop(other.node, None)
+        self._bound()
         return True
+
+    def _stands_in_a_half(self, node: NodeId) -> bool:
+        away = (node - self._owner) & self._mask
+        for distances, distance in ((self._cw_away, away), (self._ccw_away, self._mask + 1 - away)):
+            index = bisect_left(distances, distance)
+            if index < len(distances) and distances[index] == distance:
+                return True
+        return False
 
     def remove(self, node: NodeId) -> bool:
         """Forget a member; true when it was one. In a small ring the other half refills this one."""
@@ -188,16 +204,17 @@ class LeafSet:
         ranked = sorted(self._members.values(), key=lambda peer: (ring_distance(peer.node, key, bits), peer.node))
         return tuple(ranked[:count])
 
-    def _insert(self, side: list[Peer], distances: list[int], peer: Peer, distance: int) -> None:
-        """Put a peer into one half, unless it is there or the half is full of nearer ones."""
+    def _insert(self, side: list[Peer], distances: list[int], peer: Peer, distance: int) -> Peer | None:
+        """Put a peer into one half, unless it is there or the half is full of nearer ones; who had to go for it."""
         index = bisect_left(distances, distance)
         if index == self._half or (index < len(side) and distances[index] == distance):
-            return
+            return None
         side.insert(index, peer)
         distances.insert(index, distance)
         if len(side) > self._half:
-            side.pop()
             distances.pop()
+            return side.pop()
+        return None
 
     def _refresh(self, peer: Peer) -> None:
         if self._members[peer.node] is peer:
@@ -209,11 +226,11 @@ class LeafSet:
         self._index()
 
     def _index(self) -> None:
-        members = {peer.node: peer for peer in self._cw}
-        for peer in self._ccw:
-            members[peer.node] = peer
-        self._members = members
-        # Distance of the farthest member each way; a half with room takes anybody.
+        self._members = {peer.node: peer for peer in (*self._cw, *self._ccw)}
+        self._bound()
+
+    def _bound(self) -> None:
+        """Distance of the farthest member each way; a half with room takes anybody."""
         size = self._mask + 1
         self._far_cw = self._cw_away[-1] if len(self._cw) == self._half else size
         self._far_ccw = self._ccw_away[-1] if len(self._ccw) == self._half else size
