@@ -14,7 +14,7 @@ from agiledart_cli.output import BAD, GOOD, output_option, paint, print_json, pr
 
 if TYPE_CHECKING:
     from agiledart_simulation.campaign import Campaign
-    from agiledart_simulation.runner import Report
+    from agiledart_simulation.report import Report
     from agiledart_simulation.scenario import Scenario
 
 _HELP = {
@@ -115,7 +115,12 @@ def simulate(
             say(f"{len(campaign.runs)} runs, {len(campaign.failed)} failed, seed {drawn.seed}")
         return deadline is None or time.monotonic() < deadline
 
-    campaign.run(numbers, goes_on)
+    try:
+        campaign.run(numbers, goes_on)
+    except KeyboardInterrupt:
+        if not campaign.runs:
+            raise
+        say(f"interrupted after {len(campaign.runs)} runs")
     document = {**_version(), **campaign.to_dict()}
     if keep:
         import json
