@@ -143,7 +143,12 @@ class Node:
             NoteSink: self._sinks.note,
             FindSink: self._sinks.find,
         }
-        self._by_message: dict[type, Callable[[Peer, Any], None]] = {
+        self._by_message = self._message_table()
+        self._by_timer: dict[object, Callable[[], None]] = {_PATROL: self._patrol, **self.schedulers.by_timer}
+
+    def _message_table(self) -> dict[type, Callable[[Peer, Any], None]]:
+        desk = self._desk
+        return {
             SendJoins: self._joining.send_joins,
             CollectJoins: self._joining.collect,
             JoinArrived: self._joining.arrived,
@@ -161,7 +166,6 @@ class Node:
             TraceHops: self._questions.traced,
             **self.schedulers.by_message,
         }
-        self._by_timer: dict[object, Callable[[], None]] = {_PATROL: self._patrol, **self.schedulers.by_timer}
 
     @property
     def joined(self) -> bool:

@@ -25,6 +25,10 @@ REGION = "*"
 """The one domain of `scheduler_scope = region`."""
 
 
+_PICKS = 8
+"""Random picks among near peers before all of them are looked through."""
+
+
 def _nothing() -> None:
     """What a node that is no scheduler has to say of itself."""
 
@@ -55,6 +59,17 @@ class Gossip:
         if not found:
             found = [peer for peer in overlay.known_peers() if domain in (REGION, peer.zone)]
         return [peer for peer in found if not self._desk.talks.is_gone(peer)]
+
+    def any_peer(self) -> Peer | None:
+        """A random one of the own domain."""
+        overlay = self._desk.overlay
+        near = (*overlay.leaf_set.members, *overlay.neighbourhood)
+        for _ in range(_PICKS if near else 0):
+            peer = self._random.choice(near)
+            if self.domain in (REGION, peer.zone) and not self._desk.talks.is_gone(peer):
+                return peer
+        peers = self.peers(self.domain)
+        return self._random.choice(peers) if peers else None
 
     def take(self, advertisement: Advertisement) -> None:
         """Something learned otherwise than by gossip: news of it goes round."""
@@ -97,9 +112,9 @@ class Gossip:
             return
         self._set_timer(self._desk.config.gossip_interval_ns)
         told = [ad for ad in self._known.all() if ad.office.domain == self.domain]
-        peers = self.peers(self.domain) if told else []
-        if peers:
-            self._desk.send(self._random.choice(peers), SchedulerNews(tuple(told[-MAX_NEWS:]), asks=True))
+        peer = self.any_peer() if told else None
+        if peer is not None:
+            self._desk.send(peer, SchedulerNews(tuple(told[-MAX_NEWS:]), asks=True))
 
     def _set_timer(self, delay: int) -> None:
         self._desk.emit(SetTimer(TIMER, Instant(self._desk.now + delay)))

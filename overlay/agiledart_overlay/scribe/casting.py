@@ -2,7 +2,7 @@
 
 Publications are sent once along each edge; a tree that is being repaired may lose one. What must arrive is asked for.
 
-Source: [Scribe] §3.3 and [Anycast]; the project's overlay specification §8 steps 3 and 7.
+Source: [Scribe] §3.3; the project's overlay specification §8 steps 3 and 7.
 """
 
 from agiledart_kernel.limits import MAX_PATH
