@@ -343,7 +343,8 @@ class OverlayMachine:
             view.meet(sender, message.refutations, message.vitals)
         else:
             self._membership.on_fellow(sender)
-        view.send(sender, wire.ProbeAck(message.number, view.refutations, view.agreed.active, view.vitals))
+        age_ms = self._membership.ring_age_ms
+        view.send(sender, wire.ProbeAck(message.number, view.refutations, view.agreed.active, view.vitals, age_ms))
 
     def _on_probe_ack(self, sender: Peer, message: wire.ProbeAck) -> None:
         view = self._view

@@ -19,7 +19,7 @@ Source: [Pastry] §2.4; the project's overlay specification §5.
 from collections.abc import Iterable
 from enum import IntEnum
 
-from agiledart_kernel.instants import Instant
+from agiledart_kernel.instants import MILLISECOND, Instant
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_overlay.arrival import Arrival
@@ -66,7 +66,8 @@ class Membership:
         self._fellows: dict[NodeId, Peer] = {}
         """Others that may help: joiners that looked for a member here, members that an earlier attempt told of."""
         self._answered: dict[NodeId, ProbeAck] = {}
-        self._knows_of_ring = False
+        self._ring_seen: Instant | None = None
+        """When this node was in a ring, or a member spoke to it or to somebody that it asked, for the last time."""
         self._asked: NodeId | None = None
         self._attempt = 0
         self._tries = 0
@@ -89,7 +90,8 @@ class Membership:
             return
         view.seeds = tuple(seed for seed in seeds if seed.node != view.me.node)[:_MAX_SEEDS]
         self._fellows.clear()
-        self._rejoins = self._knows_of_ring = False
+        self._rejoins = False
+        self._ring_seen = None
         self._begin()
         if view.seeds:
             self._seek()
@@ -125,7 +127,7 @@ class Membership:
         if self.phase is not Phase.SEEKING or self._view.agreed.active:
             return
         self._answered[sender.node] = message
-        self._knows_of_ring = self._knows_of_ring or message.joined or message.refutations > 0
+        self._saw_ring(0 if message.joined else message.ring_age_ms)
         if message.joined and self._asked is None:
             self.bootstrap.on_member(sender)
 
@@ -159,20 +161,31 @@ class Membership:
         else:
             self._seek()
 
+    def _saw_ring(self, age_ms: int) -> None:
+        if age_ms >= 0:
+            seen = Instant(self._view.now - age_ms * MILLISECOND)
+            self._ring_seen = seen if self._ring_seen is None else max(self._ring_seen, seen)
+
+    @property
+    def ring_age_ms(self) -> int:
+        """How long ago this node last knew of a ring; -1: it never did."""
+        if self._view.agreed.active:
+            return 0
+        return -1 if self._ring_seen is None else (self._view.now - self._ring_seen) // MILLISECOND
+
     def _may_found(self) -> bool:
         """For some tries no member answered, and this node has the smallest id of those that did.
 
-        Who never was in a ring founds none once it has heard of one: those that were in it have not given up. To them the
-        smallest id counts among themselves, and that nobody answers at all is enough: they are cut off from all they knew.
+        Nor may any of them have heard from a member lately: seeds that were restarted all at once answer before they are back
+        in a ring that lives. That nobody answers at all is enough only for one that was in a ring before: it is cut off.
         """
         if self._tries < _TRIES or self._asked is not None:
             return False
-        if any(answer.joined for answer in self._answered.values()):
+        if self._ring_seen is not None and self._view.now - self._ring_seen < self._view.config.merge_after_ns:
             return False
-        rivals = [node for node, answer in self._answered.items() if answer.refutations or not self._rejoins]
-        if not self._rejoins and (self._knows_of_ring or not rivals):
+        if not self._answered and not self._rejoins:
             return False
-        return all(node > self._view.me.node for node in rivals)
+        return all(node > self._view.me.node for node in self._answered)
 
     def _give_up(self) -> None:
         if self._busy:
@@ -190,14 +203,14 @@ class Membership:
 
     def on_rows(self, sender: Peer, message: JoinRows) -> None:
         """A member on the way tells what it knows."""
-        self._knows_of_ring = True
+        self._saw_ring(0)
         if self.phase is Phase.SEEKING and message.attempt == self._attempt:
             self._gather((Sighting(sender), *message.sightings))
 
     def on_queued(self, sender: Peer, message: Queued) -> None:
         """The guardian will call."""
         view = self._view
-        self._knows_of_ring = True
+        self._saw_ring(0)
         if self.phase is Phase.SEEKING and message.attempt == self._attempt:
             self._noticed = view.now
             view.set_timer("join", view.now + view.config.queue_patience_ns)
@@ -290,6 +303,7 @@ class Membership:
         contacts.extend(grave.peer for grave in view.book.graves if not grave.has_left)
         was_member = view.joined
         self._rejoins = self._rejoins or was_member
+        self._saw_ring(0)
         self._stop()
         view.clear_tables()
         view.refutations += 1

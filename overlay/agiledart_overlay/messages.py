@@ -99,12 +99,13 @@ class Probe(Message, frozen=True, gc=False, tag=18):
 
 
 class ProbeAck(Message, frozen=True, gc=False, tag=19):
-    """I am."""
+    """I am. `ring_age_ms`: so long ago the sender was in a ring or heard from a member; -1: never."""
 
     number: Count
     refutations: Count
     joined: bool
     vitals: Vitals | None = None
+    ring_age_ms: Annotated[int, msgspec.Meta(ge=-1)] = -1
 
 
 class ProbeForMe(Message, frozen=True, gc=False, tag=20):
