@@ -1,0 +1,167 @@
+"""Each planted mistake of the admission gives some key two owners, in the place where it hides; the right code never does."""
+
+from collections.abc import Callable
+
+import pytest
+
+from agiledart_kernel.instants import MILLISECOND, SECOND
+from agiledart_kernel.node_id import NodeId
+from agiledart_overlay.machine import OverlayMachine
+from agiledart_simulation.admission import Bed, sweep
+from agiledart_simulation.admission_storms import Storm
+from agiledart_simulation.network import NetworkConfig
+from agiledart_simulation.ring import simulated_ids
+from tests.simulation.admission_mutants import MUTANTS
+
+
+def ring_of(bed: Bed, count: int) -> list[NodeId]:
+    ids = sorted(simulated_ids(bed.world.seed, count + 1))
+    for index, node in enumerate(ids[:count]):
+        bed.start(node, ids[: min(index, 2)])
+        bed.world.run_for(SECOND // 2)
+    bed.settle(20 * SECOND)
+    return ids
+
+
+def until(bed: Bed, condition: Callable[[], bool]) -> None:
+    assert bed.world.run_until(condition, 5 * SECOND, 5 * MILLISECOND)
+
+
+def machine(bed: Bed, node: NodeId) -> OverlayMachine:
+    return bed.ring.machine(node)
+
+
+def claims(bed: Bed, node: NodeId) -> bool:
+    return machine(bed, node).claim(bed.world.nodes[node].local(bed.world.now)) is not None
+
+
+def plain_join() -> Bed:
+    bed = sweep(3, "none", 200)
+    bed.settle(10 * SECOND)
+    return bed
+
+
+def admitting(bed: Bed, node: NodeId) -> bool:
+    """Whether a node has stopped for the keys of a joiner."""
+    agreed = machine(bed, node)._view.agreed
+    return agreed.admitting is not None and agreed.admitting.until > 0
+
+
+def called(network: NetworkConfig | None = None) -> tuple[Bed, list[NodeId]]:
+    """A ring of two and a joiner whose answer to the call has just come."""
+    bed = Bed(5, network=network)
+    ids = ring_of(bed, 2)
+    bed.start(ids[2], ids[:2])
+    until(bed, lambda: any(admitting(bed, node) for node in ids[:2]))
+    return bed, ids
+
+
+def cut_from(bed: Bed, sources: list[NodeId], targets: list[NodeId]) -> None:
+    for source in sources:
+        for target in targets:
+            bed.world.network.clog(source, target)
+
+
+def unconfirmed() -> Bed:
+    """A joiner whose guardian never hears that it has taken its place."""
+    bed, ids = called()
+    cut_from(bed, ids[2:], ids[:2])
+    bed.world.run_for(6 * SECOND)
+    return bed
+
+
+def late_place() -> Bed:
+    """The offer of a place comes long after the joiner has answered the call, and its answer never."""
+    bed, ids = called()
+    cut_from(bed, ids[2:], ids[:2])
+    cut_from(bed, ids[:2], ids[2:])
+    bed.world.run_for(1_300 * MILLISECOND)
+    for node in ids[:2]:
+        bed.world.network.unclog(node, ids[2])
+    bed.world.run_for(6 * SECOND)
+    return bed
+
+
+def slow_links() -> Bed:
+    """A round trip takes longer than the repetition of a call, and the answer of the joiner never comes."""
+    bed, ids = called(NetworkConfig(base_ns=135 * MILLISECOND, span_ns=0, jitter_ns=0))
+    cut_from(bed, ids[2:], ids[:2])
+    bed.world.run_for(6 * SECOND)
+    return bed
+
+
+def sleepers() -> Bed:
+    """Three adjacent nodes sleep until the others have closed the gap."""
+    bed = Bed(1)
+    ids = sorted(simulated_ids(1, 8))
+    for index, node in enumerate(ids):
+        bed.start(node, ids[: min(index, 2)])
+        bed.world.run_for(SECOND // 4)
+    bed.settle(20 * SECOND)
+    for node in ids[2:5]:
+        bed.world.pause(node, 3_100 * MILLISECOND)
+    bed.world.run_for(10 * SECOND)
+    return bed
+
+
+def lonely_pair(cut_ms: int = 3_900) -> Bed:
+    """Two adjacent nodes hear only each other, until the others have closed the gap over them."""
+    bed = Bed(1)
+    ids = ring_of(bed, 8)
+    bed.owners.is_whole = False
+    cut_from(bed, ids[3:5], [*ids[:3], *ids[5:8]])
+    cut_from(bed, [*ids[:3], *ids[5:8]], ids[3:5])
+    bed.world.run_for(cut_ms * MILLISECOND)
+    bed.owners.is_whole = True
+    bed.owners.overlaps = len(bed.owners.overlapping())
+    return bed
+
+
+PLACES: dict[str, Callable[[], Bed]] = {
+    "guardian_keeps": plain_join,
+    "neighbour_keeps": plain_join,
+    "joiner_answers_early": plain_join,
+    "early_take_back": unconfirmed,
+    "joiner_overstays": unconfirmed,
+    "lease_from_the_place": late_place,
+    "repeated_call_renews": slow_links,
+    "leases_only_for_the_join": sleepers,
+    "no_check_after_a_lapse": sleepers,
+    "one_lease_is_enough": lonely_pair,
+}
+
+
+@pytest.mark.parametrize("name", list(MUTANTS))
+def test_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = PLACES[name]
+    with monkeypatch.context() as patch:
+        MUTANTS[name](patch.setattr)
+        assert place().owners.overlaps > 0
+    assert place().owners.overlaps == 0, "the right code passes the same place"
+
+
+def storms_until_found(most: int) -> int | None:
+    for seed in range(1, most + 1):
+        storm = Storm(seed)
+        storm.run()
+        if storm.bed.owners.overlaps:
+            return seed
+    return None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name",
+    [
+        "guardian_keeps",
+        "neighbour_keeps",
+        "joiner_answers_early",
+        "early_take_back",
+        "leases_only_for_the_join",
+        "no_check_after_a_lapse",
+    ],
+)
+def test_storms_find_it_too(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The others need a loss at one moment of some milliseconds: storms alone do not reach them within 100 seeds."""
+    MUTANTS[name](monkeypatch.setattr)
+    assert storms_until_found(40) is not None
