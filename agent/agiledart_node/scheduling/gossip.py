@@ -63,7 +63,7 @@ class Gossip:
     def any_peer(self) -> Peer | None:
         """A random one of the own domain."""
         overlay = self._desk.overlay
-        near = (*overlay.leaf_set.members, *overlay.neighbourhood)
+        near: tuple[Peer, ...] = (*overlay.leaf_set.members, *overlay.neighbourhood)
         for _ in range(_PICKS if near else 0):
             peer = self._random.choice(near)
             if self.domain in (REGION, peer.zone) and not self._desk.talks.is_gone(peer):

@@ -169,7 +169,7 @@ class Serving:
             self._desk.send(peer, FindAnother(self._desk.me, tuple(theirs), successor))
 
     async def _forget_ended(self) -> None:
-        """Applications that nobody renews: ended ones go, running ones stay."""
+        """Applications that nobody renews: those that ended or have another scheduler by now go, running ones stay."""
         now = self._desk.now
         patience = SILENT_RENEWALS * self._desk.config.renew_interval_ns
         for slot, served in list(self._role.served.items()):
@@ -182,7 +182,9 @@ class Serving:
                 _, record = await self._records.application(slot[0])
             except CommandRefused:
                 continue
-            if record is None or record.version != slot[1] or record.is_final:
+            is_over = record is None or record.version != slot[1] or record.is_final
+            # One that moved on while this node slept, or registered here in vain, is renewed elsewhere.
+            if is_over or (record is not None and record.scheduler.life != self._desk.me.life):
                 self._role.release(slot)
             else:
                 served.heard_at = self._desk.now
