@@ -357,7 +357,6 @@ class Hostile:
             return False
         self.random.shuffle(up)
         duration = int(20 * SECOND * self.random.uniform())
-        self._disturb_network(duration)
         self.do(Clog(up[0], up[1]))
         self.ring.world.call(duration, lambda: self.do(Unclog(up[0], up[1])))
         return True

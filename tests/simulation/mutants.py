@@ -13,6 +13,8 @@ import pytest
 
 from agiledart_kernel.node_id import NodeId, clockwise_distance, digit, ring_distance, shared_prefix
 from agiledart_kernel.peer import Peer
+from agiledart_node.scheduling.claims import CLAIM_CODEC, Claim, Claims, office_key
+from agiledart_node.scheduling.messages import Office
 from agiledart_overlay.agreement import FOREVER, Agreement
 from agiledart_overlay.arrival import Arrival
 from agiledart_overlay.directory import Directory
@@ -151,14 +153,23 @@ def doubles_are_not_removed(patch: pytest.MonkeyPatch) -> None:
 
 
 def numbers_start_again(patch: pytest.MonkeyPatch) -> None:
-    """A hop is recognised by its number without the life of its sender, so a restarted node's look-ups count as doubles."""
-    on_route = Router.on_route
+    """Hops are numbered from 1 in each life and recognised without the life, so a restarted node's look-ups count as doubles."""
+    on_route, pass_on = Router.on_route, Router._pass_on
+    numbers: dict[int, int] = {}
 
     def blind(self: Router, sender: Peer, message: Route) -> None:
         path = (*message.path[:-1], msgspec.structs.replace(message.path[-1], incarnation=0))
         on_route(self, path[-1], msgspec.structs.replace(message, path=path))
 
+    def counting(self: Router, *arguments: Any) -> bool:
+        view = self._view
+        shared, view._number = view._number, numbers.get(id(self), 0)
+        done = pass_on(self, *arguments)
+        numbers[id(self)], view._number = view._number, shared
+        return done
+
     patch.setattr(Router, "on_route", blind)
+    patch.setattr(Router, "_pass_on", counting)
 
 
 def acknowledged_and_dropped(patch: pytest.MonkeyPatch) -> None:
@@ -225,7 +236,25 @@ def leases_do_not_end(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Agreement, "lease", property(lambda self: FOREVER))
 
 
+def two_schedulers_for_one_office(patch: pytest.MonkeyPatch) -> None:
+    """Who claims an office takes it, whatever the ring answers."""
+
+    async def claim(self: Claims, domain: str, index: int, winner: Peer, seen: tuple[int, Claim | None]) -> Claim:
+        version, before = seen
+        made = Claim(Office(domain, index, before.office.term + 1 if before is not None else 1), winner)
+        await self._records.store(office_key(domain, index), version, CLAIM_CODEC.encode(made))
+        return made
+
+    patch.setattr(Claims, "claim", claim)
+
+
 MUTANTS = [
+    Mutant(
+        "two schedulers for one office",
+        two_schedulers_for_one_office,
+        "applications",
+        {"kinds": ("submit", "stop"), "step_ms": 50},
+    ),
     Mutant("a joiner answers early", a_joiner_answers_early, "joins"),
     Mutant("a guardian keeps delivering", a_guardian_keeps_delivering, "joins"),
     Mutant("the other side keeps delivering", the_other_side_keeps_delivering, "joins"),

@@ -2,13 +2,14 @@
 
 import pytest
 
-from agiledart_simulation.runner import Report, Run
+from agiledart_simulation.campaign import play
+from agiledart_simulation.report import Report
 from agiledart_simulation.scenario import draw
 from tests.simulation.mutants import MUTANTS, Mutant
 
 
 def run(mutant: Mutant, seed: int) -> Report:
-    return Run(draw(seed, 25, mutant.scenario, mutant.fixed)).run()
+    return play(draw(seed, 25, mutant.scenario, mutant.fixed))
 
 
 def found_at(mutant: Mutant) -> int | None:
