@@ -109,3 +109,23 @@ def test_t3_balance_rule_keeps_almost_all_nodes_below_three_operators() -> None:
                 held[node] += 1
     assert sum(count < 3 for count in held.values()) / len(nodes) >= 0.9785
     assert max(held.values()) <= 3
+
+
+def test_rule_3_goes_to_the_leaf_set_before_the_neighbourhood_set_and_to_the_least_loaded_of_it() -> None:
+    path = ids("1", "2", "3")
+    leaves, neighbours = ids("21", "22"), ids("31", "32")
+    stages = (StageDemand(0, "source", 1, path[0]), StageDemand(1, "o"), StageDemand(2, "sink", 1, path[-1]))
+
+    def place(**held: int) -> tuple[NodeId, tuple[str, ...]]:
+        nodes = {name: NodeId.from_hex(name.strip("n")) for name in held}
+        hosts = {node: HostState(node) for node in path + leaves + neighbours}
+        hosts |= {nodes[name]: HostState(nodes[name], count) for name, count in held.items()}
+        hosts[path[1]] = HostState(path[1], held.get("n2", 2), candidates=leaves, neighbours=neighbours)
+        placement = AlongPath().place(PlacementRequest(stages, ((0, 1), (1, 2)), (path,), hosts))
+        return placement.nodes[1, 0], placement.relaxed
+
+    assert place(n2=1) == (path[1], ())
+    assert place(n2=2, n21=1) == (leaves[1], ())
+    assert place(n2=2, n21=1, n22=1) == (leaves[0], ())
+    assert place(n2=2, n21=2, n22=2) == (neighbours[0], ())
+    assert place(n2=2, n21=2, n22=2, n31=3, n32=2) == (path[1], ("same application", "balance"))

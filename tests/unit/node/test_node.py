@@ -114,6 +114,17 @@ def test_tags_of_all_messages_between_agents_are_unique() -> None:
     assert all(50 <= kind.__struct_config__.tag < 90 for kind in get_args(FormationMessage))  # type: ignore[attr-defined]
 
 
+def test_a_plan_made_on_an_old_load_is_refused_before_anything_starts() -> None:
+    bench = Bench()
+    bench.hear(SCHEDULER, Deploy(1, msgspec.structs.replace(part(copies=3, planned=3), most=2)))
+    (answer,) = bench.told(SCHEDULER)
+    assert isinstance(answer, Deployed)
+    assert answer.is_full
+    assert not bench.of(StartInstances)
+    bench.hear(SCHEDULER, Deploy(2, msgspec.structs.replace(part(copies=3, planned=3), most=3)))
+    assert len(bench.of(StartInstances)) == 1
+
+
 def test_a_repeated_deployment_starts_once_and_is_answered_again() -> None:
     bench = deployed(Bench())
     bench.hear(SCHEDULER, Deploy(1, part()))
@@ -315,6 +326,7 @@ def test_no_message_raises_out_of_step_and_all_survive_the_wire(script: list[tup
         bench.take()
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=64))
 def test_routed_garbage_is_counted(payload: bytes) -> None:
     bench = Bench()

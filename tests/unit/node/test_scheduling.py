@@ -1,0 +1,164 @@
+"""Parts of scheduling on their own: advertisements, votes, walks, turns, offices."""
+
+import pytest
+
+from agiledart_kernel.instants import SECOND, Duration, Instant
+from agiledart_kernel.node_id import NodeId, key_of_name, ring_distance
+from agiledart_kernel.peer import Peer
+from agiledart_kernel.randomness import RandomStream
+from agiledart_node.conversations import Conversations
+from agiledart_node.scheduling.advertisements import MAX_ADVERTISEMENTS, Advertisements, Heard
+from agiledart_node.scheduling.claims import office_key
+from agiledart_node.scheduling.electing import winner_of
+from agiledart_node.scheduling.finding import estimated_nodes, walk_length
+from agiledart_node.scheduling.messages import Advertisement, Candidate, Office
+from agiledart_node.scheduling.turns import Turns
+from agiledart_overlay.leaf_set import LeafSet
+
+LIFE = Duration(10 * SECOND)
+
+
+def peer(number: int, incarnation: int = 1) -> Peer:
+    return Peer(NodeId(number << 100), incarnation, f"n{number}")
+
+
+def said(number: int, version: int = 1, applications: int = 0, index: int = 0, **fields: object) -> Advertisement:
+    incarnation = fields.pop("incarnation", 1)
+    assert isinstance(incarnation, int)
+    resigned = bool(fields.pop("resigned", False))
+    return Advertisement(peer(number, incarnation), Office("z", index, 1), version, applications, 50, resigned)
+
+
+def at(seconds: float) -> Instant:
+    return Instant(int(seconds * SECOND))
+
+
+def test_the_newest_version_of_a_life_wins() -> None:
+    known = Advertisements(LIFE)
+    assert known.take(said(1, 2), at(0)) is Heard.NEWS
+    assert known.take(said(1, 1), at(0)) is Heard.OLD
+    assert known.take(said(1, 3), at(0)) is Heard.NEWER
+    assert known.take(said(1, 1, incarnation=2), at(0)) is Heard.NEWS
+
+
+def test_full_room_again_and_resigned_are_news() -> None:
+    known = Advertisements(LIFE)
+    worth = [known.take(said(1, version, count), at(0)) for version, count in ((1, 49), (2, 50), (3, 50), (4, 49))]
+    assert worth == [Heard.NEWS, Heard.NEWS, Heard.NEWER, Heard.NEWS]
+    assert known.take(said(1, 5, 0, resigned=True), at(0)) is Heard.NEWS
+    assert known.of("z") == []
+
+
+def test_what_was_dropped_does_not_come_back_by_a_neighbour() -> None:
+    known = Advertisements(LIFE)
+    known.take(said(1, 7), at(0))
+    known.forget_old(at(10), NodeId(0))
+    assert len(known) == 1
+    known.forget_old(at(10.1), NodeId(0))
+    assert len(known) == 0
+    assert known.take(said(1, 7), at(11)) is Heard.OLD
+    assert known.take(said(1, 8), at(11)) is Heard.NEWS
+
+
+def test_the_own_advertisement_stays_while_in_office() -> None:
+    known = Advertisements(LIFE)
+    known.take(said(1), at(0))
+    known.forget_old(at(100), peer(1).node)
+    assert len(known) == 1
+    known.take(said(1, 2, resigned=True), at(100))
+    known.forget_old(at(111), peer(1).node)
+    assert len(known) == 0
+
+
+def test_a_later_life_is_not_dropped_with_the_earlier_one() -> None:
+    known = Advertisements(LIFE)
+    known.take(said(1, incarnation=2), at(0))
+    known.drop(peer(1, 1), at(1))
+    assert known.get(peer(1).node) is not None
+
+
+def test_low_offices_fill_first_and_refused_ones_are_passed_over() -> None:
+    known = Advertisements(LIFE)
+    for number, index, applications in ((1, 2, 0), (2, 0, 50), (3, 1, 10)):
+        known.take(said(number, applications=applications, index=index), at(0))
+    best = known.best("z", ())
+    assert best is not None
+    assert best.office.index == 1
+    other = known.best("z", (peer(3).node,))
+    assert other is not None
+    assert other.office.index == 2
+    assert known.best("elsewhere", ()) is None
+
+
+def test_the_cache_is_bounded() -> None:
+    known = Advertisements(LIFE)
+    for number in range(1, MAX_ADVERTISEMENTS + 50):
+        known.take(said(number), at(0))
+    assert len(known) == MAX_ADVERTISEMENTS
+
+
+def test_the_vote_capacity_then_load_then_distance_to_the_zone_and_no_scheduler_twice() -> None:
+    def vote(*candidates: tuple[int, int, int, bool]) -> Peer | None:
+        table = {
+            peer(n).node: (peer(n), Candidate(0, capacity, load, taken)) for n, capacity, load, taken in candidates
+        }
+        return winner_of(table, "z")
+
+    assert vote((1, 64, 0, False), (2, 128, 9, False)) == peer(2)
+    assert vote((1, 64, 3, False), (2, 64, 2, False)) == peer(2)
+    nearest = min((1, 2, 3), key=lambda n: ring_distance(peer(n).node, key_of_name("zone", "z")))
+    assert vote((1, 64, 0, False), (2, 64, 0, False), (3, 64, 0, False)) == peer(nearest)
+    assert vote((1, 64, 0, True), (2, 8, 60, False)) == peer(2)
+    assert vote((1, 64, 0, True)) is None
+
+
+@pytest.mark.parametrize(
+    ("nodes", "hops"), [(1, 1), (2, 1), (16, 1), (17, 2), (256, 2), (257, 3), (1000, 3), (10_000, 4)]
+)
+def test_a_walk_has_log16_n_hops(nodes: int, hops: int) -> None:
+    assert walk_length(nodes, 4) == hops
+
+
+def test_the_number_of_nodes_is_estimated_by_the_density_of_the_leaf_set() -> None:
+    random = RandomStream(1, "ids")
+    ids = [NodeId(random.bits(128)) for _ in range(10_000)]
+    estimates = []
+    for owner in ids[:8]:
+        leaves = LeafSet(owner, 24, 128)
+        for node in ids:
+            leaves.add(Peer(node))
+        estimates.append(estimated_nodes(leaves, owner, 128))
+    assert 6_000 < sum(estimates) / len(estimates) < 16_000
+    assert all(walk_length(estimate, 4) == 4 for estimate in estimates)
+    small = LeafSet(ids[0], 24, 128)
+    for node in ids[1:9]:
+        small.add(Peer(node))
+    assert estimated_nodes(small, ids[0], 128) == 9
+
+
+def test_offices_have_keys_of_their_own() -> None:
+    keys = {office_key(domain, index) for domain in ("", "z", "z1") for index in range(20)}
+    assert len(keys) == 60
+
+
+def test_turns_are_given_in_order_and_one_that_waits_too_long_is_told() -> None:
+    talks = Conversations(RandomStream(1, "talks"), Duration(SECOND), 100)
+    turns = Turns(talks, 1)
+    seen: list[tuple[str, bool]] = []
+
+    async def come(name: str, patience: float) -> None:
+        seen.append((name, await turns.take(Duration(int(patience * SECOND)))))
+
+    for name, patience in (("a", 9), ("b", 9), ("c", 1), ("d", 9)):
+        talks.begin(come(name, patience))
+    assert (seen, turns.waiting) == ([("a", True)], 3)
+    talks.now = at(2)
+    for effect in list(talks.effects):
+        talks.timer(getattr(effect, "name", ("", "", 0)))
+    assert seen[1:] == [("c", False)]
+    turns.give_back()
+    turns.give_back()
+    assert seen[2:] == [("b", True), ("d", True)]
+    turns.give_back()
+    talks.begin(come("e", 9))
+    assert seen[-1] == ("e", True)
