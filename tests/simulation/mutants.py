@@ -43,6 +43,7 @@ class Mutant:
         scenario: where it is looked for.
         fixed: options that are not drawn.
         seeds: at most so many are needed.
+        complaint: what the checker that finds it says; empty: anything.
         is_slow: takes more than a few seconds to find.
     """
 
@@ -51,6 +52,7 @@ class Mutant:
     scenario: str = "swarm"
     fixed: Mapping[str, Any] = field(default_factory=dict)
     seeds: int = 100
+    complaint: str = ""
     is_slow: bool = False
 
 
@@ -253,7 +255,9 @@ MUTANTS = [
         "two schedulers for one office",
         two_schedulers_for_one_office,
         "applications",
-        {"kinds": ("submit", "stop"), "step_ms": 50},
+        {"kinds": ("submit",), "step_ms": 300},
+        complaint="sc_",
+        is_slow=True,
     ),
     Mutant("a joiner answers early", a_joiner_answers_early, "joins"),
     Mutant("a guardian keeps delivering", a_guardian_keeps_delivering, "joins"),
@@ -264,13 +268,19 @@ MUTANTS = [
     Mutant("gossip raises the dead", gossip_raises_the_dead, "crashes", {"nodes": 20}),
     Mutant("rows of another prefix", rows_of_another_prefix, "joins", {"nodes": 40, "id_bits": 16}),
     Mutant("records stay where they are", records_stay_where_they_are, "crashes"),
-    Mutant("suspicion is final", suspicion_is_final, "pauses"),
+    Mutant("suspicion is final", suspicion_is_final, "pauses", is_slow=True),
     Mutant("the accused keep quiet", the_accused_keep_quiet, "partitions"),
     Mutant("doubles are not removed", doubles_are_not_removed),
     Mutant("numbers start again", numbers_start_again, "crashes"),
     Mutant("acknowledged and dropped", acknowledged_and_dropped),
-    Mutant("no tombstones", no_tombstones, "crashes"),
+    Mutant("no tombstones", no_tombstones, "crashes", is_slow=True),
     Mutant("helpers are not heard", helpers_are_not_heard, "partitions"),
     Mutant("news is ignored", news_is_ignored, "joins"),
-    Mutant("lost leaves are not asked for", lost_leaves_are_not_asked_for, "crashes", {"nodes": 25, "leaf_count": 8}),
+    Mutant(
+        "lost leaves are not asked for",
+        lost_leaves_are_not_asked_for,
+        "crashes",
+        {"nodes": 25, "leaf_count": 8},
+        is_slow=True,
+    ),
 ]
