@@ -113,6 +113,15 @@ class Questions:
             reports = {report_key(copy): report for copy, report in sorted(hosted.reports.items())}
         self._desk.send(sender, Reports(message.request, reports))
 
+    def _coordinate(self, peer: Peer) -> dict[str, Any] | None:
+        """Where a node lies in the space of latencies."""
+        overlay = self._desk.overlay
+        place = overlay.coordinate if peer.node == self._desk.me.node else overlay.coordinate_of(peer.node)
+        if place is None:
+            return None
+        point = [round(axis / 1e3, 3) for axis in (place.x, place.y, place.z)]
+        return {"ms": point, "height_ms": round(place.height / 1e3, 3), "error": round(place.error / 1e6, 3)}
+
     async def nodes(self, request: int) -> None:
         """`nodes`: this node and those that it knows."""
         peers = self._desk.known()
@@ -126,6 +135,7 @@ class Questions:
                 **_peer(peer, shown),
                 "is_this_node": peer.node == self._desk.me.node,
                 "rtt_ms": round(rtt / 1e6, 3) if rtt else None,
+                "coordinate": self._coordinate(peer),
                 "answers": answer is not None,
             }
             if answer is not None:

@@ -208,6 +208,10 @@ class OverlayConfig:
             raise ConfigurationError(f"id_bits = {self.id_bits}: must be a multiple of digit_bits = {self.digit_bits}")
         if not 1 <= self.replicas <= self.leaf_count:
             raise ConfigurationError(f"replicas = {self.replicas}: must be 1 to leaf_count = {self.leaf_count}")
+        if min(self.hop_weight, self.congestion_weight, self.zone_weight, self.load_weight) < 0:
+            raise ConfigurationError("the weights of a hop's cost must not be negative")
+        if self.arrival_candidates > self.slot_candidates:
+            raise ConfigurationError("arrival_candidates must not exceed slot_candidates")
         if self.probe_timeout_ns >= self.probe_interval_ns:
             raise ConfigurationError("probe_timeout_ns must be below probe_interval_ns")
         if self.lease_beat_ns <= 0 or self.probe_interval_ns % self.lease_beat_ns:

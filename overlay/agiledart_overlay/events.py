@@ -55,3 +55,16 @@ class Unwatch(Event, frozen=True, gc=False):
     """Undo `Watch`; a node that is not watched is ignored."""
 
     node: NodeId
+
+
+class SetLoad(Event, frozen=True, gc=False):
+    """So much of this node's capacity is in use, 0 to 1000; told to others on acknowledgements, and part of the cost of a hop."""
+
+    load_permille: int
+
+
+class SetCongestion(Event, frozen=True, gc=False):
+    """So much of the link to a peer is in use, 0 to 1000; part of the cost of a hop."""
+
+    node: NodeId
+    congestion_permille: int

@@ -18,7 +18,17 @@ from agiledart_overlay.config import OverlayConfig
 from agiledart_overlay.coordinates import Coordinate
 from agiledart_overlay.directory import Directory
 from agiledart_overlay.effects import Left, NeighboursChanged
-from agiledart_overlay.events import JoinRing, LeaveRing, ReadRecord, RouteMessage, StoreRecord, Unwatch, Watch
+from agiledart_overlay.events import (
+    JoinRing,
+    LeaveRing,
+    ReadRecord,
+    RouteMessage,
+    SetCongestion,
+    SetLoad,
+    StoreRecord,
+    Unwatch,
+    Watch,
+)
 from agiledart_overlay.forwarding import Router
 from agiledart_overlay.leaf_set import LeafSet
 from agiledart_overlay.liveness import Liveness
@@ -91,6 +101,8 @@ class OverlayMachine:
             ReadRecord: lambda event: self._directory.client.read(event),
             Watch: self._on_watch,
             Unwatch: self._on_unwatch,
+            SetLoad: lambda event: self._view.set_load(event.load_permille),
+            SetCongestion: lambda event: self._view.set_congestion(event.node, event.congestion_permille),
             **self.scribe.events(),
         }
         self._timers: dict[str, Callable[[], None]] = {

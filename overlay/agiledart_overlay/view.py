@@ -20,7 +20,7 @@ from agiledart_overlay.messages import Probe, Sighting, Vitals
 from agiledart_overlay.neighbourhood import UNMEASURED_NS, Neighbourhood
 from agiledart_overlay.observations import MessageDropped
 from agiledart_overlay.peer_book import Acquaintance, PeerBook
-from agiledart_overlay.proximity import forwarding_cost, hops_between, median
+from agiledart_overlay.proximity import PERMILLE, forwarding_cost, hops_between, median
 from agiledart_overlay.router import Hop, next_hop
 from agiledart_overlay.routing_table import RoutingTable
 from agiledart_overlay.sightings import MAX_SIGHTINGS
@@ -280,6 +280,16 @@ class View:
         if mine.error == ORIGIN.error:
             direction = (between(-1.0, 1.0), between(-1.0, 1.0), between(0.1, 1.0))
         self.vitals = Vitals(settled(mine, samples, passes, direction), self.vitals.load_permille)
+
+    def set_load(self, load_permille: int) -> None:
+        """The node above says how busy it is."""
+        self.vitals = Vitals(self.vitals.coordinate, max(0, min(PERMILLE, load_permille)))
+
+    def set_congestion(self, node: NodeId, congestion_permille: int) -> None:
+        """The node above says how much of the link to a peer is in use."""
+        known = self.book.alive.get(node)
+        if known is not None:
+            known.congestion_permille = max(0, min(PERMILLE, congestion_permille))
 
     def locate(self, passes: int) -> None:
         """Find this node's place from all that it has measured so far, each figure taken several times.

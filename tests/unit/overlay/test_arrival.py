@@ -10,7 +10,7 @@ from agiledart_kernel.peer import Peer
 from agiledart_overlay import messages as wire
 from agiledart_overlay.config import OverlayConfig
 from agiledart_overlay.coordinates import Coordinate
-from agiledart_overlay.events import JoinRing
+from agiledart_overlay.events import JoinRing, SetCongestion, SetLoad
 from agiledart_overlay.sightings import Sighting, Vitals
 from tests.unit.overlay.bench import Bench, peer, sent
 
@@ -187,3 +187,15 @@ def test_an_insane_coordinate_is_counted_and_not_kept() -> None:
     assert ("coordinate", 1) in bench.machine.statistics().dropped
     assert bench.machine.coordinate_of(peer(2).node) is None
     assert bench.machine.rtt_ns(peer(2).node) == MILLISECOND
+
+
+def test_section_3_load_and_congestion_come_from_the_node_above() -> None:
+    bench = settled_among(2)
+    bench.give(SetLoad(5_000))
+    ((_, announce),) = sent(arrive(bench, ()), wire.Announce)
+    assert announce.vitals is not None
+    assert announce.vitals.load_permille == 1_000
+    before = bench.machine._view.cost(peer(2))
+    bench.give(SetCongestion(peer(2).node, 500))
+    bench.give(SetCongestion(peer(3).node, 500))
+    assert bench.machine._view.cost(peer(2)) == before + 0.5
