@@ -56,7 +56,9 @@ class Storm:
 
     def start(self, node: NodeId, *, is_first: bool = False) -> None:
         """Start a node through up to three members."""
-        up = [other for other in self.bed.in_ring if other != node]
+        # A moment may come at which nobody is in the ring: without seeds it would found one of its own, as it was told to.
+        known = self.bed.in_ring or list(self.bed.world.nodes)
+        up = [other for other in known if other != node]
         self.random.shuffle(up)
         rate = int(1_000 * self.drift_ppm * self.random.between(-1.0, 1.0))
         self.bed.start(node, () if is_first else up[:3], rate)
