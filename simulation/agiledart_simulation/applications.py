@@ -25,8 +25,8 @@ from agiledart_simulation.workload import Scheduling, chain
 
 _APPS_PER_SCHEDULER = 3
 _NAMES = 12
-_PATIENCE_NS = 120 * SECOND
-"""Within so long every request is answered."""
+_PATIENCE_NS = 150 * SECOND
+"""Within so long every request is answered: a stop that drains is cut after two minutes."""
 
 
 class ApplicationRun:
