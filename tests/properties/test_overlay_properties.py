@@ -28,6 +28,7 @@ from agiledart_overlay.machine import OverlayMachine
 from agiledart_overlay.neighbourhood import Neighbourhood
 from agiledart_overlay.router import next_hop
 from agiledart_overlay.routing_table import RoutingTable
+from agiledart_overlay.scribe import messages as scribe_wire
 
 BITS, DIGIT_BITS = 8, 2
 SIZE = 1 << BITS
@@ -173,6 +174,8 @@ tickets = st.one_of(st.tuples(st.just(NodeId(100)), st.just(3), small), st.tuple
 names = st.tuples(small, ids8)
 calls = st.lists(st.builds(ring.JoinCall, peers, small, small), max_size=3).map(tuple)
 
+ways = st.lists(ids8, max_size=3).map(tuple)
+
 MESSAGES: dict[type, st.SearchStrategy[Any]] = {
     wire.JoinRequest: st.builds(wire.JoinRequest, peers, small, paths, flags, small),
     wire.JoinRows: st.builds(wire.JoinRows, small, small, sightings),
@@ -233,6 +236,28 @@ MESSAGES: dict[type, st.SearchStrategy[Any]] = {
     ring.RingProbe: st.builds(ring.RingProbe, small, names, small),
     ring.RingState: st.builds(ring.RingState, small, names, small),
     ring.JoinBounced: st.builds(ring.JoinBounced, st.builds(ring.JoinCall, peers, small, small), paths, flags),
+    scribe_wire.Subscribe: st.builds(scribe_wire.Subscribe, ids8, small),
+    scribe_wire.Subscribed: st.builds(scribe_wire.Subscribed, ids8, small, ways),
+    scribe_wire.SubscribeRefused: st.builds(scribe_wire.SubscribeRefused, ids8, small),
+    scribe_wire.Unsubscribe: st.builds(scribe_wire.Unsubscribe, ids8),
+    scribe_wire.Beat: st.builds(
+        scribe_wire.Beat, st.lists(st.builds(scribe_wire.BeatLine, ids8, ways), max_size=3).map(tuple)
+    ),
+    scribe_wire.BeatAck: st.builds(scribe_wire.BeatAck, st.lists(ids8, max_size=3).map(tuple)),
+    scribe_wire.Publish: st.builds(scribe_wire.Publish, ids8, peers, small, small, values),
+    scribe_wire.Published: st.builds(scribe_wire.Published, ids8, small),
+    scribe_wire.Multicast: st.builds(scribe_wire.Multicast, ids8, peers, small, values),
+    scribe_wire.Dropped: st.builds(
+        scribe_wire.Dropped, ids8, st.lists(st.builds(scribe_wire.Sibling, peers, small), max_size=3).map(tuple)
+    ),
+    scribe_wire.SiblingProbe: st.builds(scribe_wire.SiblingProbe, small),
+    scribe_wire.SiblingAck: st.builds(scribe_wire.SiblingAck, small),
+    scribe_wire.Anycast: st.builds(scribe_wire.Anycast, ids8, peers, small, values, ways, paths, small),
+    scribe_wire.AnycastEnd: st.builds(scribe_wire.AnycastEnd, small, flags, small),
+    scribe_wire.RootCopy: st.builds(scribe_wire.RootCopy, ids8, small, st.none() | peers, values),
+    scribe_wire.RootKept: st.builds(scribe_wire.RootKept, ids8, small),
+    scribe_wire.TopicAsk: st.builds(scribe_wire.TopicAsk, ids8, peers, small, small, st.none() | values),
+    scribe_wire.TopicReply: st.builds(scribe_wire.TopicReply, small, flags, st.none() | peers, values),
 }
 
 messages = st.one_of(*MESSAGES.values())
