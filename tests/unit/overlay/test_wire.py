@@ -41,7 +41,10 @@ def test_golden_frames() -> None:
 def test_golden_vitals() -> None:
     """A coordinate is five integers, so that it is the same on all platforms."""
     vitals = Vitals(Coordinate(-1, 2, 300, 10, 250_000), 17)
-    assert CODEC.encode(ProbeAck(7, 1, True, vitals)).hex() == "96130701c3" + "92" + "95ff02cd012c0ace0003d090" + "11" + "ff"
+    assert (
+        CODEC.encode(ProbeAck(7, 1, True, vitals)).hex()
+        == "96130701c3" + "92" + "95ff02cd012c0ace0003d090" + "11" + "ff"
+    )
 
 
 def test_a_newer_field_is_ignored() -> None:
