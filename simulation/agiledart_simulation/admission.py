@@ -79,7 +79,7 @@ class Bed:
     def is_right(self) -> bool:
         """Everybody is in, agreed neighbours and leaf sets are the true ones, and every key has exactly one owner."""
         machines = self.ring.machines
-        self.owners.expire()
+        self.owners.look_at_all()
         return (
             bool(machines)
             and not ring_violations(machines, self.world.now)
