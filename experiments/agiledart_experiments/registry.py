@@ -59,6 +59,28 @@ EXPERIMENTS = {
             x="minute",
             y=("delivered_correctly",),
         ),
+        Experiment(
+            "operators-per-node",
+            "How many operators do nodes host, by the number of applications?",
+            "AgileDART, fig. 10a and 10b",
+            x="applications",
+            y=("share_below_3", "share_below_4"),
+        ),
+        Experiment(
+            "schedulers",
+            "How many schedulers serve so many applications, and how far are they?",
+            "AgileDART, fig. 10c",
+            x="applications",
+            y=("schedulers",),
+            series="scope",
+        ),
+        Experiment(
+            "deployment-latency",
+            "How long do applications wait that are submitted at once?",
+            "AgileDART, fig. 8a and 8b",
+            x="applications",
+            y=("queue_wait_mean_s", "queue_wait_mean_s_single_master"),
+        ),
     )
 }
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from agiledart_cli.main import run_cli
-from agiledart_experiments import hop_count, overlay_recovery
+from agiledart_experiments import deployment_latency, hop_count, operators_per_node, overlay_recovery, schedulers
 from agiledart_experiments.lookups import LookupLedger, nearest, quantile
 from agiledart_experiments.registry import EXPERIMENTS, find
 from agiledart_experiments.report import Goal, Report, Settings
@@ -112,3 +112,34 @@ def test_command_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFix
 
 def test_ids_are_distinct() -> None:
     assert len(dict.fromkeys(simulated_ids(1, 1000))) == 1000
+
+
+def test_operators_are_counted_once_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(operators_per_node, "SMALL", (60, 2, (2, 4)))
+    report = find("operators-per-node").run(Settings(3))
+    assert [row["applications"] for row in report.rows] == [2, 4]
+    assert 0 < report.rows[0]["operators"] < report.rows[1]["operators"]
+    assert all(row["refused"] == 0 for row in report.rows)
+    assert report.rows[0]["share_below_3_published"] == 0.9785
+    assert report.rows[1]["share_below_4_published"] == 0.9989
+
+
+def test_schedulers_are_compared_with_the_number_that_the_rule_gives(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(schedulers, "SMALL", (40, 2, (4,)))
+    report = find("schedulers").run(Settings(3))
+    assert {(row["scope"], row["submitted"]): row["schedulers_published"] for row in report.rows} == {
+        ("zone", "all at once"): 2,
+        ("zone", "one a second"): 2,
+        ("region", "all at once"): 1,
+        ("region", "one a second"): 1,
+    }
+    assert report.passed
+
+
+def test_a_single_master_makes_them_wait_in_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deployment_latency, "SMALL", (40, 4, (4, 12)))
+    report = find("deployment-latency").run(Settings(3))
+    assert [row["queue_wait_mean_s_model"] for row in report.rows] == [1.5, 5.5]
+    for row in report.rows:
+        assert row["queue_wait_mean_s"] < row["queue_wait_mean_s_single_master"]
+    assert report.passed

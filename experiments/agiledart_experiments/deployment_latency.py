@@ -1,0 +1,77 @@
+"""How long applications wait for a scheduler when many are submitted at once, beside a single master with the same service time.
+
+AgileDART, figures 8a and 8b: the waiting time of one master grows linearly with the number of applications, that of elected
+schedulers stays nearly flat. With a service time σ for each plan, first come first served, a master makes A applications wait (A-1)σ/2 on
+average; a scheduler that serves at most 50 makes them wait at most 49σ/2 (dataflow specification §6).
+"""
+
+from agiledart_experiments.report import Goal, Report, Row, Settings
+from agiledart_kernel.instants import SECOND
+from agiledart_simulation.scheduling_run import RunFigures, RunOptions, run_submissions
+
+PAPER = (10_000, 20, (10, 50, 250, 500, 1_000))
+SMALL = (200, 4, (10, 40, 80))
+"""Nodes, zones, and how many applications."""
+
+SERVICE_S = 1
+
+
+def run(settings: Settings) -> Report:
+    """One row for each number of applications."""
+    nodes, zones, counts = PAPER if settings.is_paper else SMALL
+    rows = []
+    for count in counts:
+        settings.progress(f"{count:,} applications at once")
+        options = RunOptions(settings.seed, nodes, zones, count, service_ns=SERVICE_S * SECOND)
+        ours = run_submissions(options)
+        master = run_submissions(
+            RunOptions(settings.seed, nodes, zones, count, service_ns=SERVICE_S * SECOND, single_master=True)
+        )
+        rows.append(_row(count, ours, master))
+    slope, of_master = _slope(rows, "queue_wait_mean_s"), _slope(rows, "queue_wait_mean_s_single_master")
+    goals = (
+        Goal(
+            "no application waits longer on average than 49/2 service times",
+            all(row["queue_wait_mean_s"] <= 24.5 for row in rows),
+        ),
+        Goal("the waiting of the single master is that of the model", all(_is_near(row) for row in rows)),
+        Goal("every application runs", all(row["refused"] == 0 for row in rows)),
+    )
+    parameters = {
+        "nodes": nodes,
+        "zones": zones,
+        "applications": counts,
+        "service_s": SERVICE_S,
+        "slope_s_per_application": round(slope, 4),
+        "slope_s_per_application_single_master": round(of_master, 4),
+    }
+    return Report(parameters, tuple(rows), goals, ("time is virtual; deployment includes forming, waiting does not",))
+
+
+def _row(count: int, ours: RunFigures, master: RunFigures) -> Row:
+    return {
+        "applications": count,
+        "schedulers": ours.schedulers,
+        "queue_wait_mean_s": _mean(ours.queued_s),
+        "queue_wait_mean_s_single_master": _mean(master.queued_s),
+        "queue_wait_mean_s_model": round((count - 1) * SERVICE_S / 2, 3),
+        "deployment_mean_s": _mean(ours.running_s),
+        "deployment_max_s": round(max(ours.running_s, default=0.0), 3),
+        "deployment_mean_s_single_master": _mean(master.running_s),
+        "refused": len(ours.refused) + len(master.refused),
+    }
+
+
+def _mean(values: tuple[float, ...]) -> float:
+    return round(sum(values) / len(values), 3) if values else 0.0
+
+
+def _is_near(row: Row) -> bool:
+    model: float = row["queue_wait_mean_s_model"]
+    measured: float = row["queue_wait_mean_s_single_master"]
+    return abs(measured - model) <= 0.1 * model + SERVICE_S
+
+
+def _slope(rows: list[Row], name: str) -> float:
+    first, last = rows[0], rows[-1]
+    return float((last[name] - first[name]) / (last["applications"] - first["applications"]))

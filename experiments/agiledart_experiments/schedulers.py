@@ -1,0 +1,86 @@
+"""How many schedulers serve growing numbers of applications, and how many hops it takes to find one.
+
+AgileDART, figure 10c: one more scheduler for every 50 applications, spread evenly over the zones, most found within 4 hops. The two
+published rules disagree for few applications per zone (overlay specification §9): scope `zone` has at least one in every zone that
+has an application, scope `region` has ⌈a/50⌉ in all. The rate of submission decides how much gossip has had time to tell, so both
+ends are run: one submission a second, and all at once.
+"""
+
+import math
+
+from agiledart_experiments.lookups import quantile
+from agiledart_experiments.report import Goal, Report, Row, Settings
+from agiledart_kernel.instants import SECOND
+from agiledart_simulation.scheduling_run import RunFigures, RunOptions, run_submissions
+
+PER_SCHEDULER = 50
+PAPER = (10_000, 20, (250, 500, 750, 1_000))
+SMALL = (200, 4, (40, 120))
+"""Nodes, zones, and how many applications."""
+
+
+def run(settings: Settings) -> Report:
+    """One row for each scope, rate and number of applications."""
+    nodes, zones, counts = PAPER if settings.is_paper else SMALL
+    rows = []
+    for scope in ("zone", "region"):
+        for interval_ns in (0, SECOND):
+            for count in counts:
+                rate = "one a second" if interval_ns else "all at once"
+                settings.progress(f"{count:,} applications, {rate}, scope {scope}")
+                options = RunOptions(settings.seed, nodes, zones, count, scope, interval_ns)
+                rows.append(_row(options, rate, run_submissions(options)))
+    steady = [row for row in rows if row["submitted"] == "one a second"]
+    goals = (
+        Goal(
+            "zone scope: the specification's number", all(row["surplus"] == 0 for row in rows if row["scope"] == "zone")
+        ),
+        Goal(
+            "region scope, one a second: at most 10 % more than the specification's number",
+            all(row["surplus"] <= 0.1 * row["schedulers_published"] for row in steady if row["scope"] == "region"),
+        ),
+        Goal(
+            "at most 5 % of the look-ups miss a scheduler with room",
+            all(row["elections_needed"] <= 0.05 for row in rows),
+        ),
+        Goal("90 % of the look-ups within 4 hops, one a second", all(row["within_4_hops"] >= 0.9 for row in steady)),
+        Goal(
+            "zone scope: spread_max_over_min ≤ 1.5",
+            all(row["spread_max_over_min"] <= 1.5 for row in rows if row["scope"] == "zone"),
+        ),
+    )
+    parameters = {"nodes": nodes, "zones": zones, "applications": counts, "apps_per_scheduler": PER_SCHEDULER}
+    notes = (
+        "elections_needed: share of look-ups that ended in an election although a scheduler with room existed",
+        "a look-up counts one hop for each node asked; with all at once no gossip has run yet",
+    )
+    return Report(parameters, tuple(rows), goals, notes)
+
+
+def _row(options: RunOptions, rate: str, figures: RunFigures) -> Row:
+    wanted = _wanted(options)
+    lookups = len(figures.hops)
+    return {
+        "scope": options.scope,
+        "submitted": rate,
+        "applications": options.applications,
+        "schedulers": figures.schedulers,
+        "schedulers_published": wanted,
+        "surplus": figures.schedulers - wanted,
+        "lookup_hops_mean": round(sum(figures.hops) / max(1, lookups), 3),
+        "lookup_hops_p99": quantile(figures.hops, 0.99),
+        "within_4_hops": round(sum(hops <= 4 for hops in figures.hops) / max(1, lookups), 4),
+        "elections": figures.elections,
+        "elections_needed": round(figures.missed / max(1, lookups), 4),
+        "spread_max_over_min": figures.spread_max_over_min if math.isfinite(figures.spread_max_over_min) else None,
+        "refused": len(figures.refused),
+        "events": figures.events,
+    }
+
+
+def _wanted(options: RunOptions) -> int:
+    """What the specification says: by zone, with applications spread evenly, or in all."""
+    if options.scope == "region":
+        return max(1, math.ceil(options.applications / PER_SCHEDULER))
+    share, more = divmod(options.applications, options.zones)
+    return sum(math.ceil((share + (zone < more)) / PER_SCHEDULER) for zone in range(options.zones))
