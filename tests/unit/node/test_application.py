@@ -103,9 +103,9 @@ def test_what_a_node_held_in_the_users_words() -> None:
 
 def test_names_that_collide_get_the_first_digits_of_the_id() -> None:
     shown = display_names(
-        (peer("aa11", "pi"), peer("bb22", "pi"), peer("cc33", "pj"), peer("cc33", "pj"), Peer(NodeId(1)))
+        (peer("aa11", "pi"), peer("bb22", "pi"), peer("cc33", "pj"), peer("cc33", "pj"), Peer(NodeId(1 << 96)))
     )
-    assert list(shown.values()) == ["pi-aa110000", "pi-bb220000", "pj", "node-00000000"]
+    assert list(shown.values()) == ["pi-aa110000", "pi-bb220000", "pj", "node-00000001"]
 
 
 def test_lists_read_like_language() -> None:
