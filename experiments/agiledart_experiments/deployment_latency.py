@@ -1,8 +1,8 @@
 """How long applications wait for a scheduler when many are submitted at once, beside a single master with the same service time.
 
 AgileDART, figures 8a and 8b: the waiting time of one master grows linearly with the number of applications, that of elected
-schedulers stays nearly flat. With a service time σ for each plan, first come first served, a master makes A applications wait (A-1)σ/2 on
-average; a scheduler that serves at most 50 makes them wait at most 49σ/2 (dataflow specification §6).
+schedulers stays nearly flat. With a service time σ for each plan, first come first served, a master makes A applications wait
+(A-1)σ/2 on average; a scheduler that serves at most 50 makes them wait at most 49σ/2 (dataflow specification §6).
 """
 
 from agiledart_experiments.report import Goal, Report, Row, Settings

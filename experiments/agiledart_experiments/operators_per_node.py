@@ -1,9 +1,9 @@
 """How many operators the nodes host when many applications run: the balance of the mapping.
 
-AgileDART, figures 10a and 10b: 10,000 nodes in 20 zones, applications of ten operators on average. Applications are submitted at once
-to random agents; schedulers are elected, paths recorded and operators mapped by the messages that agents exchange. The ring itself
-is put together from global knowledge, since this asks nothing about joins. Counted are mapped operators: sources and sinks stand
-where their data is, whatever the mapping does.
+AgileDART, figures 10a and 10b: 10,000 nodes in 20 zones, applications of ten operators on average. They are submitted at once
+to random agents; schedulers are elected, paths recorded and operators mapped by the messages that agents exchange. The ring
+itself is put together from global knowledge, since this asks nothing about joins. Counted are mapped operators: sources and
+sinks stand where their data is, whatever the mapping does.
 """
 
 from agiledart_experiments.report import Goal, Report, Row, Settings
