@@ -3,7 +3,9 @@ SHELL := /bin/bash
 VENV  := .venv
 PY    := $(VENV)/bin/python
 ROOTS := kernel overlay placement dataflow agent simulation examples analytics cli api
-STAMP := $(VENV)/.installed
+# SPARK=no leaves Spark out (575 of 620 MB); what was said last holds until the other is said.
+SPARK ?= $(if $(wildcard $(VENV)/.without-spark),no,yes)
+STAMP := $(VENV)/.installed$(if $(filter no,$(SPARK)),,-with-spark)
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo test test-fast lint types contracts format bench clean
@@ -11,14 +13,14 @@ STAMP := $(VENV)/.installed
 help: ## what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-install: $(STAMP) ## .venv/ with the project and its development tools
+install: $(STAMP) ## .venv/ with the project, its development tools and Spark (SPARK=no: without)
 
 $(STAMP): pyproject.toml tools/setup.sh
-	@tools/setup.sh $(VENV)
-	@touch $@
+	@tools/setup.sh $(VENV) $(SPARK)
+	@touch $(VENV)/.installed $@
 
-demo: $(STAMP) ## five agents on this machine compute the busiest taxi routes, live
-	@$(VENV)/bin/agiledart demo $(ARGS)
+demo: $(STAMP) ## five agents on this machine compute the busiest taxi routes, live; Spark reads along
+	@$(VENV)/bin/agiledart demo $(if $(and $(filter no,$(SPARK)),$(wildcard $(VENV)/.installed-with-spark)),--no-spark) $(ARGS)
 
 test: lint types contracts ## everything but soaks
 	@$(PY) -m pytest -n 2 --dist loadgroup $(ARGS)
