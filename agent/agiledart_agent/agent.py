@@ -105,7 +105,13 @@ class Agent:
         self._pool: ExecutorPool | None = None
         self._control = ControlApi(self._asked, self._log.refused)
         self._clients: dict[Link, Client] = {}
-        self._sink_logs = SinkLogServer(settings.state_dir, lambda: self.me, self._feed, self._log.refused)
+        self._sink_logs = SinkLogServer(
+            settings.state_dir,
+            lambda: self.me,
+            self._feed,
+            self._log.refused,
+            lambda text: self._log.warning("log.trim", text),
+        )
         self._metrics = AgentMetrics(self._figures, settings.zone)
         self._metrics_server = MetricsServer(self._metrics.render, self._unready, self._metrics.refused_http)
         self._extended: dict[int, type] = {}  # requests to whose answers the agent adds what only it knows
@@ -157,6 +163,7 @@ class Agent:
         await self._control.listen(settings.state_dir / "control.sock")
         await self._enter_ring(seeds)
         self._spawn(self._sink_logs.note_for_ever())
+        self._spawn(self._sink_logs.trim_for_ever())
 
     async def stop(self, *, drain: bool) -> None:
         """Leave the ring, with or without telling it, and end everything that was started."""

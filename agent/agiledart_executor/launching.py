@@ -1,5 +1,6 @@
 """From a deployment part to instances that can run: user code, plan, functions, connectors."""
 
+import asyncio
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from agiledart_dataflow.user_errors import NO_RECORD, user_code_error
 from agiledart_executor.connectors.log_sink import SinkOrigin
 from agiledart_executor.connectors.opening import open_sink, open_source
 from agiledart_executor.host import Running
+from agiledart_executor.sink_log.log import LOCK_PAUSE_SECONDS, LOCK_SECONDS, LogBusyError
 from agiledart_executor.user_code import decode_bundle, load_bundle
 from agiledart_kernel.codec import Codec
 from agiledart_kernel.errors import AgileDartError, OperationFailed
@@ -47,8 +49,19 @@ class Launchable:
         """The type of the rows that leave a step of a stage."""
         return next(step.row_type for step in self.program.steps(stage) if step.name == name)
 
+    async def open_instance(self, stage: int, index: int) -> Running:
+        """`instance`, waiting a little for a log whose last writer is about to end; everything else goes on meanwhile."""
+        deadline = asyncio.get_running_loop().time() + LOCK_SECONDS
+        while True:
+            try:
+                return self.instance(stage, index)
+            except LogBusyError:
+                if asyncio.get_running_loop().time() >= deadline:
+                    raise
+            await asyncio.sleep(LOCK_PAUSE_SECONDS)
+
     def instance(self, stage: int, index: int) -> Running:
-        """A new instance, its file or connection opened; raises AgileDartError, OSError."""
+        """A new instance, its file or connection opened, at once or not at all; raises AgileDartError, OSError."""
         kind, name = self.plan.stages[stage].kind, self.plan.stages[stage].name
         running = Running(stage, index, name)
         try:
@@ -57,12 +70,13 @@ class Launchable:
                 running.source = SourceInstance(self.program, stage, open_source(endpoint.connector, endpoint.row_type))
             elif kind == "sink":
                 endpoint = self.program.endpoint(stage)
-                running.writer = open_sink(
-                    endpoint.connector, endpoint.row_type, origin=SinkOrigin(self.application, self.version, _ROOT)
-                )
+                origin = SinkOrigin(self.application, self.version, _ROOT, patience=0.0)
+                running.writer = open_sink(endpoint.connector, endpoint.row_type, origin=origin)
                 running.instance = Instance(self.program, stage, index, running.writer)
             else:
                 running.instance = Instance(self.program, stage, index)
+        except LogBusyError as error:
+            raise LogBusyError(f"{name}: {error}") from None
         except OperationFailed as error:
             raise OperationFailed(f"{name}: {error}") from None
         except (AgileDartError, OSError):

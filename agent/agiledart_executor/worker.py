@@ -223,7 +223,7 @@ class Worker:
             self._listener = await self._listen()
         addresses = part.known_addresses()
         for stage, index in sorted(instances, reverse=True):  # downstream first: a channel needs its target
-            running = self._code.instance(stage, index)
+            running = await self._code.open_instance(stage, index)
             for edge, source in self._code.plan.inputs(stage, index):
                 running.inputs[edge, source] = InputEnd()
             for way in self._code.plan.outgoing(stage):
