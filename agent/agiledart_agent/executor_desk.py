@@ -173,6 +173,8 @@ class ExecutorDesk:
             node_name=self._settings.name,
             host=host,
             advertised=advertised,
+            latency_log_bytes=self._settings.latency_log_bytes,
+            latency_log_days=self._settings.latency_log_days,
         )
 
     def _judge_for_executor(self, asked: JudgePeer, application: str) -> Verdict:

@@ -17,7 +17,7 @@ from agiledart_executor.sink_log.log import LOCK_SECONDS, LogOptions, LogWriter
 from agiledart_executor.sink_log.rows import encoded, row_form
 from agiledart_kernel.errors import ConfigurationError, OperationFailed
 from agiledart_kernel.limits import MAX_BATCH_ROWS
-from agiledart_kernel.sink_log import MAX_PARTITIONS, sink_name_fault
+from agiledart_kernel.sink_log import MAX_PARTITIONS, user_sink_name_fault
 
 OPTIONS = ("partitions", "max_bytes", "max_age", "segment_bytes", "key")
 
@@ -105,7 +105,7 @@ def open_log_sink(connector: Connector, row_type: Any, clock: Callable[[], int],
         LogBusyError: it is being written by somebody else.
         OperationFailed: the log holds other rows, or its disk does not take it.
     """
-    if fault := sink_name_fault(connector.path):
+    if fault := user_sink_name_fault(connector.path):
         raise ConfigurationError(f"{connector.url()}: {fault}")
     options = LogOptions(
         partitions=_count(connector),
