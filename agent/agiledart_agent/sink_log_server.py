@@ -31,6 +31,7 @@ from agiledart_kernel.sink_log import (
     MAX_FETCH_BYTES,
     NOT_ALLOWED,
     OVERLOADED,
+    SYSTEM_PREFIX,
     TRIMMED,
     UNAVAILABLE,
     UNKNOWN_SINK,
@@ -375,12 +376,12 @@ async def _until(look: Callable[[], Coroutine[Any, Any, R | None]], wait_ms: int
 
 
 def _unknown(number: int, name: str) -> LogRefused:
-    return LogRefused(
-        number,
-        UNKNOWN_SINK,
-        f"There is no log {name} in this network. A log begins when an application writes to log:{name}; "
-        f"agiledart status NAME shows where an application writes.",
+    begins = (
+        f"A log begins when an application writes to log:{name}; agiledart status NAME shows where an application writes."
+        if not name.startswith(SYSTEM_PREFIX)
+        else "An agent keeps the latencies of a sink whose rows have a ReadTime, unless its latency_log_bytes is 0."
     )
+    return LogRefused(number, UNKNOWN_SINK, f"There is no log {name} in this network. {begins}")
 
 
 def _overloaded(request: LogRequest, why: str) -> LogRefused:

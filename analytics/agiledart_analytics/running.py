@@ -4,9 +4,10 @@ The live copy writes each micro-batch into a folder named by its number and repl
 the same batch over twice after a crash: so each committed row is in the copy exactly once.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,19 +38,26 @@ class Outcome:
 
 
 def run_job(
-    session: "SparkSession", job: Job, *, reader: Mapping[str, str] | None = None, parquet: str = "", results: str = ""
+    session: "SparkSession",
+    job: Job,
+    *,
+    reader: Mapping[str, str] | None = None,
+    sinks: Sequence[str] = (),
+    parquet: str = "",
+    results: str = "",
 ) -> Outcome:
     """Run a job once, on what is committed now.
 
     Args:
         reader: options of `format("agiledart")`; the sink is the job's unless they say.
+        sinks: read these logs together; those that do not exist are left out, unless none does.
         parquet: read these files in place of a log.
         results: folder whose subfolder of the job's name is replaced by the result as Parquet.
 
     Raises `OperationFailed` with one sentence, whatever Spark said.
     """
     try:
-        frame = _input(session, job, reader or {}, parquet)
+        frame = _input(session, job, reader or {}, sinks, parquet)
         missing = [name for name in job.needs if name not in frame.columns]
         if missing:
             raise ConfigurationError(
@@ -117,7 +125,11 @@ def plot(outcome: Outcome, job: Job, file: str) -> None:
     except ImportError:
         raise OperationFailed("--plot needs matplotlib:  pip install matplotlib") from None
     place = outcome.columns.index(job.measure)
-    names = [index for index, name in enumerate(outcome.columns) if name not in ("rank", "trips") and index != place]
+    names = [
+        index
+        for index, name in enumerate(outcome.columns)
+        if name not in ("rank", "trips", "samples") and not name.endswith("_ms") and index != place
+    ]
     shown = outcome.rows[:40]
     figure = Figure(figsize=(10, max(3, 0.25 * len(shown))), layout="constrained")
     axes = figure.subplots()
@@ -135,7 +147,22 @@ def _without_zone(value: Any) -> Any:
     return value.replace(tzinfo=None) if isinstance(value, datetime) else value
 
 
-def _input(session: "SparkSession", job: Job, reader: Mapping[str, str], parquet: str) -> "DataFrame":
+def _input(
+    session: "SparkSession", job: Job, reader: Mapping[str, str], sinks: Sequence[str], parquet: str
+) -> "DataFrame":
     if parquet:
         return session.read.parquet(parquet)
-    return session.read.format("agiledart").options(**{"sink": job.sink, **reader}).load()
+    if not sinks:
+        return session.read.format("agiledart").options(**{"sink": job.sink, **reader}).load()
+    frames: list[DataFrame] = []
+    absent: Exception | None = None
+    for sink in sinks:
+        try:
+            frames.append(session.read.format("agiledart").options(**{**reader, "sink": sink}).load())
+        except Exception as error:
+            if "There is no log" not in spark_sentence(error):
+                raise
+            absent = absent or error
+    if not frames and absent is not None:
+        raise absent
+    return reduce(lambda one, other: one.unionByName(other), frames)
