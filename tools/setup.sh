@@ -69,7 +69,8 @@ watch_pip() {
     [ ! -t 2 ] || pause=1
     SECONDS=0
     while sleep "$pause" >/dev/null 2>&1; do
-        step=$(grep -oE '(Collecting|Downloading|Building wheel for|Installing) [^ ]+( \([0-9.]+ .B\))?' "$log" | tail -n 1) || true
+        step=$(grep -oE '(Collecting|Downloading|Building wheel for|Installing) [^ ]+( \([0-9.]+ .B\))?' "$log" | tail -n 1 |
+            sed -E 's/-(cp|py)[0-9][^ ]*//') || true
         mb=$(du -scm "$work"/pip-unpack-* 2>/dev/null | awk 'END {print $1}') || true
         step=$(printf '  %4d s  %4d MB fetched  %s' "$SECONDS" "${mb:-0}" "$step")
         if [ -t 2 ]; then printf '\r\033[K%.79s' "$step" >&2; else echo "$step" >&2; fi
