@@ -49,9 +49,8 @@ def plan_ranges(
         begin = start.get(partition, 0)
         held = there.get(partition)
         if held is not None and begin < min(held.first, stop):
-            lost_until = min(held.first, stop)
-            _lose(options, partition, begin, lost_until)
-            begin = lost_until
+            _lose(options, partition, begin, held.first if options.fail_on_loss else min(held.first, stop))
+            begin = min(held.first, stop)
         if stop > begin:
             ranges.append(LogRange(partition, begin, stop))
     return ranges
@@ -99,6 +98,7 @@ def _fetched(
         max_rows=min(FETCH_ROWS, planned.end - at),
         max_bytes=FETCH_BYTES,
         wait_ms=options.wait_ms,
+        uncommitted=options.latest,
     )
     position = at
     for stored in answer.batches:

@@ -1,7 +1,7 @@
 """A Spark driver of its own that copies logs into Parquet: `python -m tests.spark.driver MASTER LOG_FILE [CONFIG]`.
 
 Takes one JSON object a line on stdin, `{"reader": {…}, "folder", "kind", "seconds"}`, and answers each with one on stdout:
-`{"batches", "rows"}` when the copy has ended, or `{"error"}`. The first line that it writes says that the session is there.
+`{"batches", "rows"}` when the copy has ended, or `{"error", "whole"}`. Its first line says that the session is there.
 """
 
 import json
@@ -35,9 +35,9 @@ def main(master: str, log_file: str, config: str = "{}") -> None:
             batches, rows = follow(start_copy(session, json.loads(line)))
             _say({"batches": batches, "rows": rows})
         except AgileDartError as error:
-            _say({"error": str(error)})
+            _say({"error": str(error), "whole": str(error)})
         except Exception as error:  # noqa: BLE001  Spark's errors have many classes; the test gets the sentence
-            _say({"error": spark_sentence(error)})
+            _say({"error": spark_sentence(error), "whole": str(error)})
     session.stop()
 
 

@@ -103,11 +103,13 @@ class Driver:
         )
 
     def ready(self) -> None:
-        assert "ready" in self._answer(), self.said()
+        assert "ready" in self.answer(), self.said()
 
-    def begin(self, folder: Path, written: Written, kind: str, seconds: float, rows: int = BATCH_ROWS) -> None:
-        """Have it copy a log."""
-        reader = written.options(maxRowsPerBatch=str(rows))
+    def begin(
+        self, folder: Path, written: Written, kind: str, seconds: float, rows: int = BATCH_ROWS, **more: str
+    ) -> None:
+        """Have it copy a log; `more` are options of the source."""
+        reader = written.options(maxRowsPerBatch=str(rows), **more)
         task = {"reader": reader, "folder": str(folder), "kind": kind, "seconds": seconds}
         assert self.process.stdin is not None
         self.process.stdin.write(json.dumps(task) + "\n")
@@ -115,7 +117,7 @@ class Driver:
 
     def end(self) -> dict[str, Any]:
         """What it says of the copy once that has ended."""
-        told = self._answer()
+        told = self.answer()
         assert "error" not in told, told
         return told
 
@@ -132,7 +134,8 @@ class Driver:
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.communicate()
 
-    def _answer(self) -> dict[str, Any]:
+    def answer(self) -> dict[str, Any]:
+        """Its next line."""
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         assert line, self.said()
