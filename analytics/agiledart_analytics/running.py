@@ -118,31 +118,6 @@ def spark_sentence(error: BaseException) -> str:
     return next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)
 
 
-def plot(outcome: Outcome, job: Job, file: str) -> None:
-    """A bar chart of the job's measure as a picture. Raises `OperationFailed` without matplotlib."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise OperationFailed("--plot needs matplotlib:  pip install matplotlib") from None
-    place = outcome.columns.index(job.measure)
-    names = [
-        index
-        for index, name in enumerate(outcome.columns)
-        if name not in ("rank", "trips", "samples") and not name.endswith("_ms") and index != place
-    ]
-    shown = outcome.rows[:40]
-    figure = Figure(figsize=(10, max(3, 0.25 * len(shown))), layout="constrained")
-    axes = figure.subplots()
-    axes.barh([" ".join(str(row[index]) for index in names[:3]) for row in shown], [row[place] for row in shown])
-    axes.invert_yaxis()
-    axes.set_title(job.what)
-    axes.set_xlabel(job.measure)
-    try:
-        figure.savefig(file)
-    except (OSError, ValueError) as error:
-        raise OperationFailed(f"{file} cannot be written: {error}") from None
-
-
 def _without_zone(value: Any) -> Any:
     return value.replace(tzinfo=None) if isinstance(value, datetime) else value
 

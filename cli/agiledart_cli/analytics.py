@@ -57,7 +57,7 @@ def list_jobs(output: str) -> int:
 @click.option("--bootstrap", metavar="HOST:PORT,…", help="Agents to ask. Default: those that the token names.")
 @click.option("--master", metavar="URL", help="Spark's master, or sc://… of a Connect server. Default: this machine.")
 @click.option("--results", metavar="DIR", help="Also write the result as Parquet to DIR/NAME.")
-@click.option("--plot", "picture", metavar="FILE", help="Also draw it, as .png or .svg; needs matplotlib.")
+@click.option("--plot", "picture", metavar="FILE", help="Also draw it, as .png, .svg or .pdf; needs the extra [plot].")
 @agent_options
 @output_option
 def run(
@@ -86,7 +86,8 @@ def run(
     The jobs about latency need the name of an application: they read what agents sampled at each of its sinks.
     """
     from agiledart_analytics.jobs import find_job
-    from agiledart_analytics.running import plot, run_job
+    from agiledart_analytics.plotting import check_plot, plot
+    from agiledart_analytics.running import run_job
 
     job = find_job(name)
     if parquet and not Path(parquet).is_dir():
@@ -95,6 +96,8 @@ def run(
         raise ConfigurationError(f"Of which application?  agiledart analytics run {name} APP")
     if application and not job.is_about_an_application:
         raise ConfigurationError(f"{name} reads a log, not an application: leave {application} out, or give --sink.")
+    if picture:
+        check_plot(picture)
     with _reader(job, application, sink, parquet, token_file, bootstrap, agent, identity) as (reader, sinks):
         say("starting Spark (about 10 s) …")
         from agiledart.spark import spark_session

@@ -21,11 +21,13 @@ from typing import Any
 from tests.e2e.mesh import AgentProcess, wait_for
 from tests.spark.written import BATCHES, FILES, Written, copied, state_of, submit, wait_for_end
 
-BATCH_ROWS = 250
-"""Rows of a micro-batch: the log of 3,000 trips takes twelve."""
+BATCH_ROWS = 500
+"""Rows of a micro-batch: the log of 3,000 trips takes six."""
 
-LATEST_BATCH = 9
-LOOKS = 50
+LATEST_BATCH = 4
+"""Micro-batches after which a round waits no longer for its moment, so that something is left to copy."""
+
+LOOKS = 150
 START_SECONDS = 500.0
 COPY_SECONDS = 500.0
 
@@ -67,7 +69,7 @@ def begin(victim: str, seed: int) -> tuple[Round, random.Random]:
 
 def wait_for_moment(this: Round, chance: random.Random, folder: Path, failed: Any) -> None:
     """Wait for the round's moment; `failed()` tells why it will not come, or nothing."""
-    batches, looks = chance.randrange(0, LATEST_BATCH), chance.randrange(0, LOOKS)
+    batches, looks = chance.randrange(0, LATEST_BATCH + 1), chance.randrange(0, LOOKS)
 
     def committed() -> bool:
         assert not (why := failed()), why
@@ -75,7 +77,7 @@ def wait_for_moment(this: Round, chance: random.Random, folder: Path, failed: An
 
     wait_for(committed, START_SECONDS, f"{batches} micro-batches are committed")
     counted = itertools.count()
-    wait_for(lambda: next(counted) >= looks, 60, "the moment")
+    wait_for(lambda: next(counted) >= looks or commits(folder) >= LATEST_BATCH, 60, "the moment")
     this.batches_at_kill, this.rows_at_kill = commits(folder), copied(folder / "copy", this.kind).total()
 
 
@@ -245,7 +247,7 @@ def kill_agent(session: Any, holder: AgentProcess, other: Written, folder: Path,
     name = f"kills-{seed}"
     written = Written(other.agent, other.token, name)
     is_running = bool(seed % 2)
-    source = "taxi:?count=200000&speed=100" if is_running else "taxi:?count=3000"
+    source = "taxi:?count=200000&speed=10" if is_running else "taxi:?count=3000"
     submit(other.agent, f"{source}@{other.agent.name}", f"log:{name}?partitions=4@{holder.name}", name)
     if not is_running:
         assert wait_for_end(other.agent, name) == "finished"
