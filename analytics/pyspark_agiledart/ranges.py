@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.datasource import InputPartition
 
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 FETCH_ROWS: Final = 100_000
 FETCH_BYTES: Final = 4 << 20
 """One answer is held in memory beside its Arrow batches: some tens of megabytes a task."""
+
+JOINED_ROWS: Final = 8_192
+"""Stored batches are joined until they have so many rows: each Arrow batch costs Spark something of its own."""
 
 
 @dataclass
@@ -90,7 +93,7 @@ def read_range(options: Options, schema: "StructType", planned: LogRange) -> Ite
 def _fetched(
     client: "LogClient", options: Options, reader: RowReader, planned: LogRange, at: int
 ) -> Iterator["pyarrow.RecordBatch"]:
-    """What one request brings of a range: whole stored batches, cut to the range at both ends."""
+    """What one request brings of a range: stored batches, joined, and cut to the range at both ends."""
     answer = client.fetch(
         options.sink,
         planned.partition,
@@ -101,6 +104,7 @@ def _fetched(
         uncommitted=options.latest,
     )
     position = at
+    waiting: list[Any] = []
     for stored in answer.batches:
         if stored.offset > position:
             raise OperationFailed(
@@ -111,14 +115,19 @@ def _fetched(
         keep = min(stored.rows - skip, planned.end - position)
         if keep <= 0:
             continue
-        batch = reader.read(stored.body, skip, keep)
-        if batch.num_rows != keep:
+        rows = reader.rows(stored.body, skip, keep)
+        if len(rows) != keep:
             raise OperationFailed(
                 f"A stored batch of {options.key(planned.partition)} at {stored.offset} has not the {stored.rows} rows that "
                 f"it names. Its log is damaged."
             )
-        yield batch
+        waiting += rows
         position += keep
+        if len(waiting) >= JOINED_ROWS:
+            yield reader.batch(waiting)
+            waiting = []
+    if waiting:
+        yield reader.batch(waiting)
     if position == at:
         raise OperationFailed(
             f"The log {options.key(planned.partition)} now ends at row {answer.end}, but rows up to {planned.end} were "
