@@ -8,7 +8,7 @@ SPARK ?= $(if $(wildcard $(VENV)/.without-spark),no,yes)
 STAMP := $(VENV)/.installed$(if $(filter no,$(SPARK)),,-with-spark)
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-fast lint types contracts format bench clean
+.PHONY: help install demo test test-fast lint types contracts format bench bench-spark soak-day clean
 
 help: ## what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -42,6 +42,12 @@ format: $(STAMP) ## let ruff put things in order
 
 bench: $(STAMP) ## memory, start-up and rates of this machine
 	@$(PY) -m benchmarks.run $(ARGS)
+
+bench-spark: $(STAMP) ## what reading a log with Spark costs, beside Parquet (needs Spark)
+	@$(PY) -m benchmarks.spark_read $(ARGS)
+
+soak-day: $(STAMP) ## 24 hours of trips through a bounded log while Spark reads along (needs Spark)
+	@$(PY) -m benchmarks.day_of_trips $(ARGS)
 
 clean: ## remove what was built
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
