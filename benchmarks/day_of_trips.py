@@ -116,10 +116,10 @@ def trip(cells: list[str]) -> Trip:
 
 
 class Watch:
-    """Looks at disk and memory until it is told to end."""
+    """Looks at the log's size and at the memory of all that descends from this process, until it is told to end."""
 
-    def __init__(self, log: Path, roots: list[int]) -> None:
-        self._log, self._roots = log, roots
+    def __init__(self, log: Path) -> None:
+        self._log = log
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
         self.disk: list[int] = []
@@ -136,7 +136,7 @@ class Watch:
     def _watch(self) -> None:
         while not self._ended.wait(LOOK_SECONDS):
             self.disk.append(_bytes_below(self._log))
-            for name, size in rss_by_kind(*self._roots).items():
+            for name, size in rss_by_kind(os.getpid()).items():
                 self.memory.setdefault(name, []).append(size)
 
     def document(self) -> dict[str, Any]:
@@ -182,11 +182,10 @@ def run(hours: float, speed: float, max_bytes: str, seconds: float) -> dict[str,
             first = f"taxi:?count={FIRST_LINES}&seed={SEED}@a2"
             client.ask(make_submission(TARGET, {"trips": first, "out": sink}, {}))
             _until_ended(client)
-            roots = [os.getpid(), *(agent.process.pid for agent in mesh.agents)]
             reader = {"sink": NAME, "tokenFile": str(token)}
             query = copy_live(session, reader, folder / "copy", folder / "checkpoint", seconds)
             query.processAllAvailable()
-            with Watch(log, roots) as watch:
+            with Watch(log) as watch:
                 began = time.monotonic()
                 trips = f"taxi:?count={plain.lines}&seed={SEED}&speed={speed:g}@a2"
                 client.ask(make_submission(TARGET, {"trips": trips, "out": sink}, {}))

@@ -19,13 +19,12 @@ def tree(root: int) -> list[int]:
     return found
 
 
-def cpu_seconds(*roots: int) -> float:
-    """CPU time of trees of processes so far, with that of children that have ended."""
+def cpu_seconds(root: int) -> float:
+    """CPU time of a tree of processes so far, with that of children that have ended."""
     spent = 0
-    for root in roots:
-        for pid in tree(root):
-            if fields := _stat(pid):
-                spent += sum(int(field) for field in fields[11:15])
+    for pid in tree(root):
+        if fields := _stat(pid):
+            spent += sum(int(field) for field in fields[11:15])
     return spent / _TICKS
 
 
@@ -57,13 +56,12 @@ def kind(pid: int) -> str:
     return "driver" if b"python" in words[0] else "other"
 
 
-def rss_by_kind(*roots: int) -> dict[str, float]:
-    """Resident memory of trees of processes, in MB, summed by kind of process."""
+def rss_by_kind(root: int) -> dict[str, float]:
+    """Resident memory of a tree of processes, in MB, summed by kind of process; pages that they share count in each."""
     found: dict[str, float] = {}
-    for root in roots:
-        for pid in tree(root):
-            name = kind(pid)
-            found[name] = found.get(name, 0.0) + rss_mb(pid)
+    for pid in tree(root):
+        name = kind(pid)
+        found[name] = found.get(name, 0.0) + rss_mb(pid)
     return {name: round(size, 1) for name, size in sorted(found.items()) if size}
 
 

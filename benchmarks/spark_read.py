@@ -70,9 +70,9 @@ class Bench:
 
     def time(self, name: str, work: Callable[[], tuple[int, float]]) -> None:
         """Do it and keep rows per second, by the clock and by CPU time of all processes."""
-        before = cpu_seconds(os.getpid(), self.agent)
+        before = cpu_seconds(os.getpid())
         rows, seconds = work()
-        spent = cpu_seconds(os.getpid(), self.agent) - before
+        spent = cpu_seconds(os.getpid()) - before
         self.taken.setdefault(name, []).append(
             {"rows_per_s": rows / seconds, "rows_per_cpu_s": rows / max(spent, 0.01)}
         )
@@ -186,18 +186,15 @@ def idle(bench: Bench, seconds: float, trigger: str) -> dict[str, Any]:
     )
     query = (writer.trigger(processingTime=trigger) if trigger else writer).start()
     time.sleep(5)
-    roots = {"spark": os.getpid(), "agent": bench.agent}
-    before, asked, began = (
-        {name: cpu_seconds(pid) for name, pid in roots.items()},
-        answers(bench.metrics),
-        time.perf_counter(),
-    )
+    before, agent_before = cpu_seconds(os.getpid()), cpu_seconds(bench.agent)
+    asked, began = answers(bench.metrics), time.perf_counter()
     time.sleep(seconds)
     took = time.perf_counter() - began
     figures: dict[str, Any] = {"requests_per_s": round((answers(bench.metrics) - asked) / took, 2)}
-    for name, pid in roots.items():
-        figures[f"{name}_cpu_percent"] = round(100 * (cpu_seconds(pid) - before[name]) / took, 1)
-    figures["memory_mb"] = rss_by_kind(*roots.values())
+    agent = cpu_seconds(bench.agent) - agent_before
+    figures["agent_cpu_percent"] = round(100 * agent / took, 1)
+    figures["spark_cpu_percent"] = round(100 * (cpu_seconds(os.getpid()) - before - agent) / took, 1)
+    figures["memory_mb"] = rss_by_kind(os.getpid())
     query.stop()
     return figures
 
@@ -260,7 +257,7 @@ def main() -> int:
             if not number:
                 bench.taken.clear()
         document = {"rows": rows, "repeat": given.repeat, "cores": os.cpu_count(), **summary(bench)}
-        document["memory_after_reading_mb"] = rss_by_kind(os.getpid(), bench.agent)
+        document["memory_after_reading_mb"] = rss_by_kind(os.getpid())
         document["idle"] = {t or "as soon as possible": idle(bench, given.idle, t) for t in ("", "1 second")}
         spark.stop()
     if given.output == "json":
