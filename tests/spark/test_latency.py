@@ -121,6 +121,7 @@ def test_a_log_that_is_not_there_is_left_out_unless_none_is(spark: Any, token: P
         run_job(spark, JOBS["latency"], reader=wide, sinks=[LOG, "_latency2.clean-trips"])
 
 
+@pytest.mark.slow
 def test_the_verb_asks_the_agent_for_everything(agent: AgentProcess, rows: list[list[Any]]) -> None:
     environment = {key: value for key, value in os.environ.items() if key != "AGILEDART_TOKEN"}
     ran = cli(
