@@ -138,13 +138,13 @@ def test_half_an_hour_of_a_stranger(wheel: Path, tmp_path: Path):
         assert len(shell("agiledart tap clean-trips clean --limit 3").splitlines()) == 3
         assert "agiledart_build_info{" in shell(f"curl -s http://{metrics}/metrics")
         shell("agiledart token create --role reader --scope sink:clean-trips > reader.token && chmod 600 reader.token")
-        (tmp_path / "copy.py").write_text(COPY)
-        first = int(shell("python copy.py").split()[-1])
+        (tmp_path / "copy_trips.py").write_text(COPY)
+        first = int(shell("python copy_trips.py").split()[-1])
         assert first > 0
         shell("agiledart stop clean-trips")
         assert running.stop() == 130
         running = agent()  # the log outlives its application and its agent
-        assert int(shell("python copy.py").split()[-1]) >= first
+        assert int(shell("python copy_trips.py").split()[-1]) >= first
         found = json.loads(shell("agiledart analytics run busiest-routes --token-file reader.token -o json"))
         assert found["rows"]
     finally:
