@@ -110,6 +110,11 @@ def spark_sentence(error: BaseException) -> str:
         kind, colon, rest = line.strip().partition(": ")
         if colon and kind.startswith(("agiledart_", "pyspark_agiledart")):
             return rest.partition(" SQLSTATE")[0].strip()
+    if "No module named 'pyspark_agiledart'" in text or "No module named 'agiledart" in text:
+        return (
+            "Spark's executors do not have the package agiledart. Install it on each machine of the cluster (pip install "
+            "'agiledart[spark]'), or send it: agiledart.spark.ship_package(session)."
+        )
     if "DATA_SOURCE_NOT_FOUND" in text:
         return (
             "Spark does not find the source agiledart: another package called pyspark_… may fail to import. Way out:  "
