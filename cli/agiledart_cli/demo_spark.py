@@ -7,6 +7,7 @@ fails, the demo goes on and says why.
 import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -47,12 +48,19 @@ def why_not() -> str:
 
     missing = [name for name in ("pyspark", "pyarrow", "pandas") if importlib.util.find_spec(name) is None]
     if missing:
-        return f"{', '.join(missing)} not installed:  pip install 'agiledart[spark]'"
+        return f"{', '.join(missing)} not installed:  {_pip()} install 'agiledart[spark]'"
     try:
         find_java()
     except AgileDartError as error:
         return str(error)
     return ""
+
+
+def _pip() -> str:
+    """What to type for the pip of this Python: another one, of a shell without the environment, would not help."""
+    found = shutil.which("pip")
+    beside = found is not None and Path(found).parent == Path(sys.executable).parent
+    return "pip" if beside else f"{sys.executable} -m pip"
 
 
 class SparkStep:

@@ -123,7 +123,8 @@ class Stranger:
         told = f"{block.page}:{block.line}  {line}\nexit code {done.returncode}\n{done.stdout}{done.stderr}"
         assert done.returncode == (int(code[1]) if code else 0), told
         assert "Traceback" not in done.stderr, told
-        assert done.stdout.strip() or ">" in line or "--output" in line, f"it printed nothing: {told}"
+        said = done.stdout.strip() or done.stderr.strip()
+        assert said or ">" in line or "--output" in line, f"it printed nothing: {told}"
 
     def _python(self, block: Block) -> None:
         folder, environment = self._machine("")
