@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.stranger import Background
+from tests.docs.stranger import BUSY, Background
 
 ROOT = Path(__file__).parents[2]
 
@@ -112,7 +112,7 @@ def test_half_an_hour_of_a_stranger(wheel: Path, tmp_path: Path):
         "AGILEDART_AGENT__METRICS": metrics,
     }
 
-    def shell(line: str) -> str:
+    def shell(line: str, tries: int = 3) -> str:
         done = subprocess.run(
             ["bash", "-c", line],
             cwd=tmp_path,
@@ -122,6 +122,8 @@ def test_half_an_hour_of_a_stranger(wheel: Path, tmp_path: Path):
             check=False,
             timeout=600,
         )
+        if BUSY in done.stderr and tries > 1:
+            return shell(line, tries - 1)
         assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
         assert "Traceback" not in done.stderr, done.stderr
         return done.stdout
@@ -142,7 +144,7 @@ def test_half_an_hour_of_a_stranger(wheel: Path, tmp_path: Path):
         first = int(shell("python copy_trips.py").split()[-1])
         assert first > 0
         shell("agiledart stop clean-trips")
-        assert running.stop() == 130
+        assert running.stop() in (0, 130)
         running = agent()  # the log outlives its application and its agent
         assert int(shell("python copy_trips.py").split()[-1]) >= first
         found = json.loads(shell("agiledart analytics run busiest-routes --token-file reader.token -o json"))
