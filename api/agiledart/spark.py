@@ -178,7 +178,7 @@ def ship_package(session: "SparkSession") -> Path:
                 for path in sorted((root / found.name).rglob("*.py")):
                     packed.write(path, path.relative_to(root))
     Path(temporary).replace(archive)
-    if hasattr(session, "client"):  # Spark Connect
+    if type(session).__module__.startswith("pyspark.sql.connect"):
         session.addArtifacts(str(archive), pyfile=True)
     else:
         session.sparkContext.addPyFile(str(archive))

@@ -37,7 +37,7 @@ def environment() -> dict[str, str]:
     """For Spark's processes on this machine."""
     return {
         **os.environ, "JAVA_HOME": str(find_java().home), "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable,
-        "SPARK_DAEMON_MEMORY": "256m", BARE: "1",
+        "SPARK_DAEMON_MEMORY": "600m", BARE: "1",
     }  # fmt: skip
 
 
