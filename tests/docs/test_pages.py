@@ -21,7 +21,8 @@ PAGES = [README, *TUTORIALS, ROOT / "docs" / "how-to" / "spark.md"]
 NOT_RUN = {
     ("README.md", "sudo apt-get install"): "installs system packages",
     ("spark.md", "pip install"): "installs packages",
-    ("spark.md", "from agiledart.spark import"): "stands in the README, too, and is run there",
+    ("spark.md", "from agiledart.spark import spark_session"): "stands in the README, too, and is run there",
+    ("spark.md", "from agiledart.spark import ship_package"): "needs a cluster; tests/spark/test_clusters.py does",
     ("spark.md", "def keep("): "never ends; tests/e2e/test_wheel.py runs it with an end",
 }
 """(page, how the block begins) → why no test can run it, or where one does; it may only shrink."""
