@@ -1,6 +1,7 @@
 """Without pyspark only `test_presence` is collected; it says, visibly, what is left out."""
 
 import importlib.util
+import signal
 import json
 import os
 from collections.abc import Callable, Iterator
@@ -33,7 +34,9 @@ def spark() -> Iterator[object]:
         find_java()
     except OperationFailed as error:
         pytest.skip(str(error))
+    interrupted = signal.getsignal(signal.SIGINT)
     session = spark_session("tests", master="local[2,4]", config={"spark.sql.shuffle.partitions": "2"})
+    signal.signal(signal.SIGINT, interrupted)  # Spark puts its own there, and tests of Ctrl-C run in this process, too
     yield session
     session.stop()
 
