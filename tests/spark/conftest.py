@@ -1,9 +1,9 @@
 """Without pyspark only `test_presence` is collected; it says, visibly, what is left out."""
 
 import importlib.util
-import signal
 import json
 import os
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
