@@ -223,7 +223,10 @@ def follow(
 def note_progress(query: "StreamingQuery", seen: dict[int, int]) -> None:
     """Enter batch → rows of what the query tells of itself; Spark keeps the last hundred."""
     for progress in query.recentProgress:
-        seen[int(progress["batchId"])] = int(progress["numInputRows"])
+        rows = progress["numInputRows"]
+        if rows is None:  # Spark Connect tells it of each source only
+            rows = sum(int(source["numInputRows"] or 0) for source in progress["sources"])
+        seen[int(progress["batchId"])] = int(rows)
 
 
 def _tell_terminal(line: str) -> None:
