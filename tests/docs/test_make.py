@@ -15,6 +15,13 @@ echo "$2" >> asked
 if [ "$2" = no ]; then touch "$1/.without-spark"; else rm -f "$1/.without-spark"; fi
 """
 
+HERE = {
+    name: value
+    for name, value in os.environ.items()
+    if name not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS", "SPARK", "ARGS")
+}
+"""The tests themselves run under make, whose words must not reach these."""
+
 pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
 
 
@@ -31,7 +38,7 @@ def clone(tmp_path: Path) -> Path:
 
 def _asked(clone: Path, *words: str) -> list[str]:
     """What the set-up was told, in order, after one more `make install`."""
-    subprocess.run(["make", "install", *words], cwd=clone, check=True, capture_output=True)
+    subprocess.run(["make", "install", *words], cwd=clone, env=HERE, check=True, capture_output=True)
     return (clone / "asked").read_text().split()
 
 
@@ -61,7 +68,9 @@ def test_a_change_of_what_is_needed_is_noticed_for_each(clone: Path) -> None:
 )
 def test_the_demo_leaves_spark_out_when_told(clone: Path, words: tuple[str, ...], wanted: str) -> None:
     _asked(clone)
-    done = subprocess.run(["make", "-n", "demo", *words], cwd=clone, check=True, capture_output=True, text=True)
+    done = subprocess.run(
+        ["make", "-n", "demo", *words], cwd=clone, env=HERE, check=True, capture_output=True, text=True
+    )
     assert " ".join(done.stdout.split()).endswith(wanted)
 
 
