@@ -167,7 +167,7 @@ def run(hours: float, speed: float, max_bytes: str, seconds: float) -> dict[str,
     """The whole; raises `OperationFailed` when the application or the copy fails."""
     sys.stderr.write("the plain loop …\n")
     plain = plain_loop(hours)
-    with Mesh(2) as mesh, tempfile.TemporaryDirectory(prefix="add-", dir="/tmp") as name:
+    with Mesh(2) as mesh, tempfile.TemporaryDirectory(prefix="add-", dir="/tmp", ignore_cleanup_errors=True) as name:
         folder = Path(name)
         sys.stderr.write("starting agents and Spark …\n")
         mesh.start()

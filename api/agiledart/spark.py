@@ -157,7 +157,6 @@ def spark_session(
         # The JVM inherits this environment; it must stand before the first session.
         os.environ["JAVA_HOME"] = str(find_java().home)
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-        os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     builder: Any = SparkSession.builder.master(master or LOCAL_MASTER).appName(name)
     for key, value in {**_settings(master or LOCAL_MASTER, log_file), **(config or {})}.items():
         builder = builder.config(key, value)
@@ -181,7 +180,10 @@ def ship_package(session: "SparkSession") -> Path:
     if type(session).__module__.startswith("pyspark.sql.connect"):
         session.addArtifacts(str(archive), pyfile=True)
     else:
+        from pyspark_agiledart import DefaultSource
+
         session.sparkContext.addPyFile(str(archive))
+        session.dataSource.register(DefaultSource)  # the one that Spark finds by itself is not told of files added later
     return archive
 
 

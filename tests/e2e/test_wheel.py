@@ -6,8 +6,10 @@ import re
 import socket
 import subprocess
 import sys
+import tempfile
 import venv
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -98,15 +100,22 @@ print("rows", spark.read.parquet("trips").count())
 """
 
 
+@pytest.fixture
+def home() -> Iterator[Path]:
+    """A home whose path is as short as those of people: the control socket below it may have 107 bytes."""
+    with tempfile.TemporaryDirectory(prefix="adh-", dir="/tmp") as name:
+        yield Path(name)
+
+
 @pytest.mark.needs_spark
 @pytest.mark.timeout(1800)
-def test_half_an_hour_of_a_stranger(wheel: Path, tmp_path: Path):
+def test_half_an_hour_of_a_stranger(wheel: Path, tmp_path: Path, home: Path):
     """Agent, submit, top, tap, metrics, the log with Spark twice (the second time goes on where the first ended), stop, restart."""
     binaries = _installed(wheel, tmp_path / "env", "[spark]")
     links, metrics = (f"127.0.0.1:{port}" for port in _free_ports(2))
     environment = {
         "PATH": f"{binaries}:/usr/bin:/bin",
-        "HOME": str(tmp_path),
+        "HOME": str(home),
         "LC_ALL": "C.UTF-8",
         "AGILEDART_AGENT__LISTEN": links,
         "AGILEDART_AGENT__METRICS": metrics,
