@@ -183,7 +183,8 @@ def ship_package(session: "SparkSession") -> Path:
         from pyspark_agiledart import DefaultSource
 
         session.sparkContext.addPyFile(str(archive))
-        session.dataSource.register(DefaultSource)  # the one that Spark finds by itself is not told of files added later
+        # The one that Spark finds by itself is not told of files that are added later.
+        session.dataSource.register(DefaultSource)
     return archive
 
 
