@@ -3,22 +3,24 @@ SHELL := /bin/bash
 VENV  := .venv
 PY    := $(VENV)/bin/python
 ROOTS := kernel overlay placement dataflow agent simulation examples analytics experiments cli api
-STAMP := $(VENV)/.installed
+# SPARK=no leaves Spark out (575 of 620 MB); what was said last holds until the other is said.
+SPARK ?= $(if $(wildcard $(VENV)/.without-spark),no,yes)
+STAMP := $(VENV)/.installed$(if $(filter no,$(SPARK)),,-with-spark)
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-fast lint types contracts format bench simulate clean
+.PHONY: help install demo test test-fast lint types contracts format bench bench-spark soak-day simulate clean
 
 help: ## what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-install: $(STAMP) ## .venv/ with the project and its development tools
+install: $(STAMP) ## .venv/ with the project, its development tools and Spark (SPARK=no: without)
 
 $(STAMP): pyproject.toml tools/setup.sh
-	@tools/setup.sh $(VENV)
-	@touch $@
+	@tools/setup.sh $(VENV) $(SPARK)
+	@touch $(VENV)/.installed $@
 
-demo: $(STAMP) ## five agents on this machine compute the busiest taxi routes, live
-	@$(VENV)/bin/agiledart demo $(ARGS)
+demo: $(STAMP) ## five agents on this machine compute the busiest taxi routes, live; Spark reads along
+	@$(VENV)/bin/agiledart demo $(if $(and $(filter no,$(SPARK)),$(wildcard $(VENV)/.installed-with-spark)),--no-spark) $(ARGS)
 
 test: lint types contracts ## everything but soaks
 	@$(PY) -m pytest -n 2 --dist loadgroup $(ARGS)
@@ -43,6 +45,12 @@ bench: $(STAMP) ## memory, start-up and rates of this machine
 
 simulate: $(STAMP) ## hostile runs of virtual rings for MINUTES (10); KEEP=DIR keeps the figures
 	@tools/simulate.sh $(VENV)/bin/agiledart $(or $(MINUTES),10) $(or $(SEED),1) $(KEEP)
+
+bench-spark: $(STAMP) ## what reading a log with Spark costs, beside Parquet (needs Spark)
+	@$(PY) -m benchmarks.spark_read $(ARGS)
+
+soak-day: $(STAMP) ## 24 hours of trips through a bounded log while Spark reads along (needs Spark)
+	@$(PY) -m benchmarks.day_of_trips $(ARGS)
 
 clean: ## remove what was built
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

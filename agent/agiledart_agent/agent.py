@@ -10,58 +10,31 @@ import secrets
 import socket
 import ssl
 import time
-from collections import Counter
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from agiledart_agent.addresses import WILDCARDS, holder_of_port, outward_address
-from agiledart_agent.control_api import Client, ControlApi
 from agiledart_agent.driver import Driver
-from agiledart_agent.executor_pool import ExecutorEvents, ExecutorPool, LaunchError
-from agiledart_agent.identity import Identity, make_executor_pass
-from agiledart_agent.logs import AgentLog, PrintedLines
-from agiledart_agent.metrics import AgentMetrics, NodeFigures, SinkLogFigures, bytes_below
+from agiledart_agent.executor_desk import ExecutorDesk
+from agiledart_agent.executor_pool import ExecutorProcess
+from agiledart_agent.identity import Identity
+from agiledart_agent.logs import AgentLog
+from agiledart_agent.metrics import AgentMetrics
 from agiledart_agent.metrics_server import MetricsServer
 from agiledart_agent.peer_links import PeerLinks
 from agiledart_agent.ring_memory import RingMemory
 from agiledart_agent.settings import AgentSettings, split_address
 from agiledart_agent.sink_log_server import SinkLogServer
-from agiledart_agent.taps import FORGET_SECONDS, Taps
-from agiledart_agent.tokens import create_token
-from agiledart_dataflow.formation_messages import LogLine
-from agiledart_dataflow.stages import StagePlan
-from agiledart_executor.messages import Configure, InstanceBroke, InstanceName, JudgePeer, Verdict
-from agiledart_executor.sink_log.layout import logs_in
-from agiledart_kernel.codec import Codec, encode
-from agiledart_kernel.errors import AgileDartError, OperationFailed, RemoteProtocolError
-from agiledart_kernel.frames import Hello, decode_hello
-from agiledart_kernel.grants import Grant, Role
-from agiledart_kernel.machine import Completed, Failed, LinkLost, Message, Received, Send
+from agiledart_agent.user_desk import UserDesk
+from agiledart_kernel.errors import OperationFailed, RemoteProtocolError
+from agiledart_kernel.frames import Hello
+from agiledart_kernel.machine import LinkLost, Message, Received, Send
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.observe import Observation
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.randomness import RandomStream
-from agiledart_node.commands import Command, CreateToken, Info, Leave, Nodes
 from agiledart_node.config import NodeConfig
-from agiledart_node.effects import (
-    DrainSources,
-    PrepareExecutors,
-    Progressed,
-    ReadLogs,
-    ReadTap,
-    RefusedRequest,
-    Replied,
-    StartInstances,
-    StartSources,
-    StopInstances,
-)
-from agiledart_node.events import (
-    Asked,
-    ClockRead,
-    InstanceFailed,
-    InstanceFinished,
-    InstanceReported,
-)
+from agiledart_node.events import ClockRead
 from agiledart_node.node import NODE_CODEC, Node
 from agiledart_node.sinks import SinkFound
 from agiledart_overlay.effects import Joined, JoinFailed, Left, NeighboursChanged, PeerFailed, PeerLeft
@@ -71,8 +44,6 @@ from agiledart_transport.framed import Link, LinkHandler
 from agiledart_transport.links import Listener, connect, format_address, serve
 from agiledart_transport.local_judge import LocalJudge
 
-_PLAN: Codec[StagePlan] = Codec(StagePlan)
-EXECUTOR_GRANT_HOURS = 24 * 30
 CLOCK_SECONDS = 30.0
 LEAF_CHECK_SECONDS = 3600.0
 LEAF_MARGIN_SECONDS = 3 * 86_400
@@ -91,29 +62,31 @@ class Agent:
 
     def __init__(self, settings: AgentSettings, identity: Identity, log: AgentLog) -> None:
         self._settings, self._identity, self._log = settings, identity, log
+        self.joined: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.me = Peer(identity.node_id, identity.incarnation, settings.name)
         self._memory = RingMemory(settings.state_dir)
-        self._printed = PrintedLines()
-        self._taps = Taps()
         self._judge = LocalJudge(identity.network, time.time)
-        self._executor_grants: dict[str, Grant] = {}
         self._credentials = identity.credentials()
         self._client_tls: ssl.SSLContext = client_context(self._credentials)
         self._server_tls: ssl.SSLContext = server_context(self._credentials)
         self._listener: Listener | None = None
-        self._links: PeerLinks | None = None
-        self._driver: Driver | None = None
-        self._pool: ExecutorPool | None = None
-        self._control = ControlApi(self._asked, self._log.refused)
-        self._clients: dict[Link, Client] = {}
-        self._sink_logs = SinkLogServer(settings.state_dir, lambda: self.me, self._feed, self._log.refused)
-        self._metrics = AgentMetrics(self._figures, settings.zone)
-        self._metrics_server = MetricsServer(self._metrics.render, self._unready, self._metrics.refused_http)
-        self._extended: dict[int, type] = {}  # requests to whose answers the agent adds what only it knows
+        self.links: PeerLinks | None = None
+        self.driver: Driver | None = None
+        self.sink_logs = SinkLogServer(
+            settings.state_dir,
+            lambda: self.me,
+            self._feed,
+            self._log.refused,
+            lambda text: self._log.warning("log.trim", text),
+        )
+        self._users = UserDesk(settings, identity, log, self, self._feed)
+        self._metrics = AgentMetrics(self._users.figures, settings.zone)
+        self._metrics_server = MetricsServer(self._metrics.render, self._users.unready, self._metrics.refused_http)
+        self._executors = ExecutorDesk(
+            settings, identity, log, self._metrics, self._judge, self._feed, self.sink_logs.note_logs
+        )
         self._tasks: set[asyncio.Task[Any]] = set()
         self._left = asyncio.Event()
-        self.joined: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.leave_asked: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        self.me = Peer(identity.node_id, identity.incarnation, settings.name)
 
     # ---- life
 
@@ -131,51 +104,33 @@ class Agent:
         self.me = Peer(self._identity.node_id, self._identity.incarnation, settings.name, self.address, settings.zone)
         random = RandomStream(secrets.randbits(64), int(self.me.node), "node")
         node = Node(self.me, NodeConfig(executors=settings.executors), random, self._observe)
-        self._driver = Driver(node, self._send)
-        self._links = PeerLinks(NODE_CODEC, self._dial, self._receive, self._lost)
-        listen_host = split_address(settings.listen)[0]
-        self._pool = ExecutorPool(
-            ExecutorEvents(
-                reported=lambda app, version, name, report: self._reported(
-                    InstanceReported(app, version, name.stage, name.index, report)
-                ),
-                finished=lambda app, version, name, report: self._reported(
-                    InstanceFinished(app, version, name.stage, name.index, report)
-                ),
-                broke=self._instance_broke,
-                printed=self._printed.add,
-                refused=self._log.refused,
-                judge=self._judge_for_executor,
-                sampled=self._taps.add,
-            ),
-            lambda app, version, number: self._configure(app, version, number, listen_host, host),
-            str(settings.state_dir),
-        )
-        self._register_effects()
+        self.driver = Driver(node, self._send)
+        self.links = PeerLinks(NODE_CODEC, self._dial, self._receive, self._lost)
+        self._register_effects(self.driver)
+        self._executors.open(self.driver, split_address(settings.listen)[0], host)
         self._spawn(self._tell_time())
         self._spawn(self._renew_leaf())
-        await self._control.listen(settings.state_dir / "control.sock")
+        await self._users.open(self.driver)
         await self._enter_ring(seeds)
-        self._spawn(self._sink_logs.note_for_ever())
+        self._spawn(self.sink_logs.note_for_ever())
+        self._spawn(self.sink_logs.trim_for_ever())
 
     async def stop(self, *, drain: bool) -> None:
         """Leave the ring, with or without telling it, and end everything that was started."""
-        if self._driver is not None and drain and self.joined.done():
+        if self.driver is not None and drain and self.joined.done():
             self._feed(LeaveRing())
             try:
                 await asyncio.wait_for(self._left.wait(), 6.0)
             except TimeoutError:
                 self._log.warning("ring.leave", "the ring did not answer in time; leaving all the same")
-        if self._driver is not None:
-            self._driver.stop()
-        await self._control.close()
-        if self._pool is not None:
-            await self._pool.close()
-        if self._links is not None:
-            await self._links.close()
-        for link in list(self._clients):
-            link.close("done")
-        await self._sink_logs.close()
+        if self.driver is not None:
+            self.driver.stop()
+        await self._users.close()
+        await self._executors.close()
+        if self.links is not None:
+            await self.links.close()
+        self._users.close_links()
+        await self.sink_logs.close()
         if self._listener is not None:
             await self._listener.close()
         await self._metrics_server.close()
@@ -192,9 +147,28 @@ class Agent:
         host, port = split_address(self._listener.address)
         return format_address(outward_address() if host in WILDCARDS else host, port)
 
+    @property
+    def metrics_address(self) -> str:
+        """Where /metrics is served; empty: nowhere."""
+        return self._metrics_server.address
+
+    @property
+    def executors(self) -> tuple[ExecutorProcess, ...]:
+        """Processes of user code that run now."""
+        return self._executors.processes
+
+    @property
+    def leave_asked(self) -> "asyncio.Future[bool]":
+        """Done when a user wants this node to leave: drained, or at once."""
+        return self._users.leave_asked
+
+    def description(self) -> dict[str, object]:
+        """What this process knows of itself."""
+        return self._users.description()
+
     def known_peers(self) -> tuple[Peer, ...]:
         """The nodes of the ring that this one knows to be alive."""
-        return self._driver.node.overlay.known_peers() if self._driver is not None else ()
+        return self.driver.node.overlay.known_peers() if self.driver is not None else ()
 
     async def _listen(self) -> None:
         host, port = split_address(self._settings.listen, "agent.listen")
@@ -243,14 +217,14 @@ class Agent:
 
     async def _greet(self, address: str) -> Peer | str:
         """The node at an address, with a link to it, or why there is none."""
-        assert self._links is not None
+        assert self.links is not None
         if address == self.address:
             return "this is our own address"
         try:
             link = await self._connect(address, None, SEED_SECONDS)
         except (OSError, ValueError, RemoteProtocolError) as error:
             return f"{address}: {error}"
-        self._links.adopt(link)
+        self.links.adopt(link)
         return link.peer.as_peer()
 
     # ---- links
@@ -267,7 +241,7 @@ class Agent:
         )
 
     async def _connect(self, address: str, expect: NodeId | None, timeout: float) -> Link:
-        assert self._links is not None
+        assert self.links is not None
         return await connect(
             address,
             service="overlay",
@@ -275,7 +249,7 @@ class Agent:
             hello=self._hello(),
             judge=self._judge,
             expect=expect,
-            on_frame=self._links.frame,
+            on_frame=self.links.frame,
             on_closed=self._link_closed,
             timeout=timeout,
         )
@@ -285,30 +259,23 @@ class Agent:
 
     def _accepted(self, link: Link) -> LinkHandler:
         if link.service == "control":
-            who = f"{link.peer.hello.name or link.remote} ({link.peer.grant.role})"
-            client = Client(link.peer.grant.role, who, link.send)
-            self._clients[link] = client
-            return LinkHandler(lambda _, kind, body: self._control.receive(client, body), self._client_closed)
+            return self._users.accept(link)
         if link.service == "sink_log":
-            return self._sink_logs.accept(link)
-        assert self._links is not None
-        links = self._links
+            return self.sink_logs.accept(link)
+        assert self.links is not None
+        links = self.links
         asyncio.get_running_loop().call_soon(lambda: None if link.closed else links.adopt(link))
         return LinkHandler(links.frame, self._link_closed)
 
-    def _client_closed(self, link: Link, reason: str) -> None:
-        if client := self._clients.pop(link, None):
-            self._control.forget(client)
-
     def _link_closed(self, link: Link, reason: str) -> None:
-        if self._links is not None:
-            self._links.closed(link)
+        if self.links is not None:
+            self.links.closed(link)
         if reason not in ("done", "lost", "peer closed", "leaving"):
             self._log.refused(reason, link.remote)
 
     def _send(self, effect: Send) -> None:
-        if self._links is not None:
-            self._links.send(effect.to, effect.message)
+        if self.links is not None:
+            self.links.send(effect.to, effect.message)
 
     def _receive(self, sender: Peer, message: Message) -> None:
         self._feed(Received(sender, message))
@@ -318,21 +285,8 @@ class Agent:
 
     # ---- effects
 
-    def _register_effects(self) -> None:
-        driver, pool = self._driver, self._pool
-        assert driver is not None
-        assert pool is not None
-        driver.on(Replied, self._reply)
-        driver.on(Progressed, lambda e: self._control.progress(e.request, e.text))
-        driver.on(RefusedRequest, self._refuse)
-        driver.on(PrepareExecutors, self._prepare_executors)
-        driver.on(StartInstances, lambda e: self._spawn(self._start_instances(e)))
-        driver.on(StartSources, lambda e: pool.start_sources(e.application, e.version))
-        driver.on(DrainSources, lambda e: pool.drain_sources(e.application, e.version))
-        driver.on(StopInstances, self._stop_instances)
-        driver.on(ReadLogs, self._read_logs)
-        driver.on(ReadTap, self._read_tap)
-        driver.on(SinkFound, self._sink_logs.found)
+    def _register_effects(self, driver: Driver) -> None:
+        driver.on(SinkFound, self.sink_logs.found)
         driver.on(Joined, self._have_joined)
         driver.on(JoinFailed, self._join_failed)
         driver.on(Left, lambda _: self._left.set())
@@ -341,8 +295,8 @@ class Agent:
         driver.on(PeerLeft, lambda e: self._log.info("peer.left", f"{e.peer.name or e.peer.node.short} left the ring"))
 
     def _feed(self, event: Any) -> None:
-        if self._driver is not None:
-            self._driver.feed(event)
+        if self.driver is not None:
+            self.driver.feed(event)
 
     def _spawn(self, work: Any) -> None:
         task = asyncio.ensure_future(work)
@@ -381,191 +335,6 @@ class Agent:
                 self._credentials = self._identity.credentials()
                 for context in (self._client_tls, self._server_tls):
                     load_credentials(context, self._credentials)
-
-    # ---- executors
-
-    async def _start_instances(self, effect: StartInstances) -> None:
-        assert self._pool is not None
-        part = effect.part
-        labels = {stage.index: stage.name for stage in _PLAN.decode(part.plan).stages}
-        self._metrics.applications.started(part.application)
-        slots: dict[int, list[InstanceName]] = {}
-        for placed in part.instances:
-            slots.setdefault(placed.executor, []).append(InstanceName(placed.stage, placed.index))
-        try:
-            addresses = await self._pool.launch(
-                part.application, part.version, part.number, slots, encode(part), labels
-            )
-        except (LaunchError, AgileDartError, OSError) as error:
-            self._feed(Failed(effect.request, f"{error} (on {self._settings.name})"))
-            return
-        self._sink_logs.note_logs()  # a sink may just have begun one
-        self._feed(
-            Completed(effect.request, {(name.stage, name.index): address for name, address in addresses.items()})
-        )
-
-    def _prepare_executors(self, effect: PrepareExecutors) -> None:
-        assert self._pool is not None
-        part = effect.part
-        self._spawn(self._pool.prepare(part.application, part.version, part.number, effect.slots, encode(part)))
-
-    def _stop_instances(self, effect: StopInstances) -> None:
-        assert self._pool is not None
-        self._pool.stop(effect.application, effect.version)
-        self._metrics.applications.ended(effect.application, effect.version)
-
-    def _reported(self, event: InstanceReported | InstanceFinished) -> None:
-        self._metrics.applications.reported(event.application, event.version, event.stage, event.index, event.report)
-        self._feed(event)
-
-    def _instance_broke(self, application: str, version: int, broke: InstanceBroke) -> None:
-        where = broke.instance
-        message = f"{broke.message} (on {self._settings.name})"
-        if not broke.is_consequence:
-            self._printed.add(application, message)
-            text = f"{application} fails here: {message.partition(chr(10))[0]}"
-            self._log.warning("application.failed", text, application=application, version=version)
-            self._metrics.applications.failed(application)
-        self._feed(InstanceFailed(application, version, where.stage, where.index, message, broke.is_consequence))
-
-    def _configure(self, application: str, version: int, number: int, host: str, advertised: str) -> Configure:
-        """Papers of a new executor: a key of its own, a grant for one application, a certificate. Never the node's
-        key.
-        """
-        papers = make_executor_pass(self._identity, application, EXECUTOR_GRANT_HOURS)
-        self._executor_grants[application] = papers.grant
-        return Configure(
-            application=application,
-            version=version,
-            number=number,
-            credentials=papers.credentials,
-            chain=papers.chain,
-            node_id=papers.node_id,
-            incarnation=self._identity.incarnation,
-            node_name=self._settings.name,
-            host=host,
-            advertised=advertised,
-        )
-
-    def _judge_for_executor(self, asked: JudgePeer, application: str) -> Verdict:
-        try:
-            hello = decode_hello(asked.hello)
-            own = self._executor_grants[application]
-            peer = self._judge.verify(asked.certificate, hello, asked.service, serves=asked.serves, own=own)
-        except RemoteProtocolError as error:
-            return Verdict(asked.request, refused=error.reason)
-        return Verdict(asked.request, peer=encode(peer))
-
-    # ---- users
-
-    def _asked(self, request: int, command: Command, who: str) -> None:
-        match command:
-            case CreateToken():
-                self._create_token(request, command)
-            case Leave():
-                self._control.answer(request, {"leaving": True, "drain": not command.now})
-                if not self.leave_asked.done():
-                    self.leave_asked.set_result(not command.now)
-            case _:
-                if isinstance(command, Info | Nodes):
-                    self._extended[request] = type(command)
-                self._feed(Asked(request, command, who))
-
-    def _create_token(self, request: int, command: CreateToken) -> None:
-        try:
-            token = create_token(
-                self._identity.issuer(),
-                now_seconds=int(time.time()),
-                role=cast(Role, command.role),
-                uses=command.uses,
-                expires=command.expires,
-                member_for=command.member_for,
-                addresses=(self.address,),
-                scope=command.scope,
-            )
-        except AgileDartError as error:
-            self._control.refuse(request, str(error))
-            return
-        self._control.answer(
-            request, {"token": token, "role": command.role, "uses": command.uses, "expires_seconds": command.expires}
-        )
-
-    def _reply(self, effect: Replied) -> None:
-        body = dict(effect.body)
-        asked = self._extended.pop(effect.request, None)
-        if asked is Info:
-            body |= self.description()
-        elif asked is Nodes:
-            body["refused"] = dict(self._log.refusals)
-        self._control.answer(effect.request, body)
-
-    def _refuse(self, effect: RefusedRequest) -> None:
-        self._extended.pop(effect.request, None)
-        self._control.refuse(effect.request, effect.text, effect.exit_code)
-
-    def _figures(self) -> NodeFigures:
-        """For a scrape: this process at this moment."""
-        node = self._driver.node if self._driver is not None else None
-        links = self._links
-        return NodeFigures(
-            unready=self._unready(),
-            overlay=node.overlay.statistics() if node is not None else None,
-            scheduled=node.schedulers.served if node is not None else None,
-            links=links.count if links is not None else 0,
-            dropped=Counter(links.dropped if links is not None else ())
-            + Counter(node.dropped if node is not None else ()),
-            refusals=self._log.refusals,
-            sink_logs=SinkLogFigures(
-                readers=self._sink_logs.readers,
-                answers=self._sink_logs.answered,
-                rows_sent=self._sink_logs.rows_sent,
-                bytes_sent=self._sink_logs.bytes_sent,
-                disk=tuple((log.application, bytes_below(str(at))) for at, log in logs_in(self._settings.state_dir)),
-            ),
-            executors=tuple(
-                (e.application, e.process.pid) for e in (self._pool.processes if self._pool is not None else ())
-            ),
-        )
-
-    def _unready(self) -> str:
-        """Why this node should get no work; empty when it may."""
-        if not self.joined.done():
-            return "not in the ring yet"
-        return "leaving" if self._driver is None or self._driver.node.is_leaving else ""
-
-    def description(self) -> dict[str, object]:
-        """What this process knows of itself, for `agent.json` and `Info`."""
-        return {
-            "pid": os.getpid(),
-            "name": self._settings.name,
-            "node_id": self.me.node.hex,
-            "peer_id": self._identity.peer_id,
-            "incarnation": self.me.incarnation,
-            "address": self.address,
-            "metrics": self._metrics_server.address,
-            "control": str(self._settings.state_dir / "control.sock"),
-            "network": self._identity.network.hex(),
-            "refusals": dict(self._log.refusals),
-            "dropped_messages": dict(self._links.dropped) if self._links is not None else {},
-            "executors": [
-                {"pid": e.process.pid, "application": e.application, "slot": e.slot}
-                for e in (self._pool.processes if self._pool is not None else ())
-            ],
-        }
-
-    def _read_tap(self, effect: ReadTap) -> None:
-        assert self._pool is not None
-        told = self._taps.read((effect.application, effect.version, effect.step), effect.after)
-        if not told.refused:
-            self._pool.open_tap(effect.application, effect.version, effect.step)
-        self._feed(Completed(effect.request, told))
-        asyncio.get_running_loop().call_later(FORGET_SECONDS + 1.0, self._taps.forget_old)
-
-    def _read_logs(self, effect: ReadLogs) -> None:
-        lines = self._printed.after(effect.application, effect.after, effect.limit)
-        self._feed(
-            Completed(effect.request, tuple(LogLine(number, int(at * 1000), "", text) for number, at, text in lines))
-        )
 
 
 def write_agent_json(path: Path, description: dict[str, object]) -> None:

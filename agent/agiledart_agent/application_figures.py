@@ -70,6 +70,9 @@ class Counts:
     is_source: bool = False
     leads: bool = False
     latency: LatencyHistogram | None = None
+    samples_kept: int = 0
+    samples_lost: int = 0
+    samples: bool = False
 
 
 @dataclass
@@ -90,7 +93,9 @@ class Totals:
                 again.latency.merge(latency)
         return copied
 
-    def add(self, statistics: InstanceStatistics, busy_ns: int, operators: Labels, reasons: Labels) -> None:
+    def add(
+        self, statistics: InstanceStatistics, report: Mapping[str, Any], operators: Labels, reasons: Labels
+    ) -> None:
         """Add what one instance has counted."""
         for position, (name, steps) in enumerate(statistics.steps.items()):
             label = operators.of(name)
@@ -100,7 +105,7 @@ class Totals:
             counts.filtered += steps.dropped
             if position == 0:
                 counts.leads = True
-                counts.busy_ns += busy_ns
+                counts.busy_ns += _whole(report.get("busy_ns"))
             if statistics.source is not None and position == 0:
                 counts.is_source = True
                 counts.records += statistics.source.records
@@ -111,6 +116,10 @@ class Totals:
             if statistics.latency:
                 counts.latency = counts.latency or LatencyHistogram()
                 counts.latency.merge(LatencyHistogram.from_plain(statistics.latency))
+            if position == 0 and isinstance(told := report.get("latency_samples"), dict):
+                counts.samples = True
+                counts.samples_kept += _whole(told.get("kept"))
+                counts.samples_lost += _whole(told.get("lost"))
 
 
 @dataclass
@@ -157,14 +166,14 @@ class Application:
         for copy in [copy for copy in self.live if copy[0] == name and copy[1] <= version]:
             report = self.live.pop(copy)
             if (statistics := statistics_of(report)) is not None:
-                self.past.add(statistics, _whole(report.get("busy_ns")), self.operators, self.reasons)
+                self.past.add(statistics, report, self.operators, self.reasons)
 
     def look(self) -> tuple[Totals, dict[str, Now]]:
         """Counters, and how each stage is by the operator that leads it."""
         totals, now = self.past.copy(), dict[str, Now]()
         for report in self.live.values():
             if (statistics := statistics_of(report)) is not None:
-                totals.add(statistics, _whole(report.get("busy_ns")), self.operators, self.reasons)
+                totals.add(statistics, report, self.operators, self.reasons)
                 leader = self.operators.of(next(iter(statistics.steps), OTHER))
                 now.setdefault(leader, Now()).add(statistics, report)
         return totals, now

@@ -254,6 +254,9 @@ def _put_application(families: Families, app: str, application: Application, wal
         if counts.latency is not None:
             cumulative, total_ns = counts.latency.cumulative(_BOUNDS_NS)
             families.put_histogram(names.LATENCY, cumulative, counts.latency.samples, total_ns / 1e9, app, operator)
+        if counts.samples:
+            families.put(names.LATENCY_SAMPLES, counts.samples_kept, app, operator, "kept")
+            families.put(names.LATENCY_SAMPLES, counts.samples_lost, app, operator, "lost")
     for (operator, reason), count in totals.malformed.items():
         families.put(names.MALFORMED, count, app, operator, reason)
     for operator, one in now.items():

@@ -211,6 +211,11 @@ LATENCY = Declared(
     "From the reading of a record to the writing of its result, at a sink; a backlog's age when no source is paced.",
     ("app", "operator"),
 )  # fmt: skip
+LATENCY_SAMPLES = Declared(
+    "agiledart_application_latency_samples_total", "counter",
+    "Latencies of sampled records at a sink; state is kept (in the log _latency.APP) or lost (the disk did not take them).",
+    ("app", "operator", "state"),
+)  # fmt: skip
 QUEUE = Declared(
     "agiledart_application_queue_length", "gauge",
     "Rows that wait in a stage's merge and in its outputs, by the operator that leads the stage.", ("app", "operator"),
@@ -236,7 +241,8 @@ METRICS = (
     SCHEDULED, LOOK_UPS, ELECTIONS, OFFICES, RESIGNATIONS, LOST_SCHEDULERS,
     EXECUTORS, EXECUTOR_MEMORY,
     LOG_READERS, LOG_ANSWERS, LOG_ROWS, LOG_BYTES, LOG_DISK,
-    INSTANCES, SOURCE_RECORDS, ROWS, DROPPED_RECORDS, LATE, MALFORMED, FAILURES, LATENCY, QUEUE, STATE_KEYS, LAG, BUSY,
+    INSTANCES, SOURCE_RECORDS, ROWS, DROPPED_RECORDS, LATE, MALFORMED, FAILURES, LATENCY,
+    LATENCY_SAMPLES, QUEUE, STATE_KEYS, LAG, BUSY,
 )  # fmt: skip
 """In the order of the reference. Figures of the process itself (`process_*`) come from prometheus_client."""
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from agiledart_kernel.errors import ConfigurationError
+from agiledart_kernel.limits import MAX_LATENCY_LOG_BYTES, MAX_LATENCY_LOG_DAYS, MIN_LATENCY_LOG_BYTES
 
 _PREFIX = "AGILEDART_AGENT__"
 SERVICE_STATE_DIR = Path("/var/lib/agiledart")
@@ -43,6 +44,8 @@ class AgentSettings:
         join: a join token, `@FILE` or `-`; empty: the stored network, else a new one.
         zone: failure and latency zone.
         executors: worker processes an application may have on this node.
+        latency_log_bytes: how much is kept of the latencies sampled at each sink, for `analytics run latency`; 0: nothing.
+        latency_log_days: for how long.
         parent_fd: file descriptor whose closing ends the agent (-1: none).
         log_format: `console` or `json`.
         verbose: log every message.
@@ -56,6 +59,8 @@ class AgentSettings:
     join: str = ""
     zone: str = ""
     executors: int = 1
+    latency_log_bytes: int = 16 << 20
+    latency_log_days: int = 7
     parent_fd: int = -1
     log_format: str = "console"
     verbose: bool = False
@@ -111,6 +116,15 @@ class AgentSettings:
             split_address(self.metrics, "agent.metrics")
         if not 1 <= self.executors <= 64:
             raise ConfigurationError(f"agent.executors is {self.executors}; allowed are 1 to 64")
+        if self.latency_log_bytes and not MIN_LATENCY_LOG_BYTES <= self.latency_log_bytes <= MAX_LATENCY_LOG_BYTES:
+            raise ConfigurationError(
+                f"agent.latency_log_bytes is {self.latency_log_bytes}; allowed are 0 (keep none) and {MIN_LATENCY_LOG_BYTES} to "
+                f"{MAX_LATENCY_LOG_BYTES}"
+            )
+        if not 1 <= self.latency_log_days <= MAX_LATENCY_LOG_DAYS:
+            raise ConfigurationError(
+                f"agent.latency_log_days is {self.latency_log_days}; allowed are 1 to {MAX_LATENCY_LOG_DAYS}"
+            )
         if self.log_format not in ("console", "json"):
             raise ConfigurationError(f"agent.log_format is {self.log_format!r}; allowed are console and json")
         if not self.name or len(self.name) > 64 or not self.name.isprintable() or any(c in self.name for c in " @:/,"):

@@ -8,6 +8,7 @@ nobody has taken yet; beyond that `overloaded` is answered, and readers come aga
 """
 
 import asyncio
+import time
 from collections import Counter, deque
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
@@ -17,6 +18,7 @@ from typing import Any, Final, TypeVar
 
 from agiledart_executor.sink_log.layout import log_directory, logs_in
 from agiledart_executor.sink_log.reader import DamagedError, LogReader, TrimmedError
+from agiledart_executor.sink_log.retention import trim_idle
 from agiledart_kernel.codec import Codec
 from agiledart_kernel.errors import OperationFailed, RemoteProtocolError
 from agiledart_kernel.frames import FrameKind
@@ -29,6 +31,7 @@ from agiledart_kernel.sink_log import (
     MAX_FETCH_BYTES,
     NOT_ALLOWED,
     OVERLOADED,
+    SYSTEM_PREFIX,
     TRIMMED,
     UNAVAILABLE,
     UNKNOWN_SINK,
@@ -58,6 +61,9 @@ FIRST_LOOK_SECONDS: Final = 0.02
 LAST_LOOK_SECONDS: Final = 0.2
 FIND_SECONDS: Final = 15.0
 NOTE_SECONDS: Final = 30.0
+TRIM_SECONDS: Final = 60.0
+"""Between two looks for logs that nobody writes and that are beyond their bounds."""
+
 SETTLE_SECONDS: Final = 5.0
 """After so long an agent that has just started believes the ring that there is no such log: when a whole mesh starts again, nodes
 tell of their logs one after the other."""
@@ -93,6 +99,7 @@ class SinkLogServer:
         me: this node as others reach it.
         feed: takes events for the node.
         count_refused: called with (reason, who) for each request that is not allowed.
+        warn: takes a sentence about a log that cannot be kept within its bounds.
 
     Attributes:
         answered: requests by kind of answer, for metrics; refusals count under their reason.
@@ -104,8 +111,9 @@ class SinkLogServer:
         me: Callable[[], Peer],
         feed: Callable[[Event], None],
         count_refused: Callable[[str, str], None],
+        warn: Callable[[str], None] = lambda _: None,
     ) -> None:
-        self._root, self._me, self._feed, self._count_refused = root, me, feed, count_refused
+        self._root, self._me, self._feed, self._count_refused, self._warn = root, me, feed, count_refused, warn
         self._readings: dict[Link, _Reading] = {}
         self._logs: dict[str, _OpenLog] = {}
         self._threads = ThreadPoolExecutor(THREADS, "sink-log")
@@ -146,6 +154,19 @@ class SinkLogServer:
         while True:
             self.note_logs()
             await asyncio.sleep(NOTE_SECONDS)
+
+    async def trim_for_ever(self) -> None:
+        """Keep the bounds of logs that no application writes any more; a writer keeps those of its own."""
+        told: set[str] = set()
+        while True:
+            wrong = await asyncio.get_running_loop().run_in_executor(
+                self._threads, trim_all, self._root, time.time_ns()
+            )
+            for text in wrong:
+                if text not in told:
+                    self._warn(text)
+            told = set(wrong)
+            await asyncio.sleep(TRIM_SECONDS)
 
     def found(self, effect: SinkFound) -> None:
         """The node answered `FindSink`."""
@@ -329,6 +350,17 @@ class SinkLogServer:
         return Fetched(number, request.partition, tuple(batches), following, end, reader.description.log_id)
 
 
+def trim_all(root: Path, now_ns: int) -> list[str]:
+    """Trim every log below a state directory that nobody writes; a sentence for each that could not be."""
+    wrong = []
+    for directory, found in logs_in(root):
+        try:
+            trim_idle(directory, now_ns // 1_000_000)
+        except (OSError, OperationFailed) as error:
+            wrong.append(f"the log {found.name} cannot be trimmed: {error}")
+    return wrong
+
+
 async def _until(look: Callable[[], Coroutine[Any, Any, R | None]], wait_ms: int) -> R | None:
     """What `look` finds, or None when it finds nothing in time; looks less and less often."""
     loop = asyncio.get_running_loop()
@@ -344,12 +376,12 @@ async def _until(look: Callable[[], Coroutine[Any, Any, R | None]], wait_ms: int
 
 
 def _unknown(number: int, name: str) -> LogRefused:
-    return LogRefused(
-        number,
-        UNKNOWN_SINK,
-        f"There is no log {name} in this network. A log begins when an application writes to log:{name}; "
-        f"agiledart status NAME shows where an application writes.",
+    begins = (
+        f"A log begins when an application writes to log:{name}; agiledart status NAME shows where an application writes."
+        if not name.startswith(SYSTEM_PREFIX)
+        else "An agent keeps the latencies of a sink whose rows have a ReadTime, unless its latency_log_bytes is 0."
     )
+    return LogRefused(number, UNKNOWN_SINK, f"There is no log {name} in this network. {begins}")
 
 
 def _overloaded(request: LogRequest, why: str) -> LogRefused:

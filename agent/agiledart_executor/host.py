@@ -21,6 +21,7 @@ from agiledart_dataflow.connectors import SinkWriter
 from agiledart_dataflow.instance import WORK_BUDGET, Instance
 from agiledart_dataflow.source_instance import SourceInstance
 from agiledart_dataflow.user_errors import NO_RECORD, user_code_error
+from agiledart_executor.latency_log import LatencyLog
 from agiledart_kernel.errors import AgileDartError, RemoteProtocolError
 
 TURN_SECONDS = 0.005
@@ -90,6 +91,7 @@ class Running:
     instance: Instance | None = None
     source: SourceInstance | None = None
     writer: SinkWriter | None = None
+    latencies: LatencyLog | None = None
     queued: bool = False
     reported: bool = False
     broken: bool = False
@@ -131,14 +133,19 @@ class Running:
             "blocked": self.blocked,
             "first_ms": self.first_ms,
             "last_ms": self.last_ms,
+            **({} if self.latencies is None else {"latency_samples": self.latencies.figures()}),
         }
 
     def close(self) -> None:
         """Give back files and connections; what a sink was given is in its file then."""
-        if self.writer is not None:
-            self.writer.close()
-        if self.source is not None:
-            self.source.close()
+        try:
+            if self.writer is not None:
+                self.writer.close()
+            if self.source is not None:
+                self.source.close()
+        finally:
+            if self.latencies is not None:
+                self.latencies.close()
 
 
 class InstanceHost:

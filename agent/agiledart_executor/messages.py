@@ -28,6 +28,7 @@ class Configure(Message, frozen=True, gc=False, tag=100):
         chain: grants from the network's authority down to this executor's key.
         node_id: ring position of the executor's key, under which its data links are dialled.
         host: address on which to take data links; `advertised` stands in addresses that others dial.
+        latency_log_bytes, latency_log_days: what to keep of the latencies sampled at a sink; 0 bytes: nothing.
     """
 
     application: str
@@ -40,6 +41,8 @@ class Configure(Message, frozen=True, gc=False, tag=100):
     node_name: str
     host: str
     advertised: str
+    latency_log_bytes: int = 0
+    latency_log_days: int = 0
 
 
 class Launch(Message, frozen=True, gc=False, tag=101):

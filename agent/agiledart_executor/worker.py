@@ -23,6 +23,7 @@ from agiledart_dataflow.stages import StagePlan
 from agiledart_dataflow.user_errors import NO_RECORD, user_code_error
 from agiledart_executor.data_links import Acknowledger, DataPort, Sender, take_acknowledgement, try_rows
 from agiledart_executor.host import InputEnd, InstanceHost, OutputEnd, Running
+from agiledart_executor.latency_log import LatencyKeeping, LatencyLog
 from agiledart_executor.launching import Launchable, make_ready
 from agiledart_executor.messages import (
     AgentMessage,
@@ -170,6 +171,8 @@ class Worker:
         while True:
             reports = []
             for running in self._host.running.values():
+                if running.latencies is not None:
+                    running.latencies.hand_over()
                 report = running.report()
                 try:
                     encode(report)
@@ -184,6 +187,13 @@ class Worker:
             await asyncio.sleep(REPORT_SECONDS)
 
     def _finished(self, running: Running) -> None:
+        if running.latencies is not None:
+            self._spawn(self._finish(running, running.latencies))
+        else:
+            self.tell(Finished(InstanceName(running.stage, running.index), running.report()))
+
+    async def _finish(self, running: Running, latencies: LatencyLog) -> None:
+        await latencies.ended()
         self.tell(Finished(InstanceName(running.stage, running.index), running.report()))
 
     def _broke(self, running: Running, message: str) -> None:
@@ -207,7 +217,9 @@ class Worker:
 
     async def _make_ready(self, part: DeploymentPart, instances: list[tuple[int, int]]) -> None:
         if self._code is None:
-            self._code = make_ready(part)
+            told = self._configuration
+            keeping = LatencyKeeping(told.latency_log_bytes, told.latency_log_days * 86_400_000)
+            self._code = make_ready(part, keeping)
             self._plan = self._code.plan
             self._nodes = {place: peer.node for place, peer in part.places().items()}
             self._port = DataPort(
@@ -223,7 +235,7 @@ class Worker:
             self._listener = await self._listen()
         addresses = part.known_addresses()
         for stage, index in sorted(instances, reverse=True):  # downstream first: a channel needs its target
-            running = self._code.instance(stage, index)
+            running = await self._code.open_instance(stage, index)
             for edge, source in self._code.plan.inputs(stage, index):
                 running.inputs[edge, source] = InputEnd()
             for way in self._code.plan.outgoing(stage):

@@ -159,6 +159,7 @@ class StatusBody(ApplicationRow, frozen=True):
         silent_nodes: hosting nodes that did not give figures in time.
         summary: empty while nothing has reported.
         logs: sink step → name of the log that it writes; only sinks that write one.
+        latency_logs: sink step → name of the system's log of its sampled latencies; only sinks whose rows have a `ReadTime`.
     """
 
     paths: list[list[str]]
@@ -168,6 +169,7 @@ class StatusBody(ApplicationRow, frozen=True):
     stages: list[StageRow]
     summary: dict[str, Any]
     logs: dict[str, str]
+    latency_logs: dict[str, str]
 
 
 class StopBody(Body, frozen=True):

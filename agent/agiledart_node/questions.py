@@ -28,7 +28,7 @@ from agiledart_node.effects import ReadLogs, Replied
 from agiledart_node.hosted import report_copy, report_key
 from agiledart_node.hosting import Hosting
 from agiledart_node.records import Records
-from agiledart_node.summary import logs_of, scalars_of, statistics_of, summary_of
+from agiledart_node.summary import latency_logs_of, logs_of, scalars_of, statistics_of, summary_of
 from agiledart_node.surveying import Surveying
 from agiledart_node.watching import Watching
 from agiledart_overlay.effects import Delivered
@@ -83,6 +83,7 @@ class Questions:
         body["stages"] = _stages(record, reports, shown)
         body["summary"] = record.summary or summary_of(record.specification, reports)
         body["logs"] = logs_of(record.specification)
+        body["latency_logs"] = latency_logs_of(record.name, record.specification)
         self._desk.emit(Replied(request, body))
 
     async def _reports(self, record: ApplicationRecord) -> tuple[dict[tuple[int, int], dict[str, Any]], list[Peer]]:

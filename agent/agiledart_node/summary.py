@@ -11,6 +11,7 @@ import msgspec
 
 from agiledart_dataflow.statistics import InstanceStatistics, summarise
 from agiledart_kernel.errors import RemoteProtocolError
+from agiledart_kernel.sink_log import latency_log_name
 from agiledart_node.blueprint import SPECIFICATION_CODEC
 
 Reports = Mapping[tuple[int, int], Mapping[str, Any]]
@@ -80,3 +81,16 @@ def logs_of(specification: bytes) -> dict[str, str]:
         return {}
     sinks = ((step.name, step.connector) for step in known.of_kind("sink"))
     return {name: there.path for name, there in sinks if there is not None and there.kind == "log"}
+
+
+def latency_logs_of(application: str, specification: bytes) -> dict[str, str]:
+    """Sink step → name of the system's log of its latencies; only sinks whose rows tell when they were read."""
+    try:
+        known = SPECIFICATION_CODEC.decode(specification)
+    except RemoteProtocolError:
+        return {}
+    return {
+        step.name: latency_log_name(application, number)
+        for number, step in enumerate(known.of_kind("sink"))
+        if "ReadTime" in step.row_type
+    }

@@ -4,12 +4,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from agiledart_analytics import trips
+from agiledart_analytics import latency, trips
 from agiledart_kernel.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+LATENCY_COLUMNS: Final = ("application", "version", "sink", "observed_at", "latency_ms")
 TRIPS_SINK: Final = "clean-trips"
 TRIPS_COLUMNS: Final = ("start_cell", "end_cell", "dropoff_at", "total_cents")
 
@@ -19,7 +20,7 @@ class Job:
     """One question.
 
     Attributes:
-        sink: the log that it reads unless told.
+        sink: the log that it reads unless told; "": it is about an application, and reads the logs of its latencies.
         needs: columns without which it cannot be answered.
         measure: the column that a plot shows.
     """
@@ -31,6 +32,11 @@ class Job:
     compute: "Callable[[DataFrame], DataFrame]"
     measure: str
 
+    @property
+    def is_about_an_application(self) -> bool:
+        """True when it must be told which."""
+        return not self.sink
+
 
 def _trips_job(name: str, what: str, compute: "Callable[[DataFrame], DataFrame]", measure: str) -> Job:
     return Job(name, what, TRIPS_SINK, TRIPS_COLUMNS, compute, measure)
@@ -39,6 +45,22 @@ def _trips_job(name: str, what: str, compute: "Callable[[DataFrame], DataFrame]"
 JOBS: Final[dict[str, Job]] = {
     job.name: job
     for job in (
+        Job(
+            "latency",
+            "latency percentiles of an application, by sink",
+            "",
+            LATENCY_COLUMNS,
+            latency.percentiles,
+            "p99_ms",
+        ),
+        Job(
+            "latency-by-minute",
+            "the same for each minute",
+            "",
+            LATENCY_COLUMNS,
+            latency.percentiles_by_minute,
+            "p99_ms",
+        ),
         _trips_job("busiest-routes", "the ten busiest routes of each 15 minutes", trips.busiest_routes, "trips"),
         _trips_job("revenue", "trips and revenue of each 15 minutes", trips.revenue, "revenue_cents"),
         _trips_job("revenue-by-area", "revenue of each 15 minutes and area", trips.revenue_by_area, "revenue_cents"),

@@ -1,7 +1,8 @@
 """A process that copies a log into Parquet while it grows, and answers a question about it when told: the demo's Spark part.
 
-It is given one JSON object as its argument and a pipe as stdin: a line `finish` ends the copy and asks for the result, which is one
-JSON object on stdout; the end of the pipe means that whoever asked is gone, and ends the process at once.
+It is given one JSON object as its argument and a pipe as stdin: a line `finish` ends the copy and asks for the result, which is the
+last line on stdout, a JSON object. The lines before it, `{"at": what it does, "read": rows so far}`, are there so that nobody
+takes slow for dead. The end of the pipe means that whoever asked is gone, and ends the process at once.
 """
 
 import json
@@ -55,8 +56,7 @@ def main(argument: str) -> None:
         document = {"error": str(error)}
     except Exception as error:  # noqa: BLE001  Spark's errors have many classes; the asker gets a sentence
         document = {"error": spark_sentence(error)}
-    sys.stdout.write(json.dumps(document) + "\n")
-    sys.stdout.flush()
+    _tell(document)
 
 
 def _work(task: dict[str, Any], told: threading.Event) -> dict[str, Any]:
@@ -69,12 +69,13 @@ def _work(task: dict[str, Any], told: threading.Event) -> dict[str, Any]:
     while query.isActive and not told.wait(LOOK_SECONDS):
         tally.look(query)
     if query.isActive:
-        query.processAllAvailable()
+        _read_the_rest(query, tally)
     tally.look(query)
     query.stop()
     if (error := query.exception()) is not None:
         raise error
     document = tally.document()
+    _tell({"at": f"computing {task['job']}", "read": document["rows"]})
     began = time.monotonic()
     if any((folder / "copy").glob("batch=*")):
         outcome = run_job(session, find_job(task["job"]), parquet=str(folder / "copy"), results=task["results"])
@@ -85,6 +86,29 @@ def _work(task: dict[str, Any], told: threading.Event) -> dict[str, Any]:
     document |= {"job": task["job"], "job_seconds": round(time.monotonic() - began, 3)}
     session.stop()
     return document
+
+
+def _read_the_rest(query: Any, tally: _Tally) -> None:
+    """Until all rows that are in the log now are read, telling how far it is."""
+    done = threading.Event()
+
+    def watch() -> None:
+        while not done.wait(LOOK_SECONDS):
+            tally.look(query)
+            _tell({"at": "reading", "read": tally.document()["rows"]})
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        query.processAllAvailable()
+    finally:
+        done.set()
+        watcher.join()
+
+
+def _tell(line: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(line) + "\n")
+    sys.stdout.flush()
 
 
 def _listen(told: threading.Event) -> None:

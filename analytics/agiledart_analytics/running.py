@@ -4,9 +4,10 @@ The live copy writes each micro-batch into a folder named by its number and repl
 the same batch over twice after a crash: so each committed row is in the copy exactly once.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,19 +38,26 @@ class Outcome:
 
 
 def run_job(
-    session: "SparkSession", job: Job, *, reader: Mapping[str, str] | None = None, parquet: str = "", results: str = ""
+    session: "SparkSession",
+    job: Job,
+    *,
+    reader: Mapping[str, str] | None = None,
+    sinks: Sequence[str] = (),
+    parquet: str = "",
+    results: str = "",
 ) -> Outcome:
     """Run a job once, on what is committed now.
 
     Args:
         reader: options of `format("agiledart")`; the sink is the job's unless they say.
+        sinks: read these logs together; those that do not exist are left out, unless none does.
         parquet: read these files in place of a log.
         results: folder whose subfolder of the job's name is replaced by the result as Parquet.
 
     Raises `OperationFailed` with one sentence, whatever Spark said.
     """
     try:
-        frame = _input(session, job, reader or {}, parquet)
+        frame = _input(session, job, reader or {}, sinks, parquet)
         missing = [name for name in job.needs if name not in frame.columns]
         if missing:
             raise ConfigurationError(
@@ -102,6 +110,11 @@ def spark_sentence(error: BaseException) -> str:
         kind, colon, rest = line.strip().partition(": ")
         if colon and kind.startswith(("agiledart_", "pyspark_agiledart")):
             return rest.partition(" SQLSTATE")[0].strip()
+    if "No module named 'pyspark_agiledart'" in text or "No module named 'agiledart" in text:
+        return (
+            "Spark's executors do not have the package agiledart. Install it on each machine of the cluster (pip install "
+            "'agiledart[spark]'), or send it: agiledart.spark.ship_package(session)."
+        )
     if "DATA_SOURCE_NOT_FOUND" in text:
         return (
             "Spark does not find the source agiledart: another package called pyspark_… may fail to import. Way out:  "
@@ -110,32 +123,26 @@ def spark_sentence(error: BaseException) -> str:
     return next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)
 
 
-def plot(outcome: Outcome, job: Job, file: str) -> None:
-    """A bar chart of the job's measure as a picture. Raises `OperationFailed` without matplotlib."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise OperationFailed("--plot needs matplotlib:  pip install matplotlib") from None
-    place = outcome.columns.index(job.measure)
-    names = [index for index, name in enumerate(outcome.columns) if name not in ("rank", "trips") and index != place]
-    shown = outcome.rows[:40]
-    figure = Figure(figsize=(10, max(3, 0.25 * len(shown))), layout="constrained")
-    axes = figure.subplots()
-    axes.barh([" ".join(str(row[index]) for index in names[:3]) for row in shown], [row[place] for row in shown])
-    axes.invert_yaxis()
-    axes.set_title(job.what)
-    axes.set_xlabel(job.measure)
-    try:
-        figure.savefig(file)
-    except (OSError, ValueError) as error:
-        raise OperationFailed(f"{file} cannot be written: {error}") from None
-
-
 def _without_zone(value: Any) -> Any:
     return value.replace(tzinfo=None) if isinstance(value, datetime) else value
 
 
-def _input(session: "SparkSession", job: Job, reader: Mapping[str, str], parquet: str) -> "DataFrame":
+def _input(
+    session: "SparkSession", job: Job, reader: Mapping[str, str], sinks: Sequence[str], parquet: str
+) -> "DataFrame":
     if parquet:
         return session.read.parquet(parquet)
-    return session.read.format("agiledart").options(**{"sink": job.sink, **reader}).load()
+    if not sinks:
+        return session.read.format("agiledart").options(**{"sink": job.sink, **reader}).load()
+    frames: list[DataFrame] = []
+    absent: Exception | None = None
+    for sink in sinks:
+        try:
+            frames.append(session.read.format("agiledart").options(**{**reader, "sink": sink}).load())
+        except Exception as error:
+            if "There is no log" not in spark_sentence(error):
+                raise
+            absent = absent or error
+    if not frames and absent is not None:
+        raise absent
+    return reduce(lambda one, other: one.unionByName(other), frames)

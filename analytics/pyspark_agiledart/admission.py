@@ -4,7 +4,7 @@ Rules: never below where it starts, never without a partition that it starts wit
 the limits; a limit is shared so that a partition with few rows leaves its share to the others.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 
@@ -47,6 +47,26 @@ def fair_shares(waiting: Mapping[int, int], budget: int) -> dict[int, int]:
     return shares
 
 
-def rows_within(max_bytes: int, row_bytes: float) -> int:
-    """How many rows of a mean size go into so many bytes, at least one: a batch must get on."""
-    return max(1, int(max_bytes / row_bytes)) if row_bytes > 0 else 1
+def ends_within(max_bytes: int, stored: "Mapping[int, Iterator[tuple[int, int]]]") -> dict[int, int]:
+    """How far each partition may go so that all stored batches together have at most `max_bytes`.
+
+    Whole stored batches only; the partition that got least so far is next. One batch is let in even when it is larger alone:
+    a query must get on.
+
+    Args:
+        stored: partition → (offset after a stored batch, its bytes) from where the micro-batch begins; asked as far as needed.
+
+    Returns:
+        The partitions that get something, and the offset where they end.
+    """
+    ends: dict[int, int] = {}
+    taken = dict.fromkeys(stored, 0)
+    total = 0
+    while taken:
+        partition = min(taken, key=lambda one: (taken[one], one))
+        end, size = next(stored[partition], (0, -1))
+        if size < 0 or (ends and total + size > max_bytes):
+            del taken[partition]
+            continue
+        ends[partition], taken[partition], total = end, taken[partition] + size, total + size
+    return ends

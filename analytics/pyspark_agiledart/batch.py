@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class BatchReader(DataSourceReader):
-    """Reads what is committed, one range for each partition of the log."""
+    """Reads what is committed (or written, with `read-latest`), one range for each partition of the log."""
 
     def __init__(self, options: Options, schema: "StructType") -> None:
         if options.starting == LATEST:
@@ -28,7 +28,9 @@ class BatchReader(DataSourceReader):
         """The ranges that hold rows now; planned anew for each action."""
         client = connection.open_client(self._options, self._options.patience)
         try:
-            there = connection.kept(client.ends(self._options.sink))
+            there = connection.kept(
+                client.ends(self._options.sink, uncommitted=self._options.latest), self._options.latest
+            )
         finally:
             client.close()
         start = starting_offsets(self._options, there)

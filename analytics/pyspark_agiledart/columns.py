@@ -1,6 +1,7 @@
 """Rows of a log → columns: Spark's types of its fields, and stored batches (MessagePack) as Arrow record batches.
 
-Rows are decoded by type into tuples, turned by columns, and handed to Arrow: ten times the rate of Python rows in Spark.
+Rows are decoded by type into tuples, turned by columns, and handed to Arrow, which also reads the texts of times: ten times
+the rate of Python rows in Spark.
 Times without a zone are taken as UTC, spans become seconds, decimals keep 18 places, a `ReadTime` is a timestamp.
 """
 
@@ -94,32 +95,42 @@ class RowReader:
         own = to_arrow_schema(spark_schema(fields), timezone="UTC")
         self._width = len(fields)
         self._chosen = [places[field.name] for field in wanted.fields]
-        self._convert = [_converter(fields[index][1]) for index in self._chosen]
+        self._names = [fields[index][1].name for index in self._chosen]
+        self._convert = [_column_converter(fields[index][1]) for index in self._chosen]
         self._own = [own.field(index).type for index in self._chosen]
         self._schema = to_arrow_schema(wanted, timezone="UTC")
-        self._decoder = _rows_decoder(fields)
+        self._fields = fields
+        self._decoder = _rows_decoder(fields, texts=True)
+        self._has_texts = True
 
     def read(self, body: bytes, skip: int = 0, keep: int | None = None) -> "pyarrow.RecordBatch":
         """The rows of one stored batch, `keep` of them after the first `skip`. Raises `OperationFailed`."""
+        return self.batch(self.rows(body, skip, keep))
+
+    def rows(self, body: bytes, skip: int = 0, keep: int | None = None) -> list[Any]:
+        """The same rows as they come out of the log, for `batch`."""
+        rows = self._decode(body)
+        return rows[skip : None if keep is None else skip + keep] if skip or keep is not None else rows
+
+    def batch(self, rows: list[Any]) -> "pyarrow.RecordBatch":
+        """Rows, of several stored batches as well, by columns. Raises `OperationFailed`."""
         import pyarrow
 
-        rows = self._decode(body)
-        if skip or keep is not None:
-            rows = rows[skip : None if keep is None else skip + keep]
         columns = list(zip(*rows, strict=True)) if rows else [()] * self._width
         try:
             arrays = [self._array(columns[index], number) for number, index in enumerate(self._chosen)]
-        except (pyarrow.ArrowException, OverflowError, TypeError, ValueError) as error:
+        except (pyarrow.ArrowException, msgspec.MsgspecError, OverflowError, TypeError, ValueError) as error:
             raise OperationFailed(f"A row of the log does not fit into Spark's columns: {error}") from None
         return pyarrow.RecordBatch.from_arrays(arrays, schema=self._schema)
 
     def _array(self, values: Sequence[Any], number: int) -> Any:
         import pyarrow
 
-        convert = self._convert[number]
-        if convert is not None:
-            values = [None if value is None else convert(value) for value in values]
-        array = pyarrow.array(values, type=self._own[number])
+        array = _at_once(self._names[number], values, self._own[number])
+        if array is None:
+            if (convert := self._convert[number]) is not None:
+                values = [None if value is None else convert(value) for value in values]
+            array = pyarrow.array(values, type=self._own[number])
         wanted = self._schema.field(number).type
         return array if array.type == wanted else array.cast(wanted)
 
@@ -128,13 +139,40 @@ class RowReader:
             found: list[Any] = self._decoder.decode(body)
             return found
         except msgspec.MsgspecError as error:
-            raise OperationFailed(f"A batch of the log holds no rows of its schema: {error}") from None
+            if not self._has_texts:
+                raise OperationFailed(f"A batch of the log holds no rows of its schema: {error}") from None
+        self._has_texts = False  # times with zones are no texts; from now on all are decoded one by one
+        self._decoder = _rows_decoder(self._fields, texts=False)
+        return self._decode(body)
 
 
-def _rows_decoder(fields: Fields) -> Any:
+def _at_once(name: str, values: Sequence[Any], own: Any) -> Any:
+    """A column that Arrow converts faster than Python; None for all others, and where it meets what it does not know."""
+    import pyarrow
+    import pyarrow.compute as compute
+
+    if name == "datetime":
+        try:
+            return pyarrow.array(values, type=pyarrow.string()).cast(pyarrow.timestamp("us")).cast(own)
+        except pyarrow.ArrowException:  # a zone, for example
+            return None
+    if name == "read_time":
+        times = pyarrow.array(values, type=pyarrow.int64())
+        if times.null_count == len(times) or compute.min(times).as_py() >= 0:  # Arrow's division rounds towards zero
+            return compute.divide(times, 1_000).cast(own)
+    return None
+
+
+def _rows_decoder(fields: Fields, *, texts: bool) -> Any:
+    """Args: `texts`: times without a zone stay the texts that they are, for Arrow to read."""
     several: Any = list
     row: Any = tuple
-    return msgspec.msgpack.Decoder(several[row[tuple(_decoded(kind) for _, kind in fields)]])
+    kinds = [_text(kind) if texts and kind.name == "datetime" else _decoded(kind) for _, kind in fields]
+    return msgspec.msgpack.Decoder(several[row[tuple(kinds)]])
+
+
+def _text(kind: FieldType) -> Any:
+    return str | None if kind.nullable else str
 
 
 def _decoded(kind: FieldType) -> Any:
@@ -143,6 +181,13 @@ def _decoded(kind: FieldType) -> Any:
     inner = tuple(_decoded(part) for _, part in kind.parts)
     found: Any = makers[kind.name][inner] if kind.name in makers else _DECODED[kind.name]
     return found | None if kind.nullable else found
+
+
+def _column_converter(kind: FieldType) -> Convert | None:
+    """As `_converter`, for a column's own values: there a time may still be a text."""
+    if kind.name == "datetime":
+        return lambda value: msgspec.convert(value, datetime) if isinstance(value, str) else value
+    return _converter(kind)
 
 
 def _converter(kind: FieldType) -> Convert | None:

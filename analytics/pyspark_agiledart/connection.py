@@ -75,6 +75,9 @@ def open_client(options: Options, patience: float) -> LogClient:
     return SinkLogClient(bootstrap, identity, patience)
 
 
-def kept(answer: EndsAre) -> dict[int, Kept]:
-    """What the log holds, by partition."""
-    return {ends.partition: Kept(ends.first, ends.committed) for ends in answer.partitions}
+def kept(answer: EndsAre, latest: bool = False) -> dict[int, Kept]:
+    """What the log holds, by partition; with `latest` what is written counts as committed."""
+    return {
+        ends.partition: Kept(ends.first, max(ends.latest, ends.committed) if latest else ends.committed)
+        for ends in answer.partitions
+    }

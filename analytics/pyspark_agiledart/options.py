@@ -16,6 +16,9 @@ TOKEN_VARIABLE: Final = "AGILEDART_TOKEN"
 
 EARLIEST: Final = "earliest"
 LATEST: Final = "latest"
+READ_COMMITTED: Final = "read-committed"
+READ_LATEST: Final = "read-latest"
+
 DEFAULT_WAIT_MS: Final = 500
 """Idle queries ask four times a second at most; the prototype's measurement (187 a second without) chose it."""
 
@@ -23,7 +26,7 @@ MAX_WAIT_MS: Final = 5_000
 DEFAULT_PATIENCE: Final = 60.0
 _KNOWN: Final = (
     *("sink", "bootstrap", "tokenFile", "identityFile", "startingOffsets", "maxRowsPerBatch"),
-    *("maxBytesPerBatch", "failOnDataLoss", "waitMs", "patience"),
+    *("maxBytesPerBatch", "failOnDataLoss", "isolation", "waitMs", "patience"),
 )
 _SIZE: Final = re.compile(r"(\d+)\s*(B|KiB|MiB|GiB|kB|MB|GB)?\Z", re.IGNORECASE)
 _FACTORS: Final = {
@@ -55,6 +58,7 @@ class Options:
         fail_on_loss: rows that retention removed before they were read end the query.
         wait_ms: how long an agent may hold the question for news.
         patience: seconds for which a task waits for an agent that is away.
+        latest: also rows that are not committed, which a recovery may take back.
     """
 
     sink: str
@@ -67,6 +71,7 @@ class Options:
     fail_on_loss: bool = True
     wait_ms: int = DEFAULT_WAIT_MS
     patience: float = DEFAULT_PATIENCE
+    latest: bool = False
 
     def key(self, partition: int) -> str:
         """A partition's key in Spark's offsets: the log's name and a number, never an address."""
@@ -114,6 +119,7 @@ def parse_options(given: Mapping[str, str]) -> Options:
         max_rows=_whole(found, "maxRowsPerBatch", 0, 1 << 62),
         max_bytes=_size(found, "maxBytesPerBatch"),
         fail_on_loss=_flag(found, "failOnDataLoss", True),
+        latest=_choice(found, "isolation", READ_COMMITTED, READ_LATEST) == READ_LATEST,
         wait_ms=_whole(found, "waitMs", DEFAULT_WAIT_MS, MAX_WAIT_MS),
         patience=_span(found, "patience", DEFAULT_PATIENCE),
     )
@@ -172,6 +178,14 @@ def _flag(found: Mapping[str, str], name: str, default: bool) -> bool:
     if text not in ("true", "false"):
         raise ConfigurationError(f"{name} is true or false, not {found[name]!r}")
     return text == "true"
+
+
+def _choice(found: Mapping[str, str], name: str, *allowed: str) -> str:
+    """One of the allowed words, the first unless told."""
+    text = found.get(name, allowed[0]).lower()
+    if text not in allowed:
+        raise ConfigurationError(f"{name} is {' or '.join(allowed)}, not {found[name]!r}")
+    return text
 
 
 def _span(found: Mapping[str, str], name: str, default: float) -> float:

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.datasource import InputPartition
 
@@ -23,6 +23,11 @@ if TYPE_CHECKING:
 FETCH_ROWS: Final = 100_000
 FETCH_BYTES: Final = 4 << 20
 """One answer is held in memory beside its Arrow batches: some tens of megabytes a task."""
+
+JOINED_ROWS: Final = 2_048
+"""Stored batches are joined until they have so many rows: each Arrow batch costs something of its own. Many more rows cost more
+again, because their Python objects leave the processor's caches. Measured, µs a row: 1.36 with 750 rows, 1.20 with 2,250, 1.78
+with 8,250."""
 
 
 @dataclass
@@ -49,9 +54,8 @@ def plan_ranges(
         begin = start.get(partition, 0)
         held = there.get(partition)
         if held is not None and begin < min(held.first, stop):
-            lost_until = min(held.first, stop)
-            _lose(options, partition, begin, lost_until)
-            begin = lost_until
+            _lose(options, partition, begin, held.first if options.fail_on_loss else min(held.first, stop))
+            begin = min(held.first, stop)
         if stop > begin:
             ranges.append(LogRange(partition, begin, stop))
     return ranges
@@ -91,7 +95,7 @@ def read_range(options: Options, schema: "StructType", planned: LogRange) -> Ite
 def _fetched(
     client: "LogClient", options: Options, reader: RowReader, planned: LogRange, at: int
 ) -> Iterator["pyarrow.RecordBatch"]:
-    """What one request brings of a range: whole stored batches, cut to the range at both ends."""
+    """What one request brings of a range: stored batches, joined, and cut to the range at both ends."""
     answer = client.fetch(
         options.sink,
         planned.partition,
@@ -99,8 +103,10 @@ def _fetched(
         max_rows=min(FETCH_ROWS, planned.end - at),
         max_bytes=FETCH_BYTES,
         wait_ms=options.wait_ms,
+        uncommitted=options.latest,
     )
     position = at
+    waiting: list[Any] = []
     for stored in answer.batches:
         if stored.offset > position:
             raise OperationFailed(
@@ -111,14 +117,19 @@ def _fetched(
         keep = min(stored.rows - skip, planned.end - position)
         if keep <= 0:
             continue
-        batch = reader.read(stored.body, skip, keep)
-        if batch.num_rows != keep:
+        rows = reader.rows(stored.body, skip, keep)
+        if len(rows) != keep:
             raise OperationFailed(
                 f"A stored batch of {options.key(planned.partition)} at {stored.offset} has not the {stored.rows} rows that "
                 f"it names. Its log is damaged."
             )
-        yield batch
+        waiting += rows
         position += keep
+        if len(waiting) >= JOINED_ROWS:
+            yield reader.batch(waiting)
+            waiting = []
+    if waiting:
+        yield reader.batch(waiting)
     if position == at:
         raise OperationFailed(
             f"The log {options.key(planned.partition)} now ends at row {answer.end}, but rows up to {planned.end} were "

@@ -4,6 +4,7 @@ Spark builds two instances and pickles one for the executors, so nothing that `l
 planned ranges. Offsets are `{"sink/0": n}`: keyed by the log's name and partition, never by an address.
 """
 
+import sys
 import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
@@ -18,18 +19,15 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from agiledart_kernel.errors import ConfigurationError, OperationFailed
-from agiledart_kernel.sink_log import NOT_ALLOWED, UNKNOWN_SINK
+from agiledart_kernel.sink_log import DAMAGED, MAX_FETCH_BYTES, NOT_ALLOWED, TRIMMED, UNKNOWN_SINK
 from pyspark_agiledart import connection
-from pyspark_agiledart.admission import Kept, admitted, rows_within
+from pyspark_agiledart.admission import Kept, admitted, ends_within
 from pyspark_agiledart.options import LATEST, Options
 from pyspark_agiledart.ranges import LogRange, plan_ranges, read_range
 
 if TYPE_CHECKING:
     import pyarrow
     from pyspark.sql.types import StructType
-
-SAMPLE_ROWS: Final = 1_000
-"""Rows whose bytes tell how many rows go into `maxBytesPerBatch`; a stored batch at least."""
 
 AWAY_SECONDS: Final = 0.5
 """Between two looks at an agent that is away; Spark itself would ask again at once."""
@@ -38,7 +36,7 @@ Offsets = dict[str, int]
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads a log as a stream, committed rows only.
+    """Reads a log as a stream; committed rows only, unless `read-latest` says otherwise.
 
     Args:
         pause: waits so many seconds; tests hand in one that does not.
@@ -49,7 +47,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._client: connection.LogClient | None = None
         self._ends: dict[int, Kept] = {}
         self._target: dict[int, int] | None = None
-        self._row_bytes = 0.0
+        self._is_warned = False
         self._refused_since: float | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -69,14 +67,24 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if held.committed < begin.get(partition, 0):
                 raise OperationFailed(
                     f"The sink {self._options.key(partition)} ends at row {held.committed}, before row {begin[partition]} "
-                    f"where this query stands: its log was begun anew. Start the query with a new checkpointLocation."
+                    f"where this query stands: {self._what_happened()}. Start the query with a new checkpointLocation."
                 )
         ends = {partition: held.committed for partition, held in there.items()}
         if self._target is not None:
             ends = {partition: min(end, self._target.get(partition, 0)) for partition, end in ends.items()}
         if not ends:
             return dict(start)
-        return self._keyed(admitted(begin, ends, self._rows_allowed(limit, begin, ends)))
+        # Rows that are gone take no part of a limit: they are told at once, not one micro-batch after the other.
+        first = {
+            partition: min(max(begin.get(partition, 0), there[partition].first), end) for partition, end in ends.items()
+        }
+        first = {**begin, **{partition: max(offset, begin.get(partition, 0)) for partition, offset in first.items()}}
+        if isinstance(limit, ReadAllAvailable):  # a trigger that asks for all gets all
+            return self._keyed(admitted(first, ends))
+        if self._options.max_bytes:
+            ends = self._within_bytes(first, ends)
+        rows = limit.max_rows if isinstance(limit, ReadMaxRows) else self._options.max_rows
+        return self._keyed(admitted(first, ends, rows))
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802  Spark's name
         """What Spark hands back to `latestOffset`; it does not enforce it."""
@@ -115,14 +123,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # ---- inside
 
     def _look(self, begin: dict[int, int]) -> dict[int, Kept]:
-        """What is committed; waits at the agent for news of `begin`. () when the agent is away for the moment."""
+        """What is committed; waits at the agent for news of `begin`. Nothing when the agent is away for the moment."""
         from agiledart_transport.sink_log_client import SinkLogError
 
         wait_ms = 0 if self._target is not None else self._options.wait_ms
         try:
             if self._client is None:
                 self._client = connection.open_client(self._options, 0.0)
-            self._ends = connection.kept(self._client.ends(self._options.sink, wait_ms, begin))
+            self._ends = self._kept(self._client, wait_ms, begin)
         except SinkLogError as error:
             self._hang_up()
             self._stand_refusal(error.reason in (NOT_ALLOWED, UNKNOWN_SINK), error)
@@ -143,40 +151,55 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _look_patiently(self) -> dict[int, Kept]:
         client = connection.open_client(self._options, self._options.patience)
         try:
-            self._ends = connection.kept(client.ends(self._options.sink))
+            self._ends = self._kept(client)
         finally:
             client.close()
         return self._ends
 
-    def _rows_allowed(self, limit: ReadLimit, begin: dict[int, int], ends: dict[int, int]) -> int:
-        """The limits of the options as a number of rows, 0 for none; a trigger that asks for all gets all."""
-        if isinstance(limit, ReadAllAvailable):
-            return 0
-        rows = limit.max_rows if isinstance(limit, ReadMaxRows) else self._options.max_rows
-        if self._options.max_bytes and any(end > begin.get(partition, 0) for partition, end in ends.items()):
-            most = rows_within(self._options.max_bytes, self._mean_bytes(begin, ends))
-            rows = min(rows, most) if rows else most
-        return rows
+    def _kept(
+        self, client: connection.LogClient, wait_ms: int = 0, after: dict[int, int] | None = None
+    ) -> dict[int, Kept]:
+        latest = self._options.latest
+        if latest and not self._is_warned:
+            sys.stderr.write(
+                f"agiledart: this stream of {self._options.sink} reads rows before they are committed (isolation=read-latest). "
+                f"A recovery may take such rows back: show them, but keep no results of them.\n"
+            )
+            self._is_warned = True
+        return connection.kept(client.ends(self._options.sink, wait_ms, after, uncommitted=latest), latest)
 
-    def _mean_bytes(self, begin: dict[int, int], ends: dict[int, int]) -> float:
-        """Stored bytes of a row here: the mean of a sample at the front, the last known where there is none."""
+    def _what_happened(self) -> str:
+        anew = "its log was begun anew"
+        return f"{anew}, or a recovery took back rows that were not committed" if self._options.latest else anew
+
+    def _within_bytes(self, begin: dict[int, int], ends: dict[int, int]) -> dict[int, int]:
+        """Where the stored batches that fit into `maxBytesPerBatch` end; partitions without any stay where they are."""
+        stored = {partition: self._stored(partition, begin[partition], end) for partition, end in sorted(ends.items())}
+        return {**{partition: begin[partition] for partition in ends}, **ends_within(self._options.max_bytes, stored)}
+
+    def _stored(self, partition: int, at: int, end: int) -> Iterator[tuple[int, int]]:
+        """(offset after it, bytes) of the stored batches from `at` on, up to `end`; rows that cannot be read have no bytes."""
         from agiledart_transport.sink_log_client import SinkLogError
 
         assert self._client is not None
-        rows = size = 0
-        for partition, end in sorted(ends.items()):
-            at = max(begin.get(partition, 0), self._ends[partition].first)
-            if at >= end:
-                continue
+        size = min(max(1, self._options.max_bytes // len(self._ends)), MAX_FETCH_BYTES)
+        while at < end:
             try:
-                answer = self._client.fetch(self._options.sink, partition, at, max_rows=SAMPLE_ROWS, max_bytes=1)
-            except SinkLogError:
+                answer = self._client.fetch(
+                    self._options.sink, partition, at, max_bytes=size, uncommitted=self._options.latest
+                )
+            except SinkLogError as error:
+                if error.reason not in (TRIMMED, DAMAGED) or error.first_kept <= at:
+                    return
+                at = min(error.first_kept, end)  # reading will say so
+                yield at, 0
                 continue
-            for stored in answer.batches:
-                rows, size = rows + stored.rows, size + len(stored.body)
-        if rows:
-            self._row_bytes = size / rows
-        return self._row_bytes
+            if not answer.batches:
+                return
+            for batch in answer.batches:
+                if at < end:
+                    at = min(batch.offset + batch.rows, end)
+                    yield at, len(batch.body)
 
     def _hang_up(self) -> None:
         if self._client is not None:

@@ -9,6 +9,7 @@ Importing this module loads neither pyspark nor Java.
 
 import importlib.util
 import os
+import pkgutil
 import re
 import shlex
 import shutil
@@ -16,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -142,6 +144,11 @@ def spark_session(
     from pyspark.sql import SparkSession
 
     if master is not None and master.startswith("sc://"):
+        for package in ("grpc", "grpc_status", "zstandard"):
+            if importlib.util.find_spec(package) is None:
+                raise OperationFailed(
+                    f"Spark Connect needs {package}. Install it:  pip install 'agiledart[spark,connect]'"
+                )
         remote = SparkSession.builder.remote(master).appName(name)
         for key, value in (config or {}).items():
             remote = remote.config(key, value)
@@ -150,11 +157,35 @@ def spark_session(
         # The JVM inherits this environment; it must stand before the first session.
         os.environ["JAVA_HOME"] = str(find_java().home)
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-        os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     builder: Any = SparkSession.builder.master(master or LOCAL_MASTER).appName(name)
     for key, value in {**_settings(master or LOCAL_MASTER, log_file), **(config or {})}.items():
         builder = builder.config(key, value)
     return _started(builder)
+
+
+def ship_package(session: "SparkSession") -> Path:
+    """Send this package to the executors of a session, for a cluster whose machines do not have it; the archive that was sent.
+
+    They need msgspec, cryptography, pyarrow and pandas of their own: archives cannot carry compiled code.
+    """
+    archive = _cache_folder() / "agiledart.zip"
+    handle, temporary = tempfile.mkstemp(dir=archive.parent)
+    with os.fdopen(handle, "wb") as file, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as packed:
+        for found in pkgutil.iter_modules():
+            if found.ispkg and found.name.startswith(("agiledart", "pyspark_agiledart")):
+                root = Path(getattr(found.module_finder, "path", ""))
+                for path in sorted((root / found.name).rglob("*.py")):
+                    packed.write(path, path.relative_to(root))
+    Path(temporary).replace(archive)
+    if type(session).__module__.startswith("pyspark.sql.connect"):
+        session.addArtifacts(str(archive), pyfile=True)
+    else:
+        from pyspark_agiledart import DefaultSource
+
+        session.sparkContext.addPyFile(str(archive))
+        # The one that Spark finds by itself is not told of files that are added later.
+        session.dataSource.register(DefaultSource)
+    return archive
 
 
 def _started(builder: Any) -> "SparkSession":
@@ -195,7 +226,10 @@ def follow(
 def note_progress(query: "StreamingQuery", seen: dict[int, int]) -> None:
     """Enter batch → rows of what the query tells of itself; Spark keeps the last hundred."""
     for progress in query.recentProgress:
-        seen[int(progress["batchId"])] = int(progress["numInputRows"])
+        rows = progress["numInputRows"]
+        if rows is None:  # Spark Connect tells it of each source only
+            rows = sum(int(source["numInputRows"] or 0) for source in progress["sources"])
+        seen[int(progress["batchId"])] = int(rows)
 
 
 def _tell_terminal(line: str) -> None:

@@ -34,7 +34,7 @@ def print_plan(body: Mapping[str, Any], *, dry_run: bool) -> None:
     for path in body.get("paths", []):
         click.echo(f" way {' → '.join(path)} ({_hops(path)})")
     if not dry_run:
-        click.echo(f" Watch: agiledart status {body['name']}   Stop: agiledart stop {body['name']}")
+        click.echo(f" Watch: agiledart top   Stop: agiledart stop {body['name']}")
 
 
 def _hops(path: Sequence[str]) -> str:

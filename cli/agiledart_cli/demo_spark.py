@@ -7,13 +7,14 @@ fails, the demo goes on and says why.
 import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import threading
 import time
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from agiledart_analytics.live import FINISH
 from agiledart_cli.analytics import print_outcome, write_reader_token
@@ -32,7 +33,10 @@ TRIGGER_SECONDS = 1.0
 END_SECONDS = 60.0
 """For the topology to end after the two queries have; then it is told to, and has as long again to drain."""
 
-ANSWER_SECONDS = 180.0
+SILENT_SECONDS = 180.0
+"""Without a row more or another word from it, Spark is given up; a slow machine may take as long as it gets on."""
+
+_TOLD_SECONDS = 5.0
 _LOOK_SECONDS = 0.25
 
 
@@ -44,12 +48,19 @@ def why_not() -> str:
 
     missing = [name for name in ("pyspark", "pyarrow", "pandas") if importlib.util.find_spec(name) is None]
     if missing:
-        return f"{', '.join(missing)} not installed:  pip install 'agiledart[spark]'"
+        return f"{', '.join(missing)} not installed:  {_pip()} install 'agiledart[spark]'"
     try:
         find_java()
     except AgileDartError as error:
         return str(error)
     return ""
+
+
+def _pip() -> str:
+    """What to type for the pip of this Python: another one, of a shell without the environment, would not help."""
+    found = shutil.which("pip")
+    beside = found is not None and Path(found).parent == Path(sys.executable).parent
+    return "pip" if beside else f"{sys.executable} -m pip"
 
 
 class SparkStep:
@@ -104,21 +115,19 @@ class SparkStep:
             _end(client, 0.0 if is_endless else END_SECONDS)
         assert process.stdin is not None
         assert process.stdout is not None
-        answer: list[str] = []
-        reader = threading.Thread(target=lambda pipe: answer.append(pipe.read()), args=(process.stdout,), daemon=True)
-        reader.start()
+        lines = _Lines(process.stdout)
         # Its stdin stays open until `close`: the end of the pipe would tell it that the demo is gone.
         with contextlib.suppress(BrokenPipeError):
             process.stdin.write(f"{FINISH}\n")
             process.stdin.flush()
+        if not lines.wait():
+            return {"error": f"nothing was heard of it for {SILENT_SECONDS:.0f} s ({lines.told()})"}
+        process.wait()
         try:
-            process.wait(ANSWER_SECONDS)
-        except subprocess.TimeoutExpired:
-            return {"error": f"it did not answer within {ANSWER_SECONDS:.0f} s"}
-        reader.join()
-        try:
-            document: dict[str, Any] = json.loads(answer[0])
+            document: dict[str, Any] = json.loads(lines.last)
         except ValueError:
+            document = {"at": "start"}
+        if "at" in document:
             return {"error": f"it ended with code {process.returncode} before it answered. {self._last_words(mesh)}"}
         return document
 
@@ -141,6 +150,40 @@ class SparkStep:
                 with contextlib.suppress(OSError):
                     pipe.close()
         process.wait()
+
+
+class _Lines:
+    """What the process writes: words about its progress, and in the end its answer."""
+
+    def __init__(self, pipe: IO[str]) -> None:
+        self.last = ""
+        self._ended = threading.Event()
+        threading.Thread(target=self._listen, args=(pipe,), daemon=True).start()
+
+    def _listen(self, pipe: IO[str]) -> None:
+        with contextlib.suppress(ValueError):  # closed under it
+            for line in pipe:
+                self.last = line
+        self._ended.set()
+
+    def wait(self) -> bool:
+        """Until it has ended, saying now and then how far it is; False when nothing was new for `SILENT_SECONDS`."""
+        heard, since = self.last, time.monotonic()
+        while not self._ended.wait(_TOLD_SECONDS):
+            if self.last != heard:
+                heard, since = self.last, time.monotonic()
+                say(f"  Spark: {self.told()}")
+            elif time.monotonic() - since > SILENT_SECONDS:
+                return False
+        return True
+
+    def told(self) -> str:
+        """The last word about its progress, for people."""
+        try:
+            line = json.loads(self.last)
+            return f"{line['at']}, {count(line['read'])} rows read"
+        except (ValueError, KeyError):
+            return "starting"
 
 
 def print_spark(document: dict[str, Any]) -> None:

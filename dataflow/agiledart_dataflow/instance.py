@@ -61,6 +61,7 @@ class Instance:
         self._own_step = steps[0].name if steps[0].kind in ("sink", "union") else ""
         self._first_step = steps[0].name if self._own_step or self._operator is not None else ""
         self._onlookers: Mapping[str, Onlooker] = {}
+        self._observer: Onlooker | None = None
         self._parts = [] if self._chain is None else [("", self._chain)]
         if (steps[0].kind == "sink") != (writer is not None):
             raise LocalProtocolError(
@@ -110,6 +111,10 @@ class Instance:
         if self._chain is not None:
             self._parts = self._chain.parts(onlookers) if onlookers else [("", self._chain)]
 
+    def observe(self, observer: Onlooker) -> None:
+        """From now on show it all that a sink has written."""
+        self._observer = observer
+
     def _pass(self, rows: list[Any], positions: list[Position], mark: Position, emit: Emit) -> None:
         self._mark = mark
         if self._own_step:
@@ -121,6 +126,8 @@ class Instance:
                     self._writer.write(rows)
                 except OperationFailed as error:
                     raise OperationFailed(f"{self._own_step}: {error}") from None
+                if self._observer is not None:
+                    self._observer(rows, positions)
                 if self._onlookers:
                     self._look(self._own_step, rows, positions)
             return

@@ -59,3 +59,10 @@ MAX_LOG_LINE_BYTES = 4_096
 
 MAX_APPLICATION_NAME = 64
 """An application's name stands in file names and labels."""
+
+MIN_LATENCY_LOG_BYTES = 64 << 10
+MAX_LATENCY_LOG_BYTES = 1 << 30
+"""What a node may be told to keep of the latencies sampled at one sink: a thousand samples at the least, twelve million at the
+most."""
+
+MAX_LATENCY_LOG_DAYS = 366

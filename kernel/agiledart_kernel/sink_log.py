@@ -13,6 +13,12 @@ from agiledart_kernel.machine import Message
 from agiledart_kernel.node_id import NodeId
 
 MAX_SINK_NAME: Final = 64
+MAX_LOG_NAME: Final = 80
+"""Of a log that the system itself keeps: the name of an application and what it is about."""
+
+SYSTEM_PREFIX: Final = "_"
+"""Logs of these names belong to the system; applications cannot write them."""
+
 MAX_PARTITIONS: Final = 64
 """Partitions of one log: each is a folder and an open file of its writer."""
 
@@ -38,7 +44,7 @@ REFUSAL_REASONS: Final = (UNKNOWN_SINK, TRIMMED, NOT_ALLOWED, OVERLOADED, DAMAGE
 wrong, or a power cut took them; `elsewhere`: another node has the log now, locate it again; `unavailable`: the ring did not
 answer, try again."""
 
-_Name = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_SINK_NAME)]
+_Name = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_LOG_NAME)]
 _Count = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
 
 
@@ -183,11 +189,30 @@ LogMessage = LogRequest | LogAnswer
 
 
 def sink_name_fault(name: str) -> str:
-    """Why a sink cannot have this name, or "": it stands in folder names, labels and the scope of grants."""
+    """Why a log cannot have this name, or "": it stands in folder names, labels and the scope of grants."""
     if not name:
         return "a log needs a name: log:NAME"
-    if len(name) > MAX_SINK_NAME:
-        return f"the name of a log has at most {MAX_SINK_NAME} characters, not {len(name)}"
+    longest = MAX_LOG_NAME if name.startswith(SYSTEM_PREFIX) else MAX_SINK_NAME
+    if len(name) > longest:
+        return f"the name of a log has at most {longest} characters, not {len(name)}"
     if not all(c.isascii() and (c.isalnum() or c in "-_.") for c in name) or name[0] in ".-":
         return f"{name!r} cannot be the name of a log: letters, digits, - _ . only, and no . or - at its beginning"
     return ""
+
+
+def user_sink_name_fault(name: str) -> str:
+    """Why an application cannot write a log of this name, or ""."""
+    if name.startswith(SYSTEM_PREFIX):
+        return f"{name!r} cannot be the name of a sink: names that begin with {SYSTEM_PREFIX} are those of the system's own logs"
+    return sink_name_fault(name)
+
+
+def latency_log_name(application: str, sink: int) -> str:
+    """The system's log of the latencies sampled at a sink of an application: `_latency.APP`, of its second sink `_latency2.APP`.
+
+    Each sink has its own, because two sinks may run on two nodes and a log has one writer.
+
+    Args:
+        sink: which of the application's sinks, from 0, in the order of its specification.
+    """
+    return f"{SYSTEM_PREFIX}latency{sink + 1 if sink else ''}.{application}"

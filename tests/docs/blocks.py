@@ -7,7 +7,10 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-_FENCE = re.compile(r"^```(\w*)\n(.*?)^```\n?(?:<!-- not run: (.+?) -->)?", re.MULTILINE | re.DOTALL)
+_FENCE = re.compile(
+    r"^```(\w*)\n(.*?)^```\n?(?:<!-- (not run|runs until stopped: shows)(?:: |\s)(.+?) -->)?", re.MULTILINE | re.DOTALL
+)
+_SHOWN = re.compile(r'"([^"]+)"')
 _FILE = re.compile(r"# (\w+\.py)\n")
 _CODE = re.compile(r"  # exit code (\d+)$")
 
@@ -20,6 +23,7 @@ class Block:
 
     Attributes:
         reason: why it is not run; empty when it is.
+        shows: what it prints before it is stopped, when it does not end by itself.
     """
 
     page: str
@@ -27,6 +31,7 @@ class Block:
     language: str
     text: str
     reason: str
+    shows: tuple[str, ...] = ()
 
     def run(self, folder: Path, environment: dict[str, str]) -> None:
         """Run it in a folder; AssertionError with the output when it does not do what the page says."""
@@ -55,7 +60,14 @@ def blocks_of(page: Path) -> list[Block]:
     """All blocks of a page in order."""
     text = page.read_text()
     return [
-        Block(page.name, text.count("\n", 0, match.start()) + 1, match[1], match[2], match[3] or "")
+        Block(
+            page.name,
+            text.count("\n", 0, match.start()) + 1,
+            match[1],
+            match[2],
+            match[4] if match[3] == "not run" else "",
+            tuple(_SHOWN.findall(match[4])) if match[3] and match[3] != "not run" else (),
+        )
         for match in _FENCE.finditer(text)
     ]
 

@@ -11,9 +11,21 @@ import pytest
 from tools.cli_reference import TARGET, reference, version_line
 
 from tests.docs.blocks import Block, blocks_of, environment_of
+from tests.docs.stranger import Stranger, clone_of_it
+from tests.spark.conftest import HAS_SPARK
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs" / "tutorial").glob("*.md"))]
+README = ROOT / "README.md"
+TUTORIALS = sorted((ROOT / "docs" / "tutorial").glob("*.md"))
+PAGES = [README, *TUTORIALS, ROOT / "docs" / "how-to" / "spark.md"]
+NOT_RUN = {
+    ("README.md", "sudo apt-get install"): "installs system packages",
+    ("spark.md", "pip install"): "installs packages",
+    ("spark.md", "from agiledart.spark import spark_session"): "stands in the README, too, and is run there",
+    ("spark.md", "from agiledart.spark import ship_package"): "needs a cluster; tests/spark/test_clusters.py does",
+    ("spark.md", "def keep("): "never ends; tests/e2e/test_wheel.py runs it with an end",
+}
+"""(page, how the block begins) → why no test can run it, or where one does; it may only shrink."""
 LANGUAGES = ("python", "console", "text", "json", "toml")
 
 
@@ -65,9 +77,36 @@ def reader(tmp_path: Path) -> Iterator[tuple[Path, dict[str, str]]]:
         assert mesh.returncode == 143
 
 
+def test_what_is_not_run_has_a_reason_that_stands_in_the_list() -> None:
+    found = {}
+    for page in PAGES:
+        for block in blocks_of(page):
+            if block.reason:
+                first = block.text.removeprefix("$ ")
+                (key,) = [key for key in NOT_RUN if key[0] == block.page and first.startswith(key[1])]
+                found[key] = block.reason
+    assert found == NOT_RUN
+
+
 @pytest.mark.e2e
 @pytest.mark.slow
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.timeout(1800)
+def test_every_command_of_the_readme_does_what_it_says(tmp_path: Path) -> None:
+    reader = Stranger(tmp_path)
+    clone_of_it(tmp_path / "here")
+    try:
+        for block in blocks_of(README):
+            needs_spark = block.language == "python" or "analytics run" in block.text
+            if not block.reason and (HAS_SPARK or not needs_spark):
+                reader.follow(block)
+    finally:
+        reader.leave()
+    assert len(reader.run) >= (25 if HAS_SPARK else 23)
+
+
+@pytest.mark.e2e
+@pytest.mark.slow
+@pytest.mark.parametrize("page", TUTORIALS, ids=lambda page: page.name)
 def test_the_blocks_of_a_page_run(page: Path, reader: tuple[Path, dict[str, str]]) -> None:
     folder, environment = reader
     for block in blocks_of(page):

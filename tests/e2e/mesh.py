@@ -63,7 +63,7 @@ class AgentProcess:
                 return dict(found)
         return None
 
-    def ready(self, seconds: float = 20.0) -> dict[str, Any]:
+    def ready(self, seconds: float = 60.0) -> dict[str, Any]:
         """Wait until it is in the ring."""
 
         def up() -> dict[str, Any] | None:

@@ -1,16 +1,24 @@
 """What users install: the wheel holds every package and nothing else, and works in an empty environment."""
 
+import contextlib
+import json
+import re
+import socket
 import subprocess
 import sys
+import tempfile
 import venv
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.docs.stranger import BUSY, Background
+
 ROOT = Path(__file__).parents[2]
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 @pytest.fixture(scope="module")
@@ -39,17 +47,20 @@ def test_holds_every_package_and_nothing_else(wheel: Path):
     assert not any(name.startswith(("tests", "docs", "tools", "benchmarks")) for name in names)
 
 
-def test_works_in_an_empty_environment(wheel: Path, tmp_path: Path):
-    home = tmp_path / "env"
+def _installed(wheel: Path, home: Path, extra: str = "") -> Path:
+    """The folder of commands of a new environment that holds the wheel; skips where there is no package index."""
     venv.create(home, with_pip=True)
-    python = home / "bin" / "python"
-    installed = subprocess.run(
-        [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", str(wheel)],
+    done = subprocess.run(
+        [home / "bin" / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", f"{wheel}{extra}"],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
-    if installed.returncode:
-        pytest.skip(f"the package index cannot be reached: {installed.stderr.strip()[-200:]}")
-    command = home / "bin" / "agiledart"
+    if done.returncode:
+        pytest.skip(f"the package index cannot be reached: {done.stderr.strip()[-200:]}")
+    return home / "bin"
+
+
+def test_works_in_an_empty_environment(wheel: Path, tmp_path: Path):
+    command = _installed(wheel, tmp_path / "env") / "agiledart"
     ran = subprocess.run(
         [command, "run", "agiledart_examples.debs2015:frequent_routes", "--set", "trips=taxi:?count=500",
          "--set", "report=csv:out.csv"],
@@ -58,7 +69,94 @@ def test_works_in_an_empty_environment(wheel: Path, tmp_path: Path):
     assert ran.returncode == 0, ran.stderr
     assert (tmp_path / "out.csv").stat().st_size > 0
     ran = subprocess.run(
-        [command, "demo", "--no-spark", "--agents", "2", "--duration", "2", "--results", "r", "-o", "json"],
-        cwd=tmp_path, capture_output=True, text=True, check=False, timeout=90,
+        [command, "demo", "--agents", "2", "--duration", "2", "--results", "r", "-o", "json"],
+        cwd=tmp_path, capture_output=True, text=True, check=False, timeout=180,
     )  # fmt: skip
     assert ran.returncode == 0, ran.stderr
+    skipped = json.loads(ran.stdout)["spark"]["skipped"]
+    assert skipped.startswith("pyspark, pyarrow, pandas not installed:")
+    assert skipped.endswith("pip install 'agiledart[spark]'")
+
+
+def _free_ports(number: int) -> list[int]:
+    with contextlib.ExitStack() as stack:
+        servers = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(number)]
+        return [server.getsockname()[1] for server in servers]
+
+
+COPY = """
+from agiledart.spark import spark_session
+spark = spark_session()
+trips = spark.readStream.format("agiledart").option("sink", "clean-trips").option("tokenFile", "reader.token").load()
+
+def keep(batch, number):
+    batch.write.mode("overwrite").parquet(f"trips/batch={number}")
+
+query = (
+    trips.writeStream.foreachBatch(keep).option("checkpointLocation", "trips-checkpoint").trigger(availableNow=True).start()
+)
+query.awaitTermination()
+print("rows", spark.read.parquet("trips").count())
+"""
+
+
+@pytest.fixture
+def home() -> Iterator[Path]:
+    """A home whose path is as short as those of people: the control socket below it may have 107 bytes."""
+    with tempfile.TemporaryDirectory(prefix="adh-", dir="/tmp") as name:
+        yield Path(name)
+
+
+@pytest.mark.needs_spark
+@pytest.mark.timeout(1800)
+def test_half_an_hour_of_a_stranger(wheel: Path, tmp_path: Path, home: Path):
+    """Agent, submit, top, tap, metrics, the log with Spark twice (the second time goes on where the first ended), stop, restart."""
+    binaries = _installed(wheel, tmp_path / "env", "[spark]")
+    links, metrics = (f"127.0.0.1:{port}" for port in _free_ports(2))
+    environment = {
+        "PATH": f"{binaries}:/usr/bin:/bin",
+        "HOME": str(home),
+        "LC_ALL": "C.UTF-8",
+        "AGILEDART_AGENT__LISTEN": links,
+        "AGILEDART_AGENT__METRICS": metrics,
+    }
+
+    def shell(line: str, tries: int = 3) -> str:
+        done = subprocess.run(
+            ["bash", "-c", line],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=600,
+        )
+        if BUSY in done.stderr and tries > 1:
+            return shell(line, tries - 1)
+        assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
+        assert "Traceback" not in done.stderr, done.stderr
+        return done.stdout
+
+    def agent() -> Background:
+        begun = Background(["agiledart", "agent"], tmp_path, environment, is_terminal=True)
+        begun.wait_for(re.compile(r"metrics http"), 120)
+        return begun
+
+    running = agent()
+    try:
+        shell('agiledart submit agiledart_examples.clean_trips:clean_trips --set "trips=taxi:?speed=300"')
+        assert "clean-trips v1" in shell("agiledart top --once")
+        assert len(shell("agiledart tap clean-trips clean --limit 3").splitlines()) == 3
+        assert "agiledart_build_info{" in shell(f"curl -s http://{metrics}/metrics")
+        shell("agiledart token create --role reader --scope sink:clean-trips > reader.token && chmod 600 reader.token")
+        (tmp_path / "copy_trips.py").write_text(COPY)
+        first = int(shell("python copy_trips.py").split()[-1])
+        assert first > 0
+        shell("agiledart stop clean-trips")
+        assert running.stop() in (0, 130)
+        running = agent()  # the log outlives its application and its agent
+        assert int(shell("python copy_trips.py").split()[-1]) >= first
+        found = json.loads(shell("agiledart analytics run busiest-routes --token-file reader.token -o json"))
+        assert found["rows"]
+    finally:
+        running.stop()

@@ -1,13 +1,21 @@
 """Without pyspark only `test_presence` is collected; it says, visibly, what is left out."""
 
 import importlib.util
-from collections.abc import Iterator
+import json
+import os
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 HAS_SPARK = importlib.util.find_spec("pyspark") is not None and importlib.util.find_spec("pyarrow") is not None
 
 collect_ignore_glob = [] if HAS_SPARK else ["test_[!p]*.py"]
+
+REPORT = "AGILEDART_KILLS_REPORT"
+"""Environment variable: a file for what each round of `test_kills` did, as JSON."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -26,6 +34,31 @@ def spark() -> Iterator[object]:
         find_java()
     except OperationFailed as error:
         pytest.skip(str(error))
+    interrupted = signal.getsignal(signal.SIGINT)
     session = spark_session("tests", master="local[2,4]", config={"spark.sql.shuffle.partitions": "2"})
+    signal.signal(signal.SIGINT, interrupted)  # Spark puts its own there, and tests of Ctrl-C run in this process, too
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A log of clean trips whose application has ended; read, never written, by the tests of this run."""
+    from tests.spark.written import written_log
+
+    with written_log(tmp_path_factory.mktemp("written")) as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def keep_round() -> Callable[[Any], None]:
+    """Takes what a round of kills did: a line for people, and the file that the environment names."""
+    rounds: list[dict[str, Any]] = []
+
+    def keep(one: Any) -> None:
+        rounds.append(one.document())
+        print(one)
+        if os.environ.get(REPORT):
+            Path(os.environ[REPORT]).write_text(json.dumps(rounds, indent=1) + "\n")
+
+    return keep

@@ -26,6 +26,7 @@ class FakeLog:
         fields: (name, type) of its rows.
         failures: raised by the next requests, one each, in place of an answer; None answers.
         asked: names of the requests so far.
+        uncommitted: partition → how many rows at its end are not committed.
     """
 
     partitions: int = 2
@@ -37,6 +38,7 @@ class FakeLog:
     patience: list[float] = field(default_factory=list)
     waits: list[int] = field(default_factory=list)
     answer_batches: int = 2
+    uncommitted: dict[int, int] = field(default_factory=dict)
 
     def append(self, partition: int, rows: Sequence[Any]) -> None:
         """Store rows as one batch."""
@@ -46,6 +48,9 @@ class FakeLog:
     def end(self, partition: int) -> int:
         batches = self.stored.get(partition)
         return batches[-1].offset + batches[-1].rows if batches else 0
+
+    def committed(self, partition: int) -> int:
+        return self.end(partition) - self.uncommitted.get(partition, 0)
 
     def trim(self, partition: int, first: int) -> None:
         """Retention: whole batches below `first` go."""
@@ -70,7 +75,7 @@ class FakeLog:
         self._ask("ends")
         self.waits.append(wait_ms)
         found = [
-            PartitionEnds(partition, self.first.get(partition, 0), self.end(partition), self.end(partition))
+            PartitionEnds(partition, self.first.get(partition, 0), self.committed(partition), self.end(partition))
             for partition in range(self.partitions)
         ]
         return EndsAre(0, "log", tuple(found))
@@ -90,6 +95,8 @@ class FakeLog:
         if offset < self.first.get(partition, 0):
             raise SinkLogError(f"row {offset} is trimmed", TRIMMED, self.first[partition])
         found = [batch for batch in self.stored.get(partition, []) if batch.offset + batch.rows > offset]
+        if not uncommitted:
+            found = [batch for batch in found if batch.offset < self.committed(partition)]
         chosen: list[StoredBatch] = []
         for batch in found[: self.answer_batches]:
             if chosen and sum(one.rows for one in chosen) >= max_rows:

@@ -2,7 +2,7 @@
 
 import contextlib
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
 from typing import Any, Literal, NamedTuple
 
@@ -105,6 +105,32 @@ def test_columns_of_a_given_schema_are_chosen_by_name_and_cast() -> None:
 def test_no_rows_are_an_empty_batch() -> None:
     fields = (("text", FieldType("string")),)
     assert RowReader(fields, spark_schema(fields)).read(msgspec.msgpack.encode([])).num_rows == 0
+
+
+def test_times_with_and_without_a_zone_may_stand_in_one_log() -> None:
+    fields = (("at", FieldType("datetime", True)), ("read_at", FieldType("read_time", True)))
+    wanted = [
+        ("2013-01-01T00:05:00.000001", datetime(2013, 1, 1, 0, 5, 0, 1, UTC)),
+        ("2013-01-01T00:05:00+02:00", datetime(2012, 12, 31, 22, 5, tzinfo=UTC)),
+        ("0001-01-01T00:00:00", datetime(1, 1, 1, tzinfo=UTC)),
+        ("9999-12-31T23:59:59.999999", datetime(9999, 12, 31, 23, 59, 59, 999999, UTC)),
+        (datetime(2013, 1, 1, 0, 5, tzinfo=timezone(timedelta(hours=-5))), datetime(2013, 1, 1, 5, 5, tzinfo=UTC)),
+        (None, None),
+    ]
+    bodies = [msgspec.msgpack.encode([(value, 1_999), (None, None)]) for value, _ in wanted]
+    for order in (wanted, wanted[::-1]):
+        reader = RowReader(fields, spark_schema(fields))
+        rows = [row for value, _ in order for row in reader.rows(bodies[[one for one, _ in wanted].index(value)])]
+        found = reader.batch(rows).to_pylist()
+        assert [row["at"] for row in found[::2]] == [at for _, at in order]
+        assert all(row == {"at": None, "read_at": None} for row in found[1::2])
+        assert {row["read_at"] for row in found[::2]} == {datetime(1970, 1, 1, 0, 0, 0, 1, UTC)}
+
+
+def test_a_read_time_before_1970_is_rounded_down_as_others_are() -> None:
+    fields = (("read_at", FieldType("read_time")),)
+    batch = RowReader(fields, spark_schema(fields)).read(msgspec.msgpack.encode([(-1,), (1,)]))
+    assert [row["read_at"].microsecond for row in batch.to_pylist()] == [999_999, 0]
 
 
 def test_rows_that_do_not_fit_are_an_error_in_words() -> None:

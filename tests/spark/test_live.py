@@ -1,11 +1,6 @@
-"""Spark on the log of a real mesh: tables against a plain program, streams, and a driver that is killed in mid-stream."""
+"""Spark on the log of a real mesh: tables against a plain program, streams, and mistakes in words."""
 
-import contextlib
 import json
-import os
-import signal
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -154,74 +149,6 @@ def test_mistakes_come_as_one_sentence(written: Written, spark: Any, tmp_path: P
         assert said in str(caught.value)
         assert "\n" not in str(caught.value)
         assert "adart1" not in str(caught.value)
-
-
-@contextlib.contextmanager
-def driver(folder: Path, written: Written, seconds: float, rows: int) -> Iterator["subprocess.Popen[str]"]:
-    """A driver in a process group of its own; the group is killed at the end."""
-    command = [sys.executable, "-m", "tests.spark.driver", str(folder), str(written.token), str(seconds), str(rows)]
-    process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
-    )
-    try:
-        yield process
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
-
-
-def test_a_driver_killed_in_mid_stream_loses_and_repeats_nothing(written: Written, tmp_path: Path) -> None:
-    with driver(tmp_path, written, 0.1, 150) as first:
-
-        def under_way() -> bool:
-            assert first.poll() is None, first.communicate()
-            return len(list((tmp_path / "copy").glob("batch=*"))) >= 3
-
-        wait_for(under_way, 200, "three batches are written")
-        os.killpg(first.pid, signal.SIGKILL)
-    # What a task was writing when it was killed has no _SUCCESS, or is written again under the same number.
-    assert len(parquet_rows(tmp_path / "copy")) < len(written.rows)
-    with driver(tmp_path, written, 0, 1_000) as second:
-        output, errors = second.communicate(timeout=250)
-        assert second.returncode == 0, errors
-        assert output.strip()
-    assert found(parquet_rows(tmp_path / "copy")) == expected(written)
-
-
-@pytest.mark.slow
-def test_an_agent_that_comes_back_elsewhere_is_read_on(tmp_path: Path) -> None:
-    """The agent that has the log is killed in mid-stream and started again on another port; the application has ended."""
-    with mesh(2) as made:
-        holder, other = made.agents[1], made.agents[0]
-        ran = cli(
-            *("submit", BUILDER, "--set", f"trips={SOURCE}@a1", "--set", "out=log:clean-trips?partitions=4@a2"),
-            *("--agent", str(other.state_dir)),
-        )
-        assert ran.returncode == 0, ran.stderr
-        status = ("status", "clean-trips", "-o", "json", "--agent", str(other.state_dir))
-        wait_for(lambda: '"finished"' in cli(*status).stdout, 60, "the application has ended")
-        summary = json.loads(cli(*status).stdout)["summary"]
-        token = tmp_path / "reader.token"
-        token.write_text(str(other.ask(CreateToken(role="reader", scope="sink:clean-trips", uses=1_000))["token"]))
-        found_here = Written(other, token, [])
-        with driver(tmp_path, found_here, 0.1, 150) as running:
-            copy = tmp_path / "copy"
-            wait_for(lambda: len(list(copy.glob("batch=*"))) >= 2, 200, "two batches are written")
-            before = holder.address
-            holder.kill()
-            holder.start()
-            holder.ready()
-            assert holder.address != before
-
-            def all_there() -> bool:
-                assert running.poll() is None, running.communicate()
-                return len(parquet_rows(copy)) >= sum(summary["results"].values())
-
-            wait_for(all_there, 200, "the rest is read")
-        rows = parquet_rows(copy)
-        assert len(rows) == sum(summary["results"].values())
-        assert max(found(rows).values()) == 1
 
 
 @pytest.mark.slow

@@ -5,6 +5,7 @@ import pickle
 import subprocess
 import sys
 from collections import Counter
+from itertools import accumulate
 from typing import Any
 
 import msgspec
@@ -20,7 +21,7 @@ from agiledart_kernel.errors import ConfigurationError, OperationFailed
 from agiledart_kernel.sink_log import DAMAGED, NOT_ALLOWED, StoredBatch
 from agiledart_transport.sink_log_client import SinkLogError
 from pyspark_agiledart import DefaultSource
-from pyspark_agiledart.admission import admitted, fair_shares
+from pyspark_agiledart.admission import admitted, ends_within, fair_shares
 from pyspark_agiledart.batch import BatchReader
 from pyspark_agiledart.columns import spark_schema
 from pyspark_agiledart.options import Options, parse_options
@@ -120,12 +121,107 @@ def test_limits(log: FakeLog) -> None:
     end = reader.latestOffset({"trips/0": 0, "trips/1": 0}, limit)
     assert end == {"trips/0": 3, "trips/1": 1}  # partition 1 leaves its share
     assert reader.latestOffset({"trips/0": 0, "trips/1": 0}, ReadAllAvailable())["trips/0"] == 9  # Trigger.Once
-    by_bytes = stream(maxBytesPerBatch="60")
-    assert isinstance(by_bytes.getDefaultReadLimit(), ReadMaxBytes)
-    end = by_bytes.latestOffset({"trips/0": 0, "trips/1": 0}, by_bytes.getDefaultReadLimit())
-    size = len(msgspec.msgpack.encode(("p0", 0, 1.0)))
-    assert 1 <= sum(end.values()) <= 60 // size
+    assert isinstance(stream(maxBytesPerBatch="60").getDefaultReadLimit(), ReadMaxBytes)
     assert stream().getDefaultReadLimit() == ReadAllAvailable()
+
+
+@pytest.mark.parametrize("most", [1, 30, 45, 60, 80, 100, 1_000])
+def test_a_limit_of_bytes_is_kept_to_the_stored_batch(log: FakeLog, most: int) -> None:
+    """Micro-batches end on borders of stored batches, hold no more bytes than allowed, and leave out none that would fit."""
+    reader = stream(maxBytesPerBatch=str(most))
+    at = {"trips/0": 0, "trips/1": 0}
+    seen = 0
+    while (end := reader.latestOffset(at, reader.getDefaultReadLimit())) != at:
+        taken, left = [], []
+        for partition in (0, 1):
+            start, stop = at[f"trips/{partition}"], end[f"trips/{partition}"]
+            borders = {0, *(batch.offset + batch.rows for batch in log.stored[partition])}
+            assert stop in borders
+            taken += [len(b.body) for b in log.stored[partition] if start <= b.offset < stop]
+            left += [len(b.body) for b in log.stored[partition] if b.offset == stop]
+        assert sum(taken) <= most or len(taken) == 1
+        assert all(sum(taken) + size > most for size in left)
+        seen += len(rows_of(reader, reader.partitions(at, end)))
+        at = end
+    assert seen == 10
+
+
+def test_both_limits_are_kept(log: FakeLog) -> None:
+    reader = stream(maxBytesPerBatch="1000", maxRowsPerBatch="4")
+    assert reader.latestOffset({"trips/0": 0, "trips/1": 0}, reader.getDefaultReadLimit()) == {
+        "trips/0": 3,
+        "trips/1": 1,
+    }
+
+
+def test_a_limit_of_bytes_does_not_stop_at_rows_that_cannot_be_read(log: FakeLog) -> None:
+    reader = stream(maxBytesPerBatch="1", failOnDataLoss="false")
+    log.failures = [None, SinkLogError("rows 3 to 5 of trips/0 are damaged", DAMAGED, 5)]
+    at = {"trips/0": 3, "trips/1": 1}
+    at = reader.latestOffset(at, reader.getDefaultReadLimit())
+    assert at["trips/0"] == 5
+    log.failures = [None, away()]
+    assert reader.latestOffset(at, reader.getDefaultReadLimit()) == at  # nothing is known: asked again later
+    assert reader.latestOffset(at, reader.getDefaultReadLimit())["trips/0"] == 9
+
+
+@given(
+    st.integers(0, 50),
+    st.dictionaries(
+        st.integers(0, 4), st.lists(st.tuples(st.integers(1, 5), st.integers(0, 30)), max_size=6), max_size=4
+    ),
+)
+def test_whole_stored_batches_up_to_a_limit(most: int, partitions: dict[int, list[tuple[int, int]]]) -> None:
+    offsets = {one: [0, *accumulate(rows for rows, _ in stored)] for one, stored in partitions.items()}
+    found = ends_within(
+        most,
+        {
+            one: iter(zip(offsets[one][1:], (size for _, size in stored), strict=True))
+            for one, stored in partitions.items()
+        },
+    )
+    counts = {one: offsets[one].index(end) for one, end in found.items()}
+    sizes = [size for one, count in counts.items() for _, size in partitions[one][:count]]
+    assert sum(sizes) <= most or len(sizes) == 1
+    if any(partitions.values()):
+        assert sizes, "it gets on"
+    if sum(sizes) <= most:
+        for one, stored in partitions.items():
+            following = stored[counts.get(one, 0) :]
+            assert not following or sum(sizes) + following[0][1] > most
+
+
+def test_rows_that_are_not_committed_are_for_display_only(log: FakeLog, capsys: pytest.CaptureFixture[str]) -> None:
+    log.uncommitted = {0: 4}
+    at = {"trips/0": 0, "trips/1": 0}
+    assert stream().latestOffset(at, ReadAllAvailable()) == {"trips/0": 5, "trips/1": 1}
+    assert capsys.readouterr().err == ""
+    reader = stream(isolation="read-latest")
+    end = reader.latestOffset(at, ReadAllAvailable())
+    assert end == {"trips/0": 9, "trips/1": 1}
+    assert len(rows_of(reader, reader.partitions(at, end))) == 10
+    reader.latestOffset(end, ReadAllAvailable())
+    assert capsys.readouterr().err.count("A recovery may take such rows back") == 1
+    for isolation, rows in (("read-committed", 6), ("read-latest", 10)):
+        table = BatchReader(parse_options({"sink": "trips", "isolation": isolation}), spark_schema(FIELDS))
+        assert len(rows_of(table, table.partitions())) == rows
+    log.stored[0], log.uncommitted = log.stored[0][:2], {}  # a recovery took them back
+    with pytest.raises(OperationFailed, match=r"a recovery took back rows.*new checkpointLocation\."):
+        reader.latestOffset(end, ReadAllAvailable())
+
+
+def test_rows_that_are_gone_take_no_part_of_a_limit(log: FakeLog, capsys: pytest.CaptureFixture[str]) -> None:
+    log.trim(0, 5)
+    at = {"trips/0": 0, "trips/1": 1}
+    for limit in ({"maxRowsPerBatch": "2"}, {"maxBytesPerBatch": "1"}):
+        reader = stream(failOnDataLoss="false", **limit)
+        end = reader.latestOffset(at, reader.getDefaultReadLimit())
+        assert end["trips/0"] in (7, 9)
+        assert reader.partitions(at, end)[0].start == 5  # type: ignore[attr-defined]
+        assert "5 rows (0 to 5) of the sink trips/0 are gone" in capsys.readouterr().err
+        strict = stream(**limit)
+        with pytest.raises(OperationFailed, match=r"5 rows \(0 to 5\) of the sink trips/0 were removed"):
+            strict.partitions(at, {"trips/0": 2, "trips/1": 1})  # planned before a restart: the whole gap is told
 
 
 def test_available_now_ends_at_what_was_there(log: FakeLog) -> None:

@@ -13,11 +13,11 @@ from agiledart_dataflow.connectors import Connector
 from agiledart_dataflow.latency import LatencyHistogram
 from agiledart_dataflow.schema import SchemaError, fields_of
 from agiledart_executor.connectors.memory import ReadTimes
-from agiledart_executor.sink_log.log import LogOptions, LogWriter
+from agiledart_executor.sink_log.log import LOCK_SECONDS, LogOptions, LogWriter
 from agiledart_executor.sink_log.rows import encoded, row_form
 from agiledart_kernel.errors import ConfigurationError, OperationFailed
 from agiledart_kernel.limits import MAX_BATCH_ROWS
-from agiledart_kernel.sink_log import MAX_PARTITIONS, sink_name_fault
+from agiledart_kernel.sink_log import MAX_PARTITIONS, user_sink_name_fault
 
 OPTIONS = ("partitions", "max_bytes", "max_age", "segment_bytes", "key")
 
@@ -27,11 +27,12 @@ _SPANS_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 @dataclass(frozen=True)
 class SinkOrigin:
-    """Who writes, and below which folder."""
+    """Who writes, below which folder, and for how many seconds a log that is being written is waited for."""
 
     application: str = ""
     version: int = 0
     root: Path = Path()
+    patience: float = LOCK_SECONDS
 
 
 class LogSinkWriter:
@@ -101,9 +102,10 @@ def open_log_sink(connector: Connector, row_type: Any, clock: Callable[[], int],
 
     Raises:
         ConfigurationError: a name or an option that makes no sense.
-        OperationFailed: the log holds other rows, is being written by somebody else, or its disk does not take it.
+        LogBusyError: it is being written by somebody else.
+        OperationFailed: the log holds other rows, or its disk does not take it.
     """
-    if fault := sink_name_fault(connector.path):
+    if fault := user_sink_name_fault(connector.path):
         raise ConfigurationError(f"{connector.url()}: {fault}")
     options = LogOptions(
         partitions=_count(connector),
@@ -117,8 +119,8 @@ def open_log_sink(connector: Connector, row_type: Any, clock: Callable[[], int],
         raise ConfigurationError(f"{connector.url()}: {error}") from None
     key = _key(connector, row_type)
     log = LogWriter(
-        origin.root, connector.path, options, form.text, form.fields, origin.application, origin.version, clock
-    )
+        origin.root, connector.path, options, form.text, form.fields, origin.application, origin.version, clock, origin.patience
+    )  # fmt: skip
     for note in log.notes():
         print(note, file=sys.stderr)  # noqa: T201  what an executor prints is shown by `agiledart logs`
     return LogSinkWriter(log, row_type, key, clock)

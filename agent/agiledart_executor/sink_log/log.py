@@ -42,6 +42,10 @@ class LogOptions:
     segment_bytes: int = 0
 
 
+class LogBusyError(OperationFailed):
+    """Somebody else writes the log this moment."""
+
+
 class LogWriter:
     """The one writer of a log; begins it when there is none.
 
@@ -49,9 +53,12 @@ class LogWriter:
         root: folder above `sink-logs`.
         schema, fields: of the rows (`rows.py`).
         application, version: who writes; told to readers.
+        patience: seconds for which a log that somebody else writes is waited for, by sleeping. A process with an event loop gives
+            0 and tries again later.
 
     Raises:
-        OperationFailed: somebody else writes it, or it holds rows of another schema, or a file can't be written.
+        LogBusyError: somebody else writes it.
+        OperationFailed: it holds rows of another schema, or a file can't be written.
     """
 
     def __init__(
@@ -64,19 +71,18 @@ class LogWriter:
         application: str = "",
         version: int = 0,
         clock: Clock = time.time_ns,
+        patience: float = LOCK_SECONDS,
     ) -> None:
         self.directory = log_directory(root, name)
         self._lock = -1
         self.partitions: list[PartitionWriter] = []
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
-            held = _patiently_locked(self.directory)
+            held = _patiently_locked(self.directory, patience)
         except OSError as error:
             raise OperationFailed(f"{self.directory} cannot be written: {(error.strerror or '').lower()}") from None
         if held is None:
-            raise OperationFailed(
-                f"the log {name} is being written by another application on this node; use another name"
-            )
+            raise LogBusyError(f"the log {name} is being written by another application on this node; use another name")
         self._lock = held
         try:
             self.description = self._describe(name, options, schema, fields, application, version, clock() // 1_000_000)
@@ -183,9 +189,9 @@ class LogWriter:
             raise wrong
 
 
-def _patiently_locked(directory: Path) -> int | None:
+def _patiently_locked(directory: Path, patience: float) -> int | None:
     """The lock, also when the last writer is just about to end: an application may be stopped and started in one breath."""
-    deadline = time.monotonic() + LOCK_SECONDS
+    deadline = time.monotonic() + patience
     while (held := lock(directory)) is None and time.monotonic() < deadline:
         time.sleep(LOCK_PAUSE_SECONDS)
     return held

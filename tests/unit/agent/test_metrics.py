@@ -120,6 +120,19 @@ def test_promtool_has_nothing_to_say(world: World):
     lint("check", "metrics", text=world.text())
 
 
+def test_latency_samples_are_counted_on_after_the_run(world: World):
+    name = "agiledart_application_latency_samples_total"
+
+    def value(state: str) -> float | None:
+        return world.value(name, app="taxi", operator="report", state=state)
+
+    for version, kept in ((1, 5), (2, 7)):
+        report = {"statistics": msgspec.to_builtins(sink(1)), "latency_samples": {"kept": kept, "lost": version}}
+        world.metrics.applications.reported("taxi", version, 1, 0, report)
+        world.metrics.applications.ended("taxi", version)
+    assert (value("kept"), value("lost")) == (12, 3)
+
+
 def test_the_node(world: World):
     overlay = OverlayStatistics(True, 4, 9, 5, 2, (("Probe", 3), ("Join", 1)), (("Probe", 2),), (("outside", 6),))
     world.figures = NodeFigures("", overlay, 3, {"dialling": 1}, {"grant": 5}, ())

@@ -264,3 +264,27 @@ def test_a_log_begun_anew_is_served_anew(tmp_path: Path) -> None:
         assert msgspec.msgpack.decode(second.batches[0].body) == [[9]]
 
     run(tmp_path, scenario)
+
+
+def test_a_log_that_nobody_writes_is_trimmed_by_its_agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = writer(tmp_path, partitions=1)
+    append(log, 0, [1, 2, 3])
+    log.close()
+    week = log.description.max_age_ms * 1_000_000
+    monkeypatch.setattr(sink_log_server.time, "time_ns", lambda: log.description.opened_ms * 1_000_000 + 2 * week)
+
+    async def scenario(bench: Bench) -> None:
+        trimming = asyncio.create_task(bench.server.trim_for_ever())
+        link = bench.connect()
+        number = 0
+        async with asyncio.timeout(10):
+            while True:
+                number += 1
+                link.ask(Ends(number, "x"))
+                if (await link.answer(number)).partitions[0].first == 3:
+                    break
+        trimming.cancel()
+        link.ask(Fetch(number + 1, "x", 0, 0, 10, 1_000))
+        assert (await link.answer(number + 1)).reason == "trimmed"
+
+    run(tmp_path, scenario)

@@ -14,7 +14,6 @@ from agiledart import ReadTime, log
 from agiledart_dataflow.connectors import SinkWriter, parse_connector
 from agiledart_executor.connectors.log_sink import LogSinkWriter, SinkOrigin
 from agiledart_executor.connectors.opening import open_sink
-from agiledart_executor.sink_log import log as whole_log
 from agiledart_executor.sink_log.layout import log_directory, logs_in, partition_directory, read_committed, segments_of
 from agiledart_executor.sink_log.reader import DamagedError, LogReader
 from agiledart_kernel.errors import ConfigurationError, OperationFailed
@@ -142,13 +141,10 @@ def test_the_public_name_makes_the_same_connector() -> None:
     assert made == parse_connector("log:routes?partitions=4&max_bytes=64MiB&max_age=7d@pi2")
 
 
-def test_another_type_another_number_and_a_second_writer_are_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(whole_log, "LOCK_SECONDS", 0.0)
+def test_another_type_another_number_and_a_second_writer_are_refused(tmp_path: Path) -> None:
     writer = opened(tmp_path, "log:x?partitions=2")
     with pytest.raises(OperationFailed, match="is being written by another application"):
-        opened(tmp_path, "log:x")
+        open_sink(parse_connector("log:x"), Row, lambda: NOW, SinkOrigin("app", 3, tmp_path, patience=0.0))
     writer.close()
     with pytest.raises(OperationFailed, match="holds rows of another type: Row"):
         opened(tmp_path, "log:x", Other)

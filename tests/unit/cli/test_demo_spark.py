@@ -1,0 +1,46 @@
+"""The Spark part of the demo, without Spark: what it says where that is missing, and while that takes its time."""
+
+import io
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from agiledart_cli import demo_spark
+
+
+@pytest.mark.parametrize("active", [True, False])
+def test_what_is_missing_comes_with_a_command_that_brings_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, active: bool
+) -> None:
+    pip = Path(sys.executable).parent / "pip" if active else tmp_path / "pip"
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    monkeypatch.setattr("shutil.which", lambda name: str(pip))
+    wanted = "pip" if active else f"{sys.executable} -m pip"
+    assert demo_spark.why_not() == f"pyspark, pyarrow, pandas not installed:  {wanted} install 'agiledart[spark]'"
+
+
+def test_the_last_line_is_the_answer_and_those_before_it_are_progress() -> None:
+    lines = demo_spark._Lines(io.StringIO('{"at": "reading", "read": 1200}\n{"rows": 1234}\n'))
+    assert lines.wait()
+    assert lines.last == '{"rows": 1234}\n'
+
+
+def test_progress_is_told_and_silence_ends_the_patience(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(demo_spark, "_TOLD_SECONDS", 0.005)
+    monkeypatch.setattr(demo_spark, "SILENT_SECONDS", 0.05)
+    ours, theirs = os.pipe()
+    with os.fdopen(ours) as pipe, os.fdopen(theirs, "w") as process:
+        lines = demo_spark._Lines(pipe)
+        assert lines.told() == "starting"
+        process.write('{"at": "reading", "read": 1200}\n')
+        process.flush()
+        while not lines.last:
+            pass
+        assert not lines.wait()
+        assert lines.told() == "reading, 1,200 rows read"
+        process.close()
+    assert capsys.readouterr().out == ""

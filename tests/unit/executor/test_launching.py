@@ -1,0 +1,64 @@
+"""Opening a log whose last writer is about to end: it is waited for, and everything else of the process goes on."""
+
+import asyncio
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from agiledart import Topology, log, records
+from agiledart_dataflow.program import compile_program
+from agiledart_dataflow.stages import plan_stages
+from agiledart_executor import launching
+from agiledart_executor.connectors.log_sink import SinkOrigin
+from agiledart_executor.connectors.opening import open_sink
+from agiledart_executor.launching import Launchable
+from agiledart_kernel.errors import OperationFailed
+
+
+class Reading(NamedTuple):
+    at: int
+
+
+def code() -> tuple[Launchable, int]:
+    """An application that writes the log `x`, and the stage of its sink."""
+    made = Topology("waits")
+    made.source("readings", records([Reading(1)], row_type=Reading), event_time=lambda row: row.at).sink(
+        "out", log("x")
+    )
+    plan = plan_stages(made.specification())
+    (sink,) = (stage.index for stage in plan.stages if stage.kind == "sink")
+    return Launchable(compile_program(made, plan), plan, {}, "waits", 1), sink
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launching, "_ROOT", tmp_path)
+
+
+def test_the_loop_turns_while_the_last_writer_ends(tmp_path: Path) -> None:
+    launchable, sink = code()
+    endpoint = launchable.program.endpoint(sink)
+    last = open_sink(endpoint.connector, endpoint.row_type, origin=SinkOrigin("waits", 0, tmp_path))
+
+    async def scenario() -> None:
+        opening = asyncio.create_task(launchable.open_instance(sink, 0))
+        for _ in range(1_000):
+            await asyncio.sleep(0)  # turns of the loop that a waiting process could not make
+        assert not opening.done()
+        last.close()
+        running = await asyncio.wait_for(opening, 10)
+        assert running.writer is not None
+        running.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_log_that_stays_in_use_is_refused_in_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launching, "LOCK_SECONDS", 0.0)
+    launchable, sink = code()
+    endpoint = launchable.program.endpoint(sink)
+    last = open_sink(endpoint.connector, endpoint.row_type, origin=SinkOrigin("other", 0, tmp_path))
+    with pytest.raises(OperationFailed, match="out: the log x is being written by another application"):
+        asyncio.run(launchable.open_instance(sink, 0))
+    last.close()
