@@ -181,6 +181,20 @@ class StopBody(Body, frozen=True):
     summary: dict[str, Any]
 
 
+class Place(Body, frozen=True):
+    """Where a node lies in the space of latencies.
+
+    Args:
+        ms: three axes.
+        height_ms: of its own access line, on top of any distance.
+        error: how far off this may be, as a share of the distance.
+    """
+
+    ms: list[float]
+    height_ms: float
+    error: float
+
+
 class NodeRow(Body, frozen=True):
     """One node. Fields behind `answers` are null when it does not answer.
 
@@ -189,6 +203,7 @@ class NodeRow(Body, frozen=True):
         incarnation: number of its life.
         address: `host:port` of its links.
         rtt_ms: smoothed round trip from the asked node; null when unknown.
+        coordinate: where it lies in the space of latencies; null when unknown.
         schedules: applications that it serves as scheduler; null: it is no scheduler.
     """
 
@@ -201,6 +216,7 @@ class NodeRow(Body, frozen=True):
     is_this_node: bool
     rtt_ms: float | None
     answers: bool
+    coordinate: Place | None = None
     instances: int | None = None
     capacity: int | None = None
     executors: int | None = None

@@ -71,6 +71,11 @@ class Guardian:
         known = view.book.get(sender.node)
         if known is not None and known.peer.incarnation == sender.incarnation:
             view.step_aside(known)
+        if message.walking:
+            # Agreed neighbours stay agreed while one of them is outside: the same way again would bounce again, for ever, and a
+            # network that doubles messages would make a storm of it. The joiner asks anew when nobody calls it.
+            view.drop("outside")
+            return
         if view.joined and len(message.path) and message.path[-1].node == view.me.node:
             call = message.call
             self._bring(

@@ -30,7 +30,7 @@ def test_the_leaf_set_never_decides(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_news_of_peers_is_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two that join at once on both sides of a member never learn of each other."""
     monkeypatch.setattr(View, "hear_of", nothing)
-    violations = [run_seed(seed).violations for seed in (1, 4, 6)]
+    violations = [run_seed(seed).violations for seed in (7, 9)]
     assert any(line.startswith("I2") for lines in violations for line in lines)
 
 
