@@ -8,7 +8,7 @@ SPARK ?= $(if $(wildcard $(VENV)/.without-spark),no,yes)
 STAMP := $(VENV)/.installed$(if $(filter no,$(SPARK)),,-with-spark)
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-fast lint types contracts format bench bench-spark soak-day simulate clean
+.PHONY: help install demo test test-fast soak lint types contracts format bench bench-spark soak-day simulate clean
 
 help: ## what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -23,10 +23,13 @@ demo: $(STAMP) ## five agents on this machine compute the busiest taxi routes, l
 	@$(VENV)/bin/agiledart demo $(if $(and $(filter no,$(SPARK)),$(wildcard $(VENV)/.installed-with-spark)),--no-spark) $(ARGS)
 
 test: lint types contracts ## everything but soaks
-	@$(PY) -m pytest -n 2 --dist loadgroup $(ARGS)
+	@$(PY) -m pytest -n 2 --dist loadgroup -m "not soak" $(ARGS)
 
 test-fast: lint types contracts ## what every commit must pass
-	@$(PY) -m pytest -n 2 --dist loadgroup -m "not slow" $(ARGS)
+	@$(PY) -m pytest -n 2 --dist loadgroup -m "not slow and not soak" $(ARGS)
+
+soak: $(STAMP) ## tests that take minutes each: hostile crowds, storms and planted bugs in the simulator
+	@$(PY) -m pytest -n 2 --dist loadgroup -m soak --timeout 1800 $(ARGS)
 
 lint: $(STAMP) ## ruff: style and banned names
 	@$(VENV)/bin/ruff check --quiet . && $(VENV)/bin/ruff format --check --quiet . || { echo "run: make format"; exit 1; }

@@ -61,7 +61,7 @@ def test_o6_a_tenth_of_a_hundred() -> None:
     recovers(ring, 120)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.parametrize("kind", ["tenth", "eleven", "twelve"])
 def test_o6_of_a_thousand(kind: str) -> None:
     ring = built(1_000)

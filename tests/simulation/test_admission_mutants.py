@@ -149,7 +149,7 @@ def storms_until_found(most: int) -> int | None:
     return None
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.parametrize(
     "name",
     [

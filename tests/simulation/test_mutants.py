@@ -20,7 +20,7 @@ def found_at(mutant: Mutant) -> int | None:
 
 @pytest.mark.parametrize(
     "mutant",
-    [pytest.param(mutant, id=mutant.name, marks=[pytest.mark.slow] if mutant.is_slow else []) for mutant in MUTANTS],
+    [pytest.param(mutant, id=mutant.name, marks=[pytest.mark.soak] if mutant.is_slow else []) for mutant in MUTANTS],
 )
 def test_found(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:

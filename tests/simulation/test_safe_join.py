@@ -39,7 +39,7 @@ def test_sixty_joins(rate: int, loss: float) -> None:
     assert result.longest_without <= 1.0
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.parametrize("loss", [0.0, 0.01])
 @pytest.mark.parametrize("rate", [0, 50, 200])
 def test_a_thousand_joins(rate: int, loss: float) -> None:
@@ -73,7 +73,7 @@ def test_one_fault_in_the_middle_of_a_join(what: str) -> None:
         swept(size, what, at_ms, joiners)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.parametrize("size", [1, 2, 3, 5])
 @pytest.mark.parametrize("what", SWEPT)
 def test_one_fault_at_every_moment_of_a_join(what: str, size: int) -> None:
@@ -97,7 +97,7 @@ def test_storms(seed: int) -> None:
     weathered(seed)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.parametrize("first", range(100, 160, 20))
 def test_more_storms(first: int) -> None:
     for seed in range(first, first + 20):

@@ -21,7 +21,7 @@ def test_swarm(first: int) -> None:
         check(seed)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.parametrize("first", range(SLOW.start, SLOW.stop, 40))
 def test_swarm_deeper(first: int) -> None:
     for seed in range(first, first + 40):
