@@ -5,6 +5,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -115,6 +116,10 @@ def test_a_bad_input_is_said_before_anything_starts(tmp_path: Path, option: str,
     assert "Traceback" not in ran.stderr
 
 
+INSTALLED = str(Path(sys.executable).with_name("agiledart"))
+"""What people type. It is quiet from its first line on, `python -m` only once its module is imported."""
+
+
 @pytest.mark.parametrize(
     "after", [0.15, 1.0, 2.5, pytest.param(4.0, marks=pytest.mark.slow), pytest.param(8.0, marks=pytest.mark.slow)]
 )
@@ -123,7 +128,7 @@ def test_ctrl_c_at_any_moment_leaves_nothing(tmp_path: Path, after: float, how: 
     folder = Path(tempfile.mkdtemp(dir="/tmp", prefix="adt-"))  # nobody else writes here; sockets need a short path
     environment = os.environ | {"TMPDIR": str(folder)}
     process = subprocess.Popen(
-        [*COMMAND, "demo", "--no-spark", "--agents", "3", "--results", str(tmp_path / "r")],
+        [INSTALLED, "demo", "--no-spark", "--agents", "3", "--results", str(tmp_path / "r")],
         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True, env=environment,
     )  # fmt: skip
     descendants: dict[int, None] = {}
