@@ -46,9 +46,15 @@ def list_experiments(output: str) -> int:
     show_default=True,
     help="small ends within half a minute; paper has the published sizes and takes minutes.",
 )
+@click.option(
+    "--sizes",
+    metavar="N,N,…",
+    default="",
+    help="Only these values of the x axis, as nodes or applications, in place of those of the scale.",
+)
 @click.option("--plot", "picture", metavar="FILE", help="Also draw it, as .png, .svg or .pdf; needs matplotlib.")
 @output_option
-def run(name: str, seed: int, scale: str, picture: str | None, output: str) -> int:
+def run(name: str, seed: int, scale: str, sizes: str, picture: str | None, output: str) -> int:
     """Run one experiment; print its figures beside the published ones, and which goals they meet.
 
     The same seed gives the same figures. Exit code 1 when a goal is missed.
@@ -57,6 +63,7 @@ def run(name: str, seed: int, scale: str, picture: str | None, output: str) -> i
     Example:
       agiledart experiment run hop-count
       agiledart experiment run churn --scale paper -o json
+      agiledart experiment run hop-count --scale paper --sizes 10000
     """
     from agiledart_experiments.plotting import check_plot, plot
     from agiledart_experiments.registry import find
@@ -66,7 +73,7 @@ def run(name: str, seed: int, scale: str, picture: str | None, output: str) -> i
     found = find(name)
     if picture:
         check_plot(picture)
-    report, document = run_experiment(found, Settings(seed, scale, say))
+    report, document = run_experiment(found, Settings(seed, scale, _numbers(sizes), say))
     if picture:
         plot(found, report, picture)
     if output == "json":
@@ -74,6 +81,14 @@ def run(name: str, seed: int, scale: str, picture: str | None, output: str) -> i
     else:
         _print_report(document)
     return 0 if report.passed else 1
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    """`10,100` as numbers. Raises click.BadParameter."""
+    try:
+        return tuple(int(word) for word in text.split(",") if word.strip())
+    except ValueError:
+        raise click.BadParameter(f"{text}: numbers with commas between them, as 1000,10000.") from None
 
 
 def _print_report(document: dict[str, Any]) -> None:

@@ -1,7 +1,7 @@
 """Draws a report as a picture. matplotlib is imported here, when somebody asks for one."""
 
 from agiledart_experiments.registry import Experiment
-from agiledart_experiments.report import Report
+from agiledart_experiments.report import Report, Row
 from agiledart_kernel.errors import ConfigurationError, OperationFailed
 
 SUFFIXES = (".png", ".svg", ".pdf")
@@ -24,24 +24,31 @@ def plot(experiment: Experiment, report: Report, file: str) -> None:
 
     figure = Figure(figsize=(7, 4.2), layout="constrained")
     axes = figure.add_subplot()
-    groups = list(dict.fromkeys(row.get(experiment.series) for row in report.rows)) if experiment.series else [None]
-    for group in groups:
-        rows = [row for row in report.rows if not experiment.series or row[experiment.series] == group]
+    for group, rows in _groups(experiment, report.rows).items():
         for name in experiment.y:
-            label = name if group is None else f"{name}, {group}"
+            label = ", ".join((name, *group))
             points = [(row[experiment.x], row[name]) for row in rows if row.get(name) is not None]
             axes.plot([x for x, _ in points], [y for _, y in points], marker="o", label=label)
-            published = [
-                (row[experiment.x], row[f"{name}_published"])
-                for row in rows
-                if row.get(f"{name}_published") is not None
-            ]
+            known = f"{name}_published"
+            published = [(row[experiment.x], row[known]) for row in rows if row.get(known) is not None]
             if published:
                 axes.plot(
-                    [x for x, _ in published], [y for _, y in published], linestyle="--", label=f"{label}, published"
+                    [x for x, _ in published],
+                    [y for _, y in published],
+                    linestyle="--",
+                    marker="x",
+                    label=f"{label}, published",
                 )
     axes.set_xlabel(experiment.x)
     axes.set_title(f"{experiment.name}: {experiment.source}", fontsize=9)
     axes.legend(fontsize=8)
     axes.grid(visible=True, alpha=0.3)
     figure.savefig(file, dpi=150)
+
+
+def _groups(experiment: Experiment, rows: tuple[Row, ...]) -> dict[tuple[str, ...], list[Row]]:
+    """Rows by what tells lines apart."""
+    groups: dict[tuple[str, ...], list[Row]] = {}
+    for row in rows:
+        groups.setdefault(tuple(str(row[column]) for column in experiment.series), []).append(row)
+    return groups

@@ -17,7 +17,8 @@ class Experiment:
         name: as on the command line; its module has the same name with `_`.
         answers: the question that it answers.
         source: paper and figure.
-        x, y: columns that a plot shows; `series` tells lines apart, "" when there is one.
+        x, y: columns that a plot shows; `series` names the columns that tell lines apart.
+        has_sizes: whether it can run at other values of `x` than those of its scales.
     """
 
     name: str
@@ -25,7 +26,8 @@ class Experiment:
     source: str
     x: str
     y: tuple[str, ...]
-    series: str = ""
+    series: tuple[str, ...] = ()
+    has_sizes: bool = False
 
     @property
     def run(self) -> Callable[[Settings], Report]:
@@ -44,6 +46,7 @@ EXPERIMENTS = {
             "Pastry (2001), fig. 4; AgileDART, routing within ⌈log₁₆ N⌉",
             x="nodes",
             y=("hops_mean", "hops_p99", "hops_max"),
+            has_sizes=True,
         ),
         Experiment(
             "overlay-recovery",
@@ -65,6 +68,7 @@ EXPERIMENTS = {
             "AgileDART, fig. 10a and 10b",
             x="applications",
             y=("share_below_3", "share_below_4"),
+            has_sizes=True,
         ),
         Experiment(
             "schedulers",
@@ -72,7 +76,8 @@ EXPERIMENTS = {
             "AgileDART, fig. 10c",
             x="applications",
             y=("schedulers",),
-            series="scope",
+            series=("scope", "submitted"),
+            has_sizes=True,
         ),
         Experiment(
             "deployment-latency",
@@ -80,6 +85,7 @@ EXPERIMENTS = {
             "AgileDART, fig. 8a and 8b",
             x="applications",
             y=("queue_wait_mean_s", "queue_wait_mean_s_single_master"),
+            has_sizes=True,
         ),
     )
 }

@@ -50,14 +50,20 @@ class Settings:
     Attributes:
         seed: of everything random.
         scale: `small` ends within half a minute; `paper` has the published sizes.
+        sizes: values of the x axis to run in place of those of the scale; empty: those of the scale.
         progress: told in a few words what is going on.
     """
 
     seed: int = 1
     scale: str = "small"
+    sizes: tuple[int, ...] = ()
     progress: Callable[[str], None] = field(default=lambda _: None)
 
     @property
     def is_paper(self) -> bool:
         """Whether the published sizes are wanted."""
         return self.scale == "paper"
+
+    def sizes_or(self, usual: tuple[int, ...]) -> tuple[int, ...]:
+        """The sizes asked for, rising, or the usual ones."""
+        return tuple(sorted(dict.fromkeys(self.sizes))) or usual

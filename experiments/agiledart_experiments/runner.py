@@ -7,13 +7,21 @@ from typing import Any
 
 from agiledart_experiments.registry import Experiment
 from agiledart_experiments.report import Report, Settings
+from agiledart_kernel.errors import ConfigurationError
 
 
 def run_experiment(experiment: Experiment, settings: Settings) -> tuple[Report, dict[str, Any]]:
     """The report, and the same as a JSON document with what the run cost this process.
 
     `cpu_seconds` is that of this run; `memory_mb` the largest resident size of the process so far.
+
+    Raises:
+        ConfigurationError: sizes are wanted, and it has none, or they are none.
     """
+    if settings.sizes and not experiment.has_sizes:
+        raise ConfigurationError(f"--sizes: {experiment.name} runs at the sizes of its scale only.")
+    if any(size < 2 for size in settings.sizes):
+        raise ConfigurationError(f"--sizes {min(settings.sizes)}: the least size is 2.")
     started = time.process_time()
     report = experiment.run(settings)
     spent = time.process_time() - started

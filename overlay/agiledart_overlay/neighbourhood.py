@@ -30,8 +30,7 @@ class Neighbourhood:
         return node in self._peers
 
     def __iter__(self) -> Iterator[Peer]:
-        for _, peer in self._peers.values():
-            yield peer
+        return iter([peer for _, peer in self._peers.values()])
 
     @property
     def has_room(self) -> bool:

@@ -5,7 +5,7 @@ everything, one application at a time.
 """
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -110,11 +110,23 @@ def _without_collector() -> Iterator[None]:
 
 def run_submissions(options: RunOptions, network: NetworkConfig | None = None) -> RunFigures:
     """Assemble a ring, submit everything, wait for all answers; see `RunFigures`."""
+    (figures,) = run_growing(options, (options.applications,), network)
+    return figures
+
+
+def run_growing(
+    options: RunOptions, counts: Sequence[int], network: NetworkConfig | None = None
+) -> Iterator[RunFigures]:
+    """One run in which more and more applications come; figures each time when so many of them have their answer.
+
+    Args:
+        counts: rising; the last one is that of `options`. All figures are those since the beginning.
+    """
     with _without_collector():
-        return _run(options, network)
+        yield from _run(options, counts, network)
 
 
-def _run(options: RunOptions, network: NetworkConfig | None) -> RunFigures:
+def _run(options: RunOptions, counts: Sequence[int], network: NetworkConfig | None) -> Iterator[RunFigures]:
     scheduling = Scheduling()
     ring = NodeRing(
         options.seed,
@@ -130,10 +142,17 @@ def _run(options: RunOptions, network: NetworkConfig | None) -> RunFigures:
     ring.note_names(workload.pinned())
     ring.world.run_for(500 * MILLISECOND)
     before = ring.world.events
-    limit_ns = 600 * SECOND + 2 * options.applications * options.service_ns
-    workload.run(options.interval_ns, limit_ns)
-    bodies = [(application.body, application.running_ns) for application in workload.applications if application.body]
-    refused = [application.refusal or "no answer" for application in workload.applications if not application.body]
+    for count in counts:
+        more = count - len(workload.submitted)
+        workload.run(options.interval_ns, 600 * SECOND + 2 * more * options.service_ns, more)
+        yield _figures(ring, workload, scheduling, ring.world.events - before)
+
+
+def _figures(ring: NodeRing, workload: Workload, scheduling: Scheduling, events: int) -> RunFigures:
+    """What can be seen now."""
+    done = workload.submitted
+    bodies = [(application.body, application.running_ns) for application in done if application.body]
+    refused = [application.refusal or "no answer" for application in done if not application.body]
     spread = dict.fromkeys(sorted(dict.fromkeys(ring.zones.values())), 0)
     for node in ring.live:
         if node.schedulers.role.office is not None:
@@ -157,5 +176,5 @@ def _run(options: RunOptions, network: NetworkConfig | None) -> RunFigures:
         queued_s=tuple(body["queued_seconds"] for body, _ in bodies),
         running_s=tuple(took / SECOND for _, took in bodies),
         relaxed=sum(bool(body["relaxed"]) for body, _ in bodies),
-        events=ring.world.events - before,
+        events=events,
     )

@@ -165,25 +165,35 @@ class Workload:
         }
         return [self.ring.by_name[word] for word in words]
 
-    def submit(self, interval_ns: int) -> None:
-        """Have users submit them, one after the other with this time between two; 0: all at once."""
-        for number, application in enumerate(self.applications):
+    @property
+    def submitted(self) -> list[Application]:
+        """Those that users have asked for so far, in this order."""
+        return [application for application in self.applications if application.request]
+
+    def submit(self, interval_ns: int, count: int | None = None) -> list[Application]:
+        """Have users submit the next ones, one after the other with this time between two; 0: all at once.
+
+        Args:
+            count: how many; None: all that are left.
+        """
+        begun = len(self.submitted)
+        batch = self.applications[begun : None if count is None else begun + count]
+        for number, application in enumerate(batch):
             specification = application.specification
             command = Submit(specification.name, msgspec.msgpack.encode(specification), b"code")
             application.asked_ns = self.ring.world.now + number * interval_ns
             application.request = self.ring.ask(application.at, command, number * interval_ns)
+        return batch
 
-    def run(self, interval_ns: int, limit_ns: int = 3_600 * SECOND) -> bool:
-        """Submit and wait for all answers; false when some did not come in time."""
-        self.submit(interval_ns)
-        last = self.applications[-1].request if self.applications else 0
-        first = self.applications[0].request if self.applications else 1
-        self.ring.world.run_for(len(self.applications) * interval_ns)
+    def run(self, interval_ns: int, limit_ns: int = 3_600 * SECOND, count: int | None = None) -> bool:
+        """Submit the next ones and wait for all their answers; false when some did not come in time."""
+        batch = self.submit(interval_ns, count)
+        self.ring.world.run_for(len(batch) * interval_ns)
         answers = self.ring.answers
         is_done = self.ring.world.run_until(
-            lambda: all(request in answers for request in range(first, last + 1)), limit_ns, 100 * MILLISECOND
+            lambda: all(application.request in answers for application in batch), limit_ns, 100 * MILLISECOND
         )
-        for application in self.applications:
+        for application in batch:
             application.answer = answers.get(application.request)
             if application.answer is not None:
                 application.running_ns = self.ring.answered_at[application.request] - application.asked_ns

@@ -26,7 +26,7 @@ REGION = "*"
 
 
 _PICKS = 8
-"""Random picks among near peers before all of them are looked through."""
+"""Random picks among near peers, for each one wanted, before all of them are looked through."""
 
 
 def _nothing() -> None:
@@ -60,16 +60,21 @@ class Gossip:
             found = [peer for peer in overlay.known_peers() if domain in (REGION, peer.zone)]
         return [peer for peer in found if not self._desk.talks.is_gone(peer)]
 
-    def any_peer(self) -> Peer | None:
-        """A random one of the own domain."""
+    def some_peers(self, count: int) -> list[Peer]:
+        """So many different random ones of the own domain, or all when there are fewer."""
+        domain, is_gone, choice = self.domain, self._desk.talks.is_gone, self._random.choice
         overlay = self._desk.overlay
         near: tuple[Peer, ...] = (*overlay.leaf_set.members, *overlay.neighbourhood)
-        for _ in range(_PICKS if near else 0):
-            peer = self._random.choice(near)
-            if self.domain in (REGION, peer.zone) and not self._desk.talks.is_gone(peer):
-                return peer
-        peers = self.peers(self.domain)
-        return self._random.choice(peers) if peers else None
+        chosen: dict[NodeId, Peer] = {}
+        for _ in range(_PICKS * count if near else 0):
+            peer = choice(near)
+            if domain in (REGION, peer.zone) and not is_gone(peer):
+                chosen[peer.node] = peer
+                if len(chosen) == count:
+                    return list(chosen.values())
+        others = [peer for peer in self.peers(domain) if peer.node not in chosen]
+        self._random.shuffle(others)
+        return [*chosen.values(), *others][:count]
 
     def take(self, advertisement: Advertisement) -> None:
         """Something learned otherwise than by gossip: news of it goes round."""
@@ -98,10 +103,9 @@ class Gossip:
             self._set_timer(int(self._desk.config.gossip_interval_ns * self._random.uniform()))
 
     def _spread(self, news: tuple[Advertisement, ...]) -> None:
-        peers = self.peers(self.domain)
-        self._random.shuffle(peers)
-        for peer in peers[: self._desk.config.gossip_fanout]:
-            self._desk.send(peer, SchedulerNews(news))
+        message = SchedulerNews(news)
+        for peer in self.some_peers(self._desk.config.gossip_fanout):
+            self._desk.send(peer, message)
 
     def on_timer(self) -> None:
         """Exchange with one random peer; fall asleep when nothing is known any more. Other domains' schedulers just expire."""
@@ -112,8 +116,7 @@ class Gossip:
             return
         self._set_timer(self._desk.config.gossip_interval_ns)
         told = [ad for ad in self._known.all() if ad.office.domain == self.domain]
-        peer = self.any_peer() if told else None
-        if peer is not None:
+        for peer in self.some_peers(1) if told else ():
             self._desk.send(peer, SchedulerNews(tuple(told[-MAX_NEWS:]), asks=True))
 
     def _set_timer(self, delay: int) -> None:

@@ -64,6 +64,8 @@ def test_hop_count_of_a_small_ring(monkeypatch: pytest.MonkeyPatch) -> None:
     for document in documents:
         assert document.pop("cpu_seconds") > 0
         assert document.pop("memory_mb") > 0
+        for row in document["results"]:
+            assert row.pop("cpu_seconds") >= row.pop("cpu_seconds_of_build") > 0
     assert documents[0] == documents[1]
     (row,) = documents[0]["results"]
     assert row["lookups"] == 300
@@ -110,6 +112,20 @@ def test_command_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFix
     assert "must end in" in capsys.readouterr().err
 
 
+def test_sizes_in_place_of_those_of_the_scale(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(hop_count, "SMALL", ((100, 400), 50))
+    assert run_cli(["experiment", "run", "hop-count", "--sizes", "20, 10,20", "-o", "json"]) == 0
+    document: dict[str, Any] = json.loads(capsys.readouterr().out)
+    assert [row["nodes"] for row in document["results"]] == [10, 20]
+    for wrong, told in (("ten", "numbers with commas"), ("1", "the least size is 2")):
+        assert run_cli(["experiment", "run", "hop-count", "--sizes", wrong]) == 2
+        assert told in capsys.readouterr().err
+    assert run_cli(["experiment", "run", "churn", "--sizes", "20"]) == 2
+    assert "churn runs at the sizes of its scale only" in capsys.readouterr().err
+
+
 def test_ids_are_distinct() -> None:
     assert len(dict.fromkeys(simulated_ids(1, 1000))) == 1000
 
@@ -118,6 +134,7 @@ def test_operators_are_counted_once_each(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(operators_per_node, "SMALL", (60, 2, (2, 4)))
     report = find("operators-per-node").run(Settings(3))
     assert [row["applications"] for row in report.rows] == [2, 4]
+    assert all(row["cpu_seconds"] > 0 for row in report.rows)
     assert 0 < report.rows[0]["operators"] < report.rows[1]["operators"]
     assert all(row["refused"] == 0 for row in report.rows)
     assert report.rows[0]["share_below_3_published"] == 0.9785
