@@ -25,9 +25,19 @@ class Acquaintance:
         rtt_ns, variation_ns: round trip, smoothed as in TCP (1/8 and 1/4); 0: never measured.
         vitals: what it last said of itself: where it lies in the space of latencies, and its load.
         congestion_permille: how much of the link to it is in use, as the node above says; 0 to 1000.
+        is_placed: offered to the tables since it was last met as a member; a watched peer may be known without.
     """
 
-    __slots__ = ("congestion_permille", "heard_at", "peer", "refutations", "rtt_ns", "variation_ns", "vitals")
+    __slots__ = (
+        "congestion_permille",
+        "heard_at",
+        "is_placed",
+        "peer",
+        "refutations",
+        "rtt_ns",
+        "variation_ns",
+        "vitals",
+    )
 
     def __init__(self, peer: Peer, refutations: int, heard_at: Instant) -> None:
         self.peer = peer
@@ -37,6 +47,7 @@ class Acquaintance:
         self.variation_ns = 0
         self.vitals: Vitals | None = None
         self.congestion_permille = 0
+        self.is_placed = False
 
     def measure(self, sample_ns: int) -> None:
         """Take one measured round trip."""

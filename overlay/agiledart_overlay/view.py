@@ -220,7 +220,12 @@ class View:
         None when this life is known to be over.
         """
         known = self.book.alive.get(peer.node)
-        if known is not None and known.refutations >= refutations and (known.peer is peer or known.peer == peer):
+        if (
+            known is not None
+            and known.is_placed
+            and known.refutations >= refutations
+            and (known.peer is peer or known.peer == peer)
+        ):
             known.heard_at = self.now
             if asked_at is not None:
                 self.measure(peer.node, asked_at, vitals)
@@ -242,6 +247,7 @@ class View:
     def place(self, known: Acquaintance) -> None:
         """Put a live peer into the tables where it fits."""
         peer = known.peer
+        known.is_placed = True
         if self.leaf_set.add(peer):
             self.leaves_changed = True
             self._leaf_sightings = None
@@ -310,7 +316,7 @@ class View:
         for sighting in sightings:
             peer = sighting.peer
             known = alive.get(peer.node)
-            if known is not None:
+            if known is not None and known.is_placed:
                 if known.peer is not peer and known.peer.incarnation < peer.incarnation:
                     self.contact(sighting)
             elif self.leaf_set.fits(peer.node):
@@ -362,7 +368,8 @@ class View:
             self.leaves_changed = True
             fits = self.leaf_set.fits
             for other in sorted(
-                [other.peer for other in self.book if fits(other.peer.node)], key=lambda other: other.node
+                [other.peer for other in self.book if other.is_placed and fits(other.peer.node)],
+                key=lambda other: other.node,
             ):
                 if self.leaf_set.add(other):
                     self.refilled.append(other.node)
@@ -374,6 +381,7 @@ class View:
         if peer.node not in self.watched:
             self.remove(peer, known.refutations, has_left=False)
             return
+        known.is_placed = False
         self._leaf_sightings = None
         self.routing_table.remove(peer.node)
         self.neighbourhood.remove(peer.node)
@@ -389,6 +397,8 @@ class View:
             self.leaf_set.remove(peer.node)
         for node in [known.peer.node for known in self.book if known.peer.node not in self.watched]:
             self.book.forget(node)
+        for known in self.book:
+            known.is_placed = False
         self._leaf_sightings = None
         self.leaves_changed = True
 

@@ -1,0 +1,19 @@
+"""A watched peer is known without being in a table; when it is met as a member it must come into the tables all the same."""
+
+from agiledart_kernel.instants import SECOND
+from agiledart_overlay.events import Watch
+from agiledart_simulation.checkers.ring import leaf_violations
+from tests.simulation.bench import built_ring
+
+
+def test_who_watches_everybody_has_whole_leaf_sets_after_it_had_to_join_again() -> None:
+    """Applications make nodes watch each other. What was kept in the book of a sleeper hid its peers from its tables."""
+    ring, ids = built_ring(12)
+    sleeper = ids[3]
+    for node in ids:
+        if node != sleeper:
+            ring.world.inject(sleeper, Watch(ring.world.nodes[node].peer))
+    ring.world.run_for(SECOND)
+    ring.world.pause(sleeper, 8 * SECOND)
+    ring.world.run_for(30 * SECOND)
+    assert leaf_violations(ring.machines, 24) == []
