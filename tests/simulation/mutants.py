@@ -2,10 +2,6 @@
 
 A checker that has never failed is no checker. The bugs are those of the project's reliability notes §7 (found by none of 300 random
 seeds there, for want of small id spaces, of a ledger of look-ups and of a global view) and the classics of this protocol family.
-
-Not here, for want of a scenario that finds them: two schedulers for one office (nothing in 44 seeds), lost leaves that are not
-asked for (nothing in 68), a book without tombstones (nothing in 49). Whether other ways of the protocol make up for these, or the
-checkers are blind to them, is open.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,6 +13,9 @@ import pytest
 
 from agiledart_kernel.node_id import NodeId, clockwise_distance, digit, ring_distance, shared_prefix
 from agiledart_kernel.peer import Peer
+from agiledart_node.scheduling.claims import CLAIM_CODEC, Claim, Claims, office_key
+from agiledart_node.scheduling.messages import Office
+from agiledart_node.scheduling.serving import Serving
 from agiledart_overlay.agreement import FOREVER, Agreement
 from agiledart_overlay.arrival import Arrival
 from agiledart_overlay.directory import Directory
@@ -26,6 +25,8 @@ from agiledart_overlay.leaf_set import LeafSet
 from agiledart_overlay.liveness import Liveness
 from agiledart_overlay.membership import Membership
 from agiledart_overlay.messages import Route, RouteAck, Sighting
+from agiledart_overlay.peer_book import PeerBook
+from agiledart_overlay.repair import Repair
 from agiledart_overlay.ring_messages import Call, Place
 from agiledart_overlay.routing_table import RoutingTable
 from agiledart_overlay.view import View
@@ -187,6 +188,12 @@ def acknowledged_and_dropped(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Router, "on_route", careless)
 
 
+def no_tombstones(patch: pytest.MonkeyPatch) -> None:
+    """The dead are forgotten at once, so what they said before they died and what comes late brings them back."""
+    patch.setattr(PeerBook, "is_dead", lambda self, peer, refutations: False)
+    patch.setattr(PeerBook, "grave", lambda self, node: None)
+
+
 def helpers_are_not_heard(patch: pytest.MonkeyPatch) -> None:
     """What indirect probes find out is ignored."""
     patch.setattr(Liveness, "on_probed_for_you", nothing)
@@ -195,6 +202,12 @@ def helpers_are_not_heard(patch: pytest.MonkeyPatch) -> None:
 def news_is_ignored(patch: pytest.MonkeyPatch) -> None:
     """Two that join at once on both sides of a member never learn of each other."""
     patch.setattr(View, "hear_of", nothing)
+
+
+def lost_leaves_are_not_asked_for(patch: pytest.MonkeyPatch) -> None:
+    """Neither a lost leaf nor a regular exchange makes a node ask for others' leaf sets."""
+    patch.setattr(Repair, "on_gone", nothing)
+    patch.setattr(Repair, "on_exchange", nothing)
 
 
 def a_joiner_answers_early(patch: pytest.MonkeyPatch) -> None:
@@ -226,7 +239,30 @@ def leases_do_not_end(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Agreement, "lease", property(lambda self: FOREVER))
 
 
+def two_schedulers_for_one_office(patch: pytest.MonkeyPatch) -> None:
+    """Who wins a vote takes the office: neither who claims it nor who is to hold it asks the ring who was faster."""
+
+    async def claim(self: Claims, domain: str, index: int, winner: Peer, seen: tuple[int, Claim | None]) -> Claim:
+        version, before = seen
+        made = Claim(Office(domain, index, before.office.term + 1 if before is not None else 1), winner)
+        await self._records.store(office_key(domain, index), version, CLAIM_CODEC.encode(made))
+        return made
+
+    async def look(self: Serving, office: Office) -> None:
+        if self._role.office is None and not self._desk.is_leaving:
+            self._role.take_office(office)
+            self._go_on_duty()
+        self._is_looking = False
+        waiting, self._waiting = self._waiting, []
+        for sender, message in waiting:
+            self._answer(sender, message)
+
+    patch.setattr(Claims, "claim", claim)
+    patch.setattr(Serving, "_look", look)
+
+
 MUTANTS = [
+    Mutant("two schedulers for one office", two_schedulers_for_one_office, "applications", complaint="sc_1"),
     Mutant("a joiner answers early", a_joiner_answers_early, "joins"),
     Mutant("a guardian keeps delivering", a_guardian_keeps_delivering, "joins"),
     Mutant("the other side keeps delivering", the_other_side_keeps_delivering, "joins"),
@@ -234,6 +270,9 @@ MUTANTS = [
     Mutant("ties go the other way", ties_go_the_other_way, fixed={"id_bits": 8, "nodes": 12}),
     Mutant("one side is not repaired", one_side_is_not_repaired, "crashes", {"nodes": 20, "leaf_count": 8}),
     Mutant("gossip raises the dead", gossip_raises_the_dead, "crashes", {"nodes": 20}),
+    Mutant(
+        "no tombstones", no_tombstones, "crashes", {"spike": 0.02, "spike_ms": 3_000, "nodes": 12}, complaint="dead_2"
+    ),
     Mutant("rows of another prefix", rows_of_another_prefix, "joins", {"nodes": 40, "id_bits": 16}),
     Mutant("records stay where they are", records_stay_where_they_are, "crashes"),
     Mutant("suspicion is final", suspicion_is_final, "pauses", is_slow=True),
@@ -243,4 +282,12 @@ MUTANTS = [
     Mutant("acknowledged and dropped", acknowledged_and_dropped),
     Mutant("helpers are not heard", helpers_are_not_heard, "partitions"),
     Mutant("news is ignored", news_is_ignored, "joins"),
+    Mutant(
+        "lost leaves are not asked for",
+        lost_leaves_are_not_asked_for,
+        "crashes",
+        {"nodes": 60, "leaf_count": 8, "id_bits": 16},
+        complaint="I2",
+        is_slow=True,
+    ),
 ]
