@@ -69,6 +69,7 @@ class NodeFigures:
         dropped: messages thrown away outside the overlay machine, by reason.
         executors: (application, process id) of each running executor.
         scheduled: applications that it serves as scheduler; None: it is none.
+        waiting: of these, those for which no node has room.
     """
 
     unready: str = ""
@@ -79,6 +80,7 @@ class NodeFigures:
     executors: tuple[tuple[str, int], ...] = ()
     sink_logs: SinkLogFigures = SinkLogFigures()
     scheduled: int | None = None
+    waiting: int = 0
 
 
 class Families:
@@ -196,6 +198,7 @@ class AgentMetrics(Collector):
         self._put_reasons(families, names.DROPPED, dropped)
         if figures.scheduled is not None:
             families.put(names.SCHEDULED, figures.scheduled)
+        families.put(names.WAITING, figures.waiting)
         for reason, count in self._failed_peers.items():
             families.put(names.FAILED_PEERS, count, reason)
         for declared, count in self._counted.items():

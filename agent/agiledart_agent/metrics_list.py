@@ -12,6 +12,7 @@ from prometheus_client.metrics_core import Metric
 
 from agiledart_kernel.observe import Observation
 from agiledart_node.scheduling.observations import (
+    ApplicationWaits,
     ElectionBegun,
     SchedulerElected,
     SchedulerLookedUp,
@@ -163,6 +164,14 @@ LOST_SCHEDULERS = Declared(
     "agiledart_scheduler_losses_total", "counter",
     "Times that an application coordinated here lost its scheduler and looked for another one.",
 )  # fmt: skip
+WAITS = Declared(
+    "agiledart_scheduler_waits_total", "counter",
+    "Applications that this node was to deploy and no node had room for, so that they had to wait.",
+)  # fmt: skip
+WAITING = Declared(
+    "agiledart_scheduler_waiting_applications", "gauge",
+    "Applications that wait at this node until another one has room for them; above 0: start agents or stop something.",
+)  # fmt: skip
 EXECUTORS = Declared("agiledart_executor_processes", "gauge", "Running executor processes.", ("app",))
 EXECUTOR_MEMORY = Declared(
     "agiledart_executor_resident_memory_bytes", "gauge", "Resident memory of the executor processes.", ("app",)
@@ -238,7 +247,7 @@ METRICS = (
     BUILD, READY, ZONE, REFUSALS, HTTP_REFUSALS,
     LEAVES, KNOWN, SLOTS, RECORDS, LINKS, MESSAGES, DROPPED, FAILED_PEERS, SUSPICIONS, REFUTED, SELF_REFUTED,
     LATE_TIMERS, ADMITTED, CONFLICTS, JOINS, REJOINS, ABORTED, GAPS,
-    SCHEDULED, LOOK_UPS, ELECTIONS, OFFICES, RESIGNATIONS, LOST_SCHEDULERS,
+    SCHEDULED, LOOK_UPS, ELECTIONS, OFFICES, RESIGNATIONS, LOST_SCHEDULERS, WAITS, WAITING,
     EXECUTORS, EXECUTOR_MEMORY,
     LOG_READERS, LOG_ANSWERS, LOG_ROWS, LOG_BYTES, LOG_DISK,
     INSTANCES, SOURCE_RECORDS, ROWS, DROPPED_RECORDS, LATE, MALFORMED, FAILURES, LATENCY,
@@ -263,6 +272,7 @@ COUNTED: Mapping[type[Observation], Declared | None] = {
     SchedulerElected: OFFICES,
     SchedulerResigned: RESIGNATIONS,
     SchedulerLost: LOST_SCHEDULERS,
+    ApplicationWaits: WAITS,
     RingLeft: None,  # at the end of the process: nobody scrapes it any more
     MessageDropped: None,  # the overlay's own statistics have it
 }

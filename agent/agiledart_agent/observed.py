@@ -6,6 +6,7 @@ no trouble produces none of the former. The same kind is said at most once a min
 
 from agiledart_kernel.observe import Observation
 from agiledart_node.scheduling.observations import (
+    ApplicationWaits,
     ElectionBegun,
     SchedulerElected,
     SchedulerLookedUp,
@@ -90,6 +91,9 @@ def _of_scheduling(observation: Observation) -> Event:
         case SchedulerLost(application, scheduler):
             text = f"{scheduler.name or scheduler.node.short}, the scheduler of {application}, is gone; looking for another"
             return "info", "scheduler.lost", text, {"application": application, "peer": scheduler.node.hex}
+        case ApplicationWaits(application, reason, waiting):
+            text = f"{application} waits: {reason}"
+            return "warning", "application.waits", text, {"application": application, "waiting": waiting}
         case SchedulerLookedUp(application, how, hops, elections):
             fields = {"application": application, "how": how, "hops": hops, "elections": elections}
             return "debug", "scheduler.found", f"a scheduler was found by {how}", fields

@@ -156,6 +156,7 @@ class UserDesk:
             unready=self.unready(),
             overlay=node.overlay.statistics() if node is not None else None,
             scheduled=node.schedulers.served if node is not None else None,
+            waiting=len(node.schedulers.waiting) if node is not None else 0,
             links=links.count if links is not None else 0,
             dropped=Counter(links.dropped if links is not None else ())
             + Counter(node.dropped if node is not None else ()),

@@ -84,6 +84,12 @@ class NodeConfig:
     """Time without an application after which a scheduler resigns."""
     planning_at_once: int = 16
     """Applications that one scheduler deploys at one time; more wait in line."""
+    max_waiting: int = 32
+    """Applications that wait at one scheduler because no node has room for them; more are refused. 0: nobody waits."""
+    room_interval_ns: int = 5 * SECOND
+    """Time after which a scheduler looks again whether there is room for those."""
+    room_timeout_ns: int = 600 * SECOND
+    """Longest time for which an application waits for room."""
     planning_ns: int = 0
     """Time that planning takes; for simulations, in which computing takes none."""
 
@@ -122,5 +128,9 @@ class NodeConfig:
         for name in _COUNTS:
             if getattr(self, name) < 1:
                 raise ConfigurationError(f"{name} = {getattr(self, name)}: must be at least 1")
+        if self.max_waiting < 0:
+            raise ConfigurationError(f"max_waiting = {self.max_waiting}: must be at least 0")
+        if not 0 < self.room_interval_ns <= self.room_timeout_ns:
+            raise ConfigurationError("0 < room_interval_ns <= room_timeout_ns must hold")
         if not self.resend_ns < self.report_timeout_ns <= self.ask_timeout_ns:
             raise ConfigurationError("resend_ns < report_timeout_ns <= ask_timeout_ns must hold")

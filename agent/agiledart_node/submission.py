@@ -4,7 +4,7 @@ Rounds: claim the record → JOIN paths → survey → place → deploy in waves
 wrong after the claim halts what was touched and closes the record with the reason.
 """
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,6 +33,7 @@ from agiledart_node.pinning import fed_sinks
 from agiledart_node.records import Records
 from agiledart_node.surveying import Loads, Surveying
 from agiledart_node.watching import Watching
+from agiledart_placement.ledger import NoRoom
 from agiledart_placement.request import HostState, Placement, PlacementRequest, StageDemand
 from agiledart_placement.strategy import strategy_named
 
@@ -45,6 +46,9 @@ PLANS = 4
 
 Progress = Callable[[str], None]
 """Takes lines that the waiting user may want to read."""
+
+Wait = Callable[[ApplicationRecord, str, Progress], Awaitable[None]]
+"""Waits until it is worth to look for room again; told why there is none. Raises CommandRefused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,12 +97,13 @@ class Submissions:
         self.deploying: dict[tuple[str, int], bool] = {}
 
     async def deploy(
-        self, order: Order, progress: Progress, claimed: Callable[[ApplicationRecord], None]
+        self, order: Order, progress: Progress, claimed: Callable[[ApplicationRecord], None], wait: Wait
     ) -> tuple[ApplicationRecord, dict[str, Any]]:
         """Bring an application to run; returns its record and the answer for the user.
 
         Args:
             claimed: told of the record as soon as there is one.
+            wait: called when no node has room.
 
         Raises:
             CommandRefused: it does not run; everything is undone.
@@ -112,7 +117,7 @@ class Submissions:
         work: list[Deployment] = []
         try:
             await self._records.add_name(record.name)
-            return await self._form(record, order, progress, work)
+            return await self._placed(record, order, progress, work, wait)
         except OperationFailed as failure:
             raise await self._abandoned(record, work, failure) from None
         finally:
@@ -172,10 +177,33 @@ class Submissions:
             if await self._records.create(revision, record):
                 return record
 
-    async def _form(
-        self, record: ApplicationRecord, order: Order, progress: Progress, work: list[Deployment]
+    async def _placed(
+        self, record: ApplicationRecord, order: Order, progress: Progress, work: list[Deployment], wait: Wait
     ) -> tuple[ApplicationRecord, dict[str, Any]]:
-        """Paths, places, parts; tries again when nodes became full meanwhile, at last without regard for balance."""
+        """Forms it, as soon as there is room."""
+        tried = 0
+        while True:
+            try:
+                return await self._form(record, order, progress, work, tried)
+            except NoRoom as lack:
+                if not lack.could_fit:
+                    raise
+                reason = str(lack)
+            work.clear()  # what was touched has been halted
+            tried += PLANS
+            await wait(record, reason, progress)
+
+    async def _form(
+        self, record: ApplicationRecord, order: Order, progress: Progress, work: list[Deployment], tried: int
+    ) -> tuple[ApplicationRecord, dict[str, Any]]:
+        """Paths, places, parts; plans anew when nodes became full meanwhile, at last without regard for balance.
+
+        Args:
+            tried: plans before; later ones have higher numbers.
+
+        Raises:
+            NoRoom: nothing of it is left on any node.
+        """
         blueprint = order.blueprint
         paths = await self._joining.form(record.number, fed_sinks(blueprint, order.pinned))
         full: dict[NodeId, bool] = {}
@@ -185,9 +213,10 @@ class Submissions:
             if placement.relaxed:
                 loads = await self._surveying.wider(loads)
                 placement = self._place(blueprint, order.pinned, paths, loads, full)
-            plan = self._deployment(record, order, loads, placement, number)
+            limits = self._limits(order, placement, loads) if number < PLANS else {}
+            plan = self._deployment(record, order, loads, placement, tried + number, limits)
             work.append(plan)
-            if number == 1:
+            if number == 1 and not tried:
                 progress(_where(record.name, blueprint, placement, plan.nodes))
             for peer in plan.nodes:
                 self._desk.watch(peer)
@@ -196,10 +225,11 @@ class Submissions:
                 running = await self._run(record, paths, plan, order.began)
                 return running, running_body(running, placement.relaxed, self._desk.config.placement)
             except NodeFull as refusal:
-                if number == PLANS:
-                    raise CommandRefused(f"{refusal.reason}. No other plan was found; try again.") from None
-                full.update(dict.fromkeys(refusal.nodes, True))
                 await self._watching.halt(tuple(plan.touched), (record.name, record.version), refusal.reason)
+                if number == PLANS:
+                    text = f"{refusal.reason}; {PLANS} plans found no room. Start more agents, or stop something."
+                    raise NoRoom(text, could_fit=_could_fit(plan, loads)) from None
+                full.update(dict.fromkeys(refusal.nodes, True))
             finally:
                 for peer in plan.nodes:
                     self._desk.unwatch(peer)
@@ -245,7 +275,13 @@ class Submissions:
         )
 
     def _deployment(
-        self, record: ApplicationRecord, order: Order, loads: Loads, placement: Placement, plan_version: int
+        self,
+        record: ApplicationRecord,
+        order: Order,
+        loads: Loads,
+        placement: Placement,
+        plan_version: int,
+        limits: dict[NodeId, int],
     ) -> Deployment:
         blueprint, pinned = order.blueprint, order.pinned
         peers = {node: peer for node, (peer, _) in loads.items()}
@@ -266,7 +302,7 @@ class Submissions:
             executors,
             coordinator,
             order.domain,
-            self._limits(order, placement, loads) if plan_version < PLANS else {},
+            limits,
         )
 
     def _limits(self, order: Order, placement: Placement, loads: Loads) -> dict[NodeId, int]:
@@ -338,6 +374,14 @@ class Submissions:
         await self._watching.halt(tuple(touched.values()), (record.name, record.version), told)
         code = failure.exit_code if isinstance(failure, CommandRefused) else 1
         return CommandRefused(told or reason, code)
+
+
+def _could_fit(plan: Deployment, loads: Loads) -> bool:
+    """Whether every host could take its part of a plan if it ran nothing else."""
+    planned: dict[NodeId, int] = {}
+    for node in plan.placement.values():
+        planned[node] = planned.get(node, 0) + 1
+    return all(count <= loads[node][1].capacity for node, count in planned.items())
 
 
 def _already(record: ApplicationRecord) -> str:

@@ -66,7 +66,7 @@ class ApplicationRecord(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
     Args:
         ticket: random number of the submission; tells two simultaneous submissions of a name apart.
-        reason: why it is in its final state; for people.
+        reason: why it is in its final state, or why it does not run yet; for people.
         submitted_to: name of the agent that took the submission.
         stopping: a user asked for a drain; it ends as `stopped` instead of `finished`.
         guards: nodes that watch although they host nothing.
@@ -163,8 +163,23 @@ def advanced(record: ApplicationRecord, state: str, reason: str, wall_ms: int) -
         return None
     reason = reason[:MAX_REASON]
     entry = HistoryEntry(wall_ms, state, reason)
-    kept = record.history if len(record.history) < MAX_HISTORY else record.history[:1] + record.history[2:]
-    return msgspec.structs.replace(record, state=state, reason=reason, changed_ms=wall_ms, history=(*kept, entry))
+    history = _longer(record.history, entry)
+    return msgspec.structs.replace(record, state=state, reason=reason, changed_ms=wall_ms, history=history)
+
+
+def waiting_for_room(record: ApplicationRecord, reason: str, wall_ms: int) -> ApplicationRecord | None:
+    """The record of an application that cannot be placed now; None when it is not being deployed."""
+    if record.state != DEPLOYING:
+        return None
+    text = f"waits for room: {reason}"[:MAX_REASON]
+    return msgspec.structs.replace(
+        record, reason=text, history=_longer(record.history, HistoryEntry(wall_ms, DEPLOYING, text))
+    )
+
+
+def _longer(history: tuple[HistoryEntry, ...], entry: HistoryEntry) -> tuple[HistoryEntry, ...]:
+    kept = history if len(history) < MAX_HISTORY else history[:1] + history[2:]
+    return (*kept, entry)
 
 
 def display_names(nodes: tuple[Peer, ...]) -> dict[NodeId, str]:

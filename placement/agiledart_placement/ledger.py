@@ -11,6 +11,18 @@ allows."""
 RULES_GIVEN_UP = ("", "same application", "balance")
 
 
+class NoRoom(OperationFailed):
+    """No node has room for an instance now.
+
+    Attributes:
+        could_fit: whether the instances asked for would fit if nothing else ran on the nodes.
+    """
+
+    def __init__(self, text: str, *, could_fit: bool) -> None:
+        super().__init__(text)
+        self.could_fit = could_fit
+
+
 class Ledger:
     """Counts instances per node, those of this placement included, and judges who is full."""
 
@@ -62,12 +74,14 @@ class Ledger:
         return Placement(dict(sorted(self.nodes.items())), RULES_GIVEN_UP[1 : self.relaxed + 1])
 
 
-def no_room(stage: StageDemand, index: int, request: PlacementRequest) -> OperationFailed:
+def no_room(stage: StageDemand, index: int, request: PlacementRequest) -> NoRoom:
     """What a user reads when an instance finds no place."""
     capacity = sum(state.capacity for state in request.hosts.values() if not state.is_draining)
     held = sum(state.operators for state in request.hosts.values() if not state.is_draining)
     needs = f" with {', '.join(stage.needs)}" if stage.needs else ""
-    return OperationFailed(
+    wanted = sum(each.parallelism for each in request.stages)
+    return NoRoom(
         f"no node{needs} has room for instance {index} of {stage.name}: {len(request.hosts)} nodes asked, "
-        f"{held} of {capacity} places taken. Start more agents, stop something, or lower the parallelism."
+        f"{held} of {capacity} places taken. Start more agents, stop something, or lower the parallelism.",
+        could_fit=wanted <= capacity,
     )

@@ -43,6 +43,7 @@ from agiledart_node.scheduling.messages import (
 )
 from agiledart_node.scheduling.role import Role, Slot
 from agiledart_node.scheduling.turns import Turns
+from agiledart_node.scheduling.waiting_room import WaitingRoom
 from agiledart_node.submission import MAX_EXECUTORS, Order, Progress, Submissions, running_body
 
 MAX_WORKS = 512
@@ -74,7 +75,11 @@ class _User:
 
 
 class Dispatching:
-    """Takes submissions of users, and of other agents."""
+    """Takes submissions of users, and of other agents.
+
+    Attributes:
+        room: applications that wait for room.
+    """
 
     def __init__(
         self,
@@ -89,6 +94,7 @@ class Dispatching:
         self._desk, self._records, self._submissions = desk, records, submissions
         self._gossip, self._finding, self._role, self._random = gossip, finding, role, random
         self._turns = Turns(desk.talks, desk.config.planning_at_once)
+        self.room = WaitingRoom(desk, records, self._turns)
         self._works: dict[tuple[NodeId, int], _Work] = {}
         self._users: dict[int, _User] = {}
 
@@ -283,8 +289,9 @@ class Dispatching:
                     self._role.rename(slot, (record.name, record.version))
                     slot = (record.name, record.version)
 
-                running, body = await self._submissions.deploy(order, progress, claimed)
+                running, body = await self._submissions.deploy(order, progress, claimed, self.room.wait)
             finally:
+                self.room.leave(slot)
                 self._turns.give_back()
         except OperationFailed:
             self._role.release(slot)

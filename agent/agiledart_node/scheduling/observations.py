@@ -42,6 +42,14 @@ class SchedulerResigned(Observation, frozen=True, gc=False):
     reason: str
 
 
+class ApplicationWaits(Observation, frozen=True, gc=False):
+    """No node has room for an application that this node is to deploy; `waiting` are those in its line, this one included."""
+
+    application: str
+    reason: str
+    waiting: int
+
+
 class SchedulerLost(Observation, frozen=True, gc=False):
     """The scheduler of an application that this node coordinates is gone; it looks for another one."""
 

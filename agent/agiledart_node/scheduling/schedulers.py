@@ -88,6 +88,11 @@ class Schedulers:
         """Applications that this node serves; None: it is no scheduler."""
         return len(self.role.served) if self.role.office is not None else None
 
+    @property
+    def waiting(self) -> tuple[str, ...]:
+        """Applications that wait here until some node has room for them."""
+        return self.dispatching.room.waiting
+
     def neighbours_changed(self) -> None:
         """The leaf set is not what it was."""
         self.estate.touch()

@@ -11,6 +11,7 @@ from agiledart_kernel.observe import Observation
 from agiledart_kernel.peer import Peer
 from agiledart_node.scheduling import observations as of_scheduling
 from agiledart_node.scheduling.observations import (
+    ApplicationWaits,
     ElectionBegun,
     SchedulerElected,
     SchedulerLookedUp,
@@ -129,6 +130,7 @@ ONE_OF_EACH: tuple[Observation, ...] = (
     RingRejoining("it met another ring"), AdmissionAborted(PEER), GapClosed(PEER),
     SchedulerLookedUp("app", "walk", 2, 0), ElectionBegun("", 0), SchedulerElected("", 0, 1),
     SchedulerResigned("", 0, "idle"), SchedulerLost("app", PEER),
+    ApplicationWaits("app", "no node has room", 1),
 )  # fmt: skip
 
 

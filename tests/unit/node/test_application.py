@@ -15,6 +15,7 @@ from agiledart_dataflow.application import (
     display_names,
     held_text,
     listed,
+    waiting_for_room,
 )
 from agiledart_dataflow.deployment import InstancePlace
 from agiledart_dataflow.formation import SoftState, is_path, junctions, merged_tree, waves
@@ -49,6 +50,11 @@ def test_every_pair_of_states_follows_the_table(state: str, wanted: str) -> None
 
 def test_history_keeps_the_first_entry_and_its_limit() -> None:
     full = record(history=tuple(HistoryEntry(i, "deploying", str(i)) for i in range(MAX_HISTORY)))
+    waiting = waiting_for_room(full, "no node has room", 9)
+    assert waiting is not None
+    assert (waiting.state, waiting.reason) == ("deploying", "waits for room: no node has room")
+    assert (len(waiting.history), waiting.history[0].text, waiting.history[-1].at_ms) == (MAX_HISTORY, "0", 9)
+    assert waiting_for_room(record("stopped"), "no node has room", 9) is None
     after = advanced(full, "running", "", 99)
     assert after is not None
     assert len(after.history) == MAX_HISTORY

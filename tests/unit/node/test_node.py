@@ -261,6 +261,10 @@ def test_relations_of_settings_are_checked() -> None:
         NodeConfig(join_key="random").validate()
     with pytest.raises(ConfigurationError, match="capacity"):
         NodeConfig(capacity=0).validate()
+    with pytest.raises(ConfigurationError, match="max_waiting"):
+        NodeConfig(max_waiting=-1).validate()
+    with pytest.raises(ConfigurationError, match="room_interval_ns"):
+        NodeConfig(room_interval_ns=0).validate()
     with pytest.raises(ConfigurationError, match="by_taste"):
         NodeConfig(placement="by_taste").validate()
     with pytest.raises(ConfigurationError, match="resend_ns"):
