@@ -38,7 +38,7 @@ from agiledart_node.events import ClockRead
 from agiledart_node.node import NODE_CODEC, Node
 from agiledart_node.sinks import SinkFound
 from agiledart_overlay.effects import Joined, JoinFailed, Left, NeighboursChanged, PeerFailed, PeerLeft
-from agiledart_overlay.events import JoinRing, LeaveRing
+from agiledart_overlay.events import JoinRing, LeaveRing, SetCongestion
 from agiledart_transport.contexts import client_context, load_credentials, server_context
 from agiledart_transport.framed import Link, LinkHandler
 from agiledart_transport.links import Listener, connect, format_address, serve
@@ -46,6 +46,7 @@ from agiledart_transport.local_judge import LocalJudge
 
 CLOCK_SECONDS = 30.0
 LEAF_CHECK_SECONDS = 3600.0
+LINK_LOOK_SECONDS = 2.0
 LEAF_MARGIN_SECONDS = 3 * 86_400
 SEED_SECONDS = 3.0
 SEED_TRIES = 3
@@ -103,13 +104,14 @@ class Agent:
         host, _ = split_address(self.address)
         self.me = Peer(self._identity.node_id, self._identity.incarnation, settings.name, self.address, settings.zone)
         random = RandomStream(secrets.randbits(64), int(self.me.node), "node")
-        node = Node(self.me, NodeConfig(executors=settings.executors), random, self._observe)
+        node = Node(self.me, NodeConfig(executors=settings.executors, cores=os.cpu_count() or 1), random, self._observe)
         self.driver = Driver(node, self._send)
         self.links = PeerLinks(NODE_CODEC, self._dial, self._receive, self._lost)
         self._register_effects(self.driver)
         self._executors.open(self.driver, split_address(settings.listen)[0], host)
         self._spawn(self._tell_time())
         self._spawn(self._renew_leaf())
+        self._spawn(self._watch_links())
         await self._users.open(self.driver)
         await self._enter_ring(seeds)
         self._spawn(self.sink_logs.note_for_ever())
@@ -326,6 +328,14 @@ class Agent:
         while True:
             self._feed(ClockRead(int(time.time() * 1000)))
             await asyncio.sleep(CLOCK_SECONDS)
+
+    async def _watch_links(self) -> None:
+        """Tell the node which links are slower than what goes into them, so that routes avoid them."""
+        while True:
+            await asyncio.sleep(LINK_LOOK_SECONDS)
+            if self.links is not None:
+                for peer, permille in self.links.moved():
+                    self._feed(SetCongestion(peer, permille))
 
     async def _renew_leaf(self) -> None:
         """Show a fresh TLS leaf before the old one ends; links that exist are not touched."""

@@ -16,12 +16,15 @@ from agiledart_kernel.frames import FrameKind
 from agiledart_kernel.machine import Message
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
-from agiledart_transport.framed import Link
+from agiledart_transport.framed import HIGH_WATER_BYTES, Link
 
 MAX_WAITING = 64
 """Messages that wait for one dial; protocols repeat what matters."""
 
 DIAL_SECONDS = 3.0
+
+LINK_STEP = 100
+"""Permille in which the use of a link is told."""
 
 Dial = Callable[[Peer], Awaitable[Link]]
 
@@ -48,6 +51,7 @@ class PeerLinks:
         self._senders: dict[Link, Peer] = {}
         self._dials: dict[NodeId, asyncio.Task[None]] = {}
         self._waiting: dict[NodeId, deque[bytes]] = {}
+        self._told_use: dict[NodeId, int] = {}
         self._closed = False
         self.dropped: Counter[str] = Counter()
 
@@ -55,6 +59,21 @@ class PeerLinks:
     def count(self) -> int:
         """Peers with an open link."""
         return len(self._links)
+
+    def moved(self) -> list[tuple[NodeId, int]]:
+        """Peers whose link is used more or less than at the last look, with its use now.
+
+        Use is what waits to be sent, in permille of what may wait before the link counts as full: a link that takes
+        everything at once is at 0, whatever goes through it.
+        """
+        found = []
+        for node, link in self._links.items():
+            use = min(1_000, LINK_STEP * (10 * link.unsent_bytes // HIGH_WATER_BYTES))
+            if use != self._told_use.get(node, 0):
+                self._told_use[node] = use
+                found.append((node, use))
+        closed = [node for node in self._told_use if node not in self._links]
+        return found + [(node, 0) for node in closed if self._told_use.pop(node)]
 
     def send(self, to: Peer, message: Message) -> None:
         """Send now, or when the dial succeeds; may be lost."""

@@ -9,6 +9,7 @@ from agiledart_placement.strategy import strategy_named
 
 _COUNTS = (
     "executors",
+    "cores",
     "capacity",
     "max_ops_balanced",
     "join_attempts",
@@ -29,6 +30,8 @@ class NodeConfig:
     overlay: OverlayConfig = field(default_factory=OverlayConfig.lan)
     executors: int = 1
     """Executor processes that this node gives to one application unless the submission says otherwise."""
+    cores: int = 1
+    """Processor cores that the instances of this node share; for how busy it says that it is."""
     capacity: int = 64
     """Operator instances of all applications that this node takes."""
     max_ops_balanced: int = 2

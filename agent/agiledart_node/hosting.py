@@ -31,12 +31,18 @@ def _nothing(hosted: Hosted) -> None:
     """Nobody wants to know."""
 
 
+def _no_change() -> None:
+    """Nobody wants to know either."""
+
+
 class Hosting:
     """Parts of applications at this node.
 
     Attributes:
         table: by (application, version), oldest first.
         on_flow, on_close: told of an application that runs, and of one that is over here.
+        on_room: told when places were taken or given back.
+        on_report: told of figures of a local instance that were accepted.
     """
 
     def __init__(self, desk: Desk) -> None:
@@ -45,6 +51,8 @@ class Hosting:
         self._closed: dict[Key, tuple[int, str]] = {}
         self.on_flow: Callable[[Hosted], None] = _nothing
         self.on_close: Callable[[Hosted], None] = _nothing
+        self.on_room: Callable[[], None] = _no_change
+        self.on_report: Callable[[InstanceReported | InstanceFinished], None] = lambda event: None
 
     @property
     def operators(self) -> int:
@@ -117,6 +125,7 @@ class Hosting:
             self.close(self.table[key], f"version {part.version} was submitted")
         hosted = Hosted(msgspec.structs.replace(part, bundle=b""), planned=planned_for(part, self._desk.me.node))
         self.table[hosted.key] = hosted
+        self.on_room()
         for peer in self._watched_by(hosted):
             self._desk.watch(peer)
         return hosted
@@ -207,6 +216,7 @@ class Hosting:
             del self._closed[next(iter(self._closed))]
         self._closed[hosted.key] = (hosted.part.plan_version, reason or f"{hosted.part.application} was ended")
         self.on_close(hosted)
+        self.on_room()
 
     def reported(self, event: InstanceReported | InstanceFinished) -> Hosted | None:
         """A local instance gave figures; None when it is not of here."""
@@ -215,6 +225,7 @@ class Hosting:
             self._desk.drop("stale report")
             return None
         hosted.reports[event.stage, event.index] = event.report
+        self.on_report(event)
         return hosted
 
     def finished(self, event: InstanceFinished) -> None:

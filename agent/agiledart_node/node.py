@@ -52,6 +52,7 @@ from agiledart_node.events import Asked, ClockRead, InstanceFailed, InstanceFini
 from agiledart_node.hosted import Key
 from agiledart_node.hosting import Hosting
 from agiledart_node.joining import Joining
+from agiledart_node.loading import Loading
 from agiledart_node.questions import Questions
 from agiledart_node.records import Records
 from agiledart_node.scheduling.messages import SchedulingMessage
@@ -103,6 +104,7 @@ class Node:
         self.overlay = desk.overlay
         self._records = Records(desk)
         self._hosting = Hosting(desk)
+        self._loading = Loading(desk, self._hosting)
         self._joining = Joining(desk)
         self._surveying = Surveying(desk, self._hosting)
         self._watching = Watching(desk, self._records, self._hosting)

@@ -22,6 +22,7 @@ from agiledart_kernel.instants import Instant
 from agiledart_kernel.peer import Peer
 from agiledart_overlay.agreement import Agreement, Side, Stage
 from agiledart_overlay.ring_messages import Lease, NotNeighbour, Outside, Renew, RingName, Seek
+from agiledart_overlay.sightings import Vitals
 from agiledart_overlay.view import View
 from agiledart_overlay.yielding import settle
 
@@ -148,7 +149,7 @@ class Leases:
         side.heard = view.now
         side.promise = view.now + view.config.lease_ns
         view.meet(sender, message.refutations)
-        view.send(sender, Lease(message.to_predecessor, message.at, view.agreed.name))
+        view.send(sender, Lease(message.to_predecessor, message.at, view.agreed.name, view.vitals.load_permille))
         self.adopt_name(message.name)
 
     def adopt_name(self, name: RingName) -> None:
@@ -179,6 +180,9 @@ class Leases:
         side.lease = max(side.lease, message.at + agreed.held(view.config.lease_ns))
         side.heard = view.now
         view.measure(sender.node, Instant(message.at))
+        known = view.book.get(sender.node)
+        if known is not None and known.vitals is not None and known.vitals.load_permille != message.load_permille:
+            known.vitals = Vitals(known.vitals.coordinate, message.load_permille)
         self.adopt_name(message.name)
 
     def on_not_neighbour(self, sender: Peer, message: NotNeighbour) -> None:

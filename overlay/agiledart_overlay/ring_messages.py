@@ -10,7 +10,7 @@ import msgspec
 from agiledart_kernel.machine import Message
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
-from agiledart_overlay.sightings import Count, Path, Sightings
+from agiledart_overlay.sightings import Count, Path, Permille, Sightings
 
 Ticket = tuple[NodeId, Count, Count]
 """One admission or closing: guardian, its incarnation, its count. Tickets of one guardian are ordered."""
@@ -132,11 +132,15 @@ class Renew(Message, frozen=True, gc=False, tag=300):
 
 
 class Lease(Message, frozen=True, gc=False, tag=301):
-    """The lease asked for at `at` is granted."""
+    """The lease asked for at `at` is granted.
+
+    `load_permille`: of the one who grants; ring neighbours do not probe each other, so that it would not be heard otherwise.
+    """
 
     to_predecessor: bool
     at: Count
     name: RingName
+    load_permille: Permille = 0
 
 
 class NotNeighbour(Message, frozen=True, gc=False, tag=302):

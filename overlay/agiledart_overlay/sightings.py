@@ -12,6 +12,7 @@ MAX_SIGHTINGS = 256
 """Peers listed in one message: a leaf set, a neighbourhood set and some rows."""
 
 Count = Annotated[int, msgspec.Meta(ge=0)]
+Permille = Annotated[int, msgspec.Meta(ge=0, le=1_000)]
 Path = Annotated[tuple[Peer, ...], msgspec.Meta(max_length=MAX_PATH)]
 
 
@@ -24,7 +25,7 @@ class Vitals(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """
 
     coordinate: Coordinate = ORIGIN
-    load_permille: Annotated[int, msgspec.Meta(ge=0, le=1_000)] = 0
+    load_permille: Permille = 0
 
 
 class Sighting(msgspec.Struct, frozen=True, gc=False, array_like=True):

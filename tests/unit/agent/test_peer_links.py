@@ -10,7 +10,7 @@ from agiledart_kernel.codec import Codec
 from agiledart_kernel.machine import Message
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
-from agiledart_transport.framed import Link
+from agiledart_transport.framed import HIGH_WATER_BYTES, Link
 from agiledart_transport.links import parse_address
 
 
@@ -45,3 +45,33 @@ def test_a_dial_that_fails_is_told_and_tried_again(dial: Any):
         return lost, links.dropped["no link"]
 
     assert asyncio.run(play()) == ([NodeId(7), NodeId(7)], 2)
+
+
+class FilledLink:
+    """A link of which `unsent_bytes` wait."""
+
+    closed = False
+
+    def __init__(self, node: int, unsent_bytes: int) -> None:
+        self.peer, self.unsent_bytes = self, unsent_bytes
+        self.node = NodeId(node)
+
+    def as_peer(self) -> Peer:
+        return Peer(self.node, 1)
+
+
+def test_the_use_of_a_link_is_told_when_it_moves():
+    links = PeerLinks(Codec(Word), _to_no_address, lambda sender, message: None, lambda node: None)
+    slow, free = FilledLink(1, 0), FilledLink(2, 0)
+    for link in (slow, free):
+        links.adopt(cast(Link, cast(Any, link)))
+    assert links.moved() == []
+    slow.unsent_bytes = HIGH_WATER_BYTES // 2
+    assert links.moved() == [(NodeId(1), 500)]
+    slow.unsent_bytes += 1_000
+    assert links.moved() == []
+    slow.unsent_bytes = 5 * HIGH_WATER_BYTES
+    assert links.moved() == [(NodeId(1), 1_000)]
+    links.closed(cast(Link, cast(Any, slow)))
+    assert links.moved() == [(NodeId(1), 0)]
+    assert links.moved() == []
