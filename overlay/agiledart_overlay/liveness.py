@@ -249,9 +249,18 @@ class Liveness:
             check.stage = Stage.INDIRECT
             helped = self._ask_helpers(check)
             self._probe(check.peer)
+            self._doubt_beyond(check.peer.node)
             check.deadline = view.now + self._wait_ns(check.peer) * (2 if helped else 1)
         else:
             self._suspect(check)
+
+    def _doubt_beyond(self, node: NodeId) -> None:
+        """The nearest leaf of a side is silent: who stands in its rack may be, too. So a row of dead costs the time of one."""
+        leaf_set = self._view.leaf_set
+        for side in (leaf_set.clockwise, leaf_set.counterclockwise):
+            if side and side[0].node == node:
+                for peer in side[1:]:
+                    self.doubt(peer.node)
 
     def _suspect(self, check: Check) -> None:
         view = self._view
@@ -287,7 +296,10 @@ class Liveness:
         known = view.book.get(peer.node)
         if known is None:
             return
-        if not check.is_declared:
+        ends = (view.leaf_set.successor, view.leaf_set.predecessor)
+        # The leaves of both ring neighbours together are all that can hold the dead one for a leaf: each of the two tells its own,
+        # even when it was the other that found out.
+        if not check.is_declared or any(end is not None and end.node == peer.node for end in ends):
             for leaf in view.leaf_set.members:
                 if leaf.node != peer.node:
                     view.send(leaf, DeclaredFailed(peer, known.refutations))
@@ -354,7 +366,8 @@ class Liveness:
         view = self._view
         known = view.book.get(message.target.node)
         if known is None or len(self._errands) >= _MAX_ERRANDS:
-            view.drop("errand")
+            if not view.tell_of_death(sender, message.target, 0):
+                view.drop("errand")
             return
         self._errands[self._probe(known.peer)] = (sender, message.number, message.target.node)
 
@@ -374,8 +387,7 @@ class Liveness:
             if target.incarnation == view.me.incarnation and view.joined:
                 self.refute(message.refutations, sender)
             return
-        if view.book.is_dead(target, message.refutations):
-            view.send(sender, DeclaredFailed(target, message.refutations))
+        if view.tell_of_death(sender, target, message.refutations):
             return
         known = view.book.get(target.node)
         if known is None or known.peer.incarnation != target.incarnation or known.refutations > message.refutations:

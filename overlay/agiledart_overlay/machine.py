@@ -115,6 +115,7 @@ class OverlayMachine:
             **self._neighbours.timers,
             **self.scribe.timers,
             "exchange": lambda: self._repair.on_exchange(self._membership.seeds),
+            "mend": self._repair.on_mend,
             "hops": self._router.on_hops_timer,
             "requests": self._directory.client.on_timer,
             "roots": self._directory.on_roots_timer,

@@ -23,6 +23,9 @@ from agiledart_overlay.messages import (
 from agiledart_overlay.slot_search import SlotSearches
 from agiledart_overlay.view import View
 
+_MENDING_ROUNDS = 6
+"""Rounds after the last death of a leaf in which the leaf set is compared with others."""
+
 
 class Repair:
     """Keeps the tables of one node full and true."""
@@ -33,6 +36,7 @@ class Repair:
         self._next_table_exchange = Instant(0)
         self._next_heal = Instant(0)
         self._heal_turn = 0
+        self._mending = 0
 
     def start(self) -> None:
         """Begin the exchanges."""
@@ -44,6 +48,7 @@ class Repair:
         """End them."""
         self._searches.stop()
         self._view.cancel_timer("exchange")
+        self._view.cancel_timer("mend")
 
     def on_exchange(self, seeds: tuple[Peer, ...]) -> None:
         """Compare leaf sets with one random leaf; now and then look further."""
@@ -81,6 +86,18 @@ class Repair:
             self._heal_turn += 1
             view.send(lost[self._heal_turn % len(lost)], Probe(view.number(), view.refutations, view.joined))
 
+    def on_mend(self) -> None:
+        """Leaves died a moment ago: compare with the farthest leaf of each side every round, since the first who was asked may
+        have known no better, or be dead too."""
+        view = self._view
+        self._mending -= 1
+        if self._mending > 0:
+            view.set_timer("mend", view.now + view.config.lease_beat_ns)
+        for side in (view.leaf_set.clockwise, view.leaf_set.counterclockwise):
+            if side:
+                leaf = side[-1]
+                view.send(leaf, LeafDigest(view.number(), view.refutations, self._digest_with(leaf.node)))
+
     # ---- leaves
 
     def _digest_with(self, node: NodeId) -> bytes:
@@ -113,6 +130,8 @@ class Repair:
             leaves = view.leaf_sightings() if view.joined else ()
         elif view.joined:
             view.hear_of(message.sightings)
+            for sighting in message.sightings:
+                view.tell_of_death(sender, sighting.peer, sighting.refutations)
             listed = [sighting.peer.node for sighting in message.sightings]
             leaves = view.sightings(view.leaf_set.lacking(sender.node, listed))
             if not leaves and view.me.node in listed:
@@ -137,6 +156,8 @@ class Repair:
                     helpers[peer.node] = peer
             for peer in helpers.values():
                 self._ask_leaf(peer)
+            self._mending = _MENDING_ROUNDS
+            view.set_timer_by("mend", view.now + view.config.lease_beat_ns)
         for peer in gone:
             self._searches.begin(peer.node)
         if view.neighbourhood.has_room and len(view.book) > len(view.neighbourhood):

@@ -16,7 +16,7 @@ from agiledart_overlay.agreement import Agreement
 from agiledart_overlay.config import OverlayConfig
 from agiledart_overlay.coordinates import ORIGIN, Coordinate, estimated_error, estimated_rtt_ns, settled
 from agiledart_overlay.leaf_set import LeafSet
-from agiledart_overlay.messages import Probe, Sighting, Vitals
+from agiledart_overlay.messages import DeclaredFailed, Probe, Sighting, Vitals
 from agiledart_overlay.neighbourhood import UNMEASURED_NS, Neighbourhood
 from agiledart_overlay.observations import MessageDropped
 from agiledart_overlay.peer_book import Acquaintance, PeerBook
@@ -350,6 +350,15 @@ class View:
         number = self.number()
         self._asked[node] = (number, self.now)
         self.send(peer, Probe(number, self.refutations, self.joined, self.vitals))
+        return True
+
+    def tell_of_death(self, to: Peer, peer: Peer, refutations: int) -> bool:
+        """Somebody holds a life for alive that is known here to be over: say so; false when it is not."""
+        if not self.book.is_dead(peer, refutations):
+            return False
+        grave = self.book.grave(peer.node)
+        assert grave is not None
+        self.send(to, DeclaredFailed(peer, refutations if grave.has_left else max(refutations, grave.refutations)))
         return True
 
     def asked_at(self, node: NodeId, number: int) -> Instant | None:

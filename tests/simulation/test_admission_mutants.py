@@ -91,15 +91,15 @@ def slow_links() -> Bed:
 
 
 def sleepers() -> Bed:
-    """Three adjacent nodes sleep until the others have closed the gap."""
+    """Five adjacent nodes sleep until the others have closed the gap."""
     bed = Bed(1)
-    ids = sorted(simulated_ids(1, 8))
+    ids = sorted(simulated_ids(1, 16))
     for index, node in enumerate(ids):
         bed.start(node, ids[: min(index, 2)])
         bed.world.run_for(SECOND // 4)
     bed.settle(20 * SECOND)
-    for node in ids[2:5]:
-        bed.world.pause(node, 3_100 * MILLISECOND)
+    for node in ids[3:8]:
+        bed.world.pause(node, 4_100 * MILLISECOND)
     bed.world.run_for(10 * SECOND)
     return bed
 

@@ -106,6 +106,29 @@ def test_the_dead_are_told_and_come_back_by_refuting() -> None:
     assert bench.machine.is_alive(peer(3).node)
 
 
+def test_who_still_holds_the_dead_for_alive_is_told() -> None:
+    bench = buried(Bench())
+    obituary = [(peer(2), wire.DeclaredFailed(peer(3), 0))]
+    for words in (
+        wire.ProbeForMe(9, peer(3)),
+        wire.LeafRequest(9, 0, joined=True, sightings=(wire.Sighting(peer(3), 0),)),
+        wire.Suspect(peer(3), 0),
+    ):
+        assert sent(bench.receive(peer(2), words), wire.DeclaredFailed) == obituary
+    listed = wire.LeafRequest(9, 0, joined=True, sightings=(wire.Sighting(peer(3), 1),))
+    assert sent(bench.receive(peer(2), listed), wire.DeclaredFailed) == [], "it has refuted since"
+
+
+def test_both_ring_neighbours_of_the_dead_tell_their_leaves() -> None:
+    """Also the one that heard of it: the farthest leaf on its side is no leaf of the other one."""
+    bench = Bench().adopt(*(peer(number) for number in range(2, 60)))
+    bench.receive(peer(3), wire.DeclaredFailed(peer(2), 0))
+    told = {to for to, message in sent(bench.wait(500), wire.DeclaredFailed) if message.target == peer(2)}
+    assert len(told) == 23, "all of them but the dead"
+    bench.receive(peer(3), wire.DeclaredFailed(peer(9), 0))
+    assert peer(9) not in {message.target for _, message in sent(bench.wait(500), wire.DeclaredFailed)}
+
+
 def test_gossip_does_not_bring_the_dead_back() -> None:
     bench = buried(Bench())
     state = (wire.Sighting(peer(3), 0),)
