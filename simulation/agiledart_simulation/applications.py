@@ -1,7 +1,7 @@
 """A hostile run of whole nodes: users submit and stop applications while schedulers and hosts die, sleep, leave and come back.
 
 Always: of one office and term there is one winner, and nobody serves more than the limit. In the end, when nothing happens any
-more: each office has one holder, each running application has one scheduler, and every user got an answer.
+more: each office has one holder, each running application has one scheduler, every user got an answer, and the ring is right.
 """
 
 from dataclasses import replace
@@ -14,6 +14,8 @@ from agiledart_kernel.randomness import RandomStream
 from agiledart_node.commands import Command, Stop, Submit
 from agiledart_node.config import NodeConfig
 from agiledart_overlay.events import LeaveRing
+from agiledart_simulation.checkers.owners import ring_violations
+from agiledart_simulation.checkers.ring import leaf_violations
 from agiledart_simulation.checkers.schedulers import office_violations, service_violations
 from agiledart_simulation.faults import Heal, Pause, Weather, apply
 from agiledart_simulation.latency import Latency
@@ -53,6 +55,8 @@ class ApplicationRun:
         self.asked: list[tuple[str, int, int]] = []
         self.violations: dict[str, None] = {}
         self.reached: dict[str, int] = {}
+        self._left: dict[tuple[NodeId, int], None] = {}
+        """Lives that said good-bye, and stay up without being members."""
 
     def run(self) -> Report:
         """Build, harass, rest, judge."""
@@ -109,7 +113,9 @@ class ApplicationRun:
             back = random.choice(down)
             self.ring.start(self.ring.node(back), *(self.ring.node(name) for name in up[:2]))
         elif kind == "leave" and spare:
-            world.inject(self.ring.node(random.choice(up)), LeaveRing())
+            leaver = self.ring.node(random.choice(up))
+            self._left[world.nodes[leaver].peer.life] = None
+            world.inject(leaver, LeaveRing())
         elif kind == "pause" and len(up) > 3:
             apply(
                 world,
@@ -155,12 +161,18 @@ class ApplicationRun:
 
     def _is_quiet(self) -> bool:
         nodes = [node for node in self.ring.live if node.joined]
-        return not office_violations(nodes) and not service_violations(nodes)
+        return not office_violations(nodes) and not service_violations(nodes) and not self._ring_faults()
+
+    def _ring_faults(self) -> list[str]:
+        """The ring under the applications, whose nodes watch each other."""
+        machines = [node.overlay for node in self.ring.live if node.me.life not in self._left]
+        return [*leaf_violations(machines, self.scenario.leaf_count), *ring_violations(machines, self.ring.world.now)]
 
     def _judge(self) -> None:
         nodes = [node for node in self.ring.live if node.joined]
         self._complain(office_violations(nodes))
         self._complain(service_violations(nodes))
+        self._complain(self._ring_faults())
         for at, life, request in self.asked:
             there = self.ring.world.nodes[self.ring.node(at)]
             if (

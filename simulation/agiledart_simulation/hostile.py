@@ -10,7 +10,7 @@ from agiledart_kernel.instants import MILLISECOND, SECOND
 from agiledart_kernel.node_id import ID_BITS, NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.randomness import RandomStream
-from agiledart_overlay.events import LeaveRing
+from agiledart_overlay.events import LeaveRing, Unwatch, Watch
 from agiledart_overlay.scribe.events import JoinTopic, LeaveTopic
 from agiledart_overlay.scribe.messages import topic_id
 from agiledart_simulation.checkers.deaths import DeathLedger
@@ -91,6 +91,7 @@ class Hostile:
             "swizzle": self._swizzle,
             "weather": self._weather,
             "topic": self._topic,
+            "watch": self._watch,
         }
 
     def act(self, kind: str) -> bool:
@@ -393,6 +394,18 @@ class Hostile:
         topic = TOPICS[self.random.index(len(TOPICS))] >> (ID_BITS - self.scenario.id_bits)
         event = (LeaveTopic if self.random.uniform() < 0.3 else JoinTopic)(NodeId(topic))
         self.ring.world.inject(self.random.choice(up), event)
+        return True
+
+    def _watch(self) -> bool:
+        """A node takes an interest in others, as the hosts of an application do, or loses it."""
+        up = self.up()
+        if len(up) < 3:
+            return False
+        node = self.random.choice(up)
+        for other in up:
+            if other != node and self.random.uniform() < 0.5:
+                peer = self.ring.world.nodes[other].peer
+                self.ring.world.inject(node, Unwatch(other) if self.random.uniform() < 0.2 else Watch(peer))
         return True
 
     def weather(self, share: float) -> Weather:

@@ -39,8 +39,12 @@ KINDS: Final = (
     "write",
     "route",
     "topic",
+    "watch",
 )
 """Things that may happen to a ring in the hostile phase; `hostile` says what each is."""
+
+_LATER: Final = ("watch",)
+"""Kinds that are drawn apart from the others, since they came later: so a seed goes on to mean the same run but for them."""
 
 _OF_APPLICATIONS: Final = ("submit", "stop", "kill", "silent", "restart", "leave", "pause", "weather")
 
@@ -52,15 +56,15 @@ SCENARIOS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
     "joins": ("nodes come, alone and in crowds", ("join", "crowd", "weather", "route", "write", "leave")),
     "crashes": (
         "nodes die, alone and with their neighbours, and come back",
-        ("join", "kill", "silent", "adjacent", "restart", "image", "route", "write"),
+        ("join", "kill", "silent", "adjacent", "restart", "image", "route", "write", "watch"),
     ),
     "pauses": (
         "nodes sleep, are late, and have wrong clocks",
-        ("pause", "pauses", "stutter", "clock", "route", "write"),
+        ("pause", "pauses", "stutter", "clock", "route", "write", "watch"),
     ),
     "partitions": (
         "the network is cut, wholly, in one direction, again and again",
-        ("island", "partition", "split", "oneway", "flap", "clog", "swizzle", "route", "write"),
+        ("island", "partition", "split", "oneway", "flap", "clog", "swizzle", "route", "write", "watch"),
     ),
     "applications": ("users submit and stop applications while schedulers and hosts die", _OF_APPLICATIONS),
     "weather": ("messages are lost, doubled, late and out of order", ("weather", "route", "write", "join")),
@@ -171,7 +175,10 @@ def draw(seed: int, most_nodes: int = 25, name: str = "swarm", fixed: Mapping[st
     choice, index = random.choice, random.index
     nodes = 3 + index(most_nodes - 2)
     is_small = random.uniform() < 0.6
-    kinds = tuple(kind for kind in SCENARIOS[name][1] if random.uniform() < 0.5) or SCENARIOS[name][1][:2]
+    known = SCENARIOS[name][1]
+    kinds = tuple(kind for kind in known if kind not in _LATER and random.uniform() < 0.5) or known[:2]
+    later = RandomStream(seed, "scenario", name, "later")
+    kinds += tuple(kind for kind in known if kind in _LATER and later.uniform() < 0.5)
     has_weather = "weather" in kinds
     steps = 8 + index(25)
     drawn = Scenario(
