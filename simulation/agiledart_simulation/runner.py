@@ -85,6 +85,8 @@ class Run:
         self.owners = Owners(self.ring.world, self.bits, watched_keys=16)
         self.hostile = Hostile(self.ring, scenario, self._on_crash, self._on_split)
         self.records = RecordLedger()
+        # In a partition there is a root on each side: what one side confirms may lose against the other side's.
+        self.records.is_single = not any(kind in _CUTTING for kind in scenario.kinds) and scenario.permanent == "none"
         self.writes: dict[tuple[NodeId, int], tuple[NodeId, bytes]] = {}
         self.lost_records: dict[NodeId, None] = {}
         self.violations: dict[str, None] = {}
@@ -161,6 +163,7 @@ class Run:
         self._request += 1
         value = f"{node.short} {self._request}".encode()
         self.writes[node, self._request] = (key, value)
+        self.records.write(key, known + 1, value)
         self.ring.world.inject(node, StoreRecord(self._request, key, known, value))
         return True
 
@@ -203,16 +206,14 @@ class Run:
                 self.hostile.deaths.on_death(peer.life)
                 world.crash(peer.node)
         self.ring.left.clear()
-        confirms = not any(kind in _CUTTING for kind in self.scenario.kinds)
         for asked, (key, value) in list(self.writes.items()):
             answer = self.ring.answers.pop(asked, None)
             if answer is None:
                 continue
             del self.writes[asked]
-            # In a partition there is a root on each side: what one side confirms may lose against the other side's.
-            if answer.ok and confirms:
+            if answer.ok:
                 self.records.confirm(key, answer.version, value)
-            elif answer.reason == "conflict" or answer.ok:
+            elif answer.reason == "conflict":
                 self.records.learn(key, answer.version)
 
     def _note_lost_records(self) -> None:

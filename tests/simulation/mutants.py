@@ -26,6 +26,7 @@ from agiledart_overlay.liveness import Liveness
 from agiledart_overlay.membership import Membership
 from agiledart_overlay.messages import Route, RouteAck, Sighting
 from agiledart_overlay.peer_book import PeerBook
+from agiledart_overlay.records import Record
 from agiledart_overlay.repair import Repair
 from agiledart_overlay.ring_messages import Call, Place
 from agiledart_overlay.routing_table import RoutingTable
@@ -124,6 +125,11 @@ def rows_of_another_prefix(patch: pytest.MonkeyPatch) -> None:
 def records_stay_where_they_are(patch: pytest.MonkeyPatch) -> None:
     """The new root of a key does not take its record over."""
     patch.setattr(Directory, "on_leaves_changed", nothing)
+
+
+def equal_versions_are_not_ordered(patch: pytest.MonkeyPatch) -> None:
+    """Two copies of one version, made on the two sides of a cut, stand beside each other for ever."""
+    patch.setattr(Record, "rank", property(lambda self: (self.version, b"")))
 
 
 def suspicion_is_final(patch: pytest.MonkeyPatch) -> None:
@@ -275,6 +281,9 @@ MUTANTS = [
     ),
     Mutant("rows of another prefix", rows_of_another_prefix, "joins", {"nodes": 40, "id_bits": 16}),
     Mutant("records stay where they are", records_stay_where_they_are, "crashes"),
+    Mutant(
+        "equal versions are not ordered", equal_versions_are_not_ordered, "partitions", {"nodes": 8}, complaint="record"
+    ),
     Mutant("suspicion is final", suspicion_is_final, "pauses", is_slow=True),
     Mutant("the accused keep quiet", the_accused_keep_quiet, "partitions"),
     Mutant("doubles are not removed", doubles_are_not_removed),

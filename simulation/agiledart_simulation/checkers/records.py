@@ -1,4 +1,8 @@
-"""Records against what was promised: a write that was confirmed is never lost while one of its holders lives."""
+"""Records against what was promised: a write that was confirmed is never lost while one of its holders lives.
+
+In a cut network each side has a root, and both confirm. Then less is promised, but not nothing: afterwards root and replicas agree
+on one copy, of a version no lower than any that was confirmed, and what it says was written by somebody as that version.
+"""
 
 from collections.abc import Sequence
 
@@ -13,6 +17,13 @@ class RecordLedger:
     def __init__(self) -> None:
         self._confirmed: dict[NodeId, tuple[int, bytes]] = {}
         self._seen: dict[NodeId, int] = {}
+        self._written: dict[NodeId, dict[int, dict[bytes, None]]] = {}
+        self.is_single = True
+        """Whether every key had one root at a time, so that a confirmed value is the only one of its version."""
+
+    def write(self, key: NodeId, version: int, value: bytes) -> None:
+        """Somebody asks for a write that would make this version."""
+        self._written.setdefault(key, {}).setdefault(version, {})[value] = None
 
     def confirm(self, key: NodeId, version: int, value: bytes) -> None:
         """A write was answered with ok."""
@@ -42,18 +53,31 @@ class RecordLedger:
         return tuple(self._confirmed)
 
     def violations(self, machines: Sequence[OverlayMachine], bits: int, replicas: int) -> list[str]:
-        """Root and replicas of each key hold the confirmed version, or a later one. Holds when the ring is quiet."""
+        """Root and replicas of each key hold the confirmed version, or a later one, all the same. Holds when the ring is quiet."""
         by_id = {machine.me.node: machine for machine in machines}
         found = []
-        for key, (version, value) in self._confirmed.items():
+        for key in dict.fromkeys((*self._confirmed, *self._written)):
             ids = sorted(by_id, key=lambda node: (ring_distance(node, key, bits), node))
             others = [by_id[node].me for node in ids[1:]]
             copies = on_distinct_hosts(by_id[ids[0]].me.host, others, replicas) if ids else ()
+            kept: dict[tuple[int, bytes], NodeId] = {}
             for holder in (*ids[:1], *(peer.node for peer in copies)):
                 record = next((record for record in by_id[holder].records if record.key == key), None)
-                if record is None or record.version < version:
-                    have = "nothing" if record is None else f"version {record.version}"
-                    found.append(f"record {key.short} version {version}: {holder.short} holds {have}")
-                elif record.version == version and record.value != value:
-                    found.append(f"record {key.short} version {version}: {holder.short} holds another value")
+                version, value = (record.version, record.value) if record is not None else (0, b"")
+                found.extend(self._judge(key, holder, version, value))
+                kept.setdefault((version, value), holder)
+            if len(kept) > 1:
+                said = ", ".join(f"{node.short} version {version}" for (version, _), node in kept.items())
+                found.append(f"record {key.short}: its holders disagree: {said}")
         return found
+
+    def _judge(self, key: NodeId, holder: NodeId, version: int, value: bytes) -> list[str]:
+        wanted, right = self._confirmed.get(key, (0, b""))
+        head = f"record {key.short} version {wanted}: {holder.short} holds"
+        if version < wanted:
+            return [f"{head} {f'version {version}' if version else 'nothing'}"]
+        if self.is_single and wanted and version == wanted and value != right:
+            return [f"{head} another value"]
+        if version and key in self._written and value not in self._written[key].get(version, {}):
+            return [f"{head} version {version} with a value that nobody wrote as that"]
+        return []
