@@ -1,6 +1,6 @@
 """`OverlayMachine`: one node's part in the ring, composed of membership, liveness, repair, router, directory and trees."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from typing import Any
 
 from agiledart_kernel.instants import Duration, Instant
@@ -471,9 +471,9 @@ class OverlayMachine:
         """Whether a node is known and not declared dead; true for this node."""
         return node == self._view.me.node or node in self._view.book
 
-    def next_hop(self, key: NodeId) -> Peer | None:
-        """Where a message for this key goes from here; None: this node is the closest."""
-        return self._view.next_hop(key).peer
+    def next_hop(self, key: NodeId, avoid: Container[NodeId] = ()) -> Peer | None:
+        """Where a message for this key goes from here, if not to those that stayed silent; None: this node is the closest."""
+        return self._view.next_hop(key, avoid).peer
 
     def rtt_ns(self, node: NodeId) -> Duration | None:
         """Smoothed round-trip time to a peer; None when it was never measured."""

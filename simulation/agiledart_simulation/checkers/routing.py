@@ -16,12 +16,20 @@ def root_of(ids: Sequence[NodeId], key: NodeId, bits: int) -> NodeId:
 
 
 def walk(machines: dict[NodeId, OverlayMachine], source: NodeId, key: NodeId, limit: int = 64) -> list[NodeId]:
-    """The nodes that a message visits by the tables as they are, without time passing."""
-    path = [source]
-    while len(path) <= limit:
-        hop = machines[path[-1]].next_hop(key)
+    """The nodes that a message visits by the tables as they are, without time passing.
+
+    A dead entry of a routing table is passed over, as a hop that stays silent is; a dead leaf ends the walk.
+    """
+    path: list[NodeId] = [source]
+    silent: dict[NodeId, None] = {}
+    while len(path) + len(silent) <= limit:
+        here = machines[path[-1]]
+        hop = here.next_hop(key, silent)
         if hop is None:
             return path
+        if hop.node not in machines and hop.node not in here.leaf_set:
+            silent[hop.node] = None
+            continue
         path.append(hop.node)
         if hop.node not in machines:
             return path
