@@ -9,7 +9,7 @@ from agiledart_kernel.instants import SECOND
 from agiledart_kernel.machine import Effect
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
-from agiledart_overlay.effects import PeerFailed
+from agiledart_overlay.effects import Left, PeerFailed
 from agiledart_overlay.machine import OverlayMachine
 from agiledart_simulation.world import World
 
@@ -36,7 +36,7 @@ class DeathLedger:
 
     def on_death(self, life: Life) -> None:
         """A life is over, in truth."""
-        self._died[life] = self._world.now
+        self._died.setdefault(life, self._world.now)
 
     def on_return(self, life: Life) -> None:
         """The same life again: a node came back from an old image of its disk. Nothing is held against anybody for it."""
@@ -44,7 +44,9 @@ class DeathLedger:
         self._buried = {key: None for key in self._buried if life not in key}
 
     def on_effect(self, peer: Peer, effect: Effect) -> None:
-        """Told of all effects; hears declared failures."""
+        """Told of all effects; hears declared failures, and good-byes: who has left may be held for dead where its word was lost."""
+        if isinstance(effect, Left):
+            self.on_death(peer.life)
         if not isinstance(effect, PeerFailed):
             return
         self.declared += 1

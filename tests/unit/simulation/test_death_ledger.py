@@ -1,0 +1,20 @@
+"""What the ledger of deaths forgives."""
+
+from agiledart_kernel.instants import SECOND
+from agiledart_overlay.effects import Left, PeerFailed
+from agiledart_simulation.checkers.deaths import DeathLedger
+from tests.simulation.bench import built_ring
+
+
+def test_a_live_node_is_no_dead_one_but_one_that_has_left_is() -> None:
+    ring, ids = built_ring(3)
+    ledger = DeathLedger(ring.world, lambda _a, _b: True)
+    me, other = (ring.world.nodes[node].peer for node in ids[:2])
+    ledger.on_effect(me, PeerFailed(other, "silent"))
+    assert [line.split()[0] for line in ledger.wrong] == ["dead_1:"]
+    ledger.wrong.clear()
+    ledger.on_effect(other, Left())
+    ledger.on_effect(me, PeerFailed(other, "silent"))
+    assert ledger.wrong == []
+    ring.world.run_for(40 * SECOND)
+    assert ledger.stale_violations() != []
