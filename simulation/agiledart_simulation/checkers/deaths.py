@@ -44,7 +44,7 @@ class DeathLedger:
         self._buried = {key: None for key in self._buried if life not in key}
 
     def on_effect(self, peer: Peer, effect: Effect) -> None:
-        """Told of all effects; hears declared failures, and good-byes: who has left may be held for dead where its word was lost."""
+        """Told of all effects; hears declared failures, and good-byes: who has left is dead to those that did not hear its word."""
         if isinstance(effect, Left):
             self.on_death(peer.life)
         if not isinstance(effect, PeerFailed):
