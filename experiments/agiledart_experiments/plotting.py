@@ -1,16 +1,23 @@
 """Draws a report as a picture. matplotlib is imported here, when somebody asks for one."""
 
-from agiledart_experiments.registry import Experiment
+from pathlib import Path
+
+from agiledart_experiments.registry import SHARE, Experiment
 from agiledart_experiments.report import Report, Row
 from agiledart_kernel.errors import ConfigurationError, OperationFailed
 
 SUFFIXES = (".png", ".svg", ".pdf")
+
+Points = tuple[tuple[float, ...], tuple[float, ...]]
+"""Values of x, and of y."""
 
 
 def check_plot(file: str) -> None:
     """Raises what `plot` would raise, before hours are spent on figures."""
     if not file.endswith(SUFFIXES):
         raise ConfigurationError(f"--plot {file}: the name must end in {', '.join(SUFFIXES)}.")
+    if not Path(file).absolute().parent.is_dir():
+        raise OperationFailed(f"--plot {file} cannot be written: there is no such folder.")
     try:
         import matplotlib  # noqa: F401  only whether it is there
     except ImportError:
@@ -24,26 +31,34 @@ def plot(experiment: Experiment, report: Report, file: str) -> None:
 
     figure = Figure(figsize=(7, 4.2), layout="constrained")
     axes = figure.add_subplot()
+    shown: dict[Points, None] = {}
     for group, rows in _groups(experiment, report.rows).items():
         for name in experiment.y:
             label = ", ".join((name, *group))
-            points = [(row[experiment.x], row[name]) for row in rows if row.get(name) is not None]
-            axes.plot([x for x, _ in points], [y for _, y in points], marker="o", label=label)
-            known = f"{name}_published"
-            published = [(row[experiment.x], row[known]) for row in rows if row.get(known) is not None]
-            if published:
-                axes.plot(
-                    [x for x, _ in published],
-                    [y for _, y in published],
-                    linestyle="--",
-                    marker="x",
-                    label=f"{label}, published",
-                )
+            line = axes.plot(*_points(rows, experiment.x, name), marker="o", label=label)[0]
+            published = _points(rows, experiment.x, f"{name}_published")
+            if published[0] and published not in shown:
+                shown[published] = None
+                axes.plot(*published, linestyle="--", marker="x", color=line.get_color(), label=f"{label}, published")
+    if experiment.is_log:
+        axes.set_xscale("log")
+    if experiment.unit != SHARE:
+        axes.set_ylim(bottom=0)
     axes.set_xlabel(experiment.x)
+    axes.set_ylabel(experiment.unit)
     axes.set_title(f"{experiment.name}: {experiment.source}", fontsize=9)
     axes.legend(fontsize=8)
     axes.grid(visible=True, alpha=0.3)
-    figure.savefig(file, dpi=150)
+    try:
+        figure.savefig(file, dpi=150)
+    except OSError as error:
+        raise OperationFailed(f"--plot {file} cannot be written: {error.strerror}") from None
+
+
+def _points(rows: list[Row], x: str, y: str) -> Points:
+    """Both columns, where the second one says something."""
+    points = [(row[x], row[y]) for row in rows if row.get(y) is not None]
+    return tuple(x for x, _ in points), tuple(y for _, y in points)
 
 
 def _groups(experiment: Experiment, rows: tuple[Row, ...]) -> dict[tuple[str, ...], list[Row]]:

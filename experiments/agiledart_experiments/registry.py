@@ -8,6 +8,8 @@ from difflib import get_close_matches
 from agiledart_experiments.report import Report, Settings
 from agiledart_kernel.errors import ConfigurationError
 
+SHARE = "share"
+
 
 @dataclass(frozen=True, slots=True)
 class Experiment:
@@ -18,6 +20,8 @@ class Experiment:
         answers: the question that it answers.
         source: paper and figure.
         x, y: columns that a plot shows; `series` names the columns that tell lines apart.
+        unit: of y, for the axis. A share is drawn as it is, everything else from zero.
+        is_log: whether x is drawn by its logarithm.
         has_sizes: whether it can run at other values of `x` than those of its scales.
     """
 
@@ -26,7 +30,9 @@ class Experiment:
     source: str
     x: str
     y: tuple[str, ...]
+    unit: str
     series: tuple[str, ...] = ()
+    is_log: bool = False
     has_sizes: bool = False
 
     @property
@@ -46,6 +52,8 @@ EXPERIMENTS = {
             "Pastry (2001), fig. 4; AgileDART, routing within ⌈log₁₆ N⌉",
             x="nodes",
             y=("hops_mean", "hops_p99", "hops_max"),
+            unit="hops",
+            is_log=True,
             has_sizes=True,
         ),
         Experiment(
@@ -54,6 +62,9 @@ EXPERIMENTS = {
             "AgileDART, fig. 11a",
             x="failures",
             y=("recovery_seconds",),
+            unit="virtual seconds",
+            series=("which",),
+            is_log=True,
         ),
         Experiment(
             "churn",
@@ -61,6 +72,7 @@ EXPERIMENTS = {
             "Pastry (2001), §3.4; MSPastry (2004)",
             x="minute",
             y=("delivered_correctly",),
+            unit=SHARE,
         ),
         Experiment(
             "operators-per-node",
@@ -68,6 +80,7 @@ EXPERIMENTS = {
             "AgileDART, fig. 10a and 10b",
             x="applications",
             y=("share_below_3", "share_below_4"),
+            unit=SHARE,
             has_sizes=True,
         ),
         Experiment(
@@ -76,6 +89,7 @@ EXPERIMENTS = {
             "AgileDART, fig. 10c",
             x="applications",
             y=("schedulers",),
+            unit="schedulers",
             series=("scope", "submitted"),
             has_sizes=True,
         ),
@@ -84,7 +98,8 @@ EXPERIMENTS = {
             "How long do applications wait that are submitted at once?",
             "AgileDART, fig. 8a and 8b",
             x="applications",
-            y=("queue_wait_mean_s", "queue_wait_mean_s_single_master"),
+            y=("queue_wait_mean_s", "deployment_mean_s", "queue_wait_mean_s_single_master"),
+            unit="virtual seconds",
             has_sizes=True,
         ),
     )
