@@ -1,21 +1,24 @@
 #!/usr/bin/env bash
-# Hostile runs for so many minutes: two thirds of the time the swarm on rings, one third whole nodes with submissions.
+# Hostile runs of every scenario for so many minutes in all; rings and whole nodes with submissions get most of it.
 # Usage: tools/simulate.sh AGILEDART MINUTES FIRST_SEED [DIRECTORY]
-# Prints one JSON document for each scenario, or writes it into the directory. Exit code 1 when something was wrong; then the
-# command that replays the run is on stderr.
+# Prints one JSON document for each scenario, or writes one of all into DIRECTORY/simulate.json. Exit code 1 when something was
+# wrong; then the command that replays the run is on stderr.
 set -euo pipefail
 agiledart=$1 minutes=$2 seed=$3 directory=${4:-}
-failed=0
-for part in swarm:2 applications:1; do
+failed=0 parts=()
+for part in swarm:6 applications:6 partitions:3 crashes:3 pauses:2 joins:2 weather:2; do
     scenario=${part%:*}
-    share=$(awk "BEGIN { print $minutes * ${part#*:} / 3 }")
+    share=$(awk "BEGIN { print $minutes * ${part#*:} / 24 }")
     arguments=("$scenario" --seed "$seed" --minutes "$share" -o json)
     if [[ -n $directory ]]; then
         mkdir -p "$directory"
-        arguments+=(--keep "$directory/simulate-$scenario.json")
-        "$agiledart" simulate "${arguments[@]}" >/dev/null || failed=1
+        parts+=("$directory/simulate-$scenario.part")
+        "$agiledart" simulate "${arguments[@]}" --keep "${parts[-1]}" >/dev/null || failed=1
     else
         "$agiledart" simulate "${arguments[@]}" || failed=1
     fi
 done
+if [[ -n $directory ]]; then
+    "$(dirname "$agiledart")/python" "$(dirname "$0")/gather_runs.py" "$directory" "${parts[@]}"
+fi
 exit $failed

@@ -105,6 +105,7 @@ def simulate(
         fixed = {"preset": "wan", "quiet_s": 180, **fixed}
     campaign = Campaign(scenario, most_nodes, fixed, None if places is None else places.fresh)
     numbers = _numbers(seed, seeds, minutes)
+    began = time.process_time()
     deadline = None if minutes is None else time.monotonic() + 60 * minutes
     is_one = seeds is None and minutes is None
 
@@ -121,7 +122,7 @@ def simulate(
         if not campaign.runs:
             raise
         say(f"interrupted after {len(campaign.runs)} runs")
-    document = {**_version(), **campaign.to_dict()}
+    document = {**_version(), "cpu_seconds": round(time.process_time() - began, 1), **campaign.to_dict()}
     if keep:
         import json
 

@@ -4,7 +4,7 @@ A campaign of 100 runs or more must have reached every kind of fault that its sc
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from agiledart_simulation.applications import ApplicationRun
@@ -95,10 +95,17 @@ class Campaign:
             "quiet_s_p50": quiet[len(quiet) // 2] / 1e9,
             "quiet_s_max": quiet[-1] / 1e9,
             "faults": self.reached,
+            "fixed": dict(self.fixed),
+            "drawn": [field.name for field in fields(Scenario)][2:],
             "seeds": [
                 {"options": scenario.options, **report.to_dict(), "command": scenario.command}
                 if report.violations or len(self.runs) <= 3
-                else {"seed": scenario.seed, "events": report.events, "digest": report.digest}
+                else {
+                    "seed": scenario.seed,
+                    "drawn": list(scenario.options.values())[2:],
+                    "events": report.events,
+                    "digest": report.digest,
+                }
                 for scenario, report in self.runs
             ],
         }
