@@ -314,8 +314,12 @@ class Agent:
             self.joined.set_result(None)
 
     def _join_failed(self, effect: JoinFailed) -> None:
+        failure = OperationFailed(f"Could not join the ring: {effect.reason}.")
         if not self.joined.done():
-            self.joined.set_exception(OperationFailed(f"Could not join the ring: {effect.reason}."))
+            self.joined.set_exception(failure)
+        elif not self.leave_asked.done():
+            self._log.error("ring.refused", str(failure))
+            self.leave_asked.set_exception(failure)
 
     def _peer_failed(self, effect: PeerFailed) -> None:
         name = effect.peer.name or effect.peer.node.short

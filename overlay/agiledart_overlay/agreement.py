@@ -104,6 +104,7 @@ class Agreement:
         finished: the last admission of each former predecessor that is over here.
         postponed: a joiner that was called when the successor died; it goes back to the queue.
         refused, through: why this node must leave the ring and join again, and through whom; None: it must not, through anybody.
+        expelled: why this life of the node must not be in the ring at all.
         seeking: it looks for a way into the ring, so it answers calls of guardians.
         awake_by: a step later than this means that the node was asleep.
         stirred: something changed in this step that may let a waiting admission or closing go on.
@@ -117,6 +118,7 @@ class Agreement:
         self.name: RingName = (0, me.node)
         self.refused: str | None = None
         self.through: Peer | None = None
+        self.expelled: str | None = None
         self.seeking = False
         self.aborted = self.rejoined = 0
         self.awake_by = FOREVER

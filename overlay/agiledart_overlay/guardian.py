@@ -111,7 +111,7 @@ class Guardian:
             view.send(joiner, JoinRefused(message.attempt, "incarnation", other.incarnation))
             return True
         if grave is not None and message.refutations <= grave.refutations:
-            view.send(joiner, Accused(grave.refutations))
+            view.send(joiner, Accused(grave.refutations, grave.peer.incarnation))
             return True
         return False
 

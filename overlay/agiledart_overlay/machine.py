@@ -131,6 +131,8 @@ class OverlayMachine:
             **self.scribe.messages(),
             ring_messages.Queued: membership.on_queued,
             ring_messages.Confirmed: membership.on_confirmed,
+            ring_messages.MayFound: membership.on_may_found,
+            ring_messages.Assent: membership.on_assent,
             wire.JoinRows: membership.on_rows,
             wire.JoinRefused: membership.on_refused,
             wire.LeafRequest: repair.on_leaf_request,
@@ -189,12 +191,21 @@ class OverlayMachine:
         while True:
             if agreed.stirred:
                 self._neighbours.consider()
+            if agreed.expelled is not None:
+                self._expel(agreed.expelled)
             if agreed.refused is not None:
                 self._rejoin()
             if not view.to_itself:
                 return
             message = view.to_itself.pop(0)
             self._messages[type(message)](view.me, message)
+
+    def _expel(self, reason: str) -> None:
+        agreed = self._view.agreed
+        agreed.expelled = agreed.refused = agreed.through = None
+        self._leave_by = None
+        self._membership.expel(reason)
+        self._stop()
 
     def _rejoin(self) -> None:
         agreed = self._view.agreed
@@ -304,6 +315,10 @@ class OverlayMachine:
             return
         self._leave_by = None
         self._membership.leave(is_clean=not view.agreed.is_pending)
+        self._stop()
+
+    def _stop(self) -> None:
+        """Out of the ring, and not to come back."""
         self._liveness.stop()
         self._repair.stop()
         self._router.stop()
@@ -334,21 +349,29 @@ class OverlayMachine:
                 self._liveness.heard(sender.node)
                 return True
             if sender.incarnation < known.peer.incarnation:
-                view.drop("old-life")
+                self._refuse_life(sender, message, wire.JoinRefused(0, "incarnation", known.peer.incarnation))
                 return False
             self._liveness.bury(known.peer, "restarted")
         grave = view.book.grave(sender.node)
         if grave is None or sender.incarnation > grave.peer.incarnation:
             return True
         if sender.incarnation < grave.peer.incarnation or grave.has_left:
-            view.drop("old-life")
+            reason = "incarnation" if sender.incarnation < grave.peer.incarnation else "left"
+            self._refuse_life(sender, message, wire.JoinRefused(0, reason, grave.peer.incarnation))
             return False
         refutations = message.refutations if isinstance(message, _SELF_CLAIMS) else 0
         is_due = grave.accused_at is None or view.now - grave.accused_at >= view.config.probe_timeout_ns
         if refutations <= grave.refutations and view.joined and is_due:
             grave.accused_at = view.now
-            view.send(sender, wire.Accused(grave.refutations))
+            view.send(sender, wire.Accused(grave.refutations, grave.peer.incarnation))
         return True
+
+    def _refuse_life(self, sender: Peer, message: Message, refusal: wire.JoinRefused) -> None:
+        """These words come too late, or from a node that was restored from an old image of its disk: that one is told."""
+        view = self._view
+        view.drop("old-life")
+        if view.joined and isinstance(message, _SELF_CLAIMS):
+            view.send(sender, refusal)
 
     def _on_probe(self, sender: Peer, message: wire.Probe) -> None:
         view = self._view
@@ -356,8 +379,7 @@ class OverlayMachine:
             view.meet(sender, message.refutations, message.vitals)
         else:
             self._membership.on_fellow(sender)
-        age_ms = self._membership.ring_age_ms
-        view.send(sender, wire.ProbeAck(message.number, view.refutations, view.agreed.active, view.vitals, age_ms))
+        view.send(sender, self._membership.founding.answer_to(message.number))
 
     def _on_probe_ack(self, sender: Peer, message: wire.ProbeAck) -> None:
         view = self._view
@@ -395,7 +417,7 @@ class OverlayMachine:
         if self._view.joined:
             self._arrival.on_accused(sender, message)
         else:
-            self._membership.on_accused(message)
+            self._membership.on_accused(sender, message)
 
     def _on_refute(self, sender: Peer, message: wire.Refute) -> None:
         if self._view.joined:

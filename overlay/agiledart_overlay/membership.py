@@ -10,8 +10,7 @@ A joiner moves through these phases; the timer "join" moves it on when nothing c
 A joiner is in nobody's tables and answers for nothing. A member that must go (`rejoin`) becomes SEEKING again under the same
 incarnation with one more refutation, so links and applications are not disturbed, and never gives up.
 
-The awkward case is that all agents start at once: then no seed is a member. The one with the smallest id among those that
-answer founds the ring. Should two do so, `merging` makes one ring of theirs.
+The awkward case is that all agents start at once: then no seed is a member, and one of them founds the ring, see `founding`.
 
 Source: [Pastry] §2.4; the project's overlay specification §5.
 """
@@ -19,12 +18,13 @@ Source: [Pastry] §2.4; the project's overlay specification §5.
 from collections.abc import Iterable
 from enum import IntEnum
 
-from agiledart_kernel.instants import MILLISECOND, Instant
+from agiledart_kernel.instants import Instant
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_overlay.arrival import Arrival
 from agiledart_overlay.bootstrap import Bootstrap
 from agiledart_overlay.effects import Joined, JoinFailed, Left, PeerLeft, Rejoining
+from agiledart_overlay.founding import Founding
 from agiledart_overlay.messages import (
     Accused,
     JoinRefused,
@@ -37,13 +37,11 @@ from agiledart_overlay.messages import (
 )
 from agiledart_overlay.neighbours import Neighbours
 from agiledart_overlay.observations import RingJoined, RingLeft, RingRejoining
-from agiledart_overlay.ring_messages import Confirmed, Queued
+from agiledart_overlay.ring_messages import Assent, Confirmed, MayFound, Queued
 from agiledart_overlay.view import View
 
 _MAX_SEEDS = 32
 _MAX_GATHERED = 1_024
-_TRIES = 3
-"""Times that seeds are asked before this node may found a ring."""
 
 
 class Phase(IntEnum):
@@ -62,12 +60,11 @@ class Membership:
         self._arrival = arrival
         self._neighbours = neighbours
         self.bootstrap = Bootstrap(view, self._on_chosen)
+        self.founding = Founding(view)
         self.phase = Phase.OUTSIDE
         self._fellows: dict[NodeId, Peer] = {}
         """Others that may help: joiners that looked for a member here, members that an earlier attempt told of."""
-        self._answered: dict[NodeId, ProbeAck] = {}
-        self._ring_seen: Instant | None = None
-        """When this node was in a ring, or a member spoke to it or to somebody that it asked, for the last time."""
+        self._is_answered = False
         self._asked: NodeId | None = None
         self._attempt = 0
         self._tries = 0
@@ -90,8 +87,8 @@ class Membership:
             return
         view.seeds = tuple(seed for seed in seeds if seed.node != view.me.node)[:_MAX_SEEDS]
         self._fellows.clear()
-        self._rejoins = False
-        self._ring_seen = None
+        self._rejoins = self._is_answered = False
+        self.founding.reset()
         self._begin()
         if view.seeds:
             self._seek()
@@ -107,12 +104,16 @@ class Membership:
     def _seek(self) -> None:
         view = self._view
         self._new_attempt()
-        self._answered.clear()
+        self.founding.give_up()
         for sighting in self._gathered.values():
             if len(self._fellows) < _MAX_SEEDS:
                 self._fellows[sighting.peer.node] = sighting.peer
         self._gathered.clear()
-        for peer in {peer.node: peer for peer in (*view.seeds, *self._fellows.values())}.values():
+        asked = {peer.node: peer for peer in (*view.seeds, *self._fellows.values())}
+        smallest = self.founding.smallest
+        if smallest is not None:
+            asked.setdefault(smallest.node, smallest)
+        for peer in asked.values():
             view.send(peer, Probe(view.number(), view.refutations, joined=False))
         self.bootstrap.begin(is_hurried=self._rejoins or self._tries > 1)
         view.set_timer("join", view.now + view.config.join_retry_ns)
@@ -126,8 +127,8 @@ class Membership:
         """A seed answered; if it is a member, the join starts from it or from one that is nearer."""
         if self.phase is not Phase.SEEKING or self._view.agreed.active:
             return
-        self._answered[sender.node] = message
-        self._saw_ring(0 if message.joined else message.ring_age_ms)
+        self._is_answered = True
+        self.founding.on_answer(sender, message)
         if message.joined and self._asked is None:
             self.bootstrap.on_member(sender)
 
@@ -144,6 +145,7 @@ class Membership:
 
     def on_fellow(self, sender: Peer) -> None:
         """Somebody else who is not a member either looks for one here."""
+        self.founding.heard_of(sender)
         if self.phase is Phase.SEEKING and len(self._fellows) < _MAX_SEEDS:
             self._fellows[sender.node] = sender
 
@@ -156,41 +158,34 @@ class Membership:
             view.set_timer("join", view.now + view.config.join_retry_ns)
         elif not self._rejoins and view.now - self._noticed >= view.config.join_timeout_ns:
             self._give_up()
-        elif self._may_found():
-            self._found()
+        elif not self.founding.is_asking and self._may_found():
+            view.set_timer("join", view.now + view.config.join_retry_ns)
+            if self.founding.ask():
+                self._found()
         else:
             self._seek()
 
-    def _saw_ring(self, age_ms: int) -> None:
-        if age_ms >= 0:
-            seen = Instant(self._view.now - age_ms * MILLISECOND)
-            self._ring_seen = seen if self._ring_seen is None else max(self._ring_seen, seen)
-
-    @property
-    def ring_age_ms(self) -> int:
-        """How long ago this node last knew of a ring; -1: it never did."""
-        if self._view.agreed.active:
-            return 0
-        return -1 if self._ring_seen is None else (self._view.now - self._ring_seen) // MILLISECOND
-
     def _may_found(self) -> bool:
-        """For some tries no member answered, and this node has the smallest id of those that did.
+        return self._asked is None and self.founding.is_due(self._tries, was_member=self._rejoins)
 
-        Nor may any of them have heard from a member lately: seeds that were restarted all at once answer before they are back
-        in a ring that lives. That nobody answers at all is enough only for one that was in a ring before: it is cut off.
-        """
-        if self._tries < _TRIES or self._asked is not None:
-            return False
-        if self._ring_seen is not None and self._view.now - self._ring_seen < self._view.config.merge_after_ns:
-            return False
-        if not self._answered and not self._rejoins:
-            return False
-        return all(node > self._view.me.node for node in self._answered)
+    def on_assent(self, sender: Peer, message: Assent) -> None:
+        """Somebody was asked whether this node may found a ring."""
+        if self.phase is not Phase.SEEKING:
+            return
+        is_last = self.founding.on_assent(sender, message)
+        if is_last and self._may_found() and not self._view.agreed.active and not self._neighbours.handshake.is_called:
+            self._found()
+
+    def on_may_found(self, sender: Peer, message: MayFound) -> None:
+        """Somebody else wants to found a ring."""
+        is_free = self.phase is not Phase.MEMBER and not self._view.agreed.active
+        is_free = is_free and not self._neighbours.handshake.is_called
+        self.founding.on_may_found(sender, message, is_free=is_free)
 
     def _give_up(self) -> None:
         if self._busy:
             reason = "the ring is busy with other joiners"
-        elif self._answered:
+        elif self._is_answered:
             reason = "peers answer, but none could bring this node into the ring"
         else:
             names = ", ".join(seed.address or seed.node.short for seed in self.seeds[:3])
@@ -203,14 +198,14 @@ class Membership:
 
     def on_rows(self, sender: Peer, message: JoinRows) -> None:
         """A member on the way tells what it knows."""
-        self._saw_ring(0)
+        self.founding.saw_ring(0)
         if self.phase is Phase.SEEKING and message.attempt == self._attempt:
             self._gather((Sighting(sender), *message.sightings))
 
     def on_queued(self, sender: Peer, message: Queued) -> None:
         """The guardian will call."""
         view = self._view
-        self._saw_ring(0)
+        self.founding.saw_ring(0)
         if self.phase is Phase.SEEKING and message.attempt == self._attempt:
             self._noticed = view.now
             view.set_timer("join", view.now + view.config.queue_patience_ns)
@@ -218,25 +213,56 @@ class Membership:
     def on_refused(self, sender: Peer, message: JoinRefused) -> None:
         """Not now, or never."""
         view = self._view
+        if message.reason in ("incarnation", "left"):
+            self._on_life_refused(sender, message)
+            return
         if self.phase is not Phase.SEEKING or message.attempt != self._attempt or view.agreed.active:
             return
-        if message.reason == "incarnation":
-            if not self._rejoins:
-                self._fail(
-                    f"{sender.name or sender.node.short} knows this node with incarnation {message.incarnation}, "
-                    f"this life has {view.me.incarnation}: is it running twice, or was its state directory restored?"
-                )
-        else:
-            self._busy = True
-            self._noticed = view.now
-            view.set_timer("join", view.now + int(view.config.join_retry_ns * 2 * view.random.uniform()))
+        self._busy = True
+        self._noticed = view.now
+        view.set_timer("join", view.now + int(view.config.join_retry_ns * 2 * view.random.uniform()))
 
-    def on_accused(self, message: Accused) -> None:
-        """Somebody on the way holds this node for dead since a later rejoin than it knows of itself: outrank that."""
+    def _on_life_refused(self, sender: Peer, message: JoinRefused) -> None:
+        """Somebody knows a life of this node that outranks this one.
+
+        Those who forgot that, or never knew it, may have let it in: then it goes again, else half of the ring would have it in
+        its tables and the other half not.
+        """
         view = self._view
-        if self.phase is Phase.SEEKING and not view.agreed.active:
+        mine, theirs = view.me.incarnation, message.incarnation
+        is_answer = self.phase is Phase.SEEKING and message.attempt == self._attempt and not view.agreed.active
+        is_over = theirs > mine or (theirs == mine and (message.reason == "left" or (is_answer and not self._rejoins)))
+        if is_over and self.phase is not Phase.OUTSIDE:
+            self._end_life(sender, theirs)
+
+    def _end_life(self, sender: Peer, theirs: int) -> None:
+        reason = (
+            f"{sender.name or sender.node.short} knows this node with incarnation {theirs}, "
+            f"this life has {self._view.me.incarnation}: is it running twice, or was its state directory restored?"
+        )
+        if self.phase is Phase.MEMBER:
+            self._view.agreed.expelled = reason
+        else:
+            self._fail(reason)
+
+    def expel(self, reason: str) -> None:
+        """This life should not have been let in: out, and the node above is told why."""
+        self._say_goodbye(is_clean=False)
+        self._fail(reason)
+
+    def on_accused(self, sender: Peer, message: Accused) -> None:
+        """Somebody on the way holds this node for dead.
+
+        It was in the ring in this life: outrank what is known of it. It was not: its number was used before.
+        """
+        view = self._view
+        if self.phase is not Phase.SEEKING or view.agreed.active:
+            return
+        if view.agreed.rejoined or message.incarnation != view.me.incarnation:
             view.refutations = max(view.refutations, message.refutations + 1)
             view.set_timer_by("join", view.now + view.config.probe_timeout_ns)
+        else:
+            self._end_life(sender, message.incarnation)
 
     def on_confirmed(self, sender: Peer, message: Confirmed) -> None:
         """The guardian says that this node is in."""
@@ -303,7 +329,7 @@ class Membership:
         contacts.extend(grave.peer for grave in view.book.graves if not grave.has_left)
         was_member = view.joined
         self._rejoins = self._rejoins or was_member
-        self._saw_ring(0)
+        self.founding.saw_ring(0)
         self._stop()
         view.clear_tables()
         view.refutations += 1
@@ -327,6 +353,11 @@ class Membership:
 
         Not clean: something is pending between this node and its ring neighbours, so to them it just falls silent.
         """
+        self._say_goodbye(is_clean=is_clean)
+        self._view.effects.append(Left())
+        self._view.observe(RingLeft())
+
+    def _say_goodbye(self, *, is_clean: bool) -> None:
         view = self._view
         sides = (view.agreed.predecessor.peer, view.agreed.successor.peer)
         involved = [side.node for side in sides if side is not None]
@@ -334,9 +365,8 @@ class Membership:
             if is_clean or peer.node not in involved:
                 view.send(peer, Leave())
         self.phase = Phase.OUTSIDE
+        self.founding.has_left = not view.agreed.is_alone
         self._stop()
-        view.effects.append(Left())
-        view.observe(RingLeft())
 
     def on_leave(self, sender: Peer) -> None:
         """A peer says good-bye; only a higher incarnation of it returns."""

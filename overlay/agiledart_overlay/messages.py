@@ -49,7 +49,10 @@ class JoinRows(Message, frozen=True, gc=False, tag=11):
 
 
 class JoinRefused(Message, frozen=True, gc=False, tag=13):
-    """Not now (`busy`: try again) or not at all (`incarnation`: this id lives, or lived, with this or a higher one)."""
+    """Not now (`busy`: try again) or not at all (`incarnation`: this id lives, or lived, with this or a higher one).
+
+    With attempt 0 it goes to whoever speaks with an incarnation that is over: `left` when it said good-bye with this very one.
+    """
 
     attempt: Count
     reason: str
@@ -84,9 +87,10 @@ class Announce(Message, frozen=True, gc=False, tag=16):
 
 
 class Accused(Message, frozen=True, gc=False, tag=17):
-    """I hold you for dead since you had refuted so many times; refute, or join again."""
+    """I hold this incarnation of you for dead since it had refuted so many times; refute, or join again."""
 
     refutations: Count
+    incarnation: Count = 0
 
 
 class Probe(Message, frozen=True, gc=False, tag=18):
@@ -99,13 +103,18 @@ class Probe(Message, frozen=True, gc=False, tag=18):
 
 
 class ProbeAck(Message, frozen=True, gc=False, tag=19):
-    """I am. `ring_age_ms`: so long ago the sender was in a ring or heard from a member; -1: never."""
+    """I am. `ring_age_ms`: so long ago the sender was in a ring or heard from a member; -1: never.
+
+    `smallest`, to one that looks for a ring: the smallest node known to look for one, heard `smallest_age_ms` ago.
+    """
 
     number: Count
     refutations: Count
     joined: bool
     vitals: Vitals | None = None
     ring_age_ms: Annotated[int, msgspec.Meta(ge=-1)] = -1
+    smallest: Peer | None = None
+    smallest_age_ms: Count = 0
 
 
 class ProbeForMe(Message, frozen=True, gc=False, tag=20):

@@ -237,6 +237,20 @@ class JoinBounced(Message, frozen=True, gc=False, tag=314):
     walking: bool
 
 
+class MayFound(Message, frozen=True, gc=False, tag=315):
+    """I am about to found a ring, since nobody that I heard of is in one: may I?"""
+
+    number: Count
+
+
+class Assent(Message, frozen=True, gc=False, tag=316):
+    """The answer: yes, and for a while nobody else may (`ok`); or no. `ring_age_ms` as in `ProbeAck`."""
+
+    number: Count
+    ok: bool
+    ring_age_ms: Annotated[int, msgspec.Meta(ge=-1)] = -1
+
+
 RingMessage = (
     Queued
     | Call
@@ -265,5 +279,7 @@ RingMessage = (
     | RingProbe
     | RingState
     | JoinBounced
+    | MayFound
+    | Assent
 )
 """All of them, for codecs."""

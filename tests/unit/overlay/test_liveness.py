@@ -100,7 +100,7 @@ def buried(bench: Bench) -> Bench:
 def test_the_dead_are_told_and_come_back_by_refuting() -> None:
     bench = buried(Bench())
     effects = bench.receive(peer(3), wire.Probe(9, 0, joined=True))
-    assert sent(effects, wire.Accused) == [(peer(3), wire.Accused(0))]
+    assert sent(effects, wire.Accused) == [(peer(3), wire.Accused(0, 1))]
     assert not bench.machine.is_alive(peer(3).node)
     bench.receive(peer(3), wire.Announce(10, 1, ()))
     assert bench.machine.is_alive(peer(3).node)
@@ -144,8 +144,12 @@ def test_a_new_life_ends_the_old_one_at_once() -> None:
     effects = bench.receive(peer(3, 2), wire.Announce(1, 0, ()))
     assert of(effects, PeerFailed) == [PeerFailed(peer(3, 1), "restarted")]
     assert bench.machine.is_alive(peer(3).node)
-    assert bench.receive(peer(3, 1), wire.Announce(2, 9, ())) == [], "words of the old life come too late"
-    assert ("old-life", 1) in bench.machine.statistics().dropped
+    (said,) = bench.receive(peer(3, 1), wire.Announce(2, 9, ()))
+    assert sent([said], wire.JoinRefused) == [(peer(3, 1), wire.JoinRefused(0, "incarnation", 2))], (
+        "an old life is over"
+    )
+    assert bench.receive(peer(3, 1), wire.RouteAck(2)) == [], "words of the old life come too late"
+    assert ("old-life", 2) in bench.machine.statistics().dropped
 
 
 def test_a_good_bye_is_no_failure_and_final() -> None:

@@ -203,9 +203,103 @@ def test_smallest_id_founds_when_nobody_is_a_member() -> None:
         bench.give(JoinRing((other,)))
         for _ in range(5):
             bench.receive(other, wire.ProbeAck(1, 0, joined=False))
-            bench.wait(500)
+            for to, question in sent(bench.wait(500), ring.MayFound):
+                bench.receive(to, ring.Assent(question.number, ok=True))
     assert low.machine.joined
     assert not high.machine.joined
+
+
+def looking(number: int, *answering: Peer, rounds: int = 3) -> tuple[Bench, list[tuple[Peer, ring.MayFound]]]:
+    """A node that looks for a ring, and whom it asked for assent after some rounds in which others answered."""
+    bench = Bench(number)
+    bench.give(JoinRing(answering))
+    asked: list[tuple[Peer, ring.MayFound]] = []
+    for _ in range(rounds):
+        for other in answering:
+            bench.receive(other, wire.ProbeAck(1, 0, joined=False))
+        asked.extend(sent(bench.wait(501), ring.MayFound))
+    return bench, asked
+
+
+def test_who_founds_has_the_assent_of_all_that_answered() -> None:
+    bench, asked = looking(1, peer(8), peer(9))
+    assert [to for to, _ in asked] == [peer(8), peer(9)]
+    bench.receive(peer(8), ring.Assent(asked[0][1].number, ok=True))
+    assert not bench.machine.joined
+    bench.receive(peer(9), ring.Assent(asked[1][1].number, ok=True))
+    assert bench.machine.joined
+
+
+def test_one_refusal_is_enough() -> None:
+    bench, asked = looking(1, peer(8), peer(9))
+    bench.receive(peer(8), ring.Assent(asked[0][1].number, ok=False))
+    bench.receive(peer(9), ring.Assent(asked[1][1].number, ok=True))
+    assert not bench.machine.joined
+
+
+def test_who_has_heard_of_a_smaller_one_does_not_found() -> None:
+    bench = Bench(5)
+    bench.give(JoinRing((peer(9),)))
+    for _ in range(6):
+        bench.receive(peer(9), wire.ProbeAck(1, 0, False, None, -1, peer(2), 300))
+        assert sent(bench.wait(500), ring.MayFound) == []
+    assert any(to == peer(2) for to, _ in sent(bench.effects, wire.Probe)), "it is asked, too"
+    asked = []
+    for _ in range(16):
+        bench.receive(peer(9), wire.ProbeAck(1, 0, joined=False))
+        asked.extend(sent(bench.wait(500), ring.MayFound))
+    assert asked, "the smaller one has not been heard of for long"
+
+
+def test_a_third_node_promises_to_one_at_a_time() -> None:
+    """Two that know each other only through it do not both found."""
+    bench, _ = looking(9, peer(20))
+    first = sent(bench.receive(peer(7), ring.MayFound(1)), ring.Assent)
+    assert first == [(peer(7), ring.Assent(1, ok=True))]
+    assert not sent(bench.receive(peer(5), ring.MayFound(2)), ring.Assent)[0][1].ok
+    bench.wait(2_100)
+    assert sent(bench.receive(peer(5), ring.MayFound(3)), ring.Assent)[0][1].ok, "the promise is over"
+    bench.wait(2_100)
+    assert not sent(bench.receive(peer(7), ring.MayFound(4)), ring.Assent)[0][1].ok, "it knows of a smaller one"
+    assert not sent(bench.receive(peer(11), ring.MayFound(5)), ring.Assent)[0][1].ok, "it is smaller itself"
+    found = Bench(9).found()
+    assert sent(found.receive(peer(5), ring.MayFound(1)), ring.Assent) == [(peer(5), ring.Assent(1, False, 0))]
+
+
+def test_who_left_others_in_a_ring_knows_of_it() -> None:
+    bench = Bench(1).adopt(peer(2))
+    bench.give(LeaveRing())
+    bench.wait(60_000)
+    ((_, answer),) = sent(bench.receive(peer(9), wire.Probe(1, 0, joined=False)), wire.ProbeAck)
+    assert answer.ring_age_ms == 0
+
+
+# ---- a node that comes back from an old image of its disk
+
+
+def test_a_number_that_was_used_before_is_refused_while_it_looks_for_the_ring() -> None:
+    bench = Bench(5)
+    bench.give(JoinRing((peer(2),)))
+    assert of(bench.receive(peer(2), wire.Accused(0, 4)), JoinFailed) == [], "said of an earlier life"
+    (failed,) = of(bench.receive(peer(2), wire.Accused(0, 1)), JoinFailed)
+    assert "incarnation 1" in failed.reason
+
+
+def test_a_life_that_was_let_in_by_mistake_goes() -> None:
+    """Those who let it in knew nothing of its later life, or of its good-bye; who does says so."""
+    for refusal in (wire.JoinRefused(0, "incarnation", 4), wire.JoinRefused(0, "left", 3)):
+        bench = Bench(1, incarnation=3).adopt(peer(2), peer(9))
+        (failed,) = of(bench.receive(peer(9), refusal), JoinFailed)
+        assert "state directory restored" in failed.reason
+        assert not bench.machine.joined
+    bench = Bench(1, incarnation=5).adopt(peer(2), peer(9))
+    for refusal in (
+        wire.JoinRefused(0, "incarnation", 4),
+        wire.JoinRefused(0, "incarnation", 5),
+        wire.JoinRefused(0, "left", 4),
+    ):
+        bench.receive(peer(9), refusal)
+    assert bench.machine.joined, "said of earlier lives"
 
 
 def test_leaving() -> None:

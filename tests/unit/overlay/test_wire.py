@@ -43,7 +43,7 @@ def test_golden_vitals() -> None:
     vitals = Vitals(Coordinate(-1, 2, 300, 10, 250_000), 17)
     assert (
         CODEC.encode(ProbeAck(7, 1, True, vitals)).hex()
-        == "96130701c3" + "92" + "95ff02cd012c0ace0003d090" + "11" + "ff"
+        == "98130701c3" + "92" + "95ff02cd012c0ace0003d090" + "11" + "ff" + "c000"
     )
 
 
