@@ -412,7 +412,7 @@ class Liveness:
             self._set_suspicion_deadline(check)
 
     def on_declared_failed(self, _sender: Peer, message: DeclaredFailed) -> None:
-        """Somebody declared a peer dead. One more direct probe decides: a rumour alone kills nobody."""
+        """Somebody declared a peer dead. One more probe decides, or helpers: a rumour alone kills nobody."""
         view = self._view
         target = message.target
         if target.node == view.me.node:
@@ -427,7 +427,7 @@ class Liveness:
             check = self._examine(known.peer, Stage.DIRECT, "rumour")
             self._probe(known.peer)
         check.is_declared = True
-        if check.stage is not Stage.DIRECT:
+        if check.stage is Stage.SUSPECT:
             self._declare(check)
 
     def refute(self, refutations: int, accuser: Peer | None) -> None:

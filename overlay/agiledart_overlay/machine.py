@@ -378,6 +378,9 @@ class OverlayMachine:
         if message.joined:
             view.meet(sender, message.refutations, message.vitals)
         else:
+            known = view.book.get(sender.node)
+            if view.joined and known is not None and message.refutations > known.refutations:
+                view.step_aside(known, message.refutations)  # it joins again
             self._membership.on_fellow(sender)
         view.send(sender, self._membership.founding.answer_to(message.number))
 

@@ -387,7 +387,7 @@ class Membership:
         if known is None:
             return
         if refutations > known.refutations:
-            view.step_aside(known)
+            view.step_aside(known, refutations)
         elif sender.node not in view.watched:
             view.remove(known.peer, known.refutations, has_left=False)
             view.effects.append(PeerLeft(known.peer))

@@ -384,13 +384,18 @@ class View:
                     self.refilled.append(other.node)
         self.gone.append(peer)
 
-    def step_aside(self, known: Acquaintance) -> None:
-        """A peer lives but is not in the ring: out of the tables, until it says that it is back."""
+    def step_aside(self, known: Acquaintance, refutations: int = 0) -> None:
+        """A peer lives but is not in the ring: out of the tables, until it says that it is back.
+
+        Args:
+            refutations: as it says itself. Rumours of its death from before are about a place that it gave up.
+        """
         peer = known.peer
         if peer.node not in self.watched:
             self.remove(peer, known.refutations, has_left=False)
             return
         known.is_placed = False
+        known.refutations = max(known.refutations, refutations)
         self._leaf_sightings = None
         self.routing_table.remove(peer.node)
         self.neighbourhood.remove(peer.node)

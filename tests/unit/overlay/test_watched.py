@@ -1,8 +1,10 @@
 """A watched peer is in the book without being in a table; the tables must take it all the same when it shows itself."""
 
+from agiledart_kernel.machine import LinkLost
+from agiledart_overlay.effects import PeerFailed
 from agiledart_overlay.events import Watch
-from agiledart_overlay.messages import Probe
-from tests.unit.overlay.bench import Bench, peer
+from agiledart_overlay.messages import DeclaredFailed, Probe, ProbeForMe
+from tests.unit.overlay.bench import Bench, of, peer, sent
 
 
 def test_a_watched_stranger_that_shows_itself_as_a_member_becomes_a_leaf() -> None:
@@ -21,3 +23,22 @@ def test_a_watched_peer_that_is_outside_does_not_come_back_because_another_leaf_
     view.step_aside(view.book.alive[peer(5).node])
     view.remove(peer(3), 0, has_left=False)
     assert bench.machine.leaf_set.members == ()
+
+
+def test_who_says_that_it_joins_again_is_not_killed_by_rumours_of_the_time_before() -> None:
+    """An application's hosts watch each other: a node that merely had to join again must not be declared dead to them."""
+    bench = Bench(1).adopt(peer(3), peer(5))
+    bench.give(Watch(peer(5)))
+    bench.receive(peer(5), Probe(1, 2, joined=False))
+    bench.receive(peer(3), DeclaredFailed(peer(5), 1))
+    assert of(bench.wait(100), PeerFailed) == []
+    assert peer(5) not in bench.machine.leaf_set.members
+
+
+def test_a_rumour_waits_for_the_helpers_that_were_asked() -> None:
+    bench = Bench(1).adopt(peer(3), peer(5))
+    bench.give(LinkLost(peer(5).node))
+    assert sent(bench.effects, ProbeForMe)
+    bench.receive(peer(3), DeclaredFailed(peer(5), 0))
+    assert of(bench.effects, PeerFailed) == []
+    assert of(bench.wait(3_000), PeerFailed)
