@@ -104,6 +104,7 @@ class Agreement:
         finished: the last admission of each former predecessor that is over here.
         postponed: a joiner that was called when the successor died; it goes back to the queue.
         refused, through: why this node must leave the ring and join again, and through whom; None: it must not, through anybody.
+        rest_ns: so long it waits before it joins again, so that those who waited for it come first.
         expelled: why this life of the node must not be in the ring at all.
         seeking: it looks for a way into the ring, so it answers calls of guardians.
         awake_by: a step later than this means that the node was asleep.
@@ -119,6 +120,7 @@ class Agreement:
         self.refused: str | None = None
         self.through: Peer | None = None
         self.expelled: str | None = None
+        self.rest_ns = 0
         self.seeking = False
         self.aborted = self.rejoined = 0
         self.awake_by = FOREVER
@@ -133,6 +135,7 @@ class Agreement:
         self.predecessor, self.successor = Side(), Side()
         self.admitting: Admitting | None = None
         self.retracting: tuple[Ticket, Peer] | None = None
+        self.retracting_since = 0
         self.yielded: Yielded | None = None
         self.closing: Closing | None = None
         self.unchecked: dict[NodeId, Peer] | None = None

@@ -9,6 +9,8 @@ ends cannot disagree. A joiner X comes between this node A and its successor B (
     yielding  Taken, in time →   free: X is the successor; Confirmed → X, with the part of the queue that lies beyond it
     yielding  time over →        retracting: X has stopped by its own clock; A has its keys back; Unyield → B, repeated
     retracting Unyielded →       free
+    retracting silence →         out, when the successor is heard all the while: the link to it is broken in one direction, so nobody
+                                 could ever be let in here. A joins again after the joiners that waited, and is next to them
     any       late Taken →       TooLate → X; a repeated one of the successor: Confirmed again
 
 The middle of the queue goes first: the queue halves, and both gaps go on in parallel.
@@ -264,7 +266,7 @@ class Guardian:
         successor = agreed.successor
         self._end()
         if not successor.is_dead and successor.peer is not None:
-            agreed.retracting = (admitting.ticket, successor.peer)
+            agreed.retracting, agreed.retracting_since = (admitting.ticket, successor.peer), view.now
             self._retract()
 
     def _retract(self) -> None:
@@ -275,6 +277,10 @@ class Guardian:
         if agreed.successor.is_dead:
             agreed.retracting = None
             agreed.stirred = True
+            return
+        if view.now - agreed.retracting_since >= view.config.merge_after_ns and agreed.is_fit(view.now):
+            agreed.refused = "its successor does not hear it, and others wait to come between"
+            agreed.rest_ns = view.config.queue_patience_ns
             return
         ticket, successor = agreed.retracting
         view.send(successor, Unyield(ticket))

@@ -341,6 +341,10 @@ class Membership:
         known = {peer.node: peer for peer in contacts if peer.node != view.me.node}
         self._fellows = dict(list(known.items())[:_MAX_SEEDS])
         self._begin()
+        rest_ns, agreed.rest_ns = agreed.rest_ns, 0
+        if rest_ns:
+            view.set_timer("join", view.now + rest_ns)
+            return
         if through is None:
             self._seek()
             return

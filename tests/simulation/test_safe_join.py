@@ -200,6 +200,23 @@ def test_an_id_that_said_good_bye_under_this_number_is_refused_though_its_guardi
     assert bed.owners.overlaps == 0
 
 
+@pytest.mark.parametrize("is_guardian_deaf", [False, True])
+def test_a_joiner_comes_between_two_of_whom_one_does_not_hear_the_other(is_guardian_deaf: bool) -> None:
+    """The guardian can have nothing yielded by a successor that never hears it: it goes, and comes back when the others are in."""
+    bed, ids = grown(6)
+    left, right = sorted(ids)[2:4]
+    bed.world.network.clog(*((right, left) if is_guardian_deaf else (left, right)))
+    bed.world.run_for(SECOND)
+    new = NodeId(left + (right - left) // 2)
+    bed.start(new, ids[:1])
+
+    def is_right() -> bool:
+        return bed.ring.machine(new).joined and ring_violations(bed.ring.machines, bed.world.now) == []
+
+    assert bed.world.run_until(is_right, 30 * SECOND)
+    assert bed.owners.overlaps == 0
+
+
 # ---- cuts
 
 
