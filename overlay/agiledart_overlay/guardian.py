@@ -9,8 +9,8 @@ ends cannot disagree. A joiner X comes between this node A and its successor B (
     yielding  Taken, in time →   free: X is the successor; Confirmed → X, with the part of the queue that lies beyond it
     yielding  time over →        retracting: X has stopped by its own clock; A has its keys back; Unyield → B, repeated
     retracting Unyielded →       free
-    retracting silence →         out, when the successor is heard all the while: the link to it is broken in one direction, so nobody
-                                 could ever be let in here. A joins again after the joiners that waited, and is next to them
+    retracting silence →         out, when the successor is heard all the while: the link to it is broken in one
+                                 direction, so nobody could ever be let in here. A joins again after the joiners that waited, and is next to them
     any       late Taken →       TooLate → X; a repeated one of the successor: Confirmed again
 
 The middle of the queue goes first: the queue halves, and both gaps go on in parallel.
