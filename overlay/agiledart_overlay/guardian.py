@@ -9,8 +9,8 @@ ends cannot disagree. A joiner X comes between this node A and its successor B (
     yielding  Taken, in time →   free: X is the successor; Confirmed → X, with the part of the queue that lies beyond it
     yielding  time over →        retracting: X has stopped by its own clock; A has its keys back; Unyield → B, repeated
     retracting Unyielded →       free
-    retracting silence →         out, when the successor is heard all the while: the link to it is broken in one
-                                 direction, so nobody could ever be let in here. A joins again after the joiners that waited, and is next to them
+    retracting silence →         out, when the successor is heard all the while: it does not hear A, so nobody could ever be let in
+                                 here. A joins again after those that waited, and is next to one of them
     any       late Taken →       TooLate → X; a repeated one of the successor: Confirmed again
 
 The middle of the queue goes first: the queue halves, and both gaps go on in parallel.
@@ -96,6 +96,8 @@ class Guardian:
             self._send_rows(message)
             hop = view.next_hop(joiner.node, (joiner.node,)).peer
             if hop is not None:
+                if message.attempt > 1:
+                    self._look_at(hop)
                 self._pass_on(hop, message, walking=False)
                 return
         self._walk(message)
@@ -116,6 +118,13 @@ class Guardian:
             view.send(joiner, Accused(grave.refutations, grave.peer.incarnation))
             return True
         return False
+
+    def _look_at(self, hop: Peer) -> None:
+        """An earlier try of a joiner came to nothing, perhaps since the way leads over the dead: tables find theirs when used."""
+        view = self._view
+        known = view.book.get(hop.node)
+        if known is not None and view.now - known.heard_at > view.config.probe_interval_ns:
+            view.refilled.append(hop.node)
 
     def _send_rows(self, message: JoinRequest) -> None:
         view = self._view

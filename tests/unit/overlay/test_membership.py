@@ -1,6 +1,7 @@
 """Joining and admitting; one machine and hand-made messages."""
 
 from agiledart_kernel.instants import MILLISECOND
+from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_overlay import messages as wire
 from agiledart_overlay import ring_messages as ring
@@ -176,6 +177,16 @@ def test_a_rejoin_outranks_what_is_known_of_it() -> None:
     effects = bench.receive(peer(5), ring.Outside(question.at))
     assert [to for to, _ in sent(effects, ring.Close)] == [peer(9)], "its old place is closed at once"
     assert of(effects, PeerLeft) == [], "to the node above it is neither dead nor gone"
+
+
+def test_the_way_of_a_second_try_is_looked_at() -> None:
+    """Tables hold the dead until they are used, and a join is not acknowledged from hop to hop."""
+    bench = Bench(0).adopt(*(peer(number) for number in range(1, 200)))
+    bench.wait(600)
+    for attempt, looked_at in ((1, 0), (2, 1)):
+        effects = bench.receive(peer(1), wire.JoinRequest(Peer(NodeId((150 << 120) + 1), 1), attempt))
+        ((hop, _),) = sent(effects, wire.JoinRequest)
+        assert len([to for to, _ in sent(effects, wire.Probe) if to == hop]) == looked_at
 
 
 def test_refused_joiner_reports_why() -> None:
