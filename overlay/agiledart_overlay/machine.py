@@ -1,10 +1,10 @@
 """`OverlayMachine`: one node's part in the ring, composed of membership, liveness, repair, router, directory and trees."""
 
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
-from agiledart_kernel.instants import Duration, Instant
-from agiledart_kernel.machine import Effect, Event, LinkLost, Message, Received, TimerFired
+from agiledart_kernel.instants import Instant
+from agiledart_kernel.machine import Effect, Event, LinkLost, Received, TimerFired
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.observe import Observer, ignore
 from agiledart_kernel.peer import Peer
@@ -12,10 +12,9 @@ from agiledart_kernel.randomness import RandomStream
 from agiledart_overlay import messages as wire
 from agiledart_overlay import ring_messages
 from agiledart_overlay.agreement import FOREVER
-from agiledart_overlay.arc import Arc
 from agiledart_overlay.arrival import Arrival
 from agiledart_overlay.config import OverlayConfig
-from agiledart_overlay.coordinates import Coordinate
+from agiledart_overlay.contacts import Contacts
 from agiledart_overlay.directory import Directory
 from agiledart_overlay.effects import Left, NeighboursChanged
 from agiledart_overlay.events import (
@@ -30,44 +29,20 @@ from agiledart_overlay.events import (
     Watch,
 )
 from agiledart_overlay.forwarding import Router
-from agiledart_overlay.leaf_set import LeafSet
+from agiledart_overlay.inspection import Inspection
 from agiledart_overlay.liveness import Liveness
+from agiledart_overlay.lives import Lives
 from agiledart_overlay.membership import Membership, Phase
-from agiledart_overlay.neighbourhood import Neighbourhood
 from agiledart_overlay.neighbours import Neighbours
-from agiledart_overlay.records import Record
 from agiledart_overlay.repair import Repair
-from agiledart_overlay.routing_table import RoutingTable
 from agiledart_overlay.scribe.scribe import Scribe
-from agiledart_overlay.statistics import OverlayStatistics
 from agiledart_overlay.view import View
 
 _LEAVE_POLL_SHARE = 20
 """While leaving, the hand-over is looked at so many times within its time-out."""
 
-_SELF_CLAIMS = (
-    wire.Probe,
-    wire.ProbeAck,
-    wire.LeafRequest,
-    wire.LeafState,
-    wire.Announce,
-    wire.Announced,
-    wire.LeafDigest,
-    wire.Refute,
-    ring_messages.Call,
-    ring_messages.Place,
-    ring_messages.Taken,
-    ring_messages.Renew,
-    ring_messages.Close,
-    ring_messages.Closed,
-    ring_messages.Seek,
-    ring_messages.RingProbe,
-    ring_messages.RingState,
-)
-"""Messages that carry the sender's own refutations."""
 
-
-class OverlayMachine:
+class OverlayMachine(Inspection):
     """One node's part in the ring: takes events, returns effects. Its timers are named `("overlay", …)`.
 
     Args:
@@ -79,16 +54,16 @@ class OverlayMachine:
 
     def __init__(self, me: Peer, config: OverlayConfig, random: RandomStream, observe: Observer = ignore) -> None:
         config.validate()
-        self._view = view = View(me, config, random, observe)
+        view = View(me, config, random, observe)
         self._arrival = Arrival(view)
         self._neighbours = Neighbours(view)
         self._membership = Membership(view, self._arrival, self._neighbours)
         self._liveness = Liveness(view)
         self._repair = Repair(view)
-        self._router = Router(view, self._liveness)
-        self._directory = Directory(view)
+        super().__init__(view, Router(view, self._liveness), Directory(view))
+        self._lives = Lives(view, self._liveness)
+        self._contacts = Contacts(view, self._arrival, self._neighbours, self._membership, self._liveness, self._repair)
         self.scribe = Scribe(view)
-        self._received: dict[type, int] = {}
         self._leave_by: int | None = None
         self._events: dict[type, Callable[[Any], None]] = {
             Received: self._on_received,
@@ -128,6 +103,7 @@ class OverlayMachine:
         liveness, repair, directory, membership = self._liveness, self._repair, self._directory, self._membership
         return {
             **self._neighbours.messages(),
+            **self._contacts.messages(),
             **self.scribe.messages(),
             ring_messages.Queued: membership.on_queued,
             ring_messages.Confirmed: membership.on_confirmed,
@@ -136,21 +112,13 @@ class OverlayMachine:
             wire.JoinRows: membership.on_rows,
             wire.JoinRefused: membership.on_refused,
             wire.LeafRequest: repair.on_leaf_request,
-            wire.LeafState: self._on_leaf_state,
-            wire.Announce: self._on_announce,
-            wire.Announced: self._on_announced,
             wire.LeafDigest: repair.on_leaf_digest,
             wire.NeighbourRequest: repair.on_neighbour_request,
-            wire.Accused: self._on_accused,
-            wire.Probe: self._on_probe,
-            wire.ProbeAck: self._on_probe_ack,
             wire.ProbeForMe: liveness.on_probe_for_me,
             wire.ProbedForYou: liveness.on_probed_for_you,
             wire.Suspect: liveness.on_suspect,
             wire.Confirm: liveness.on_confirm,
-            wire.Refute: self._on_refute,
             wire.DeclaredFailed: liveness.on_declared_failed,
-            wire.Leave: lambda sender, _: self._on_leave(sender),
             wire.RowRequest: repair.on_row_request,
             wire.RowState: repair.on_row_state,
             wire.Route: self._router.on_route,
@@ -336,201 +304,5 @@ class OverlayMachine:
             view.drop("message")
             return
         self._received[kind] = self._received.get(kind, 0) + 1
-        if self._admits(sender, message):
+        if self._lives.admits(sender, message):
             handler(sender, message)
-
-    def _admits(self, sender: Peer, message: Message) -> bool:
-        """Settle which life of the sender speaks, before its words are heard."""
-        view = self._view
-        known = view.book.alive.get(sender.node)
-        if known is not None:
-            if sender.incarnation == known.peer.incarnation:
-                known.heard_at = view.now
-                self._liveness.heard(sender.node)
-                return True
-            if sender.incarnation < known.peer.incarnation:
-                self._refuse_life(sender, message, wire.JoinRefused(0, "incarnation", known.peer.incarnation))
-                return False
-            self._liveness.bury(known.peer, "restarted")
-        grave = view.book.grave(sender.node)
-        if grave is None or sender.incarnation > grave.peer.incarnation:
-            return True
-        if sender.incarnation < grave.peer.incarnation or grave.has_left:
-            reason = "incarnation" if sender.incarnation < grave.peer.incarnation else "left"
-            self._refuse_life(sender, message, wire.JoinRefused(0, reason, grave.peer.incarnation))
-            return False
-        refutations = message.refutations if isinstance(message, _SELF_CLAIMS) else 0
-        is_due = grave.accused_at is None or view.now - grave.accused_at >= view.config.probe_timeout_ns
-        if refutations <= grave.refutations and view.joined and is_due:
-            grave.accused_at = view.now
-            view.send(sender, wire.Accused(grave.refutations, grave.peer.incarnation))
-        return True
-
-    def _refuse_life(self, sender: Peer, message: Message, refusal: wire.JoinRefused) -> None:
-        """These words come too late, or from a node that was restored from an old image of its disk: that one is told."""
-        view = self._view
-        view.drop("old-life")
-        if view.joined and isinstance(message, _SELF_CLAIMS):
-            view.send(sender, refusal)
-
-    def _on_probe(self, sender: Peer, message: wire.Probe) -> None:
-        view = self._view
-        if message.joined:
-            view.meet(sender, message.refutations, message.vitals)
-        else:
-            known = view.book.get(sender.node)
-            if view.joined and known is not None and message.refutations > known.refutations:
-                view.step_aside(known, message.refutations)  # it joins again
-            self._membership.on_fellow(sender)
-        view.send(sender, self._membership.founding.answer_to(message.number))
-
-    def _on_probe_ack(self, sender: Peer, message: wire.ProbeAck) -> None:
-        view = self._view
-        asked_at = view.asked_at(sender.node, message.number)
-        if message.joined and view.joined:
-            view.meet(sender, message.refutations, message.vitals, asked_at)
-            self._neighbours.gaps.on_member()
-        elif view.joined:
-            self._membership.on_outside(sender, message.refutations)
-        self._liveness.on_probe_ack(sender, message)
-        self._membership.on_probe_ack(sender, message)
-
-    def _on_leaf_state(self, sender: Peer, message: wire.LeafState) -> None:
-        if message.joined and self._view.joined:
-            self._view.meet(sender, message.refutations)
-        self._membership.bootstrap.on_leaf_state(sender, message)
-        self._repair.on_leaf_state(sender, message)
-
-    def _on_announce(self, sender: Peer, message: wire.Announce) -> None:
-        view = self._view
-        if not view.joined:
-            view.drop("outside")
-            return
-        view.meet(sender, message.refutations, message.vitals)
-        self._arrival.on_announce(sender, message)
-
-    def _on_announced(self, sender: Peer, message: wire.Announced) -> None:
-        view = self._view
-        if view.joined:
-            asked_at = self._arrival.asked_at(sender.node, message.number)
-            view.meet(sender, message.refutations, message.vitals, asked_at)
-            self._arrival.on_announced(sender, message)
-
-    def _on_accused(self, sender: Peer, message: wire.Accused) -> None:
-        if self._view.joined:
-            self._arrival.on_accused(sender, message)
-        else:
-            self._membership.on_accused(sender, message)
-
-    def _on_refute(self, sender: Peer, message: wire.Refute) -> None:
-        if self._view.joined:
-            self._view.meet(sender, message.refutations)
-
-    def _on_leave(self, sender: Peer) -> None:
-        self._liveness.forget(sender.node)
-        self._membership.on_leave(sender)
-
-    # ---- views
-
-    @property
-    def me(self) -> Peer:
-        """This node."""
-        return self._view.me
-
-    @property
-    def joined(self) -> bool:
-        """Whether this node is a member."""
-        return self._view.joined
-
-    def claim(self, now: Instant) -> Arc | None:
-        """The keys that this node would deliver now, by its own clock; None: it answers for nothing."""
-        return self._view.agreed.claim(now)
-
-    @property
-    def claim_ends(self) -> int:
-        """The instant of this node's clock at which the claim ends by itself, unless a lease is renewed before."""
-        return self._view.agreed.lease
-
-    @property
-    def agreed_neighbours(self) -> tuple[Peer | None, Peer | None]:
-        """Agreed predecessor and successor; this node itself in a ring of one."""
-        agreed = self._view.agreed
-        return agreed.predecessor.peer, agreed.successor.peer
-
-    @property
-    def is_settled(self) -> bool:
-        """Whether it is in the ring and nothing is under way between it and its neighbours."""
-        agreed = self._view.agreed
-        return agreed.confirmed and not agreed.is_pending
-
-    @property
-    def leaf_set(self) -> LeafSet:
-        """The nearest members in id. Read only."""
-        return self._view.leaf_set
-
-    @property
-    def routing_table(self) -> RoutingTable:
-        """The routing table. Read only."""
-        return self._view.routing_table
-
-    @property
-    def neighbourhood(self) -> Neighbourhood:
-        """The nearest peers in latency. Read only."""
-        return self._view.neighbourhood
-
-    @property
-    def hops_pending(self) -> int:
-        """Routed messages that this node took over and that the next one has not acknowledged yet."""
-        return self._router.pending
-
-    @property
-    def records(self) -> tuple[Record, ...]:
-        """Copies of records kept here."""
-        return tuple(self._directory.records)
-
-    def known_peers(self) -> tuple[Peer, ...]:
-        """Peers in any table that are held for alive, sorted by id, without this node."""
-        return tuple(sorted(self._view.known(), key=lambda peer: peer.node))
-
-    def is_alive(self, node: NodeId) -> bool:
-        """Whether a node is known and not declared dead; true for this node."""
-        return node == self._view.me.node or node in self._view.book
-
-    def next_hop(self, key: NodeId, avoid: Container[NodeId] = ()) -> Peer | None:
-        """Where a message for this key goes from here, if not to those that stayed silent; None: this node is the closest."""
-        return self._view.next_hop(key, avoid).peer
-
-    def rtt_ns(self, node: NodeId) -> Duration | None:
-        """Smoothed round-trip time to a peer; None when it was never measured."""
-        known = self._view.book.get(node)
-        return Duration(known.rtt_ns) if known is not None and known.rtt_ns else None
-
-    @property
-    def coordinate(self) -> Coordinate:
-        """Where this node lies in the space of latencies, and how sure it is of that."""
-        return self._view.vitals.coordinate
-
-    def coordinate_of(self, node: NodeId) -> Coordinate | None:
-        """Where a peer said it lies; None when it is not known."""
-        known = self._view.book.get(node)
-        return known.vitals.coordinate if known is not None and known.vitals is not None else None
-
-    def statistics(self) -> OverlayStatistics:
-        """Counts so far."""
-        view = self._view
-        return OverlayStatistics(
-            joined=view.joined,
-            leaves=len(view.leaf_set),
-            known_peers=len(view.known()),
-            table_slots=view.routing_table.slots,
-            records=len(self._directory.records),
-            sent=_by_name(view.sent),
-            received=_by_name(self._received),
-            dropped=tuple(sorted(view.dropped.items())),
-            rejoins=view.agreed.rejoined,
-            aborted_admissions=view.agreed.aborted,
-        )
-
-
-def _by_name(counts: dict[type, int]) -> tuple[tuple[str, int], ...]:
-    return tuple(sorted((kind.__name__, count) for kind, count in counts.items()))

@@ -23,7 +23,7 @@ from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_overlay.arrival import Arrival
 from agiledart_overlay.bootstrap import Bootstrap
-from agiledart_overlay.effects import Joined, JoinFailed, Left, PeerLeft, Rejoining
+from agiledart_overlay.effects import Joined, JoinFailed, Left, Rejoining
 from agiledart_overlay.founding import Founding
 from agiledart_overlay.messages import (
     Accused,
@@ -371,27 +371,3 @@ class Membership:
         self.phase = Phase.OUTSIDE
         self.founding.has_left = not view.agreed.is_alone
         self._stop()
-
-    def on_leave(self, sender: Peer) -> None:
-        """A peer says good-bye; only a higher incarnation of it returns."""
-        view = self._view
-        self._neighbours.leases.on_left(sender)
-        known = view.book.get(sender.node)
-        if known is not None:
-            view.remove(known.peer, known.refutations, has_left=True)
-            view.effects.append(PeerLeft(known.peer))
-
-    def on_outside(self, sender: Peer, refutations: int) -> None:
-        """A peer in the tables says that it is no member.
-
-        It joins again, or its good-bye was lost. If that is old news, it will refute.
-        """
-        view = self._view
-        known = view.book.get(sender.node)
-        if known is None:
-            return
-        if refutations > known.refutations:
-            view.step_aside(known, refutations)
-        elif sender.node not in view.watched:
-            view.remove(known.peer, known.refutations, has_left=False)
-            view.effects.append(PeerLeft(known.peer))
