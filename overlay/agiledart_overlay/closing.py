@@ -3,7 +3,8 @@
     guardian A, successor dead:  Close → the next leaf C clockwise; silent six times: the next one; none: alone
     C answers   Closed          its predecessor is A, or was dead and it knows nobody alive between: A and C are neighbours
                 CloseElsewhere  somebody is between, alive or not yet known to be dead: A asks that one
-                CloseWait       it lives but cannot answer yet (it yields, or has no lease itself): silence would count as death
+                CloseWait       it lives but cannot answer yet (it yields, has no lease itself, or one of the dead between may still
+                                have some): silence would count as death
                 CloseRefused    its predecessor lies beyond A: the ring has closed over A, which joins again; or C is in no ring
     alone       all old acquaintances and seeds are asked. One is in a ring: join again through it. None answers: a ring of one
 
@@ -207,12 +208,31 @@ class Gaps:
         elif (nearer := self._nearer(sender, side.peer)) is not None:
             view.send(sender, CloseElsewhere(ticket, nearer))
             return
+        elif self._may_deliver(sender, side.peer):
+            view.send(sender, CloseWait(ticket))
+            return
         else:
             side.settle(sender, view.now, 0, 0)
             agreed.stirred = True
         side.heard, side.promise = view.now, view.now + view.config.lease_ns
         view.meet(sender, message.refutations)
         view.send(sender, Closed(ticket, message.at, view.now, view.refutations))
+
+    def _may_deliver(self, sender: Peer, predecessor: Peer) -> bool:
+        """Whether one of several dead between may still hold leases: of others that fell silent with it, later than its own ends.
+
+        What the two ends promised concerns their own dead neighbours only. One in the middle cannot have got a lease since it is
+        silent.
+        """
+        view = self._view
+        oldest = view.now - view.config.lease_ns
+        return any(
+            grave.silent_since > oldest
+            and not grave.has_left
+            and grave.peer.node != predecessor.node
+            and view.agreed.is_between(sender, grave.peer.node, view.me)
+            for grave in view.book.graves
+        )
 
     def _nearer(self, sender: Peer, predecessor: Peer) -> Peer | None:
         """Somebody between the guardian and this node that is not known to be dead; it is looked at."""

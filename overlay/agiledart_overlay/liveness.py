@@ -60,13 +60,14 @@ class Check:
         cause: `silent`, `link` or `rumour`, the reason to give if it turns out dead.
         askers: others who want to know the outcome (they suspect it).
         confirmed: others who cannot reach it either.
+        began: when it was asked first; since: when it was suspected.
     """
 
-    __slots__ = ("askers", "cause", "confirmed", "deadline", "first", "is_declared", "peer", "since", "stage")
+    __slots__ = ("askers", "began", "cause", "confirmed", "deadline", "first", "is_declared", "peer", "since", "stage")
 
     def __init__(self, peer: Peer, stage: Stage, cause: str, first: int, now: Instant, deadline: int) -> None:
         self.peer, self.stage, self.cause, self.first, self.deadline = peer, stage, cause, first, deadline
-        self.since = now
+        self.since = self.began = now
         self.askers: dict[NodeId, Peer] = {}
         self.confirmed: dict[NodeId, None] = {}
         self.is_declared = False
@@ -243,7 +244,7 @@ class Liveness:
 
     def _advance(self, check: Check) -> None:
         view = self._view
-        if check.stage is Stage.SUSPECT or check.is_declared:
+        if check.stage is Stage.SUSPECT or (check.is_declared and check.stage is Stage.INDIRECT):
             self._declare(check)
         elif check.stage is Stage.DIRECT:
             check.stage = Stage.INDIRECT
@@ -292,9 +293,9 @@ class Liveness:
     def _declare(self, check: Check) -> None:
         view = self._view
         peer = check.peer
-        del self._checks[peer.node]
         known = view.book.get(peer.node)
         if known is None:
+            del self._checks[peer.node]
             return
         ends = (view.leaf_set.successor, view.leaf_set.predecessor)
         # The leaves of both ring neighbours together are all that can hold the dead one for a leaf: each of the two tells its own,
@@ -311,8 +312,11 @@ class Liveness:
         known = view.book.get(peer.node)
         if known is None:
             return
-        self._checks.pop(peer.node, None)
+        check = self._checks.pop(peer.node, None)
         view.remove(known.peer, known.refutations, has_left=False)
+        grave = view.book.grave(peer.node)
+        if check is not None and grave is not None:
+            grave.silent_since = check.began
         view.observe(PeerDeclaredFailed(known.peer, reason))
         view.effects.append(PeerFailed(known.peer, reason))
 
@@ -412,7 +416,10 @@ class Liveness:
             self._set_suspicion_deadline(check)
 
     def on_declared_failed(self, _sender: Peer, message: DeclaredFailed) -> None:
-        """Somebody declared a peer dead. One more probe decides, or helpers: a rumour alone kills nobody."""
+        """Somebody declared a peer dead. Own probes and those of helpers decide: a rumour alone kills nobody.
+
+        Two lost probes are no proof either: a node with a bad connection spreads such rumours of everybody.
+        """
         view = self._view
         target = message.target
         if target.node == view.me.node:

@@ -60,14 +60,18 @@ class Acquaintance:
 
 
 class Grave:
-    """One life that was declared dead."""
+    """One life that was declared dead.
 
-    __slots__ = ("accused_at", "at", "has_left", "peer", "refutations")
+    Attributes:
+        silent_since: when it was asked for the last sign of life, of which none came; `at` when nobody asked.
+    """
+
+    __slots__ = ("accused_at", "at", "has_left", "peer", "refutations", "silent_since")
 
     def __init__(self, peer: Peer, refutations: int, at: Instant, has_left: bool) -> None:
         self.peer = peer
         self.refutations = _GONE_FOR_GOOD if has_left else refutations
-        self.at = at
+        self.at = self.silent_since = at
         self.has_left = has_left
         self.accused_at: Instant | None = None
 

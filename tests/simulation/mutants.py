@@ -269,28 +269,30 @@ def two_schedulers_for_one_office(patch: pytest.MonkeyPatch) -> None:
 
 MUTANTS = [
     Mutant("two schedulers for one office", two_schedulers_for_one_office, "applications", complaint="sc_1"),
-    Mutant("a joiner answers early", a_joiner_answers_early, "joins"),
-    Mutant("a guardian keeps delivering", a_guardian_keeps_delivering, "joins"),
-    Mutant("the other side keeps delivering", the_other_side_keeps_delivering, "joins"),
-    Mutant("leases do not end", leases_do_not_end, "pauses"),
-    Mutant("ties go the other way", ties_go_the_other_way, fixed={"id_bits": 8, "nodes": 12}),
-    Mutant("one side is not repaired", one_side_is_not_repaired, "crashes", {"nodes": 20, "leaf_count": 8}),
-    Mutant("gossip raises the dead", gossip_raises_the_dead, "crashes", {"nodes": 20}),
+    Mutant("a joiner answers early", a_joiner_answers_early, "joins", complaint="I6"),
+    Mutant("a guardian keeps delivering", a_guardian_keeps_delivering, "joins", complaint="I6"),
+    Mutant("the other side keeps delivering", the_other_side_keeps_delivering, "joins", complaint="I6"),
+    Mutant("leases do not end", leases_do_not_end, "pauses", complaint="I6"),
+    Mutant("ties go the other way", ties_go_the_other_way, fixed={"id_bits": 8, "nodes": 12}, complaint="I4"),
+    Mutant(
+        "one side is not repaired", one_side_is_not_repaired, "crashes", {"nodes": 20, "leaf_count": 8}, complaint="I2"
+    ),
+    Mutant("gossip raises the dead", gossip_raises_the_dead, "crashes", {"nodes": 20}, complaint="dead_2"),
     Mutant(
         "no tombstones", no_tombstones, "crashes", {"spike": 0.02, "spike_ms": 3_000, "nodes": 12}, complaint="dead_2"
     ),
-    Mutant("rows of another prefix", rows_of_another_prefix, "joins", {"nodes": 40, "id_bits": 16}),
-    Mutant("records stay where they are", records_stay_where_they_are, "crashes"),
+    Mutant("rows of another prefix", rows_of_another_prefix, "joins", {"nodes": 40, "id_bits": 16}, complaint="I1"),
+    Mutant("records stay where they are", records_stay_where_they_are, "crashes", complaint="record"),
     Mutant(
         "equal versions are not ordered", equal_versions_are_not_ordered, "partitions", {"nodes": 8}, complaint="record"
     ),
-    Mutant("suspicion is final", suspicion_is_final, "pauses", is_slow=True),
-    Mutant("the accused keep quiet", the_accused_keep_quiet, "partitions"),
-    Mutant("doubles are not removed", doubles_are_not_removed),
-    Mutant("numbers start again", numbers_start_again, "crashes"),
-    Mutant("acknowledged and dropped", acknowledged_and_dropped),
-    Mutant("helpers are not heard", helpers_are_not_heard, "partitions"),
-    Mutant("news is ignored", news_is_ignored, "joins"),
+    Mutant("suspicion is final", suspicion_is_final, "pauses", complaint="dead_1"),
+    Mutant("the accused keep quiet", the_accused_keep_quiet, "partitions", complaint="I2"),
+    Mutant("doubles are not removed", doubles_are_not_removed, complaint="rt_2"),
+    Mutant("numbers start again", numbers_start_again, "crashes", complaint="rt_"),
+    Mutant("acknowledged and dropped", acknowledged_and_dropped, complaint="rt_"),
+    Mutant("helpers are not heard", helpers_are_not_heard, "partitions", complaint="dead_1"),
+    Mutant("news is ignored", news_is_ignored, "joins", complaint="I2"),
     Mutant(
         "lost leaves are not asked for",
         lost_leaves_are_not_asked_for,
