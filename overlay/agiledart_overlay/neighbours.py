@@ -1,6 +1,6 @@
 """The agreed ring as one part: who hears which message about it, and what goes on at the end of a step or round.
 
-Composes `leases`, `guardian`, `yielding`, `handshake`, `closing`, `lapse` and `merging` over the shared `Agreement`.
+Composes `leases`, `way`, `guardian`, `yielding`, `handshake`, `closing`, `lapse` and `merging` over the shared `Agreement`.
 """
 
 from collections.abc import Callable
@@ -16,6 +16,7 @@ from agiledart_overlay.leases import Leases
 from agiledart_overlay.merging import Merging
 from agiledart_overlay.messages import JoinRequest
 from agiledart_overlay.view import View
+from agiledart_overlay.way import Way
 from agiledart_overlay.yielding import Yielding
 
 
@@ -26,6 +27,7 @@ class Neighbours:
         self._view = view
         self.leases = Leases(view)
         self.guardian = Guardian(view)
+        self.way = Way(view, self.guardian)
         self.yielding = Yielding(view)
         self.handshake = Handshake(view)
         self.gaps = Gaps(view)
@@ -42,8 +44,8 @@ class Neighbours:
         """Who hears what; `Queued` and `Confirmed` concern the whole node and are heard by the machine."""
         guardian, gaps, leases, handshake = self.guardian, self.gaps, self.leases, self.handshake
         return {
-            JoinRequest: guardian.on_join_request,
-            wire.JoinBounced: guardian.on_bounced,
+            JoinRequest: self.way.on_join_request,
+            wire.JoinBounced: self.way.on_bounced,
             wire.Call: handshake.on_call,
             wire.Here: guardian.on_here,
             wire.Busy: guardian.on_busy,

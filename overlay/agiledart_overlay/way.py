@@ -1,0 +1,128 @@
+"""The way of a join to its guardian: routed to the closest member, then along agreed neighbours to the one whose gap it lies in.
+
+Members on the way send the joiner their rows, and refuse a life that they know to be over. One outside of the ring gives the request
+back; the sender takes it out of its tables and tries another way.
+
+Source: [Pastry] §2.4; the project's overlay specification §5, steps 2, 3 and 7 a.
+"""
+
+from agiledart_kernel.limits import MAX_PATH
+from agiledart_kernel.node_id import clockwise_distance
+from agiledart_kernel.peer import Peer
+from agiledart_overlay.guardian import Guardian, pass_on
+from agiledart_overlay.messages import Accused, JoinRefused, JoinRequest, JoinRows
+from agiledart_overlay.ring_messages import JoinBounced, JoinCall, Renew
+from agiledart_overlay.view import View
+
+
+class Way:
+    """One node's part in it."""
+
+    def __init__(self, view: View, guardian: Guardian) -> None:
+        self._view, self._guardian = view, guardian
+
+    def on_join_request(self, sender: Peer, message: JoinRequest) -> None:
+        """Pass a join on towards its place, or queue it."""
+        view = self._view
+        if not view.joined:
+            if message.path and message.joiner.node not in (sender.node, view.me.node):
+                call = JoinCall(message.joiner, message.attempt, message.refutations)
+                view.send(sender, JoinBounced(call, message.path, message.walking))
+            view.drop("outside")
+        else:
+            self._bring(message)
+
+    def on_bounced(self, sender: Peer, message: JoinBounced) -> None:
+        """The node that this join was passed to is not in the ring: out of the tables with it, and another way."""
+        view = self._view
+        known = view.book.get(sender.node)
+        if known is not None and known.peer.incarnation == sender.incarnation:
+            view.step_aside(known)
+        if message.walking:
+            # Agreed neighbours stay agreed while one of them is outside: the same way again would bounce again, for ever, and a
+            # network that doubles messages would make a storm of it. The joiner asks anew when nobody calls it.
+            view.drop("outside")
+            return
+        if view.joined and len(message.path) and message.path[-1].node == view.me.node:
+            call = message.call
+            self._bring(
+                JoinRequest(call.joiner, call.attempt, message.path[:-1], message.walking, refutations=call.refutations)
+            )
+
+    def _bring(self, message: JoinRequest) -> None:
+        view = self._view
+        joiner = message.joiner
+        if joiner.node == view.me.node or len(message.path) >= MAX_PATH:
+            view.drop("join-path")
+            return
+        if self._is_refused(message):
+            return
+        if not message.walking:
+            self._send_rows(message)
+            hop = view.next_hop(joiner.node, (joiner.node,)).peer
+            if hop is not None:
+                if message.attempt > 1:
+                    self._look_at(hop)
+                pass_on(view, hop, message, walking=False)
+                return
+        self._walk(message)
+
+    def _is_refused(self, message: JoinRequest) -> bool:
+        """A copy of a node that lives or lived: refused. One that was held for dead and rejoins: told to say so."""
+        view = self._view
+        joiner = message.joiner
+        known, grave = view.book.get(joiner.node), view.book.grave(joiner.node)
+        other = known.peer if known is not None else grave.peer if grave is not None else None
+        if other is None or other.incarnation < joiner.incarnation:
+            return False
+        is_final = grave is not None and grave.has_left
+        if other.incarnation > joiner.incarnation or message.refutations == 0 or is_final:
+            view.send(joiner, JoinRefused(message.attempt, "incarnation", other.incarnation))
+            return True
+        if grave is not None and message.refutations <= grave.refutations:
+            view.send(joiner, Accused(grave.refutations, grave.peer.incarnation))
+            return True
+        return False
+
+    def _look_at(self, hop: Peer) -> None:
+        """An earlier try of a joiner came to nothing, perhaps since the way leads over the dead: tables find theirs when used."""
+        view = self._view
+        known = view.book.get(hop.node)
+        if known is not None and view.now - known.heard_at > view.config.probe_interval_ns:
+            view.refilled.append(hop.node)
+
+    def _send_rows(self, message: JoinRequest) -> None:
+        view = self._view
+        told = list(view.routing_table.rows_for(message.joiner.node))
+        if not message.path:
+            told.extend(view.neighbourhood.nearest)
+        unique = {peer.node: peer for peer in told if peer.node != message.joiner.node}
+        sightings = view.sightings(unique.values())
+        view.send(message.joiner, JoinRows(message.attempt, len(message.path), sightings))
+
+    def _walk(self, message: JoinRequest) -> None:
+        """Along agreed neighbours to the member whose gap the joiner lies in."""
+        view = self._view
+        agreed = view.agreed
+        joiner = message.joiner
+        predecessor, successor = agreed.predecessor.peer, agreed.successor.peer
+        if predecessor is None or successor is None or agreed.leaving:
+            view.drop("outside")
+            return
+        call = JoinCall(joiner, message.attempt, message.refutations)
+        if agreed.is_between(view.me, joiner.node, successor):
+            self._guardian.enqueue(call)
+        elif joiner.node == successor.node:
+            # Its earlier life, or its earlier membership, has not ended here yet: it says so itself when asked.
+            view.send(joiner, Renew(to_predecessor=False, at=view.now, refutations=view.refutations, name=agreed.name))
+            self._guardian.enqueue(call)
+        elif joiner.node == predecessor.node:
+            view.send(joiner, Renew(to_predecessor=True, at=view.now, refutations=view.refutations, name=agreed.name))
+            beyond = next((peer for peer in view.leaf_set.counterclockwise if peer.node != joiner.node), None)
+            if beyond is not None:
+                pass_on(view, beyond, message, walking=True)
+        else:
+            bits = view.config.id_bits
+            ahead = clockwise_distance(view.me.node, joiner.node, bits)
+            is_ahead = ahead < clockwise_distance(joiner.node, view.me.node, bits)
+            pass_on(view, successor if is_ahead else predecessor, message, walking=True)
