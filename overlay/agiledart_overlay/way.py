@@ -1,7 +1,7 @@
 """The way of a join to its guardian: routed to the closest member, then along agreed neighbours to the one whose gap it lies in.
 
-Members on the way send the joiner their rows, and refuse a life that they know to be over. One outside of the ring gives the request
-back; the sender takes it out of its tables and tries another way.
+Members on the way send the joiner their rows, and refuse a life that they know to be over. One that is outside of the ring gives
+the request back; the sender takes it out of its tables and tries another way.
 
 Source: [Pastry] §2.4; the project's overlay specification §5, steps 2, 3 and 7 a.
 """
