@@ -5,7 +5,6 @@ wrong after the claim halts what was touched and closes the record with the reas
 """
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -30,16 +29,12 @@ from agiledart_node.deploying import Deploying, Deployment, NodeFull
 from agiledart_node.desk import CommandRefused, Desk
 from agiledart_node.joining import Joining, Paths
 from agiledart_node.pinning import fed_sinks
+from agiledart_node.planning import Order, Planning, could_fit
 from agiledart_node.records import Records
-from agiledart_node.surveying import Loads, Surveying
+from agiledart_node.surveying import Surveying
 from agiledart_node.watching import Watching
 from agiledart_placement.ledger import NoRoom
-from agiledart_placement.request import HostState, Placement, PlacementRequest, StageDemand
-from agiledart_placement.strategy import strategy_named
-
-MAX_EXECUTORS = 64
-"""Executor processes of one application on one node."""
-
+from agiledart_placement.request import Placement
 
 PLANS = 4
 """Plans tried for one application when nodes became full meanwhile."""
@@ -49,30 +44,6 @@ Progress = Callable[[str], None]
 
 Wait = Callable[[ApplicationRecord, str, Progress], Awaitable[None]]
 """Waits until it is worth to look for room again; told why there is none. Raises CommandRefused."""
-
-
-@dataclass(frozen=True, slots=True)
-class Order:
-    """A submission as a scheduler takes it.
-
-    Args:
-        executors: wanted executor processes a node; 0: the node's own number.
-        submitted_to: the agent that the user asked.
-        pinned: stage → the node that must run it.
-        domain: zone or region whose schedulers serve it.
-        ticket: number of the submission, also in its record.
-        began: when the user asked, by this node's clock.
-    """
-
-    blueprint: Blueprint
-    bundle: bytes
-    executors: int
-    submitter: str
-    submitted_to: Peer
-    pinned: dict[int, Peer]
-    domain: str
-    ticket: int
-    began: Instant
 
 
 class Submissions:
@@ -94,6 +65,7 @@ class Submissions:
         self._desk, self._records, self._joining = desk, records, joining
         self._surveying, self._watching, self._random = surveying, watching, random
         self._deploying = Deploying(desk)
+        self._planning = Planning(desk, surveying)
         self.deploying: dict[tuple[str, int], bool] = {}
 
     async def deploy(
@@ -129,8 +101,8 @@ class Submissions:
         """What would run where."""
         number = self._random.bits(63)
         paths = await self._joining.form(number, fed_sinks(blueprint, pinned))
-        loads = await self._survey(blueprint, pinned, paths)
-        placement = self._place(blueprint, pinned, paths, loads, {})
+        loads = await self._planning.survey(blueprint, pinned, paths)
+        placement = self._planning.place(blueprint, pinned, paths, loads, {})
         shown = display_names(tuple(peer for peer, _ in loads.values()))
         return {
             "name": blueprint.name,
@@ -208,13 +180,13 @@ class Submissions:
         paths = await self._joining.form(record.number, fed_sinks(blueprint, order.pinned))
         full: dict[NodeId, bool] = {}
         for number in range(1, PLANS + 1):
-            loads = await self._survey(blueprint, order.pinned, paths)
-            placement = self._place(blueprint, order.pinned, paths, loads, full)
+            loads = await self._planning.survey(blueprint, order.pinned, paths)
+            placement = self._planning.place(blueprint, order.pinned, paths, loads, full)
             if placement.relaxed:
                 loads = await self._surveying.wider(loads)
-                placement = self._place(blueprint, order.pinned, paths, loads, full)
-            limits = self._limits(order, placement, loads) if number < PLANS else {}
-            plan = self._deployment(record, order, loads, placement, tried + number, limits)
+                placement = self._planning.place(blueprint, order.pinned, paths, loads, full)
+            limits = self._planning.limits(order, placement, loads) if number < PLANS else {}
+            plan = self._planning.deployment(record, order, loads, placement, tried + number, limits)
             work.append(plan)
             if number == 1 and not tried:
                 progress(_where(record.name, blueprint, placement, plan.nodes))
@@ -228,97 +200,12 @@ class Submissions:
                 await self._watching.halt(tuple(plan.touched), (record.name, record.version), refusal.reason)
                 if number == PLANS:
                     text = f"{refusal.reason}; {PLANS} plans found no room. Start more agents, or stop something."
-                    raise NoRoom(text, could_fit=_could_fit(plan, loads)) from None
+                    raise NoRoom(text, could_fit=could_fit(plan, loads)) from None
                 full.update(dict.fromkeys(refusal.nodes, True))
             finally:
                 for peer in plan.nodes:
                     self._desk.unwatch(peer)
         raise AssertionError("the last plan is tried or refused")
-
-    async def _survey(self, blueprint: Blueprint, pinned: dict[int, Peer], paths: Paths) -> Loads:
-        nodes: dict[NodeId, Peer] = {}
-        for path in paths:
-            for peer in path:
-                nodes.setdefault(peer.node, peer)
-        count = sum(stage.parallelism for stage in blueprint.stages)
-        loads = await self._surveying.around(list(nodes.values()), count)
-        for stage, peer in pinned.items():
-            if peer.node not in loads:
-                raise CommandRefused(f"{blueprint.stages[stage].name}: {peer.name or peer.node.short} does not answer.")
-            if loads[peer.node][1].is_draining:
-                raise CommandRefused(f"{blueprint.stages[stage].name}: {peer.name or peer.node.short} is leaving.")
-        return loads
-
-    def _place(
-        self, blueprint: Blueprint, pinned: dict[int, Peer], paths: Paths, loads: Loads, full: dict[NodeId, bool]
-    ) -> Placement:
-        hosts = {
-            node: HostState(
-                node,
-                load.operators,
-                load.capacity,
-                blueprint.name in load.applications,
-                load.is_draining or node in full,
-                candidates=tuple(peer.node for peer in load.candidates),
-                neighbours=tuple(peer.node for peer in load.neighbours),
-            )
-            for node, (_, load) in sorted(loads.items())
-        }
-        stages = tuple(
-            StageDemand(number, stage.name, stage.parallelism, pinned[number].node if number in pinned else None)
-            for number, stage in enumerate(blueprint.stages)
-        )
-        routes = tuple(tuple(peer.node for peer in path) for path in paths)
-        balance = self._desk.config.max_ops_balanced
-        return strategy_named(self._desk.config.placement).place(
-            PlacementRequest(stages, blueprint.edges, routes, hosts, balance)
-        )
-
-    def _deployment(
-        self,
-        record: ApplicationRecord,
-        order: Order,
-        loads: Loads,
-        placement: Placement,
-        plan_version: int,
-        limits: dict[NodeId, int],
-    ) -> Deployment:
-        blueprint, pinned = order.blueprint, order.pinned
-        peers = {node: peer for node, (peer, _) in loads.items()}
-        used = sorted(dict.fromkeys(placement.nodes.values(), True))
-        coordinator = min((pinned[sink] for sink in blueprint.sinks), key=lambda peer: peer.node)
-        near = [peer for peer in loads[coordinator.node][1].candidates if peer.node in peers and peer.node not in used]
-        executors = {node: min(order.executors or loads[node][1].executors, MAX_EXECUTORS) for node in used}
-        return Deployment(
-            blueprint,
-            record.name,
-            record.version,
-            record.number,
-            plan_version,
-            order.bundle,
-            tuple(peers[node] for node in used),
-            tuple(near[: self._desk.config.guards]),
-            dict(placement.nodes),
-            executors,
-            coordinator,
-            order.domain,
-            limits,
-        )
-
-    def _limits(self, order: Order, placement: Placement, loads: Loads) -> dict[NodeId, int]:
-        """How much each host may hold for this placement to be what it was meant to be: the balance rule, unless it was given up.
-
-        Nodes of pinned stages have no other choice and no limit.
-        """
-        balance = self._desk.config.max_ops_balanced
-        if "balance" in placement.relaxed or self._desk.config.placement != "along_path":
-            return {}
-        pinned = {peer.node: True for peer in order.pinned.values()}
-        planned: dict[NodeId, int] = {}
-        for node in placement.nodes.values():
-            planned[node] = planned.get(node, 0) + 1
-        fits = (node for node, more in planned.items() if loads[node][1].operators + more <= balance)
-        return {node: balance for node in fits if node not in pinned}
 
     async def _run(
         self, record: ApplicationRecord, paths: Paths, work: Deployment, began: Instant
@@ -374,14 +261,6 @@ class Submissions:
         await self._watching.halt(tuple(touched.values()), (record.name, record.version), told)
         code = failure.exit_code if isinstance(failure, CommandRefused) else 1
         return CommandRefused(told or reason, code)
-
-
-def _could_fit(plan: Deployment, loads: Loads) -> bool:
-    """Whether every host could take its part of a plan if it ran nothing else."""
-    planned: dict[NodeId, int] = {}
-    for node in plan.placement.values():
-        planned[node] = planned.get(node, 0) + 1
-    return all(count <= loads[node][1].capacity for node, count in planned.items())
 
 
 def _already(record: ApplicationRecord) -> str:

@@ -30,6 +30,7 @@ from agiledart_node.deploying import PATIENCE
 from agiledart_node.desk import CommandRefused, Desk
 from agiledart_node.effects import Progressed, Replied
 from agiledart_node.pinning import pinned_nodes
+from agiledart_node.planning import MAX_EXECUTORS, Order
 from agiledart_node.records import Records
 from agiledart_node.scheduling.finding import Finding
 from agiledart_node.scheduling.gossip import Gossip
@@ -44,7 +45,7 @@ from agiledart_node.scheduling.messages import (
 from agiledart_node.scheduling.role import Role, Slot
 from agiledart_node.scheduling.turns import Turns
 from agiledart_node.scheduling.waiting_room import WaitingRoom
-from agiledart_node.submission import MAX_EXECUTORS, Order, Progress, Submissions, running_body
+from agiledart_node.submission import Progress, Submissions, running_body
 
 MAX_WORKS = 512
 """Submissions taken from others that a scheduler remembers, finished ones included."""
