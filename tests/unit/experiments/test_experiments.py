@@ -9,7 +9,7 @@ from agiledart_cli.main import run_cli
 from agiledart_experiments import deployment_latency, hop_count, operators_per_node, overlay_recovery, schedulers
 from agiledart_experiments.lookups import LookupLedger, nearest, quantile
 from agiledart_experiments.registry import EXPERIMENTS, find
-from agiledart_experiments.report import Goal, Report, Settings
+from agiledart_experiments.report import Goal, Report, Row, Settings
 from agiledart_experiments.rings import built_ring
 from agiledart_experiments.runner import run_experiment
 from agiledart_kernel.errors import ConfigurationError
@@ -160,3 +160,23 @@ def test_a_single_master_makes_them_wait_in_line(monkeypatch: pytest.MonkeyPatch
     for row in report.rows:
         assert row["queue_wait_mean_s"] < row["queue_wait_mean_s_single_master"]
     assert report.passed
+
+
+def test_waiting_is_judged_against_the_single_master() -> None:
+    def row(applications: int, ours: float, master: float) -> Row:
+        model = (applications - 1) / 2
+        return {
+            "applications": applications, "queue_wait_mean_s": ours, "queue_wait_mean_s_single_master": master,
+            "queue_wait_mean_s_model": model, "refused": 0,
+        }  # fmt: skip
+
+    few = row(10, 0.4, 4.5)
+    assert all(goal.met for goal in deployment_latency.judged([few, row(250, 6.0, 124.5)]))
+    missed = [goal.what for goal in deployment_latency.judged([few, row(250, 24.9, 124.5)]) if not goal.met]
+    assert missed == [
+        "no application waits longer on average than 49/2 service times",
+        "slope of the waiting below 10 % of the single master's",
+    ]
+    missed = [goal.what for goal in deployment_latency.judged([few, row(250, 24.4, 100.0)]) if not goal.met]
+    assert missed[0] == "the waiting of the single master is that of the model"
+    assert missed[1].startswith("250 applications wait a fifth as long")
