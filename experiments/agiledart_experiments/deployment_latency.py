@@ -43,6 +43,7 @@ def run(settings: Settings) -> Report:
     }
     notes = (
         "time is virtual; deployment includes forming, waiting does not",
+        "service_mean_s: planning and forming of one application, as measured",
         "slopes are from the first to the last number of applications",
     )
     return Report(parameters, tuple(rows), judged(rows), notes)
@@ -54,8 +55,8 @@ def judged(rows: list[Row]) -> tuple[Goal, ...]:
     is_long = rows[0]["applications"] < rows[-1]["applications"] and rows[-1]["applications"] >= MANY
     return (
         Goal(
-            "no application waits longer on average than 49/2 service times",
-            all(row["queue_wait_mean_s"] <= 24.5 for row in rows),
+            "no application waits longer on average than 49/2 service times, as measured",
+            all(row["queue_wait_mean_s"] <= 24.5 * row["service_mean_s"] for row in rows),
         ),
         Goal("the waiting of the single master is that of the model", all(_is_near(row) for row in rows)),
         *(
@@ -82,6 +83,7 @@ def _row(count: int, ours: RunFigures, master: RunFigures) -> Row:
         "queue_wait_mean_s": _mean(ours.queued_s),
         "queue_wait_mean_s_single_master": _mean(master.queued_s),
         "queue_wait_mean_s_model": round((count - 1) * SERVICE_S / 2, 3),
+        "service_mean_s": round(_mean(ours.running_s) - _mean(ours.queued_s), 3),
         "deployment_mean_s": _mean(ours.running_s),
         "deployment_max_s": round(max(ours.running_s, default=0.0), 3),
         "deployment_mean_s_single_master": _mean(master.running_s),

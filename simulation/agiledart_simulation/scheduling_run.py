@@ -49,6 +49,7 @@ class RunOptions:
             config = replace(config, planning_at_once=1, planning_ns=self.service_ns)
         if self.single_master:
             config = replace(config, scheduler_scope="region", apps_per_scheduler=EVERYTHING)
+            config = replace(config, max_conversations=max(config.max_conversations, 4 * self.applications))
         return config
 
 

@@ -48,7 +48,8 @@ from agiledart_node.scheduling.waiting_room import WaitingRoom
 from agiledart_node.submission import Progress, Submissions, running_body
 
 MAX_WORKS = 512
-"""Submissions taken from others that a scheduler remembers, finished ones included."""
+"""Submissions taken from others that a scheduler remembers: finished ones go for new ones. Unfinished ones stay; there
+are at most as many as it serves applications."""
 
 TRIES = 3
 """Schedulers through which one submission is tried."""
@@ -228,7 +229,8 @@ class Dispatching:
     def _make_room(self) -> None:
         if len(self._works) >= MAX_WORKS:
             done = next((key for key, work in self._works.items() if work.outcome is not None), None)
-            del self._works[done if done is not None else next(iter(self._works))]
+            if done is not None:
+                del self._works[done]
 
     async def _work(self, key: tuple[NodeId, int], sender: Peer, message: HandOver) -> None:
         command = Submit(message.name, message.specification, message.bundle, message.parallelism, message.executors)
