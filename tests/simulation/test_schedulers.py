@@ -12,6 +12,7 @@ from agiledart_node.commands import ListApplications, Nodes, Status, Stop, Submi
 from agiledart_node.config import NodeConfig
 from agiledart_node.effects import Replied
 from agiledart_node.node import Node
+from agiledart_node.scheduling import dispatching
 from agiledart_simulation.checkers.schedulers import (
     count_violations,
     holders,
@@ -20,6 +21,7 @@ from agiledart_simulation.checkers.schedulers import (
     service_violations,
 )
 from agiledart_simulation.node_ring import NodeRing
+from agiledart_simulation.scheduling_run import RunOptions, run_submissions
 from agiledart_simulation.workload import Scheduling, Workload, chain
 
 
@@ -214,6 +216,13 @@ def test_the_first_submission_to_five_nodes_takes_no_round_of_gossip() -> None:
     town = Town(10, 5)
     (body,) = town.runs(town.submit(0, "a3"))
     assert body["seconds_to_running"] < 0.3
+
+
+def test_a_scheduler_finishes_more_submissions_than_it_remembers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It forgot the oldest unfinished one for each that came beyond; whoever waited for it then had it closed as failed."""
+    monkeypatch.setattr(dispatching, "MAX_WORKS", 4)
+    figures = run_submissions(RunOptions(3, 40, 4, 12, service_ns=SECOND, single_master=True))
+    assert (figures.running, figures.refused, figures.schedulers) == (12, (), 1)
 
 
 @pytest.mark.slow
