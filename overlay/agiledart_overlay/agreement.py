@@ -97,6 +97,7 @@ class Agreement:
         active: it may deliver: in the ring, or provisionally since a neighbour's offer.
         confirmed: its guardian has confirmed it: in the ring.
         admitting, retracting, yielded, closing: what is under way; see `guardian`, `yielding`, `closing`.
+        returned: the successor whose gap is being closed, if it has asked for a lease meanwhile.
         unchecked: after a lapse, the leaves that have not yet said whether this node is still in the ring; None: no check.
         cleared: they all agreed, which counts until then.
         name: name of the ring, see `merging`.
@@ -138,6 +139,7 @@ class Agreement:
         self.retracting_since = 0
         self.yielded: Yielded | None = None
         self.closing: Closing | None = None
+        self.returned: Peer | None = None
         self.unchecked: dict[NodeId, Peer] | None = None
         self.check_began = self.cleared = 0
         self.postponed: JoinCall | None = None

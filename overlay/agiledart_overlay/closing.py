@@ -53,6 +53,11 @@ class Gaps:
         """Begin to close the gap if the successor is dead and nothing else is under way."""
         view = self._view
         agreed = view.agreed
+        returned, agreed.returned = agreed.returned, None
+        if returned is not None and agreed.closing is not None and agreed.successor.is_life(returned):
+            # It lives and still holds this node for its predecessor: nobody is as near.
+            self._ask(returned, {})
+            return
         if agreed.closing is not None or agreed.admitting is not None or not agreed.successor.is_dead:
             return
         if agreed.is_fit(view.now):

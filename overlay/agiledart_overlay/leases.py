@@ -123,7 +123,11 @@ class Leases:
         agreed, side = view.agreed, view.agreed.successor
         if agreed.closing is not None:
             candidate = agreed.closing.candidate
-            if candidate is None or candidate.node == sender.node or side.is_life(sender):
+            if candidate is None or candidate.node == sender.node:
+                return
+            if side.is_life(sender):
+                agreed.returned = sender
+                agreed.stirred = True
                 return
         if side.is_life(sender) and agreed.confirmed:
             side.is_dead = False

@@ -189,6 +189,17 @@ def test_the_way_of_a_second_try_is_looked_at() -> None:
         assert len([to for to, _ in sent(effects, wire.Probe) if to == hop]) == looked_at
 
 
+def test_a_successor_that_speaks_again_is_asked_before_all_others() -> None:
+    """It was held for dead and still holds this node for its predecessor: on a link that comes and goes it may be the only one."""
+    bench = Bench(1).adopt(peer(5), peer(9))
+    agreed = bench.machine._view.agreed
+    agreed.successor.is_dead = agreed.stirred = True
+    effects = bench.receive(peer(9), wire.RouteAck(1))
+    assert [to for to, _ in sent(effects, ring.Close)] == [peer(9)]
+    effects = bench.receive(peer(5), ring.Renew(True, 7, 0, (0, NodeId(0))))
+    assert [to for to, _ in sent(effects, ring.Close)] == [peer(5)]
+
+
 def test_refused_joiner_reports_why() -> None:
     bench = Bench(5)
     bench.give(JoinRing((peer(2),)))
