@@ -60,7 +60,8 @@ class Contacts:
         asked_at = view.asked_at(sender.node, message.number)
         if message.joined and view.joined:
             view.meet(sender, message.refutations, message.vitals, asked_at)
-            self._neighbours.gaps.on_member()
+            if message.ring_age_ms == 0:
+                self._neighbours.gaps.on_member()
         elif view.joined:
             self._on_outside(sender, message.refutations)
         self._liveness.on_probe_ack(sender, message)

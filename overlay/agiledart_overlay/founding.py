@@ -125,7 +125,10 @@ class Founding:
         smallest = self._known_smallest()
         if view.agreed.seeking and (smallest is None or view.me.node < smallest[0].node):
             smallest = (view.me, view.now)
-        ack = (number, view.refutations, view.agreed.active, view.vitals, self.ring_age_ms)
+        age_ms = self.ring_age_ms
+        if view.joined and not view.agreed.is_fit(view.now):
+            age_ms = 1  # it slept, and must ask itself whether it still is in one
+        ack = (number, view.refutations, view.agreed.active, view.vitals, age_ms)
         if smallest is None or view.agreed.active:
             return ProbeAck(*ack)
         return ProbeAck(*ack, smallest[0], (view.now - smallest[1]) // MILLISECOND)

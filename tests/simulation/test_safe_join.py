@@ -71,7 +71,7 @@ def swept(size: int, what: str, at_ms: int, joiners: int) -> None:
 
 @pytest.mark.parametrize("what", SWEPT)
 def test_one_fault_in_the_middle_of_a_join(what: str) -> None:
-    for size, at_ms, joiners in ((1, 50, 3), (1, 250, 1), (2, 350, 3), (3, 200, 3), (5, 300, 1)):
+    for size, at_ms, joiners in ((1, 50, 3), (1, 250, 1), (2, 50, 3), (2, 350, 3), (3, 200, 3), (5, 300, 1)):
         swept(size, what, at_ms, joiners)
 
 
