@@ -18,11 +18,13 @@ from agiledart.aggregates import all_of, count_of, max_of, mean_of, min_of, sum_
 from agiledart.connectors import collect, csv, jsonl, log, null, records, stdout, taxi
 from agiledart_dataflow.aggregators import Aggregator
 from agiledart_dataflow.connectors import Connector, Sink, Source
+from agiledart_dataflow.keyed_stream import KeyedStream
 from agiledart_dataflow.operators.keyed import Context, KeyedOperator
 from agiledart_dataflow.rows import Change, Entry, Pane, Ranking
 from agiledart_dataflow.schema import ReadTime
-from agiledart_dataflow.stream import KeyedStream, PaneStream, SlidingStream, Stream
+from agiledart_dataflow.stream import Stream
 from agiledart_dataflow.topology import Topology
+from agiledart_dataflow.windowed_streams import PaneStream, SlidingStream
 from agiledart_dataflow.windows import hopping, sliding, tumbling
 from agiledart_kernel.errors import AgileDartError, ConfigurationError, OperationFailed, TopologyError, UserCodeError
 

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from agiledart_dataflow.callsite import CallSite, annotated_row_type, call_site
 from agiledart_dataflow.connectors import Connector, Source, records_source
+from agiledart_dataflow.keying import Keying
 from agiledart_dataflow.schema import SchemaError, check_travels
 from agiledart_dataflow.specification import Options, Specification, StepSpecification
 from agiledart_dataflow.stream import Stream
@@ -18,14 +19,6 @@ T = TypeVar("T")
 _NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.")
 MAX_STEPS = 1_024
 """Steps of one topology; a larger graph is a mistake in a loop."""
-
-
-@dataclass(frozen=True)
-class Keying:
-    """How rows reach a keyed step: row → key, and the key's type."""
-
-    function: Callable[[Any], Any]
-    key_type: Any
 
 
 @dataclass(frozen=True)
@@ -139,6 +132,10 @@ class Topology:
             at=chosen.at if at is None else at,
             make={"check": check, "max_out_of_order_ms": disorder},
         )
+        return Stream(self, index)
+
+    def stream(self, index: int) -> Stream[Any]:
+        """The handle of a step's rows (used by the verbs of handles)."""
         return Stream(self, index)
 
     def add(

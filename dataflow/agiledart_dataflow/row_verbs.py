@@ -1,0 +1,107 @@
+"""The verbs on rows by themselves: map, filter, flat_map, key_by, union, sink."""
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, TypeVar, overload
+
+from agiledart_dataflow.callsite import call_site
+from agiledart_dataflow.connectors import Connector, Sink
+from agiledart_dataflow.handles import StreamHandle, ask_returns, step_name
+from agiledart_dataflow.inference import CannotTellError, element_type, return_annotation, traced_type
+from agiledart_dataflow.keyed_stream import KeyedStream
+from agiledart_dataflow.schema import SchemaError, check_key
+
+if TYPE_CHECKING:
+    from agiledart_dataflow.stream import Stream
+
+T = TypeVar("T")
+U = TypeVar("U")
+K = TypeVar("K")
+
+
+class RowVerbs(StreamHandle[T]):
+    """Verbs that look at one row at a time."""
+
+    def map(
+        self, function: Callable[[T], U], name: str | None = None, *, returns: type[U] | None = None
+    ) -> "Stream[U]":
+        """Each row becomes another. The new type comes from the function's annotation, or from `returns`."""
+        where = call_site()
+        name = step_name(function, name, "map", where)
+        row_type = self._returned(function, returns, "map", name, where)
+        return self._topology.stream(self._add(name, "map", row_type, where, function=function))
+
+    def filter(self, function: Callable[[T], object], name: str | None = None) -> "Stream[T]":
+        """Rows for which the function says yes."""
+        where = call_site()
+        name = step_name(function, name, "filter", where)
+        return self._topology.stream(self._add(name, "filter", self._row_type, where, function=function))
+
+    @overload
+    def flat_map(
+        self, function: Callable[[T], Iterable[U]], name: str | None = None, *, returns: type[U] | None = None
+    ) -> "Stream[U]": ...
+    @overload
+    def flat_map(
+        self, function: Callable[[T], U | None], name: str | None = None, *, returns: type[U] | None = None
+    ) -> "Stream[U]": ...
+    def flat_map(self, function: Callable[[T], Any], name: str | None = None, *, returns: Any = None) -> "Stream[Any]":
+        """Each row becomes one or none (`-> X | None`), or any number (`-> Iterable[X]`, `list[X]` …).
+
+        With a lambda, `returns=X` says the type of the rows, and the lambda returns an iterable of them.
+        """
+        where = call_site()
+        name = step_name(function, name, "flat_map", where)
+        many = True
+        try:
+            annotated, many = element_type(return_annotation(function))
+        except CannotTellError as error:
+            if returns is None:
+                raise where.error(ask_returns("flat_map", name, error)) from None
+            annotated = returns
+        row_type = returns if returns is not None else annotated
+        kind = (("yields", "many" if many else "optional"),)
+        return self._topology.stream(
+            self._add(name, "flat_map", row_type, where, function=function, options=kind, make={"many": many}),
+        )
+
+    def key_by(self, function: Callable[[T], K], *, returns: type[K] | None = None) -> "KeyedStream[K, T]":
+        """Rows with a key: equal keys meet in the same place. Not a step of its own, so it has no name."""
+        where = call_site()
+        if returns is not None:
+            key_type: Any = returns
+        else:
+            try:
+                key_type = traced_type(function, self._row_type)
+            except CannotTellError as error:
+                raise where.error(
+                    f"the type of the key cannot be told, {error}: write key_by(…, returns=str), for example"
+                ) from None
+        try:
+            check_key(key_type)
+        except SchemaError as error:
+            raise where.error(f"the key: {error}") from None
+        return KeyedStream(self._topology, self._index, function, key_type)
+
+    def union(self, *others: "Stream[T]", name: str) -> "Stream[T]":
+        """The rows of several streams of one type, in order of position."""
+        where = call_site()
+        if not others:
+            raise where.error("union() needs at least one other stream")
+        for other in others:
+            if other._topology is not self._topology:  # noqa: SLF001  another handle of the same class
+                raise where.error("union() joins streams of one topology; one of these belongs to another")
+            if other._row_type != self._row_type:  # noqa: SLF001  as above
+                raise where.error(f"union() joins rows of one type, not {self._row_type!r} and {other._row_type!r}")  # noqa: SLF001
+        inputs = (self._index, *(other._index for other in others))  # noqa: SLF001  as above
+        return self._topology.stream(self._topology.add(name, "union", inputs, self._row_type, where))
+
+    def sink(self, name: str, connector: Sink[T], *, at: str | None = None) -> None:
+        """Hand the rows to the outer world. `at` says which node runs it (over the connector's own `@node`)."""
+        where = call_site()
+        if not isinstance(connector, Connector):
+            hint = f"; did you mean csv({connector!r})?" if isinstance(connector, str) else ""
+            raise where.error(
+                f"sink {name!r} needs a connector such as csv(…), jsonl(…), stdout(), not {connector!r}{hint}"
+            )
+        place = connector.at if at is None else at
+        self._add(name, "sink", self._row_type, where, connector=connector, at=place)
