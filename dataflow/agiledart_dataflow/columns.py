@@ -219,9 +219,10 @@ def _composed(before: Selection, then: Selection) -> Selection:
     if isinstance(before, slice):
         if isinstance(then, slice):
             return slice(before.start + then.start, before.start + then.stop)
-        return then + before.start
-    selection: Selection = before[then]
-    return selection
+        moved: Array = then + before.start
+        return moved
+    numbers: Array = before[then]
+    return numbers
 
 
 def _picked(rows: list[Any], selection: Selection) -> list[Any]:
