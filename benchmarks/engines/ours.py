@@ -1,0 +1,172 @@
+"""J1 and J2 on our engine, in one process.
+
+    python -m benchmarks.engines.ours lines|rows|columns ROWS j1|zone|vehicle FILE
+
+`lines` takes text lines and calls the very functions of the plain loop; `rows` has a typed source and row functions;
+`columns` has a typed source and expressions. ROWS is how many rows a batch has.
+"""
+
+import sys
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any, NamedTuple
+
+from agiledart import Topology, all_of, count_of, csv, mean_of, sum_of, tumbling
+from agiledart_dataflow.connectors import Connector
+from agiledart_executor import local
+from benchmarks.engines.jobs import (
+    FARE,
+    FARE_MIN,
+    RATIO,
+    VEHICLE,
+    WINDOW_MS,
+    ZONE,
+    Derived,
+    RowSums,
+    Trip,
+    WindowSums,
+    derive,
+    keep,
+    parse,
+    say_result,
+)
+
+WINDOW = timedelta(milliseconds=WINDOW_MS)
+
+
+class TripRow(NamedTuple):
+    """The twelve fields."""
+
+    ts: int
+    medallion: str
+    license: str
+    zone: int
+    vehicle: int
+    pickup: str
+    dropoff: str
+    lon: float
+    lat: float
+    dist: float
+    fare: float
+    tip: float
+
+
+class DerivedRow(NamedTuple):
+    """What J1 needs of a trip, and what it makes of it."""
+
+    ts: int
+    zone: int
+    vehicle: int
+    fare: float
+    ratio: float
+    cell: int
+
+
+class Adding(list[Any]):
+    """The rows of a `collect` sink, added up instead of kept."""
+
+    def __init__(self, add: Callable[[Any], None]) -> None:
+        super().__init__()
+        self._add = add
+
+    def __iadd__(self, rows: Any) -> "Adding":  # type: ignore[override, misc]  # whatever the sink hands over
+        self._add(rows)
+        return self
+
+
+def kept(trip: TripRow) -> bool:
+    """As `jobs.keep`."""
+    return trip.fare >= FARE_MIN
+
+
+def derived(trip: TripRow) -> DerivedRow:
+    """As `jobs.derive`."""
+    cell = int((trip.lon + 74.1) * 1000) * 1000 + int((trip.lat - 40.5) * 1000)
+    return DerivedRow(trip.ts, trip.zone, trip.vehicle, trip.fare, trip.tip / trip.fare, cell)
+
+
+def panes(sums: WindowSums) -> Callable[[Any], None]:
+    """Adds windows up."""
+
+    def add(rows: Any) -> None:
+        for row in rows:
+            count, fares, mean = row.value
+            sums.add(row.key, count, fares, mean)
+
+    return add
+
+
+def narrow_rows(sums: RowSums) -> Callable[[Any], None]:
+    """Adds up rows of J1 that have names."""
+
+    def add(rows: Any) -> None:
+        count, cells, ratios = sums.count, sums.cells, sums.ratios
+        for row in rows:
+            count += 1
+            ratios += row[4]
+            cells += row[5]
+        sums.count, sums.cells, sums.ratios = count, cells, ratios
+
+    return add
+
+
+def _fare(row: Derived) -> float:
+    return row[FARE]
+
+
+def _ratio(row: Derived) -> float:
+    return row[RATIO]
+
+
+def _key(position: int) -> Callable[[Any], int]:
+    return lambda row: row[position]  # type: ignore[no-any-return]
+
+
+def from_lines(job: str, path: str, sums: Any) -> Topology:
+    """Text lines, and the functions of the plain loop."""
+    topology = Topology(f"{job}-lines")
+    lines = topology.source("lines", csv(path), rows=str, event_time=lambda line: int(line[:13]))
+    rows = lines.map(parse, returns=Trip).filter(keep).map(derive, returns=Derived)
+    if job == "j1":
+        rows.sink("out", Connector("collect", payload=Adding(sums.add)))
+        return topology
+    aggregate = all_of(count_of(), sum_of(_fare), mean_of(_ratio))
+    keyed = rows.key_by(_key(ZONE if job == "zone" else VEHICLE), returns=int)
+    keyed.window(tumbling(WINDOW)).aggregate("windows", aggregate).sink(
+        "out", Connector("collect", payload=Adding(panes(sums)))
+    )
+    return topology
+
+
+def from_rows(job: str, path: str, sums: Any) -> Topology:
+    """A typed source and functions on rows."""
+    topology = Topology(f"{job}-rows")
+    rows = topology.source("trips", csv(path), rows=TripRow, event_time=lambda trip: trip.ts).filter(kept).map(derived)
+    if job == "j1":
+        rows.sink("out", Connector("collect", payload=Adding(narrow_rows(sums))))
+        return topology
+    aggregate = all_of(count_of(), sum_of(lambda row: row.fare), mean_of(lambda row: row.ratio))
+    keyed = rows.key_by(lambda row: row.zone) if job == "zone" else rows.key_by(lambda row: row.vehicle)
+    keyed.window(tumbling(WINDOW)).aggregate("windows", aggregate).sink(
+        "out", Connector("collect", payload=Adding(panes(sums)))
+    )
+    return topology
+
+
+FORMS = {"lines": from_lines, "rows": from_rows}
+
+
+def main() -> None:
+    """Run one job and say what came out."""
+    form, batch, job, path = sys.argv[1:]
+    sums: Any = RowSums() if job == "j1" else WindowSums()
+    topology = FORMS[form](job, path, sums)
+    local.MAX_BATCH_ROWS = int(batch)
+    began = time.perf_counter()
+    local.run_topology(topology)
+    say_result(**sums.result(), seconds=time.perf_counter() - began)
+
+
+if __name__ == "__main__":
+    main()
