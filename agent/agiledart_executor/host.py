@@ -188,10 +188,10 @@ class InstanceHost:
         end = running.inputs.get((edge, source))
         if end is None or running.instance is None:
             raise RemoteProtocolError("channel", f"no channel {edge} from {source} to {running.name}")
-        end.channel.accept(first_row, len(batch.rows))
+        end.channel.accept(first_row, len(batch), barrier=bool(batch.barrier))
         if running.broken:
             return
-        end.rows_or_mark.append(bool(batch.rows))
+        end.rows_or_mark.append(batch.goes_in_order)
         running.instance.offer(edge, source, batch)
         self.wake(running)
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agiledart_dataflow.batch import BatchCodec
+from agiledart_dataflow.batch_codec import BatchCodec
 from agiledart_dataflow.deployment import DeploymentPart
 from agiledart_dataflow.instance import Instance
 from agiledart_dataflow.program import Program, compile_program

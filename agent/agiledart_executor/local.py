@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agiledart_dataflow.batch import Batch, concatenated
+from agiledart_dataflow.batch_codec import first_rows
 from agiledart_dataflow.connectors import SinkWriter, SourceReader
 from agiledart_dataflow.instance import Instance
 from agiledart_dataflow.program import Program, compile_program
@@ -23,7 +24,7 @@ from agiledart_executor.connectors.opening import open_sink, open_source
 from agiledart_executor.user_files import file_here, refuse_overwriting
 from agiledart_kernel.errors import OperationFailed, RemoteProtocolError, UserCodeError
 from agiledart_kernel.frames import DATA_HEADER_BYTES
-from agiledart_kernel.limits import MAX_BATCH_BYTES, MAX_BATCH_ROWS, MAX_DATA_FRAME_BYTES
+from agiledart_kernel.limits import MAX_BATCH_ROWS, MAX_DATA_FRAME_BYTES
 from agiledart_kernel.randomness import RandomStream
 
 MAX_QUEUED_ROWS = 100_000
@@ -228,9 +229,9 @@ class _Run:
         untried = dict.fromkeys(targets, _TRIED_BATCHES)
 
         def emit(edge: int, target: int, batch: Batch) -> None:
-            if batch.rows and untried[edge]:
+            if len(batch) and untried[edge]:
                 untried[edge] -= 1
-                self._through_the_wire(edge, batch)
+                self._through_the_wire(edge, first_rows(batch, MAX_BATCH_ROWS))
             instances[targets[edge], target].offer(edge, index, batch)
 
         return emit
@@ -243,8 +244,10 @@ class _Run:
         codec = self._codecs[edge]
         step = self.program.steps(self.program.plan.edges[edge].source)[-1]
         received: list[Batch] = []
+        if batch.barrier:
+            return batch
         try:
-            for _, body in codec.encode_within(batch, 2 * MAX_BATCH_BYTES):
+            for _, body in codec.encode_within(batch):
                 if len(body) > MAX_DATA_FRAME_BYTES - DATA_HEADER_BYTES:
                     raise UserCodeError(
                         f"{step.where} in {step.name}: one row has {len(body):,} bytes; at most 4 MiB can travel"

@@ -138,9 +138,9 @@ class PeerRefused(Message, frozen=True, gc=False, tag=116):
 
 
 class SampledRow(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """A row that left a tapped step: its event time in milliseconds and its JSON text."""
+    """A row that left a tapped step: its event time in milliseconds (None where it does not travel) and its JSON text."""
 
-    time_ms: int
+    time_ms: int | None
     text: str
 
 

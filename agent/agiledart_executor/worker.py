@@ -16,7 +16,8 @@ import sys
 import time
 from collections.abc import Coroutine
 
-from agiledart_dataflow.batch import Batch, BatchCodec
+from agiledart_dataflow.batch import Batch
+from agiledart_dataflow.batch_codec import BatchCodec
 from agiledart_dataflow.channels import SendingChannel
 from agiledart_dataflow.deployment import DeploymentPart
 from agiledart_dataflow.stages import StagePlan
@@ -369,7 +370,7 @@ def _local_output(
 
     def deliver(batch: Batch, first_row: int, channel: SendingChannel) -> None:
         nonlocal untried
-        if batch.rows and untried:
+        if len(batch) and untried:
             untried -= 1
             try_rows(codec, batch, running.name)
         host.receive(target_running, edge, running.index, first_row, batch)

@@ -9,6 +9,7 @@ from datetime import date, datetime, timedelta
 from typing import Any
 from zlib import crc32
 
+from agiledart_dataflow.batch import Held, Order, as_rows, listed
 from agiledart_kernel.limits import KEY_GROUPS
 
 _REMEMBERED = 1 << 17
@@ -81,3 +82,23 @@ class KeyRouter(dict[Any, int]):
 
 
 KeyFunction = Callable[[Any], Any]
+
+
+def split_by_key(
+    held: Held, order: Order, key_of: KeyFunction, router: KeyRouter, count: int
+) -> list[tuple[Held, Order]]:
+    """Rows by the instance that owns their key: (rows, what goes with them) for each of `count` instances."""
+    rows = as_rows(held)
+    parts: list[list[Any]] = [[] for _ in range(count)]
+    pushes = [part.append for part in parts]
+    if order is None:
+        for row in rows:
+            pushes[router[key_of(row)]](row)
+        return [(part, None) for part in parts]
+    orders: list[list[Any]] = [[] for _ in range(count)]
+    puts = [part.append for part in orders]
+    for row, at in zip(rows, listed(order), strict=True):
+        target = router[key_of(row)]
+        pushes[target](row)
+        puts[target](at)
+    return list(zip(parts, orders, strict=True))

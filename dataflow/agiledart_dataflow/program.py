@@ -1,21 +1,24 @@
 """`Program`: a topology's functions joined with its plan; makes the parts of every instance."""
 
 from dataclasses import dataclass
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
-from agiledart_dataflow.batch import BatchCodec
-from agiledart_dataflow.chain import RowChain, RowStep
+from agiledart_dataflow.batch_codec import BatchCodec
+from agiledart_dataflow.carrying import STATELESS
+from agiledart_dataflow.chain import OnError
 from agiledart_dataflow.connectors import Connector
 from agiledart_dataflow.inference import CannotTellError, return_annotation
+from agiledart_dataflow.loop_text import RowStep
 from agiledart_dataflow.operators.base import Operator
 from agiledart_dataflow.operators.keyed import KeyedStep
-from agiledart_dataflow.operators.panes import PaneWindow
+from agiledart_dataflow.operators.panes import PaneWindow, pane_state_type
 from agiledart_dataflow.operators.sliding import SlidingWindow
 from agiledart_dataflow.operators.top import Top
 from agiledart_dataflow.partitioning import KeyFunction
 from agiledart_dataflow.position import Position
 from agiledart_dataflow.rows import Entry
 from agiledart_dataflow.schema import generic
+from agiledart_dataflow.segments import Segments
 from agiledart_dataflow.stages import StagePlan
 from agiledart_dataflow.topology import Step, Topology
 from agiledart_dataflow.windows import Sliding
@@ -54,11 +57,14 @@ class Program:
 
     def row_type(self, edge: int) -> Any:
         """The type of the rows on an edge."""
-        return self.topology.steps[self.plan.stages[self.plan.edges[edge].source].steps[-1]].row_type
+        found = self.plan.edges[edge]
+        if found.side:  # a side output has rows of its own
+            return self.steps(found.target)[0].row_type
+        return self.topology.steps[self.plan.stages[found.source].steps[-1]].row_type
 
     def codec(self, edge: int) -> BatchCodec:
         """How batches of an edge travel."""
-        return BatchCodec(self.row_type(edge))
+        return BatchCodec(self.row_type(edge), self.plan.edges[edge].carries)
 
     def endpoint(self, stage: int) -> Endpoint:
         """The connector of a source's or sink's stage."""
@@ -90,12 +96,13 @@ class Program:
         window = make["window"]
         if isinstance(window, Sliding):
             return SlidingWindow(head.name, key_of, window.size_ms, make["aggregator"])
-        return PaneWindow(head.name, key_of, window, make["aggregator"])
+        positions = self.plan.carries(stage) == "positions"
+        return PaneWindow(head.name, key_of, window, make["aggregator"], positions=positions)
 
-    def chain(self, stage: int) -> RowChain | None:
-        """A new chain of the stage's stateless steps; None when it has none."""
-        row_steps = [_row_step(step) for step in self.steps(stage) if step.kind in ("map", "filter", "flat_map")]
-        return RowChain(row_steps) if row_steps else None
+    def segments(self, stage: int, on_error: OnError | None = None) -> Segments | None:
+        """New runs of the stage's stateless steps; None when it has none. `on_error`: told of rows that a policy let go."""
+        steps = [self._row_step(step) for step in self.steps(stage) if step.kind in STATELESS]
+        return Segments(steps, self.plan.carries(stage), on_error) if steps else None
 
     def state_type(self, stage: int) -> Any:
         """The type of `Operator.snapshot` of a stage, by which its bytes are decoded."""
@@ -117,7 +124,22 @@ class Program:
         if isinstance(make["window"], Sliding):
             windows = generic(list, generic(tuple, key, int, state))
             return generic(tuple, windows, generic(list, generic(tuple, Position, key, row_type)))
-        return generic(list, generic(tuple, Position, key, state))
+        return pane_state_type(key, state)
+
+    def _row_step(self, step: Step) -> RowStep:
+        make = step.make
+        kind = _ROW_KINDS[step.kind]
+        if step.kind == "flat_map" and not make["many"]:
+            kind = "optional"
+        return RowStep(
+            name=step.name,
+            kind=kind,
+            function=step.function,
+            policy=make.get("on_error", "fail"),
+            inline=make.get("inline"),
+            vector=make.get("vector"),
+            enters=self.topology.steps[step.inputs[0]].row_type,
+        )
 
     def input_type(self, stage: int) -> Any:
         """The type of the rows that enter a stage (a source's: that it puts out)."""
@@ -130,13 +152,6 @@ def compile_program(topology: Topology, plan: StagePlan) -> Program:
     return Program(topology, plan)
 
 
-def _row_step(step: Step) -> RowStep:
-    assert step.function is not None  # stateless steps are made from one
-    if step.kind == "flat_map":
-        return RowStep(step.name, "many" if step.make["many"] else "optional", step.function)
-    return RowStep(step.name, "map" if step.kind == "map" else "filter", step.function)
-
-
 def _aggregate_state(aggregator: Any) -> Any:
     """The type of an aggregator's state where its annotation says one; plain data elsewhere."""
     if type(aggregator).__module__ == "agiledart_dataflow.aggregators":
@@ -145,3 +160,14 @@ def _aggregate_state(aggregator: Any) -> Any:
         return return_annotation(aggregator.create)
     except CannotTellError:
         return Any
+
+
+_ROW_KINDS: dict[str, Literal["map", "filter", "optional", "many", "batch"]] = {
+    "map": "map",
+    "with_columns": "map",
+    "select": "map",
+    "filter": "filter",
+    "where": "filter",
+    "flat_map": "many",
+    "map_batches": "batch",
+}

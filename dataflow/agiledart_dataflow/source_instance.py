@@ -9,17 +9,19 @@ import dataclasses
 from collections import deque
 from collections.abc import Callable, Mapping
 from heapq import heappop, heappush
+from itertools import repeat
 from typing import Any
 
 import msgspec
 
-from agiledart_dataflow.batch import Batch
-from agiledart_dataflow.connectors import SourceReader
+from agiledart_dataflow.batch import Batch, Held, as_rows, listed
+from agiledart_dataflow.connectors import Reading, SourceReader
 from agiledart_dataflow.instance import Onlooker
+from agiledart_dataflow.judging import is_ascending, times_of
 from agiledart_dataflow.outbox import Emit, Outbox
 from agiledart_dataflow.position import END, RECORD, START, Position, final_mark, reached
 from agiledart_dataflow.program import Program
-from agiledart_dataflow.schema import is_named_tuple, read_time_index
+from agiledart_dataflow.schema import generic, is_named_tuple, read_time_index
 from agiledart_dataflow.statistics import InstanceStatistics, SourceCounts, StepCounts
 from agiledart_dataflow.user_errors import NO_RECORD, user_code_error
 from agiledart_kernel.errors import AgileDartError, ConfigurationError, OperationFailed
@@ -73,6 +75,9 @@ class SourceInstance:
         self.index = 0
         self.finished = False
         self._name = step.name
+        self._row_type = step.row_type
+        self._carries = program.plan.carries(stage)
+        self._times_of_columns: Callable[[Any], Any] | None = step.make.get("times_of_columns")
         self._reader = reader
         self._time_of: Callable[[Any], Any] = step.function
         self._check: Callable[[Any], str | None] | None = step.make["check"]
@@ -108,31 +113,49 @@ class SourceInstance:
         """
         read_nothing = False
         wanted = max_rows if self._speed is None else min(max_rows, _PACED_AHEAD)
+        held: Held = []
+        times: Any = []
         if not self._exhausted and len(self._due) < wanted:
-            read_nothing = self._read(wanted - len(self._due), wall_ns)
-        count, wait = self._ready(now_ns, max_rows)
-        rows: list[Any] = []
-        positions: list[Position] = []
-        for _ in range(count):
-            time_ms, row = self._due.popleft()
-            rows.append(row if self._stamp is None else self._stamp(row, wall_ns))
-            positions.append((time_ms, RECORD, self._number, self._sequence))
-            self._sequence += 1
+            reading = self._read(wanted - len(self._due), wall_ns)
+            read_nothing = not reading.lines
+            held, times = self._judged(reading.rows)
+            if type(held) is list and len(held) > max_rows:  # more than it was asked for
+                self._due.extend(zip(times, held, strict=True))
+                held = []
+            if reading.exhausted:
+                self._exhausted = True
+                self._release(END)
+        wait: int | None = None
+        if not len(held):
+            count, wait = self._ready(now_ns, max_rows)
+            taken = [self._due.popleft() for _ in range(count)]
+            times, held = [time_ms for time_ms, _ in taken], [row for _, row in taken]
+        if self._stamp is not None and len(held):
+            stamp = self._stamp
+            held = [stamp(row, wall_ns) for row in as_rows(held)]
+        count = len(held)
+        order = self._numbered(times, count)
         self._counts.records += count
         self.finished = self._exhausted and not self._due
-        mark = self._complete(positions)
-        if wait is None and read_nothing and not rows and not self.finished:
+        mark = self._complete(int(times[-1]) if count else None)
+        if wait is None and read_nothing and not count and not self.finished:
             wait = now_ns + IDLE_NS
-        if not rows and mark <= self._mark:
+        if not count and mark <= self._mark:
             return Polled(None, wait, self.finished)
         self._mark = mark
-        return Polled(Batch(rows, positions, mark), wait, self.finished)
+        return Polled(Batch(held, order, mark), wait, self.finished)
 
     def send(self, batch: Batch, emit: Emit) -> None:
         """Hand a polled batch to the channels that leave this instance."""
-        if self._onlooker is not None and batch.rows:
-            self._onlooker(batch.rows, batch.positions)
-        self._outbox.send(batch.rows, batch.positions, batch.mark, emit)
+        if self._onlooker is not None and len(batch):
+            self._onlooker(batch.rows, listed(batch.order))
+        self._outbox.send(batch.held, batch.order, batch.mark, emit)
+
+    def send_barrier(self, barrier: int, emit: Emit) -> bytes:
+        """Let a checkpoint begin here, between two polls; the snapshot of this instance: where it is in its input."""
+        snapshot = self.snapshot()
+        self._outbox.send_barrier(barrier, emit)
+        return snapshot
 
     def show(self, onlookers: Mapping[str, Onlooker]) -> None:
         """From now on show the one under this step's name what leaves it; nobody when there is none."""
@@ -161,10 +184,34 @@ class SourceInstance:
             queued_rows=waiting,
             event_time=reached(self._mark),
             finished=self.finished,
+            sent=self._outbox.sent(),
         )
 
-    def _read(self, max_rows: int, wall_ns: int) -> bool:
-        """Take rows from the reader; True when it had none."""
+    def snapshot(self) -> bytes:
+        """How far it is: the lines that it has read, its numbers, and the rows that it has read and not sent."""
+        counts = msgspec.structs.replace(self._counts, malformed=dict(self._reasons))
+        waiting = list(self._due), sorted(self._sorting)
+        return _ENCODER.encode(
+            (counts, self._newest, self._sequence, self._arrivals, waiting, self._mark, self._outbox.snapshot())
+        )
+
+    def restore(self, snapshot: bytes) -> None:
+        """Go back to a snapshot; the reader must stand behind the lines that were read then."""
+        row = self._row_type
+        waiting = generic(
+            tuple, generic(list, generic(tuple, int, row)), generic(list, generic(tuple, int, int, row))
+        )
+        outbox = tuple[Position, list[int], list[tuple[int, int, int]]]
+        kind = generic(tuple, SourceCounts, int | None, int, int, waiting, Position, outbox)
+        counts, self._newest, self._sequence, self._arrivals, (due, sorting), self._mark, sent = (
+            msgspec.msgpack.Decoder(kind).decode(snapshot)
+        )
+        self._counts, self._reasons = counts, counts.malformed
+        self._due, self._sorting = deque(due), sorting  # sorted, so a heap
+        self._outbox.restore(sent)
+
+    def _read(self, max_rows: int, wall_ns: int) -> Reading:
+        """Take rows from the reader."""
         try:
             reading = self._reader.read(max_rows, wall_ns)
         except OperationFailed as error:
@@ -176,9 +223,34 @@ class SourceInstance:
         self._counts.lines += reading.lines
         for reason, count in reading.malformed.items():
             self._malformed(reason, count)
+        return reading
+
+    def _judged(self, held: Held) -> tuple[Held, Any]:
+        """Judge rows that were read: those that may go at once with their times, in the usual case all; others are queued."""
+        if not len(held):
+            return [], []
+        at_once = not (self._disorder_ms or self._due or self._check or self._speed)
+        if type(held) is not list and at_once and self._times_of_columns is not None:
+            times = self._times_of_columns(held)
+            if (self._newest is None or times[0] >= self._newest) and bool((times[1:] >= times[:-1]).all()):
+                self._newest = int(times[-1])
+                return held, times
+        rows = as_rows(held)
+        if at_once:
+            try:
+                known = times_of(rows, self._time_of)
+            except (Exception, SystemExit):  # the careful way below finds the row
+                known = []
+            if known and is_ascending(known) and (self._newest is None or known[0] >= self._newest):
+                self._newest = known[-1]
+                return rows, known
+        self._judge_each(rows)
+        return [], []
+
+    def _judge_each(self, rows: list[Any]) -> None:
         row: Any = None
         try:
-            for row in reading.rows:
+            for row in rows:
                 objection = None if self._check is None else self._check(row)
                 if objection is not None:
                     self._malformed(str(objection))
@@ -188,10 +260,6 @@ class SourceInstance:
             raise
         except (Exception, SystemExit) as error:  # user code may raise anything; it leaves here named
             raise user_code_error(self._name, self._time_of, error, row) from error
-        if reading.exhausted:
-            self._exhausted = True
-            self._release(END)
-        return not reading.lines
 
     def _malformed(self, reason: str, count: int = 1) -> None:
         reason = reason[:_REASON_LENGTH].encode("utf-8", "replace").decode()  # a lone surrogate has no wire form
@@ -238,11 +306,24 @@ class SourceInstance:
                 break
         return count, None
 
-    def _complete(self, positions: list[Position]) -> Position:
-        """The mark after these records: nothing at or below it will follow."""
+    def _numbered(self, times: Any, count: int) -> Any:
+        """What goes with the next rows; they get the next sequence numbers."""
+        first = self._sequence
+        self._sequence = last = first + count
+        if self._carries == "rows":
+            return None
+        if self._carries == "times":
+            return times
+        return list(zip(listed(times), repeat(RECORD), repeat(self._number), range(first, last), strict=False))
+
+    def _complete(self, last_ms: int | None) -> Position:
+        """The mark after records of which the last has this time (None: no records): nothing at or below it will follow."""
         if self.finished:
-            return final_mark(positions[-1][0] if positions else reached(self._mark))
-        return (*positions[-1], END) if positions else self._mark
+            return final_mark(reached(self._mark) if last_ms is None else last_ms)
+        return self._mark if last_ms is None else (last_ms, RECORD, self._number, self._sequence - 1, END)
+
+
+_ENCODER = msgspec.msgpack.Encoder()
 
 
 def _speed(name: str, text: str) -> float | None:

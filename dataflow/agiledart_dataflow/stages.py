@@ -12,6 +12,7 @@ from typing import Literal
 
 import msgspec
 
+from agiledart_dataflow.carrying import Carries, carried, most
 from agiledart_dataflow.position import CAUSE_LENGTH, Position, union_padding
 from agiledart_dataflow.specification import Specification, StepSpecification
 from agiledart_kernel.errors import TopologyError
@@ -21,6 +22,9 @@ Partitioning = Literal["forward", "key", "round_robin", "single"]
 """How rows choose an instance: the same index, by key, in turn, the only one."""
 
 StageKind = Literal["source", "operator", "sink"]
+
+ERRORS = "errors"
+"""Tag of the side output that a step's dead letters take."""
 
 
 class Stage(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -57,6 +61,8 @@ class Edge(msgspec.Struct, frozen=True, gc=False, array_like=True):
         row_type: structural text of the rows' type.
         depth: how many path elements the positions on it have.
         padding: what the target appends to each position (a union does).
+        carries: what travels beside its rows.
+        side: "" for the rows that the last step of the stage puts out; "step/tag" for a side output of one of its steps.
     """
 
     index: int
@@ -66,6 +72,8 @@ class Edge(msgspec.Struct, frozen=True, gc=False, array_like=True):
     row_type: str
     depth: int
     padding: Position = ()
+    carries: Carries = "positions"
+    side: str = ""
 
 
 class StagePlan(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -88,6 +96,11 @@ class StagePlan(msgspec.Struct, frozen=True, gc=False, array_like=True):
     def incoming(self, stage: int) -> tuple[Edge, ...]:
         """The edges that enter a stage."""
         return tuple(edge for edge in self.edges if edge.target == stage)
+
+    def carries(self, stage: int) -> Carries:
+        """What goes with the rows inside a stage: what its inputs carry, at a source what its outputs need."""
+        incoming = self.incoming(stage)
+        return incoming[0].carries if incoming else most(*(edge.carries for edge in self.outgoing(stage)))
 
     def inputs(self, stage: int, index: int) -> tuple[tuple[int, int], ...]:
         """(edge, upstream instance) of every channel that enters an instance."""
@@ -128,12 +141,15 @@ def _suggestion(name: str, names: list[str]) -> str:
     return f" Did you mean {near[0]}?" if near else ""
 
 
-def plan_stages(specification: Specification, parallelism: int | Mapping[str, int] = 1) -> StagePlan:
+def plan_stages(
+    specification: Specification, parallelism: int | Mapping[str, int] = 1, at_least: Carries = "rows"
+) -> StagePlan:
     """Cut a topology into stages.
 
     Args:
         specification: the topology.
         parallelism: instances of every stage that can have several, or by name of a step.
+        at_least: what every edge carries, also where less would do.
 
     Raises:
         TopologyError: a number out of range, a name that is none, two steps of one stage that disagree.
@@ -159,7 +175,10 @@ def plan_stages(specification: Specification, parallelism: int | Mapping[str, in
             )
         )
     edges = _edges(specification, stages)
-    return StagePlan(specification.name, specification.digest(), tuple(stages), tuple(edges))
+    plan = StagePlan(specification.name, specification.digest(), tuple(stages), tuple(edges))
+    needs = carried(specification, plan)
+    edges = [msgspec.structs.replace(edge, carries=most(at_least, needs[edge.index])) for edge in edges]
+    return msgspec.structs.replace(plan, edges=tuple(edges))
 
 
 def _fused(specification: Specification) -> list[list[StepSpecification]]:
@@ -171,7 +190,8 @@ def _fused(specification: Specification) -> list[list[StepSpecification]]:
         if step.is_stateless and not step.at:
             (before,) = step.inputs
             upstream = specification.steps[before]
-            joins = upstream.kind != "source" and len(specification.consumers(before)) == 1 and not upstream.at
+            takers = [one for one in specification.consumers(before) if one.kind != "side"]
+            joins = upstream.kind != "source" and len(takers) == 1 and not upstream.at
         if joins:
             group = group_of[step.inputs[0]]
         else:
@@ -227,12 +247,18 @@ def _edges(specification: Specification, stages: list[Stage]) -> list[Edge]:
                     source=upstream.index,
                     target=stage.index,
                     partitioning=_partitioning(head, upstream, stage),
-                    row_type=specification.steps[before].row_type,
+                    row_type=head.row_type if head.kind == "side" else specification.steps[before].row_type,
                     depth=depths[before],
                     padding=union_padding(depths[before], common, branch) if head.kind == "union" else (),
+                    side=_side(specification, head) if head.kind == "side" else "",
                 )
             )
     return edges
+
+
+def _side(specification: Specification, head: StepSpecification) -> str:
+    """Which side output a step of kind "side" takes: of the step before it, by its tag."""
+    return f"{specification.steps[head.inputs[0]].name}/{dict(head.options)['tag']}"
 
 
 def _partitioning(head: StepSpecification, upstream: Stage, stage: Stage) -> Partitioning:
@@ -249,7 +275,9 @@ def _depths(specification: Specification) -> dict[int, int]:
     for step in specification.steps:
         depth = max((depths[before] for before in step.inputs), default=0)
         options = dict(step.options)
-        if (
+        if step.kind == "side" and options.get("tag") == ERRORS:  # a dead letter stands where the record stood
+            depth = max((depths[before] for before in specification.steps[step.inputs[0]].inputs), default=0)
+        elif (
             step.kind == "union"
             or (step.kind == "flat_map" and options.get("yields") != "optional")
             or (step.kind == "window" and options["window"].startswith("sliding"))

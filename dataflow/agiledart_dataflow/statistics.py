@@ -12,21 +12,38 @@ from agiledart_dataflow.specification import Specification
 
 
 class StepCounts(msgspec.Struct, gc=False, array_like=True):
-    """Rows of one step. `dropped` are rows that left nothing behind (a filter said no, a `flat_map` gave nothing)."""
+    """Rows of one step.
+
+    Attributes:
+        rows_in, rows_out: that entered and left it.
+        dropped: that left nothing behind (a filter said no, a `flat_map` gave nothing).
+        skipped, dead_letters: for which it raised and its error policy went on, without the row or with it put aside.
+        late: that came too late for it.
+    """
 
     rows_in: int = 0
     rows_out: int = 0
     dropped: int = 0
+    skipped: int = 0
+    dead_letters: int = 0
+    late: int = 0
 
     def add(self, other: "StepCounts") -> None:
         """Add what another instance counted."""
         self.rows_in += other.rows_in
         self.rows_out += other.rows_out
         self.dropped += other.dropped
+        self.skipped += other.skipped
+        self.dead_letters += other.dead_letters
+        self.late += other.late
 
 
 class SourceCounts(msgspec.Struct, array_like=True):
-    """Lines of one source: `lines = records + late + sum(malformed) + waiting`."""
+    """Lines of one source: `lines = records + late + malformed + shed + spooled + waiting`, at every moment.
+
+    Attributes:
+        spooled: records that lie in the spool now; `spooled_ever`: that went through it.
+    """
 
     lines: int = 0
     records: int = 0
@@ -34,6 +51,9 @@ class SourceCounts(msgspec.Struct, array_like=True):
     malformed: dict[str, int] = {}
     waiting: int = 0
     paced: bool = False
+    shed: dict[str, int] = {}
+    spooled: int = 0
+    spooled_ever: int = 0
 
 
 class InstanceStatistics(msgspec.Struct, array_like=True):
@@ -48,6 +68,8 @@ class InstanceStatistics(msgspec.Struct, array_like=True):
         state_keys: keys that it remembers.
         event_time: event time (ms) up to which it is complete, None before the first mark.
         finished: True when END_OF_INPUT has passed through it.
+        sent: (edge, target instance, rows) handed to each channel that leaves it.
+        received: (edge, source instance, rows) that came by each channel that enters it.
     """
 
     stage: int
@@ -59,6 +81,8 @@ class InstanceStatistics(msgspec.Struct, array_like=True):
     state_keys: int = 0
     event_time: int | None = None
     finished: bool = False
+    sent: list[tuple[int, int, int]] = []
+    received: list[tuple[int, int, int]] = []
 
 
 class Summary(msgspec.Struct, frozen=True):

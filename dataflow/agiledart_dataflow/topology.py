@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 from agiledart_dataflow.callsite import CallSite, annotated_row_type, call_site
+from agiledart_dataflow.carrying import need_of
 from agiledart_dataflow.connectors import Connector, Source, records_source
 from agiledart_dataflow.keying import Keying
 from agiledart_dataflow.schema import SchemaError, check_travels
@@ -56,6 +57,7 @@ class Step:
                 options=self.options,
                 connector=None if self.connector is None else self.connector.described(),
                 at=self.at,
+                needs=need_of(self),
             )
         except SchemaError as error:
             raise self.where.error(f"{self.name}: {error}") from None

@@ -4,7 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from agiledart_dataflow.chain import RowChain, RowStep
+from agiledart_dataflow.chain import RowChain
+from agiledart_dataflow.loop_text import RowStep
 from agiledart_dataflow.position import Position
 from agiledart_dataflow.statistics import StepCounts
 from agiledart_kernel.errors import UserCodeError
