@@ -10,9 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from agiledart_dataflow.carrying import Carries
-
-ErrorPolicy = Literal["fail", "skip", "dead_letter"]
-"""What becomes of the application when a step raises: it fails, goes on without the row, or puts the row aside."""
+from agiledart_dataflow.error_policy import ErrorPolicy
 
 
 class Names:
