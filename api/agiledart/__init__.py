@@ -19,26 +19,33 @@ from agiledart.connectors import collect, csv, jsonl, log, null, records, stdout
 from agiledart_dataflow.aggregators import Aggregator
 from agiledart_dataflow.connectors import Connector, Sink, Source
 from agiledart_dataflow.keyed_stream import KeyedStream
-from agiledart_dataflow.operators.keyed import Context, KeyedOperator
-from agiledart_dataflow.rows import Change, Entry, Pane, Ranking
+from agiledart_dataflow.operators.keyed import BroadcastOperator, Context, KeyedOperator
+from agiledart_dataflow.operators.patterns import never
+from agiledart_dataflow.overload import Overload
+from agiledart_dataflow.rows import Change, DeadLetter, Entry, Joined, Match, Pane, Ranking
 from agiledart_dataflow.schema import ReadTime
 from agiledart_dataflow.stream import Stream
 from agiledart_dataflow.topology import Topology
 from agiledart_dataflow.windowed_streams import PaneStream, SlidingStream
-from agiledart_dataflow.windows import hopping, sliding, tumbling
+from agiledart_dataflow.windows import counted, hopping, session, sliding, tumbling
 from agiledart_kernel.errors import AgileDartError, ConfigurationError, OperationFailed, TopologyError, UserCodeError
 
 __all__ = [
     "Aggregator",
     "AgileDartError",
+    "BroadcastOperator",
     "Change",
     "ConfigurationError",
     "Connector",
     "Context",
+    "DeadLetter",
     "Entry",
+    "Joined",
     "KeyedOperator",
     "KeyedStream",
+    "Match",
     "OperationFailed",
+    "Overload",
     "Pane",
     "PaneStream",
     "Ranking",
@@ -53,6 +60,7 @@ __all__ = [
     "all_of",
     "collect",
     "count_of",
+    "counted",
     "csv",
     "hopping",
     "jsonl",
@@ -60,8 +68,10 @@ __all__ = [
     "max_of",
     "mean_of",
     "min_of",
+    "never",
     "null",
     "records",
+    "session",
     "sliding",
     "stdout",
     "sum_of",

@@ -14,7 +14,7 @@ from agiledart_dataflow.batch import Batch, Held, Order, as_rows, listed
 from agiledart_dataflow.connectors import SinkWriter
 from agiledart_dataflow.error_reports import ErrorReports, own_frames
 from agiledart_dataflow.loop_text import RowStep
-from agiledart_dataflow.merge import Merge, merge_type
+from agiledart_dataflow.merge import Merge, merge_type, typed_rows
 from agiledart_dataflow.outbox import Emit, Outbox
 from agiledart_dataflow.position import START, Position, is_final, reached
 from agiledart_dataflow.program import Program
@@ -64,7 +64,7 @@ class Instance:
             if self._carries == "positions"
             else Arrivals(self.inputs)
         )
-        self._operator = program.operator(stage)
+        self._operator = program.operator(stage, self._mishap)
         self._run_batch = getattr(self._operator, "run_batch", None)
         self._sides: dict[str, tuple[list[Any], list[Any]]] = getattr(self._operator, "sides", {})
         self.reports = ErrorReports()
@@ -198,11 +198,27 @@ class Instance:
 
     def _let_go(self, step: RowStep, row: Any, at: Any, error: Exception) -> None:
         """A step raised for a row, and its error policy goes on without it."""
-        self.reports.note(step.name, step.function, error, row, step.policy)
-        if step.policy == "dead_letter" and self._outbox.has_side(side := f"{step.name}/{ERRORS}"):
-            text = str(user_code_error(step.name, step.function, error, NO_RECORD))
-            letter = DeadLetter(row, step.name, text, "\n".join(own_frames(error.__traceback__)))
+        self._put_aside(step.name, step.function, step.policy, row, at, error)
+
+    def _put_aside(
+        self, step: str, function: Callable[..., Any] | None, policy: str, row: Any, at: Any, error: Exception
+    ) -> None:
+        self.reports.note(step, function, error, row, policy)
+        if policy == "dead_letter" and self._outbox.has_side(side := f"{step}/{ERRORS}"):
+            text = str(user_code_error(step, function, error, NO_RECORD))
+            letter = DeadLetter(row, step, text, "\n".join(own_frames(error.__traceback__)))
             self._outbox.put_aside(side, [letter], [at])
+
+    def _mishap(self, error: Exception, row: Any, at: Position) -> None:
+        """The operator raised for a row, and its error policy goes on without it."""
+        operator = self._operator
+        assert operator is not None
+        policy = self._program.steps(self.stage)[0].make["on_error"]
+        if policy == "dead_letter":
+            operator.counts.dead_letters += 1
+        else:
+            operator.counts.skipped += 1
+        self._put_aside(operator.name, operator.function, policy, row, at, error)
 
     def _pass_barrier(self, barrier: int, emit: Emit) -> None:
         """All inputs have given this barrier: what came before it is in the snapshot, and in what was sent."""
@@ -242,12 +258,15 @@ class Instance:
 
         Raises msgspec.MsgspecError for another's.
         """
-        row = self._program.input_type(self.stage)
+        joins = self._program.joins(self.stage)
+        row = msgspec.Raw if joins else self._program.input_type(self.stage)
         order: Any = list[int] | None
         inbox = merge_type(row) if isinstance(self._inbox, Merge) else arrivals_type(row, order)
         outbox = tuple[Position, list[int], list[tuple[int, int, int]]]
         kind = generic(tuple, inbox, self._program.state_type(self.stage), outbox, Position)
         entered, state, sent, self._mark = msgspec.msgpack.Decoder(kind).decode(snapshot)
+        if joins:
+            entered = typed_rows(entered, {edge: self._program.row_type(edge) for edge, _ in self.inputs})
         self._inbox.restore(entered)
         self._outbox.restore(sent)
         if self._operator is not None:

@@ -11,6 +11,8 @@ from itertools import chain
 from operator import lt
 from typing import Any
 
+import msgspec
+
 from agiledart_dataflow.barriers import Alignment
 from agiledart_dataflow.batch import Batch, listed
 from agiledart_dataflow.position import END, START, Position, is_final
@@ -233,6 +235,29 @@ def merge_type(row_type: Any) -> Any:
     channel = generic(tuple, int, int, Position, int, int, generic(list, batch), list[int])
     alignment = tuple[list[tuple[int, bool]], int]
     return generic(tuple, generic(list, channel), generic(list, row_type), list[Position], Position, alignment)
+
+
+def typed_rows(plain: Any, row_types: dict[int, Any]) -> Any:
+    """The snapshot of a merge whose inputs have rows of several types, decoded with `merge_type(msgspec.Raw)`.
+
+    Args:
+        plain: the snapshot.
+        row_types: by edge, in the order of the branches.
+    """
+    inputs, released, positions, frontier, alignment = plain
+    decoders = [msgspec.msgpack.Decoder(generic(list, kind)) for kind in row_types.values()]
+    by_edge = dict(zip(row_types, decoders, strict=True))
+    typed = [
+        (*before, [(_decoded(by_edge[before[0]], rows), order, mark) for rows, order, mark in waiting], joined)
+        for *before, waiting, joined in inputs
+    ]
+    rows = [_decoded(decoders[position[-1]], [row])[0] for row, position in zip(released, positions, strict=True)]
+    return typed, rows, positions, frontier, alignment
+
+
+def _decoded(decoder: "msgspec.msgpack.Decoder[Any]", rows: list[msgspec.Raw]) -> list[Any]:
+    decoded: list[Any] = decoder.decode(msgspec.msgpack.encode(rows))
+    return decoded
 
 
 def _last_mark(channel: _Input) -> Position:

@@ -41,6 +41,11 @@ class _Route:
                 self.sent[target] += count
                 emit(number, target, Batch(held, order, mark))
             return
+        if self.edge.partitioning == "broadcast":
+            for target in targets:
+                self.sent[target] += count
+                emit(number, target, Batch(held, order, mark))
+            return
         if self.router is None:
             # A whole batch to one instance, the mark to all: rows of one batch stay together.
             chosen = self.next_target

@@ -1,27 +1,21 @@
 """`Program`: a topology's functions joined with its plan; makes the parts of every instance."""
 
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from agiledart_dataflow.batch_codec import BatchCodec
 from agiledart_dataflow.carrying import STATELESS
 from agiledart_dataflow.chain import OnError
 from agiledart_dataflow.connectors import Connector
-from agiledart_dataflow.inference import CannotTellError, return_annotation
+from agiledart_dataflow.kinds import JOINS
 from agiledart_dataflow.loop_text import RowStep
+from agiledart_dataflow.operator_making import MakeStore, make_operator, state_type
 from agiledart_dataflow.operators.base import Operator
-from agiledart_dataflow.operators.keyed import KeyedStep
-from agiledart_dataflow.operators.panes import PaneWindow, pane_state_type
-from agiledart_dataflow.operators.sliding import SlidingWindow
-from agiledart_dataflow.operators.top import Top
+from agiledart_dataflow.operators.keyed_step import Mishap
 from agiledart_dataflow.partitioning import KeyFunction
-from agiledart_dataflow.position import Position
-from agiledart_dataflow.rows import Entry
-from agiledart_dataflow.schema import generic
 from agiledart_dataflow.segments import Segments
 from agiledart_dataflow.stages import StagePlan
 from agiledart_dataflow.topology import Step, Topology
-from agiledart_dataflow.windows import Sliding
 from agiledart_kernel.errors import TopologyError
 
 
@@ -76,28 +70,28 @@ class Program:
         """Outgoing keyed edge → (name of the keyed step, row → key)."""
         functions = {}
         for edge in self.plan.outgoing(stage):
-            keying = (head := self.steps(edge.target)[0]).keying
-            if keying is not None:
-                functions[edge.index] = (head.name, keying.function)
+            head = self.steps(edge.target)[0]
+            if edge.partitioning == "key":
+                branch = self.plan.incoming(edge.target).index(edge)
+                functions[edge.index] = (head.name, head.key_functions[branch])
         return functions
 
-    def operator(self, stage: int) -> Operator | None:
-        """A new operator for an instance of a stage; None for a stage that has none."""
-        head = self.steps(stage)[0]
-        make = head.make
-        if head.kind == "top":
-            assert head.function is not None
-            return Top(head.name, head.function, **make)
-        if head.keying is None:
-            return None
-        key_of = head.keying.function
-        if head.kind == "stateful":
-            return KeyedStep(head.name, key_of, make["operator"])
-        window = make["window"]
-        if isinstance(window, Sliding):
-            return SlidingWindow(head.name, key_of, window.size_ms, make["aggregator"])
-        positions = self.plan.carries(stage) == "positions"
-        return PaneWindow(head.name, key_of, window, make["aggregator"], positions=positions)
+    def operator(
+        self, stage: int, mishap: Mishap | None = None, make_store: MakeStore | None = None
+    ) -> Operator | None:
+        """A new operator for an instance of a stage; None for a stage that has none.
+
+        Args:
+            stage: its stage.
+            mishap: told of rows at which user code raised, when the step's error policy lets them go.
+            make_store: where steps with `keep="disk"` keep their state; without it in memory.
+        """
+        return make_operator(
+            self.steps(stage)[0],
+            positions=self.plan.carries(stage) == "positions",
+            make_store=make_store,
+            mishap=mishap,
+        )
 
     def segments(self, stage: int, on_error: OnError | None = None) -> Segments | None:
         """New runs of the stage's stateless steps; None when it has none. `on_error`: told of rows that a policy let go."""
@@ -106,25 +100,7 @@ class Program:
 
     def state_type(self, stage: int) -> Any:
         """The type of `Operator.snapshot` of a stage, by which its bytes are decoded."""
-        head = self.steps(stage)[0]
-        row_type = self.input_type(stage)
-        make = head.make
-        if head.kind == "top":
-            key, value, cause = get_args(row_type)
-            values = generic(list, generic(tuple, key, value, int))
-            shown = generic(list, generic(Entry, key, value))
-            return generic(tuple, values, shown, cause | None, int, bool, Position)
-        if head.keying is None:
-            return None
-        key = head.keying.key_type
-        if head.kind == "stateful":
-            entries = generic(list, generic(tuple, key, bool, make["state_type"] | None, int, int))
-            return generic(tuple, entries, generic(list, generic(tuple, Position, key, Any)))
-        state = _aggregate_state(make["aggregator"])
-        if isinstance(make["window"], Sliding):
-            windows = generic(list, generic(tuple, key, int, state))
-            return generic(tuple, windows, generic(list, generic(tuple, Position, key, row_type)))
-        return pane_state_type(key, state)
+        return state_type(self.steps(stage)[0], self.input_type(stage))
 
     def _row_step(self, step: Step) -> RowStep:
         make = step.make
@@ -141,6 +117,10 @@ class Program:
             enters=self.topology.steps[step.inputs[0]].row_type,
         )
 
+    def joins(self, stage: int) -> bool:
+        """True when rows of several types may enter a stage."""
+        return self.steps(stage)[0].kind in JOINS
+
     def input_type(self, stage: int) -> Any:
         """The type of the rows that enter a stage (a source's: that it puts out)."""
         incoming = self.plan.incoming(stage)
@@ -150,16 +130,6 @@ class Program:
 def compile_program(topology: Topology, plan: StagePlan) -> Program:
     """Join functions and plan. Raises `TopologyError` when the plan is of another graph."""
     return Program(topology, plan)
-
-
-def _aggregate_state(aggregator: Any) -> Any:
-    """The type of an aggregator's state where its annotation says one; plain data elsewhere."""
-    if type(aggregator).__module__ == "agiledart_dataflow.aggregators":
-        return Any
-    try:
-        return return_annotation(aggregator.create)
-    except CannotTellError:
-        return Any
 
 
 _ROW_KINDS: dict[str, Literal["map", "filter", "optional", "many", "batch"]] = {

@@ -13,13 +13,14 @@ from typing import Literal
 import msgspec
 
 from agiledart_dataflow.carrying import Carries, carried, most
+from agiledart_dataflow.kinds import BRANCHED, PATHS
 from agiledart_dataflow.position import CAUSE_LENGTH, Position, union_padding
 from agiledart_dataflow.specification import Specification, StepSpecification
 from agiledart_kernel.errors import TopologyError
 from agiledart_kernel.limits import MAX_PARALLELISM, MAX_STAGES
 
-Partitioning = Literal["forward", "key", "round_robin", "single"]
-"""How rows choose an instance: the same index, by key, in turn, the only one."""
+Partitioning = Literal["forward", "key", "round_robin", "single", "broadcast"]
+"""How rows choose an instance: the same index, by key, in turn, the only one, all of them."""
 
 StageKind = Literal["source", "operator", "sink"]
 
@@ -170,7 +171,7 @@ def plan_stages(
                 steps=tuple(step.index for step in steps),
                 parallelism=wanted.of_stage(steps),
                 keyed=head.keyed,
-                has_state=head.kind in ("window", "stateful", "top"),
+                has_state=head.kind in ("window", "top") or head.kind in PATHS,
                 at=head.at,
             )
         )
@@ -246,10 +247,10 @@ def _edges(specification: Specification, stages: list[Stage]) -> list[Edge]:
                     index=len(edges),
                     source=upstream.index,
                     target=stage.index,
-                    partitioning=_partitioning(head, upstream, stage),
+                    partitioning=_partitioning(head, branch, upstream, stage),
                     row_type=head.row_type if head.kind == "side" else specification.steps[before].row_type,
                     depth=depths[before],
-                    padding=union_padding(depths[before], common, branch) if head.kind == "union" else (),
+                    padding=union_padding(depths[before], common, branch) if head.kind in BRANCHED else (),
                     side=_side(specification, head) if head.kind == "side" else "",
                 )
             )
@@ -261,9 +262,11 @@ def _side(specification: Specification, head: StepSpecification) -> str:
     return f"{specification.steps[head.inputs[0]].name}/{dict(head.options)['tag']}"
 
 
-def _partitioning(head: StepSpecification, upstream: Stage, stage: Stage) -> Partitioning:
+def _partitioning(head: StepSpecification, branch: int, upstream: Stage, stage: Stage) -> Partitioning:
     if stage.parallelism == 1:
         return "single"
+    if head.kind == "broadcast" and branch:
+        return "broadcast"
     if head.keyed:
         return "key"
     return "forward" if upstream.parallelism == stage.parallelism else "round_robin"
@@ -283,8 +286,8 @@ def _depths(specification: Specification) -> dict[int, int]:
             or (step.kind == "window" and options["window"].startswith("sliding"))
         ):
             depth += 1
-        elif step.kind == "stateful":
-            depth += 2
+        elif step.kind in PATHS:
+            depth += PATHS[step.kind]
         elif step.kind == "top":
             depth = 1
         depths[step.index] = depth

@@ -9,9 +9,12 @@ from agiledart_dataflow.callsite import CallSite, annotated_row_type, call_site
 from agiledart_dataflow.carrying import need_of
 from agiledart_dataflow.connectors import Connector, Source, records_source
 from agiledart_dataflow.keying import Keying
+from agiledart_dataflow.overload import Overload, overload_of
 from agiledart_dataflow.schema import SchemaError, check_travels
 from agiledart_dataflow.specification import Options, Specification, StepSpecification
 from agiledart_dataflow.stream import Stream
+from agiledart_dataflow.user_limits import UserLimits, user_limits
+from agiledart_kernel.errors import ConfigurationError
 from agiledart_kernel.instants import milliseconds
 from agiledart_kernel.limits import MAX_APPLICATION_NAME
 
@@ -42,6 +45,14 @@ class Step:
     connector: Connector | None = None
     at: str = ""
     make: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def key_functions(self) -> tuple[Callable[[Any], Any], ...]:
+        """Row → key, by input; () for a step that is not keyed."""
+        if self.keying is None:
+            return ()
+        given: tuple[Callable[[Any], Any], ...] = self.make.get("key_functions", (self.keying.function,))
+        return given
 
     def specification(self) -> StepSpecification:
         """What of the step travels."""
@@ -83,6 +94,7 @@ class Topology:
         self.name = name
         self.where = where
         self.steps: list[Step] = []
+        self.limits = UserLimits()
 
     def __repr__(self) -> str:
         return f"Topology({self.name!r}, {len(self.steps)} steps)"
@@ -97,6 +109,7 @@ class Topology:
         check: Callable[[T], str | None] | None = None,
         at: str | None = None,
         max_out_of_order: timedelta = timedelta(0),
+        overload: str | Overload | None = None,
     ) -> Stream[T]:
         """A stream of rows from outside.
 
@@ -110,6 +123,8 @@ class Topology:
             at: the node that runs it (over the connector's own `@node`).
             max_out_of_order: rows are sorted within this time; what comes later than that is late: counted and left
                 out.
+            overload: what to do while the mesh is slower than rows come: `block` (default), `spool`, `shed_oldest`,
+                `shed_sample`, or an `Overload` with bounds; over what the connector says.
         """
         where = call_site()
         chosen = _source_connector(name, connector, where)
@@ -122,6 +137,7 @@ class Topology:
         if max_out_of_order < timedelta(0):
             raise where.error(f"max_out_of_order of source {name!r} is below zero: {max_out_of_order}")
         disorder = milliseconds(max_out_of_order)
+        policy = _overload(name, overload, chosen, where)
         index = self.add(
             name,
             "source",
@@ -129,16 +145,35 @@ class Topology:
             row_type,
             where,
             function=event_time,
-            options=(("max_out_of_order_ms", str(disorder)),),
+            options=(("max_out_of_order_ms", str(disorder)), *policy.options()),
             connector=chosen,
             at=chosen.at if at is None else at,
-            make={"check": check, "max_out_of_order_ms": disorder},
+            make={"check": check, "max_out_of_order_ms": disorder, "overload": policy},
         )
         return Stream(self, index)
 
     def stream(self, index: int) -> Stream[Any]:
         """The handle of a step's rows (used by the verbs of handles)."""
         return Stream(self, index)
+
+    def limit(
+        self,
+        *,
+        stuck_warning: timedelta | None = None,
+        stuck_limit: timedelta | None = None,
+        memory_mb: int | None = None,
+    ) -> None:
+        """Bounds on this application's own code; what is not said here is as the agents have it.
+
+        Args:
+            stuck_warning: one call that takes longer is told in the logs, with file and line.
+            stuck_limit: one call that takes longer ends its executor, and the application fails; zero: never.
+            memory_mb: of each executor; an agent's own bound stays when it is lower.
+        """
+        try:
+            self.limits = user_limits(stuck_warning, stuck_limit, memory_mb)
+        except ConfigurationError as error:
+            raise call_site().error(f"{self.name}: {error}") from None
 
     def add(
         self,
@@ -219,6 +254,16 @@ def _source_connector(name: str, connector: object, where: CallSite) -> Connecto
         return records_source(connector)
     hint = f"; did you mean csv({connector!r})?" if isinstance(connector, str) else ""
     raise where.error(f"source {name!r} needs a connector, a list of rows or a callable, not {connector!r}{hint}")
+
+
+def _overload(name: str, given: str | Overload | None, connector: Connector, where: CallSite) -> Overload:
+    """The policy of a source: as the builder says, else as its connector does, else to block."""
+    try:
+        if given is None:
+            return overload_of(connector.options) or Overload()
+        return given if isinstance(given, Overload) else Overload(given)
+    except ConfigurationError as error:
+        raise where.error(f"source {name!r}: {error}") from None
 
 
 def _type_of_first(connector: Connector) -> Any:

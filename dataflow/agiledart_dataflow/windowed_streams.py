@@ -7,10 +7,12 @@ from agiledart_dataflow.aggregators import Aggregator, Count, Extreme, Mean, Sum
 from agiledart_dataflow.callsite import CallSite, call_site
 from agiledart_dataflow.handles import needs_name
 from agiledart_dataflow.inference import CannotTellError, optional_stripped, return_annotation, traced_type
+from agiledart_dataflow.keyed_windows import keyed_window
 from agiledart_dataflow.missing_verbs import missing_verb
+from agiledart_dataflow.operators.running import Reduction
 from agiledart_dataflow.rows import Change, Pane
 from agiledart_dataflow.schema import generic
-from agiledart_dataflow.windows import Panes, Sliding
+from agiledart_dataflow.windows import Counted, Panes, Session, Sliding
 
 if TYPE_CHECKING:
     from agiledart_dataflow.keyed_stream import KeyedStream
@@ -23,7 +25,7 @@ R = TypeVar("R")
 
 def add_window(
     keyed: "KeyedStream[Any, Any]",
-    window: Sliding | Panes,
+    window: Sliding | Panes | Session | Counted,
     name: str,
     example: str,
     aggregator: Aggregator[Any, Any, Any],
@@ -34,13 +36,17 @@ def add_window(
     needs_name(name, "count" if isinstance(aggregator, Count) else "aggregate", example, where)
     key_type, row_type = keyed.types
     result_type = value_type(aggregator, row_type, where)
+    make: dict[str, Any] = {"window": window, "aggregator": aggregator}
+    operator = keyed_window(window, aggregator)
+    if operator is not None:
+        make |= {"operator": operator[0], "state_type": operator[1]}
     return keyed.add(
         name,
-        "window",
+        "window" if operator is None else "keyed-window",
         row_type_of(key_type, result_type, row_type),
         where,
         options=(("window", str(window)), ("aggregate", type(aggregator).__name__)),
-        make={"window": window, "aggregator": aggregator},
+        make=make,
     )
 
 
@@ -72,11 +78,15 @@ class SlidingStream(Generic[K, R]):
         )
         return self._keyed.stream(index)
 
+    def reduce(self, name: str, function: Callable[[R, R], R]) -> "Stream[Change[K, R, R]]":
+        """The rows of each key's window joined two by two, `function(so far, next)`, whenever a row enters or leaves."""
+        return self.aggregate(name, Reduction(function))
+
 
 class PaneStream(Generic[K, R]):
     """Rows of each key in windows that close."""
 
-    def __init__(self, keyed: "KeyedStream[K, R]", window: Panes) -> None:
+    def __init__(self, keyed: "KeyedStream[K, R]", window: Panes | Session | Counted) -> None:
         self._keyed = keyed
         self._window = window
 
@@ -96,6 +106,10 @@ class PaneStream(Generic[K, R]):
         )
         return self._keyed.stream(index)
 
+    def reduce(self, name: str, function: Callable[[R, R], R]) -> "Stream[Pane[K, R]]":
+        """The rows of each key and window joined two by two, `function(so far, next)`, when it closes."""
+        return self.aggregate(name, Reduction(function))
+
 
 def value_type(aggregator: Any, row_type: Any, where: CallSite) -> Any:
     """The type of an aggregate's value."""
@@ -106,6 +120,8 @@ def value_type(aggregator: Any, row_type: Any, where: CallSite) -> Any:
             return int
         if isinstance(aggregator, Mean):
             return float
+        if isinstance(aggregator, Reduction):
+            return row_type
         if isinstance(aggregator, Sum | Extreme):
             return optional_stripped(traced_type(aggregator.value_of, row_type))
         if isinstance(aggregator, Together):

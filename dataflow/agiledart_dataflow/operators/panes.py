@@ -13,7 +13,7 @@ from typing import Any, Final
 from agiledart_dataflow.aggregators import Aggregator
 from agiledart_dataflow.batch import Order
 from agiledart_dataflow.operators.pane_loop import Fill, fill_loop
-from agiledart_dataflow.operators.pane_values import LONG, Compact, Kept, kept_values, results
+from agiledart_dataflow.operators.pane_values import LONG, Compact, kept_values, results
 from agiledart_dataflow.position import Position
 from agiledart_dataflow.rows import Pane
 from agiledart_dataflow.statistics import StepCounts

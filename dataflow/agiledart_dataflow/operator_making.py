@@ -1,0 +1,106 @@
+"""The operator at the head of a stage, made from its step; and the type of its snapshot."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, get_args
+
+from agiledart_dataflow.aggregators import Together
+from agiledart_dataflow.inference import CannotTellError, return_annotation
+from agiledart_dataflow.operators.base import Operator
+from agiledart_dataflow.operators.broadcast import BroadcastStep
+from agiledart_dataflow.operators.keyed_step import KeyedStep, Mishap
+from agiledart_dataflow.operators.panes import PaneWindow, pane_state_type
+from agiledart_dataflow.operators.sliding import SlidingWindow
+from agiledart_dataflow.operators.top import Top
+from agiledart_dataflow.position import Position
+from agiledart_dataflow.rows import Entry
+from agiledart_dataflow.schema import generic
+from agiledart_dataflow.state.entries import EntryCodec
+from agiledart_dataflow.state.store import KeyedStore, MemoryStore
+from agiledart_dataflow.windows import Sliding
+
+if TYPE_CHECKING:
+    from agiledart_dataflow.topology import Step
+
+MakeStore = Callable[[str, EntryCodec], KeyedStore]
+"""(step, codec) → a store for one instance of a step that asked to keep its state on disk."""
+
+
+def make_operator(
+    head: "Step",
+    *,
+    positions: bool = True,
+    has_lateness: bool = False,
+    make_store: MakeStore | None = None,
+    mishap: Mishap | None = None,
+) -> Operator | None:
+    """A new operator for an instance of the stage that begins with this step; None for one that needs none.
+
+    Args:
+        head: the stage's first step.
+        positions: positions go with the rows that enter, not only times.
+        has_lateness: positions say how late a row was.
+        make_store: for steps with `keep="disk"`; without it their state is in memory, too.
+        mishap: told of rows at which user code raised, when the step's error policy lets them go.
+    """
+    make = head.make
+    if head.kind == "top":
+        assert head.function is not None
+        return Top(head.name, head.function, **make)
+    if head.keying is None:
+        return None
+    key_functions = head.key_functions
+    if "operator" in make:
+        operator = make["operator"]
+        codec = EntryCodec(head.name, head.keying.key_type, make["state_type"], operator.to_plain, operator.from_plain)
+        on_disk = make_store is not None and make.get("keep") == "disk"
+        store = make_store(head.name, codec) if make_store is not None and on_disk else MemoryStore(codec)
+        options: dict[str, Any] = {
+            "time_to_live_ms": make.get("time_to_live_ms", 0),
+            "has_lateness": has_lateness,
+            "mishap": None if make.get("on_error", "fail") == "fail" else mishap,
+        }
+        if head.kind == "broadcast":
+            return BroadcastStep(head.name, key_functions[0], operator, store, **options)
+        return KeyedStep(head.name, key_functions, operator, store, **options)
+    window = make["window"]
+    if isinstance(window, Sliding):
+        return SlidingWindow(head.name, key_functions[0], window.size_ms, make["aggregator"])
+    return PaneWindow(head.name, key_functions[0], window, make["aggregator"], positions=positions)
+
+
+def state_type(head: "Step", row_type: Any) -> Any:
+    """The type of `Operator.snapshot` of the stage that begins with this step, by which its bytes are decoded.
+
+    Args:
+        head: the stage's first step.
+        row_type: of the rows of its first input.
+    """
+    make = head.make
+    if head.kind == "top":
+        key, value, cause = get_args(row_type)
+        values = generic(list, generic(tuple, key, value, int))
+        shown = generic(list, generic(Entry, key, value))
+        return generic(tuple, values, shown, cause | None, int, bool, Position)
+    if head.keying is None:
+        return None
+    if "operator" in make:
+        groups = list[tuple[int, bytes]]
+        return generic(tuple, groups, make["shared_type"]) if head.kind == "broadcast" else groups
+    key = head.keying.key_type
+    state = aggregate_state_type(make["aggregator"])
+    if isinstance(make["window"], Sliding):
+        windows = generic(list, generic(tuple, key, int, state))
+        return generic(tuple, windows, generic(list, generic(tuple, Position, key, row_type)))
+    return pane_state_type(key, state)
+
+
+def aggregate_state_type(aggregator: Any) -> Any:
+    """The type of an aggregator's plain state where its annotation says one; plain data elsewhere."""
+    if isinstance(aggregator, Together):
+        return generic(tuple, *[aggregate_state_type(part) for part in aggregator.parts])
+    if type(aggregator).__module__.startswith("agiledart_dataflow."):
+        return Any
+    try:
+        return return_annotation(aggregator.create)
+    except CannotTellError:
+        return Any

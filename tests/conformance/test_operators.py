@@ -1,0 +1,78 @@
+"""Every operator of the table against its slow reference: any parallelism, any schedule, any disorder within tolerance."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agiledart import Topology, collect
+from agiledart.testing import run_local
+from tests.conformance.operator_cases import CASES, Case, ms
+from tests.reference.rows import Row, placed
+
+KEYS = ["a", "b", "ä", ""]
+ROWS = st.lists(
+    st.builds(
+        Row,
+        at=st.integers(0, 40),
+        key=st.sampled_from(KEYS),
+        value=st.integers(-3, 3),
+        weight=st.sampled_from([0.1, 0.2, 0.3, 1e16, -1e16, 1e-9]),
+        side=st.integers(0, 1),
+    ),
+    max_size=40,
+)
+SCHEDULES = st.one_of(st.none(), st.integers(0, 1_000_000))
+PARALLELISM = st.integers(1, 4)
+
+
+def topology_of(case: Case, rows: Sequence[Row], max_out_of_order: int = 0) -> Topology:
+    """The case's topology over these rows, each source reading its own in their order."""
+    topology = Topology("conformance")
+    streams = [
+        topology.source(
+            name,
+            [row for row in rows if row.side == side],
+            rows=Row,
+            event_time=lambda row: row.at,
+            max_out_of_order=ms(max_out_of_order),
+        )
+        for side, name in enumerate(("left", "right") if case.two else ("left",))
+    ]
+    built = case.build(streams[0], streams[-1])
+    built.sink("out", collect)
+    return topology
+
+
+def used(case: Case, rows: Sequence[Row]) -> list[Row]:
+    """The rows that the case's sources read."""
+    return [row for row in rows if case.two or not row.side]
+
+
+def collected(result: Any) -> list[Any]:
+    """What reached the sink `out`."""
+    return result["out"] if isinstance(result, dict) else result  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@given(rows=ROWS, parallelism=PARALLELISM, seed=SCHEDULES)
+@settings(max_examples=25, deadline=None)
+def test_an_operator_gives_what_its_reference_gives(
+    case: Case, rows: list[Row], parallelism: int, seed: int | None
+) -> None:
+    rows = sorted(rows, key=lambda row: row.at)
+    result = run_local(topology_of(case, rows), parallelism=parallelism, schedule_seed=seed)
+    assert collected(result) == case.reference(placed(used(case, rows)))
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@given(rows=ROWS, noise=st.lists(st.integers(0, 6), min_size=40, max_size=40), seed=SCHEDULES)
+@settings(max_examples=10, deadline=None)
+def test_disorder_within_the_tolerance_does_not_show(
+    case: Case, rows: list[Row], noise: list[int], seed: int | None
+) -> None:
+    shuffled = [row for _, row in sorted(zip(noise, rows, strict=False), key=lambda pair: pair[0] + pair[1].at)]
+    result = run_local(topology_of(case, shuffled, max_out_of_order=6), parallelism=2, schedule_seed=seed)
+    assert collected(result) == case.reference(placed(used(case, shuffled)))
