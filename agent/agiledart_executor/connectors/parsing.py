@@ -23,8 +23,8 @@ _TIME = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", re.ASCII)
 _SUSPICIOUS = re.compile(r"[^ !#-^`-~]")
 """What keeps a line from the fast loop: anything but printable ASCII, quotes, `_`."""
 
-_MAX_DIGITS = 4_000
-"""Longest number read; Python refuses ints of more than 4,300 digits."""
+_MAX_DIGITS = 4_300
+"""Digits of the longest int read: Python refuses more by itself."""
 
 
 class _Times(dict[str, datetime]):
@@ -63,7 +63,7 @@ def _float(text: str) -> float:
 
 
 def _integer(text: str) -> int:
-    if len(text) > _MAX_DIGITS or _INTEGER.fullmatch(text) is None:
+    if _INTEGER.fullmatch(text) is None or len(text.lstrip("+-")) > _MAX_DIGITS:
         raise _MalformedError("number")
     return int(text)
 
@@ -156,15 +156,17 @@ class RowParser:
     def _compiled(self) -> Callable[..., None]:
         """The fast loop as a function of (lines, wall_ns, push, malformed).
 
-        Of printable ASCII without `_`, Python's own number syntax is wider than ours only by spaces, by what is not finite,
-        and by ints of more digits than we read: those lines are left to the careful way. Spaces inside texts are no doubt.
+        Of printable ASCII without `_`, Python's own number syntax is wider than ours only by spaces and by what is not finite:
+        such lines are left to the careful way. Spaces inside texts are no doubt.
         """
         names = [f"a{i}" for i in range(len(self._columns))]
         sums: list[str] = []
         conversions: list[str] = []
-        spaces: list[str] = []
+        numbers = ""
         for name, (kind, optional) in zip(names, self._columns, strict=True):
             text = _FAST[kind].format(name)
+            if kind in (float, int, Decimal):
+                numbers += f"{{{name}}}"
             if kind in (float, Decimal) and not optional:
                 sums.append(name if kind is float else f"float({name})")
             elif kind in (float, Decimal):
@@ -173,32 +175,23 @@ class RowParser:
                 conversions.append(f"   {name} = None if not {name} else {text}")
             elif text != name:
                 conversions.append(f"   {name} = {text}")
-            if kind is str:
-                spaces.append(f"({name} or '').count(' ')" if optional else f"{name}.count(' ')")
-            elif kind is datetime and optional:
-                spaces.append(f"({name} is not None)")
         columns = iter(names)
-        values = ["wall_ns" if field.is_read_time else next(columns) for field in self._fields]
-        kinds = [kind for kind, _ in self._columns]
-        doubts = ["total - total == 0.0"] if sums else []
-        if float in kinds or Decimal in kinds or int in kinds:
-            known = self._columns.count((datetime, False))
-            among = f" or line.count(' ') == {' + '.join([str(known), *spaces])}" if spaces else ""
-            doubts.append(f"(line.count(' ') == {known}{among})")
-        if int in kinds:
-            doubts.append(f"len(line) < {_MAX_DIGITS}")
-        made = f"({', '.join(values)},)"
+        made = ", ".join("wall_ns" if field.is_read_time else next(columns) for field in self._fields)
+        push = f"push(new(kind, ({made},)))" if self._is_tuple else f"push(make(({made},)))"
+        total = " + ".join(sums)
         lines = [
             "def parse(lines, wall_ns, push, malformed):",
             " for line in lines:",
             "  try:",
             f"   {', '.join(names)}, = line.split(',')",
+            *([f"   if ' ' in f'{numbers}': raise ValueError"] if numbers else []),
             *conversions,
-            f"   total = {' + '.join(sums) or '0.0'}",
-            f"   if {' and '.join(doubts) or 'True'}:",
-            f"    push(new(kind, {made}))" if self._is_tuple else f"    push(make({made}))",
-            "    continue",
-            "  except ValueError:",
+            *(
+                [f"   total = {total}", f"   if total - total == 0.0: {push}; continue"]
+                if total
+                else [f"   {push}; continue"]
+            ),
+            "  except (ValueError, ArithmeticError):",  # of Decimal the latter
             "   pass",
             "  judge(line, wall_ns, push, malformed)",
         ]
