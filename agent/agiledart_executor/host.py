@@ -154,6 +154,9 @@ class InstanceHost:
     Args:
         finished: told when an instance has delivered everything.
         broke: told when an instance cannot go on, with a message for the user.
+
+    Attributes:
+        current, calls: the instance that works at this moment, and how often any has: another thread watches them.
     """
 
     def __init__(self, finished: Callable[[Running], None], broke: Callable[[Running, str], None]) -> None:
@@ -163,6 +166,8 @@ class InstanceHost:
         self._ready: deque[Running] = deque()
         self._turn_due = False
         self.reading = False
+        self.current: Running | None = None
+        self.calls = 0
 
     def add(self, running: Running) -> None:
         """Take an instance; sources wait for `start_reading`."""
@@ -225,7 +230,9 @@ class InstanceHost:
             running = self._ready.popleft()
             running.queued = False
             if not running.broken:
+                self.current, self.calls = running, self.calls + 1
                 self._run(running)
+                self.current = None
             if time.perf_counter() > end:
                 break
         if self._ready and not self._turn_due:
@@ -302,7 +309,20 @@ class InstanceHost:
                 again = not source.finished
         for output in running.outputs.values():
             output.flush()
+        if running.blocked and self.reading and source.reads_on:
+            return self._read_on(running, source)
         return again and not running.blocked
+
+    def _read_on(self, running: Running, source: SourceInstance) -> bool:
+        """Let a source take rows in that cannot be sent now."""
+        now = time.monotonic_ns()
+        wait_until_ns = source.take_in(now, time.time_ns(), running.budget)
+        if running.timer is not None:
+            running.timer.cancel()
+            running.timer = None
+        if wait_until_ns is not None:
+            running.timer = self._loop.call_later(max(0.0, (wait_until_ns - now) / 1e9), self.wake, running)
+        return wait_until_ns is None
 
     def close(self) -> None:
         """Give back what all instances hold."""

@@ -18,6 +18,7 @@ from agiledart_executor.connectors.opening import open_sink, open_source
 from agiledart_executor.host import Running
 from agiledart_executor.latency_log import NO_LATENCIES, LatencyKeeping, LatencyLog, SampledSink
 from agiledart_executor.sink_log.log import LOCK_PAUSE_SECONDS, LOCK_SECONDS, LogBusyError
+from agiledart_executor.spool.opening import open_intake
 from agiledart_executor.user_code import decode_bundle, load_bundle
 from agiledart_kernel.codec import Codec
 from agiledart_kernel.errors import AgileDartError, OperationFailed
@@ -92,7 +93,9 @@ class Launchable:
         try:
             if kind == "source":
                 endpoint = self.program.endpoint(stage)
-                running.source = SourceInstance(self.program, stage, open_source(endpoint.connector, endpoint.row_type))
+                intake = open_intake(self.program.steps(stage)[0], _ROOT / "spool")
+                reader = open_source(endpoint.connector, endpoint.row_type)
+                running.source = SourceInstance(self.program, stage, reader, intake)
             elif kind == "sink":
                 endpoint = self.program.endpoint(stage)
                 origin = SinkOrigin(self.application, self.version, _ROOT, patience=0.0)

@@ -4,10 +4,12 @@ The default schedule polls the source that is furthest behind in event time and 
 makes a hostile one: any channel next, batches in pieces of any size and through the wire form, and the same results.
 """
 
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from agiledart_dataflow.batch import Batch, concatenated
@@ -21,6 +23,7 @@ from agiledart_dataflow.statistics import InstanceStatistics, Summary, summarise
 from agiledart_dataflow.topology import Topology
 from agiledart_dataflow.user_errors import NO_RECORD, user_code_error
 from agiledart_executor.connectors.opening import open_sink, open_source
+from agiledart_executor.spool.opening import open_intake
 from agiledart_executor.user_files import file_here, refuse_overwriting
 from agiledart_kernel.errors import OperationFailed, RemoteProtocolError, UserCodeError
 from agiledart_kernel.frames import DATA_HEADER_BYTES
@@ -142,7 +145,8 @@ class _Run:
                     if endpoint is not None and stage.kind == "source":
                         reader = open_source(endpoint.connector, endpoint.row_type)
                         self._readers.append(reader)
-                        self._sources.append(SourceInstance(self.program, stage.index, reader))
+                        intake = open_intake(self.program.steps(stage.index)[0], Path(tempfile.gettempdir()))
+                        self._sources.append(SourceInstance(self.program, stage.index, reader, intake))
                         continue
                     writer = None
                     if endpoint is not None:
@@ -273,6 +277,8 @@ class _Run:
 
     def close(self) -> None:
         """Give back all that is still open; quiet, because an error is already on its way if there is one."""
+        for source in self._sources:
+            source.close()
         for reader in self._readers:
             reader.close()
         for writer in self._writers.values():

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from agiledart_executor.bounds import Bounds
 from agiledart_kernel.machine import Message
 from agiledart_kernel.node_id import NodeId
 from agiledart_transport.contexts import Credentials
@@ -29,6 +30,7 @@ class Configure(Message, frozen=True, gc=False, tag=100):
         node_id: ring position of the executor's key, under which its data links are dialled.
         host: address on which to take data links; `advertised` stands in addresses that others dial.
         latency_log_bytes, latency_log_days: what to keep of the latencies sampled at a sink; 0 bytes: nothing.
+        bounds: on user code's time and memory.
     """
 
     application: str
@@ -43,6 +45,7 @@ class Configure(Message, frozen=True, gc=False, tag=100):
     advertised: str
     latency_log_bytes: int = 0
     latency_log_days: int = 0
+    bounds: Bounds = Bounds()
 
 
 class Launch(Message, frozen=True, gc=False, tag=101):
@@ -144,6 +147,12 @@ class SampledRow(msgspec.Struct, frozen=True, gc=False, array_like=True):
     text: str
 
 
+class Bound(Message, frozen=True, gc=False, tag=119):
+    """The user's code is loaded, and these bounds hold from now on."""
+
+    bounds: Bounds
+
+
 class Sampled(Message, frozen=True, gc=False, tag=118):
     """Some of the rows that left a tapped step of an instance since the last time; `passed` counts all since the tap."""
 
@@ -154,4 +163,6 @@ class Sampled(Message, frozen=True, gc=False, tag=118):
 
 
 AgentMessage = Configure | Launch | StartReading | EndInput | Verdict | OpenTap
-ExecutorMessage = Launched | LaunchFailed | Report | Finished | InstanceBroke | JudgePeer | PeerRefused | Sampled
+ExecutorMessage = (
+    Launched | LaunchFailed | Report | Finished | InstanceBroke | JudgePeer | PeerRefused | Sampled | Bound
+)

@@ -1,10 +1,10 @@
 """The executor process: user code of one application, next to its agent but apart from it.
 
-    python -m agiledart_executor.worker FD
+    python -m agiledart_executor.worker FD WORDS
 
-FD is one end of a socket pair to the agent. The first message says who we are; then instances are launched, linked
-and run. The process ends when the pair closes. It imports neither the overlay nor cryptography nor a metrics library:
-it must stay small.
+FD is one end of a socket pair to the agent, WORDS the writing end of a pipe for last words. The first message says who we
+are; then instances are launched, linked and run. The process ends when the pair closes. It imports neither the overlay
+nor cryptography nor a metrics library: it must stay small.
 """
 
 import asyncio
@@ -22,12 +22,15 @@ from agiledart_dataflow.channels import SendingChannel
 from agiledart_dataflow.deployment import DeploymentPart
 from agiledart_dataflow.stages import StagePlan
 from agiledart_dataflow.user_errors import NO_RECORD, user_code_error
+from agiledart_executor.bounds import bind_process
 from agiledart_executor.data_links import Acknowledger, DataPort, Sender, take_acknowledgement, try_rows
 from agiledart_executor.host import InputEnd, InstanceHost, OutputEnd, Running
+from agiledart_executor.last_words import LastWords
 from agiledart_executor.latency_log import LatencyKeeping, LatencyLog
 from agiledart_executor.launching import Launchable, make_ready
 from agiledart_executor.messages import (
     AgentMessage,
+    Bound,
     Configure,
     EndInput,
     ExecutorMessage,
@@ -45,6 +48,7 @@ from agiledart_executor.messages import (
     Verdict,
 )
 from agiledart_executor.tapping import Tapping
+from agiledart_executor.watchdog import Call, Watchdog
 from agiledart_kernel.codec import Codec, encode
 from agiledart_kernel.errors import AgileDartError, OperationFailed, Refused, RemoteProtocolError
 from agiledart_kernel.frames import DataHeader, FrameKind, FrameReader, Hello, encode_hello, frame
@@ -108,9 +112,10 @@ class Worker:
     Args:
         writer: to the agent.
         configuration: the agent's first message.
+        words: for what can be said no other way.
     """
 
-    def __init__(self, writer: asyncio.StreamWriter, configuration: Configure) -> None:
+    def __init__(self, writer: asyncio.StreamWriter, configuration: Configure, words: LastWords) -> None:
         self._writer, self._configuration = writer, configuration
         self._host = InstanceHost(self._finished, self._broke)
         self._judge = AskingJudge(self)
@@ -130,6 +135,10 @@ class Worker:
         self._tasks: set[asyncio.Task[None]] = set()
         self._launching = asyncio.Lock()
         self._tapping: Tapping | None = None
+        self._building = False
+        bind_process(configuration.bounds)
+        self._watchdog = Watchdog(configuration.application, configuration.bounds, self._busy_with, words)
+        self._watchdog.start()
 
     # ---- the agent
 
@@ -158,8 +167,16 @@ class Worker:
             case Configure():
                 raise RemoteProtocolError("form", "configured twice")
 
+    def _busy_with(self) -> Call | None:
+        """For the watching thread: the user's code that runs just now."""
+        if self._building:
+            return Call("the builder", -1)
+        running = self._host.current
+        return None if running is None else Call(running.name, self._host.calls)
+
     def close(self) -> None:
         """What sinks were given so far goes to their files."""
+        self._watchdog.stop()
         self._host.close()
 
     def _spawn(self, work: Coroutine[None, None, None]) -> None:
@@ -220,7 +237,14 @@ class Worker:
         if self._code is None:
             told = self._configuration
             keeping = LatencyKeeping(told.latency_log_bytes, told.latency_log_days * 86_400_000)
-            self._code = make_ready(part, keeping)
+            self._building = True
+            try:
+                self._code = make_ready(part, keeping)
+            finally:
+                self._building = False
+            bounds = told.bounds.with_users(self._code.program.topology.limits)
+            self._watchdog.set_bounds(bounds)
+            self.tell(Bound(bounds))
             self._plan = self._code.plan
             self._nodes = {place: peer.node for place, peer in part.places().items()}
             self._port = DataPort(
@@ -400,7 +424,7 @@ _FROM_AGENT: Codec[AgentMessage] = Codec(AgentMessage)
 _TO_AGENT: Codec[ExecutorMessage] = Codec(ExecutorMessage)
 
 
-async def run(pair: socket.socket) -> None:
+async def run(pair: socket.socket, words: LastWords) -> None:
     """Serve one agent until it closes the pair."""
     reader, writer = await asyncio.open_unix_connection(sock=pair)
     frames = FrameReader(MAX_FRAME_BYTES)
@@ -414,7 +438,7 @@ async def run(pair: socket.socket) -> None:
                 if worker is not None:
                     worker.take(message)
                 elif isinstance(message, Configure):
-                    worker = Worker(writer, message)
+                    worker = Worker(writer, message, words)
                     reporting = asyncio.create_task(worker.report_for_ever())
     except (ConnectionError, BrokenPipeError):
         pass
@@ -428,9 +452,11 @@ async def run(pair: socket.socket) -> None:
 def main() -> int:
     """Entry point of the process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the agent says when to end
+    words = LastWords(int(sys.argv[2]) if len(sys.argv) > 2 else -1)
+    words.arm()
     pair = socket.socket(fileno=int(sys.argv[1]))
     pair.setblocking(False)
-    run_on_uvloop(run(pair))
+    run_on_uvloop(run(pair, words))
     sys.stdout.flush()
     # The agent has let go of us: nothing that user code left behind (threads, atexit hooks, processes) may stay.
     if os.getpgrp() == os.getpid():

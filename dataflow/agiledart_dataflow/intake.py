@@ -17,6 +17,7 @@ import msgspec
 
 from agiledart_dataflow.overload import BLOCK, MAX_WAITING_BYTES, SHED_SAMPLE, SPOOL, Overload
 from agiledart_dataflow.schema import generic
+from agiledart_dataflow.statistics import SourceCounts
 from agiledart_kernel.errors import LocalProtocolError, OperationFailed, UserCodeError
 
 Timed = tuple[int, Any]
@@ -153,6 +154,15 @@ class Intake:
         if self.level and len(waiting) * 4 <= self._overload.rows and self._bytes * 4 <= MAX_WAITING_BYTES:
             self.level -= 1
         return out
+
+    def kept(self) -> list[Timed]:
+        """What waits in memory, in order."""
+        return [*((time_ms, row) for time_ms, row, _number, _size in self._waiting), *self._tail]
+
+    def tell(self, counts: SourceCounts) -> None:
+        """Add what happened here to what its source has counted."""
+        counts.waiting += self.waiting
+        counts.spooled, counts.spooled_ever, counts.shed = self.spooled, self.spooled_ever, dict(self.shed)
 
     def close(self) -> None:
         """Give back the disk's space."""

@@ -17,6 +17,7 @@ import msgspec
 from agiledart_dataflow.batch import Batch, Held, as_rows, listed
 from agiledart_dataflow.connectors import Reading, SourceReader
 from agiledart_dataflow.instance import Onlooker
+from agiledart_dataflow.intake import Intake
 from agiledart_dataflow.judging import is_ascending, times_of
 from agiledart_dataflow.outbox import Emit, Outbox
 from agiledart_dataflow.position import END, RECORD, START, Position, final_mark, reached
@@ -60,6 +61,7 @@ class SourceInstance:
         program: the compiled topology.
         stage: the source's stage.
         reader: carries out its connector.
+        intake: where rows wait while outputs are blocked; None: then it does not read.
 
     Raises:
         UserCodeError: from `poll`, when `event_time` or `check` raised.
@@ -67,7 +69,7 @@ class SourceInstance:
         ConfigurationError: the connector's `speed` is no number above zero.
     """
 
-    def __init__(self, program: Program, stage: int, reader: SourceReader) -> None:
+    def __init__(self, program: Program, stage: int, reader: SourceReader, intake: Intake | None = None) -> None:
         step = program.steps(stage)[0]
         assert step.function is not None
         assert step.connector is not None
@@ -79,6 +81,7 @@ class SourceInstance:
         self._carries = program.plan.carries(stage)
         self._times_of_columns: Callable[[Any], Any] | None = step.make.get("times_of_columns")
         self._reader = reader
+        self._intake = intake
         self._time_of: Callable[[Any], Any] = step.function
         self._check: Callable[[Any], str | None] | None = step.make["check"]
         self._disorder_ms: int = step.make["max_out_of_order_ms"]
@@ -103,6 +106,22 @@ class SourceInstance:
         """The position up to which it is complete."""
         return self._mark
 
+    @property
+    def reads_on(self) -> bool:
+        """Whether it wants `take_in` while its outputs are blocked: it has another policy than to wait."""
+        return self._intake is not None and not self.finished
+
+    def take_in(self, now_ns: int, wall_ns: int, max_rows: int = MAX_BATCH_ROWS) -> int | None:
+        """Read on although nothing can be sent; returns before when it need not be called again (None: at once)."""
+        assert self._intake is not None
+        if not self._intake.has_room():
+            return now_ns + IDLE_NS
+        held, times, wait, read_nothing = self._arrived(now_ns, wall_ns, max_rows)
+        self._intake.put(list(zip(times, as_rows(held), strict=True)))
+        if wait is None and not len(held) and (read_nothing or self._exhausted):
+            wait = now_ns + IDLE_NS
+        return wait
+
     def poll(self, now_ns: int, wall_ns: int, max_rows: int = MAX_BATCH_ROWS) -> Polled:
         """Read, judge, sort, pace, number.
 
@@ -111,6 +130,30 @@ class SourceInstance:
             wall_ns: since 1970; fills fields of type `ReadTime`.
             max_rows: at most so many records come back.
         """
+        intake = self._intake
+        if intake is None or intake.has_room():
+            held, times, wait, read_nothing = self._arrived(now_ns, wall_ns, max_rows)
+        else:
+            held, times, wait, read_nothing = [], [], None, False
+        if intake is not None:
+            intake.put(list(zip(times, as_rows(held), strict=True)))
+            kept = intake.take(max_rows)
+            times, held = [time_ms for time_ms, _ in kept], [row for _, row in kept]
+            wait = None if len(held) else wait
+        count = len(held)
+        order = self._numbered(times, count)
+        self._counts.records += count
+        self.finished = self._exhausted and not self._due and (intake is None or intake.is_empty)
+        mark = self._complete(int(times[-1]) if count else None)
+        if wait is None and read_nothing and not count and not self.finished:
+            wait = now_ns + IDLE_NS
+        if not count and mark <= self._mark:
+            return Polled(None, wait, self.finished)
+        self._mark = mark
+        return Polled(Batch(held, order, mark), wait, self.finished)
+
+    def _arrived(self, now_ns: int, wall_ns: int, max_rows: int) -> tuple[Held, Any, int | None, bool]:
+        """(rows that are due, their times, when the next may be, whether the reader had nothing)."""
         read_nothing = False
         wanted = max_rows if self._speed is None else min(max_rows, _PACED_AHEAD)
         held: Held = []
@@ -133,17 +176,7 @@ class SourceInstance:
         if self._stamp is not None and len(held):
             stamp = self._stamp
             held = [stamp(row, wall_ns) for row in as_rows(held)]
-        count = len(held)
-        order = self._numbered(times, count)
-        self._counts.records += count
-        self.finished = self._exhausted and not self._due
-        mark = self._complete(int(times[-1]) if count else None)
-        if wait is None and read_nothing and not count and not self.finished:
-            wait = now_ns + IDLE_NS
-        if not count and mark <= self._mark:
-            return Polled(None, wait, self.finished)
-        self._mark = mark
-        return Polled(Batch(held, order, mark), wait, self.finished)
+        return held, times, wait, read_nothing
 
     def send(self, batch: Batch, emit: Emit) -> None:
         """Hand a polled batch to the channels that leave this instance."""
@@ -169,13 +202,18 @@ class SourceInstance:
             self._release(END)
 
     def close(self) -> None:
-        """Give back what the reader holds."""
+        """Give back what the reader and the waiting room hold."""
+        if self._intake is not None:
+            self._intake.close()
         self._reader.close()
 
     def statistics(self) -> InstanceStatistics:
         """What it has counted so far."""
         waiting = len(self._due) + len(self._sorting)
         counts = msgspec.structs.replace(self._counts, malformed=dict(self._reasons), waiting=waiting)
+        if self._intake is not None:
+            self._intake.tell(counts)
+        waiting = counts.waiting
         return InstanceStatistics(
             stage=self.stage,
             index=0,
@@ -188,9 +226,13 @@ class SourceInstance:
         )
 
     def snapshot(self) -> bytes:
-        """How far it is: the lines that it has read, its numbers, and the rows that it has read and not sent."""
+        """How far it is: the lines that it has read, its numbers, and the rows in memory that it has read and not sent.
+
+        What lies in a spool is not in it: a spool survives nothing yet.
+        """
         counts = msgspec.structs.replace(self._counts, malformed=dict(self._reasons))
-        waiting = list(self._due), sorted(self._sorting)
+        kept = [] if self._intake is None else self._intake.kept()
+        waiting = [*kept, *self._due], sorted(self._sorting)
         return _ENCODER.encode(
             (counts, self._newest, self._sequence, self._arrivals, waiting, self._mark, self._outbox.snapshot())
         )

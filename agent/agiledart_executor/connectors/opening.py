@@ -12,13 +12,14 @@ from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any
 
 from agiledart_dataflow.connectors import Connector, SinkWriter, SourceReader
+from agiledart_dataflow.overload import OPTIONS as OVERLOAD
 from agiledart_kernel.errors import ConfigurationError, OperationFailed
 
 if TYPE_CHECKING:
     from agiledart_executor.connectors.log_sink import SinkOrigin
 
 SOURCE_GROUP = "agiledart.sources"
-PACING = ("speed",)
+PACING = ("speed", *OVERLOAD)
 """Options that the source's instance obeys, whatever the kind."""
 
 _SOURCES = ("csv", "list", "call")
