@@ -8,6 +8,8 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import msgspec
+
 from agiledart_dataflow.position import START, Position, covering
 from agiledart_kernel.limits import MAX_BATCH_ROWS
 
@@ -21,7 +23,7 @@ Order: TypeAlias = Any
 """None, a list of event times (beside `Columns` also an int64 array of NumPy), or a list of positions."""
 
 
-class Batch:
+class Batch(msgspec.Struct, gc=False):
     """Rows in the order in which they are to be taken. Without rows it is a pure punctuation, or a barrier.
 
     Args:
@@ -30,16 +32,14 @@ class Batch:
             below `mark`.
         mark: nothing at or below it will follow. `START` promises nothing.
         barrier: number of a checkpoint that passes here; 0: none. A barrier has no rows.
+        converted: the rows in the other form, once somebody has asked for it.
     """
 
-    __slots__ = ("_converted", "barrier", "held", "mark", "order")
-
-    def __init__(self, held: Held, order: Order, mark: Position, barrier: int = 0) -> None:
-        self.held = held
-        self.order = order
-        self.mark = mark
-        self.barrier = barrier
-        self._converted: Held | None = None
+    held: Any
+    order: Any
+    mark: Position
+    barrier: int = 0
+    converted: Any = None
 
     def __len__(self) -> int:
         return len(self.held)
@@ -52,22 +52,22 @@ class Batch:
     def rows(self) -> list[Any]:
         """The rows as a list."""
         held = self.held
-        if type(held) is list:
-            return held
-        if self._converted is None:
-            self._converted = as_rows(held)
-        assert type(self._converted) is list
-        return self._converted
+        if type(held) is not list:
+            if self.converted is None:
+                self.converted = as_rows(held)
+            held = self.converted
+        rows: list[Any] = held
+        return rows
 
     def columns(self, row_type: Any) -> "Columns":
         """The rows as columns. Raises what `Columns.from_rows` raises."""
         held = self.held
-        if type(held) is not list:
-            return held
-        if self._converted is None:
-            self._converted = as_columns(held, row_type)
-        assert type(self._converted) is not list
-        return self._converted
+        if type(held) is list:
+            if self.converted is None:
+                self.converted = as_columns(held, row_type)
+            held = self.converted
+        columns: Columns = held
+        return columns
 
     @property
     def goes_in_order(self) -> bool:

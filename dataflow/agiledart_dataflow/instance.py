@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from agiledart_dataflow.arrivals import Arrivals, arrivals_type
+from agiledart_dataflow.arrivals import Arrivals, arrivals_type, inbox_of
 from agiledart_dataflow.batch import Batch, Held, Order, as_rows, listed
 from agiledart_dataflow.connectors import SinkWriter
 from agiledart_dataflow.error_reports import ErrorReports, own_frames
@@ -20,6 +20,7 @@ from agiledart_dataflow.position import START, Position, is_final, reached
 from agiledart_dataflow.program import Program
 from agiledart_dataflow.rows import DeadLetter
 from agiledart_dataflow.schema import generic
+from agiledart_dataflow.segments import Run
 from agiledart_dataflow.stages import ERRORS
 from agiledart_dataflow.statistics import InstanceStatistics, StepCounts
 from agiledart_dataflow.user_errors import NO_RECORD, record_in, user_code_error
@@ -62,8 +63,10 @@ class Instance:
         self._inbox: Merge | Arrivals = (
             Merge((channel, plan.edges[channel[0]].padding) for channel in self.inputs)
             if self._carries == "positions"
-            else Arrivals(self.inputs)
+            else inbox_of(self.inputs)
         )
+        self.offer = self._inbox.offer
+        """offer(edge, source, batch): put the next batch of a channel into the inbox; no work is done yet."""
         self._operator = program.operator(stage, self._mishap)
         self._run_batch = getattr(self._operator, "run_batch", None)
         self._sides: dict[str, tuple[list[Any], list[Any]]] = getattr(self._operator, "sides", {})
@@ -80,6 +83,7 @@ class Instance:
         self._onlookers: Mapping[str, Onlooker] = {}
         self._observer: Onlooker | None = None
         self._parts = [] if self._segments is None else [("", self._segments)]
+        self._fast = self._fast_way()
         self._write_columns = getattr(writer, "write_columns", None)
         if (steps[0].kind == "sink") != (writer is not None):
             raise LocalProtocolError(
@@ -101,30 +105,29 @@ class Instance:
         """The position up to which this instance is complete."""
         return self._mark
 
-    def offer(self, edge: int, source: int, batch: Batch) -> None:
-        """Put the next batch of a channel into the inbox; no work is done yet."""
-        self._inbox.offer(edge, source, batch)
-
     def consumed(self, edge: int, source: int) -> int:
         """How many batches of a channel have been taken wholly out of the inbox; drives acknowledgements."""
         return self._inbox.consumed(edge, source)
 
     def work(self, emit: Emit, budget: int = WORK_BUDGET) -> bool:
         """Run what the inbox releases, at most `budget` rows; True when released rows remain."""
-        inbox = self._inbox
+        inbox, fast = self._inbox, self._fast
         left = budget
         while left > 0:
             if inbox.barriers:
                 self._pass_barrier(inbox.barriers.pop(0), emit)
             held, order, mark = inbox.take(left if left < _CHUNK else _CHUNK)
             count = len(held)
-            if not count and mark <= self._mark:
-                if inbox.barriers:
-                    continue
+            if fast is not None and count and type(held) is list:
+                self._mark = mark
+                held, order = fast(held, order)
+                self._outbox.send(held, order, mark, emit)
+            elif count or mark > self._mark:
+                self._pass(held, order, mark, emit)
+            if not inbox.has_released and not inbox.barriers:
                 return False
             left -= count or 1
-            self._pass(held, order, mark, emit)
-        return inbox.has_released
+        return True
 
     def show(self, onlookers: Mapping[str, Onlooker]) -> None:
         """From now on show these what leaves the steps by whose names they stand; replaces the ones before.
@@ -134,10 +137,17 @@ class Instance:
         self._onlookers = onlookers
         if self._segments is not None:
             self._parts = self._segments.parts(onlookers) if onlookers else [("", self._segments)]
+        self._fast = self._fast_way()
 
     def observe(self, observer: Onlooker) -> None:
         """From now on show it all that a sink has written."""
         self._observer = observer
+
+    def _fast_way(self) -> Run | None:
+        """What to do with rows in a list where a stage is nothing but one generated loop; else None."""
+        if self._onlookers or self._operator is not None or self._own_step or self._segments is None:
+            return None
+        return self._segments.over_lists()
 
     def _pass(self, held: Held, order: Order, mark: Position, emit: Emit) -> None:
         self._mark = mark

@@ -102,7 +102,7 @@ class Outbox:
         mark: the last one given.
     """
 
-    __slots__ = ("_only", "_routes", "_sides", "mark")
+    __slots__ = ("_only", "_only_sent", "_only_target", "_routes", "_sides", "mark")
 
     def __init__(
         self, plan: StagePlan, stage: int, index: int, key_functions: dict[int, tuple[str, KeyFunction]]
@@ -114,8 +114,10 @@ class Outbox:
         ]
         self._routes = [route for route in routes if not route.edge.side]
         self._sides = {route.edge.side: route for route in routes if route.edge.side}
-        only = routes[0] if len(routes) == 1 and not self._sides else None
-        self._only = only if only is not None and len(only.targets) == 1 and only.order_of is None else None
+        alone = len(routes) == 1 and not self._sides and len(routes[0].targets) == 1 and routes[0].order_of is None
+        self._only = routes[0].number if alone else None
+        self._only_target = routes[0].targets.start if alone else 0
+        self._only_sent = 0
         self.mark: Position = START
 
     def send(self, held: Held, order: Order, mark: Position, emit: Emit) -> None:
@@ -126,9 +128,8 @@ class Outbox:
             return
         only = self._only
         if only is not None:  # the usual case, without a loop
-            target = only.targets.start
-            only.sent[target] += len(held)
-            emit(only.number, target, Batch(held, order, mark))
+            self._only_sent += len(held)
+            emit(only, self._only_target, Batch(held, order, mark))
             return
         for route in self._routes:
             route.send(held, order, mark, emit)
@@ -154,6 +155,8 @@ class Outbox:
 
     def sent(self) -> list[tuple[int, int, int]]:
         """(edge, target, rows sent) of each channel."""
+        if self._only is not None:
+            return [(self._only, self._only_target, self._only_sent)]
         routes = (*self._routes, *self._sides.values())
         return [(route.number, target, rows) for route in routes for target, rows in route.sent.items()]
 
@@ -166,6 +169,9 @@ class Outbox:
         self.mark, turns, sent = plain
         for route, turn in zip(self._routes, turns, strict=True):
             route.next_target = turn
+        if self._only is not None:
+            self._only_sent = sent[0][2]
+            return
         by_edge = {route.number: route for route in (*self._routes, *self._sides.values())}
         for edge, target, rows in sent:
             by_edge[edge].sent[target] = rows
