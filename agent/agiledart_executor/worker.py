@@ -191,6 +191,8 @@ class Worker:
             for running in self._host.running.values():
                 if running.latencies is not None:
                     running.latencies.hand_over()
+                if running.instance is not None:
+                    _show(running.instance.reports.take())
                 report = running.report()
                 try:
                     encode(report)
@@ -205,6 +207,8 @@ class Worker:
             await asyncio.sleep(REPORT_SECONDS)
 
     def _finished(self, running: Running) -> None:
+        if running.instance is not None:
+            _show(running.instance.reports.take() + running.instance.reports.rest())
         if running.latencies is not None:
             self._spawn(self._finish(running, running.latencies))
         else:
@@ -411,6 +415,13 @@ def _in_words(error: BaseException) -> str:
     if isinstance(error, OSError):
         return f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}"
     return str(user_code_error("the builder", None, error, NO_RECORD))
+
+
+def _show(texts: list[str]) -> None:
+    """What users are told of records that their error policies let go, into the application's logs."""
+    if texts:
+        text = "\n".join(texts).encode("utf-8", "replace").decode()
+        print(text, file=sys.stderr, flush=True)
 
 
 def _sayable(text: str) -> str:
