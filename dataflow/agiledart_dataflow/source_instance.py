@@ -89,6 +89,7 @@ class SourceInstance:
         self._outbox = Outbox(program.plan, stage, 0, program.key_functions(stage))
         self._speed = _speed(step.name, step.connector.option("speed"))
         self._stamp = _stamper(step.row_type) if not reader.stamps or self._speed or self._disorder_ms else None
+        self._is_plain = not (self._disorder_ms or self._check or self._speed or self._stamp or intake)
         self._counts = SourceCounts(paced=self._speed is not None)
         self._reasons: dict[str, int] = {}
         self._newest: int | None = None
@@ -131,8 +132,13 @@ class SourceInstance:
             max_rows: at most so many records come back.
         """
         intake = self._intake
+        reading: Reading | None = None
+        if self._is_plain and not self._due and not self._exhausted:
+            reading = self._read(max_rows, wall_ns)
+            if (polled := self._at_once(reading, max_rows)) is not None:
+                return polled
         if intake is None or intake.has_room():
-            held, times, wait, read_nothing = self._arrived(now_ns, wall_ns, max_rows)
+            held, times, wait, read_nothing = self._arrived(now_ns, wall_ns, max_rows, reading)
         else:
             held, times, wait, read_nothing = [], [], None, False
         if intake is not None:
@@ -152,14 +158,35 @@ class SourceInstance:
         self._mark = mark
         return Polled(Batch(held, order, mark), wait, self.finished)
 
-    def _arrived(self, now_ns: int, wall_ns: int, max_rows: int) -> tuple[Held, Any, int | None, bool]:
+    def _at_once(self, reading: Reading, max_rows: int) -> Polled | None:
+        """The usual reading of a plain source, with as little to do as possible; None for any other."""
+        rows = reading.rows
+        count = len(rows)
+        if type(rows) is not list or not 0 < count <= max_rows or reading.exhausted:
+            return None
+        try:
+            times = times_of(rows, self._time_of)
+        except (Exception, SystemExit):  # the careful way finds the row
+            return None
+        if not is_ascending(times) or (self._newest is not None and times[0] < self._newest):
+            return None
+        self._newest = last_ms = times[-1]
+        order = self._numbered(times, count)
+        self._counts.records += count
+        self._mark = mark = (last_ms, RECORD, self._number, self._sequence - 1, END)
+        return Polled(Batch(rows, order, mark), None, False)
+
+    def _arrived(
+        self, now_ns: int, wall_ns: int, max_rows: int, reading: Reading | None = None
+    ) -> tuple[Held, Any, int | None, bool]:
         """(rows that are due, their times, when the next may be, whether the reader had nothing)."""
         read_nothing = False
         wanted = max_rows if self._speed is None else min(max_rows, _PACED_AHEAD)
         held: Held = []
         times: Any = []
         if not self._exhausted and len(self._due) < wanted:
-            reading = self._read(wanted - len(self._due), wall_ns)
+            if reading is None:
+                reading = self._read(wanted - len(self._due), wall_ns)
             read_nothing = not reading.lines
             held, times = self._judged(reading.rows)
             if type(held) is list and len(held) > max_rows:  # more than it was asked for

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from agiledart_dataflow.callsite import CallSite, annotated_row_type, call_site
 from agiledart_dataflow.carrying import need_of
 from agiledart_dataflow.connectors import Connector, Source, records_source
+from agiledart_dataflow.judging import no_time
 from agiledart_dataflow.keying import Keying
 from agiledart_dataflow.overload import Overload, overload_of
 from agiledart_dataflow.schema import SchemaError, check_travels
@@ -21,6 +22,9 @@ from agiledart_kernel.limits import MAX_APPLICATION_NAME
 T = TypeVar("T")
 
 _NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.")
+_BY_TIME = frozenset({"window", "keyed-window", "window-join", "interval-join", "pattern"})
+"""Kinds of steps that make no sense without event times."""
+
 MAX_STEPS = 1_024
 """Steps of one topology; a larger graph is a mistake in a loop."""
 
@@ -104,7 +108,7 @@ class Topology:
         name: str,
         connector: Source[T] | Sequence[T] | Callable[[], Iterable[T]],
         *,
-        event_time: Callable[[T], datetime | int],
+        event_time: Callable[[T], datetime | int] | None = None,
         rows: type[T] | None = None,
         check: Callable[[T], str | None] | None = None,
         at: str | None = None,
@@ -116,7 +120,8 @@ class Topology:
         Args:
             name: of the step; must be given, because what was read so far is remembered under it.
             connector: where rows come from; a list of rows, or a callable that returns them, will do for tests.
-            event_time: row → when it happened: a datetime (without a zone: UTC) or milliseconds since 1970.
+            event_time: row → when it happened: a datetime (without a zone: UTC) or milliseconds since 1970. Without it rows
+                have no time, and no windows; they keep the order in which they are read.
             rows: the rows' type, when neither the connector nor the builder's annotation `Source[T]` says it.
             check: row → None, or a word that says why the row is malformed; such rows are counted by that word and left
                 out.
@@ -144,7 +149,7 @@ class Topology:
             (),
             row_type,
             where,
-            function=event_time,
+            function=event_time or no_time,
             options=(("max_out_of_order_ms", str(disorder)), *policy.options()),
             connector=chosen,
             at=chosen.at if at is None else at,
@@ -230,7 +235,23 @@ class Topology:
         for step in self.steps:
             if step.kind != "sink" and step.index not in read:
                 raise step.where.error(f"nothing takes the rows of {step.name!r}: end the chain with .sink(…)")
+        self._check_times()
         return Specification(self.name, tuple(step.specification() for step in self.steps))
+
+    def _check_times(self) -> None:
+        """Windows over rows without event times would never close; told at the line that asks for one."""
+        timeless: dict[int, str] = {}
+        for step in self.steps:
+            if step.kind == "source" and step.function is no_time:
+                timeless[step.index] = step.name
+            for before in step.inputs:
+                if before in timeless:
+                    timeless[step.index] = timeless[before]
+            if step.kind in _BY_TIME and step.index in timeless:
+                source = timeless[step.index]
+                raise step.where.error(
+                    f"{step.name!r} goes by event time, and the rows of source {source!r} have none: give it event_time=…"
+                )
 
     @property
     def local_only(self) -> list[str]:
