@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from agiledart import Topology, collect
 from agiledart.testing import run_local
 from tests.conformance.operator_cases import CASES, Case, ms
+from tests.reference.inline_host import InlineHost
 from tests.reference.rows import Row, placed
 
 KEYS = ["a", "b", "ä", ""]
@@ -76,3 +77,14 @@ def test_disorder_within_the_tolerance_does_not_show(
     shuffled = [row for _, row in sorted(zip(noise, rows, strict=False), key=lambda pair: pair[0] + pair[1].at)]
     result = run_local(topology_of(case, shuffled, max_out_of_order=6), parallelism=2, schedule_seed=seed)
     assert collected(result) == case.reference(placed(used(case, shuffled)))
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@given(rows=ROWS, parallelism=PARALLELISM, seed=st.integers(0, 1_000_000))
+@settings(max_examples=12, deadline=None)
+def test_one_credit_and_instances_put_back_from_snapshots_do_not_show(
+    case: Case, rows: list[Row], parallelism: int, seed: int
+) -> None:
+    rows = sorted(rows, key=lambda row: row.at)
+    host = InlineHost(topology_of(case, rows), parallelism=parallelism, seed=seed, restarts=0.1)
+    assert host.run()["out"] == case.reference(placed(used(case, rows)))
