@@ -98,7 +98,7 @@ class KeyedVerbs(KeyedHandle[K, R]):
         where = call_site()
         _, row_type = self.types
         value = value_type(aggregator, row_type, where)
-        state_type = generic(list, aggregate_state_type(aggregator))
+        state_type = generic(list, aggregate_state_type(aggregator, row_type))
         options = (("aggregate", type(aggregator).__name__),)
         return self._operate(
             name, "running", Running(aggregator), state_type, self._change(value), where, options=options, keep=keep

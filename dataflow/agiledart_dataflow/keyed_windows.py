@@ -13,10 +13,10 @@ from agiledart_dataflow.windows import Counted, Panes, Session, Sliding
 
 
 def keyed_window(
-    window: Sliding | Panes | Session | Counted, aggregator: Aggregator[Any, Any, Any]
+    window: Sliding | Panes | Session | Counted, aggregator: Aggregator[Any, Any, Any], row_type: Any
 ) -> tuple[KeyedOperator[Any, Any, Any, Any], Any] | None:
     """(operator, type of its plain state) of a window that is one; None for sliding, tumbling and hopping windows."""
-    state = aggregate_state_type(aggregator)
+    state = aggregate_state_type(aggregator, row_type)
     if isinstance(window, Session):
         return SessionWindow(window.gap_ms, aggregator), generic(tuple, int, int, state) | None
     if isinstance(window, Counted):

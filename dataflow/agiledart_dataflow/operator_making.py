@@ -3,12 +3,14 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, get_args
 
-from agiledart_dataflow.aggregators import Together
-from agiledart_dataflow.inference import CannotTellError, return_annotation
+from agiledart_dataflow.aggregators import Extreme, Together
+from agiledart_dataflow.inference import CannotTellError, optional_stripped, return_annotation, traced_type
 from agiledart_dataflow.operators.base import Operator
 from agiledart_dataflow.operators.broadcast import BroadcastStep
 from agiledart_dataflow.operators.keyed_step import KeyedStep, Mishap
+from agiledart_dataflow.operators.pane_values import kept_values
 from agiledart_dataflow.operators.panes import PaneWindow, pane_state_type
+from agiledart_dataflow.operators.running import Reduction
 from agiledart_dataflow.operators.sliding import SlidingWindow
 from agiledart_dataflow.operators.top import Top
 from agiledart_dataflow.position import Position
@@ -87,17 +89,24 @@ def state_type(head: "Step", row_type: Any) -> Any:
         groups = list[tuple[int, bytes]]
         return generic(tuple, groups, make["shared_type"]) if head.kind == "broadcast" else groups
     key = head.keying.key_type
-    state = aggregate_state_type(make["aggregator"])
+    state = aggregate_state_type(make["aggregator"], row_type)
     if isinstance(make["window"], Sliding):
         windows = generic(list, generic(tuple, key, int, state))
         return generic(tuple, windows, generic(list, generic(tuple, Position, key, row_type)))
-    return pane_state_type(key, state)
+    return pane_state_type(key, Any if kept_values(make["aggregator"]) is not None else state)
 
 
-def aggregate_state_type(aggregator: Any) -> Any:
-    """The type of an aggregator's plain state where its annotation says one; plain data elsewhere."""
+def aggregate_state_type(aggregator: Any, row_type: Any) -> Any:
+    """The type of an aggregator's plain state for rows of a type, where it can be told; plain data elsewhere."""
     if isinstance(aggregator, Together):
-        return generic(tuple, *[aggregate_state_type(part) for part in aggregator.parts])
+        return generic(tuple, *[aggregate_state_type(part, row_type) for part in aggregator.parts])
+    if isinstance(aggregator, Reduction):
+        return generic(list, row_type)
+    if isinstance(aggregator, Extreme):
+        try:
+            return generic(list, optional_stripped(traced_type(aggregator.value_of, row_type)))
+        except CannotTellError:
+            return Any
     if type(aggregator).__module__.startswith("agiledart_dataflow."):
         return Any
     try:

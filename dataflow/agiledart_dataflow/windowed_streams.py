@@ -37,7 +37,7 @@ def add_window(
     key_type, row_type = keyed.types
     result_type = value_type(aggregator, row_type, where)
     make: dict[str, Any] = {"window": window, "aggregator": aggregator}
-    operator = keyed_window(window, aggregator)
+    operator = keyed_window(window, aggregator, row_type)
     if operator is not None:
         make |= {"operator": operator[0], "state_type": operator[1]}
     return keyed.add(

@@ -10,6 +10,7 @@ from fractions import Fraction
 from typing import Any
 
 from agiledart import (
+    Aggregator,
     BroadcastOperator,
     Context,
     KeyedOperator,
@@ -23,11 +24,12 @@ from agiledart import (
     min_of,
     never,
     session,
+    sliding,
     sum_of,
     tumbling,
 )
 from tests.reference import joins, windows
-from tests.reference.rows import Placed, Row, in_order, timed
+from tests.reference.rows import Placed, Row, in_order, keys_of, timed
 
 Build = Callable[[Stream[Row], Stream[Row]], Stream[Any]]
 Reference = Callable[[Sequence[Placed]], list[Any]]
@@ -130,7 +132,7 @@ class Visits(KeyedOperator[str, Row, list[int], tuple[str, int, int]]):
 def visits(rows: Sequence[Placed]) -> list[Any]:
     """`Visits`, one key after the other."""
     out = []
-    for name in windows.keys_of(rows):
+    for name in keys_of(rows):
         count, due = 0, None
         for one in [*(one for one in rows if one.row.key == name), None]:
             if due is not None and (one is None or due[0][0] <= one.row.at):
@@ -221,7 +223,57 @@ def above(rows: Sequence[Placed]) -> list[Any]:
     return in_order(out)
 
 
+class Longest(Aggregator[Row, list[Row], Row]):
+    """A custom aggregate that cannot remove: the row that has been there longest."""
+
+    def create(self) -> list[Row]:
+        return []
+
+    def add(self, state: list[Row], row: Row) -> list[Row]:
+        return state or [row]
+
+    def result(self, state: list[Row]) -> Row:
+        return state[0]
+
+
+WIDE = all_of(min_of(lambda row: (row.value, row.key)), max_of(lambda row: row.key), Longest())
+
+
+def wide(rows: list[Row]) -> tuple[Any, ...]:
+    """`WIDE` in plain words."""
+    return min((row.value, row.key) for row in rows), max(row.key for row in rows), rows[0]
+
+
+LEAST = min_of(lambda row: (row.value, row.key))
+
+
+def least(rows: list[Row]) -> tuple[int, str]:
+    """`LEAST` in plain words."""
+    return min((row.value, row.key) for row in rows)
+
+
 CASES = [
+    *[
+        Case(
+            f"{shape}, {what}",
+            lambda a, b, size=size, every=every, of=of: (
+                a.key_by(key).window(hopping(ms(size), ms(every))).aggregate("x", of)
+            ),
+            lambda rows, size=size, every=every, value=value: windows.panes(rows, size, every, value),
+        )
+        for shape, size, every in (("tumbling", 6, 6), ("hopping", 7, 3))
+        for what, of, value in (("usual", ALL, summary), ("of any type", WIDE, wide), ("of pairs", LEAST, least))
+    ],
+    Case(
+        "sliding",
+        lambda a, b: a.key_by(key).window(sliding(ms(9))).aggregate("x", WIDE),
+        lambda rows: windows.sliding(rows, 9, wide),
+    ),
+    Case(
+        "top",
+        lambda a, b: a.key_by(key).window(sliding(ms(9))).count("c").top("x", n=2),
+        lambda rows: windows.top(rows, 9, 2),
+    ),
     Case(
         "sessions",
         lambda a, b: a.key_by(key).window(session(ms(5))).aggregate("x", ALL),

@@ -86,5 +86,5 @@ def test_one_credit_and_instances_put_back_from_snapshots_do_not_show(
     case: Case, rows: list[Row], parallelism: int, seed: int
 ) -> None:
     rows = sorted(rows, key=lambda row: row.at)
-    host = InlineHost(topology_of(case, rows), parallelism=parallelism, seed=seed, restarts=0.1)
+    host = InlineHost(topology_of(case, rows), parallelism=parallelism, seed=seed, restarts=0.3)
     assert host.run()["out"] == case.reference(placed(used(case, rows)))

@@ -1,4 +1,4 @@
-"""A hostile host in one process: real channels with one credit, the wire form, any order of work, instances put back from snapshots.
+"""A hostile host in one process: channels with one credit, the wire form, any order of work, instances put back.
 
 It is what executors do, with all freedom that they have used against the engine, drawn from a seed.
 """
@@ -99,7 +99,7 @@ class InlineHost:
         source = self._random.choice(self.sources)
         if source.finished or self._blocked(source.stage, 0):
             return False
-        polled = source.poll(self._now, 0, 1 + self._random.index(30))
+        polled = source.poll(self._now, 0, 1 + self._random.index(5))
         self._now = max(self._now, polled.wait_until_ns or 0)
         if polled.batch is not None:
             source.send(polled.batch, self._emitter(0))
@@ -130,7 +130,7 @@ class InlineHost:
         if self._blocked(stage, index):
             return False
         before = instance.mark
-        instance.work(self._emitter(index), 1 + self._random.index(40))
+        instance.work(self._emitter(index), 1 + self._random.index(8))
         return instance.mark != before
 
     def _blocked(self, stage: int, index: int) -> bool:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from agiledart import Change, Pane
+from agiledart import Change, Pane, Ranking
 from tests.reference.rows import Placed, Row, in_order, keys_of, timed
 
 Value = Callable[[list[Row]], Any]
@@ -67,4 +67,35 @@ def first_of_each(rows: Sequence[Placed], same: Callable[[Row], Any], time_to_li
         before = [row for row in out if same(row) == same(one.row)]
         if not before or (time_to_live is not None and one.row.at >= before[-1].at + time_to_live):
             out.append(one.row)
+    return out
+
+
+def sliding(rows: Sequence[Placed], size: int, value: Value) -> list[Any]:
+    """At each row that enters or leaves, the value of the key's rows of the last `size`."""
+    last = rows[-1].row.at if rows else 0
+    enters = [(one.place, one, True) for one in rows]
+    leaves = [(timed(one.row.at + size, one), one, False) for one in rows if one.row.at + size <= last]
+    out = []
+    for place, one, is_new in sorted(enters + leaves, key=lambda event: event[0]):
+        inside = [
+            other.row
+            for other in rows
+            if other.row.key == one.row.key and other.place <= place and timed(other.row.at + size, other) > place
+        ]
+        out.append(Change(one.row.key, value(inside) if inside else None, one.row if is_new else None))
+    return out
+
+
+def top(rows: Sequence[Placed], size: int, n: int) -> list[Any]:
+    """The keys with most rows of the last `size` at each row that changes them; of two the one with the newer row."""
+    out: list[Any] = []
+    shown: list[tuple[str, int]] = []
+    for number, one in enumerate(rows):
+        inside = [(i, other.row) for i, other in enumerate(rows[: number + 1]) if one.row.at - size < other.row.at]
+        newest = {row.key: i for i, row in inside}
+        counts = {key: sum(row.key == key for _, row in inside) for key in newest}
+        best = sorted(counts.items(), key=lambda item: (-item[1], -newest[item[0]]))[:n]
+        if best != shown:
+            shown = best
+            out.append(Ranking(one.row, best))
     return out
