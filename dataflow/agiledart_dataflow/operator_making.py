@@ -9,7 +9,7 @@ from agiledart_dataflow.operators.base import Operator
 from agiledart_dataflow.operators.broadcast import BroadcastStep
 from agiledart_dataflow.operators.keyed_step import KeyedStep, Mishap
 from agiledart_dataflow.operators.pane_values import kept_values
-from agiledart_dataflow.operators.panes import PaneWindow, pane_state_type
+from agiledart_dataflow.operators.panes import PaneWindow, kept_state_type, pane_state_type
 from agiledart_dataflow.operators.running import Reduction
 from agiledart_dataflow.operators.sliding import SlidingWindow
 from agiledart_dataflow.operators.top import Top
@@ -93,7 +93,10 @@ def state_type(head: "Step", row_type: Any) -> Any:
     if isinstance(make["window"], Sliding):
         windows = generic(list, generic(tuple, key, int, state))
         return generic(tuple, windows, generic(list, generic(tuple, Position, key, row_type)))
-    return pane_state_type(key, Any if kept_values(make["aggregator"]) is not None else state)
+    kept = kept_values(make["aggregator"])
+    if kept is not None:
+        state = kept_state_type([_value_type(function, row_type) for function in kept.values])
+    return pane_state_type(key, state)
 
 
 def aggregate_state_type(aggregator: Any, row_type: Any) -> Any:
@@ -103,13 +106,18 @@ def aggregate_state_type(aggregator: Any, row_type: Any) -> Any:
     if isinstance(aggregator, Reduction):
         return generic(list, row_type)
     if isinstance(aggregator, Extreme):
-        try:
-            return generic(list, optional_stripped(traced_type(aggregator.value_of, row_type)))
-        except CannotTellError:
-            return Any
+        return generic(list, _value_type(aggregator.value_of, row_type))
     if type(aggregator).__module__.startswith("agiledart_dataflow."):
         return Any
     try:
         return return_annotation(aggregator.create)
+    except CannotTellError:
+        return Any
+
+
+def _value_type(function: Callable[[Any], Any], row_type: Any) -> Any:
+    """What a function of an aggregate gives; Any where that cannot be told."""
+    try:
+        return optional_stripped(traced_type(function, row_type))
     except CannotTellError:
         return Any

@@ -9,12 +9,25 @@ from hypothesis import strategies as st
 
 from agiledart import Topology, collect
 from agiledart.testing import run_local
+from agiledart_kernel.randomness import RandomStream
 from tests.conformance.operator_cases import CASES, Case, ms
 from tests.reference.inline_host import InlineHost
 from tests.reference.rows import Row, placed
 
 KEYS = ["a", "b", "ä", ""]
-ROWS = st.lists(
+
+
+def many_rows(seed: int, count: int, span: int) -> list[Row]:
+    """Rows that meet: Hypothesis alone seldom draws long lists."""
+    random = RandomStream(seed, "rows")
+    weights = (0.1, 0.2, 0.3, 1e16, -1e16, 1e-9)
+    return [
+        Row(random.index(span), random.choice(KEYS[:2]), random.index(7) - 3, random.choice(weights), random.index(2))
+        for _ in range(count)
+    ]
+
+
+FEW_ROWS = st.lists(
     st.builds(
         Row,
         at=st.integers(0, 40),
@@ -25,6 +38,7 @@ ROWS = st.lists(
     ),
     max_size=40,
 )
+ROWS = st.one_of(FEW_ROWS, st.builds(many_rows, st.integers(0, 1_000_000), st.integers(20, 40), st.integers(5, 60)))
 SCHEDULES = st.one_of(st.none(), st.integers(0, 1_000_000))
 PARALLELISM = st.integers(1, 4)
 

@@ -49,6 +49,7 @@ IntervalState = tuple[list[list[Any]], list[list[Any]]]
 """Left rows as [time, row, has met one], right rows as [time, row], oldest first."""
 
 _EXPIRY = "expiry"
+_OVER = "over"
 
 
 class IntervalJoin(KeyedOperator[Any, Any, IntervalState, Joined[Any, Any, Any]]):
@@ -65,7 +66,7 @@ class IntervalJoin(KeyedOperator[Any, Any, IntervalState, Joined[Any, Any, Any]]
     def on_record(self, key: Any, record: Any, state: IntervalState, context: Pairs) -> None:
         lefts, rights = state
         now = context.time_ms
-        self._prune(key, state, context)
+        self._prune(state, now)
         if context.branch:
             rights.append([now, record])
             for left in lefts:
@@ -80,22 +81,23 @@ class IntervalJoin(KeyedOperator[Any, Any, IntervalState, Joined[Any, Any, Any]]
                     left[2] = True
                     context.emit(Joined(key, record, right))
             if self._how == "left":
-                context.timer_at(now + self._left_stays_ms + 1)
+                context.timer_at(now + self._left_stays_ms + 1, _OVER)
         context.timer_at(now + max(self._left_stays_ms, self._right_stays_ms) + 1, name=_EXPIRY)
 
     def on_timer(self, key: Any, payload: Any, state: IntervalState, context: Pairs) -> None:
-        self._prune(key, state, context)
+        if payload == _OVER:  # these timers fire in the order of their rows, so it is the first one's
+            _, row, met = state[0].pop(0)
+            if not met:
+                context.emit(Joined(key, row, None))
+        self._prune(state, context.time_ms)
         if not state[0] and not state[1]:
             context.forget()
 
-    def _prune(self, key: Any, state: IntervalState, context: Pairs) -> None:
-        """Drop rows that can meet none any more; a left one that has met none comes out by itself if asked for."""
+    def _prune(self, state: IntervalState, now: int) -> None:
+        """Drop rows that can meet none any more; left ones that shall come out if alone have a timer each."""
         lefts, rights = state
-        now = context.time_ms
-        while lefts and lefts[0][0] + self._left_stays_ms < now:
-            _, row, met = lefts.pop(0)
-            if self._how == "left" and not met:
-                context.emit(Joined(key, row, None))
+        while self._how == "inner" and lefts and lefts[0][0] + self._left_stays_ms < now:
+            lefts.pop(0)
         while rights and rights[0][0] + self._right_stays_ms < now:
             rights.pop(0)
 

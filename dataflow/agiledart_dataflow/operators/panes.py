@@ -6,7 +6,7 @@ which is the same order. END_OF_INPUT closes all panes. What `max_out_of_order` 
 """
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import gcd
 from typing import Any, Final
 
@@ -179,7 +179,9 @@ class PaneWindow:
         if self._counts_only:
             return state
         compact = self._before.get(end, {}).get(key)
-        return state, None if compact is None else (compact.count, compact.sums, compact.extremes)
+        width = len(self._kept.values)
+        columns = [state[number::width] for number in range(width)]
+        return columns, None if compact is None else (compact.count, compact.sums, compact.extremes)
 
     def restore(self, plain: Any) -> None:
         self._panes, self._firsts, self._before = {}, {}, {}
@@ -198,15 +200,23 @@ class PaneWindow:
             return self._aggregator.from_plain(state)
         if self._counts_only:
             return state
-        flat, compact = state
+        columns, compact = state
         if compact is not None:
             made = Compact(len(self._kept.values))
-            made.count, made.sums, made.extremes = compact
+            made.count, made.sums, made.extremes = compact[0], compact[1], list(compact[2])
             self._before.setdefault(end, {})[key] = made
-        return list(flat)
+        return [value for values in zip(*columns, strict=True) for value in values]
 
 
 def pane_state_type(key: Any, own_state: Any) -> Any:
-    """The type of `PaneWindow.snapshot`; `own_state`: of a user's aggregator, Any for built-in ones."""
+    """The type of `PaneWindow.snapshot`; `own_state`: of a user's aggregator, or what `kept_state_type` says."""
     entry = tuple[key, Position | None, own_state]  # type: ignore[valid-type]  # types made at run time
     return list[tuple[int, list[entry]]]
+
+
+def kept_state_type(values: Sequence[Any]) -> Any:
+    """The type of what a window keeps for built-in aggregates of values of these types; counts alone are ints."""
+    if not values:
+        return int
+    columns = tuple[tuple(list[kind] for kind in values)]  # type: ignore[misc]  # types made at run time
+    return tuple[columns, tuple[int, list[list[Any]], columns] | None]
