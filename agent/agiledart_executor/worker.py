@@ -421,7 +421,8 @@ def _show(texts: list[str]) -> None:
     """What users are told of records that their error policies let go, into the application's logs."""
     if texts:
         text = "\n".join(texts).encode("utf-8", "replace").decode()
-        print(text, file=sys.stderr, flush=True)
+        sys.stderr.write(f"{text}\n")
+        sys.stderr.flush()
 
 
 def _sayable(text: str) -> str:

@@ -53,12 +53,10 @@ def summary_of(specification: bytes, reports: Reports) -> dict[str, Any]:
         statistics = statistics_of(report)
         if statistics is not None and all(name in names for name in statistics.steps):
             counted.append(statistics)
-    body = msgspec.to_builtins(summarise(known, counted))
+    summary = summarise(known, counted)
+    body = msgspec.to_builtins(summary)
     assert isinstance(body, dict)
-    body["steps"] = {
-        name: {"rows_in": counts[0], "rows_out": counts[1], "dropped": counts[2]}
-        for name, counts in body["steps"].items()
-    }
+    body["steps"] = {name: counts.body() for name, counts in summary.steps.items()}
     body["latency_ms"] = body.pop("latency")
     firsts = _times(reports, FIRST_MS)
     lasts = _times(reports, LAST_MS)

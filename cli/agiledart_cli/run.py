@@ -86,10 +86,7 @@ def document(name: str, done: "LocalRun") -> dict[str, Any]:
     import msgspec
 
     summary = msgspec.to_builtins(done.summary)
-    summary["steps"] = {
-        step: {"rows_in": counts[0], "rows_out": counts[1], "dropped": counts[2]}
-        for step, counts in summary["steps"].items()
-    }
+    summary["steps"] = {step: counts.body() for step, counts in done.summary.steps.items()}
     summary["latency_ms"] = summary.pop("latency")
     return {
         "name": name,
@@ -109,9 +106,17 @@ def report(name: str, done: "LocalRun") -> None:
         say(f"  malformed: {', '.join(f'{number:,} {reason}' for reason, number in summary.malformed.items())}")
     if summary.late:
         say(f"  late: {count(summary.late)}")
+    if summary.shed:
+        say(f"  shed: {', '.join(f'{number:,} {reason}' for reason, number in summary.shed.items())}")
     for step, counts in summary.steps.items():
-        dropped = f", {count(counts.dropped)} left nothing" if counts.dropped else ""
-        say(f"  {step}: {count(counts.rows_in)} in, {count(counts.rows_out)} out{dropped}")
+        others = (
+            (counts.dropped, "left nothing"),
+            (counts.skipped, "skipped after errors"),
+            (counts.dead_letters, "dead letters"),
+            (counts.late, "late"),
+        )
+        rest = "".join(f", {count(number)} {what}" for number, what in others if number)
+        say(f"  {step}: {count(counts.rows_in)} in, {count(counts.rows_out)} out{rest}")
     for sink, latency in summary.latency.items():
         kind = "latency" if summary.paced else "backlog (not paced)"
         figures = ", ".join(f"{p} {milliseconds(getattr(latency, p))}" for p in ("p50", "p95", "p99"))

@@ -37,6 +37,17 @@ class StepCounts(msgspec.Struct, gc=False, array_like=True):
         self.dead_letters += other.dead_letters
         self.late += other.late
 
+    def body(self) -> dict[str, int]:
+        """The same under the names that `status` and `run -o json` give them."""
+        return {
+            "rows_in": self.rows_in,
+            "rows_out": self.rows_out,
+            "dropped": self.dropped,
+            "skipped": self.skipped,
+            "dead_letters": self.dead_letters,
+            "late": self.late,
+        }
+
 
 class SourceCounts(msgspec.Struct, array_like=True):
     """Lines of one source: `lines = records + late + malformed + shed + spooled + waiting`, at every moment.
@@ -96,7 +107,9 @@ class Summary(msgspec.Struct, frozen=True):
         results: rows written, by sink.
         latency: read-to-write, by sink; only for rows with a `ReadTime`.
         paced: True when a source was paced by event time, so that `latency` is one (else it is a backlog).
-        steps: rows in, out and dropped, by step.
+        steps: what each step counted.
+        shed: rows let go at sources because the mesh was slower than they came, by reason.
+        waiting, spooled: rows that wait at sources, in memory and on disk; `spooled_ever`: that ever went to disk.
     """
 
     records_in: int
@@ -107,6 +120,10 @@ class Summary(msgspec.Struct, frozen=True):
     latency: dict[str, LatencySummary]
     paced: bool
     steps: dict[str, StepCounts]
+    shed: dict[str, int] = {}
+    waiting: int = 0
+    spooled: int = 0
+    spooled_ever: int = 0
 
 
 def summarise(specification: Specification, statistics: Iterable[InstanceStatistics]) -> Summary:
@@ -114,6 +131,7 @@ def summarise(specification: Specification, statistics: Iterable[InstanceStatist
     steps = {step.name: StepCounts() for step in specification.steps}
     source = SourceCounts()
     malformed: dict[str, int] = {}
+    shed: dict[str, int] = {}
     histograms: dict[str, LatencyHistogram] = {}
     sinks = {step.name for step in specification.of_kind("sink")}
     for one in statistics:
@@ -125,6 +143,11 @@ def summarise(specification: Specification, statistics: Iterable[InstanceStatist
             source.lines += one.source.lines
             source.late += one.source.late
             source.paced = source.paced or one.source.paced
+            source.waiting += one.source.waiting
+            source.spooled += one.source.spooled
+            source.spooled_ever += one.source.spooled_ever
+            for reason, count in one.source.shed.items():
+                shed[reason] = shed.get(reason, 0) + count
             for reason, count in one.source.malformed.items():
                 malformed[reason] = malformed.get(reason, 0) + count
     first_steps = [
@@ -142,4 +165,8 @@ def summarise(specification: Specification, statistics: Iterable[InstanceStatist
         latency={name: histogram.summary() for name, histogram in sorted(histograms.items())},
         paced=source.paced,
         steps=steps,
+        shed=dict(sorted(shed.items())),
+        waiting=source.waiting,
+        spooled=source.spooled,
+        spooled_ever=source.spooled_ever,
     )
