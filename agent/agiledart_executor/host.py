@@ -27,6 +27,9 @@ from agiledart_kernel.errors import AgileDartError, RemoteProtocolError
 TURN_SECONDS = 0.005
 """How long instances may work before sockets are looked at again."""
 
+WATCHED_SECONDS = 0.25
+"""How long a source is left alone whose reader says itself when it has something: it may still have to notice silence."""
+
 SOURCE_ROWS = 750
 """Rows that a source reads in one go at most."""
 
@@ -96,6 +99,7 @@ class Running:
     reported: bool = False
     broken: bool = False
     timer: asyncio.TimerHandle | None = None
+    watched: int | None = None
     budget: int = 1
     busy_ns: int = 0
     first_ms: int = 0
@@ -304,11 +308,15 @@ class InstanceHost:
             running.pace(treated, (time.monotonic_ns() - now) / 1e9)
             if polled.wait_until_ns is not None and not source.finished:
                 delay = max(0.0, (polled.wait_until_ns - now) / 1e9)
+                if polled.wait_for is not None and self._watch(running, polled.wait_for):
+                    delay = max(delay, WATCHED_SECONDS)
                 running.timer = self._loop.call_later(delay, self.wake, running)
             else:
                 again = not source.finished
         for output in running.outputs.values():
             output.flush()
+        if running.watched is not None and (running.blocked or source.finished):
+            self._unwatch(running)  # or it would wake for what it may not read
         if running.blocked and self.reading and source.reads_on:
             return self._read_on(running, source)
         return again and not running.blocked
@@ -324,9 +332,27 @@ class InstanceHost:
             running.timer = self._loop.call_later(max(0.0, (wait_until_ns - now) / 1e9), self.wake, running)
         return wait_until_ns is None
 
+    def _watch(self, running: Running, descriptor: int) -> bool:
+        """Wake a source when its reader has something; False for what cannot be waited for (a file)."""
+        if running.watched == descriptor:
+            return True
+        self._unwatch(running)
+        try:
+            self._loop.add_reader(descriptor, self.wake, running)
+        except (OSError, ValueError):
+            return False
+        running.watched = descriptor
+        return True
+
+    def _unwatch(self, running: Running) -> None:
+        if running.watched is not None:
+            self._loop.remove_reader(running.watched)
+            running.watched = None
+
     def close(self) -> None:
         """Give back what all instances hold."""
         for running in self.running.values():
+            self._unwatch(running)
             with contextlib.suppress(AgileDartError, OSError):
                 running.close()
 
@@ -335,6 +361,7 @@ class InstanceHost:
         if running.broken:
             return
         running.broken = True
+        self._unwatch(running)
         if running.timer is not None:
             running.timer.cancel()
         self._broke(running, message)

@@ -15,7 +15,7 @@ Importing this package loads no event loop, no cryptography, no terminal library
 """
 
 from agiledart.aggregates import all_of, count_of, max_of, mean_of, min_of, sum_of
-from agiledart.connectors import collect, csv, jsonl, log, null, records, stdout, taxi
+from agiledart.connectors import collect, csv, jsonl, log, null, records, stdout, taxi, tcp
 from agiledart_dataflow.aggregators import Aggregator
 from agiledart_dataflow.connectors import Connector, Sink, Source
 from agiledart_dataflow.keyed_stream import KeyedStream
@@ -76,5 +76,6 @@ __all__ = [
     "stdout",
     "sum_of",
     "taxi",
+    "tcp",
     "tumbling",
 ]

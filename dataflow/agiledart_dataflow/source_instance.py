@@ -8,7 +8,6 @@ Order of judgement for each row: the reader's own reasons, the step's `check`, t
 import dataclasses
 from collections import deque
 from collections.abc import Callable, Mapping
-from heapq import heappop, heappush
 from itertools import repeat
 from typing import Any
 
@@ -16,9 +15,11 @@ import msgspec
 
 from agiledart_dataflow.batch import Batch, Held, as_rows, listed
 from agiledart_dataflow.connectors import Reading, SourceReader
+from agiledart_dataflow.event_clock import EventClock, Late
 from agiledart_dataflow.instance import Onlooker
 from agiledart_dataflow.intake import Intake
 from agiledart_dataflow.judging import is_ascending, times_of
+from agiledart_dataflow.operators.keyed_step import LATE
 from agiledart_dataflow.outbox import Emit, Outbox
 from agiledart_dataflow.position import END, RECORD, START, Position, final_mark, reached
 from agiledart_dataflow.program import Program
@@ -47,11 +48,13 @@ class Polled(msgspec.Struct, frozen=True, gc=False):
         batch: records and mark to send, or None.
         wait_until_ns: do not poll before this instant (None: at once).
         finished: True with the batch that carries END_OF_INPUT; never poll again.
+        wait_for: a file descriptor that becomes readable when the reader has something, or None; poll then, at once.
     """
 
     batch: Batch | None
     wait_until_ns: int | None
     finished: bool
+    wait_for: int | None = None
 
 
 class SourceInstance:
@@ -82,25 +85,40 @@ class SourceInstance:
         self._times_of_columns: Callable[[Any], Any] | None = step.make.get("times_of_columns")
         self._reader = reader
         self._intake = intake
+        self._fileno: Callable[[], int | None] = getattr(reader, "fileno", _nothing_to_wait_for)
         self._time_of: Callable[[Any], Any] = step.function
         self._check: Callable[[Any], str | None] | None = step.make["check"]
-        self._disorder_ms: int = step.make["max_out_of_order_ms"]
         self._number = [one.index for one in program.specification.of_kind("source")].index(step.index)
         self._outbox = Outbox(program.plan, stage, 0, program.key_functions(stage))
+        self._lateness_ms = program.lateness_ms
+        self._clock = EventClock(
+            step.make["max_out_of_order_ms"],
+            lateness_ms=program.lateness_ms,
+            keeps_late=self._outbox.has_side(f"{step.name}/{LATE}"),
+            **step.make.get("clock", {}),
+        )
         self._speed = _speed(step.name, step.connector.option("speed"))
-        self._stamp = _stamper(step.row_type) if not reader.stamps or self._speed or self._disorder_ms else None
-        self._is_plain = not (self._disorder_ms or self._check or self._speed or self._stamp or intake)
+        self._stamp = _stamper(step.row_type) if not reader.stamps or self._speed or self._clock.sorts else None
+        self._is_plain = not (
+            self._clock.sorts
+            or self._clock.passes_by_itself
+            or self._check
+            or self._speed
+            or self._stamp
+            or intake
+        )
         self._counts = SourceCounts(paced=self._speed is not None)
         self._reasons: dict[str, int] = {}
-        self._newest: int | None = None
         self._sequence = 0
-        self._arrivals = 0
-        self._sorting: list[tuple[int, int, Any]] = []
-        self._due: deque[tuple[int, Any]] = deque()
         self._base: tuple[int, int] | None = None
         self._exhausted = False
         self._mark: Position = START
         self._onlooker: Onlooker | None = None
+        self._may_be_late = self._lateness_ms > 0 or self._clock.keeps_late
+        if intake is not None and self._may_be_late:
+            raise ConfigurationError(
+                f"source {step.name}: late rows are only kept where overload is `block`: a spool has no place for them"
+            )
 
     @property
     def mark(self) -> Position:
@@ -133,7 +151,7 @@ class SourceInstance:
         """
         intake = self._intake
         reading: Reading | None = None
-        if self._is_plain and not self._due and not self._exhausted:
+        if self._is_plain and not self._clock.due and not self._exhausted:
             reading = self._read(max_rows, wall_ns)
             if (polled := self._at_once(reading, max_rows)) is not None:
                 return polled
@@ -149,12 +167,15 @@ class SourceInstance:
         count = len(held)
         order = self._numbered(times, count)
         self._counts.records += count
-        self.finished = self._exhausted and not self._due and (intake is None or intake.is_empty)
+        if self._may_be_late and count:
+            held, order = self._separated(as_rows(held), order)
+        self.finished = self._exhausted and not self._clock.due and (intake is None or intake.is_empty)
         mark = self._complete(int(times[-1]) if count else None)
         if wait is None and read_nothing and not count and not self.finished:
             wait = now_ns + IDLE_NS
         if not count and mark <= self._mark:
-            return Polled(None, wait, self.finished)
+            waits = read_nothing and not self._clock.due and not self._clock.passes_by_itself
+            return Polled(None, wait, self.finished, self._fileno() if waits else None)
         self._mark = mark
         return Polled(Batch(held, order, mark), wait, self.finished)
 
@@ -168,9 +189,9 @@ class SourceInstance:
             times = times_of(rows, self._time_of)
         except (Exception, SystemExit):  # the careful way finds the row
             return None
-        if not is_ascending(times) or (self._newest is not None and times[0] < self._newest):
+        if not is_ascending(times) or (self._clock.newest is not None and times[0] < self._clock.newest):
             return None
-        self._newest = last_ms = times[-1]
+        self._clock.newest = last_ms = times[-1]
         order = self._numbered(times, count)
         self._counts.records += count
         self._mark = mark = (last_ms, RECORD, self._number, self._sequence - 1, END)
@@ -184,25 +205,30 @@ class SourceInstance:
         wanted = max_rows if self._speed is None else min(max_rows, _PACED_AHEAD)
         held: Held = []
         times: Any = []
-        if not self._exhausted and len(self._due) < wanted:
+        if not self._exhausted and len(self._clock.due) < wanted:
             if reading is None:
-                reading = self._read(wanted - len(self._due), wall_ns)
+                reading = self._read(wanted - len(self._clock.due), wall_ns)
             read_nothing = not reading.lines
-            held, times = self._judged(reading.rows)
+            held, times = self._judged(reading.rows, wall_ns // 1_000_000)
             if type(held) is list and len(held) > max_rows:  # more than it was asked for
-                self._due.extend(zip(times, held, strict=True))
+                self._clock.due.extend(zip(times, held, strict=True))
                 held = []
             if reading.exhausted:
                 self._exhausted = True
-                self._release(END)
+                self._clock.release(END)
         wait: int | None = None
         if not len(held):
             count, wait = self._ready(now_ns, max_rows)
-            taken = [self._due.popleft() for _ in range(count)]
+            taken = [self._clock.due.popleft() for _ in range(count)]
             times, held = [time_ms for time_ms, _ in taken], [row for _, row in taken]
+        if self._clock.passes_by_itself and not self._exhausted:
+            self._clock.pass_time(now_ns, wall_ns // 1_000_000, has_read=not read_nothing)
         if self._stamp is not None and len(held):
             stamp = self._stamp
-            held = [stamp(row, wall_ns) for row in as_rows(held)]
+            held = [
+                row._replace(row=stamp(row.row, wall_ns)) if type(row) is Late else stamp(row, wall_ns)
+                for row in as_rows(held)
+            ]
         return held, times, wait, read_nothing
 
     def send(self, batch: Batch, emit: Emit) -> None:
@@ -226,7 +252,7 @@ class SourceInstance:
         self._speed = None
         if not self._exhausted:
             self._exhausted = True
-            self._release(END)
+            self._clock.release(END)
 
     def close(self) -> None:
         """Give back what the reader and the waiting room hold."""
@@ -236,8 +262,8 @@ class SourceInstance:
 
     def statistics(self) -> InstanceStatistics:
         """What it has counted so far."""
-        waiting = len(self._due) + len(self._sorting)
-        counts = msgspec.structs.replace(self._counts, malformed=dict(self._reasons), waiting=waiting)
+        waiting = len(self._clock.due) + len(self._clock.sorting)
+        counts = self._counted(waiting)
         if self._intake is not None:
             self._intake.tell(counts)
         waiting = counts.waiting
@@ -257,27 +283,40 @@ class SourceInstance:
 
         What lies in a spool is not in it: a spool survives nothing yet.
         """
-        counts = msgspec.structs.replace(self._counts, malformed=dict(self._reasons))
+        counts = self._counted(0)
         kept = [] if self._intake is None else self._intake.kept()
-        waiting = [*kept, *self._due], sorted(self._sorting)
+        due = [*kept, *self._clock.due]
+        lates = [(i, row.by_ms, row.aside) for i, (_, row) in enumerate(due) if type(row) is Late]
+        plain = [(time_ms, row.row if type(row) is Late else row) for time_ms, row in due]
+        waiting = plain, sorted(self._clock.sorting), lates
         return _ENCODER.encode(
-            (counts, self._newest, self._sequence, self._arrivals, waiting, self._mark, self._outbox.snapshot())
+            (counts, self._clock.newest, self._sequence, self._clock.arrivals, waiting, self._mark, self._outbox.snapshot())
         )
 
     def restore(self, snapshot: bytes) -> None:
         """Go back to a snapshot; the reader must stand behind the lines that were read then."""
         row = self._row_type
-        waiting = generic(
-            tuple, generic(list, generic(tuple, int, row)), generic(list, generic(tuple, int, int, row))
-        )
+        waiting = generic(tuple, generic(list, generic(tuple, int, row)), generic(list, generic(tuple, int, int, row)), _LATES)
         outbox = tuple[Position, list[int], list[tuple[int, int, int]]]
         kind = generic(tuple, SourceCounts, int | None, int, int, waiting, Position, outbox)
-        counts, self._newest, self._sequence, self._arrivals, (due, sorting), self._mark, sent = (
+        counts, self._clock.newest, self._sequence, self._clock.arrivals, (due, sorting, lates), self._mark, sent = (
             msgspec.msgpack.Decoder(kind).decode(snapshot)
         )
         self._counts, self._reasons = counts, counts.malformed
-        self._due, self._sorting = deque(due), sorting  # sorted, so a heap
+        self._clock.early, counts.early = counts.early, 0
+        for index, by_ms, aside in lates:
+            due[index] = (due[index][0], Late(due[index][1], by_ms, aside))
+        self._clock.due, self._clock.sorting = deque(due), sorting  # sorted, so a heap
         self._outbox.restore(sent)
+
+    def _counted(self, waiting: int) -> SourceCounts:
+        return msgspec.structs.replace(
+            self._counts,
+            late=self._counts.late + self._clock.late,
+            early=self._clock.early,
+            malformed=dict(self._reasons),
+            waiting=waiting,
+        )
 
     def _read(self, max_rows: int, wall_ns: int) -> Reading:
         """Take rows from the reader."""
@@ -294,15 +333,15 @@ class SourceInstance:
             self._malformed(reason, count)
         return reading
 
-    def _judged(self, held: Held) -> tuple[Held, Any]:
+    def _judged(self, held: Held, wall_ms: int) -> tuple[Held, Any]:
         """Judge rows that were read: those that may go at once with their times, in the usual case all; others are queued."""
         if not len(held):
             return [], []
-        at_once = not (self._disorder_ms or self._due or self._check or self._speed)
+        at_once = not (self._clock.sorts or self._clock.due or self._check or self._speed)
         if type(held) is not list and at_once and self._times_of_columns is not None:
             times = self._times_of_columns(held)
-            if (self._newest is None or times[0] >= self._newest) and bool((times[1:] >= times[:-1]).all()):
-                self._newest = int(times[-1])
+            if (self._clock.newest is None or times[0] >= self._clock.newest) and bool((times[1:] >= times[:-1]).all()):
+                self._clock.newest = int(times[-1])
                 return held, times
         rows = as_rows(held)
         if at_once:
@@ -310,13 +349,13 @@ class SourceInstance:
                 known = times_of(rows, self._time_of)
             except (Exception, SystemExit):  # the careful way below finds the row
                 known = []
-            if known and is_ascending(known) and (self._newest is None or known[0] >= self._newest):
-                self._newest = known[-1]
+            if known and is_ascending(known) and (self._clock.newest is None or known[0] >= self._clock.newest):
+                self._clock.newest = known[-1]
                 return rows, known
-        self._judge_each(rows)
+        self._judge_each(rows, wall_ms)
         return [], []
 
-    def _judge_each(self, rows: list[Any]) -> None:
+    def _judge_each(self, rows: list[Any], wall_ms: int) -> None:
         row: Any = None
         try:
             for row in rows:
@@ -324,7 +363,9 @@ class SourceInstance:
                 if objection is not None:
                     self._malformed(str(objection))
                 else:
-                    self._accept(event_time(self._time_of(row)), row)
+                    objection = self._clock.accept(event_time(self._time_of(row)), row, wall_ms)
+                    if objection is not None:
+                        self._malformed(objection)
         except AgileDartError:
             raise
         except (Exception, SystemExit) as error:  # user code may raise anything; it leaves here named
@@ -336,37 +377,15 @@ class SourceInstance:
             reason = "other"
         self._reasons[reason] = self._reasons.get(reason, 0) + count
 
-    def _accept(self, time_ms: int, row: Any) -> None:
-        """Judge lateness, then queue the row in order of event time."""
-        newest = self._newest
-        if newest is not None and time_ms < newest - self._disorder_ms:
-            self._counts.late += 1
-            return
-        if newest is None or time_ms > newest:
-            self._newest = time_ms
-        if not self._disorder_ms:
-            self._due.append((time_ms, row))
-            return
-        heappush(self._sorting, (time_ms, self._arrivals, row))
-        self._arrivals += 1
-        assert self._newest is not None
-        self._release(self._newest - self._disorder_ms)
-
-    def _release(self, until_ms: int) -> None:
-        """Move sorted rows on that nothing can come before any more."""
-        while self._sorting and self._sorting[0][0] <= until_ms:
-            time_ms, _, row = heappop(self._sorting)
-            self._due.append((time_ms, row))
-
     def _ready(self, now_ns: int, max_rows: int) -> tuple[int, int | None]:
         """(how many queued rows may go now, when the next may)."""
-        if self._speed is None or not self._due:
-            return min(len(self._due), max_rows), None
+        if self._speed is None or not self._clock.due:
+            return min(len(self._clock.due), max_rows), None
         if self._base is None:
-            self._base = (now_ns, self._due[0][0])
+            self._base = (now_ns, self._clock.due[0][0])
         start_ns, start_ms = self._base
         count = 0
-        for time_ms, _ in self._due:
+        for time_ms, _ in self._clock.due:
             due_ns = start_ns + int((time_ms - start_ms) * 1_000_000 / self._speed)
             if due_ns > now_ns:
                 return count, due_ns
@@ -383,16 +402,44 @@ class SourceInstance:
             return None
         if self._carries == "times":
             return times
-        return list(zip(listed(times), repeat(RECORD), repeat(self._number), range(first, last), strict=False))
+        columns = listed(times), repeat(RECORD), repeat(self._number), range(first, last)
+        return list(zip(*columns, repeat(0), strict=False) if self._lateness_ms else zip(*columns, strict=False))
+
+    def _separated(self, rows: list[Any], order: Any) -> tuple[list[Any], Any]:
+        """Late rows as they are: those that are let in say in their position by how much, the others go aside."""
+        if not any(type(row) is Late for row in rows):
+            return rows, order
+        kept: list[Any] = []
+        at: list[Any] = []
+        for row, place in zip(rows, repeat(None) if order is None else order, strict=False):
+            if type(row) is not Late:
+                kept.append(row)
+                at.append(place)
+            elif row.aside:
+                self._counts.records -= 1
+                self._counts.late += 1
+                self._outbox.put_aside(f"{self._name}/{LATE}", [row.row], [place])
+            else:
+                kept.append(row.row)
+                at.append((*place[:-1], row.by_ms) if type(place) is tuple else place)
+        return kept, None if order is None else at
 
     def _complete(self, last_ms: int | None) -> Position:
         """The mark after records of which the last has this time (None: no records): nothing at or below it will follow."""
         if self.finished:
             return final_mark(reached(self._mark) if last_ms is None else last_ms)
-        return self._mark if last_ms is None else (last_ms, RECORD, self._number, self._sequence - 1, END)
+        mark = self._mark if last_ms is None else (last_ms, RECORD, self._number, self._sequence - 1, END)
+        if self._clock.passes_by_itself and (self._intake is None or self._intake.is_empty):
+            return max(mark, self._clock.promise() or mark)
+        return mark
 
 
 _ENCODER = msgspec.msgpack.Encoder()
+_LATES = list[tuple[int, int, bool]]
+
+
+def _nothing_to_wait_for() -> None:
+    return None
 
 
 def _speed(name: str, text: str) -> float | None:

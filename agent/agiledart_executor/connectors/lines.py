@@ -18,7 +18,7 @@ from agiledart_kernel.limits import MAX_LINE_BYTES
 BLOCK_BYTES = 64 << 10
 _GZIP = b"\x1f\x8b"
 _BOM = b"\xef\xbb\xbf"
-_PLAIN = bytes(code for code in range(0x20, 0x7F) if code not in b'_"') + b"\n"
+PLAIN = bytes(code for code in range(0x20, 0x7F) if code not in b'_"') + b"\n"
 """Bytes of which a block may consist to be parsed the fast way: with others Python's number syntax is wider than ours."""
 
 
@@ -127,7 +127,7 @@ class FileLines:
             kept = [line for line in lines if len(line) <= MAX_LINE_BYTES]
             overlong += len(lines) - len(kept)
             lines = kept
-        return Block(lines, plain=not data.translate(None, _PLAIN), overlong=overlong)
+        return Block(lines, plain=not data.translate(None, PLAIN), overlong=overlong)
 
     def close(self) -> None:
         if self._path != "-":
@@ -147,7 +147,7 @@ class GeneratedLines:
         lines = list(islice(self._lines, self._AT_ONCE))
         if not lines:
             return None
-        return Block(lines, plain=not "\n".join(lines).encode("utf-8", "replace").translate(None, _PLAIN))
+        return Block(lines, plain=not "\n".join(lines).encode("utf-8", "replace").translate(None, PLAIN))
 
     def close(self) -> None:
         close = getattr(self._lines, "close", None)

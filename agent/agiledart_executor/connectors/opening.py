@@ -22,7 +22,7 @@ SOURCE_GROUP = "agiledart.sources"
 PACING = ("speed", *OVERLOAD)
 """Options that the source's instance obeys, whatever the kind."""
 
-_SOURCES = ("csv", "list", "call")
+_SOURCES = ("csv", "tcp", "list", "call")
 _SINKS = ("csv", "jsonl", "log", "stdout", "null", "collect")
 
 Clock = Callable[[], int]
@@ -41,6 +41,13 @@ def open_source(connector: Connector, row_type: Any) -> SourceReader:
 
         _check_options(connector, ("header", *PACING))
         return CsvReader(FileLines(connector.path, skip_header=_flag(connector, "header")), row_type)
+    if connector.kind == "tcp":
+        from agiledart_executor.connectors.line_socket import OPTIONS, LineSocketReader
+
+        _check_options(connector, (*OPTIONS, *PACING))
+        for name in OPTIONS:
+            _flag(connector, name)
+        return LineSocketReader(connector, row_type)
     if connector.kind in ("list", "call"):
         from agiledart_executor.connectors.memory import MemoryReader
 
