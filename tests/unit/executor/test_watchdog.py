@@ -1,5 +1,6 @@
 """User code that hangs or hogs: when it is told, when it is ended, and where it was."""
 
+import contextlib
 import os
 import re
 import select
@@ -7,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 
 import pytest
 
@@ -140,7 +142,8 @@ def test_a_call_that_hangs_ends_the_process_with_a_reason(capfd: pytest.CaptureF
 
 
 CRASH = """
-import os, re, sys, time
+import os, re, resource, sys, time
+resource.setrlimit(resource.RLIMIT_CPU, (20, 20))  # it may outlive a test that is cut off, but not for long
 from agiledart_executor.last_words import LastWords
 LastWords(int(sys.argv[1])).arm()
 sys.path.insert(0, sys.argv[2])
@@ -161,16 +164,22 @@ HOG = "import re\n\ndef hang():\n    re.match('(a+)+$', 'a' * 60 + 'b')\n"
 FALL = "import ctypes\n\ndef hang():\n    ctypes.string_at(0)\n"
 
 
-def started(code: str, pipe: Pipe) -> subprocess.Popen[bytes]:
-    """A process that looks like an executor in whose user code something is wrong."""
+@contextlib.contextmanager
+def started(code: str, pipe: Pipe) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that looks like an executor in whose user code something is wrong; killed at the end in any case."""
     script = CRASH.format(text=USER % code)
     descriptor = pipe.words._descriptor
     process = subprocess.Popen(
         [sys.executable, "-c", script, str(descriptor), "/"], pass_fds=(descriptor,), stdout=subprocess.PIPE
     )
-    assert process.stdout is not None
-    assert process.stdout.readline() == b"up\n"
-    return process
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"up\n"
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
 
 
 def test_c_code_that_holds_the_interpreters_lock_is_found_all_the_same() -> None:
@@ -183,7 +192,6 @@ def test_c_code_that_holds_the_interpreters_lock_is_found_all_the_same() -> None
                 pipe.listen()
             pipe.heard.forget_dumps()
             assert pipe.heard.place == ""
-        process.kill()
 
 
 def test_a_crash_is_named() -> None:
