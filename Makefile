@@ -8,10 +8,10 @@ SPARK ?= $(if $(wildcard $(VENV)/.without-spark),no,yes)
 STAMP := $(VENV)/.installed$(if $(filter no,$(SPARK)),,-with-spark)
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-fast soak lint types contracts format bench bench-spark soak-day simulate clean
+.PHONY: help install demo test test-fast soak lint types contracts format bench bench-spark bench-engines soak-day simulate clean
 
 help: ## what can be made
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 install: $(STAMP) ## .venv/ with the project, its development tools and Spark (SPARK=no: without)
 
@@ -45,6 +45,9 @@ format: $(STAMP) ## let ruff put things in order
 
 bench: $(STAMP) ## memory, start-up and rates of this machine
 	@$(PY) -m benchmarks.run $(ARGS)
+
+bench-engines: $(STAMP) ## our engine beside plain loops, Bytewax, Flink SQL, Zenoh and dora-rs; installs them (600 MB)
+	@$(PY) -m benchmarks.engines $(ARGS)
 
 simulate: $(STAMP) ## hostile runs of virtual rings for MINUTES (10); KEEP=DIR keeps the figures
 	@tools/simulate.sh $(VENV)/bin/agiledart $(or $(MINUTES),10) $(or $(SEED),1) $(KEEP)

@@ -82,7 +82,7 @@ ENGINES: tuple[Engine, ...] = (
         "bytewax-window",
         "bytewax",
         _python("bytewax", "bytewax_job", "window"),
-        parts={"": (0.2, 1.0), "zone": (0.1, 0.4), "vehicle": (0.04, 0.16)},
+        parts={"": (0.2, 1.0), "zone": (0.1, 0.4), "vehicle": (0.08, 0.3)},
     ),
     Engine(
         "bytewax-fold",

@@ -7,14 +7,20 @@ import argparse
 import os
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 from benchmarks.engines import catalogue, report, setup
+from benchmarks.engines.latency import CARRIERS, Carrier, LatencyFigures, LatencyRounds
 from benchmarks.engines.running import adopt
 from benchmarks.engines.throughput import JobFigures, Throughput
 
 MIN_ROUNDS = 5
+LATENCY_ROUNDS = 8
+RATES = {"j3": (1_000, 10_000), "saturated": (0,)}
+
+E = TypeVar("E", catalogue.Engine, Carrier)
 
 
 def _say(text: str) -> None:
@@ -30,11 +36,14 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument("--size", type=int, default=500_000, help="tuples of a plain engine's large run")
     parser.add_argument("--seed", type=int, default=int(time.time()), help="of the order within rounds")
     parser.add_argument("--output", type=Path, help="a file for everything as JSON")
+    parser.add_argument("--latency-rounds", type=int, default=LATENCY_ROUNDS, help="of J3")
+    parser.add_argument("--seconds", type=float, default=8.0, help="of J3, after two that are left out")
+    parser.add_argument("--first", action="store_true", help="let J3 come before other work on this machine (root)")
     parser.add_argument("--nice", action="store_true", help="stand back behind other work on this machine")
     return parser
 
 
-def usable(engines: list[catalogue.Engine]) -> list[catalogue.Engine]:
+def usable(engines: Sequence[E]) -> list[E]:
     """Those whose environment can be had; says why the others cannot."""
     missing: dict[str, str] = {}
     for environment in sorted({engine.environment for engine in engines} - {""}):
@@ -51,8 +60,9 @@ def main() -> int:
     parser = arguments()
     given = parser.parse_args()
     try:
-        jobs = catalogue.chosen(given.jobs, (*catalogue.JOBS,))
-        names = catalogue.chosen(given.engines, tuple(engine.name for engine in catalogue.ENGINES))
+        jobs = catalogue.chosen(given.jobs, (*catalogue.JOBS, *RATES))
+        everybody = [engine.name for engine in catalogue.ENGINES] + [carrier.name for carrier in CARRIERS]
+        names = catalogue.chosen(given.engines, tuple(everybody))
     except ValueError as error:
         parser.error(str(error))
     if given.nice:
@@ -60,17 +70,26 @@ def main() -> int:
     adopt()
     engines = usable([engine for engine in catalogue.ENGINES if engine.name in names])
     measured: dict[str, JobFigures] = {}
-    latencies: list[dict[str, Any]] = []
-    for job in jobs:
+    latencies: list[LatencyFigures] = []
+    for job in [job for job in jobs if job in catalogue.JOBS]:
         _say(catalogue.TITLES[job])
         throughput = Throughput(job, engines, given.size, given.seed, _say)
         measured[job] = throughput.figures
         for number in range(given.rounds):
             throughput.round(number)
         print(report.throughput_table(throughput.figures), end="\n\n", flush=True)
-    print(report.goal_table(measured))
+    carriers = usable([carrier for carrier in CARRIERS if carrier.name in names])
+    for rate in [rate for job in jobs for rate in RATES.get(job, ())]:
+        rounds = LatencyRounds(rate, given.seconds, carriers, given.seed, _say)
+        if given.first:
+            rounds.come_first()
+        for number in range(given.latency_rounds if rate else given.rounds):
+            rounds.round(number)
+        latencies.append(rounds.figures)
+        print(report.latency_table(rounds.figures), end="\n\n", flush=True)
+    print(report.goal_table(measured, latencies))
     if given.output:
-        about = {"rounds": given.rounds, "size": given.size, "seed": given.seed}
+        about = {"rounds": given.rounds, "latency_rounds": given.latency_rounds, "size": given.size, "seed": given.seed}
         given.output.write_text(report.as_json(about, measured, latencies) + "\n")
         _say(f"written: {given.output}")
     return 0

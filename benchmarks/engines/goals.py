@@ -1,9 +1,10 @@
 """What is wanted of the ratios, as the project says it; each judged by the median of the rounds."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
+from benchmarks.engines.latency import LatencyFigures
 from benchmarks.engines.pairing import Spread, best, ratios, spread
 
 Measured = Mapping[str, Mapping[int, float]]
@@ -54,3 +55,25 @@ def _goals() -> list[Goal]:
 
 
 GOALS = _goals()
+
+
+def judged_latencies(figures: LatencyFigures) -> list[dict[str, Any]]:
+    """J3: p50 below the others' and at most 0.5 ms; saturated, so many tuples a second."""
+    ours = figures.engines.get("ours", {})
+    found: list[dict[str, Any]] = []
+
+    def tell(what: str, values: Iterable[float], sense: str, bound: float) -> None:
+        spreads = spread(values)
+        if spreads is not None:
+            met = spreads.median <= bound if sense in "≤<" else spreads.median >= bound
+            found.append({"job": "j3", "what": what, "goal": f"{sense} {bound:g}", "met": met, "found": spreads})
+
+    if not figures.rate:
+        tell("thousand tuples/s, saturated", [value / 1000 for value in ours.get("rate", {}).values()], "≥", 400)
+        return found
+    at = f"{figures.rate:,}/s"
+    tell(f"p50 ms at {at}", ours.get("p50", {}).values(), "≤", 0.5)
+    for name, by in figures.engines.items():
+        if name != "ours":
+            tell(f"p50 at {at} ÷ {name}", ratios(ours.get("p50", {}), by.get("p50", {})), "<", 1.0)
+    return found

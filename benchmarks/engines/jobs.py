@@ -9,7 +9,7 @@ zone: one result for each tuple that passes, and its latency.
 import array
 import json
 import time
-from typing import Any
+from typing import Any, Final
 
 FIELDS = (
     ("ts", int),
@@ -29,7 +29,11 @@ FARE_MIN = 12.5
 WINDOW_MS = 1_000
 ZONES = 300
 VEHICLES = 30_000
-TS, ZONE, VEHICLE, LON, LAT, FARE, TIP, RATIO, CELL = 0, 3, 4, 7, 8, 10, 11, 12, 13
+TS: Final = 0
+ZONE: Final = 3
+VEHICLE: Final = 4
+FARE: Final = 10
+RATIO: Final = 12
 
 Trip = tuple[int, str, str, int, int, str, str, float, float, float, float, float]
 Derived = tuple[int, str, str, int, int, str, str, float, float, float, float, float, float, int]
@@ -41,7 +45,7 @@ def parse(line: str) -> Trip:
     return (
         *(int(f[0]), f[1], f[2], int(f[3]), int(f[4]), f[5], f[6]),
         *(float(f[7]), float(f[8]), float(f[9]), float(f[10]), float(f[11])),
-    )  # type: ignore[return-value]  # two unpacked tuples are one of twelve
+    )
 
 
 def keep(trip: Trip) -> bool:

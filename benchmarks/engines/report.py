@@ -3,13 +3,14 @@
 import json
 import os
 import platform
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from benchmarks.engines import setup
 from benchmarks.engines.catalogue import TITLES
-from benchmarks.engines.goals import GOALS, Goal
+from benchmarks.engines.goals import GOALS, judged_latencies
+from benchmarks.engines.latency import LatencyFigures
 from benchmarks.engines.pairing import Spread, ratios, spread, won
 from benchmarks.engines.throughput import JobFigures
 
@@ -56,32 +57,38 @@ def throughput_table(figures: JobFigures) -> str:
     return "\n".join([TITLES[figures.job], table(head, lines), *wrong])
 
 
-def goal_lines(measured: Mapping[str, JobFigures]) -> list[tuple[Goal, Spread, bool]]:
+def goal_lines(measured: Mapping[str, JobFigures], latencies: Sequence[LatencyFigures]) -> list[dict[str, Any]]:
     """Every goal of which both sides were measured."""
     found = []
     for goal in GOALS:
-        if goal.job in measured:
-            judged = goal.judged(measured[goal.job].cpu)
-            if judged is not None:
-                found.append((goal, judged, goal.met(judged)))
+        if goal.job in measured and (judged := goal.judged(measured[goal.job].cpu)) is not None:
+            words = {"job": goal.job, "what": goal.what, "goal": f"{goal.sense} {goal.bound:g}"}
+            found.append({**words, "met": goal.met(judged), "found": judged})
+    for figures in latencies:
+        found += judged_latencies(figures)
     return found
 
 
-def goal_table(measured: Mapping[str, JobFigures]) -> str:
+def goal_table(measured: Mapping[str, JobFigures], latencies: Sequence[LatencyFigures]) -> str:
     """Which goals are met."""
     return table(
-        ["", "ratio", "goal", ""],
+        ["goals", "median (quartiles)", "wanted", ""],
         [
-            [f"{goal.job:8} {goal.what}", judged.shown(), f"{goal.sense} {goal.bound:g}", "met" if met else "NOT MET"]
-            for goal, judged, met in goal_lines(measured)
+            [
+                f"{goal['job']:8} {goal['what']}",
+                goal["found"].shown(),
+                goal["goal"],
+                "met" if goal["met"] else "NOT MET",
+            ]
+            for goal in goal_lines(measured, latencies)
         ],
     )
 
 
-def latency_table(figures: Mapping[str, Any], reference: str = "ours") -> str:
+def latency_table(figures: LatencyFigures, reference: str = "ours") -> str:
     """J3 at one rate: percentiles, source lag, CPU; ratios of ours to each."""
     lines = []
-    engines: dict[str, dict[str, dict[int, float]]] = figures["engines"]
+    engines = figures.engines
     for name, by in engines.items():
         pairs = {q: ratios(engines.get(reference, {}).get(q, {}), by.get(q, {})) for q in ("p50", "p95", "p99")}
         against = "–"
@@ -107,8 +114,8 @@ def latency_table(figures: Mapping[str, Any], reference: str = "ours") -> str:
         "tuples/s",
         "ours ÷ it: p50, p95, p99 (lower in)",
     ]
-    wrong = [f"{name}: left out: {why}" for name, why in sorted(figures["wrong"].items())]
-    return "\n".join([figures["title"], table(head, lines), *wrong])
+    wrong = [f"{name}: left out: {why}" for name, why in sorted(figures.wrong.items())]
+    return "\n".join([figures.title, table(head, lines), *wrong])
 
 
 def machine() -> dict[str, Any]:
@@ -128,7 +135,7 @@ def machine() -> dict[str, Any]:
     }
 
 
-def as_json(about: Mapping[str, Any], measured: Mapping[str, JobFigures], latencies: list[dict[str, Any]]) -> str:
+def as_json(about: Mapping[str, Any], measured: Mapping[str, JobFigures], latencies: Sequence[LatencyFigures]) -> str:
     """Everything, runs included."""
     jobs = {}
     for job, figures in measured.items():
@@ -149,12 +156,21 @@ def as_json(about: Mapping[str, Any], measured: Mapping[str, JobFigures], latenc
             "wrong": figures.wrong,
             "runs": figures.runs,
         }
-    goals = [
-        {"job": goal.job, "what": goal.what, "goal": f"{goal.sense} {goal.bound:g}", "met": met, **judged.plain()}
-        for goal, judged, met in goal_lines(measured)
+    goals = [{**goal, "found": goal["found"].plain()} for goal in goal_lines(measured, latencies)]
+    told = [
+        {
+            "rate": figures.rate,
+            "wrong": figures.wrong,
+            "engines": {
+                name: {measure: found.plain() for measure, values in by.items() if (found := spread(values.values()))}
+                for name, by in figures.engines.items()
+            },
+            "runs": figures.runs,
+        }
+        for figures in latencies
     ]
     return json.dumps(
-        {"about": {**machine(), **about}, "goals": goals, "jobs": jobs, "latencies": latencies},
+        {"about": {**machine(), **about}, "goals": goals, "jobs": jobs, "latencies": told},
         indent=1,
         ensure_ascii=False,
     )
