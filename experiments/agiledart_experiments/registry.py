@@ -81,6 +81,14 @@ EXPERIMENTS = {
             x="applications",
             y=("queue_wait_mean_s", "queue_wait_mean_s_single_master"),
         ),
+        Experiment(
+            "overload",
+            "Does memory stay bounded and every row accounted for while a sink is ten times slower than its source?",
+            "a claim of this project; AgileDART has no backpressure at the edge",
+            x="second",
+            y=("memory_mb",),
+            series="policy",
+        ),
     )
 }
 
