@@ -8,7 +8,9 @@ from agiledart_dataflow.inference import CannotTellError, optional_stripped, ret
 from agiledart_dataflow.operators.base import Operator
 from agiledart_dataflow.operators.broadcast import BroadcastStep
 from agiledart_dataflow.operators.keyed_step import KeyedStep, Mishap
+from agiledart_dataflow.operators.late_panes import LatePanes
 from agiledart_dataflow.operators.pane_values import kept_values
+from agiledart_dataflow.operators.named_panes import NamedPanes
 from agiledart_dataflow.operators.panes import PaneWindow, kept_state_type, pane_state_type
 from agiledart_dataflow.operators.running import Reduction
 from agiledart_dataflow.operators.sliding import SlidingWindow
@@ -18,7 +20,7 @@ from agiledart_dataflow.rows import Entry
 from agiledart_dataflow.schema import generic
 from agiledart_dataflow.state.entries import EntryCodec
 from agiledart_dataflow.state.store import KeyedStore, MemoryStore
-from agiledart_dataflow.windows import Sliding
+from agiledart_dataflow.windows import Panes, Sliding
 
 if TYPE_CHECKING:
     from agiledart_dataflow.topology import Step
@@ -65,17 +67,30 @@ def make_operator(
             return BroadcastStep(head.name, key_functions[0], operator, store, **options)
         return KeyedStep(head.name, key_functions, operator, store, **options)
     window = make["window"]
+    if has_lateness and isinstance(window, Panes):  # a late row belongs to another window than its time of arrival says
+        panes = LatePanes(window, make["aggregator"])
+        codec = EntryCodec(head.name, head.keying.key_type, _late_state(head), panes.to_plain, panes.from_plain)
+        return KeyedStep(head.name, key_functions, panes, MemoryStore(codec), has_lateness=True)
     if isinstance(window, Sliding):
         return SlidingWindow(head.name, key_functions[0], window.size_ms, make["aggregator"])
+    if "named" in make:
+        return NamedPanes(
+            head.name, key_functions[0], make["enters"], window, make["named"], positions=positions
+        )
     return PaneWindow(head.name, key_functions[0], window, make["aggregator"], positions=positions)
 
 
-def state_type(head: "Step", row_type: Any) -> Any:
+def _late_state(head: "Step") -> Any:
+    return generic(dict, int, head.make["aggregate_type"])
+
+
+def state_type(head: "Step", row_type: Any, *, has_lateness: bool = False) -> Any:
     """The type of `Operator.snapshot` of the stage that begins with this step, by which its bytes are decoded.
 
     Args:
         head: the stage's first step.
         row_type: of the rows of its first input.
+        has_lateness: positions say how late a row was.
     """
     make = head.make
     if head.kind == "top":
@@ -85,7 +100,7 @@ def state_type(head: "Step", row_type: Any) -> Any:
         return generic(tuple, values, shown, cause | None, int, bool, Position)
     if head.keying is None:
         return None
-    if "operator" in make:
+    if "operator" in make or (has_lateness and isinstance(make["window"], Panes)):
         groups = list[tuple[int, bytes]]
         return generic(tuple, groups, make["shared_type"]) if head.kind == "broadcast" else groups
     key = head.keying.key_type

@@ -7,7 +7,7 @@ from agiledart_dataflow.batch_codec import BatchCodec
 from agiledart_dataflow.carrying import STATELESS
 from agiledart_dataflow.chain import OnError
 from agiledart_dataflow.connectors import Connector
-from agiledart_dataflow.kinds import JOINS
+from agiledart_dataflow.kinds import JOINS, lateness_ms
 from agiledart_dataflow.loop_text import RowStep
 from agiledart_dataflow.operator_making import MakeStore, make_operator, state_type
 from agiledart_dataflow.operators.base import Operator
@@ -33,12 +33,14 @@ class Program:
 
     Attributes:
         topology, specification, plan: what it was compiled from.
+        lateness_ms: how late rows may be to be let in at its sources.
     """
 
     def __init__(self, topology: Topology, plan: StagePlan) -> None:
         self.topology = topology
         self.specification = topology.specification()
         self.plan = plan
+        self.lateness_ms = lateness_ms(self.specification)
         if plan.digest != self.specification.digest():
             raise TopologyError(
                 f"{topology.name}: this code builds another graph than the one that was planned; a builder must not depend on the"
@@ -89,6 +91,7 @@ class Program:
         return make_operator(
             self.steps(stage)[0],
             positions=self.plan.carries(stage) == "positions",
+            has_lateness=self.lateness_ms > 0,
             make_store=make_store,
             mishap=mishap,
         )
@@ -100,7 +103,7 @@ class Program:
 
     def state_type(self, stage: int) -> Any:
         """The type of `Operator.snapshot` of a stage, by which its bytes are decoded."""
-        return state_type(self.steps(stage)[0], self.input_type(stage))
+        return state_type(self.steps(stage)[0], self.input_type(stage), has_lateness=self.lateness_ms > 0)
 
     def _row_step(self, step: Step) -> RowStep:
         make = step.make

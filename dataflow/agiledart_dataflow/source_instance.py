@@ -100,12 +100,7 @@ class SourceInstance:
         self._speed = _speed(step.name, step.connector.option("speed"))
         self._stamp = _stamper(step.row_type) if not reader.stamps or self._speed or self._clock.sorts else None
         self._is_plain = not (
-            self._clock.sorts
-            or self._clock.passes_by_itself
-            or self._check
-            or self._speed
-            or self._stamp
-            or intake
+            self._clock.sorts or self._clock.passes_by_itself or self._check or self._speed or self._stamp or intake
         )
         self._counts = SourceCounts(paced=self._speed is not None)
         self._reasons: dict[str, int] = {}
@@ -290,13 +285,23 @@ class SourceInstance:
         plain = [(time_ms, row.row if type(row) is Late else row) for time_ms, row in due]
         waiting = plain, sorted(self._clock.sorting), lates
         return _ENCODER.encode(
-            (counts, self._clock.newest, self._sequence, self._clock.arrivals, waiting, self._mark, self._outbox.snapshot())
+            (
+                counts,
+                self._clock.newest,
+                self._sequence,
+                self._clock.arrivals,
+                waiting,
+                self._mark,
+                self._outbox.snapshot(),
+            )
         )
 
     def restore(self, snapshot: bytes) -> None:
         """Go back to a snapshot; the reader must stand behind the lines that were read then."""
         row = self._row_type
-        waiting = generic(tuple, generic(list, generic(tuple, int, row)), generic(list, generic(tuple, int, int, row)), _LATES)
+        waiting = generic(
+            tuple, generic(list, generic(tuple, int, row)), generic(list, generic(tuple, int, int, row)), _LATES
+        )
         outbox = tuple[Position, list[int], list[tuple[int, int, int]]]
         kind = generic(tuple, SourceCounts, int | None, int, int, waiting, Position, outbox)
         counts, self._clock.newest, self._sequence, self._clock.arrivals, (due, sorting, lates), self._mark, sent = (

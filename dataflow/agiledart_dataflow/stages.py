@@ -13,7 +13,7 @@ from typing import Literal
 import msgspec
 
 from agiledart_dataflow.carrying import Carries, carried, most
-from agiledart_dataflow.kinds import BRANCHED, PATHS
+from agiledart_dataflow.kinds import BRANCHED, KEYED_PATH, PATHS, lateness_ms
 from agiledart_dataflow.position import CAUSE_LENGTH, Position, union_padding
 from agiledart_dataflow.specification import Specification, StepSpecification
 from agiledart_kernel.errors import TopologyError
@@ -178,6 +178,8 @@ def plan_stages(
     edges = _edges(specification, stages)
     plan = StagePlan(specification.name, specification.digest(), tuple(stages), tuple(edges))
     needs = carried(specification, plan)
+    if lateness_ms(specification):  # how late a row was stands in its position
+        at_least = "positions"
     edges = [msgspec.structs.replace(edge, carries=most(at_least, needs[edge.index])) for edge in edges]
     return msgspec.structs.replace(plan, edges=tuple(edges))
 
@@ -275,6 +277,7 @@ def _partitioning(head: StepSpecification, branch: int, upstream: Stage, stage: 
 def _depths(specification: Specification) -> dict[int, int]:
     """Path elements of the positions that each step puts out; `program.py` builds operators that keep this promise."""
     depths: dict[int, int] = {}
+    has_lateness = lateness_ms(specification) > 0
     for step in specification.steps:
         depth = max((depths[before] for before in step.inputs), default=0)
         options = dict(step.options)
@@ -286,6 +289,10 @@ def _depths(specification: Specification) -> dict[int, int]:
             or (step.kind == "window" and options["window"].startswith("sliding"))
         ):
             depth += 1
+        elif step.kind == "source" and has_lateness:
+            depth = 1
+        elif step.kind == "window" and has_lateness:
+            depth += KEYED_PATH
         elif step.kind in PATHS:
             depth += PATHS[step.kind]
         elif step.kind == "top":

@@ -54,6 +54,7 @@ class SourceCounts(msgspec.Struct, array_like=True):
 
     Attributes:
         spooled: records that lie in the spool now; `spooled_ever`: that went through it.
+        early: records (of those counted above) whose clock was too fast, so that they waited for their time.
     """
 
     lines: int = 0
@@ -65,6 +66,7 @@ class SourceCounts(msgspec.Struct, array_like=True):
     shed: dict[str, int] = {}
     spooled: int = 0
     spooled_ever: int = 0
+    early: int = 0
 
 
 class InstanceStatistics(msgspec.Struct, array_like=True):

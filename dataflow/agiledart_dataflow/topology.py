@@ -3,14 +3,17 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 from agiledart_dataflow.callsite import CallSite, annotated_row_type, call_site
 from agiledart_dataflow.carrying import need_of
 from agiledart_dataflow.connectors import Connector, Source, records_source
+from agiledart_dataflow.event_clock import Clock
 from agiledart_dataflow.judging import no_time
+from agiledart_dataflow.keyed_handle import span_ms
 from agiledart_dataflow.keying import Keying
 from agiledart_dataflow.overload import Overload, overload_of
+from agiledart_dataflow.position import BEFORE_ALL_MS
 from agiledart_dataflow.schema import SchemaError, check_travels
 from agiledart_dataflow.specification import Options, Specification, StepSpecification
 from agiledart_dataflow.stream import Stream
@@ -114,6 +117,9 @@ class Topology:
         at: str | None = None,
         max_out_of_order: timedelta = timedelta(0),
         overload: str | Overload | None = None,
+        clock: Clock = "events",
+        idle_timeout: timedelta | None = None,
+        max_ahead: timedelta | None = None,
     ) -> Stream[T]:
         """A stream of rows from outside.
 
@@ -130,6 +136,12 @@ class Topology:
                 out.
             overload: what to do while the mesh is slower than rows come: `block` (default), `spool`, `shed_oldest`,
                 `shed_sample`, or an `Overload` with bounds; over what the connector says.
+            clock: what lets time pass: the rows (`events`), or the clock of the source's node (`wall`), for live rows whose
+                times are that clock's: then a row is late that comes more than `max_out_of_order` after its time.
+            idle_timeout: after so long without a reading the source holds others back no more: time passes by the clock
+                until it reads again. For live sources.
+            max_ahead: a row whose time is further than this ahead of the node's clock pushes time no further than this, and
+                waits until its time has come. For live rows from devices whose clocks may be wrong.
         """
         where = call_site()
         chosen = _source_connector(name, connector, where)
@@ -143,6 +155,7 @@ class Topology:
             raise where.error(f"max_out_of_order of source {name!r} is below zero: {max_out_of_order}")
         disorder = milliseconds(max_out_of_order)
         policy = _overload(name, overload, chosen, where)
+        time_passes = _clock(clock, idle_timeout, max_ahead, where)
         index = self.add(
             name,
             "source",
@@ -150,12 +163,27 @@ class Topology:
             row_type,
             where,
             function=event_time or no_time,
-            options=(("max_out_of_order_ms", str(disorder)), *policy.options()),
+            options=(("max_out_of_order_ms", str(disorder)), *policy.options(), *_clock_options(time_passes)),
             connector=chosen,
             at=chosen.at if at is None else at,
-            make={"check": check, "max_out_of_order_ms": disorder, "overload": policy},
+            make={"check": check, "max_out_of_order_ms": disorder, "overload": policy, "clock": time_passes},
         )
         return Stream(self, index)
+
+    def reference(
+        self,
+        name: str,
+        connector: Source[T] | Sequence[T] | Callable[[], Iterable[T]],
+        *,
+        rows: type[T] | None = None,
+        check: Callable[[T], str | None] | None = None,
+        at: str | None = None,
+    ) -> Stream[T]:
+        """A table from outside, for `lookup` and `connect`: rows that were there before all events.
+
+        It must end: who looks something up waits until it has been read.
+        """
+        return self.source(name, connector, event_time=_before_all, rows=rows, check=check, at=at)
 
     def stream(self, index: int) -> Stream[Any]:
         """The handle of a step's rows (used by the verbs of handles)."""
@@ -260,6 +288,28 @@ class Topology:
         Such a topology cannot be submitted.
         """
         return [step.name for step in self.steps if step.connector is not None and step.connector.is_local]
+
+
+def _before_all(row: Any) -> int:
+    return BEFORE_ALL_MS
+
+
+def _clock(
+    clock: Clock, idle_timeout: timedelta | None, max_ahead: timedelta | None, where: CallSite
+) -> dict[str, Any]:
+    """What `EventClock` needs beyond the tolerance; only what differs from the usual."""
+    if clock not in get_args(Clock):
+        raise where.error(f"a source's clock is 'events' or 'wall', not {clock!r}")
+    given = {
+        "clock": None if clock == "events" else clock,
+        "idle_timeout_ms": span_ms("idle_timeout", idle_timeout, where),
+        "max_ahead_ms": span_ms("max_ahead", max_ahead, where),
+    }
+    return {name: value for name, value in given.items() if value}
+
+
+def _clock_options(given: dict[str, Any]) -> Options:
+    return tuple((name, str(value)) for name, value in given.items())
 
 
 def _is_name(name: str) -> bool:

@@ -1,14 +1,18 @@
 """Windows of keyed rows: what can be made of them."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from agiledart_dataflow.aggregators import Aggregator, Count, Extreme, Mean, Sum, Together
 from agiledart_dataflow.callsite import CallSite, call_site
+from agiledart_dataflow.expressions.aggregates import Aggregate
 from agiledart_dataflow.handles import needs_name
 from agiledart_dataflow.inference import CannotTellError, optional_stripped, return_annotation, traced_type
 from agiledart_dataflow.keyed_windows import keyed_window
+from agiledart_dataflow.kinds import LATENESS
 from agiledart_dataflow.missing_verbs import missing_verb
+from agiledart_dataflow.operator_making import aggregate_state_type
+from agiledart_dataflow.named_aggregates import named_window
 from agiledart_dataflow.operators.running import Reduction
 from agiledart_dataflow.rows import Change, Pane
 from agiledart_dataflow.schema import generic
@@ -36,16 +40,22 @@ def add_window(
     needs_name(name, "count" if isinstance(aggregator, Count) else "aggregate", example, where)
     key_type, row_type = keyed.types
     result_type = value_type(aggregator, row_type, where)
-    make: dict[str, Any] = {"window": window, "aggregator": aggregator}
+    make: dict[str, Any] = {
+        "window": window,
+        "aggregator": aggregator,
+        "aggregate_type": aggregate_state_type(aggregator, row_type),
+    }
     operator = keyed_window(window, aggregator, row_type)
     if operator is not None:
         make |= {"operator": operator[0], "state_type": operator[1]}
+    late_by = window.lateness_ms if isinstance(window, Panes) else 0
+    lateness = ((LATENESS, str(late_by)),) if late_by else ()
     return keyed.add(
         name,
         "window" if operator is None else "keyed-window",
         row_type_of(key_type, result_type, row_type),
         where,
-        options=(("window", str(window)), ("aggregate", type(aggregator).__name__)),
+        options=(("window", str(window)), ("aggregate", type(aggregator).__name__), *lateness),
         make=make,
     )
 
@@ -99,8 +109,18 @@ class PaneStream(Generic[K, R]):
         """How many rows of each key a window held, when it closes."""
         return self.aggregate(name, Count())
 
-    def aggregate(self, name: str, aggregator: Aggregator[R, Any, V]) -> "Stream[Pane[K, V]]":
-        """What an aggregator makes of each key's rows of a window, when it closes."""
+    @overload
+    def aggregate(self, name: str, aggregator: Aggregator[R, Any, V]) -> "Stream[Pane[K, V]]": ...
+    @overload
+    def aggregate(self, name: str, **results: Aggregate) -> "Stream[Any]": ...
+    def aggregate(self, name: str, aggregator: Any = None, **results: Any) -> "Stream[Any]":
+        """What is made of each key's rows of a window, when it closes.
+
+        An aggregator gives rows of type `Pane`. Named results, `trips=count(), fares=col("fare").sum()`, give flat rows: the
+        key's fields, `start_ms`, `end_ms` and the results.
+        """
+        if results:
+            return self._keyed.stream(_add_named(self._keyed, self._window, name, aggregator, results))
         index = add_window(
             self._keyed, self._window, name, "per-minute", aggregator, lambda key, value, row: generic(Pane, key, value)
         )
@@ -109,6 +129,30 @@ class PaneStream(Generic[K, R]):
     def reduce(self, name: str, function: Callable[[R, R], R]) -> "Stream[Pane[K, R]]":
         """The rows of each key and window joined two by two, `function(so far, next)`, when it closes."""
         return self.aggregate(name, Reduction(function))
+
+
+def _add_named(
+    keyed: "KeyedStream[Any, Any]", window: Any, name: str, aggregator: Any, results: dict[str, Any]
+) -> int:
+    """Add a window with named results; its index."""
+    where = call_site()
+    needs_name(name, "aggregate", "per-minute", where)
+    if aggregator is not None:
+        raise where.error("aggregate() takes one aggregator, or named results, not both")
+    if not isinstance(window, Panes) or window.lateness_ms:
+        raise where.error(
+            f"named results go with tumbling and hopping windows without allowed_lateness; {window} takes one aggregator"
+        )
+    key_type, row_type = keyed.types
+    named = named_window(name, keyed.key_of, key_type, row_type, results, where)
+    return keyed.add(
+        name,
+        "window",
+        named.row_type,
+        where,
+        options=(("window", str(window)), ("results", repr(sorted(results.items())))),
+        make={"window": window, "aggregator": named.aggregator, "named": named, "enters": row_type},
+    )
 
 
 def value_type(aggregator: Any, row_type: Any, where: CallSite) -> Any:

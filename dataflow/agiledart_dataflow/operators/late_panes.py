@@ -44,8 +44,9 @@ class LatePanes(KeyedOperator[Any, Any, State, Pane[Any, Any]]):
         now = context.time_ms
         if now == payload:
             context.emit(self._pane(key, payload, state[payload]))
-            context.timer_at(payload + self._window.lateness_ms, payload)
-            return
+            if self._window.lateness_ms:
+                context.timer_at(payload + self._window.lateness_ms, payload)
+                return
         del state[payload]
         if not state:
             context.forget()
