@@ -18,6 +18,8 @@ from agiledart.aggregates import all_of, count_of, max_of, mean_of, min_of, sum_
 from agiledart.connectors import collect, csv, jsonl, log, null, records, stdout, taxi, tcp
 from agiledart_dataflow.aggregators import Aggregator
 from agiledart_dataflow.connectors import Connector, Sink, Source
+from agiledart_dataflow.expressions.aggregates import count
+from agiledart_dataflow.expressions.expression import Expression, col, lit, maximum, minimum, when
 from agiledart_dataflow.keyed_stream import KeyedStream
 from agiledart_dataflow.operators.keyed import BroadcastOperator, Context, KeyedOperator
 from agiledart_dataflow.operators.patterns import never
@@ -40,6 +42,7 @@ __all__ = [
     "Context",
     "DeadLetter",
     "Entry",
+    "Expression",
     "Joined",
     "KeyedOperator",
     "KeyedStream",
@@ -58,16 +61,21 @@ __all__ = [
     "TopologyError",
     "UserCodeError",
     "all_of",
+    "col",
     "collect",
+    "count",
     "count_of",
     "counted",
     "csv",
     "hopping",
     "jsonl",
+    "lit",
     "log",
     "max_of",
+    "maximum",
     "mean_of",
     "min_of",
+    "minimum",
     "never",
     "null",
     "records",
@@ -78,4 +86,5 @@ __all__ = [
     "taxi",
     "tcp",
     "tumbling",
+    "when",
 ]

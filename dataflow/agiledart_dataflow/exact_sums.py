@@ -74,7 +74,7 @@ def grouped_sums(values: "Array", groups: "Array", count: int) -> "Array":
         sums = parts[0] + parts[1]
         unsure = np.flatnonzero(np.any(stacked[2:] != 0.0, axis=0))
         for group, column in zip(unsure.tolist(), stacked[:, unsure].T.tolist(), strict=True):
-            sums[group] = fsum(column)
+            sums[group] = rounded_sum(column)
         return sums
     sums = np.zeros(count)
     order = np.argsort(groups, kind="stable")
@@ -93,7 +93,13 @@ def grouped_parts(values: "Array", groups: "Array", count: int) -> tuple[list["A
     if not len(values):
         return [np.zeros(count)], True
     largest = float(np.max(np.abs(values)))
-    if not largest < _LARGE:  # NaN, too
+    others: list[Any] = []
+    if not largest < np.inf:  # NaN, too: what is no number decides alone, and has a part of its own
+        finite = np.isfinite(values)
+        others.append(np.bincount(groups[~finite], values[~finite], count))
+        values = np.where(finite, values, 0.0)
+        largest = float(np.max(np.abs(values)))
+    if largest >= _LARGE:
         return [], False
     parts: list[Any] = []
     room = max(1, len(values).bit_length() - 1)  # so that n times the largest stays below 2^53 units of the grid
@@ -103,7 +109,9 @@ def grouped_parts(values: "Array", groups: "Array", count: int) -> tuple[list["A
         parts.append(np.bincount(groups, high, count))
         values = values - high
         largest = float(np.max(np.abs(values)))
-    return parts or [np.zeros(count)], True
+    while others and len(parts) < 2:
+        parts.append(np.zeros(count))  # so that the two parts that are added at once are finite
+    return [*parts, *others] or [np.zeros(count)], True
 
 
 def grouped_integer_sums(values: "Array", groups: "Array", count: int) -> "Array | list[int]":

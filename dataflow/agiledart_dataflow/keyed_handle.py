@@ -35,6 +35,11 @@ class KeyedHandle(Generic[K, R]):
         """Types of key and row."""
         return self._key_type, self._topology.steps[self._index].row_type
 
+    @property
+    def key_of(self) -> Callable[[R], K]:
+        """Row → key."""
+        return self._key_of
+
     def stream(self, index: int) -> "Stream[Any]":
         """The rows of a step of the same topology (used by windows)."""
         return self._topology.stream(index)

@@ -2,15 +2,15 @@
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from agiledart_dataflow.columnar_verbs import ColumnarVerbs
 from agiledart_dataflow.missing_verbs import missing_verb
 from agiledart_dataflow.ranking_verbs import RankingVerbs
-from agiledart_dataflow.row_verbs import RowVerbs
 from agiledart_dataflow.side_verbs import SideVerbs
 
 T = TypeVar("T")
 
 
-class Stream(RowVerbs[T], RankingVerbs[T], SideVerbs[T]):
+class Stream(ColumnarVerbs[T], RankingVerbs[T], SideVerbs[T]):
     """Rows of type T on their way. The verbs stand in the classes that it is made of."""
 
     if not TYPE_CHECKING:  # type checkers go on to report these at once

@@ -11,8 +11,8 @@ from agiledart_dataflow.inference import CannotTellError, optional_stripped, ret
 from agiledart_dataflow.keyed_windows import keyed_window
 from agiledart_dataflow.kinds import LATENESS
 from agiledart_dataflow.missing_verbs import missing_verb
-from agiledart_dataflow.operator_making import aggregate_state_type
 from agiledart_dataflow.named_aggregates import named_window
+from agiledart_dataflow.operator_making import aggregate_state_type
 from agiledart_dataflow.operators.running import Reduction
 from agiledart_dataflow.rows import Change, Pane
 from agiledart_dataflow.schema import generic
@@ -131,9 +131,7 @@ class PaneStream(Generic[K, R]):
         return self.aggregate(name, Reduction(function))
 
 
-def _add_named(
-    keyed: "KeyedStream[Any, Any]", window: Any, name: str, aggregator: Any, results: dict[str, Any]
-) -> int:
+def _add_named(keyed: "KeyedStream[Any, Any]", window: Any, name: str, aggregator: Any, results: dict[str, Any]) -> int:
     """Add a window with named results; its index."""
     where = call_site()
     needs_name(name, "aggregate", "per-minute", where)

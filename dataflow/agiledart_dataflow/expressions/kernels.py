@@ -66,9 +66,9 @@ def _subtract(kinds: Any, options: Any, a: Any, b: Any) -> Any:
 
 def _in_range(result: "Array", kinds: Any) -> "Array":
     """A time must stay within the years 1 to 9999."""
-    if kinds in (("time", "span"), ("span", "time")) and len(result):
-        if int(result.min()) < EARLIEST_US or int(result.max()) > LATEST_US:
-            raise Odd
+    gives_time = len(result) and kinds in (("time", "span"), ("span", "time"))
+    if gives_time and (int(result.min()) < EARLIEST_US or int(result.max()) > LATEST_US):
+        raise Odd
     return result
 
 

@@ -40,6 +40,7 @@ def test_a_sum_is_rounded_once_whatever_the_order(values: list[float]) -> None:
     assert same(rounded_sum(values[::-1]), exact(values))
 
 
+@settings(deadline=None)
 @given(st.lists(finite | moderate, max_size=30), st.lists(finite | moderate, max_size=9))
 def test_a_compacted_list_has_the_same_sum_and_goes_on_having_it(values: list[float], more: list[float]) -> None:
     assert same(rounded_sum([*compacted(values), *more]), exact(values + more))
