@@ -16,6 +16,7 @@ from agiledart_dataflow.batch import Batch, concatenated
 from agiledart_dataflow.batch_codec import first_rows
 from agiledart_dataflow.connectors import SinkWriter, SourceReader
 from agiledart_dataflow.instance import Instance
+from agiledart_dataflow.ledger import audit
 from agiledart_dataflow.program import Program, compile_program
 from agiledart_dataflow.source_instance import SourceInstance
 from agiledart_dataflow.stages import StagePlan, plan_stages
@@ -25,7 +26,7 @@ from agiledart_dataflow.user_errors import NO_RECORD, user_code_error
 from agiledart_executor.connectors.opening import open_sink, open_source
 from agiledart_executor.spool.opening import open_intake
 from agiledart_executor.user_files import file_here, refuse_overwriting
-from agiledart_kernel.errors import OperationFailed, RemoteProtocolError, UserCodeError
+from agiledart_kernel.errors import LocalProtocolError, OperationFailed, RemoteProtocolError, UserCodeError
 from agiledart_kernel.frames import DATA_HEADER_BYTES
 from agiledart_kernel.limits import MAX_BATCH_ROWS, MAX_DATA_FRAME_BYTES
 from agiledart_kernel.randomness import RandomStream
@@ -83,6 +84,7 @@ def run_topology(
         UserCodeError: user code raised.
         OperationFailed: a source or sink could not be opened, read or written; the message names the step.
         TopologyError, ConfigurationError: the graph or a connector is wrong, or a sink would overwrite another's file.
+        LocalProtocolError: not all records are accounted for at the end; a fault of the engine.
     """
     refuse_overwriting(topology, file_here)
     plan = plan_stages(topology.specification(), parallelism)
@@ -102,6 +104,9 @@ def run_topology(
     finally:
         run.close()
     statistics = run.statistics()
+    if not interrupted and (imbalances := audit(run.program.specification, statistics, plan)):
+        # Results that miss a row are worse than none: this is a fault of ours, and nobody shall find it in the results.
+        raise LocalProtocolError(f"{topology.name}: the ledger does not add up: {'; '.join(imbalances[:5])}")
     return LocalRun(
         plan=plan,
         summary=summarise(run.program.specification, statistics),

@@ -147,6 +147,7 @@ class SummaryBody(Body, frozen=True):
         shed: rows let go at sources because the mesh was slower than they came, by reason.
         waiting, spooled: rows that wait at sources, in memory and on disk; `spooled_ever`: that ever went to disk.
         instances_reporting: instances whose figures are in the totals.
+        imbalances: places where the ledger does not add up (rows lost, repeated or miscounted); empty as it should be.
     """
 
     records_in: int
@@ -165,6 +166,7 @@ class SummaryBody(Body, frozen=True):
     waiting: int = 0
     spooled: int = 0
     spooled_ever: int = 0
+    imbalances: list[str] = []
 
 
 class StatusBody(ApplicationRow, frozen=True):

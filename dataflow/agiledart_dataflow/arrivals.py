@@ -179,7 +179,15 @@ class Arrivals:
         """Marks and waiting batches as plain data: (inputs, waiting, frontier, barriers)."""
         names = {id(channel): name for name, channel in self._inputs.items()}
         inputs = [
-            (edge, source, channel.mark, channel.consumed, channel.barriers, channel.rows, [_plain(one) for one in channel.held_back])
+            (
+                edge,
+                source,
+                channel.mark,
+                channel.consumed,
+                channel.barriers,
+                channel.rows,
+                [_plain(one) for one in channel.held_back],
+            )
             for (edge, source), channel in self._inputs.items()
         ]
         waiting = [(None if one is None else names[id(one)], _plain(batch)) for one, batch in self._ready]
@@ -197,9 +205,7 @@ class Arrivals:
             channel = self._inputs[edge, source]
             channel.mark, channel.consumed, channel.barriers, channel.rows = mark, consumed, barriers, rows
             channel.held_back = deque(Batch(*one) for one in held_back)
-        self._ready = deque(
-            (None if name is None else self._inputs[tuple(name)], Batch(*one)) for name, one in waiting
-        )
+        self._ready = deque((None if name is None else self._inputs[tuple(name)], Batch(*one)) for name, one in waiting)
         self.queued_rows = sum(len(batch) for _, batch in self._ready)
         self.queued_rows += sum(len(one) for channel in self._inputs.values() for one in channel.held_back)
 
@@ -252,9 +258,7 @@ def arrivals_type(row_type: Any, order_type: Any) -> Any:
     batch = generic(tuple, generic(list, row_type), order_type, Position, int)
     channel = generic(tuple, int, int, Position, int, int, int, generic(list, batch))
     waiting = generic(tuple, tuple[int, int] | None, batch)
-    return generic(
-        tuple, generic(list, channel), generic(list, waiting), Position, tuple[list[tuple[int, bool]], int]
-    )
+    return generic(tuple, generic(list, channel), generic(list, waiting), Position, tuple[list[tuple[int, bool]], int])
 
 
 def _plain(batch: Batch) -> tuple[list[Any], Any, Position, int]:

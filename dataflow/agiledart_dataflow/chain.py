@@ -46,7 +46,9 @@ class RowChain:
         loop = loop_of(self._steps, carries)
         self._lines = loop.lines
         # In the loop's own globals, so that who looks at a running thread can tell step and record too.
-        made: dict[str, Any] = {"lines": {line: (steps[n].name, variable) for line, (n, variable) in loop.lines.items()}}
+        made: dict[str, Any] = {
+            "lines": {line: (steps[n].name, variable) for line, (n, variable) in loop.lines.items()}
+        }
         exec(compile(loop.text, self._filename, "exec"), made)  # our own text: users' code is called, not pasted
         self._run = made["make"](
             *[step.function for step in steps],

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agiledart_executor.connectors.lines import _PLAIN
+from agiledart_executor.connectors.lines import PLAIN
 from agiledart_executor.connectors.parsing import RowParser
 
 
@@ -83,7 +83,7 @@ def outcome(parser: RowParser, line: str, *, careful: bool) -> tuple[list[Any], 
         rows: list[Any] = []
         parser._judge(line, 99, rows.append, malformed)
         return rows, malformed
-    assert not line.encode().translate(None, _PLAIN)
+    assert not line.encode().translate(None, PLAIN)
     return parser.parse([line], 99, malformed, plain=True), malformed
 
 
