@@ -8,7 +8,7 @@ SPARK ?= $(if $(wildcard $(VENV)/.without-spark),no,yes)
 STAMP := $(VENV)/.installed$(if $(filter no,$(SPARK)),,-with-spark)
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-fast soak lint types contracts format bench bench-spark bench-engines soak-day simulate clean
+.PHONY: help install demo test test-fast soak lint types contracts format bench bench-spark bench-engines soak-day soak-path simulate clean
 
 help: ## what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -57,6 +57,9 @@ bench-spark: $(STAMP) ## what reading a log with Spark costs, beside Parquet (ne
 
 soak-day: $(STAMP) ## 24 hours of trips through a bounded log while Spark reads along (needs Spark)
 	@$(PY) -m benchmarks.day_of_trips $(ARGS)
+
+soak-path: $(STAMP) ## the taxi job for an hour: does memory grow?
+	@$(PY) -m benchmarks.soak_path $(ARGS)
 
 clean: ## remove what was built
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
