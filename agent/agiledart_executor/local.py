@@ -25,6 +25,7 @@ from agiledart_dataflow.topology import Topology
 from agiledart_dataflow.user_errors import NO_RECORD, user_code_error
 from agiledart_executor.connectors.opening import open_sink, open_source
 from agiledart_executor.spool.opening import open_intake
+from agiledart_executor.state.opening import disk_stores
 from agiledart_executor.user_files import file_here, refuse_overwriting
 from agiledart_kernel.errors import LocalProtocolError, OperationFailed, RemoteProtocolError, UserCodeError
 from agiledart_kernel.frames import DATA_HEADER_BYTES
@@ -148,7 +149,9 @@ class _Run:
                 endpoint = None if stage.kind == "operator" else self.program.endpoint(stage.index)
                 with _named(stage.name):
                     if endpoint is not None and stage.kind == "source":
-                        reader = open_source(endpoint.connector, endpoint.row_type)
+                        reader = open_source(
+                            endpoint.connector, endpoint.row_type, columns=endpoint.columns, wanted=endpoint.wanted
+                        )
                         self._readers.append(reader)
                         intake = open_intake(self.program.steps(stage.index)[0], Path(tempfile.gettempdir()))
                         self._sources.append(SourceInstance(self.program, stage.index, reader, intake))
@@ -156,7 +159,9 @@ class _Run:
                     writer = None
                     if endpoint is not None:
                         writer = self._writers[stage.name] = open_sink(endpoint.connector, endpoint.row_type)
-                self._instances[stage.index, index] = Instance(self.program, stage.index, index, writer)
+                self._instances[stage.index, index] = Instance(
+                    self.program, stage.index, index, writer, disk_stores(Path(tempfile.gettempdir()))
+                )
         self._order = [(stage, self._instances[stage, index]) for stage, index in sorted(self._instances)]
 
     def straight(self, on_progress: Progress | None) -> None:

@@ -6,6 +6,7 @@ from typing import Any, Literal
 from agiledart_dataflow.batch_codec import BatchCodec
 from agiledart_dataflow.carrying import STATELESS
 from agiledart_dataflow.chain import OnError
+from agiledart_dataflow.column_planning import fields_wanted, wants_columns
 from agiledart_dataflow.connectors import Connector
 from agiledart_dataflow.kinds import JOINS, lateness_ms
 from agiledart_dataflow.loop_text import RowStep
@@ -21,11 +22,18 @@ from agiledart_kernel.errors import TopologyError
 
 @dataclass(frozen=True)
 class Endpoint:
-    """A source's or sink's step: its name, connector and row type; what a driver needs to open it."""
+    """A source's or sink's step: its name, connector and row type; what a driver needs to open it.
+
+    Attributes:
+        columns: a source: columns are better than rows, where it can make them.
+        wanted: then: fields that will be looked at; None: all of them.
+    """
 
     name: str
     connector: Connector
     row_type: Any
+    columns: bool = False
+    wanted: frozenset[str] | None = None
 
 
 class Program:
@@ -66,7 +74,9 @@ class Program:
         """The connector of a source's or sink's stage."""
         step = self.steps(stage)[0]
         assert step.connector is not None  # sources and sinks always have one
-        return Endpoint(step.name, step.connector, step.row_type)
+        if step.kind != "source" or self.lateness_ms or not wants_columns(self.topology, step):
+            return Endpoint(step.name, step.connector, step.row_type)
+        return Endpoint(step.name, step.connector, step.row_type, True, fields_wanted(self.topology, step))
 
     def key_functions(self, stage: int) -> dict[int, tuple[str, KeyFunction]]:
         """Outgoing keyed edge → (name of the keyed step, row → key)."""

@@ -9,6 +9,8 @@ from agiledart_dataflow.callsite import CallSite, annotated_row_type, call_site
 from agiledart_dataflow.carrying import need_of
 from agiledart_dataflow.connectors import Connector, Source, records_source
 from agiledart_dataflow.event_clock import Clock
+from agiledart_dataflow.event_times import event_times
+from agiledart_dataflow.expressions.expression import Expression
 from agiledart_dataflow.judging import no_time
 from agiledart_dataflow.keyed_handle import span_ms
 from agiledart_dataflow.keying import Keying
@@ -111,7 +113,7 @@ class Topology:
         name: str,
         connector: Source[T] | Sequence[T] | Callable[[], Iterable[T]],
         *,
-        event_time: Callable[[T], datetime | int] | None = None,
+        event_time: Callable[[T], datetime | int] | str | Expression | None = None,
         rows: type[T] | None = None,
         check: Callable[[T], str | None] | None = None,
         at: str | None = None,
@@ -126,8 +128,9 @@ class Topology:
         Args:
             name: of the step; must be given, because what was read so far is remembered under it.
             connector: where rows come from; a list of rows, or a callable that returns them, will do for tests.
-            event_time: row → when it happened: a datetime (without a zone: UTC) or milliseconds since 1970. Without it rows
-                have no time, and no windows; they keep the order in which they are read.
+            event_time: row → when it happened: a datetime (without a zone: UTC) or milliseconds since 1970; or the name of
+                that field, or an expression. Without it rows have no time, and no windows; they keep the order in which
+                they are read.
             rows: the rows' type, when neither the connector nor the builder's annotation `Source[T]` says it.
             check: row → None, or a word that says why the row is malformed; such rows are counted by that word and left
                 out.
@@ -156,17 +159,24 @@ class Topology:
         disorder = milliseconds(max_out_of_order)
         policy = _overload(name, overload, chosen, where)
         time_passes = _clock(clock, idle_timeout, max_ahead, where)
+        time_of, times_of_columns = event_times(event_time, row_type, where)
         index = self.add(
             name,
             "source",
             (),
             row_type,
             where,
-            function=event_time or no_time,
+            function=time_of,
             options=(("max_out_of_order_ms", str(disorder)), *policy.options(), *_clock_options(time_passes)),
             connector=chosen,
             at=chosen.at if at is None else at,
-            make={"check": check, "max_out_of_order_ms": disorder, "overload": policy, "clock": time_passes},
+            make={
+                "check": check,
+                "max_out_of_order_ms": disorder,
+                "overload": policy,
+                "clock": time_passes,
+                "times_of_columns": times_of_columns,
+            },
         )
         return Stream(self, index)
 

@@ -61,6 +61,11 @@ class RowExpression:
         )
 
     @property
+    def function(self) -> Callable[[Any], Any]:
+        """Row → value, as a plain function."""
+        return self._function
+
+    @property
     def field(self) -> str | None:
         """The field of which it is the value unchanged, if it is one."""
         return self.typed.name if isinstance(self.typed, TypedField) else None
