@@ -88,7 +88,7 @@ class VectorChain:
             if self._takes_rows:
                 raise NeedsRows from error
             raise
-        for counts, before, after in zip(self._counts, sizes, sizes[1:], strict=True):
+        for counts, before, after in zip(self._counts, sizes[:-1], sizes[1:], strict=True):
             counts.rows_in += before
             counts.rows_out += after
             counts.dropped += before - after

@@ -67,8 +67,10 @@ class MemoryWriter:
             self.rows += rows
 
     def write_columns(self, columns: Any) -> None:
-        """Rows that nobody keeps need not be made."""
-        if self._has_times or self.rows is not None:
+        """Rows that nobody keeps need not be made; a list that says that it `takes_columns` gets them as they are."""
+        if self.rows is not None and not self._has_times and getattr(self.rows, "takes_columns", False):
+            self.rows += columns
+        elif self._has_times or self.rows is not None:
             self.write(columns.rows())
 
     def flush(self) -> None:
