@@ -19,6 +19,7 @@ from agiledart_executor.host import Running
 from agiledart_executor.latency_log import NO_LATENCIES, LatencyKeeping, LatencyLog, SampledSink
 from agiledart_executor.sink_log.log import LOCK_PAUSE_SECONDS, LOCK_SECONDS, LogBusyError
 from agiledart_executor.spool.opening import open_intake
+from agiledart_executor.state.opening import disk_stores
 from agiledart_executor.user_code import decode_bundle, load_bundle
 from agiledart_kernel.codec import Codec
 from agiledart_kernel.errors import AgileDartError, OperationFailed
@@ -94,7 +95,9 @@ class Launchable:
             if kind == "source":
                 endpoint = self.program.endpoint(stage)
                 intake = open_intake(self.program.steps(stage)[0], _ROOT / "spool")
-                reader = open_source(endpoint.connector, endpoint.row_type)
+                reader = open_source(
+                    endpoint.connector, endpoint.row_type, columns=endpoint.columns, wanted=endpoint.wanted
+                )
                 running.source = SourceInstance(self.program, stage, reader, intake)
             elif kind == "sink":
                 endpoint = self.program.endpoint(stage)
@@ -102,7 +105,7 @@ class Launchable:
                 running.writer = open_sink(endpoint.connector, endpoint.row_type, origin=origin)
                 running.instance = Instance(self.program, stage, index, running.writer)
             else:
-                running.instance = Instance(self.program, stage, index)
+                running.instance = Instance(self.program, stage, index, make_store=disk_stores(_ROOT / "state"))
         except LogBusyError as error:
             raise LogBusyError(f"{name}: {error}") from None
         except OperationFailed as error:

@@ -175,8 +175,22 @@ class Arrivals:
                 channel.barriers -= 1
                 channel.consumed += 1
 
-    def snapshot(self) -> Any:
-        """Marks and waiting batches as plain data: (inputs, waiting, frontier, barriers)."""
+    def snapshot(self, barrier: int = 0) -> Any:
+        """Marks and waiting batches as plain data: (inputs, waiting, frontier, barriers).
+
+        At a barrier that has just been taken: without what waits. It lies behind the barrier and will come again, over
+        channels that begin anew.
+        """
+        if barrier:
+            behind = dict.fromkeys(map(id, self._inputs.values()), 0)
+            for channel, batch in self._ready:
+                if channel is not None:
+                    behind[id(channel)] += len(batch)
+            inputs = []
+            for (edge, source), channel in self._inputs.items():
+                later = behind[id(channel)] + sum(map(len, channel.held_back))
+                inputs.append((edge, source, channel.mark, 0, 0, channel.rows - later, []))
+            return inputs, [], self.frontier, self._alignment.snapshot(barrier)
         names = {id(channel): name for name, channel in self._inputs.items()}
         inputs = [
             (
@@ -194,13 +208,13 @@ class Arrivals:
         if self._at:
             name, (rows, order, mark, barrier) = waiting[0]
             waiting[0] = name, (rows[self._at :], None if order is None else order[self._at :], mark, barrier)
-        return inputs, waiting, self.frontier, (self._alignment.snapshot(), self._alignment.complete)
+        return inputs, waiting, self.frontier, self._alignment.snapshot()
 
     def restore(self, plain: Any) -> None:
         """Go back to a snapshot whose rows have their types again."""
         inputs, waiting, self.frontier, alignment = plain
         self._at = 0
-        self._alignment.restore(*alignment)
+        self._alignment.restore(alignment)
         for edge, source, mark, consumed, barriers, rows, held_back in inputs:
             channel = self._inputs[edge, source]
             channel.mark, channel.consumed, channel.barriers, channel.rows = mark, consumed, barriers, rows

@@ -55,12 +55,19 @@ class Alignment(Generic[C]):
         self.complete += 1
         return True
 
-    def snapshot(self) -> list[tuple[int, bool]]:
-        """(last barrier, ended) of each input in order."""
-        return [(passed, self._ended[channel]) for channel, passed in self._passed.items()]
+    def snapshot(self, barrier: int = 0) -> tuple[list[tuple[int, bool]], int]:
+        """((last barrier, ended) of each input in order, the last that is complete).
 
-    def restore(self, plain: list[tuple[int, bool]], complete: int) -> None:
+        With a barrier: as it was when that was complete. What an input sent after it will come again, its end too.
+        """
+        if barrier:
+            passed = [(min(one, barrier), one < barrier) for one in self._passed.values()]
+            return passed, barrier
+        return [(one, self._ended[channel]) for channel, one in self._passed.items()], self.complete
+
+    def restore(self, plain: tuple[list[tuple[int, bool]], int]) -> None:
         """Go back to a snapshot."""
-        for channel, (passed, ended) in zip(self._passed, plain, strict=True):
+        inputs, complete = plain
+        for channel, (passed, ended) in zip(self._passed, inputs, strict=True):
             self._passed[channel], self._ended[channel] = passed, ended
         self.complete = complete

@@ -15,6 +15,7 @@ from agiledart_dataflow.connectors import SinkWriter
 from agiledart_dataflow.error_reports import ErrorReports, own_frames
 from agiledart_dataflow.loop_text import RowStep
 from agiledart_dataflow.merge import Merge, merge_type, typed_rows
+from agiledart_dataflow.operator_making import MakeStore
 from agiledart_dataflow.outbox import Emit, Outbox
 from agiledart_dataflow.position import START, Position, is_final, reached
 from agiledart_dataflow.program import Program
@@ -46,6 +47,7 @@ class Instance:
         program: the compiled topology.
         stage, index: which instance.
         writer: of a sink's stage.
+        make_store: where steps with `keep="disk"` keep their state; without it in memory.
 
     Raises:
         UserCodeError: from `work`, when user code raised.
@@ -53,7 +55,14 @@ class Instance:
         RemoteProtocolError: from `offer`, when a batch breaks the order; the sender is at fault.
     """
 
-    def __init__(self, program: Program, stage: int, index: int, writer: SinkWriter | None = None) -> None:
+    def __init__(
+        self,
+        program: Program,
+        stage: int,
+        index: int,
+        writer: SinkWriter | None = None,
+        make_store: MakeStore | None = None,
+    ) -> None:
         plan = program.plan
         self.stage = stage
         self.index = index
@@ -67,7 +76,7 @@ class Instance:
         )
         self.offer = self._inbox.offer
         """offer(edge, source, batch): put the next batch of a channel into the inbox; no work is done yet."""
-        self._operator = program.operator(stage, self._mishap)
+        self._operator = program.operator(stage, self._mishap, make_store)
         self._run_batch = getattr(self._operator, "run_batch", None)
         self._sides: dict[str, tuple[list[Any], list[Any]]] = getattr(self._operator, "sides", {})
         self.reports = ErrorReports()
@@ -75,11 +84,18 @@ class Instance:
         self.on_barrier: BarrierReport | None = None
         self._outbox = Outbox(plan, stage, index, program.key_functions(stage))
         self._mark: Position = START
+        self._counts: dict[str, StepCounts] = {}  # of its steps, in the order in which rows pass them
         self._writer = writer
         steps = program.steps(stage)
         self._counted = StepCounts()
         self._own_step = steps[0].name if steps[0].kind in ("sink", "union", "side") else ""
         self._first_step = steps[0].name if self._own_step or self._operator is not None else ""
+        if self._own_step:
+            self._counts[self._own_step] = self._counted
+        if self._operator is not None:
+            self._counts[self._operator.name] = self._operator.counts
+        if self._segments is not None:
+            self._counts |= self._segments.counts
         self._onlookers: Mapping[str, Onlooker] = {}
         self._observer: Onlooker | None = None
         self._parts = [] if self._segments is None else [("", self._segments)]
@@ -233,22 +249,15 @@ class Instance:
     def _pass_barrier(self, barrier: int, emit: Emit) -> None:
         """All inputs have given this barrier: what came before it is in the snapshot, and in what was sent."""
         if self.on_barrier is not None:
-            self.on_barrier(barrier, self.snapshot())
+            self.on_barrier(barrier, self.snapshot(barrier))
         self._outbox.send_barrier(barrier, emit)
 
     def statistics(self) -> InstanceStatistics:
         """What it has counted so far."""
-        steps: dict[str, StepCounts] = {}
-        if self._own_step:
-            steps[self._own_step] = msgspec.structs.replace(self._counted)
-        if self._operator is not None:
-            steps[self._operator.name] = msgspec.structs.replace(self._operator.counts)
-        if self._segments is not None:
-            steps |= {name: msgspec.structs.replace(counts) for name, counts in self._segments.counts.items()}
         return InstanceStatistics(
             stage=self.stage,
             index=self.index,
-            steps=steps,
+            steps={name: msgspec.structs.replace(counts) for name, counts in self._counts.items()},
             latency=[] if self._writer is None else self._writer.latency.to_plain(),
             queued_rows=self.queued_rows,
             state_keys=0 if self._operator is None else self._operator.state_keys,
@@ -258,10 +267,11 @@ class Instance:
             received=self._inbox.received(),
         )
 
-    def snapshot(self) -> bytes:
-        """State, queues and marks; between two calls of `work`."""
+    def snapshot(self, barrier: int = 0) -> bytes:
+        """State, queues, marks and counts; between two calls of `work`. `barrier`: as of this one, which has just passed."""
         state = None if self._operator is None else self._operator.snapshot()
-        return _ENCODER.encode((self._inbox.snapshot(), state, self._outbox.snapshot(), self._mark))
+        counts = list(self._counts.values())
+        return _ENCODER.encode((self._inbox.snapshot(barrier), state, self._outbox.snapshot(), self._mark, counts))
 
     def restore(self, snapshot: bytes) -> None:
         """Go back to a snapshot of an instance of the same stage, index and plan.
@@ -273,14 +283,16 @@ class Instance:
         order: Any = list[int] | None
         inbox = merge_type(row) if isinstance(self._inbox, Merge) else arrivals_type(row, order)
         outbox = tuple[Position, list[int], list[tuple[int, int, int]]]
-        kind = generic(tuple, inbox, self._program.state_type(self.stage), outbox, Position)
-        entered, state, sent, self._mark = msgspec.msgpack.Decoder(kind).decode(snapshot)
+        kind = generic(tuple, inbox, self._program.state_type(self.stage), outbox, Position, list[StepCounts])
+        entered, state, sent, self._mark, counted = msgspec.msgpack.Decoder(kind).decode(snapshot)
         if joins:
             entered = typed_rows(entered, {edge: self._program.row_type(edge) for edge, _ in self.inputs})
         self._inbox.restore(entered)
         self._outbox.restore(sent)
         if self._operator is not None:
             self._operator.restore(state)
+        for counts, before in zip(self._counts.values(), counted, strict=True):
+            counts.become(before)
 
 
 _ENCODER = msgspec.msgpack.Encoder()

@@ -26,7 +26,7 @@ Channel = tuple[int, int]
 class _Input:
     """One channel: what it promised, and what waits."""
 
-    __slots__ = ("consumed", "joined", "mark", "padding", "replays", "rows", "waiting")
+    __slots__ = ("appended", "consumed", "cuts", "joined", "mark", "padding", "rows", "waiting")
 
     def __init__(self, padding: Position) -> None:
         self.mark: Position = START
@@ -35,7 +35,8 @@ class _Input:
         self.joined: deque[int] = deque()
         self.consumed = 0
         self.rows = 0  # that came
-        self.replays = False  # restored: what lies at or below the mark comes again and is dropped
+        self.appended = 0  # batches that were ever put into `waiting`
+        self.cuts: dict[int, tuple[Position, int, int]] = {}  # barrier → mark, rows, appended when it came
 
 
 class Merge:
@@ -51,6 +52,7 @@ class Merge:
     __slots__ = (
         "_alignment",
         "_at",
+        "_floor",
         "_inputs",
         "_offered",
         "_positions",
@@ -70,6 +72,7 @@ class Merge:
         self._positions: list[Position] = []
         self._at = 0
         self._offered = False
+        self._floor: Position = START  # restored: what lies at or below it was taken before
 
     def offer(self, edge: int, source: int, batch: Batch) -> None:
         """Take the next batch of a channel.
@@ -82,13 +85,6 @@ class Merge:
         if channel is None:
             raise LocalProtocolError(f"edge {edge} from instance {source} does not enter here")
         rows, positions, mark = batch.rows, listed(batch.order) or [], batch.mark
-        if channel.replays:
-            if mark <= channel.mark and not batch.barrier:
-                channel.consumed += 1
-                return
-            channel.replays = mark <= channel.mark
-            cut = bisect_right(positions, channel.mark)
-            rows, positions, mark = rows[cut:], positions[cut:], max(mark, channel.mark)
         self._check(edge, channel.mark, positions, mark)
         channel.mark = mark
         self._offered = True
@@ -96,12 +92,15 @@ class Merge:
             padding = channel.padding
             positions = [position + padding for position in positions]
             mark = _last_mark(channel)
-        count = len(positions)
-        self.queued_rows += count
-        channel.rows += count
+        channel.rows += len(positions)
+        if positions and positions[0] <= self._floor:  # it comes again after a restore, and was taken before
+            cut = bisect_right(positions, self._floor)
+            rows, positions = rows[cut:], positions[cut:]
+        self.queued_rows += len(positions)
         if positions or not channel.waiting:
             channel.waiting.append(Batch(rows, positions, mark))
             channel.joined.append(1)
+            channel.appended += 1
         else:
             # A punctuation only moves the mark of what waits before it; both are consumed together.
             channel.waiting[-1].mark = mark
@@ -109,6 +108,7 @@ class Merge:
         if batch.barrier or is_final(batch.mark):
             if batch.barrier:
                 self._alignment.reach((edge, source), batch.barrier)
+                channel.cuts[batch.barrier] = (channel.mark, channel.rows, channel.appended)
             else:
                 self._alignment.end((edge, source))
             while self._alignment.advance():
@@ -178,34 +178,40 @@ class Merge:
             self._positions = [self._positions[i] for i in order]
             self._rows = [self._rows[i] for i in order]
 
-    def snapshot(self) -> Any:
-        """Marks, queues and released records as plain data: (inputs, released rows, their positions, frontier, barriers)."""
-        inputs = [
-            (
-                edge,
-                source,
-                channel.mark,
-                channel.consumed,
-                channel.rows,
-                [(batch.rows, batch.order, batch.mark) for batch in channel.waiting],
-                list(channel.joined),
-            )
-            for (edge, source), channel in self._inputs.items()
-        ]
-        alignment = self._alignment.snapshot(), self._alignment.complete
+    def snapshot(self, barrier: int = 0) -> Any:
+        """Marks, queues and released records as plain data: (inputs, released rows, their positions, frontier, barriers).
+
+        At a barrier the queues are as each input had filled them when it gave the barrier. What it sent after that comes again,
+        over channels that begin anew, perhaps by way of another instance; as far as it was released it is dropped then.
+        """
+        inputs = []
+        for (edge, source), channel in self._inputs.items():
+            waiting = [(batch.rows, batch.order, batch.mark) for batch in channel.waiting]
+            mark, rows, consumed, joined = channel.mark, channel.rows, channel.consumed, list(channel.joined)
+            if barrier:
+                # An input that has ended before the barrier has none: all that it sent lies before.
+                mark, rows, appended = channel.cuts.pop(barrier, (mark, rows, channel.appended))
+                last = _as_merged(mark, channel)
+                before = max(0, len(waiting) - (channel.appended - appended))
+                waiting = [(rows_, order, min(one, last)) for rows_, order, one in waiting[:before]]
+                consumed, joined = 0, [0] * len(waiting)
+            inputs.append((edge, source, mark, consumed, rows, waiting, joined))
+        alignment = self._alignment.snapshot(barrier)
         return inputs, self._rows[self._at :], self._positions[self._at :], self.frontier, alignment
 
     def restore(self, plain: Any) -> None:
-        """Go back to a snapshot whose rows have their types again. What came before may come again: it is dropped."""
+        """Go back to a snapshot whose rows have their types again. What was released before may come again: it is dropped."""
         inputs, self._rows, self._positions, self.frontier, alignment = plain
-        self._alignment.restore(*alignment)
+        self._alignment.restore(alignment)
         self._at = 0
         self._offered = True
+        self._floor = self.frontier
         self.queued_rows = len(self._rows)
         for edge, source, mark, consumed, rows, waiting, joined in inputs:
             channel = self._inputs[edge, source]
-            channel.mark, channel.consumed, channel.rows, channel.replays = mark, consumed, rows, True
+            channel.mark, channel.consumed, channel.rows = mark, consumed, rows
             channel.waiting, channel.joined = deque(Batch(*batch) for batch in waiting), deque(joined)
+            channel.appended = len(channel.waiting)
             self.queued_rows += sum(len(batch) for batch in channel.waiting)
 
 
@@ -262,4 +268,9 @@ def _decoded(decoder: "msgspec.msgpack.Decoder[Any]", rows: list[msgspec.Raw]) -
 
 def _last_mark(channel: _Input) -> Position:
     """How far a channel has promised, in the positions of the merged order."""
-    return (*channel.mark, END) if channel.padding and not is_final(channel.mark) else channel.mark
+    return _as_merged(channel.mark, channel)
+
+
+def _as_merged(mark: Position, channel: _Input) -> Position:
+    """A mark of a channel in the positions of the merged order."""
+    return (*mark, END) if channel.padding and not is_final(mark) else mark

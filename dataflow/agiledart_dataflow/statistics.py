@@ -28,6 +28,11 @@ class StepCounts(msgspec.Struct, gc=False, array_like=True):
     dead_letters: int = 0
     late: int = 0
 
+    def become(self, other: "StepCounts") -> None:
+        """Take over what was counted before."""
+        for name in self.__struct_fields__:
+            setattr(self, name, getattr(other, name))
+
     def add(self, other: "StepCounts") -> None:
         """Add what another instance counted."""
         self.rows_in += other.rows_in

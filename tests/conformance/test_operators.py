@@ -1,14 +1,18 @@
 """Every operator of the table against its slow reference: any parallelism, any schedule, any disorder within tolerance."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agiledart import Topology, collect
 from agiledart.testing import run_local
+from agiledart_dataflow.state.entries import EntryCodec
+from agiledart_dataflow.state.store import KeyedStore
+from agiledart_executor.state.sqlite_store import SqliteStore
 from agiledart_kernel.randomness import RandomStream
 from tests.conformance.operator_cases import CASES, Case, ms
 from tests.reference.inline_host import InlineHost
@@ -101,4 +105,20 @@ def test_one_credit_and_instances_put_back_from_snapshots_do_not_show(
 ) -> None:
     rows = sorted(rows, key=lambda row: row.at)
     host = InlineHost(topology_of(case, rows), parallelism=parallelism, seed=seed, restarts=0.3)
+    assert host.run()["out"] == case.reference(placed(used(case, rows)))
+
+
+KEYED = [case for case in CASES if case.name.partition(" ")[0] not in ("tumbling,", "hopping,", "sliding", "top")]
+
+
+@pytest.mark.parametrize("case", KEYED, ids=lambda case: case.name)
+@given(rows=ROWS, parallelism=PARALLELISM, seed=st.integers(0, 1_000_000))
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_state_on_disk_does_not_show(case: Case, rows: list[Row], parallelism: int, seed: int, tmp_path: Path) -> None:
+    rows = sorted(rows, key=lambda row: row.at)
+
+    def make_store(step: str, codec: EntryCodec) -> KeyedStore:
+        return SqliteStore(step, codec, tmp_path, cached_keys=1)
+
+    host = InlineHost(topology_of(case, rows), parallelism=parallelism, seed=seed, restarts=0.1, make_store=make_store)
     assert host.run()["out"] == case.reference(placed(used(case, rows)))

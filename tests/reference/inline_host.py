@@ -8,11 +8,13 @@ from typing import Any
 
 from agiledart_dataflow.batch import Batch
 from agiledart_dataflow.channels import ReceivingChannel, SendingChannel
+from agiledart_dataflow.connectors import Connector
 from agiledart_dataflow.instance import Instance
 from agiledart_dataflow.program import Program, compile_program
 from agiledart_dataflow.source_instance import SourceInstance
 from agiledart_dataflow.stages import plan_stages
 from agiledart_dataflow.topology import Topology
+from agiledart_executor.connectors.memory import MemoryReader
 from agiledart_executor.connectors.opening import open_sink, open_source
 from agiledart_kernel.randomness import RandomStream
 
@@ -31,8 +33,8 @@ class _Channel:
 
     def offered(self, frame: Batch) -> None:
         """A frame has come to the receiver."""
-        self.receiving.accept(self.receiving.rows, len(frame))
-        self._offered.append(len(frame) > 0)
+        self.receiving.accept(self.receiving.rows, len(frame), barrier=bool(frame.barrier))
+        self._offered.append(frame.goes_in_order)
 
     def acknowledge(self, consumed: int) -> bool:
         """Tell the sender what the instance has taken; True when that is news."""
@@ -54,14 +56,31 @@ class InlineHost:
         seed: of the schedule.
         window: data frames that a channel may have under way.
         restarts: how often a turn puts an instance back from its own snapshot.
+        make_store: where all steps keep their state by key, whatever they ask for; None: in memory.
+        barriers: how many checkpoints the sources begin, each at its own time.
+
+    Attributes:
+        snapshots: of each checkpoint by (stage, instance); what a sink had written then, under its step's name.
     """
 
     def __init__(
-        self, topology: Topology, *, parallelism: int, seed: int, window: int = 1, restarts: float = 0.0
+        self,
+        topology: Topology,
+        *,
+        parallelism: int,
+        seed: int,
+        window: int = 1,
+        restarts: float = 0.0,
+        barriers: int = 0,
+        make_store: Any = None,
     ) -> None:
         self.program: Program = compile_program(topology, plan_stages(topology.specification(), parallelism))
         self._random = RandomStream(seed, "inline host")
         self._restarts = restarts
+        self._make_store = make_store
+        if make_store is not None:
+            for step in topology.steps:
+                step.make["keep"] = "disk"
         plan = self.program.plan
         self._channels = {name: _Channel(window, self._random) for name in plan.channels()}
         self._codecs = {edge.index: self.program.codec(edge.index) for edge in plan.edges}
@@ -79,8 +98,38 @@ class InlineHost:
                     endpoint = self.program.endpoint(stage.index)
                     self.writers[stage.name] = open_sink(endpoint.connector, endpoint.row_type)
                 writer = self.writers.get(stage.name) if stage.kind == "sink" else None
-                self.instances[stage.index, index] = Instance(self.program, stage.index, index, writer)
+                self.instances[stage.index, index] = Instance(self.program, stage.index, index, writer, make_store)
         self._now = 0
+        self._barriers = barriers
+        self._begun = [0] * len(self.sources)
+        self.snapshots: dict[int, dict[Any, Any]] = {number: {} for number in range(1, barriers + 1)}
+        for name, instance in self.instances.items():
+            self._watch(name, instance)
+
+    def _watch(self, name: tuple[int, int], instance: Instance) -> None:
+        """Keep what the instance reports at each barrier."""
+        sink = self.program.plan.stages[name[0]].name
+
+        def keep(barrier: int, snapshot: bytes) -> None:
+            assert name not in self.snapshots[barrier], "a barrier is reported once"
+            self.snapshots[barrier][name] = snapshot
+            if sink in self.writers:
+                self.snapshots[barrier][sink] = list(self.writers[sink].rows or ())
+
+        instance.on_barrier = keep
+
+    def resume(self, snapshots: dict[Any, Any], lines: list[list[Any]]) -> None:
+        """Go on from a checkpoint of another run that is complete; `lines`: of each source, all that it ever reads."""
+        for name, instance in self.instances.items():
+            instance.restore(snapshots[name])
+        for source, rows in zip(self.sources, lines, strict=True):
+            source.restore(snapshots[source.stage, 0])
+            statistics = source.statistics().source
+            assert statistics is not None
+            source._reader = MemoryReader(Connector("list", payload=rows[statistics.lines :]))
+        for name, writer in self.writers.items():
+            if writer.rows is not None:
+                writer.rows[:] = snapshots[name]
 
     def run(self) -> dict[str, list[Any]]:
         """Rows by sink."""
@@ -96,7 +145,13 @@ class InlineHost:
         return [*(one.statistics() for one in self.sources), *(one.statistics() for one in self.instances.values())]
 
     def _poll(self) -> bool:
-        source = self._random.choice(self.sources)
+        number = self._random.index(len(self.sources))
+        source = self.sources[number]
+        if not source.finished and self._begun[number] < self._barriers and self._random.uniform() < 0.1:
+            self._begun[number] += 1
+            snapshot = source.send_barrier(self._begun[number], self._emitter(0))
+            self.snapshots[self._begun[number]][source.stage, 0] = snapshot
+            return True
         if source.finished or self._blocked(source.stage, 0):
             return False
         polled = source.poll(self._now, 0, 1 + self._random.index(5))
@@ -115,7 +170,9 @@ class InlineHost:
             return news
         for piece, body in self._codecs[edge].encode_within(frame, 1 << 20):
             assert len(piece) == len(frame), "these rows are small"
-            instance.offer(edge, source, self._codecs[edge].decode(body))
+            batch = self._codecs[edge].decode(body)
+            batch.barrier = frame.barrier
+            instance.offer(edge, source, batch)
         channel.offered(frame)
         return True
 
@@ -124,9 +181,10 @@ class InlineHost:
         instance = self.instances[name]
         if self._random.uniform() < self._restarts:
             writer = self.writers.get(self.program.plan.stages[stage].name)
-            fresh = Instance(self.program, stage, index, writer)
+            fresh = Instance(self.program, stage, index, writer, self._make_store)
             fresh.restore(instance.snapshot())
             self.instances[name] = instance = fresh
+            self._watch(name, fresh)
         if self._blocked(stage, index):
             return False
         before = instance.mark
