@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from typing import Any
 
-from agiledart_dataflow.batch import Batch, Held, Order
+from agiledart_dataflow.batch import Batch, Held, Order, as_rows
 from agiledart_dataflow.carrying import Carries
-from agiledart_dataflow.partitioning import KeyFunction, KeyRouter, split_by_key
+from agiledart_dataflow.partitioning import KeyFunction, KeyRouter, split_by_key, split_in_turn
 from agiledart_dataflow.position import START, Position
 from agiledart_dataflow.stages import Edge, StagePlan
 from agiledart_dataflow.user_errors import user_code_error
@@ -45,6 +45,11 @@ class _Route:
             for target in targets:
                 self.sent[target] += count
                 emit(number, target, Batch(held, order, mark))
+            return
+        if self.router is None and order is not None and type(order[0]) is tuple:
+            for target, (part, part_order) in enumerate(split_in_turn(as_rows(held), order, len(targets))):
+                self.sent[target] += len(part)
+                emit(number, target, Batch(part, part_order, mark))
             return
         if self.router is None:
             # A whole batch to one instance, the mark to all: rows of one batch stay together.

@@ -10,6 +10,7 @@ from typing import Any
 from zlib import crc32
 
 from agiledart_dataflow.batch import Held, Order, as_rows, listed
+from agiledart_dataflow.position import Position
 from agiledart_kernel.limits import KEY_GROUPS
 
 _REMEMBERED = 1 << 17
@@ -102,3 +103,29 @@ def split_by_key(
         pushes[target](row)
         puts[target](at)
     return list(zip(parts, orders, strict=True))
+
+
+TURN_BITS = 6
+"""2^6 consecutive records of a source go to one instance, the next to the next: few enough to spread the load, and most batches stay
+whole or nearly so."""
+
+
+def split_in_turn(rows: list[Any], positions: list[Position], count: int) -> list[tuple[list[Any], list[Position]]]:
+    """Rows by instance, each source's in turn. By their position and not by batch: what comes again after a restore, in other
+    batches, must take the way that it took before, or a merge would drop it as known where it never was.
+    """
+    parts: list[tuple[list[Any], list[Position]]] = [([], []) for _ in range(count)]
+    first, last = positions[0], positions[-1]
+    if first[3] >> TURN_BITS == last[3] >> TURN_BITS and first[2] == last[2] and _is_one_turn(positions):
+        parts[(first[3] >> TURN_BITS) % count] = (rows, positions)
+        return parts
+    for row, position in zip(rows, positions, strict=True):
+        part = parts[(position[3] >> TURN_BITS) % count]
+        part[0].append(row)
+        part[1].append(position)
+    return parts
+
+
+def _is_one_turn(positions: list[Position]) -> bool:
+    turn = positions[0][3] >> TURN_BITS
+    return all(position[3] >> TURN_BITS == turn for position in positions)
