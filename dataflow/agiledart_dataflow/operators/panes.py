@@ -16,6 +16,7 @@ from agiledart_dataflow.operators.pane_loop import Fill, fill_loop
 from agiledart_dataflow.operators.pane_values import LONG, Compact, kept_values, results
 from agiledart_dataflow.position import Position
 from agiledart_dataflow.rows import Pane
+from agiledart_dataflow.schema import generic
 from agiledart_dataflow.statistics import StepCounts
 from agiledart_dataflow.windows import Panes
 
@@ -210,13 +211,14 @@ class PaneWindow:
 
 def pane_state_type(key: Any, own_state: Any) -> Any:
     """The type of `PaneWindow.snapshot`; `own_state`: of a user's aggregator, or what `kept_state_type` says."""
-    entry = tuple[key, Position | None, own_state]  # type: ignore[valid-type]  # types made at run time
-    return list[tuple[int, list[entry]]]
+    entry = generic(tuple, key, Position | None, own_state)
+    return generic(list, generic(tuple, int, generic(list, entry)))
 
 
 def kept_state_type(values: Sequence[Any]) -> Any:
     """The type of what a window keeps for built-in aggregates of values of these types; counts alone are ints."""
     if not values:
         return int
-    columns = tuple[tuple(list[kind] for kind in values)]  # type: ignore[misc]  # types made at run time
-    return tuple[columns, tuple[int, list[list[Any]], columns] | None]
+    columns = generic(tuple, *[generic(list, kind) for kind in values])
+    compact = generic(tuple, int, list[list[Any]], columns)
+    return generic(tuple, columns, compact | None)
