@@ -145,12 +145,14 @@ class Reading(msgspec.Struct, frozen=True, gc=False):
         lines: data lines read by this call, well-formed or not.
         malformed: how many of them were not well-formed, by reason.
         exhausted: True when nothing will ever follow.
+        drained: True when there is nothing more now, so that `fileno` may be waited for without asking again.
     """
 
     rows: Any
     lines: int
     malformed: dict[str, int] = {}
     exhausted: bool = False
+    drained: bool = False
 
 
 class SourceReader(Protocol):

@@ -148,7 +148,7 @@ class SourceInstance:
         reading: Reading | None = None
         if self._is_plain and not self._clock.due and not self._exhausted:
             reading = self._read(max_rows, wall_ns)
-            if (polled := self._at_once(reading, max_rows)) is not None:
+            if (polled := self._at_once(reading, max_rows, now_ns)) is not None:
                 return polled
         if intake is None or intake.has_room():
             held, times, wait, read_nothing = self._arrived(now_ns, wall_ns, max_rows, reading)
@@ -174,7 +174,7 @@ class SourceInstance:
         self._mark = mark
         return Polled(Batch(held, order, mark), wait, self.finished)
 
-    def _at_once(self, reading: Reading, max_rows: int) -> Polled | None:
+    def _at_once(self, reading: Reading, max_rows: int, now_ns: int) -> Polled | None:
         """The usual reading of a plain source, with as little to do as possible; None for any other."""
         rows = reading.rows
         count = len(rows)
@@ -190,6 +190,8 @@ class SourceInstance:
         order = self._numbered(times, count)
         self._counts.records += count
         self._mark = mark = (last_ms, RECORD, self._number, self._sequence - 1, END)
+        if reading.drained and (number := self._fileno()) is not None:
+            return Polled(Batch(rows, order, mark), now_ns + IDLE_NS, False, number)
         return Polled(Batch(rows, order, mark), None, False)
 
     def _arrived(

@@ -69,6 +69,8 @@ class LineSocketReader:
         self._at = 0
         self._malformed: dict[str, int] = {}
         self._came = False
+        self._drained = False  # whether the last receiving took all that had come
+        self._incoming = memoryview(bytearray(RECEIVE_BYTES))
         self._pause = FIRST_PAUSE_S
         self._next_try = 0.0
         self._connecting: socket.socket | None = None
@@ -88,7 +90,7 @@ class LineSocketReader:
         count = len(lines) + sum(malformed.values())
         rows = self._parser.parse(lines, wall_ns, malformed, plain=self._plain) if lines else []
         exhausted = not lines and self._came and not self._returns and not self._peers
-        return Reading(rows, count, malformed, exhausted)
+        return Reading(rows, count, malformed, exhausted, self._drained and self._at >= len(self._lines))
 
     def fileno(self) -> int | None:
         """What becomes readable when a line or a connection comes; None while there is none to wait for."""
@@ -164,11 +166,15 @@ class LineSocketReader:
         if self._door is None and not self._peers and (self._returns or not self._came):
             self._connect()
         parts: list[bytes] = []
-        for key, _ in self._selector.select(0):
-            if self._door is not None and key.fd == self._door.fileno():
-                self._welcome()
-            else:
-                self._receive_from(self._peers[key.fd], parts)
+        self._drained = True
+        if self._door is None and len(self._peers) == 1:
+            self._receive_from(next(iter(self._peers.values())), parts)
+        else:
+            for key, _ in self._selector.select(0):
+                if self._door is not None and key.fd == self._door.fileno():
+                    self._welcome()
+                else:
+                    self._receive_from(self._peers[key.fd], parts)
         if parts:
             data = b"\n".join(parts)
             if b"\r" in data:
@@ -187,7 +193,7 @@ class LineSocketReader:
 
     def _receive_from(self, peer: _Peer, parts: list[bytes]) -> None:
         try:
-            data = peer.socket.recv(RECEIVE_BYTES)
+            count = peer.socket.recv_into(self._incoming)
         except BlockingIOError:
             return
         except OSError:
@@ -195,6 +201,8 @@ class LineSocketReader:
             if peer.rest:
                 self._bad("cut")
             return
+        data = bytes(self._incoming[:count])
+        self._drained = self._drained and count < RECEIVE_BYTES
         if not data:
             self._let_go(peer)
             if peer.rest:
