@@ -20,6 +20,7 @@ WARM_SECONDS = 2.0
 
 _CONNECT_SECONDS = 60.0
 _END_SECONDS = 60.0
+_SAMPLE_SECONDS = 0.25
 
 
 @dataclass(frozen=True)
@@ -118,7 +119,8 @@ def once(carrier: Carrier, rate: int, seconds: float, *, first: bool = False) ->
         launched = launch(carrier.command(port, WARM_SECONDS if rate else -1.0))
         connected = threading.Event()
         told: list[str] = []
-        threading.Thread(target=_listen, args=(generator.stdout, connected, told), daemon=True).start()
+        listener = threading.Thread(target=_listen, args=(generator.stdout, connected, told), daemon=True)
+        listener.start()
         while not connected.wait(0.05):
             if launched.process.poll() is not None or time.monotonic() - launched.began > _CONNECT_SECONDS:
                 end(launched.process.pid)
@@ -126,24 +128,32 @@ def once(carrier: Carrier, rate: int, seconds: float, *, first: bool = False) ->
         if first:
             _hurry(generator.pid)
             _hurry(launched.process.pid)
-        time.sleep(WARM_SECONDS)
-        before, since = cpu_seconds(launched.process.pid), time.monotonic()
-        time.sleep(max(0.5, seconds - 0.5))
-        spent, lasted = cpu_seconds(launched.process.pid) - before, time.monotonic() - since
+        samples: list[tuple[int, float]] = []
+        while generator.poll() is None and not any(line.startswith("RESULT ") for line in told):
+            samples.append((time.time_ns(), cpu_seconds(launched.process.pid)))
+            time.sleep(_SAMPLE_SECONDS)
         result, _, memory = launched.wait(time.monotonic() - launched.began + _END_SECONDS)
-        generator.wait(30)
+        listener.join(30)
     finally:
         if generator.poll() is None:
             generator.kill()
             generator.wait()
-    source = json.loads(next(line for line in told if line.startswith("RESULT ")).removeprefix("RESULT "))
+    said = [line.removeprefix("RESULT ") for line in told if line.startswith("RESULT ")]
+    if not said:
+        raise RunError("the source did not end")
+    source = json.loads(said[0])
     if result["outputs"] != source["passing"]:
         raise RunError(f"{result['outputs']:,} results of {source['passing']:,} tuples that pass")
     took = (result["last_ns"] - source["began_ns"]) / 1e9
+    warm_ns = int(WARM_SECONDS * 1e9) if rate else 0
+    steady = [one for one in samples if source["began_ns"] + warm_ns <= one[0] <= source["ended_ns"]]
+    if len(steady) < 2:
+        raise RunError("too short to count CPU time")
+    (since, before), (until, after) = steady[0], steady[-1]
     found = {name: value for name, value in {**source, **result}.items() if value is not None}
     return {
         **found,
-        "cpu_percent": round(100 * spent / lasted, 2),
+        "cpu_percent": round(100 * (after - before) / ((until - since) / 1e9), 2),
         "rate": round(source["sent"] / took, 1),
         "memory_mb": round(memory, 1),
     }

@@ -13,9 +13,11 @@ from datetime import timedelta
 from functools import partial
 from typing import Any, NamedTuple
 
-from agiledart import Topology, all_of, count_of, csv, mean_of, sum_of, tumbling
+from agiledart import Topology, all_of, col, count, count_of, csv, mean_of, sum_of, tumbling
+from agiledart_dataflow.columns import Columns
 from agiledart_dataflow.connectors import Connector
 from agiledart_executor import local
+from agiledart_executor.connectors import csv_columns
 from benchmarks.engines.jobs import (
     FARE,
     FARE_MIN,
@@ -72,6 +74,16 @@ class Adding(list[Any]):
 
     def __iadd__(self, rows: Any) -> "Adding":  # type: ignore[misc]  # whatever the sink hands over
         self._add(rows)
+        return self
+
+
+class AddingColumns(Adding):
+    """The same of a sink that takes columns as they are; rows, where the engine made rows, become columns first."""
+
+    takes_columns = True
+
+    def __iadd__(self, held: Any) -> "AddingColumns":  # type: ignore[misc]  # as above
+        self._add(Columns.from_rows(held, type(held[0])) if type(held) is list else held)
         return self
 
 
@@ -169,10 +181,53 @@ def from_rows(job: str, path: str, sums: Any) -> Topology:
     return topology
 
 
+def from_columns(job: str, path: str, sums: Any) -> Topology:
+    """A typed source and expressions: columns from the file's bytes to the sink."""
+    topology = Topology(f"{job}-columns")
+    trips = topology.source("trips", csv(path), rows=TripRow, event_time=None if job == "j1" else "ts")
+    east = ((col("lon") + 74.1) * 1000).cast(int)
+    cell = east * 1000 + ((col("lat") - 40.5) * 1000).cast(int)
+    kept = trips.where(col("fare") >= FARE_MIN).with_columns(ratio=col("tip") / col("fare"), cell=cell)
+    if job == "j1":
+        kept.select("ratio", "cell").sink("out", Connector("collect", payload=AddingColumns(wide_sums(sums))))
+        return topology
+    windows = kept.key_by(col(job)).window(tumbling(WINDOW))
+    windows.aggregate("windows", trips=count(), fares=col("fare").sum(), mean=col("ratio").mean()).sink(
+        "out", Connector("collect", payload=AddingColumns(wide_windows(job, sums)))
+    )
+    return topology
+
+
+def wide_sums(sums: RowSums) -> Callable[[Any], None]:
+    """Adds up columns of J1."""
+
+    def add(columns: Any) -> None:
+        sums.count += len(columns)
+        sums.cells += int(columns.named("cell").values.sum())
+        sums.ratios += float(columns.named("ratio").values.sum())
+
+    return add
+
+
+def wide_windows(job: str, sums: WindowSums) -> Callable[[Any], None]:
+    """Adds up columns of windows."""
+
+    def add(columns: Any) -> None:
+        keys, counts, fares, means = (columns.named(name).values for name in (job, "trips", "fares", "mean"))
+        sums.windows += len(columns)
+        sums.count += int(counts.sum())
+        sums.keys += int((keys * counts).sum())
+        sums.fares += float(fares.sum())
+        sums.means += float(means.sum())
+
+    return add
+
+
 FORMS: dict[str, Callable[[str, str, Any], Topology]] = {
     "lines": from_lines,
     "lines+1": partial(from_lines, more=True),
     "rows": from_rows,
+    "columns": from_columns,
 }
 
 
@@ -182,6 +237,7 @@ def main() -> None:
     sums: Any = RowSums() if job == "j1" else WindowSums()
     topology = FORMS[form](job, path, sums)
     vars(local)["MAX_BATCH_ROWS"] = int(batch)
+    csv_columns.ROWS_AT_ONCE = int(batch)
     began = time.perf_counter()
     local.run_topology(topology)
     say_result(**sums.result(), seconds=time.perf_counter() - began)
