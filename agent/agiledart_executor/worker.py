@@ -189,6 +189,7 @@ class Worker:
         while True:
             reports = []
             for running in self._host.running.values():
+                running.release_marks()
                 if running.latencies is not None:
                     running.latencies.hand_over()
                 if running.instance is not None:
@@ -289,14 +290,14 @@ class Worker:
     async def _output(
         self, part: DeploymentPart, running: Running, edge: int, target: int, where: str | None
     ) -> OutputEnd:
+        assert self._code is not None
+        lazy = self._code.plan.edges[edge].lazy_marks
         local = self._host.running.get((self._edge(edge)[1], target))
         if local is not None:
-            assert self._code is not None
-            return _local_output(self._host, running, local, (edge, target), self._code.codecs[edge])
+            return _local_output(self._host, running, local, (edge, target), self._code.codecs[edge], lazy_marks=lazy)
         if where is None:
             raise OperationFailed(f"{running.name}: the place of instance {target} downstream is not known")
         link = await self._link(where)
-        assert self._code is not None
         header = DataHeader(
             application=part.number,
             plan=part.plan_version,
@@ -310,7 +311,7 @@ class Worker:
             schema=edge,
         )
         sender = Sender(link, header, self._code.codecs[edge], running.name)
-        return OutputEnd(SendingChannel(), sender, sender.ready)
+        return OutputEnd(SendingChannel(lazy_marks=lazy), sender, sender.ready)
 
     # ---- links
 
@@ -387,7 +388,7 @@ def _uses(running: Running, link: Link) -> bool:
 
 
 def _local_output(
-    host: InstanceHost, running: Running, target_running: Running, way: tuple[int, int], codec: BatchCodec
+    host: InstanceHost, running: Running, target_running: Running, way: tuple[int, int], codec: BatchCodec, *, lazy_marks: bool
 ) -> OutputEnd:
     """A channel within this process: no encoding, the same credit.
 
@@ -406,7 +407,7 @@ def _local_output(
     target_running.inputs[edge, running.index].acknowledge = lambda frames, marks: host.acknowledged(
         running, edge, target, frames, marks
     )
-    return OutputEnd(SendingChannel(), deliver)
+    return OutputEnd(SendingChannel(lazy_marks=lazy_marks), deliver)
 
 
 def _in_words(error: BaseException) -> str:

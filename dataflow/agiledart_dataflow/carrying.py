@@ -38,6 +38,28 @@ def need_of(step: "Step") -> Carries:
     return "positions"
 
 
+def minds_time(step: "Step") -> bool:
+    """Does a step do something when time passes without rows? Stateless ones and sinks do not, nor user code without timers."""
+    if step.kind in STATELESS or step.kind in ("source", "union", "sink", "side"):
+        return False
+    if step.kind == "stateful":
+        operator = type(step.make.get("operator"))
+        return any("on_timer" in vars(cls) for cls in operator.__mro__ if cls.__name__ != "KeyedOperator")
+    return True
+
+
+def lazily_marked(specification: "Specification", plan: "StagePlan") -> list[bool]:
+    """For each edge: may a mark without rows wait for the next rows? Yes where nobody downstream merges or minds time."""
+    matters: dict[int, bool] = {}
+    for stage in reversed(plan.stages):
+        matters[stage.index] = (
+            specification.steps[stage.steps[0]].minds_time
+            or _has_several_channels(plan, stage)
+            or any(matters[edge.target] for edge in plan.outgoing(stage.index))
+        )
+    return [not matters[edge.target] for edge in plan.edges]
+
+
 def carried(specification: "Specification", plan: "StagePlan") -> list[Carries]:
     """What each edge of a plan carries, by the edge's index.
 

@@ -14,7 +14,7 @@ from collections import deque
 from typing import Any
 
 from agiledart_dataflow.batch import Batch, Order, joined_order, joined_rows, part_of
-from agiledart_dataflow.position import START, covering
+from agiledart_dataflow.position import START, covering, is_final
 from agiledart_kernel.errors import RemoteProtocolError
 from agiledart_kernel.limits import (
     CHANNEL_WINDOW_FRAMES,
@@ -28,6 +28,10 @@ PUNCTUATION_WINDOW = 4
 """Punctuations that may be under way: enough to fill a round trip, few enough to join up under load."""
 
 
+_MARKS_EVERY = PUNCTUATION_WINDOW // 2
+"""Punctuations that are acknowledged together."""
+
+
 class SendingChannel:
     """The upstream end of one channel: what waits, what is under way, what may go now.
 
@@ -36,6 +40,7 @@ class SendingChannel:
         max_rows: rows in one frame.
         bound_rows: rows that may wait here before the instance must stop producing (`blocked`). One call of an
             operator may overshoot it, which is why the bound is checked before the call, not inside it.
+        lazy_marks: a mark waits for rows to go with, for the end, or until `release_mark`: nobody downstream minds it.
     """
 
     __slots__ = (
@@ -43,10 +48,12 @@ class SendingChannel:
         "_acknowledged_marks",
         "_bound_rows",
         "_head",
+        "_lazy",
         "_mark",
         "_mark_sent",
         "_max_rows",
         "_pending",
+        "_released",
         "_window",
         "columns_limit",
         "frames_sent",
@@ -61,7 +68,10 @@ class SendingChannel:
         window: int = CHANNEL_WINDOW_FRAMES,
         max_rows: int = MAX_BATCH_ROWS,
         bound_rows: int = 2 * MAX_BATCH_ROWS,
+        *,
+        lazy_marks: bool = False,
     ) -> None:
+        self._lazy, self._released = lazy_marks, False
         self._window, self._max_rows, self._bound_rows = window, max_rows, bound_rows
         self._pending: deque[Batch] = deque()
         self._head = 0  # rows of the first pending batch that are already sent
@@ -120,9 +130,16 @@ class SendingChannel:
         if self._mark == self._mark_sent or self.marks_sent - self._acknowledged_marks >= PUNCTUATION_WINDOW:
             return None
         assert self._mark is not None
+        if self._lazy and not is_final(self._mark) and not self._released:
+            return None
+        self._released = False
         self.marks_sent += 1
         self._mark_sent = self._mark
         return Batch([], None, self._mark)
+
+    def release_mark(self) -> None:
+        """Let the newest mark go although no rows go with it: now and then, so that figures downstream do not stand still."""
+        self._released = True
 
     def _take(self) -> Batch:
         """Join what waits, up to a barrier, into one frame of bounded size; rows and columns are not joined."""
@@ -224,7 +241,8 @@ class ReceivingChannel:
             taken: data frames whose rows the operator has taken.
             all_of_it: acknowledge also less than half a window (nothing more will follow).
         """
-        if taken - self._told >= self._every or self.marks > self._told_marks or (all_of_it and taken > self._told):
+        marks = self.marks - self._told_marks
+        if taken - self._told >= self._every or marks >= _MARKS_EVERY or (all_of_it and (taken > self._told or marks)):
             self._told, self._told_marks = taken, self.marks
             return taken, self.marks
         return None

@@ -32,6 +32,7 @@ class StepSpecification(msgspec.Struct, frozen=True, gc=False, array_like=True):
         connector: of a source or a sink.
         at: the node to which it is pinned, or "".
         needs: what it must know of each row that enters it.
+        minds_time: it does something when time passes without rows.
     """
 
     index: int
@@ -45,6 +46,7 @@ class StepSpecification(msgspec.Struct, frozen=True, gc=False, array_like=True):
     connector: ConnectorSpecification | None = None
     at: str = ""
     needs: Carries = "positions"
+    minds_time: bool = True
 
     @property
     def is_stateless(self) -> bool:

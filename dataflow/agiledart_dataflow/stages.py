@@ -12,7 +12,7 @@ from typing import Literal
 
 import msgspec
 
-from agiledart_dataflow.carrying import Carries, carried, most
+from agiledart_dataflow.carrying import Carries, carried, lazily_marked, most
 from agiledart_dataflow.kinds import BRANCHED, KEYED_PATH, PATHS, lateness_ms
 from agiledart_dataflow.position import CAUSE_LENGTH, Position, union_padding
 from agiledart_dataflow.specification import Specification, StepSpecification
@@ -63,6 +63,7 @@ class Edge(msgspec.Struct, frozen=True, gc=False, array_like=True):
         depth: how many path elements the positions on it have.
         padding: what the target appends to each position (a union does).
         carries: what travels beside its rows.
+        lazy_marks: a mark without rows may wait for the next rows.
         side: "" for the rows that the last step of the stage puts out; "step/tag" for a side output of one of its steps.
     """
 
@@ -75,6 +76,7 @@ class Edge(msgspec.Struct, frozen=True, gc=False, array_like=True):
     padding: Position = ()
     carries: Carries = "positions"
     side: str = ""
+    lazy_marks: bool = False
 
 
 class StagePlan(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -180,7 +182,11 @@ def plan_stages(
     needs = carried(specification, plan)
     if lateness_ms(specification):  # how late a row was stands in its position
         at_least = "positions"
-    edges = [msgspec.structs.replace(edge, carries=most(at_least, needs[edge.index])) for edge in edges]
+    lazy = lazily_marked(specification, plan)
+    edges = [
+        msgspec.structs.replace(edge, carries=most(at_least, needs[edge.index]), lazy_marks=lazy[edge.index])
+        for edge in edges
+    ]
     return msgspec.structs.replace(plan, edges=tuple(edges))
 
 

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any, TypeVar, get_args
 
 from agiledart_dataflow.callsite import CallSite, annotated_row_type, call_site
-from agiledart_dataflow.carrying import need_of
+from agiledart_dataflow.carrying import minds_time, need_of
 from agiledart_dataflow.connectors import Connector, Source, records_source
 from agiledart_dataflow.event_clock import Clock
 from agiledart_dataflow.event_times import event_times
@@ -78,6 +78,7 @@ class Step:
                 connector=None if self.connector is None else self.connector.described(),
                 at=self.at,
                 needs=need_of(self),
+                minds_time=minds_time(self),
             )
         except SchemaError as error:
             raise self.where.error(f"{self.name}: {error}") from None
