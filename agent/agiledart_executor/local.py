@@ -72,6 +72,7 @@ def run_topology(
     parallelism: int | Mapping[str, int] = 1,
     schedule_seed: int | None = None,
     on_progress: Progress | None = None,
+    on_log: Callable[[str], None] | None = None,
 ) -> LocalRun:
     """Run a topology to the end of its input.
 
@@ -80,6 +81,7 @@ def run_topology(
         parallelism: instances of every stage that can have several, or by name of a step.
         schedule_seed: run it under a hostile schedule drawn from this seed.
         on_progress: called about five times a second with the counts so far.
+        on_log: told of records that an error policy let go, in the words of `agiledart logs`.
 
     Raises:
         UserCodeError: user code raised.
@@ -96,12 +98,13 @@ def run_topology(
         run.open()
         try:
             if schedule_seed is None:
-                run.straight(on_progress)
+                run.straight(on_progress, on_log)
             else:
                 run.hostile(RandomStream(schedule_seed, "schedule"))
         except KeyboardInterrupt:
             interrupted = True
         run.close_sinks()
+        run.tell(on_log, at_end=True)
     finally:
         run.close()
     statistics = run.statistics()
@@ -164,7 +167,7 @@ class _Run:
                 )
         self._order = [(stage, self._instances[stage, index]) for stage, index in sorted(self._instances)]
 
-    def straight(self, on_progress: Progress | None) -> None:
+    def straight(self, on_progress: Progress | None, on_log: Callable[[str], None] | None = None) -> None:
         """Sources in order of event time, stages in order of the graph."""
         emitters = [self._deliverer(source.stage, source.index) for source in self._sources]
         workers = [(instance, self._deliverer(stage, instance.index)) for stage, instance in self._order]
@@ -174,6 +177,7 @@ class _Run:
             now = time.monotonic_ns()
             if now >= next_flush:
                 self._flush()
+                self.tell(on_log)
                 next_flush = now + FLUSH_NS
             if on_progress is not None and now >= next_progress:
                 on_progress(summarise(self.program.specification, self.statistics()))
@@ -273,6 +277,13 @@ class _Run:
             raise UserCodeError(
                 f"{step.where} in {step.name}: its rows are not {self.program.plan.edges[edge].row_type}: {what}"
             ) from None
+
+    def tell(self, on_log: Callable[[str], None] | None, *, at_end: bool = False) -> None:
+        """Say which records error policies let go since the last time."""
+        for _, instance in self._order if on_log is not None else ():
+            for text in (*instance.reports.take(), *(instance.reports.rest() if at_end else ())):
+                assert on_log is not None
+                on_log(text)
 
     def _flush(self) -> None:
         for name, writer in self._writers.items():

@@ -44,7 +44,9 @@ def run(target: str, settings: tuple[str, ...], parallelism: tuple[str, ...], se
     topology = build(load_target(target), parse_settings(settings))
     chosen = parallelism_by_step(topology.specification(), parse_parallelism(parallelism))
     with unwound_by_signals(), ProgressLine() as progress:
-        done = run_topology(topology, parallelism=chosen, schedule_seed=seed, on_progress=progress.show)
+        done = run_topology(
+            topology, parallelism=chosen, schedule_seed=seed, on_progress=progress.show, on_log=progress.say
+        )
     if output == "json":
         print_json(document(topology.name, done))
     else:
@@ -74,6 +76,12 @@ class ProgressLine:
             rate = summary.records_in / max(time.monotonic() - self._began, 1e-9)
             text = f"read {count(summary.records_in)} ({per_second(rate)})   results {count(results_of(summary))}"
             click.echo(f"\r\x1b[K {text}", nl=False, err=True)
+
+    def say(self, text: str) -> None:
+        """Print lines above it."""
+        if self._shown:
+            click.echo("\r\x1b[K", nl=False, err=True)
+        say(text)
 
 
 def results_of(summary: "Summary") -> int:

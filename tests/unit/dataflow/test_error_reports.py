@@ -1,6 +1,16 @@
 """Errors that a policy lets go: told at once, then less and less often, and always counted."""
 
+from typing import NamedTuple
+
+from agiledart import Topology, collect, records
 from agiledart_dataflow.error_reports import MAX_KINDS, OTHERS, QUIET_LOOKS, ErrorReports
+from agiledart_executor.local import run_topology
+
+
+class Row(NamedTuple):
+    """A number."""
+
+    value: int
 
 
 def inner(record: int) -> float:
@@ -68,3 +78,18 @@ def test_errors_with_new_names_for_ever_are_bounded() -> None:
 def test_quiet_is_nothing() -> None:
     assert ErrorReports().take() == []
     assert ErrorReports().rest() == []
+
+
+def invert(row: Row) -> Row:
+    return Row(1 // row.value)
+
+
+def test_a_run_tells_what_it_let_go() -> None:
+    said: list[str] = []
+    made = Topology("t")
+    rows = records([Row(n % 2) for n in range(10)], row_type=Row)
+    made.source("rows", rows, event_time=lambda row: 0).map(invert, on_error="skip").sink("o", collect)
+    done = run_topology(made, on_log=said.append)
+    assert done.summary.steps["invert"].skipped == 5
+    assert "skipped: test_error_reports.py:" in said[0]
+    assert "4 more ZeroDivisionError in invert" in said[0]

@@ -73,7 +73,7 @@ class Stage:
         """Wait until it has read so many."""
         async with asyncio.timeout(20):
             while self.counts.lines < lines and not self.broken:  # noqa: ASYNC110  it counts and tells nobody
-                await asyncio.sleep(0.005)
+                await asyncio.sleep(0)
         assert not self.broken
 
 
