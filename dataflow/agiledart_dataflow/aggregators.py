@@ -186,7 +186,9 @@ class Together(Aggregator[R, list[Any], tuple[Any, ...]], Generic[R]):
         return [part.remove(one, row) for part, one in zip(self.parts, state, strict=True)]
 
     def result(self, state: list[Any]) -> tuple[Any, ...]:
-        return self.built(tuple(part.result(one) for part, one in zip(self.parts, state, strict=True)))
+        results = tuple(part.result(one) for part, one in zip(self.parts, state, strict=True))
+        value: tuple[Any, ...] = self.built(results)
+        return value
 
     def built(self, results: tuple[Any, ...]) -> Any:
         """The value that the parts' results make: here the tuple itself."""

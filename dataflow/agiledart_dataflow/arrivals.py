@@ -186,7 +186,7 @@ class Arrivals:
             for channel, batch in self._ready:
                 if channel is not None:
                     behind[id(channel)] += len(batch)
-            inputs = []
+            inputs: list[tuple[Any, ...]] = []
             for (edge, source), channel in self._inputs.items():
                 later = behind[id(channel)] + sum(map(len, channel.held_back))
                 inputs.append((edge, source, channel.mark, 0, 0, channel.rows - later, []))

@@ -98,7 +98,7 @@ def as_rows(held: Held) -> list[Any]:
 
 def as_columns(held: Held, row_type: Any) -> "Columns":
     """Either form as columns."""
-    if type(held) is not list:
+    if not isinstance(held, list):
         return held
     from agiledart_dataflow.columns import Columns  # NumPy is loaded only where it is used
 

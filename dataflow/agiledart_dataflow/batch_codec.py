@@ -16,6 +16,7 @@ import msgspec
 from agiledart_dataflow.batch import Batch, part_of
 from agiledart_dataflow.carrying import Carries
 from agiledart_dataflow.position import Position
+from agiledart_dataflow.schema import generic
 from agiledart_kernel.errors import ConfigurationError, RemoteProtocolError
 from agiledart_kernel.limits import MAX_BATCH_BYTES, MAX_COLUMN_BATCH_BYTES, MAX_DATA_FRAME_BYTES
 
@@ -39,9 +40,9 @@ class BatchCodec:
     def __init__(self, row_type: Any, carries: Carries = "positions") -> None:
         self._row_type, self._carries = row_type, carries
         self._encoder = msgspec.msgpack.Encoder()
-        kind: Any = tuple[list[row_type], _ORDER_TYPES[carries], tuple[int, ...]]  # type: ignore[misc]  # types made at run time
+        kind = generic(tuple, generic(list, row_type), _ORDER_TYPES[carries], tuple[int, ...])
         self._decoder: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(kind)
-        head: Any = tuple[int, _COLUMN_ORDER_TYPES[carries], tuple[int, ...]]  # type: ignore[misc]  # as above
+        head = generic(tuple, int, _COLUMN_ORDER_TYPES[carries], tuple[int, ...])
         self._head_decoder: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(head)
 
     def encode(self, batch: Batch) -> bytes:
@@ -53,7 +54,7 @@ class BatchCodec:
         if self._carries == "times":
             order = struct.pack(f"<{len(order)}q", *order) if type(order) is list else order.astype("<i8").tobytes()
         head = self._encoder.encode((len(held), order, batch.mark))
-        return b"".join((_HEAD.pack(_COLUMNS, len(head)), head, held.to_ipc()))  # type: ignore[union-attr]  # no list
+        return b"".join((_HEAD.pack(_COLUMNS, len(head)), head, held.to_ipc()))
 
     def _nothing(self) -> list[Any] | None:
         return None if self._carries == "rows" else []

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from agiledart_dataflow.arrivals import Arrivals, arrivals_type, inbox_of
-from agiledart_dataflow.batch import Batch, Held, Order, as_rows, listed
+from agiledart_dataflow.batch import Held, Order, as_rows, listed
 from agiledart_dataflow.connectors import SinkWriter
 from agiledart_dataflow.error_reports import ErrorReports, own_frames
 from agiledart_dataflow.loop_text import RowStep

@@ -125,7 +125,7 @@ def _of_channels(instances: Sequence[InstanceStatistics], *, is_all: bool) -> li
         for edge, source, rows in one.received:
             key = (edge, source, one.index)
             received.add(key)
-            put_in = sent[key] if key in sent else 0 if is_all else rows
+            put_in = sent.get(key, 0 if is_all else rows)
             if put_in != rows:
                 found.append(f"edge {edge} from instance {source} to {one.index}: {put_in} rows sent, {rows} received")
     for key, rows in sent.items():

@@ -47,9 +47,9 @@ class _Route:
                 emit(number, target, Batch(held, order, mark))
             return
         if self.router is None and order is not None and type(order[0]) is tuple:
-            for target, (part, part_order) in enumerate(split_in_turn(as_rows(held), order, len(targets))):
-                self.sent[target] += len(part)
-                emit(number, target, Batch(part, part_order, mark))
+            for target, (rows, positions) in enumerate(split_in_turn(as_rows(held), order, len(targets))):
+                self.sent[target] += len(rows)
+                emit(number, target, Batch(rows, positions, mark))
             return
         if self.router is None:
             # A whole batch to one instance, the mark to all: rows of one batch stay together.
@@ -88,9 +88,9 @@ def _first_bad(held: Held, key_of: KeyFunction, router: KeyRouter) -> Any:
     """The row for which the key function raised."""
     row: Any = None
     try:
-        for row in held if type(held) is list else held.rows():  # type: ignore[union-attr]  # the other form
+        for row in as_rows(held):
             router[key_of(row)]
-    except (Exception, SystemExit):  # the same error again; only its row is of interest
+    except (Exception, SystemExit):  # noqa: BLE001  the same error of user code again; only its row is of interest
         return row
     return None
 

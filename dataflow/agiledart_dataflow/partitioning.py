@@ -106,8 +106,8 @@ def split_by_key(
 
 
 TURN_BITS = 6
-"""2^6 consecutive records of a source go to one instance, the next to the next: few enough to spread the load, and most batches stay
-whole or nearly so."""
+"""2^6 consecutive records of a source go to one instance, the next to the next: few enough to spread the load, and batches of few
+rows mostly stay whole."""
 
 
 def split_in_turn(rows: list[Any], positions: list[Position], count: int) -> list[tuple[list[Any], list[Position]]]:

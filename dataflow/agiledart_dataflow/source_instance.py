@@ -131,7 +131,7 @@ class SourceInstance:
         if not self._intake.has_room():
             return now_ns + IDLE_NS
         held, times, wait, read_nothing = self._arrived(now_ns, wall_ns, max_rows)
-        self._intake.put(list(zip(times, as_rows(held), strict=True)))
+        self._intake.put(list(zip(listed(times), as_rows(held), strict=True)))
         if wait is None and not len(held) and (read_nothing or self._exhausted):
             wait = now_ns + IDLE_NS
         return wait
@@ -155,7 +155,7 @@ class SourceInstance:
         else:
             held, times, wait, read_nothing = [], [], None, False
         if intake is not None:
-            intake.put(list(zip(times, as_rows(held), strict=True)))
+            intake.put(list(zip(listed(times), as_rows(held), strict=True)))
             kept = intake.take(max_rows)
             times, held = [time_ms for time_ms, _ in kept], [row for _, row in kept]
             wait = None if len(held) else wait
@@ -182,7 +182,7 @@ class SourceInstance:
             return None
         try:
             times = times_of(rows, self._time_of)
-        except (Exception, SystemExit):  # the careful way finds the row
+        except (Exception, SystemExit):  # noqa: BLE001  user code; the careful way finds the row
             return None
         if not is_ascending(times) or (self._clock.newest is not None and times[0] < self._clock.newest):
             return None
@@ -354,7 +354,7 @@ class SourceInstance:
         if at_once:
             try:
                 known = times_of(rows, self._time_of)
-            except (Exception, SystemExit):  # the careful way below finds the row
+            except (Exception, SystemExit):  # noqa: BLE001  user code; the careful way below finds the row
                 known = []
             if known and is_ascending(known) and (self._clock.newest is None or known[0] >= self._clock.newest):
                 self._clock.newest = known[-1]

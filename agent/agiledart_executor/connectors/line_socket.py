@@ -5,8 +5,9 @@
     …?reconnect=1               does not end: connects again, or waits for the next one
 
 Nothing is encrypted and nobody proves who he is: for programs on the same machine or in a network of one's own. A connection is
-tried again after 0.1 s, then ever later up to 5 s; without `reconnect` the first one has 30 s to come about. What a connection that
-breaks has sent of its last line is dropped and counted as malformed (`cut`). Memory is bounded: nothing is received while lines wait.
+tried again after 0.1 s, then ever later up to 5 s; without `reconnect` the first one has 30 s to come about. What a connection
+that breaks has sent of its last line is dropped and counted as malformed (`cut`). Memory is bounded: nothing is received while lines
+wait.
 """
 
 import errno
@@ -95,7 +96,7 @@ class LineSocketReader:
     def fileno(self) -> int | None:
         """What becomes readable when a line or a connection comes; None while there is none to wait for."""
         waits = bool(self._peers) or self._door is not None
-        return self._selector.fileno() if waits else None  # type: ignore[attr-defined]  # of epoll and kqueue
+        return self._selector.fileno() if waits else None
 
     def close(self) -> None:
         for peer in list(self._peers.values()):

@@ -1,7 +1,7 @@
 """The text of the generated loop that puts rows into the panes of a window.
 
-The panes of the present time are remembered while the time stays between two bounds, so that the usual row costs its key, its values
-and an append. `row` and `self` are the names by which errors find the record.
+The panes of the present time are remembered while the time stays between two bounds, so that the usual row costs its key, its
+values and an append. `row` and `self` are the names by which errors find the record.
 """
 
 from collections.abc import Callable

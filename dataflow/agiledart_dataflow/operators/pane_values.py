@@ -63,16 +63,21 @@ def _built(
             if made is None:
                 return None
             makers.append((made, start, len(parts)))
-        if all(stop == start + 1 for _, start, stop in makers):  # none of them is itself several
+        if not any(isinstance(part, Together) for part in aggregator.parts):
             return aggregator.built
         return lambda results: aggregator.built(tuple(made(results[a:b]) for made, a, b in makers))
-    kinds: dict[type, Kind] = {Count: "count", Sum: "sum", Mean: "mean"}
-    kind = kinds.get(type(aggregator))
-    if type(aggregator) is Extreme:
-        kind = "least" if aggregator.place == 0 else "greatest"
-    if kind is None:
+    exactly = type(aggregator)  # a subclass may compute something else
+    if exactly is Count:
+        parts.append(Part("count"))
+    elif isinstance(aggregator, Sum) and exactly is Sum:
+        parts.append(Part("sum", _number(aggregator.value_of, values)))
+    elif isinstance(aggregator, Mean) and exactly is Mean:
+        parts.append(Part("mean", _number(aggregator.value_of, values)))
+    elif isinstance(aggregator, Extreme) and exactly is Extreme:
+        kind: Kind = "least" if aggregator.place == 0 else "greatest"
+        parts.append(Part(kind, _number(aggregator.value_of, values)))
+    else:
         return None
-    parts.append(Part(kind, 0 if kind == "count" else _number(aggregator.value_of, values)))  # type: ignore[attr-defined]  # all but Count
     return _first
 
 

@@ -71,7 +71,10 @@ def carries(build: Callable[[Any], Any], parallelism: int = 1, sink: Any = colle
     return [edge.carries for edge in plan(build, parallelism, sink).edges]
 
 
-def windowed(aggregator: Any, window: Any = tumbling(timedelta(seconds=1))) -> Callable[[Any], Any]:
+SECOND = tumbling(timedelta(seconds=1))
+
+
+def windowed(aggregator: Any, window: Any = SECOND) -> Callable[[Any], Any]:
     return lambda rows: rows.filter(kept).key_by(lambda row: row.key).window(window).aggregate("sums", aggregator)
 
 
