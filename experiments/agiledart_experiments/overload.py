@@ -13,6 +13,7 @@ from typing import Any
 
 from agiledart_experiments.report import Goal, Report, Row, Settings
 from agiledart_experiments.throwaway_mesh import ThrowawayMesh, throwaway_mesh
+from agiledart_kernel.errors import OperationFailed
 
 POLICIES = ("block", "spool", "shed_oldest", "shed_sample")
 
@@ -100,7 +101,8 @@ def _watch(mesh: ThrowawayMesh, seconds: int, settings: Settings) -> tuple[Row, 
         if place != last:
             settings.progress(f"{now:.0f} of {seconds} s")
             for policy in POLICIES:
-                told[_name(policy), place] = mesh.ask("status", _name(policy))["summary"]
+                if (status := _status(mesh, policy)) is not None:
+                    told[_name(policy), place] = status["summary"]
             last = place
         time.sleep(LOOK_SECONDS)
     return tuple(
@@ -109,6 +111,15 @@ def _watch(mesh: ThrowawayMesh, seconds: int, settings: Settings) -> tuple[Row, 
         for place in range(BINS)
         if (key := (_name(policy), place)) in memory and key in told
     )
+
+
+def _status(mesh: ThrowawayMesh, policy: str) -> dict[str, Any] | None:
+    """How an application is; None when a machine that is too busy did not answer in time."""
+    try:
+        found: dict[str, Any] = mesh.ask("status", _name(policy))
+    except OperationFailed:
+        return None
+    return found
 
 
 def _row(policy: str, second: float | None, memory_mb: float | None, summary: dict[str, Any]) -> Row:
@@ -134,9 +145,11 @@ def _end(mesh: ThrowawayMesh, policy: str) -> Row:
     """The ledger of an application once its input has ended."""
     end = time.monotonic() + DRAIN_SECONDS
     while True:
-        status = mesh.ask("status", _name(policy))
-        if status["state"] in FINAL or time.monotonic() > end:
+        status = _status(mesh, policy)
+        if status is not None and (status["state"] in FINAL or time.monotonic() > end):
             break
+        if time.monotonic() > end:
+            raise OperationFailed(f"nobody says what became of {_name(policy)}")
         time.sleep(LOOK_SECONDS)
     row = _row(policy, None, None, status["summary"])
     others = ("results", "shed", "waiting", "spooled", "late", "malformed")
