@@ -79,9 +79,10 @@ class VectorChain:
         """What the steps make of these rows, and what goes with them then."""
         sizes = [len(columns)]
         try:
-            for run in self._runs:
-                columns, order = run(columns, order)
-                sizes.append(len(columns))
+            with np.errstate(all="ignore"):
+                for run in self._runs:
+                    columns, order = run(columns, order)
+                    sizes.append(len(columns))
         except AgileDartError:
             raise
         except Exception as error:

@@ -1,8 +1,9 @@
 """Source `csv:` in columns, straight from bytes: pyarrow reads whole blocks, and never more than we would.
 
-A block in which anything could be read in two ways (a quote, a carriage return, a space beside a number, a hexadecimal int, NaN) goes
-through the loop over lines, with all its malformed lines counted by reason: what comes out is what `CsvReader` gives, line for line.
-Columns of text are only read when somebody asks for them; numbers always are, because one of them could be malformed.
+A block in which anything could be read in two ways (a quote, a carriage return, a space beside a number, a hexadecimal int,
+NaN) goes through the loop over lines, with all its malformed lines counted by reason: what comes out is what `CsvReader`
+gives, line for line. Columns of text are only read when somebody asks for them; numbers always are, because one of them
+could be malformed.
 """
 
 from collections.abc import Callable
@@ -38,6 +39,8 @@ _FEW_LINES = 100
 
 _LARGEST_BLOCK = 4 << 20
 _TIME_LENGTH = 19
+_SPACE_AT_AN_END = (0x202C, 0x2C20, 0x200A, 0x0A20)
+"""A space behind or in front of a comma or line end, as two bytes with the first one low."""
 
 
 def reads_columns(row_type: Any) -> bool:
@@ -69,6 +72,7 @@ class CsvColumnsReader:
         self._has_ints = any(field.kind == "int" for field in self._columns)
         self._block_bytes = BLOCK_BYTES
         self._left: Columns | list[Any] = []
+        self._scratch: Any = ()
         self._readers: dict[tuple[str, ...], Callable[[bytes], Any]] = {}
 
     def read(self, max_rows: int, wall_ns: int) -> Reading:
@@ -105,27 +109,27 @@ class CsvColumnsReader:
 
     def _columns_of(self, data: bytes, wall_ns: int) -> Columns | None:
         """The columns of whole lines; None when they need a closer look."""
-        if b'"' in data or b"\r" in data or (self._has_ints and (b"x" in data or b"X" in data)):
+        if b'"' in data or b"\r" in data or b"\t" in data or (self._has_ints and (b"x" in data or b"X" in data)):
             return None
         characters = np.frombuffer(data, np.uint8)
         lines = int(np.count_nonzero(characters == 10)) if len(data) < _FEW_LINES * 64 else _FEW_LINES
         if lines < _FEW_LINES or not _are_lines_short(data):
             return None
         try:
-            table = self._reader(self._eager)(data)
+            batch = self._reader(self._eager)(data)
         except pa.ArrowException:
             return None
-        rows = table.num_rows
-        if np.count_nonzero(characters < 32) != rows or _has_doubtful_spaces(characters):
+        rows = batch.num_rows
+        if self._has_space_at_an_end(characters):
             return None
         made: dict[str, Any] = {}
-        for field in self._eager:
-            column = self._checked(field, table.column(field.name))
+        for field, array in zip(self._eager, batch.columns, strict=True):
+            column = self._checked(field, array)
             if column is None:
                 return None
             made[field.name] = column
         later = _Later(self, data, [field for field in self._columns if field.name not in made])
-        parts = []
+        parts: list[Any] = []
         for field in self._schema.fields:
             if _is_read_time(field):
                 parts.append(Column("int", np.full(rows, wall_ns)))
@@ -133,10 +137,24 @@ class CsvColumnsReader:
                 parts.append(made[field.name] if field.name in made else later.maker(field))
         return Columns(self._schema, parts, rows)
 
+    def _has_space_at_an_end(self, characters: Any) -> bool:
+        """Whether a field begins or ends with a space, which pyarrow would pass over beside a number."""
+        if characters[0] == 32:
+            return True
+        for start in (0, 1):
+            pairs = characters[start : start + (len(characters) - start) // 2 * 2].view("<u2")
+            if len(self._scratch) <= len(pairs):
+                self._scratch = np.empty(len(pairs) * 5 // 4 + 1, bool)
+            found = self._scratch[: len(pairs)]
+            for pair in _SPACE_AT_AN_END:
+                if np.equal(pairs, pair, out=found).any():
+                    return True
+        return False
+
     def texts(self, fields: list[ColumnField], data: bytes) -> dict[str, Column]:
         """Columns of text, of a block that was read before."""
         try:
-            table = self._reader(fields)(data)
+            batch = self._reader(fields)(data)
         except pa.ArrowException:  # bytes that are no UTF-8
             lines = [line.split(",") for line in data[:-1].decode("utf-8", "replace").split("\n")]
             places = {field.name: self._columns.index(field) for field in fields}
@@ -144,7 +162,8 @@ class CsvColumnsReader:
                 field.name: Column("text", [_text(line[places[field.name]], field) for line in lines])
                 for field in fields
             }
-        return {field.name: Column("text", _text_array(table.column(field.name), field)) for field in fields}
+        arrays = zip(fields, batch.columns, strict=True)
+        return {field.name: Column("text", _text_array(array, field)) for field, array in arrays}
 
     def _reader(self, fields: list[ColumnField]) -> Callable[[bytes], Any]:
         """A function of a block that reads these fields."""
@@ -164,18 +183,19 @@ class CsvColumnsReader:
             )
 
             def read(data: bytes) -> Any:
-                return pacsv.read_csv(
+                table = pacsv.read_csv(
                     pa.BufferReader(data), read_options=reading, parse_options=parsing, convert_options=converting
                 )
+                batches = table.to_batches()
+                return batches[0] if len(batches) == 1 else table.combine_chunks().to_batches()[0]
 
             self._readers[names] = read
         return self._readers[names]
 
-    def _checked(self, field: ColumnField, chunked: Any) -> Column | None:
+    def _checked(self, field: ColumnField, array: Any) -> Column | None:
         """The column of a field that holds nothing that the loop over lines would refuse; else None."""
         if field.kind == "text":
-            return Column("text", _text_array(chunked, field))
-        array = chunked.chunk(0) if chunked.num_chunks == 1 else chunked.combine_chunks()
+            return Column("text", _text_array(array, field))
         if array.null_count and not field.optional:
             return None
         valid = array.is_valid().to_numpy(zero_copy_only=False) if array.null_count else None
@@ -185,8 +205,10 @@ class CsvColumnsReader:
         if array.null_count:
             array = array.fill_null(False if field.kind == "bool" else 0)
         values = array.to_numpy(zero_copy_only=field.kind != "bool")
-        if field.kind == "float" and not np.isfinite(values.sum()):
-            return None
+        if field.kind == "float":
+            total = float(np.add.reduce(values))
+            if total - total != 0.0:  # NaN or an infinity
+                return None
         return Column(field.kind, values, valid)
 
     def close(self) -> None:
@@ -225,8 +247,7 @@ def _text(text: str, field: ColumnField) -> str | None:
     return None if field.optional and not text else text
 
 
-def _text_array(chunked: Any, field: ColumnField) -> Any:
-    array = chunked.chunk(0) if chunked.num_chunks == 1 else chunked.combine_chunks()
+def _text_array(array: Any, field: ColumnField) -> Any:
     if field.optional:
         array = pc.if_else(pc.equal(array, ""), pa.scalar(None, pa.string()), array)
     return array
@@ -238,18 +259,6 @@ def _are_lines_short(data: bytes) -> bool:
     return len(data) <= MAX_LINE_BYTES or all(
         data.find(b"\n", start, start + half) >= 0 for start in range(0, len(data) - half, half)
     )
-
-
-def _has_doubtful_spaces(characters: Any) -> bool:
-    """True when a space stands at the end or beginning of a field: pyarrow would pass over it in a number."""
-    spaces = np.flatnonzero(characters == 32)
-    if not len(spaces):
-        return False
-    if spaces[0] == 0:
-        return True
-    before, behind = characters[spaces - 1], characters[spaces + 1]
-    ends = (before == 44) | (before == 10) | (behind == 44) | (behind == 10)
-    return bool(ends.any())
 
 
 def _microseconds(array: Any) -> Any:

@@ -14,6 +14,7 @@ from agiledart_dataflow.schema import is_named_tuple
 
 if TYPE_CHECKING:
     from agiledart_dataflow.column import Array
+    from agiledart_dataflow.expressions.straight import Straight
 
 
 def _function(python: Callable[[str, Names], str]) -> Callable[[Any], Any]:
@@ -40,7 +41,7 @@ class RowExpression:
         TopologyError: it does not go with the rows.
     """
 
-    __slots__ = ("__name__", "_function", "_is_scalar", "fields", "node", "type", "typed")
+    __slots__ = ("__name__", "_function", "_is_scalar", "_straight", "fields", "node", "type", "typed")
 
     def __init__(self, node: Node, row_type: Any, where: CallSite) -> None:
         self.node = node
@@ -49,6 +50,7 @@ class RowExpression:
         self.fields = fields_used(node)
         self._is_scalar = schema_of(row_type).is_scalar
         self._function = _function(self.python)
+        self._straight: Straight | None = None
         self.__name__ = node.name if isinstance(node, Field) else "expression"
 
     def __call__(self, row: Any) -> Any:
@@ -76,13 +78,25 @@ class RowExpression:
             return columns.named(self.typed.name)
         from agiledart_dataflow.expressions.vectors import column_of_expression  # NumPy is loaded only where it is used
 
-        return column_of_expression(self.typed, columns)
+        usual = self._usual_way().column(columns)
+        return column_of_expression(self.typed, columns) if usual is None else usual
+
+    def _usual_way(self) -> "Straight":
+        if self._straight is None:
+            from agiledart_dataflow.expressions.straight import straight  # as above
+
+            self._straight = straight(self.typed)
+        return self._straight
 
     def mask(self, columns: Columns) -> "Array":
         """Where a condition is True."""
         from agiledart_dataflow.expressions.vectors import mask_of_expression  # as above
 
-        return mask_of_expression(self.typed, columns)
+        usual = self._usual_way().column(columns)
+        if usual is None:
+            return mask_of_expression(self.typed, columns)
+        mask: Array = usual.values
+        return mask
 
 
 class RowBuilder:
