@@ -12,6 +12,7 @@ Source: spec of the dataflow, section 1; decision 0003.
 
 from collections import deque
 from heapq import heappop, heappush
+from itertools import repeat
 from typing import Any, Final, Literal, NamedTuple
 
 from agiledart_dataflow.position import END, EXPIRY, Position
@@ -141,3 +142,25 @@ class EventClock:
         if self.due or self.newest is None:
             return None
         return (self.newest - self.disorder_ms, EXPIRY, END)
+
+
+def separated(rows: list[Any], order: Any) -> tuple[list[Any], Any, list[Any], list[Any]]:
+    """Late rows among others as they are: (rows, what goes with them, rows that go aside, what goes with those).
+
+    The position of a row that is let in says by how much it was late.
+    """
+    kept: list[Any] = []
+    at: list[Any] = []
+    aside: list[Any] = []
+    aside_at: list[Any] = []
+    for row, place in zip(rows, repeat(None) if order is None else order, strict=False):
+        if type(row) is not Late:
+            kept.append(row)
+            at.append(place)
+        elif row.aside:
+            aside.append(row.row)
+            aside_at.append(place)
+        else:
+            kept.append(row.row)
+            at.append((*place[:-1], row.by_ms) if type(place) is tuple else place)
+    return kept, None if order is None else at, aside, aside_at

@@ -5,7 +5,6 @@ Order of judgement for each row: the reader's own reasons, the step's `check`, t
     newest seen minus `max_out_of_order` is late. What remains is sorted within that tolerance and numbered.
 """
 
-import dataclasses
 from collections import deque
 from collections.abc import Callable, Mapping
 from itertools import repeat
@@ -15,19 +14,18 @@ import msgspec
 
 from agiledart_dataflow.batch import Batch, Held, as_rows, listed
 from agiledart_dataflow.connectors import Reading, SourceReader
-from agiledart_dataflow.event_clock import EventClock, Late
+from agiledart_dataflow.event_clock import EventClock, Late, separated
 from agiledart_dataflow.instance import Onlooker
 from agiledart_dataflow.intake import Intake
-from agiledart_dataflow.judging import is_ascending, times_of
 from agiledart_dataflow.operators.keyed_step import LATE
 from agiledart_dataflow.outbox import Emit, Outbox
+from agiledart_dataflow.pacing import Pacer, stamper
 from agiledart_dataflow.position import END, RECORD, START, Position, final_mark, reached
 from agiledart_dataflow.program import Program
-from agiledart_dataflow.schema import generic, is_named_tuple, read_time_index
+from agiledart_dataflow.schema import generic
+from agiledart_dataflow.source_reading import SourceJudge
 from agiledart_dataflow.statistics import InstanceStatistics, SourceCounts, StepCounts
-from agiledart_dataflow.user_errors import NO_RECORD, user_code_error
-from agiledart_kernel.errors import AgileDartError, ConfigurationError, OperationFailed
-from agiledart_kernel.instants import event_time
+from agiledart_kernel.errors import ConfigurationError
 from agiledart_kernel.limits import MAX_BATCH_ROWS
 
 IDLE_NS = 5_000_000
@@ -35,10 +33,6 @@ IDLE_NS = 5_000_000
 
 _PACED_AHEAD = 128
 """Rows that a paced source reads ahead of their time."""
-
-_REASON_LENGTH = 40
-_MAX_REASONS = 64
-"""Reasons are labels of counters; a check that makes up new ones for ever is cut off."""
 
 
 class Polled(msgspec.Struct, frozen=True, gc=False):
@@ -74,7 +68,6 @@ class SourceInstance:
 
     def __init__(self, program: Program, stage: int, reader: SourceReader, intake: Intake | None = None) -> None:
         step = program.steps(stage)[0]
-        assert step.function is not None
         assert step.connector is not None
         self.stage = stage
         self.index = 0
@@ -82,12 +75,9 @@ class SourceInstance:
         self._name = step.name
         self._row_type = step.row_type
         self._carries = program.plan.carries(stage)
-        self._times_of_columns: Callable[[Any], Any] | None = step.make.get("times_of_columns")
         self._reader = reader
         self._intake = intake
         self._fileno: Callable[[], int | None] = getattr(reader, "fileno", _nothing_to_wait_for)
-        self._time_of: Callable[[Any], Any] = step.function
-        self._check: Callable[[Any], str | None] | None = step.make["check"]
         self._number = [one.index for one in program.specification.of_kind("source")].index(step.index)
         self._outbox = Outbox(program.plan, stage, 0, program.key_functions(stage))
         self._lateness_ms = program.lateness_ms
@@ -97,15 +87,14 @@ class SourceInstance:
             keeps_late=self._outbox.has_side(f"{step.name}/{LATE}"),
             **step.make.get("clock", {}),
         )
-        self._speed = _speed(step.name, step.connector.option("speed"))
-        self._stamp = _stamper(step.row_type) if not reader.stamps or self._speed or self._clock.sorts else None
-        self._is_plain = not (
-            self._clock.sorts or self._clock.passes_by_itself or self._check or self._speed or self._stamp or intake
-        )
-        self._counts = SourceCounts(paced=self._speed is not None)
-        self._reasons: dict[str, int] = {}
+        self._pacer = Pacer(step.name, step.connector.option("speed"))
+        self._judge = SourceJudge(step, reader, self._clock, paces=self._pacer.paces)
+        waits = self._pacer.paces or self._clock.sorts
+        self._stamp = stamper(step.row_type) if waits or not reader.stamps else None
+        is_simple = not (waits or self._clock.passes_by_itself or self._judge.checks)
+        self._is_plain = is_simple and self._stamp is None and intake is None
+        self._counts = SourceCounts(paced=self._pacer.paces)
         self._sequence = 0
-        self._base: tuple[int, int] | None = None
         self._exhausted = False
         self._mark: Position = START
         self._onlooker: Onlooker | None = None
@@ -147,7 +136,7 @@ class SourceInstance:
         intake = self._intake
         reading: Reading | None = None
         if self._is_plain and not self._clock.due and not self._exhausted:
-            reading = self._read(max_rows, wall_ns)
+            reading = self._judge.read(max_rows, wall_ns)
             if (polled := self._at_once(reading, max_rows, now_ns)) is not None:
                 return polled
         if intake is None or intake.has_room():
@@ -163,7 +152,7 @@ class SourceInstance:
         order = self._numbered(times, count)
         self._counts.records += count
         if self._may_be_late and count:
-            held, order = self._separated(as_rows(held), order)
+            held, order = self._put_late_aside(as_rows(held), order)
         self.finished = self._exhausted and not self._clock.due and (intake is None or intake.is_empty)
         mark = self._complete(int(times[-1]) if count else None)
         if wait is None and read_nothing and not count and not self.finished:
@@ -180,13 +169,10 @@ class SourceInstance:
         count = len(rows)
         if type(rows) is not list or not 0 < count <= max_rows or reading.exhausted:
             return None
-        try:
-            times = times_of(rows, self._time_of)
-        except (Exception, SystemExit):  # noqa: BLE001  user code; the careful way finds the row
+        times = self._judge.times_in_order(rows)
+        if times is None:
             return None
-        if not is_ascending(times) or (self._clock.newest is not None and times[0] < self._clock.newest):
-            return None
-        self._clock.newest = last_ms = times[-1]
+        last_ms = times[-1]
         order = self._numbered(times, count)
         self._counts.records += count
         self._mark = mark = (last_ms, RECORD, self._number, self._sequence - 1, END)
@@ -199,14 +185,14 @@ class SourceInstance:
     ) -> tuple[Held, Any, int | None, bool]:
         """(rows that are due, their times, when the next may be, whether the reader had nothing)."""
         read_nothing = False
-        wanted = max_rows if self._speed is None else min(max_rows, _PACED_AHEAD)
+        wanted = max_rows if not self._pacer.paces else min(max_rows, _PACED_AHEAD)
         held: Held = []
         times: Any = []
         if not self._exhausted and len(self._clock.due) < wanted:
             if reading is None:
-                reading = self._read(wanted - len(self._clock.due), wall_ns)
+                reading = self._judge.read(wanted - len(self._clock.due), wall_ns)
             read_nothing = not reading.lines
-            held, times = self._judged(reading.rows, wall_ns // 1_000_000)
+            held, times = self._judge.judged(reading.rows, wall_ns // 1_000_000)
             if type(held) is list and len(held) > max_rows:  # more than it was asked for
                 self._clock.due.extend(zip(times, held, strict=True))
                 held = []
@@ -215,7 +201,7 @@ class SourceInstance:
                 self._clock.release(END)
         wait: int | None = None
         if not len(held):
-            count, wait = self._ready(now_ns, max_rows)
+            count, wait = self._pacer.ready(self._clock.due, now_ns, max_rows)
             taken = [self._clock.due.popleft() for _ in range(count)]
             times, held = [time_ms for time_ms, _ in taken], [row for _, row in taken]
         if self._clock.passes_by_itself and not self._exhausted:
@@ -246,7 +232,7 @@ class SourceInstance:
 
     def drain(self) -> None:
         """Act as if the input had ended here. What was read already still goes out, at once, so the ledger adds up."""
-        self._speed = None
+        self._pacer.stop()
         if not self._exhausted:
             self._exhausted = True
             self._clock.release(END)
@@ -309,7 +295,7 @@ class SourceInstance:
         counts, self._clock.newest, self._sequence, self._clock.arrivals, (due, sorting, lates), self._mark, sent = (
             msgspec.msgpack.Decoder(kind).decode(snapshot)
         )
-        self._counts, self._reasons = counts, counts.malformed
+        self._counts, self._judge.lines, self._judge.reasons = counts, counts.lines, counts.malformed
         self._clock.early, counts.early = counts.early, 0
         for index, by_ms, aside in lates:
             due[index] = (due[index][0], Late(due[index][1], by_ms, aside))
@@ -321,85 +307,10 @@ class SourceInstance:
             self._counts,
             late=self._counts.late + self._clock.late,
             early=self._clock.early,
-            malformed=dict(self._reasons),
+            lines=self._judge.lines,
+            malformed=dict(self._judge.reasons),
             waiting=waiting,
         )
-
-    def _read(self, max_rows: int, wall_ns: int) -> Reading:
-        """Take rows from the reader."""
-        try:
-            reading = self._reader.read(max_rows, wall_ns)
-        except OperationFailed as error:
-            raise OperationFailed(f"{self._name}: {error}") from None
-        except AgileDartError:
-            raise
-        except (Exception, SystemExit) as error:  # a callable or generator of the user's
-            raise user_code_error(self._name, None, error, NO_RECORD) from error
-        self._counts.lines += reading.lines
-        for reason, count in reading.malformed.items():
-            self._malformed(reason, count)
-        return reading
-
-    def _judged(self, held: Held, wall_ms: int) -> tuple[Held, Any]:
-        """Judge rows that were read: those that may go at once with their times, in the usual case all; others are queued."""
-        if not len(held):
-            return [], []
-        at_once = not (self._clock.sorts or self._clock.due or self._check or self._speed)
-        if type(held) is not list and at_once and self._times_of_columns is not None:
-            times = self._times_of_columns(held)
-            if (self._clock.newest is None or times[0] >= self._clock.newest) and bool((times[1:] >= times[:-1]).all()):
-                self._clock.newest = int(times[-1])
-                return held, times
-        rows = as_rows(held)
-        if at_once:
-            try:
-                known = times_of(rows, self._time_of)
-            except (Exception, SystemExit):  # noqa: BLE001  user code; the careful way below finds the row
-                known = []
-            if known and is_ascending(known) and (self._clock.newest is None or known[0] >= self._clock.newest):
-                self._clock.newest = known[-1]
-                return rows, known
-        self._judge_each(rows, wall_ms)
-        return [], []
-
-    def _judge_each(self, rows: list[Any], wall_ms: int) -> None:
-        row: Any = None
-        try:
-            for row in rows:
-                objection = None if self._check is None else self._check(row)
-                if objection is not None:
-                    self._malformed(str(objection))
-                else:
-                    objection = self._clock.accept(event_time(self._time_of(row)), row, wall_ms)
-                    if objection is not None:
-                        self._malformed(objection)
-        except AgileDartError:
-            raise
-        except (Exception, SystemExit) as error:  # user code may raise anything; it leaves here named
-            raise user_code_error(self._name, self._time_of, error, row) from error
-
-    def _malformed(self, reason: str, count: int = 1) -> None:
-        reason = reason[:_REASON_LENGTH].encode("utf-8", "replace").decode()  # a lone surrogate has no wire form
-        if reason not in self._reasons and len(self._reasons) >= _MAX_REASONS:
-            reason = "other"
-        self._reasons[reason] = self._reasons.get(reason, 0) + count
-
-    def _ready(self, now_ns: int, max_rows: int) -> tuple[int, int | None]:
-        """(how many queued rows may go now, when the next may)."""
-        if self._speed is None or not self._clock.due:
-            return min(len(self._clock.due), max_rows), None
-        if self._base is None:
-            self._base = (now_ns, self._clock.due[0][0])
-        start_ns, start_ms = self._base
-        count = 0
-        for time_ms, _ in self._clock.due:
-            due_ns = start_ns + int((time_ms - start_ms) * 1_000_000 / self._speed)
-            if due_ns > now_ns:
-                return count, due_ns
-            count += 1
-            if count >= max_rows:
-                break
-        return count, None
 
     def _numbered(self, times: Any, count: int) -> Any:
         """What goes with the next rows; they get the next sequence numbers."""
@@ -412,24 +323,14 @@ class SourceInstance:
         columns = listed(times), repeat(RECORD), repeat(self._number), range(first, last)
         return list(zip(*columns, repeat(0), strict=False) if self._lateness_ms else zip(*columns, strict=False))
 
-    def _separated(self, rows: list[Any], order: Any) -> tuple[list[Any], Any]:
-        """Late rows as they are: those that are let in say in their position by how much, the others go aside."""
+    def _put_late_aside(self, rows: list[Any], order: Any) -> tuple[list[Any], Any]:
         if not any(type(row) is Late for row in rows):
             return rows, order
-        kept: list[Any] = []
-        at: list[Any] = []
-        for row, place in zip(rows, repeat(None) if order is None else order, strict=False):
-            if type(row) is not Late:
-                kept.append(row)
-                at.append(place)
-            elif row.aside:
-                self._counts.records -= 1
-                self._counts.late += 1
-                self._outbox.put_aside(f"{self._name}/{LATE}", [row.row], [place])
-            else:
-                kept.append(row.row)
-                at.append((*place[:-1], row.by_ms) if type(place) is tuple else place)
-        return kept, None if order is None else at
+        rows, order, aside, aside_order = separated(rows, order)
+        self._counts.records -= len(aside)
+        self._counts.late += len(aside)
+        self._outbox.put_aside(f"{self._name}/{LATE}", aside, aside_order)
+        return rows, order
 
     def _complete(self, last_ms: int | None) -> Position:
         """The mark after records of which the last has this time (None: no records): nothing at or below it will follow."""
@@ -447,29 +348,3 @@ _LATES = list[tuple[int, int, bool]]
 
 def _nothing_to_wait_for() -> None:
     return None
-
-
-def _speed(name: str, text: str) -> float | None:
-    if not text:
-        return None
-    try:
-        speed = float(text)
-    except ValueError:
-        speed = 0.0
-    if not 0 < speed < float("inf"):
-        raise ConfigurationError(
-            f"source {name}: speed={text} must be a number above zero (60: a minute of data per second)"
-        )
-    return speed
-
-
-def _stamper(row_type: Any) -> Callable[[Any, int], Any] | None:
-    """(row, wall time) → the row with its `ReadTime` filled in; None for rows without one."""
-    index = read_time_index(row_type)
-    if index is None:
-        return None
-    if is_named_tuple(row_type):
-        make = row_type._make
-        return lambda row, wall_ns: make((*row[:index], wall_ns, *row[index + 1 :]))
-    name = dataclasses.fields(row_type)[index].name
-    return lambda row, wall_ns: dataclasses.replace(row, **{name: wall_ns})
