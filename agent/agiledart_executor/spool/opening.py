@@ -7,7 +7,6 @@ from agiledart_dataflow.connectors import Connector
 from agiledart_dataflow.intake import Intake
 from agiledart_dataflow.overload import SPOOL, Overload
 from agiledart_dataflow.topology import Step
-from agiledart_executor.spool.log import SpoolLog
 from agiledart_kernel.errors import ConfigurationError, OperationFailed
 
 
@@ -28,6 +27,10 @@ def open_intake(step: Step, directory: Path) -> Intake | None:
     if overload.policy != SPOOL:
         _refuse_shedding_a_file(step.connector, overload)
         return Intake(step.name, step.row_type, overload)
+    from agiledart_executor.spool.log import (
+        SpoolLog,
+    )  # tempfile and what it imports cost a megabyte: only who spools pays
+
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
