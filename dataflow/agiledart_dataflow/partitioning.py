@@ -89,6 +89,10 @@ def split_by_key(
     held: Held, order: Order, key_of: KeyFunction, router: KeyRouter, count: int
 ) -> list[tuple[Held, Order]]:
     """Rows by the instance that owns their key: (rows, what goes with them) for each of `count` instances."""
+    if type(held) is not list and hasattr(key_of, "columns"):
+        from agiledart_dataflow.splitting import split_columns  # NumPy is loaded only where it is used
+
+        return split_columns(held, order, key_of, router, count)
     rows = as_rows(held)
     parts: list[list[Any]] = [[] for _ in range(count)]
     pushes = [part.append for part in parts]
