@@ -68,15 +68,13 @@ def make_operator(
         return KeyedStep(head.name, key_functions, operator, store, **options)
     window = make["window"]
     if has_lateness and isinstance(window, Panes):  # a late row belongs to another window than its time of arrival says
-        panes = LatePanes(window, make["aggregator"])
+        panes = LatePanes(window, make["aggregator"], make["named"].flat if "named" in make else None)
         codec = EntryCodec(head.name, head.keying.key_type, _late_state(head), panes.to_plain, panes.from_plain)
         return KeyedStep(head.name, key_functions, panes, MemoryStore(codec), has_lateness=True)
     if isinstance(window, Sliding):
         return SlidingWindow(head.name, key_functions[0], window.size_ms, make["aggregator"])
     if "named" in make:
-        return NamedPanes(
-            head.name, key_functions[0], make["enters"], window, make["named"], positions=positions
-        )
+        return NamedPanes(head.name, key_functions[0], make["enters"], window, make["named"], positions=positions)
     return PaneWindow(head.name, key_functions[0], window, make["aggregator"], positions=positions)
 
 

@@ -149,7 +149,13 @@ def _add_named(keyed: "KeyedStream[Any, Any]", window: Any, name: str, aggregato
         named.row_type,
         where,
         options=(("window", str(window)), ("results", repr(sorted(results.items())))),
-        make={"window": window, "aggregator": named.aggregator, "named": named, "enters": row_type},
+        make={
+            "window": window,
+            "aggregator": named.aggregator,
+            "aggregate_type": aggregate_state_type(named.aggregator, row_type),
+            "named": named,
+            "enters": row_type,
+        },
     )
 
 

@@ -2,6 +2,7 @@
 end renews its result. Later rows go to the side output `late`.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 from agiledart_dataflow.aggregators import Aggregator
@@ -16,8 +17,11 @@ State = dict[int, Any]
 class LatePanes(KeyedOperator[Any, Any, State, Pane[Any, Any]]):
     """Puts out each window when it closes and again at each late row that it takes."""
 
-    def __init__(self, window: Panes, aggregator: Aggregator[Any, Any, Any]) -> None:
+    def __init__(
+        self, window: Panes, aggregator: Aggregator[Any, Any, Any], flat: Callable[[Any], Any] | None = None
+    ) -> None:
         self._window, self._aggregator = window, aggregator
+        self._flat = flat  # makes the row of a window with named results
 
     def initial(self, key: Any) -> State:
         return {}
@@ -52,7 +56,8 @@ class LatePanes(KeyedOperator[Any, Any, State, Pane[Any, Any]]):
             context.forget()
 
     def _pane(self, key: Any, end: int, state: Any) -> Pane[Any, Any]:
-        return Pane(key, end - self._window.size_ms, end, self._aggregator.result(state))
+        pane = Pane(key, end - self._window.size_ms, end, self._aggregator.result(state))
+        return pane if self._flat is None else self._flat(pane)
 
     def to_plain(self, state: State) -> Any:
         return {end: self._aggregator.to_plain(one) for end, one in state.items()}
