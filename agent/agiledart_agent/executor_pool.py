@@ -196,7 +196,9 @@ class ExecutorPool:
         try:
             return await asyncio.wait_for(answer, LAUNCH_SECONDS)
         except TimeoutError:
-            raise LaunchError(f"user code did not start within {LAUNCH_SECONDS:.0f} s") from None
+            place = await executor.watch.ask()
+            where = f"; it is at {place}" if place else ""
+            raise LaunchError(f"user code did not start within {LAUNCH_SECONDS:.0f} s{where}") from None
         finally:
             executor.launches.pop(request, None)
 

@@ -16,6 +16,9 @@ from agiledart_executor.last_words import ALIVE, ASK_SIGNAL, EXIT_BOUND, Heard
 GRACE_SECONDS: Final = 3.0
 """The executor's own watch comes first: an agent waits this much longer."""
 
+ANSWER_SECONDS: Final = 1.0
+ANSWER_LOOKS: Final = 20
+
 
 class ExecutorWatch:
     """One executor's health.
@@ -77,6 +80,17 @@ class ExecutorWatch:
             return "", False
         self._told = True
         return text, False
+
+    async def ask(self) -> str:
+        """Where its main thread is just now, `taxi.py:42 in parse`; empty when it does not say."""
+        self._heard.forget_dumps()
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(self._pid, ASK_SIGNAL)
+        for _ in range(ANSWER_LOOKS):
+            await asyncio.sleep(ANSWER_SECONDS / ANSWER_LOOKS)
+            if self._heard.place:
+                break
+        return self._heard.place
 
     @property
     def reason(self) -> str:

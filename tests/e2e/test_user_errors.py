@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from agiledart_node.commands import Logs, Status
-from tests.e2e.mesh import Mesh, alive, cli, mesh, wait_for
+from tests.e2e.mesh import Mesh, alive, cli, executors_of, mesh, wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
@@ -68,6 +68,11 @@ def _topology(step, on_error="fail"):
         topology.source("readings", readings, event_time=lambda r: r.at).map(step, on_error=on_error).sink("report", report)
         return topology
     return build
+
+def spins(readings: Source[Reading], report: Sink[Reading], name: str = "misbehaves") -> Topology:
+    while "worker" in sys.argv[0]:
+        pass
+    return skips(readings, report, name)
 
 skips = _topology(raises_at_threes, "skip")
 fails = _topology(raises_at_threes)
@@ -181,6 +186,17 @@ def test_c_code_that_holds_the_lock_is_bounded_and_named(ring: Mesh, folder: Pat
     assert "user code has not returned for" in status["reason"]
     assert "in holds_the_lock_at_three; its process was stopped" in status["reason"], status["reason"]
     assert "warning: " in logs(ring, "holds")
+
+
+def test_a_builder_that_never_returns_on_the_nodes_is_named(ring: Mesh, folder: Path) -> None:
+    ran = cli(
+        "submit", "taxi.py:spins", "--agent", str(ring.agent("a1").state_dir), "--set", "readings=csv:in.csv@a2",
+        "--set", "report=csv:out.csv@a3", cwd=folder,
+    )  # fmt: skip
+    assert ran.returncode == 1
+    assert "user code did not start within 30 s; it is at taxi.py:" in ran.stderr
+    assert "in spins" in ran.stderr
+    wait_for(lambda: not any(map(executors_of, ring.agents)), 10, "its processes are gone")
 
 
 def test_a_crash_is_named(ring: Mesh, folder: Path) -> None:
