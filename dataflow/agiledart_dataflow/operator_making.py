@@ -9,8 +9,8 @@ from agiledart_dataflow.operators.base import Operator
 from agiledart_dataflow.operators.broadcast import BroadcastStep
 from agiledart_dataflow.operators.keyed_step import KeyedStep, Mishap
 from agiledart_dataflow.operators.late_panes import LatePanes
-from agiledart_dataflow.operators.pane_values import kept_values
 from agiledart_dataflow.operators.named_panes import NamedPanes
+from agiledart_dataflow.operators.pane_values import kept_values
 from agiledart_dataflow.operators.panes import PaneWindow, kept_state_type, pane_state_type
 from agiledart_dataflow.operators.running import Reduction
 from agiledart_dataflow.operators.sliding import SlidingWindow

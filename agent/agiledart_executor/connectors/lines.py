@@ -113,10 +113,15 @@ class FileLines:
             if end < 0:
                 return b"", 0
             data, self._discarding, overlong = data[end + 1 :], False, 1
-        elif self._rest:
-            data = self._rest + data
         end = data.rfind(b"\n") + 1
-        self._rest = data[end:]
+        if not end:
+            data, end, self._rest = b"", 0, self._rest + data
+        elif self._rest:  # a block is large: copied once, not twice
+            rest, self._rest = self._rest, data[end:]
+            data = rest + memoryview(data)[:end]
+            end = len(data)
+        else:
+            self._rest = data[end:]
         if len(self._rest) > MAX_LINE_BYTES:
             self._rest, self._discarding = b"", True
         return self._headless(data[:end], overlong)
