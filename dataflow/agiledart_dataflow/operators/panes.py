@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from agiledart_dataflow.aggregators import Aggregator
 from agiledart_dataflow.batch import Order
+from agiledart_dataflow.operators.pane_closing import closing
 from agiledart_dataflow.operators.pane_loop import Fill, fill_loop
 from agiledart_dataflow.operators.pane_values import LONG, Compact, kept_values, results
 from agiledart_dataflow.position import Position
@@ -61,6 +62,7 @@ class PaneWindow:
         self.current: tuple[Any, ...] = ()
         self._forget_current()
         self._fill = self._made(key_of)
+        self._closing = closing(self._kept) if self._kept is not None and self._kept.values else None
 
     def _made(self, key_of: Callable[[Any], Any]) -> Fill:
         values = () if self._kept is None else self._kept.values
@@ -122,8 +124,13 @@ class PaneWindow:
         pane, firsts = self._panes.pop(end), self._firsts.pop(end)
         before = self._before.pop(end, {})
         start = end - self._window.size_ms
-        value_of = self._value_of(before)
         new = tuple.__new__  # a Pane of four values: made without the call of its own __new__
+        if not self._positions and self._closing is not None and not before:  # the usual case
+            close = self._closing
+            out += [new(Pane, (key, start, end, close(flat))) for key, flat in pane.items()]
+            at += [end] * len(pane)
+            return
+        value_of = self._value_of(before)
         if not self._positions:
             out += [new(Pane, (key, start, end, value_of(key, state))) for key, state in pane.items()]
             at += [end] * len(pane)
@@ -142,7 +149,11 @@ class PaneWindow:
         if self._counts_only:
             places = len(kept.parts)
             return lambda key, count: built((count,) * places)
-        return lambda key, flat: built(results(flat, before.get(key), kept))
+        close = self._closing
+        assert close is not None  # made of what is kept
+        if not before:
+            return lambda key, flat: close(flat)
+        return lambda key, flat: built(results(flat, before[key], kept)) if key in before else close(flat)
 
     def _compact(self) -> None:
         """Make long lists short."""
