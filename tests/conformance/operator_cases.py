@@ -312,6 +312,11 @@ CASES = [
         lambda rows: windows.running(rows, len),
         two=True,
     ),
+    Case(
+        "top of running counts",
+        lambda a, b: a.key_by(key).running_count("c").top("x", n=2),
+        lambda rows: windows.top(rows, 1_000_000, 2),
+    ),
     Case("distinct", lambda a, b: a.distinct("x"), lambda rows: windows.first_of_each(rows, lambda row: row)),
     Case(
         "distinct by key",

@@ -110,6 +110,7 @@ def test_one_group_moves_and_the_others_stay(make: Make, tmp_path: Path) -> None
     for i, key in enumerate(keys):
         store.save(key, entry(i, waiting=1))
         store.push(((i, 0, 0, i), key, None, ""))
+    assert store.snapshot() == [(group, store.snapshot_group(group)) for group in store.groups()]
     group = key_group(keys[7])
     inside = [key for key in keys if key_group(key) == group]
     saved = store.snapshot_group(group)

@@ -109,6 +109,9 @@ class SqliteStore:
             entries = [self._codec.plain(*self._codec.decode(row[0])) for row in rows]
             return self._codec.encode_group(entries, self._timers.of_group(group))
 
+    def snapshot(self) -> list[tuple[int, bytes]]:
+        return [(group, self.snapshot_group(group)) for group in self.groups()]
+
     def restore_group(self, group: int, data: bytes) -> None:
         _, entries, timers = self._codec.decode_group(data)
         with self._told():

@@ -233,7 +233,7 @@ class KeyedStep:
 
     def snapshot(self) -> Any:
         """All key groups as bytes: (group, bytes) in order."""
-        return [(group, self.store.snapshot_group(group)) for group in self.store.groups()]
+        return self.store.snapshot()
 
     def restore(self, plain: Any) -> None:
         for group, data in plain:

@@ -1,6 +1,5 @@
 """`KeyedStore`: the entries of a keyed step, by key and key group; `MemoryStore`: all of them in memory."""
 
-from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
 from typing import Any, Protocol
 
@@ -47,6 +46,10 @@ class KeyedStore(Protocol):
         """Entries and timers of one key group, typed and versioned; the others may go on changing."""
         ...
 
+    def snapshot(self) -> list[tuple[int, bytes]]:
+        """`snapshot_group` of all groups that hold something, in order of group."""
+        ...
+
     def restore_group(self, group: int, data: bytes) -> None:
         """Put a key group in the place of what is there. Raises `StateFormatError`."""
         ...
@@ -61,18 +64,26 @@ class KeyedStore(Protocol):
 
 
 class MemoryStore:
-    """All entries in one dictionary; which key is in which group is found out when a snapshot first asks."""
+    """All entries in one dictionary. Which key is in which group is found out when a snapshot first asks, and then kept."""
 
     saves = False
 
     def __init__(self, codec: EntryCodec) -> None:
         self._codec = codec
         self._entries: dict[Any, Entry] = {}
-        self._group_of: dict[Any, int] = {}
+        self._grouped: dict[int, dict[Any, None]] | None = None
         self.near: list[Timer] = []
         self.get = self._entries.get
-        self.save = self._entries.__setitem__
-        self.drop = self._entries.__delitem__
+
+    def save(self, key: Any, entry: Entry) -> None:
+        self._entries[key] = entry
+        if self._grouped is not None:
+            self._grouped.setdefault(key_group(key), {})[key] = None
+
+    def drop(self, key: Any) -> None:
+        del self._entries[key]
+        if self._grouped is not None:
+            del self._grouped[key_group(key)][key]
 
     def push(self, timer: Timer) -> None:
         heappush(self.near, timer)
@@ -84,44 +95,43 @@ class MemoryStore:
         return len(self._entries)
 
     def snapshot_group(self, group: int) -> bytes:
-        keys = self._by_group().get(group, [])
-        entries = [self._codec.plain(key, self._entries[key]) for key in keys]
-        return self._codec.encode_group(entries, self._timers_of(group))
+        keys = self._by_group().get(group, {})
+        return self._bytes(keys, sorted((timer for timer in self.near if timer[1] in keys), key=_position))
+
+    def snapshot(self) -> list[tuple[int, bytes]]:
+        by_group = self._by_group()
+        group_of = {key: group for group, keys in by_group.items() for key in keys}
+        timers: dict[int, list[Timer]] = {}
+        for timer in sorted(self.near, key=_position):
+            timers.setdefault(group_of[timer[1]], []).append(timer)
+        return [(group, self._bytes(keys, timers.get(group, []))) for group, keys in sorted(by_group.items()) if keys]
 
     def restore_group(self, group: int, data: bytes) -> None:
         _, entries, timers = self._codec.decode_group(data)
-        for key in self._by_group().get(group, []):
-            del self._entries[key]
-        kept = [timer for timer in self.near if self._group_of[timer[1]] != group]
-        self.near[:] = kept + timers
+        keys = self._by_group().pop(group, {})
+        self.near[:] = [timer for timer in self.near if timer[1] not in keys] + timers
         heapify(self.near)
+        for key in keys:
+            del self._entries[key]
         for plain in entries:
-            key, entry = self._codec.entry(plain)
-            self._entries[key] = entry
+            self.save(*self._codec.entry(plain))
 
     def groups(self) -> list[int]:
-        return sorted(self._by_group())
+        return sorted(group for group, keys in self._by_group().items() if keys)
 
     def close(self) -> None:
         return None
 
-    def _by_group(self) -> dict[int, list[Any]]:
-        """Keys by group; what is known from the last time is not computed again."""
-        known = self._group_of
-        found: dict[Any, int] = {}
-        grouped: dict[int, list[Any]] = {}
-        for key in self._keys():
-            group = known.get(key)
-            found[key] = group = key_group(key) if group is None else group
-            grouped.setdefault(group, []).append(key)
-        self._group_of = found
-        return grouped
+    def _bytes(self, keys: dict[Any, None], timers: list[Timer]) -> bytes:
+        return self._codec.encode_group([self._codec.plain(key, self._entries[key]) for key in keys], timers)
 
-    def _keys(self) -> Iterator[Any]:
-        return iter(self._entries)
-
-    def _timers_of(self, group: int) -> list[Timer]:
-        return sorted((timer for timer in self.near if self._group_of[timer[1]] == group), key=_position)
+    def _by_group(self) -> dict[int, dict[Any, None]]:
+        """Keys by group, in the order in which they came."""
+        if self._grouped is None:
+            self._grouped = {}
+            for key in self._entries:
+                self._grouped.setdefault(key_group(key), {})[key] = None
+        return self._grouped
 
 
 def _position(timer: Timer) -> tuple[int, ...]:
