@@ -229,6 +229,9 @@ class _Run:
             crowded = any(len(wires[channel]) > 64 for channel in ready)
             if sources and not crowded and (not ready or random.uniform() < 0.3):
                 source = random.choice(sources)
+                if source.reads_on and random.index(2):  # as if its outputs were blocked
+                    now = max(now, source.take_in(now, time.time_ns(), random.choice((1, 20, 200))) or 0)
+                    continue
                 polled = source.poll(now, time.time_ns(), random.choice((1, 3, 20, 200)))
                 now = max(now, polled.wait_until_ns or 0)
                 if polled.batch is not None:
