@@ -104,7 +104,7 @@ def decoded(body: bytes | bytearray | memoryview, row_type: Any) -> Columns:
         ]
     except (msgspec.MsgspecError, ValueError, TypeError, RecursionError, OverflowError, struct.error) as error:
         raise RemoteProtocolError("form", str(error)[:200]) from None
-    except (KeyError, IndexError, OSError, pa.ArrowException) as error:
+    except (KeyError, IndexError, EOFError, OSError, MemoryError, pa.ArrowException) as error:
         raise RemoteProtocolError("form", f"no record batch: {error!s:.150}") from None
     return Columns(schema, parts, rows)
 
