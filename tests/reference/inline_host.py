@@ -126,7 +126,7 @@ class InlineHost:
             source.restore(snapshots[source.stage, 0])
             statistics = source.statistics().source
             assert statistics is not None
-            source._reader = MemoryReader(Connector("list", payload=rows[statistics.lines :]))
+            source._judge._reader = MemoryReader(Connector("list", payload=rows[statistics.lines :]))
         for name, writer in self.writers.items():
             if writer.rows is not None:
                 writer.rows[:] = snapshots[name]
