@@ -120,7 +120,7 @@ class Adding(list[Any]):
         self._job = job
         self.out: list[Any] = [0, 0, 0.0]
 
-    def __iadd__(self, held: Any) -> "Adding":  # type: ignore[override, misc]  # whatever the sink hands over
+    def __iadd__(self, held: Any) -> "Adding":  # type: ignore[misc]  # whatever the sink hands over
         out = self.out
         out[0] += len(held)
         names = ("cell", "ratio") if self._job == "j1" else ("trips", "fares")
@@ -173,7 +173,7 @@ def main() -> None:
 
         def cpu_of(name: str) -> float:
             """Marginal CPU time, µs a tuple."""
-            spent = []
+            spent: list[float] = []
             for path in (tenth, whole):
                 began = time.process_time()
                 results[name] = ways[name](job, path, rows)

@@ -1,7 +1,7 @@
 """Which sources deliver columns, and which fields anybody behind them looks at.
 
-Columns when all that the source feeds begins with vectorised steps; rows when a function of rows comes first. The fields are a hint:
-a text that is not among them is read when it is asked for after all.
+Columns when all that the source feeds begins with vectorised steps; rows when a function of rows comes first. The fields are
+a hint: a text that is not among them is read when it is asked for after all.
 """
 
 from typing import TYPE_CHECKING

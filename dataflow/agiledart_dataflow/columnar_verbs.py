@@ -36,9 +36,10 @@ class ColumnarVerbs(RowVerbs[T]):
     ) -> "Stream[T]":
         """The rows for which a condition is True; those for which it is False or None are dropped."""
         where = call_site()
-        if not isinstance(condition, Expression):
-            hint = "; for a function of a row there is .filter" if callable(condition) else ""
-            raise where.error(f'where() takes an expression such as col("fare") > 10, not {condition!r}{hint}')
+        given: Any = condition
+        if not isinstance(given, Expression):
+            hint = "; for a function of a row there is .filter" if callable(given) else ""
+            raise where.error(f'where() takes an expression such as col("fare") > 10, not {given!r}{hint}')
         value = RowExpression(condition.node, self._row_type, where)
         if value.type.kind != "bool":
             raise where.error(f"where() takes a condition, which is True or False, not a value of type {value.type}")

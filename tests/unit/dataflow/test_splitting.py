@@ -40,7 +40,16 @@ rows_of = st.lists(
     ),
     max_size=20,
 )
-KEYS = [("number",), ("text",), ("real",), ("maybe",), ("at",), ("flag",), ("text", "flag"), ("number", "maybe", "text")]
+KEYS = [
+    ("number",),
+    ("text",),
+    ("real",),
+    ("maybe",),
+    ("at",),
+    ("flag",),
+    ("text", "flag"),
+    ("number", "maybe", "text"),
+]
 
 
 @settings(deadline=None)
