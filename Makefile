@@ -8,10 +8,10 @@ SPARK ?= $(if $(wildcard $(VENV)/.without-spark),no,yes)
 STAMP := $(VENV)/.installed$(if $(filter no,$(SPARK)),,-with-spark)
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-fast soak lint types contracts format bench bench-spark soak-day simulate clean
+.PHONY: help install demo test test-fast soak lint types contracts format bench bench-spark bench-engines soak-day soak-path simulate clean
 
 help: ## what can be made
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 install: $(STAMP) ## .venv/ with the project, its development tools and Spark (SPARK=no: without)
 
@@ -46,6 +46,9 @@ format: $(STAMP) ## let ruff put things in order
 bench: $(STAMP) ## memory, start-up and rates of this machine
 	@$(PY) -m benchmarks.run $(ARGS)
 
+bench-engines: $(STAMP) ## our engine beside plain loops, Bytewax, Flink SQL, Zenoh and dora-rs; installs them (600 MB)
+	@$(PY) -m benchmarks.engines $(ARGS)
+
 simulate: $(STAMP) ## hostile runs of virtual rings for MINUTES (10); KEEP=DIR keeps the figures
 	@tools/simulate.sh $(VENV)/bin/agiledart $(or $(MINUTES),10) $(or $(SEED),1) $(KEEP)
 
@@ -54,6 +57,9 @@ bench-spark: $(STAMP) ## what reading a log with Spark costs, beside Parquet (ne
 
 soak-day: $(STAMP) ## 24 hours of trips through a bounded log while Spark reads along (needs Spark)
 	@$(PY) -m benchmarks.day_of_trips $(ARGS)
+
+soak-path: $(STAMP) ## the taxi job for an hour: does memory grow?
+	@$(PY) -m benchmarks.soak_path $(ARGS)
 
 clean: ## remove what was built
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

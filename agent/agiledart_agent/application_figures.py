@@ -30,6 +30,9 @@ MAX_CLOSED = 1_024
 
 OTHER = "other"
 
+SHED_REASONS = ("oldest", "sample", "spool_full", "disk_full")
+"""Why sources let rows go; a report may say anything, a label may not."""
+
 Copy = tuple[str, int, int, int]
 """(application, version, stage, index)."""
 
@@ -58,7 +61,8 @@ class Counts:
 
     Attributes:
         busy_ns: time in which its instances worked, of the operator that leads its stage.
-        late, records: of a source.
+        late, records: of a source; `shed` by reason, `spooled_ever`: because the mesh was slower than rows came.
+        skipped, dead_letters: records for which its code raised.
     """
 
     rows_in: int = 0
@@ -66,6 +70,10 @@ class Counts:
     filtered: int = 0
     records: int = 0
     late: int = 0
+    skipped: int = 0
+    dead_letters: int = 0
+    spooled_ever: int = 0
+    shed: dict[str, int] = field(default_factory=dict)
     busy_ns: int = 0
     is_source: bool = False
     leads: bool = False
@@ -87,7 +95,7 @@ class Totals:
         copied = Totals({}, dict(self.malformed))
         for name, counts in self.operators.items():
             latency = counts.latency
-            copied.operators[name] = again = Counts(**{**vars(counts), "latency": None})
+            copied.operators[name] = again = Counts(**{**vars(counts), "latency": None, "shed": dict(counts.shed)})
             if latency is not None:
                 again.latency = LatencyHistogram()
                 again.latency.merge(latency)
@@ -103,6 +111,9 @@ class Totals:
             counts.rows_in += steps.rows_in
             counts.rows_out += steps.rows_out
             counts.filtered += steps.dropped
+            counts.skipped += steps.skipped
+            counts.dead_letters += steps.dead_letters
+            counts.late += steps.late
             if position == 0:
                 counts.leads = True
                 counts.busy_ns += _whole(report.get("busy_ns"))
@@ -110,6 +121,10 @@ class Totals:
                 counts.is_source = True
                 counts.records += statistics.source.records
                 counts.late += statistics.source.late
+                counts.spooled_ever += statistics.source.spooled_ever
+                for reason, count in statistics.source.shed.items():
+                    known = reason if reason in SHED_REASONS else OTHER
+                    counts.shed[known] = counts.shed.get(known, 0) + count
                 for reason, count in statistics.source.malformed.items():
                     key = label, reasons.of(reason, within=label)
                     self.malformed[key] = self.malformed.get(key, 0) + count
@@ -131,6 +146,7 @@ class Now:
     """
 
     queued: int = 0
+    spooled: int = 0
     state_keys: int = 0
     blocked: int = 0
     running: int = 0
@@ -140,6 +156,7 @@ class Now:
     def add(self, statistics: InstanceStatistics, report: Mapping[str, Any]) -> None:
         """Add one instance."""
         self.queued += statistics.queued_rows + _whole(report.get("waiting_rows"))
+        self.spooled += 0 if statistics.source is None else statistics.source.spooled
         self.state_keys += statistics.state_keys
         if statistics.finished:
             self.finished += 1

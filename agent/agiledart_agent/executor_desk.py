@@ -15,6 +15,7 @@ from agiledart_agent.settings import AgentSettings
 from agiledart_agent.taps import FORGET_SECONDS, Taps
 from agiledart_dataflow.formation_messages import LogLine
 from agiledart_dataflow.stages import StagePlan
+from agiledart_executor.bounds import MB, Bounds, default_memory
 from agiledart_executor.messages import Configure, InstanceBroke, InstanceName, JudgePeer, Verdict
 from agiledart_kernel.codec import Codec, encode
 from agiledart_kernel.errors import AgileDartError, RemoteProtocolError
@@ -175,6 +176,11 @@ class ExecutorDesk:
             advertised=advertised,
             latency_log_bytes=self._settings.latency_log_bytes,
             latency_log_days=self._settings.latency_log_days,
+            bounds=Bounds(
+                warning_seconds=self._settings.stuck_warning,
+                limit_seconds=self._settings.stuck_limit,
+                memory_bytes=self._settings.executor_memory_mb * MB or default_memory(),
+            ),
         )
 
     def _judge_for_executor(self, asked: JudgePeer, application: str) -> Verdict:

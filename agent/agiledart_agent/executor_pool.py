@@ -14,8 +14,10 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from agiledart_agent.executor_watch import ExecutorWatch
 from agiledart_executor.messages import (
     AgentMessage,
+    Bound,
     Configure,
     EndInput,
     ExecutorMessage,
@@ -40,9 +42,6 @@ from agiledart_kernel.limits import MAX_FRAME_BYTES, MAX_LOG_LINE_BYTES
 
 TO_EXECUTOR: Codec[AgentMessage] = Codec(AgentMessage)
 TO_AGENT: Codec[ExecutorMessage] = Codec(ExecutorMessage)
-
-SILENCE_SECONDS = 10.0
-"""An executor reports twice a second; silent for so long it is in a loop that never returns."""
 
 LAUNCH_SECONDS = 30.0
 """Interpreter start, imports of user code and opening of files, on a slow board."""
@@ -81,7 +80,7 @@ class ExecutorProcess:
     launches: dict[int, asyncio.Future[str]] = field(default_factory=dict)
     tasks: list[asyncio.Task[None]] = field(default_factory=list)
     address: str = ""
-    last_sign: float = 0.0
+    watch: ExecutorWatch = field(default_factory=ExecutorWatch)
     ending: bool = False
     requests: int = 0
     loading: int = 0
@@ -197,7 +196,9 @@ class ExecutorPool:
         try:
             return await asyncio.wait_for(answer, LAUNCH_SECONDS)
         except TimeoutError:
-            raise LaunchError(f"user code did not start within {LAUNCH_SECONDS:.0f} s") from None
+            place = await executor.watch.ask()
+            where = f"; it is at {place}" if place else ""
+            raise LaunchError(f"user code did not start within {LAUNCH_SECONDS:.0f} s{where}") from None
         finally:
             executor.launches.pop(request, None)
 
@@ -216,6 +217,11 @@ class ExecutorPool:
         configuration = self._configuration(application, version, number)
         try:
             ours, theirs = socket.socketpair()
+            with contextlib.ExitStack() as undo:
+                undo.callback(ours.close)
+                undo.callback(theirs.close)
+                watch = ExecutorWatch(asyncio.get_running_loop().time() + LAUNCH_SECONDS)
+                undo.pop_all()
         except OSError as error:  # no descriptors left
             raise LaunchError(f"no process for user code could be started: {error.strerror}") from None
         ours.setblocking(False)
@@ -229,22 +235,26 @@ class ExecutorPool:
                 "-m",
                 "agiledart_executor.worker",
                 str(theirs.fileno()),
+                str(watch.writing_end),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.STDOUT,
-                pass_fds=(theirs.fileno(),),
+                pass_fds=(theirs.fileno(), watch.writing_end),
                 cwd=self._directory,
                 env=environment,
                 start_new_session=True,  # Ctrl-C in the agent's terminal is the agent's business
             )
         except OSError as error:
             ours.close()
+            watch.close()
             raise LaunchError(f"no process for user code could be started: {error.strerror}") from None
         finally:
             theirs.close()
+            watch.close_writing_end()
         reader, writer = await asyncio.open_unix_connection(sock=ours)
-        executor = ExecutorProcess(application, version, slot, process, writer)
-        executor.last_sign = asyncio.get_running_loop().time() + LAUNCH_SECONDS
+        executor = ExecutorProcess(application, version, slot, process, writer, watch=watch)
+        watch.bounds = configuration.bounds
+        watch.listen(process.pid)
         self._running[application, version, slot] = executor
         executor.tasks = [
             asyncio.create_task(self._listen(executor, reader)),
@@ -273,11 +283,11 @@ class ExecutorPool:
             await self._gone(executor, reason)
 
     def _take(self, executor: ExecutorProcess, message: ExecutorMessage) -> None:
-        executor.last_sign = max(executor.last_sign, asyncio.get_running_loop().time())
+        executor.watch.sign()
         application, version, events = executor.application, executor.version, self._events
         match message:
             case Report():
-                executor.last_sign = asyncio.get_running_loop().time()
+                executor.watch.sign(answers=True)
                 for name, report in message.reports:
                     events.reported(application, version, name, report)
             case JudgePeer():
@@ -298,6 +308,8 @@ class ExecutorPool:
                 events.broke(application, version, message)
             case PeerRefused():
                 events.refused(message.reason, message.remote)
+            case Bound():
+                executor.watch.bounds = message.bounds
             case Sampled():
                 events.sampled(application, version, message)
 
@@ -326,12 +338,13 @@ class ExecutorPool:
         if self._running.get(key) is executor:
             del self._running[key]
         code = await self._ended(executor)
+        ended = executor.watch.ended(code)
         for future in executor.launches.values():
             if not future.done():
-                future.set_exception(LaunchError(f"the process of user code ended at its start ({_ending(code)})"))
+                future.set_exception(LaunchError(f"the process of user code {ended} at its start"))
         if executor.ending:
             return
-        self._lost(executor, f"the process of {executor.steps} {reason or f'ended ({_ending(code)})'}")
+        self._lost(executor, executor.watch.reason or f"the process of {executor.steps} {reason or ended}")
 
     def _lost(self, executor: ExecutorProcess, why: str) -> None:
         """Every instance of an executor that had not finished cannot go on."""
@@ -345,13 +358,16 @@ class ExecutorPool:
             await asyncio.sleep(1.0)
             now = asyncio.get_running_loop().time()
             for executor in self.processes:
+                if executor.ending:
+                    continue
                 # To import a large library may take longer than anything else that user code does in one go.
-                patience = LAUNCH_SECONDS if executor.loading else SILENCE_SECONDS
-                if not executor.ending and now - executor.last_sign > patience:
+                told, is_over = executor.watch.look(now, LAUNCH_SECONDS if executor.loading else 0.0)
+                if is_over:
                     executor.ending = True
                     executor.process.kill()
-                    what = f"user code has not returned for {patience:.0f} s; its process was stopped"
-                    self._lost(executor, f"{executor.steps}: {what}")
+                    self._lost(executor, f"{executor.steps}: {told}; its process was stopped")
+                elif told:
+                    self._events.printed(executor.application, f"warning: {executor.steps}: {told}")
 
     def start_sources(self, application: str, version: int) -> None:
         """Let the sources read."""
@@ -395,6 +411,7 @@ class ExecutorPool:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, signal.SIGKILL)
             self._ending.pop(process.pid, None)
+            executor.watch.close()
 
     def _of(self, application: str, version: int) -> list[ExecutorProcess]:
         return [e for e in self._running.values() if (e.application, e.version) == (application, version)]
@@ -413,12 +430,3 @@ class ExecutorPool:
             _, pending = await asyncio.wait(tasks, timeout=ENDING_SECONDS + 1.0)
             for unread in pending:
                 unread.cancel()
-
-
-def _ending(code: int) -> str:
-    if code >= 0:
-        return f"exit code {code}"
-    try:
-        return f"killed by {signal.Signals(-code).name}"
-    except ValueError:
-        return f"killed by signal {-code}"

@@ -24,7 +24,13 @@ from prometheus_client.metrics_core import (
 from prometheus_client.registry import Collector
 
 from agiledart_agent import metrics_list as names
-from agiledart_agent.application_figures import MAX_APPLICATIONS, Application, ApplicationFigures, Labels
+from agiledart_agent.application_figures import (
+    MAX_APPLICATIONS,
+    Application,
+    ApplicationFigures,
+    Counts,
+    Labels,
+)
 from agiledart_agent.metrics_list import COUNTED, LATENCY_BOUNDS_SECONDS, METRICS, Declared
 from agiledart_kernel.observe import Observation
 from agiledart_overlay.statistics import OverlayStatistics
@@ -246,12 +252,11 @@ def _put_application(families: Families, app: str, application: Application, wal
         families.put(names.ROWS, counts.rows_out, app, operator, "out")
         if counts.is_source:
             malformed = sum(count for (source, _), count in totals.malformed.items() if source == operator)
-            families.put(names.SOURCE_RECORDS, counts.records, app, operator)
-            families.put(names.LATE, counts.late, app, operator)
-            families.put(names.DROPPED_RECORDS, counts.late, app, operator, "late")
             families.put(names.DROPPED_RECORDS, malformed, app, operator, "malformed")
+            _put_source(families, app, operator, counts)
         else:
             families.put(names.DROPPED_RECORDS, counts.filtered, app, operator, "filtered")
+            _put_losses(families, app, operator, counts)
         if counts.leads:
             families.put(names.BUSY, counts.busy_ns / 1e9, app, operator)
         if counts.latency is not None:
@@ -267,9 +272,37 @@ def _put_application(families: Families, app: str, application: Application, wal
         families.put(names.INSTANCES, one.blocked, app, operator, "blocked")
         families.put(names.INSTANCES, one.finished, app, operator, "finished")
         families.put(names.QUEUE, one.queued, app, operator)
+        if one.spooled or (operator in totals.operators and totals.operators[operator].spooled_ever):
+            families.put(names.SPOOL, one.spooled, app, operator)
         families.put(names.STATE_KEYS, one.state_keys, app, operator)
         if one.event_time is not None:
             families.put(names.LAG, wall_seconds - one.event_time / 1000, app, operator)
+
+
+def _put_source(families: Families, app: str, operator: str, counts: Counts) -> None:
+    """What a source took in, and what it kept back or let go."""
+    families.put(names.SOURCE_RECORDS, counts.records, app, operator)
+    families.put(names.LATE, counts.late, app, operator)
+    families.put(names.DROPPED_RECORDS, counts.late, app, operator, "late")
+    families.put(names.DROPPED_RECORDS, sum(counts.shed.values()), app, operator, "shed")
+    for reason, count in counts.shed.items():
+        families.put(names.SHED, count, app, operator, reason)
+    if counts.spooled_ever:
+        families.put(names.SPOOLED, counts.spooled_ever, app, operator)
+
+
+def _put_losses(families: Families, app: str, operator: str, counts: Counts) -> None:
+    """Records that an operator had no use for, where it had any."""
+    if counts.late:
+        families.put(names.LATE, counts.late, app, operator)
+        families.put(names.DROPPED_RECORDS, counts.late, app, operator, "late")
+    for policy, reason, count in (
+        ("skip", "skipped", counts.skipped),
+        ("dead_letter", "dead_letter", counts.dead_letters),
+    ):
+        if count:
+            families.put(names.USER_ERRORS, count, app, operator, policy)
+            families.put(names.DROPPED_RECORDS, count, app, operator, reason)
 
 
 def bytes_below(directory: str) -> int:

@@ -200,7 +200,8 @@ ROWS = Declared(
 )  # fmt: skip
 DROPPED_RECORDS = Declared(
     "agiledart_application_dropped_records_total", "counter",
-    "Records that went no further; reason is late, malformed or filtered (the operator had no result for them).",
+    "Records that went no further; reason is late, malformed, shed (overload), filtered (the operator had no result for "
+    "them), skipped or dead_letter (its code raised).",
     ("app", "operator", "reason"),
 )  # fmt: skip
 LATE = Declared(
@@ -210,6 +211,23 @@ LATE = Declared(
 MALFORMED = Declared(
     "agiledart_application_malformed_records_total", "counter",
     "Lines of a source that were no record, by reason.", ("app", "operator", "reason"),
+)  # fmt: skip
+SHED = Declared(
+    "agiledart_application_shed_records_total", "counter",
+    "Records that a source let go because the mesh was slower than they came; reason is oldest, sample, spool_full or "
+    "disk_full.", ("app", "operator", "reason"),
+)  # fmt: skip
+SPOOLED = Declared(
+    "agiledart_application_spooled_records_total", "counter",
+    "Records that a source put on disk because the mesh was slower than they came.", ("app", "operator"),
+)  # fmt: skip
+SPOOL = Declared(
+    "agiledart_application_spool_length", "gauge", "Records that lie in the spool of a source.", ("app", "operator")
+)
+USER_ERRORS = Declared(
+    "agiledart_application_user_errors_total", "counter",
+    "Records for which an operator's code raised and its error policy went on; reason is the policy: skip or "
+    "dead_letter.", ("app", "operator", "reason"),
 )  # fmt: skip
 FAILURES = Declared(
     "agiledart_application_failures_total", "counter",
@@ -250,7 +268,8 @@ METRICS = (
     SCHEDULED, LOOK_UPS, ELECTIONS, OFFICES, RESIGNATIONS, LOST_SCHEDULERS, WAITS, WAITING,
     EXECUTORS, EXECUTOR_MEMORY,
     LOG_READERS, LOG_ANSWERS, LOG_ROWS, LOG_BYTES, LOG_DISK,
-    INSTANCES, SOURCE_RECORDS, ROWS, DROPPED_RECORDS, LATE, MALFORMED, FAILURES, LATENCY,
+    INSTANCES, SOURCE_RECORDS, ROWS, DROPPED_RECORDS, LATE, MALFORMED, SHED, SPOOLED, SPOOL, USER_ERRORS, FAILURES,
+    LATENCY,
     LATENCY_SAMPLES, QUEUE, STATE_KEYS, LAG, BUSY,
 )  # fmt: skip
 """In the order of the reference. Figures of the process itself (`process_*`) come from prometheus_client."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+from agiledart_dataflow.user_limits import MIN_MEMORY_MB
 from agiledart_kernel.errors import ConfigurationError
 from agiledart_kernel.limits import MAX_LATENCY_LOG_BYTES, MAX_LATENCY_LOG_DAYS, MIN_LATENCY_LOG_BYTES
 
@@ -46,6 +47,9 @@ class AgentSettings:
         executors: worker processes an application may have on this node.
         latency_log_bytes: how much is kept of the latencies sampled at each sink, for `analytics run latency`; 0: nothing.
         latency_log_days: for how long.
+        stuck_warning: seconds that one call of user code may take before the application's logs say where it is.
+        stuck_limit: seconds after which its executor is stopped and the application fails; 0: never.
+        executor_memory_mb: megabytes of memory that an executor may take; 0: half of this machine's.
         parent_fd: file descriptor whose closing ends the agent (-1: none).
         log_format: `console` or `json`.
         verbose: log every message.
@@ -61,6 +65,9 @@ class AgentSettings:
     executors: int = 1
     latency_log_bytes: int = 16 << 20
     latency_log_days: int = 7
+    stuck_warning: int = 5
+    stuck_limit: int = 60
+    executor_memory_mb: int = 0
     parent_fd: int = -1
     log_format: str = "console"
     verbose: bool = False
@@ -124,6 +131,16 @@ class AgentSettings:
         if not 1 <= self.latency_log_days <= MAX_LATENCY_LOG_DAYS:
             raise ConfigurationError(
                 f"agent.latency_log_days is {self.latency_log_days}; allowed are 1 to {MAX_LATENCY_LOG_DAYS}"
+            )
+        if not 1 <= self.stuck_warning <= 86_400 or not 0 <= self.stuck_limit <= 86_400:
+            raise ConfigurationError(
+                f"agent.stuck_warning is {self.stuck_warning} and agent.stuck_limit {self.stuck_limit} (seconds);"
+                " allowed are 1 to 86400 for the first and 0 (never) to 86400 for the second"
+            )
+        if self.executor_memory_mb and self.executor_memory_mb < MIN_MEMORY_MB:
+            raise ConfigurationError(
+                f"agent.executor_memory_mb is {self.executor_memory_mb}; allowed are 0 (half of the machine's memory) and"
+                f" {MIN_MEMORY_MB} or more"
             )
         if self.log_format not in ("console", "json"):
             raise ConfigurationError(f"agent.log_format is {self.log_format!r}; allowed are console and json")

@@ -8,12 +8,13 @@ import struct
 from collections import deque
 from collections.abc import Callable
 
-from agiledart_dataflow.batch import Batch, BatchCodec
+from agiledart_dataflow.batch import Batch
+from agiledart_dataflow.batch_codec import BatchCodec
 from agiledart_dataflow.channels import SendingChannel
 from agiledart_executor.host import InstanceHost, Running
 from agiledart_kernel.errors import RemoteProtocolError, UserCodeError
-from agiledart_kernel.frames import DATA_HEADER_BYTES, PUNCTUATION_ONLY, DataHeader, FrameKind
-from agiledart_kernel.limits import MAX_BATCH_BYTES, MAX_DATA_FRAME_BYTES
+from agiledart_kernel.frames import BARRIER, DATA_HEADER_BYTES, PUNCTUATION_ONLY, DataHeader, FrameKind
+from agiledart_kernel.limits import MAX_DATA_FRAME_BYTES
 from agiledart_kernel.node_id import NodeId
 from agiledart_transport.framed import Link
 
@@ -33,43 +34,49 @@ class Sender:
 
     def __init__(self, link: Link, header: DataHeader, codec: BatchCodec, step: str) -> None:
         self.link, self._header, self._codec, self._step = link, header, codec, step
-        self._left: deque[tuple[int, int, bytes]] = deque()
+        self._left: deque[tuple[int, int, bytes, int]] = deque()  # first row, rows, body, barrier
 
     def ready(self) -> bool:
         """Does the link take a frame now? It is shared by many channels, whose windows together may be larger than what
         a link lets pile up for a peer that does not read. Sends first what is left of the last batch.
         """
         while self._left and self.link.writable:
-            self._send(*self._left.popleft(), 0)
+            self._send(*self._left.popleft())
         return not self._left and self.link.writable
 
     def __call__(self, batch: Batch, first_row: int, channel: SendingChannel) -> None:
         """Encode and send one frame; more than one when its rows are larger than frames may be."""
-        if not batch.rows:
-            self._send(first_row, 0, self._codec.encode(batch), PUNCTUATION_ONLY)
+        if batch.barrier:
+            self._left.append((first_row, 0, self._codec.encode(batch), batch.barrier))
+            self.ready()
+            return
+        if not len(batch):
+            self._send(first_row, 0, self._codec.encode(batch), 0, PUNCTUATION_ONLY)
             return
         try:
-            pieces = list(self._codec.encode_within(batch, 2 * MAX_BATCH_BYTES))
+            pieces = list(self._codec.encode_within(batch))
         except (TypeError, ValueError, OverflowError) as error:
             raise UserCodeError(f"{self._step}: a row cannot travel to another process: {error}") from None
-        channel.sized(len(pieces[0][0].rows), len(pieces[0][1]))
+        channel.sized(len(pieces[0][0]), len(pieces[0][1]), columns=type(batch.held) is not list)
         channel.frames_sent += len(pieces) - 1
         for piece, body in pieces:
             if len(body) > MAX_DATA_FRAME_BYTES - DATA_HEADER_BYTES:
                 raise UserCodeError(f"{self._step}: one row has {len(body):,} bytes; at most 4 MiB can travel")
-            self._left.append((first_row, len(piece.rows), body))
-            first_row += len(piece.rows)
+            self._left.append((first_row, len(piece), body, 0))
+            first_row += len(piece)
         self.ready()
 
-    def _send(self, first_row: int, rows: int, body: bytes, flags: int) -> None:
-        header = self._header._replace(sequence=first_row, rows=rows, flags=flags)
+    def _send(self, first_row: int, rows: int, body: bytes, barrier: int, flags: int = 0) -> None:
+        header = self._header._replace(
+            sequence=first_row, rows=rows, flags=BARRIER if barrier else flags, epoch=barrier
+        )
         self.link.send(FrameKind.DATA, header.pack() + body)
 
 
 def try_rows(codec: BatchCodec, batch: Batch, step: str) -> None:
     """Raise `UserCodeError` unless these rows are what the step says."""
     try:
-        for _, body in codec.encode_within(batch, 2 * MAX_BATCH_BYTES):
+        for _, body in codec.encode_within(batch):
             codec.decode(body)
     except (RemoteProtocolError, TypeError, ValueError, OverflowError) as error:
         raise UserCodeError(f"{step}: its rows are not what it says: {error}") from None
@@ -118,8 +125,10 @@ class DataPort:
             # The sender runs the same user code: a step there makes other rows than it says, which is for the user to mend.
             self._host.fail(running, f"{self._sender_of(header.edge)}: its rows are not what it says: {error}")
             return
-        if len(batch.rows) != header.rows:
-            raise RemoteProtocolError("form", f"{len(batch.rows)} rows where the header says {header.rows}")
+        if len(batch) != header.rows:
+            raise RemoteProtocolError("form", f"{len(batch)} rows where the header says {header.rows}")
+        if header.flags == BARRIER:
+            batch.barrier = header.epoch
         end = running.inputs.get((header.edge, header.source))
         if end is not None and end.acknowledge is None:
             end.acknowledge = Acknowledger(link, header)

@@ -27,6 +27,9 @@ from agiledart_kernel.errors import AgileDartError, RemoteProtocolError
 TURN_SECONDS = 0.005
 """How long instances may work before sockets are looked at again."""
 
+WATCHED_SECONDS = 0.25
+"""How long a source is left alone whose reader says itself when it has something: it may still have to notice silence."""
+
 SOURCE_ROWS = 750
 """Rows that a source reads in one go at most."""
 
@@ -96,6 +99,7 @@ class Running:
     reported: bool = False
     broken: bool = False
     timer: asyncio.TimerHandle | None = None
+    watched: int | None = None
     budget: int = 1
     busy_ns: int = 0
     first_ms: int = 0
@@ -120,6 +124,13 @@ class Running:
             self.budget = max(1, min(self.budget, rows) // 2)
         elif rows >= self.budget and seconds < TURN_SECONDS:
             self.budget = min(2 * self.budget, SOURCE_ROWS if self.source is not None else WORK_BUDGET)
+
+    def release_marks(self) -> None:
+        """Send what outputs have promised and kept to themselves because nobody minds it: for the figures downstream."""
+        for end in self.outputs.values():
+            if not end.channel.rows_waiting:  # else it goes with them
+                end.channel.release_mark()
+                end.flush()
 
     def report(self) -> dict[str, object]:
         """Figures as plain data: `statistics` in its wire form, and what only the host knows."""
@@ -154,6 +165,9 @@ class InstanceHost:
     Args:
         finished: told when an instance has delivered everything.
         broke: told when an instance cannot go on, with a message for the user.
+
+    Attributes:
+        current, calls: the instance that works at this moment, and how often any has: another thread watches them.
     """
 
     def __init__(self, finished: Callable[[Running], None], broke: Callable[[Running, str], None]) -> None:
@@ -163,6 +177,8 @@ class InstanceHost:
         self._ready: deque[Running] = deque()
         self._turn_due = False
         self.reading = False
+        self.current: Running | None = None
+        self.calls = 0
 
     def add(self, running: Running) -> None:
         """Take an instance; sources wait for `start_reading`."""
@@ -188,10 +204,10 @@ class InstanceHost:
         end = running.inputs.get((edge, source))
         if end is None or running.instance is None:
             raise RemoteProtocolError("channel", f"no channel {edge} from {source} to {running.name}")
-        end.channel.accept(first_row, len(batch.rows))
+        end.channel.accept(first_row, len(batch), barrier=bool(batch.barrier))
         if running.broken:
             return
-        end.rows_or_mark.append(bool(batch.rows))
+        end.rows_or_mark.append(batch.goes_in_order)
         running.instance.offer(edge, source, batch)
         self.wake(running)
 
@@ -225,7 +241,9 @@ class InstanceHost:
             running = self._ready.popleft()
             running.queued = False
             if not running.broken:
+                self.current, self.calls = running, self.calls + 1
                 self._run(running)
+                self.current = None
             if time.perf_counter() > end:
                 break
         if self._ready and not self._turn_due:
@@ -297,16 +315,51 @@ class InstanceHost:
             running.pace(treated, (time.monotonic_ns() - now) / 1e9)
             if polled.wait_until_ns is not None and not source.finished:
                 delay = max(0.0, (polled.wait_until_ns - now) / 1e9)
+                if polled.wait_for is not None and self._watch(running, polled.wait_for):
+                    delay = max(delay, WATCHED_SECONDS)
                 running.timer = self._loop.call_later(delay, self.wake, running)
             else:
                 again = not source.finished
         for output in running.outputs.values():
             output.flush()
+        if running.watched is not None and (running.blocked or source.finished):
+            self._unwatch(running)  # or it would wake for what it may not read
+        if running.blocked and self.reading and source.reads_on:
+            return self._read_on(running, source)
         return again and not running.blocked
+
+    def _read_on(self, running: Running, source: SourceInstance) -> bool:
+        """Let a source take rows in that cannot be sent now."""
+        now = time.monotonic_ns()
+        wait_until_ns = source.take_in(now, time.time_ns(), running.budget)
+        if running.timer is not None:
+            running.timer.cancel()
+            running.timer = None
+        if wait_until_ns is not None:
+            running.timer = self._loop.call_later(max(0.0, (wait_until_ns - now) / 1e9), self.wake, running)
+        return wait_until_ns is None
+
+    def _watch(self, running: Running, descriptor: int) -> bool:
+        """Wake a source when its reader has something; False for what cannot be waited for (a file)."""
+        if running.watched == descriptor:
+            return True
+        self._unwatch(running)
+        try:
+            self._loop.add_reader(descriptor, self.wake, running)
+        except (OSError, ValueError):
+            return False
+        running.watched = descriptor
+        return True
+
+    def _unwatch(self, running: Running) -> None:
+        if running.watched is not None:
+            self._loop.remove_reader(running.watched)
+            running.watched = None
 
     def close(self) -> None:
         """Give back what all instances hold."""
         for running in self.running.values():
+            self._unwatch(running)
             with contextlib.suppress(AgileDartError, OSError):
                 running.close()
 
@@ -315,6 +368,7 @@ class InstanceHost:
         if running.broken:
             return
         running.broken = True
+        self._unwatch(running)
         if running.timer is not None:
             running.timer.cancel()
         self._broke(running, message)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agiledart_dataflow.batch import BatchCodec
+from agiledart_dataflow.batch_codec import BatchCodec
 from agiledart_dataflow.deployment import DeploymentPart
 from agiledart_dataflow.instance import Instance
 from agiledart_dataflow.program import Program, compile_program
@@ -18,6 +18,8 @@ from agiledart_executor.connectors.opening import open_sink, open_source
 from agiledart_executor.host import Running
 from agiledart_executor.latency_log import NO_LATENCIES, LatencyKeeping, LatencyLog, SampledSink
 from agiledart_executor.sink_log.log import LOCK_PAUSE_SECONDS, LOCK_SECONDS, LogBusyError
+from agiledart_executor.spool.opening import open_intake
+from agiledart_executor.state.opening import disk_stores
 from agiledart_executor.user_code import decode_bundle, load_bundle
 from agiledart_kernel.codec import Codec
 from agiledart_kernel.errors import AgileDartError, OperationFailed
@@ -92,14 +94,18 @@ class Launchable:
         try:
             if kind == "source":
                 endpoint = self.program.endpoint(stage)
-                running.source = SourceInstance(self.program, stage, open_source(endpoint.connector, endpoint.row_type))
+                intake = open_intake(self.program.steps(stage)[0], _ROOT / "spool")
+                reader = open_source(
+                    endpoint.connector, endpoint.row_type, columns=endpoint.columns, wanted=endpoint.wanted
+                )
+                running.source = SourceInstance(self.program, stage, reader, intake)
             elif kind == "sink":
                 endpoint = self.program.endpoint(stage)
                 origin = SinkOrigin(self.application, self.version, _ROOT, patience=0.0)
                 running.writer = open_sink(endpoint.connector, endpoint.row_type, origin=origin)
                 running.instance = Instance(self.program, stage, index, running.writer)
             else:
-                running.instance = Instance(self.program, stage, index)
+                running.instance = Instance(self.program, stage, index, make_store=disk_stores(_ROOT / "state"))
         except LogBusyError as error:
             raise LogBusyError(f"{name}: {error}") from None
         except OperationFailed as error:

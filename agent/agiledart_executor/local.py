@@ -4,15 +4,19 @@ The default schedule polls the source that is furthest behind in event time and 
 makes a hostile one: any channel next, batches in pieces of any size and through the wire form, and the same results.
 """
 
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from agiledart_dataflow.batch import Batch, concatenated
+from agiledart_dataflow.batch_codec import first_rows
 from agiledart_dataflow.connectors import SinkWriter, SourceReader
 from agiledart_dataflow.instance import Instance
+from agiledart_dataflow.ledger import audit
 from agiledart_dataflow.program import Program, compile_program
 from agiledart_dataflow.source_instance import SourceInstance
 from agiledart_dataflow.stages import StagePlan, plan_stages
@@ -20,10 +24,12 @@ from agiledart_dataflow.statistics import InstanceStatistics, Summary, summarise
 from agiledart_dataflow.topology import Topology
 from agiledart_dataflow.user_errors import NO_RECORD, user_code_error
 from agiledart_executor.connectors.opening import open_sink, open_source
+from agiledart_executor.spool.opening import open_intake
+from agiledart_executor.state.opening import disk_stores
 from agiledart_executor.user_files import file_here, refuse_overwriting
-from agiledart_kernel.errors import OperationFailed, RemoteProtocolError, UserCodeError
+from agiledart_kernel.errors import LocalProtocolError, OperationFailed, RemoteProtocolError, UserCodeError
 from agiledart_kernel.frames import DATA_HEADER_BYTES
-from agiledart_kernel.limits import MAX_BATCH_BYTES, MAX_BATCH_ROWS, MAX_DATA_FRAME_BYTES
+from agiledart_kernel.limits import MAX_BATCH_ROWS, MAX_DATA_FRAME_BYTES
 from agiledart_kernel.randomness import RandomStream
 
 MAX_QUEUED_ROWS = 100_000
@@ -66,6 +72,7 @@ def run_topology(
     parallelism: int | Mapping[str, int] = 1,
     schedule_seed: int | None = None,
     on_progress: Progress | None = None,
+    on_log: Callable[[str], None] | None = None,
 ) -> LocalRun:
     """Run a topology to the end of its input.
 
@@ -74,11 +81,13 @@ def run_topology(
         parallelism: instances of every stage that can have several, or by name of a step.
         schedule_seed: run it under a hostile schedule drawn from this seed.
         on_progress: called about five times a second with the counts so far.
+        on_log: told of records that an error policy let go, in the words of `agiledart logs`.
 
     Raises:
         UserCodeError: user code raised.
         OperationFailed: a source or sink could not be opened, read or written; the message names the step.
         TopologyError, ConfigurationError: the graph or a connector is wrong, or a sink would overwrite another's file.
+        LocalProtocolError: not all records are accounted for at the end; a fault of the engine.
     """
     refuse_overwriting(topology, file_here)
     plan = plan_stages(topology.specification(), parallelism)
@@ -89,15 +98,19 @@ def run_topology(
         run.open()
         try:
             if schedule_seed is None:
-                run.straight(on_progress)
+                run.straight(on_progress, on_log)
             else:
                 run.hostile(RandomStream(schedule_seed, "schedule"))
         except KeyboardInterrupt:
             interrupted = True
         run.close_sinks()
+        run.tell(on_log, at_end=True)
     finally:
         run.close()
     statistics = run.statistics()
+    if not interrupted and (imbalances := audit(run.program.specification, statistics, plan)):
+        # Results that miss a row are worse than none: this is a fault of ours, and nobody shall find it in the results.
+        raise LocalProtocolError(f"{topology.name}: the ledger does not add up: {'; '.join(imbalances[:5])}")
     return LocalRun(
         plan=plan,
         summary=summarise(run.program.specification, statistics),
@@ -139,17 +152,22 @@ class _Run:
                 endpoint = None if stage.kind == "operator" else self.program.endpoint(stage.index)
                 with _named(stage.name):
                     if endpoint is not None and stage.kind == "source":
-                        reader = open_source(endpoint.connector, endpoint.row_type)
+                        reader = open_source(
+                            endpoint.connector, endpoint.row_type, columns=endpoint.columns, wanted=endpoint.wanted
+                        )
                         self._readers.append(reader)
-                        self._sources.append(SourceInstance(self.program, stage.index, reader))
+                        intake = open_intake(self.program.steps(stage.index)[0], Path(tempfile.gettempdir()))
+                        self._sources.append(SourceInstance(self.program, stage.index, reader, intake))
                         continue
                     writer = None
                     if endpoint is not None:
                         writer = self._writers[stage.name] = open_sink(endpoint.connector, endpoint.row_type)
-                self._instances[stage.index, index] = Instance(self.program, stage.index, index, writer)
+                self._instances[stage.index, index] = Instance(
+                    self.program, stage.index, index, writer, disk_stores(Path(tempfile.gettempdir()))
+                )
         self._order = [(stage, self._instances[stage, index]) for stage, index in sorted(self._instances)]
 
-    def straight(self, on_progress: Progress | None) -> None:
+    def straight(self, on_progress: Progress | None, on_log: Callable[[str], None] | None = None) -> None:
         """Sources in order of event time, stages in order of the graph."""
         emitters = [self._deliverer(source.stage, source.index) for source in self._sources]
         workers = [(instance, self._deliverer(stage, instance.index)) for stage, instance in self._order]
@@ -159,6 +177,7 @@ class _Run:
             now = time.monotonic_ns()
             if now >= next_flush:
                 self._flush()
+                self.tell(on_log)
                 next_flush = now + FLUSH_NS
             if on_progress is not None and now >= next_progress:
                 on_progress(summarise(self.program.specification, self.statistics()))
@@ -210,6 +229,9 @@ class _Run:
             crowded = any(len(wires[channel]) > 64 for channel in ready)
             if sources and not crowded and (not ready or random.uniform() < 0.3):
                 source = random.choice(sources)
+                if source.reads_on and random.index(2):  # as if its outputs were blocked
+                    now = max(now, source.take_in(now, time.time_ns(), random.choice((1, 20, 200))) or 0)
+                    continue
                 polled = source.poll(now, time.time_ns(), random.choice((1, 3, 20, 200)))
                 now = max(now, polled.wait_until_ns or 0)
                 if polled.batch is not None:
@@ -228,9 +250,9 @@ class _Run:
         untried = dict.fromkeys(targets, _TRIED_BATCHES)
 
         def emit(edge: int, target: int, batch: Batch) -> None:
-            if batch.rows and untried[edge]:
+            if len(batch) and untried[edge]:
                 untried[edge] -= 1
-                self._through_the_wire(edge, batch)
+                self._through_the_wire(edge, first_rows(batch, MAX_BATCH_ROWS))
             instances[targets[edge], target].offer(edge, index, batch)
 
         return emit
@@ -243,8 +265,10 @@ class _Run:
         codec = self._codecs[edge]
         step = self.program.steps(self.program.plan.edges[edge].source)[-1]
         received: list[Batch] = []
+        if batch.barrier:
+            return batch
         try:
-            for _, body in codec.encode_within(batch, 2 * MAX_BATCH_BYTES):
+            for _, body in codec.encode_within(batch):
                 if len(body) > MAX_DATA_FRAME_BYTES - DATA_HEADER_BYTES:
                     raise UserCodeError(
                         f"{step.where} in {step.name}: one row has {len(body):,} bytes; at most 4 MiB can travel"
@@ -256,6 +280,13 @@ class _Run:
             raise UserCodeError(
                 f"{step.where} in {step.name}: its rows are not {self.program.plan.edges[edge].row_type}: {what}"
             ) from None
+
+    def tell(self, on_log: Callable[[str], None] | None, *, at_end: bool = False) -> None:
+        """Say which records error policies let go since the last time."""
+        for _, instance in self._order if on_log is not None else ():
+            for text in (*instance.reports.take(), *(instance.reports.rest() if at_end else ())):
+                assert on_log is not None
+                on_log(text)
 
     def _flush(self) -> None:
         for name, writer in self._writers.items():
@@ -270,6 +301,8 @@ class _Run:
 
     def close(self) -> None:
         """Give back all that is still open; quiet, because an error is already on its way if there is one."""
+        for source in self._sources:
+            source.close()
         for reader in self._readers:
             reader.close()
         for writer in self._writers.values():

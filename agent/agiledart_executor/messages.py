@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from agiledart_executor.bounds import Bounds
 from agiledart_kernel.machine import Message
 from agiledart_kernel.node_id import NodeId
 from agiledart_transport.contexts import Credentials
@@ -29,6 +30,7 @@ class Configure(Message, frozen=True, gc=False, tag=100):
         node_id: ring position of the executor's key, under which its data links are dialled.
         host: address on which to take data links; `advertised` stands in addresses that others dial.
         latency_log_bytes, latency_log_days: what to keep of the latencies sampled at a sink; 0 bytes: nothing.
+        bounds: on user code's time and memory.
     """
 
     application: str
@@ -43,6 +45,7 @@ class Configure(Message, frozen=True, gc=False, tag=100):
     advertised: str
     latency_log_bytes: int = 0
     latency_log_days: int = 0
+    bounds: Bounds = Bounds()
 
 
 class Launch(Message, frozen=True, gc=False, tag=101):
@@ -138,10 +141,16 @@ class PeerRefused(Message, frozen=True, gc=False, tag=116):
 
 
 class SampledRow(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """A row that left a tapped step: its event time in milliseconds and its JSON text."""
+    """A row that left a tapped step: its event time in milliseconds (None where it does not travel) and its JSON text."""
 
-    time_ms: int
+    time_ms: int | None
     text: str
+
+
+class Bound(Message, frozen=True, gc=False, tag=119):
+    """The user's code is loaded, and these bounds hold from now on."""
+
+    bounds: Bounds
 
 
 class Sampled(Message, frozen=True, gc=False, tag=118):
@@ -154,4 +163,6 @@ class Sampled(Message, frozen=True, gc=False, tag=118):
 
 
 AgentMessage = Configure | Launch | StartReading | EndInput | Verdict | OpenTap
-ExecutorMessage = Launched | LaunchFailed | Report | Finished | InstanceBroke | JudgePeer | PeerRefused | Sampled
+ExecutorMessage = (
+    Launched | LaunchFailed | Report | Finished | InstanceBroke | JudgePeer | PeerRefused | Sampled | Bound
+)

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from agiledart_dataflow.position import Position
+from agiledart_dataflow.batch import Order
 from agiledart_executor.host import Running
 from agiledart_executor.messages import InstanceName, Sampled, SampledRow
 
@@ -40,14 +40,14 @@ class TapPoint:
         self._plain, self._wall_ns = _plain_of(row_type), wall_ns
         self._rows: list[SampledRow] = []
 
-    def __call__(self, rows: list[Any], positions: list[Position]) -> None:
+    def __call__(self, rows: list[Any], order: Order) -> None:
         """Take some of these rows, evenly spread, as long as there is room."""
         count = len(rows)
         self.passed += count
         room = ROWS_EACH_TURN - len(self._rows)
         if room > 0:
             for at in range(0, count, max(1, -(-count // room))):
-                self._rows.append(SampledRow(positions[at][0], self._text(rows[at])))
+                self._rows.append(SampledRow(_time_at(order, at), self._text(rows[at])))
 
     def _text(self, row: Any) -> str:
         try:
@@ -65,6 +65,14 @@ class TapPoint:
         self._told = self.passed
         rows, self._rows = tuple(self._rows), []
         return Sampled(step, self.instance, self.passed, rows)
+
+
+def _time_at(order: Order, at: int) -> int | None:
+    """The event time of a row; None where it does not travel."""
+    if order is None:
+        return None
+    one = order[at]
+    return one[0] if type(one) is tuple else int(one)
 
 
 def _plain_of(row_type: Any) -> Callable[[Any, int], Any]:

@@ -1,10 +1,10 @@
 """The executor process: user code of one application, next to its agent but apart from it.
 
-    python -m agiledart_executor.worker FD
+    python -m agiledart_executor.worker FD WORDS
 
-FD is one end of a socket pair to the agent. The first message says who we are; then instances are launched, linked
-and run. The process ends when the pair closes. It imports neither the overlay nor cryptography nor a metrics library:
-it must stay small.
+FD is one end of a socket pair to the agent, WORDS the writing end of a pipe for last words. The first message says who we
+are; then instances are launched, linked and run. The process ends when the pair closes. It imports neither the overlay
+nor cryptography nor a metrics library: it must stay small.
 """
 
 import asyncio
@@ -16,17 +16,21 @@ import sys
 import time
 from collections.abc import Coroutine
 
-from agiledart_dataflow.batch import Batch, BatchCodec
+from agiledart_dataflow.batch import Batch
+from agiledart_dataflow.batch_codec import BatchCodec
 from agiledart_dataflow.channels import SendingChannel
 from agiledart_dataflow.deployment import DeploymentPart
 from agiledart_dataflow.stages import StagePlan
 from agiledart_dataflow.user_errors import NO_RECORD, user_code_error
+from agiledart_executor.bounds import bind_process
 from agiledart_executor.data_links import Acknowledger, DataPort, Sender, take_acknowledgement, try_rows
 from agiledart_executor.host import InputEnd, InstanceHost, OutputEnd, Running
+from agiledart_executor.last_words import LastWords
 from agiledart_executor.latency_log import LatencyKeeping, LatencyLog
 from agiledart_executor.launching import Launchable, make_ready
 from agiledart_executor.messages import (
     AgentMessage,
+    Bound,
     Configure,
     EndInput,
     ExecutorMessage,
@@ -44,6 +48,7 @@ from agiledart_executor.messages import (
     Verdict,
 )
 from agiledart_executor.tapping import Tapping
+from agiledart_executor.watchdog import Call, Watchdog
 from agiledart_kernel.codec import Codec, encode
 from agiledart_kernel.errors import AgileDartError, OperationFailed, Refused, RemoteProtocolError
 from agiledart_kernel.frames import DataHeader, FrameKind, FrameReader, Hello, encode_hello, frame
@@ -107,9 +112,10 @@ class Worker:
     Args:
         writer: to the agent.
         configuration: the agent's first message.
+        words: for what can be said no other way.
     """
 
-    def __init__(self, writer: asyncio.StreamWriter, configuration: Configure) -> None:
+    def __init__(self, writer: asyncio.StreamWriter, configuration: Configure, words: LastWords) -> None:
         self._writer, self._configuration = writer, configuration
         self._host = InstanceHost(self._finished, self._broke)
         self._judge = AskingJudge(self)
@@ -129,6 +135,10 @@ class Worker:
         self._tasks: set[asyncio.Task[None]] = set()
         self._launching = asyncio.Lock()
         self._tapping: Tapping | None = None
+        self._building = False
+        bind_process(configuration.bounds)
+        self._watchdog = Watchdog(configuration.application, configuration.bounds, self._busy_with, words)
+        self._watchdog.start()
 
     # ---- the agent
 
@@ -157,8 +167,16 @@ class Worker:
             case Configure():
                 raise RemoteProtocolError("form", "configured twice")
 
+    def _busy_with(self) -> Call | None:
+        """For the watching thread: the user's code that runs just now."""
+        if self._building:
+            return Call("the builder", -1)
+        running = self._host.current
+        return None if running is None else Call(running.name, self._host.calls)
+
     def close(self) -> None:
         """What sinks were given so far goes to their files."""
+        self._watchdog.stop()
         self._host.close()
 
     def _spawn(self, work: Coroutine[None, None, None]) -> None:
@@ -171,8 +189,11 @@ class Worker:
         while True:
             reports = []
             for running in self._host.running.values():
+                running.release_marks()
                 if running.latencies is not None:
                     running.latencies.hand_over()
+                if running.instance is not None:
+                    _show(running.instance.reports.take())
                 report = running.report()
                 try:
                     encode(report)
@@ -187,6 +208,8 @@ class Worker:
             await asyncio.sleep(REPORT_SECONDS)
 
     def _finished(self, running: Running) -> None:
+        if running.instance is not None:
+            _show(running.instance.reports.take() + running.instance.reports.rest())
         if running.latencies is not None:
             self._spawn(self._finish(running, running.latencies))
         else:
@@ -219,7 +242,14 @@ class Worker:
         if self._code is None:
             told = self._configuration
             keeping = LatencyKeeping(told.latency_log_bytes, told.latency_log_days * 86_400_000)
-            self._code = make_ready(part, keeping)
+            self._building = True
+            try:
+                self._code = make_ready(part, keeping)
+            finally:
+                self._building = False
+            bounds = told.bounds.with_users(self._code.program.topology.limits)
+            self._watchdog.set_bounds(bounds)
+            self.tell(Bound(bounds))
             self._plan = self._code.plan
             self._nodes = {place: peer.node for place, peer in part.places().items()}
             self._port = DataPort(
@@ -260,14 +290,14 @@ class Worker:
     async def _output(
         self, part: DeploymentPart, running: Running, edge: int, target: int, where: str | None
     ) -> OutputEnd:
+        assert self._code is not None
+        lazy = self._code.plan.edges[edge].lazy_marks
         local = self._host.running.get((self._edge(edge)[1], target))
         if local is not None:
-            assert self._code is not None
-            return _local_output(self._host, running, local, (edge, target), self._code.codecs[edge])
+            return _local_output(self._host, running, local, (edge, target), self._code.codecs[edge], lazy_marks=lazy)
         if where is None:
             raise OperationFailed(f"{running.name}: the place of instance {target} downstream is not known")
         link = await self._link(where)
-        assert self._code is not None
         header = DataHeader(
             application=part.number,
             plan=part.plan_version,
@@ -281,7 +311,7 @@ class Worker:
             schema=edge,
         )
         sender = Sender(link, header, self._code.codecs[edge], running.name)
-        return OutputEnd(SendingChannel(), sender, sender.ready)
+        return OutputEnd(SendingChannel(lazy_marks=lazy), sender, sender.ready)
 
     # ---- links
 
@@ -358,7 +388,7 @@ def _uses(running: Running, link: Link) -> bool:
 
 
 def _local_output(
-    host: InstanceHost, running: Running, target_running: Running, way: tuple[int, int], codec: BatchCodec
+    host: InstanceHost, running: Running, target_running: Running, way: tuple[int, int], codec: BatchCodec, *, lazy_marks: bool
 ) -> OutputEnd:
     """A channel within this process: no encoding, the same credit.
 
@@ -369,7 +399,7 @@ def _local_output(
 
     def deliver(batch: Batch, first_row: int, channel: SendingChannel) -> None:
         nonlocal untried
-        if batch.rows and untried:
+        if len(batch) and untried:
             untried -= 1
             try_rows(codec, batch, running.name)
         host.receive(target_running, edge, running.index, first_row, batch)
@@ -377,7 +407,7 @@ def _local_output(
     target_running.inputs[edge, running.index].acknowledge = lambda frames, marks: host.acknowledged(
         running, edge, target, frames, marks
     )
-    return OutputEnd(SendingChannel(), deliver)
+    return OutputEnd(SendingChannel(lazy_marks=lazy_marks), deliver)
 
 
 def _in_words(error: BaseException) -> str:
@@ -386,6 +416,14 @@ def _in_words(error: BaseException) -> str:
     if isinstance(error, OSError):
         return f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}"
     return str(user_code_error("the builder", None, error, NO_RECORD))
+
+
+def _show(texts: list[str]) -> None:
+    """What users are told of records that their error policies let go, into the application's logs."""
+    if texts:
+        text = "\n".join(texts).encode("utf-8", "replace").decode()
+        sys.stderr.write(f"{text}\n")
+        sys.stderr.flush()
 
 
 def _sayable(text: str) -> str:
@@ -399,7 +437,7 @@ _FROM_AGENT: Codec[AgentMessage] = Codec(AgentMessage)
 _TO_AGENT: Codec[ExecutorMessage] = Codec(ExecutorMessage)
 
 
-async def run(pair: socket.socket) -> None:
+async def run(pair: socket.socket, words: LastWords) -> None:
     """Serve one agent until it closes the pair."""
     reader, writer = await asyncio.open_unix_connection(sock=pair)
     frames = FrameReader(MAX_FRAME_BYTES)
@@ -413,7 +451,7 @@ async def run(pair: socket.socket) -> None:
                 if worker is not None:
                     worker.take(message)
                 elif isinstance(message, Configure):
-                    worker = Worker(writer, message)
+                    worker = Worker(writer, message, words)
                     reporting = asyncio.create_task(worker.report_for_ever())
     except (ConnectionError, BrokenPipeError):
         pass
@@ -427,9 +465,11 @@ async def run(pair: socket.socket) -> None:
 def main() -> int:
     """Entry point of the process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the agent says when to end
+    words = LastWords(int(sys.argv[2]) if len(sys.argv) > 2 else -1)
+    words.arm()
     pair = socket.socket(fileno=int(sys.argv[1]))
     pair.setblocking(False)
-    run_on_uvloop(run(pair))
+    run_on_uvloop(run(pair, words))
     sys.stdout.flush()
     # The agent has let go of us: nothing that user code left behind (threads, atexit hooks, processes) may stay.
     if os.getpgrp() == os.getpid():

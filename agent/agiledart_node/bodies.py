@@ -117,11 +117,20 @@ class LatencyRow(Body, frozen=True):
 
 
 class StepRow(Body, frozen=True):
-    """Rows of one step. `dropped`: rows that left nothing behind."""
+    """Rows of one step.
+
+    Args:
+        dropped: rows that left nothing behind.
+        skipped, dead_letters: for which its code raised, and its error policy went on.
+        late: that came too late for it.
+    """
 
     rows_in: int
     rows_out: int
     dropped: int
+    skipped: int = 0
+    dead_letters: int = 0
+    late: int = 0
 
 
 class SummaryBody(Body, frozen=True):
@@ -135,7 +144,10 @@ class SummaryBody(Body, frozen=True):
         results: rows written, by sink.
         latency_ms: by sink; only a latency when `paced`, else a backlog.
         first_ms, last_ms: first record read, last record written.
+        shed: rows let go at sources because the mesh was slower than they came, by reason.
+        waiting, spooled: rows that wait at sources, in memory and on disk; `spooled_ever`: that ever went to disk.
         instances_reporting: instances whose figures are in the totals.
+        imbalances: places where the ledger does not add up (rows lost, repeated or miscounted); empty as it should be.
     """
 
     records_in: int
@@ -150,6 +162,11 @@ class SummaryBody(Body, frozen=True):
     first_ms: int = 0
     last_ms: int = 0
     wall_seconds: float = 0.0
+    shed: dict[str, int] = {}
+    waiting: int = 0
+    spooled: int = 0
+    spooled_ever: int = 0
+    imbalances: list[str] = []
 
 
 class StatusBody(ApplicationRow, frozen=True):
@@ -284,11 +301,13 @@ class LogsBody(Body, frozen=True):
 
 
 class TapRowBody(Body, frozen=True):
-    """A row that left the step: `instance` at `node`, event time `time_ms`; its fields, or a text when it is too long."""
+    """A row that left the step: `instance` at `node`, event time `time_ms` (null where it does not travel with the rows); its
+    fields, or a text when it is too long.
+    """
 
     node: str
     instance: int
-    time_ms: int
+    time_ms: int | None
     row: Any
 
 

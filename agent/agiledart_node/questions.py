@@ -306,10 +306,7 @@ def _stages(
                     plain["state_keys"] = statistics.state_keys
                     plain["event_time"] = statistics.event_time
                     plain["finished"] = statistics.finished
-                    plain["steps"] = {
-                        name: {"rows_in": counts.rows_in, "rows_out": counts.rows_out, "dropped": counts.dropped}
-                        for name, counts in statistics.steps.items()
-                    }
+                    plain["steps"] = {name: counts.body() for name, counts in statistics.steps.items()}
                 instances.append({**plain, "index": place.index, "node": shown[record.nodes[place.node].node]})
         rows.append({"name": stage.name, "kind": stage.kind, "parallelism": stage.parallelism, "instances": instances})
     return rows

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from agiledart_dataflow.ledger import audit
 from agiledart_dataflow.statistics import InstanceStatistics, summarise
 from agiledart_kernel.errors import RemoteProtocolError
 from agiledart_kernel.sink_log import latency_log_name
@@ -19,6 +20,10 @@ Reports = Mapping[tuple[int, int], Mapping[str, Any]]
 FIRST_MS, LAST_MS = "first_ms", "last_ms"
 """Keys of a report: wall milliseconds of the first record read or written and of the last."""
 
+
+MAX_IMBALANCES = 20
+MAX_IMBALANCE = 200
+"""Places and characters of each: a summary is kept in the application's record."""
 
 MAX_BUCKET = 4_096
 """Latency buckets beyond are nonsense: the last one in use stands for centuries."""
@@ -53,12 +58,10 @@ def summary_of(specification: bytes, reports: Reports) -> dict[str, Any]:
         statistics = statistics_of(report)
         if statistics is not None and all(name in names for name in statistics.steps):
             counted.append(statistics)
-    body = msgspec.to_builtins(summarise(known, counted))
+    summary = summarise(known, counted)
+    body = msgspec.to_builtins(summary)
     assert isinstance(body, dict)
-    body["steps"] = {
-        name: {"rows_in": counts[0], "rows_out": counts[1], "dropped": counts[2]}
-        for name, counts in body["steps"].items()
-    }
+    body["steps"] = {name: counts.body() for name, counts in summary.steps.items()}
     body["latency_ms"] = body.pop("latency")
     firsts = _times(reports, FIRST_MS)
     lasts = _times(reports, LAST_MS)
@@ -66,6 +69,7 @@ def summary_of(specification: bytes, reports: Reports) -> dict[str, Any]:
         body["first_ms"], body["last_ms"] = min(firsts), max(lasts)
         body["wall_seconds"] = round((max(lasts) - min(firsts)) / 1000, 3)
     body["instances_reporting"] = len(counted)
+    body["imbalances"] = [text[:MAX_IMBALANCE] for text in audit(known, counted)[:MAX_IMBALANCES]]
     return body
 
 

@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, cast
+from weakref import WeakKeyDictionary
 
 from agiledart_kernel.errors import Refused, RemoteProtocolError
 from agiledart_kernel.frames import FrameKind, FrameReader, Hello, close_body, close_reason, decode_hello, frame
@@ -45,6 +46,7 @@ _START_TURNS: Final = 8
 (`wait_for` of Python 3.11 makes one) holds the link by then."""
 
 _FLUSH_AT: Final = 64 << 10
+_RECEIVE_BYTES: Final = 256 << 10
 _EXPIRY_CHECK_SECONDS: Final = 3_600.0  # a long timer would not notice that the wall clock was set or the machine slept
 
 
@@ -67,7 +69,19 @@ class LinkHandler:
     on_writable: "Callable[[Link], None] | None" = None
 
 
-class Link(asyncio.Protocol):
+_incoming: "WeakKeyDictionary[asyncio.AbstractEventLoop, memoryview]" = WeakKeyDictionary()
+"""Where each loop's links receive: one buffer for all, because what came is copied out before the next read. A new one for
+each read would be a quarter of a megabyte asked of the system and given back for every frame."""
+
+
+def _incoming_of(loop: asyncio.AbstractEventLoop) -> memoryview:
+    view = _incoming.get(loop)
+    if view is None:
+        view = _incoming[loop] = memoryview(bytearray(_RECEIVE_BYTES))
+    return view
+
+
+class Link(asyncio.BufferedProtocol):
     """One end of a connection. Made by `connect` and `serve`; all attributes are for reading.
 
     Attributes:
@@ -88,6 +102,7 @@ class Link(asyncio.Protocol):
         self.gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Done when the socket is closed."""
         self._loop = asyncio.get_running_loop()
+        self._incoming = _incoming_of(self._loop)
         self._wall_seconds = wall_seconds
         self._transport: asyncio.Transport | None = None
         self._reader = FrameReader()
@@ -222,11 +237,15 @@ class Link(asyncio.Protocol):
         tls: ssl.SSLObject | None = transport.get_extra_info("ssl_object")
         self.certificate = (tls.getpeercert(binary_form=True) if tls is not None else None) or b""
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """asyncio: where the next bytes go."""
+        return self._incoming
+
+    def buffer_updated(self, nbytes: int) -> None:
         """Bytes came in."""
         if self._reason:
             return
-        self._reader.feed(data)
+        self._reader.feed(bytes(self._incoming[:nbytes]))
         if self._handler is not None:
             self._deliver()
         elif not self._greeting.done():

@@ -15,28 +15,40 @@ Importing this package loads no event loop, no cryptography, no terminal library
 """
 
 from agiledart.aggregates import all_of, count_of, max_of, mean_of, min_of, sum_of
-from agiledart.connectors import collect, csv, jsonl, log, null, records, stdout, taxi
+from agiledart.connectors import collect, csv, jsonl, log, null, records, stdout, taxi, tcp
 from agiledart_dataflow.aggregators import Aggregator
 from agiledart_dataflow.connectors import Connector, Sink, Source
-from agiledart_dataflow.operators.keyed import Context, KeyedOperator
-from agiledart_dataflow.rows import Change, Entry, Pane, Ranking
+from agiledart_dataflow.expressions.aggregates import count
+from agiledart_dataflow.expressions.expression import Expression, col, lit, maximum, minimum, when
+from agiledart_dataflow.keyed_stream import KeyedStream
+from agiledart_dataflow.operators.keyed import BroadcastOperator, Context, KeyedOperator
+from agiledart_dataflow.operators.patterns import never
+from agiledart_dataflow.overload import Overload
+from agiledart_dataflow.rows import Change, DeadLetter, Entry, Joined, Match, Pane, Ranking
 from agiledart_dataflow.schema import ReadTime
-from agiledart_dataflow.stream import KeyedStream, PaneStream, SlidingStream, Stream
+from agiledart_dataflow.stream import Stream
 from agiledart_dataflow.topology import Topology
-from agiledart_dataflow.windows import hopping, sliding, tumbling
+from agiledart_dataflow.windowed_streams import PaneStream, SlidingStream
+from agiledart_dataflow.windows import counted, hopping, session, sliding, tumbling
 from agiledart_kernel.errors import AgileDartError, ConfigurationError, OperationFailed, TopologyError, UserCodeError
 
 __all__ = [
     "Aggregator",
     "AgileDartError",
+    "BroadcastOperator",
     "Change",
     "ConfigurationError",
     "Connector",
     "Context",
+    "DeadLetter",
     "Entry",
+    "Expression",
+    "Joined",
     "KeyedOperator",
     "KeyedStream",
+    "Match",
     "OperationFailed",
+    "Overload",
     "Pane",
     "PaneStream",
     "Ranking",
@@ -49,20 +61,30 @@ __all__ = [
     "TopologyError",
     "UserCodeError",
     "all_of",
+    "col",
     "collect",
+    "count",
     "count_of",
+    "counted",
     "csv",
     "hopping",
     "jsonl",
+    "lit",
     "log",
     "max_of",
+    "maximum",
     "mean_of",
     "min_of",
+    "minimum",
+    "never",
     "null",
     "records",
+    "session",
     "sliding",
     "stdout",
     "sum_of",
     "taxi",
+    "tcp",
     "tumbling",
+    "when",
 ]

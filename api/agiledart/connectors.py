@@ -27,6 +27,18 @@ def csv(
     return connector("csv", path, speed=speed, header=header, null=null, at=at)
 
 
+def tcp(host: str, port: int, *, listen: bool | None = None, reconnect: bool | None = None, at: str = "") -> Connector:
+    """Source: lines from a TCP connection, in the format of `csv`. Not encrypted: for programs on the same machine.
+
+    Args:
+        host, port: to connect to; with `listen` where to listen ("" for 127.0.0.1).
+        listen: wait for connections, of which there may be several at one time.
+        reconnect: do not end when the peer closes: connect again, or wait for the next one.
+        at: the node that reads.
+    """
+    return connector("tcp", f"{host}:{port}", listen=listen, reconnect=reconnect, at=at)
+
+
 def jsonl(path: str, *, at: str = "") -> Connector:
     """Sink: a file of JSON objects, one per line."""
     return connector("jsonl", path, at=at)

@@ -122,6 +122,22 @@ def _print_stages(body: Mapping[str, Any]) -> None:
         print_table(heads, rows, ["×", "in", "out", "dropped", "queue"])
 
 
+ERRORS = (("skipped", "skipped"), ("dead_letters", "dead letters"))
+"""What became of records for which user code raised, as a step counts it and in words."""
+
+
+def _overload(summary: Mapping[str, Any]) -> str:
+    """What sources kept or let go because the mesh was slower than rows came; empty when nothing."""
+    shed: Mapping[str, int] = summary.get("shed", {})
+    parts = []
+    if shed:
+        told = ", ".join(f"{number:,} {reason.replace('_', ' ')}" for reason, number in shed.items())
+        parts.append(f"shed {count(sum(shed.values()))} ({told})")
+    if summary.get("spooled_ever"):
+        parts.append(f"spooled {count(summary['spooled_ever'])} ({count(summary.get('spooled', 0))} still on disk)")
+    return "".join(f"   {part}" for part in parts)
+
+
 def print_sums(summary: Mapping[str, Any]) -> None:
     """What was read, left out and written."""
     if not summary:
@@ -130,8 +146,12 @@ def print_sums(summary: Mapping[str, Any]) -> None:
     reasons = f" ({', '.join(f'{number:,} {reason}' for reason, number in malformed.items())})" if malformed else ""
     click.echo(
         f" read {count(summary.get('records_in', 0))}   late {count(summary.get('late', 0))}"
-        f"   malformed {count(sum(malformed.values()))}{reasons}"
+        f"   malformed {count(sum(malformed.values()))}{reasons}{_overload(summary)}"
     )
+    for step, counts in summary.get("steps", {}).items():
+        errors = [f"{count(counts[kind])} {word}" for kind, word in ERRORS if counts.get(kind)]
+        if errors:
+            click.echo(paint(f" {step}: its code raised: {', '.join(errors)} (see: agiledart logs)", WATCH))
     for sink, rows in summary.get("results", {}).items():
         figures = summary.get("latency_ms", {}).get(sink)
         told = ""

@@ -44,7 +44,9 @@ def run(target: str, settings: tuple[str, ...], parallelism: tuple[str, ...], se
     topology = build(load_target(target), parse_settings(settings))
     chosen = parallelism_by_step(topology.specification(), parse_parallelism(parallelism))
     with unwound_by_signals(), ProgressLine() as progress:
-        done = run_topology(topology, parallelism=chosen, schedule_seed=seed, on_progress=progress.show)
+        done = run_topology(
+            topology, parallelism=chosen, schedule_seed=seed, on_progress=progress.show, on_log=progress.say
+        )
     if output == "json":
         print_json(document(topology.name, done))
     else:
@@ -75,6 +77,12 @@ class ProgressLine:
             text = f"read {count(summary.records_in)} ({per_second(rate)})   results {count(results_of(summary))}"
             click.echo(f"\r\x1b[K {text}", nl=False, err=True)
 
+    def say(self, text: str) -> None:
+        """Print lines above it."""
+        if self._shown:
+            click.echo("\r\x1b[K", nl=False, err=True)
+        say(text)
+
 
 def results_of(summary: "Summary") -> int:
     """Rows written to all sinks."""
@@ -86,10 +94,7 @@ def document(name: str, done: "LocalRun") -> dict[str, Any]:
     import msgspec
 
     summary = msgspec.to_builtins(done.summary)
-    summary["steps"] = {
-        step: {"rows_in": counts[0], "rows_out": counts[1], "dropped": counts[2]}
-        for step, counts in summary["steps"].items()
-    }
+    summary["steps"] = {step: counts.body() for step, counts in done.summary.steps.items()}
     summary["latency_ms"] = summary.pop("latency")
     return {
         "name": name,
@@ -109,9 +114,17 @@ def report(name: str, done: "LocalRun") -> None:
         say(f"  malformed: {', '.join(f'{number:,} {reason}' for reason, number in summary.malformed.items())}")
     if summary.late:
         say(f"  late: {count(summary.late)}")
+    if summary.shed:
+        say(f"  shed: {', '.join(f'{number:,} {reason}' for reason, number in summary.shed.items())}")
     for step, counts in summary.steps.items():
-        dropped = f", {count(counts.dropped)} left nothing" if counts.dropped else ""
-        say(f"  {step}: {count(counts.rows_in)} in, {count(counts.rows_out)} out{dropped}")
+        others = (
+            (counts.dropped, "left nothing"),
+            (counts.skipped, "skipped after errors"),
+            (counts.dead_letters, "dead letters"),
+            (counts.late, "late"),
+        )
+        rest = "".join(f", {count(number)} {what}" for number, what in others if number)
+        say(f"  {step}: {count(counts.rows_in)} in, {count(counts.rows_out)} out{rest}")
     for sink, latency in summary.latency.items():
         kind = "latency" if summary.paced else "backlog (not paced)"
         figures = ", ".join(f"{p} {milliseconds(getattr(latency, p))}" for p in ("p50", "p95", "p99"))

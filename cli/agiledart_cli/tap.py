@@ -93,8 +93,10 @@ def _ended(name: str, state: str, shown: int) -> int:
     return FAILED if state == "failed" else 0
 
 
-def time_text(time_ms: int) -> str:
-    """Event time in UTC; the number itself when it is beyond the calendar."""
+def time_text(time_ms: int | None) -> str:
+    """Event time in UTC; the number itself when it is beyond the calendar, a dash where it does not travel with the rows."""
+    if time_ms is None:
+        return "-"
     try:
         return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     except (OverflowError, ValueError, OSError):

@@ -43,6 +43,7 @@ class StepLine:
     busy: float | None = None
     queue: int | None = None
     dropped: int = 0
+    errors: int = 0
     blocked: bool = False
 
 
@@ -60,6 +61,8 @@ class ApplicationLine:
     results: int | None = None
     late: int | None = None
     malformed: int | None = None
+    shed: int = 0
+    spooled: int = 0
     p99_ms: float | None = None
     reason: str = ""
     silent_nodes: list[str] = field(default_factory=list)
@@ -155,6 +158,7 @@ def _application(
     line.records_in, line.late = summary.get("records_in"), summary.get("late")
     line.results = sum(summary.get("results", {}).values())
     line.malformed = sum(summary.get("malformed", {}).values())
+    line.shed, line.spooled = sum(summary.get("shed", {}).values()), summary.get("spooled", 0)
     if summary.get("paced"):
         line.p99_ms = max((one["p99"] for one in summary.get("latency_ms", {}).values()), default=None)
     line.silent_nodes = list(body.get("silent_nodes", []))
@@ -188,6 +192,7 @@ def _steps(
             for line in lines:
                 counts = one.get("steps", {}).get(line.step, {})
                 line.dropped += counts.get("dropped", 0)
+                line.errors += counts.get("skipped", 0) + counts.get("dead_letters", 0)
                 if past is not None and seconds:
                     earlier = past.get("steps", {}).get(line.step, {})
                     line.in_rate = (line.in_rate or 0.0) + _rate(earlier, counts, seconds, "rows_in")

@@ -90,8 +90,10 @@ def _nodes(lines: Sequence[NodeLine], width: int, limit: int) -> list[Line]:
 def _applications(lines: Sequence[ApplicationLine], width: int, limit: int) -> list[Line]:
     if not lines:
         return [Line("No applications yet. Submit one: agiledart submit FILE:NAME")]
+    overloaded = any(line.shed or line.spooled for line in lines)
     columns = [Column("APPLICATION", give=1), Column("STATE"), Column("FOR", True), Column("IN/S", True),
-               Column("OUT/S", True), Column("READ", True), Column("LATE", True), Column("P99", True),
+               Column("OUT/S", True), Column("READ", True), Column("LATE", True),
+               *([Column("SHED", True), Column("SPOOL", True)] if overloaded else []), Column("P99", True),
                Column("", give=2)]  # fmt: skip
     rows, colours = [], []
     for line in lines:
@@ -100,7 +102,9 @@ def _applications(lines: Sequence[ApplicationLine], width: int, limit: int) -> l
         rows.append(
             [
                 *(f"{line.name} v{line.version}", line.state, for_text, _rate(line.in_rate), _rate(line.out_rate)),
-                *(count(line.records_in), count(line.late), milliseconds(line.p99_ms), note),
+                *(count(line.records_in), count(line.late)),
+                *((count(line.shed), count(line.spooled)) if overloaded else ()),
+                *(milliseconds(line.p99_ms), note),
             ]
         )
         colours.append(BAD if line.state == "failed" else WATCH if line.silent_nodes else COLOURS.get(line.state, ""))
@@ -109,9 +113,10 @@ def _applications(lines: Sequence[ApplicationLine], width: int, limit: int) -> l
 
 def _steps(lines: Sequence[StepLine], width: int, limit: int) -> list[Line]:
     several = len({line.application: True for line in lines}) > 1
+    raised = any(line.errors for line in lines)
     columns = [Column("STEP", give=1), *([Column("APPLICATION", give=3)] if several else []), Column("×", True),
                Column("IN/S", True), Column("OUT/S", True), Column("BUSY", True), Column("QUEUE", True),
-               Column("WHERE", give=2)]  # fmt: skip
+               *([Column("ERRORS", True)] if raised else []), Column("WHERE", give=2)]  # fmt: skip
     rows, colours = [], []
     for line in lines:
         busy = "" if line.busy is None else f"{line.busy * 100:.0f} %"
@@ -120,6 +125,7 @@ def _steps(lines: Sequence[StepLine], width: int, limit: int) -> list[Line]:
             [
                 *(line.step, *([line.application] if several else [])),
                 *(str(line.instances), _rate(line.in_rate), _rate(line.out_rate), busy, queue),
+                *([count(line.errors)] if raised else []),
                 where(list(Counter(line.nodes).elements())),
             ]
         )

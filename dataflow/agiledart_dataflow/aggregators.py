@@ -18,7 +18,12 @@ class Aggregator(ABC, Generic[R, S, V]):
 
     The type of the value is taken from the annotation of `result`. Without `remove` a sliding window adds up its rows
     again at each change, which costs time in proportion to their number.
+
+    Set `commutative = True` in a class whose value does not depend on the order of its rows: then rows need no positions
+    on their way to a tumbling or hopping window, which is faster.
     """
+
+    commutative: bool = False
 
     @abstractmethod
     def create(self) -> S:
@@ -54,6 +59,8 @@ class Aggregator(ABC, Generic[R, S, V]):
 class Count(Aggregator[Any, int, int]):
     """How many rows."""
 
+    commutative = True
+
     def create(self) -> int:
         return 0
 
@@ -76,6 +83,8 @@ def exact(value: float) -> int:
 class _ExactState(Aggregator[R, list[int], V], Generic[R, V]):
     """A state [exact sum, count]; the sum is too long for an integer of MessagePack and is kept as text."""
 
+    commutative = True
+
     def to_plain(self, state: list[int]) -> Any:
         return [hex(state[0]), state[1]]
 
@@ -83,9 +92,9 @@ class _ExactState(Aggregator[R, list[int], V], Generic[R, V]):
         return [int(plain[0], 16), plain[1]]
 
 
-def _rounded(scaled: int, parts: int = 1) -> float:
-    """The double nearest to scaled / 2^1074 / parts."""
-    return scaled / (parts << _SCALE_BITS)
+def _rounded(scaled: int) -> float:
+    """The double nearest to scaled / 2^1074."""
+    return scaled / (1 << _SCALE_BITS)
 
 
 class Sum(_ExactState[R, Any], Generic[R]):
@@ -113,7 +122,10 @@ class Sum(_ExactState[R, Any], Generic[R]):
 
 
 class Mean(_ExactState[R, float], Generic[R]):
-    """Mean of a number of each row; the state is [exact sum in 2^-1074, rows]."""
+    """Mean of a number of each row: the sum, exact and rounded once, by the number of rows.
+
+    The state is [exact sum in 2^-1074, rows].
+    """
 
     def __init__(self, value_of: Callable[[R], Any]) -> None:
         self.value_of: Callable[[R], Any] = value_of
@@ -128,15 +140,18 @@ class Mean(_ExactState[R, float], Generic[R]):
         return [state[0] - exact(self.value_of(row)), state[1] - 1]
 
     def result(self, state: list[int]) -> float:
-        return _rounded(state[0], state[1])
+        return _rounded(state[0]) / state[1]
 
 
 class Extreme(Aggregator[R, list[Any], V], Generic[R, V]):
     """Least (or greatest) value; the state holds the window's values in order."""
 
+    commutative = True
+
     def __init__(self, value_of: Callable[[R], V], place: int) -> None:
         self.value_of: Callable[[R], Any] = value_of
-        self._place = place
+        self.place = place
+        """In the ordered values: 0 the least, -1 the greatest."""
 
     def create(self) -> list[Any]:
         return []
@@ -150,7 +165,7 @@ class Extreme(Aggregator[R, list[Any], V], Generic[R, V]):
         return state
 
     def result(self, state: list[Any]) -> V:
-        value: V = state[self._place]
+        value: V = state[self.place]
         return value
 
 
@@ -159,6 +174,7 @@ class Together(Aggregator[R, list[Any], tuple[Any, ...]], Generic[R]):
 
     def __init__(self, parts: tuple[Aggregator[R, Any, Any], ...]) -> None:
         self.parts = parts
+        self.commutative = all(part.commutative for part in parts)
 
     def create(self) -> list[Any]:
         return [part.create() for part in self.parts]
@@ -170,7 +186,13 @@ class Together(Aggregator[R, list[Any], tuple[Any, ...]], Generic[R]):
         return [part.remove(one, row) for part, one in zip(self.parts, state, strict=True)]
 
     def result(self, state: list[Any]) -> tuple[Any, ...]:
-        return tuple(part.result(one) for part, one in zip(self.parts, state, strict=True))
+        results = tuple(part.result(one) for part, one in zip(self.parts, state, strict=True))
+        value: tuple[Any, ...] = self.built(results)
+        return value
+
+    def built(self, results: tuple[Any, ...]) -> Any:
+        """The value that the parts' results make: here the tuple itself."""
+        return results
 
     def to_plain(self, state: list[Any]) -> Any:
         return [part.to_plain(one) for part, one in zip(self.parts, state, strict=True)]

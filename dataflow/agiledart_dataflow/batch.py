@@ -1,95 +1,146 @@
-"""`Batch`: some rows of one stream with their positions, and the mark up to which the stream is complete."""
+"""`Batch`: some rows of one stream, what goes with each of them, and the mark up to which the stream is complete.
 
-import struct
+The rows are a list or `Columns`; each form is made from the other when it is first asked for, and kept. What goes with
+them (`order`) is what the edge carries: nothing, event times, or positions (`carrying.py`).
+"""
+
 from collections.abc import Iterator, Sequence
-from typing import Any
+from itertools import chain
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
-from agiledart_dataflow.position import Position, covering
-from agiledart_kernel.errors import RemoteProtocolError
-from agiledart_kernel.limits import MAX_BATCH_ROWS, MAX_DATA_FRAME_BYTES
+from agiledart_dataflow.position import START, Position, covering
+from agiledart_kernel.limits import MAX_BATCH_ROWS
+
+if TYPE_CHECKING:
+    from agiledart_dataflow.columns import Columns
+
+Held: TypeAlias = "list[Any] | Columns"
+"""Rows in either form."""
+
+Order: TypeAlias = Any
+"""None, a list of event times (beside `Columns` also an int64 array of NumPy), or a list of positions."""
 
 
-class Batch:
-    """Rows in order of position. An empty batch is a pure punctuation.
+class Batch(msgspec.Struct, gc=False):
+    """Rows in the order in which they are to be taken. Without rows it is a pure punctuation, or a barrier.
 
-    Attributes:
-        rows: the records.
-        positions: parallel to `rows`, strictly ascending, above every earlier mark of the channel, at or below `mark`.
-        mark: nothing at or below it will follow.
+    Args:
+        held: the rows in one of the two forms.
+        order: parallel to the rows; positions are strictly ascending, above every earlier mark of the channel, at or
+            below `mark`.
+        mark: nothing at or below it will follow. `START` promises nothing.
+        barrier: number of a checkpoint that passes here; 0: none. A barrier has no rows.
+        converted: the rows in the other form, once somebody has asked for it.
     """
 
-    __slots__ = ("mark", "positions", "rows")
-
-    def __init__(self, rows: list[Any], positions: list[Position], mark: Position) -> None:
-        self.rows = rows
-        self.positions = positions
-        self.mark = mark
+    held: Any
+    order: Any
+    mark: Position
+    barrier: int = 0
+    converted: Any = None
 
     def __len__(self) -> int:
-        return len(self.rows)
+        return len(self.held)
 
     def __repr__(self) -> str:
-        return f"Batch({len(self.rows)} rows, mark {self.mark})"
+        barrier = f", barrier {self.barrier}" if self.barrier else ""
+        return f"Batch({len(self.held)} rows, mark {self.mark}{barrier})"
+
+    @property
+    def rows(self) -> list[Any]:
+        """The rows as a list."""
+        held = self.held
+        if type(held) is not list:
+            if self.converted is None:
+                self.converted = as_rows(held)
+            held = self.converted
+        rows: list[Any] = held
+        return rows
+
+    def columns(self, row_type: Any) -> "Columns":
+        """The rows as columns. Raises what `Columns.from_rows` raises."""
+        held = self.held
+        if type(held) is list:
+            if self.converted is None:
+                self.converted = as_columns(held, row_type)
+            held = self.converted
+        columns: Columns = held
+        return columns
+
+    @property
+    def goes_in_order(self) -> bool:
+        """True for what stands in line with the rows of a channel and needs credit: rows or a barrier."""
+        return bool(len(self.held) or self.barrier)
 
     def pieces(self, limit: int = MAX_BATCH_ROWS) -> Iterator["Batch"]:
-        """The same records in batches of at most `limit` rows; the mark of each but the last covers its last row."""
-        total = len(self.rows)
+        """The same records in batches of at most `limit` rows.
+
+        The mark of each but the last covers its last row where positions are carried, and promises nothing elsewhere.
+        """
+        held, order = self.held, self.order
+        total = len(held)
         if total <= limit:
             yield self
             return
+        has_positions = order is not None and type(order[0]) is tuple
         for start in range(0, total, limit):
             stop = start + limit
-            mark = self.mark if stop >= total else covering(self.positions[stop - 1])
-            yield Batch(self.rows[start:stop], self.positions[start:stop], mark)
+            mark = self.mark if stop >= total else covering(order[stop - 1]) if has_positions else START
+            yield Batch(part_of(held, start, stop), None if order is None else order[start:stop], mark)
 
 
-class BatchCodec:
-    """The body of a data frame: MessagePack `[rows, positions, mark]`, rows restored as the edge's row type."""
+def as_rows(held: Held) -> list[Any]:
+    """Either form as a list."""
+    return held if type(held) is list else held.rows()  # type: ignore[union-attr]  # `type() is` narrows one side only
 
-    __slots__ = ("_decoder", "_encoder")
 
-    def __init__(self, row_type: Any) -> None:
-        self._encoder = msgspec.msgpack.Encoder()
-        kind = tuple[list[row_type], list[tuple[int, ...]], tuple[int, ...]]
-        self._decoder: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(kind)
+def as_columns(held: Held, row_type: Any) -> "Columns":
+    """Either form as columns."""
+    if not isinstance(held, list):
+        return held
+    from agiledart_dataflow.columns import Columns  # NumPy is loaded only where it is used
 
-    def encode(self, batch: Batch) -> bytes:
-        """The bytes of a batch. Raises TypeError, ValueError or OverflowError for rows that cannot travel."""
-        return self._encoder.encode((batch.rows, batch.positions, batch.mark))
+    return Columns.from_rows(held, row_type)
 
-    def encode_within(self, batch: Batch, limit: int) -> Iterator[tuple[Batch, bytes]]:
-        """The batch in pieces whose bytes stay within `limit`, as far as whole rows allow."""
-        waiting = [batch]
-        while waiting:
-            piece = waiting.pop()
-            body = self.encode(piece)
-            if len(body) <= limit or len(piece) < 2:
-                yield piece, body
-            else:
-                waiting += reversed(list(piece.pieces((len(piece) + 1) // 2)))
 
-    def decode(self, body: bytes | bytearray | memoryview) -> Batch:
-        """The batch that these bytes stand for; raises `RemoteProtocolError` (`oversize`, `form`) and nothing else."""
-        if len(body) > MAX_DATA_FRAME_BYTES:
-            raise RemoteProtocolError("oversize", f"a batch of {len(body)} bytes, at most {MAX_DATA_FRAME_BYTES}")
-        try:
-            rows, positions, mark = self._decoder.decode(body)
-        except (msgspec.MsgspecError, ValueError, RecursionError, OverflowError, struct.error) as error:
-            raise RemoteProtocolError("form", str(error)[:200]) from None
-        if len(rows) != len(positions) or not mark:
-            raise RemoteProtocolError("form", f"{len(rows)} rows, {len(positions)} positions, mark {mark}")
-        return Batch(rows, positions, mark)
+def part_of(held: Held, start: int, stop: int) -> Held:
+    """Some consecutive rows, in the form in which they are."""
+    return held[start:stop] if type(held) is list else held.slice(start, stop)  # type: ignore[union-attr]  # as above
+
+
+def listed(order: Order) -> Any:
+    """What goes with rows, as a list (an array beside columns becomes one)."""
+    return order if order is None or type(order) is list else order.tolist()
+
+
+def joined_rows(parts: Sequence[Held]) -> Held:
+    """Rows of several batches as one: columns when all are, else a list."""
+    if len(parts) == 1:
+        return parts[0]
+    if any(type(part) is list for part in parts):
+        return list(chain.from_iterable(as_rows(part) for part in parts))
+    from agiledart_dataflow.columns import Columns  # they are columns, so it is loaded already
+
+    columns: list[Any] = list(parts)
+    return Columns.concatenate(columns)
+
+
+def joined_order(orders: Sequence[Order]) -> Order:
+    """What goes with the rows of several batches of one edge, as one."""
+    if len(orders) == 1 or orders[0] is None:
+        return orders[0]
+    return list(chain.from_iterable(listed(order) for order in orders))
 
 
 def concatenated(batches: Sequence[Batch]) -> Batch:
     """Consecutive batches of one channel as one."""
     if len(batches) == 1:
         return batches[0]
-    rows: list[Any] = []
-    positions: list[Position] = []
-    for batch in batches:
-        rows += batch.rows
-        positions += batch.positions
-    return Batch(rows, positions, batches[-1].mark)
+    with_rows = [batch for batch in batches if len(batch)] or batches[-1:]
+    return Batch(
+        joined_rows([batch.held for batch in with_rows]),
+        joined_order([batch.order for batch in with_rows]),
+        max(batch.mark for batch in batches),
+    )

@@ -11,14 +11,25 @@ no harm.
 """
 
 from collections import deque
+from typing import Any
 
-from agiledart_dataflow.batch import Batch
-from agiledart_dataflow.position import covering
+from agiledart_dataflow.batch import Batch, Order, joined_order, joined_rows, part_of
+from agiledart_dataflow.position import START, covering, is_final
 from agiledart_kernel.errors import RemoteProtocolError
-from agiledart_kernel.limits import CHANNEL_WINDOW_FRAMES, MAX_BATCH_BYTES, MAX_BATCH_ROWS
+from agiledart_kernel.limits import (
+    CHANNEL_WINDOW_FRAMES,
+    MAX_BATCH_BYTES,
+    MAX_BATCH_ROWS,
+    MAX_COLUMN_BATCH_BYTES,
+    MAX_COLUMN_BATCH_ROWS,
+)
 
 PUNCTUATION_WINDOW = 4
 """Punctuations that may be under way: enough to fill a round trip, few enough to join up under load."""
+
+
+_MARKS_EVERY = PUNCTUATION_WINDOW // 2
+"""Punctuations that are acknowledged together."""
 
 
 class SendingChannel:
@@ -29,6 +40,7 @@ class SendingChannel:
         max_rows: rows in one frame.
         bound_rows: rows that may wait here before the instance must stop producing (`blocked`). One call of an
             operator may overshoot it, which is why the bound is checked before the call, not inside it.
+        lazy_marks: a mark waits for rows to go with, for the end, or until `release_mark`: nobody downstream minds it.
     """
 
     __slots__ = (
@@ -36,11 +48,14 @@ class SendingChannel:
         "_acknowledged_marks",
         "_bound_rows",
         "_head",
+        "_lazy",
         "_mark",
         "_mark_sent",
         "_max_rows",
         "_pending",
+        "_released",
         "_window",
+        "columns_limit",
         "frames_sent",
         "marks_sent",
         "rows_limit",
@@ -53,7 +68,10 @@ class SendingChannel:
         window: int = CHANNEL_WINDOW_FRAMES,
         max_rows: int = MAX_BATCH_ROWS,
         bound_rows: int = 2 * MAX_BATCH_ROWS,
+        *,
+        lazy_marks: bool = False,
     ) -> None:
+        self._lazy, self._released = lazy_marks, False
         self._window, self._max_rows, self._bound_rows = window, max_rows, bound_rows
         self._pending: deque[Batch] = deque()
         self._head = 0  # rows of the first pending batch that are already sent
@@ -63,11 +81,17 @@ class SendingChannel:
         self._acknowledged = self._acknowledged_marks = 0
         self.rows_waiting = self.rows_sent = 0
         self.rows_limit = max_rows
+        self.columns_limit = MAX_COLUMN_BATCH_ROWS
 
     @property
     def blocked(self) -> bool:
         """Too much waits: the instance must not produce more for now. Large rows count for more: two frames' worth."""
-        return self.rows_waiting > min(self._bound_rows, 2 * self.rows_limit)
+        waiting = self.rows_waiting
+        if not waiting:
+            return False
+        if self._pending and type(self._pending[0].held) is not list:
+            return waiting > 2 * self.columns_limit
+        return waiting > min(self._bound_rows, 2 * self.rows_limit)
 
     @property
     def idle(self) -> bool:
@@ -85,11 +109,13 @@ class SendingChannel:
         return self.frames_sent - self._acknowledged
 
     def put(self, batch: Batch) -> None:
-        """Queue a batch; its mark supersedes all earlier ones once its rows are sent."""
-        if batch.rows:
+        """Queue a batch; its mark supersedes all earlier ones once its rows are sent. A barrier keeps its place."""
+        count = len(batch.held)
+        if count or batch.barrier:
             self._pending.append(batch)
-            self.rows_waiting += len(batch.rows)
-        self._mark = batch.mark
+            self.rows_waiting += count
+        if self._mark is None or batch.mark > self._mark:
+            self._mark = batch.mark
 
     def next_frame(self) -> Batch | None:
         """The next frame that may go now, or None. Call until None."""
@@ -98,47 +124,74 @@ class SendingChannel:
                 return None
             batch = self._take()
             self.frames_sent += 1
-            self.rows_sent += len(batch.rows)
+            self.rows_sent += len(batch.held)
             self._mark_sent = batch.mark
             return batch
         if self._mark == self._mark_sent or self.marks_sent - self._acknowledged_marks >= PUNCTUATION_WINDOW:
             return None
         assert self._mark is not None
+        if self._lazy and not is_final(self._mark) and not self._released:
+            return None
+        self._released = False
         self.marks_sent += 1
         self._mark_sent = self._mark
-        return Batch([], [], self._mark)
+        return Batch([], None, self._mark)
+
+    def release_mark(self) -> None:
+        """Let the newest mark go although no rows go with it: now and then, so that figures downstream do not stand still."""
+        self._released = True
 
     def _take(self) -> Batch:
-        """Join what waits into one frame of at most `rows_limit` rows."""
-        limit, pending = self.rows_limit, self._pending
+        """Join what waits, up to a barrier, into one frame of bounded size; rows and columns are not joined."""
+        pending = self._pending
         first = pending[0]
-        if self._head == 0 and len(first.rows) <= limit and len(pending) == 1:
+        if first.barrier:
             pending.popleft()
-            self.rows_waiting -= len(first.rows)
-            return first if first.mark == self._mark else Batch(first.rows, first.positions, self._newest_mark())
-        rows: list[object] = []
-        positions: list[tuple[int, ...]] = []
-        while pending and len(rows) < limit:
+            return Batch([], None, first.mark, first.barrier)
+        is_list = type(first.held) is list
+        limit = self.rows_limit if is_list else self.columns_limit
+        if self._head == 0 and len(first.held) <= limit and len(pending) == 1:
+            pending.popleft()
+            self.rows_waiting -= len(first.held)
+            return first if first.mark == self._mark else Batch(first.held, first.order, self._newest_mark())
+        parts: list[Any] = []
+        orders: list[Order] = []
+        count, mark = 0, START
+        while pending and count < limit:
             batch = pending[0]
-            start, end = self._head, min(len(batch.rows), self._head + limit - len(rows))
-            rows += batch.rows[start:end]
-            positions += batch.positions[start:end]
-            if end == len(batch.rows):
+            if batch.barrier or (type(batch.held) is list) != is_list:
+                break
+            start, end = self._head, min(len(batch.held), self._head + limit - count)
+            parts.append(part_of(batch.held, start, end))
+            orders.append(None if batch.order is None else batch.order[start:end])
+            count += end - start
+            if end == len(batch.held):
                 pending.popleft()
                 self._head = 0
+                mark = max(mark, batch.mark)
             else:
                 self._head = end
-        self.rows_waiting -= len(rows)
-        # Rows come in strictly rising order, so what was sent last is a promise of its own when more is to follow.
-        return Batch(rows, positions, covering(positions[-1]) if pending else self._newest_mark())
+        self.rows_waiting -= count
+        order = joined_order(orders)
+        if not pending:
+            mark = self._newest_mark()
+        elif order is not None and type(order[-1]) is tuple:
+            # Rows come in strictly rising order, so what was sent last is a promise of its own when more is to follow.
+            mark = covering(order[-1])
+        return Batch(joined_rows(parts), order, mark)
 
     def _newest_mark(self) -> tuple[int, ...]:
         assert self._mark is not None
         return self._mark
 
-    def sized(self, rows: int, size: int) -> None:
+    def sized(self, rows: int, size: int, *, columns: bool = False) -> None:
         """Learn from a frame of so many rows and bytes how many rows fit into one."""
-        if rows:
+        if not rows:
+            return
+        if columns:
+            fitting = MAX_COLUMN_BATCH_BYTES * rows // max(1, size)
+            self.columns_limit = max(1, min(MAX_COLUMN_BATCH_ROWS, fitting))
+        else:
             self.rows_limit = max(1, min(self._max_rows, MAX_BATCH_BYTES * rows // max(1, size)))
 
     def acknowledge(self, frames: int, marks: int) -> None:
@@ -167,7 +220,7 @@ class ReceivingChannel:
         self._told = self._told_marks = 0
         self.frames = self.marks = self.rows = 0
 
-    def accept(self, first_row: int, rows: int) -> None:
+    def accept(self, first_row: int, rows: int, *, barrier: bool = False) -> None:
         """Count a frame that says it starts with row number `first_row`.
 
         Raises:
@@ -175,7 +228,7 @@ class ReceivingChannel:
         """
         if first_row != self.rows:
             raise RemoteProtocolError("gap", f"row {first_row} came where {self.rows} was expected")
-        if rows:
+        if rows or barrier:
             self.frames += 1
             self.rows += rows
         else:
@@ -188,7 +241,8 @@ class ReceivingChannel:
             taken: data frames whose rows the operator has taken.
             all_of_it: acknowledge also less than half a window (nothing more will follow).
         """
-        if taken - self._told >= self._every or self.marks > self._told_marks or (all_of_it and taken > self._told):
+        marks = self.marks - self._told_marks
+        if taken - self._told >= self._every or marks >= _MARKS_EVERY or (all_of_it and (taken > self._told or marks)):
             self._told, self._told_marks = taken, self.marks
             return taken, self.marks
         return None

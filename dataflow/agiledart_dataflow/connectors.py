@@ -141,16 +141,18 @@ class Reading(msgspec.Struct, frozen=True, gc=False):
     """What one `SourceReader.read` brought.
 
     Attributes:
-        rows: well-formed rows in the order in which they were read.
+        rows: well-formed rows in the order in which they were read: a list, or `Columns`.
         lines: data lines read by this call, well-formed or not.
         malformed: how many of them were not well-formed, by reason.
         exhausted: True when nothing will ever follow.
+        drained: True when there is nothing more now, so that `fileno` may be waited for without asking again.
     """
 
-    rows: list[Any]
+    rows: Any
     lines: int
     malformed: dict[str, int] = {}
     exhausted: bool = False
+    drained: bool = False
 
 
 class SourceReader(Protocol):
@@ -166,6 +168,9 @@ class SourceReader(Protocol):
     def close(self) -> None:
         """Give back what it holds; may be called twice."""
         ...
+
+    # A reader may also have `fileno() -> int | None`: what to wait for when `read` brought nothing. None: nothing to wait
+    # for now. Without it the reader is asked again after a few milliseconds.
 
 
 class SinkWriter(Protocol):

@@ -239,7 +239,7 @@ class TapRow(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
     number: int
     instance: int
-    time_ms: int
+    time_ms: int | None
     row: str
 
 

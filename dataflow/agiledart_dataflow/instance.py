@@ -1,4 +1,4 @@
-"""`Instance`: one parallel copy of a stage. Inbox → merge → operator → chain → outbox, as plain calls.
+"""`Instance`: one parallel copy of a stage. Inbox → operator → stateless steps → outbox, as plain calls.
 
 The executor, `agiledart run` and the simulator's inline host all drive the same class: they `offer` batches that came
 in, call `work`, and deliver what it emits. It does no I/O itself; a sink's writer is handed in.
@@ -9,15 +9,22 @@ from typing import Any
 
 import msgspec
 
-from agiledart_dataflow.batch import Batch
+from agiledart_dataflow.arrivals import Arrivals, arrivals_type, inbox_of
+from agiledart_dataflow.batch import Held, Order, as_rows, listed
 from agiledart_dataflow.connectors import SinkWriter
-from agiledart_dataflow.merge import Merge
+from agiledart_dataflow.error_reports import ErrorReports, own_frames
+from agiledart_dataflow.loop_text import RowStep
+from agiledart_dataflow.merge import Merge, merge_type, typed_rows
+from agiledart_dataflow.operator_making import MakeStore
 from agiledart_dataflow.outbox import Emit, Outbox
 from agiledart_dataflow.position import START, Position, is_final, reached
 from agiledart_dataflow.program import Program
+from agiledart_dataflow.rows import DeadLetter
 from agiledart_dataflow.schema import generic
+from agiledart_dataflow.segments import Run
+from agiledart_dataflow.stages import ERRORS
 from agiledart_dataflow.statistics import InstanceStatistics, StepCounts
-from agiledart_dataflow.user_errors import record_in, user_code_error
+from agiledart_dataflow.user_errors import NO_RECORD, record_in, user_code_error
 from agiledart_kernel.errors import AgileDartError, LocalProtocolError, OperationFailed
 
 WORK_BUDGET = 4_096
@@ -26,8 +33,11 @@ WORK_BUDGET = 4_096
 _CHUNK = 1_024
 """Rows that pass the operator in one go."""
 
-Onlooker = Callable[[list[Any], list[Position]], None]
-"""Shown the rows that leave a step with their positions, once for each batch. Must not raise and must not keep the lists."""
+Onlooker = Callable[[list[Any], Order], None]
+"""Shown the rows that leave a step and what goes with them, once for each batch. Must not raise and must not keep the lists."""
+
+BarrierReport = Callable[[int, bytes], None]
+"""Told of a barrier that has come through all inputs, with the instance's snapshot at it."""
 
 
 class Instance:
@@ -37,6 +47,7 @@ class Instance:
         program: the compiled topology.
         stage, index: which instance.
         writer: of a sink's stage.
+        make_store: where steps with `keep="disk"` keep their state; without it in memory.
 
     Raises:
         UserCodeError: from `work`, when user code raised.
@@ -44,25 +55,52 @@ class Instance:
         RemoteProtocolError: from `offer`, when a batch breaks the order; the sender is at fault.
     """
 
-    def __init__(self, program: Program, stage: int, index: int, writer: SinkWriter | None = None) -> None:
+    def __init__(
+        self,
+        program: Program,
+        stage: int,
+        index: int,
+        writer: SinkWriter | None = None,
+        make_store: MakeStore | None = None,
+    ) -> None:
         plan = program.plan
         self.stage = stage
         self.index = index
         self.inputs: tuple[tuple[int, int], ...] = plan.inputs(stage, index)
         self._program = program
-        self._merge = Merge((channel, plan.edges[channel[0]].padding) for channel in self.inputs)
-        self._operator = program.operator(stage)
-        self._chain = program.chain(stage)
+        self._carries = plan.carries(stage)
+        self._inbox: Merge | Arrivals = (
+            Merge((channel, plan.edges[channel[0]].padding) for channel in self.inputs)
+            if self._carries == "positions"
+            else inbox_of(self.inputs)
+        )
+        self.offer = self._inbox.offer
+        """offer(edge, source, batch): put the next batch of a channel into the inbox; no work is done yet."""
+        self._operator = program.operator(stage, self._mishap, make_store)
+        self._run_batch = getattr(self._operator, "run_batch", None)
+        self._sides: dict[str, tuple[list[Any], list[Any]]] = getattr(self._operator, "sides", {})
+        self.reports = ErrorReports()
+        self._segments = program.segments(stage, self._let_go)
+        self.on_barrier: BarrierReport | None = None
         self._outbox = Outbox(plan, stage, index, program.key_functions(stage))
         self._mark: Position = START
+        self._counts: dict[str, StepCounts] = {}  # of its steps, in the order in which rows pass them
         self._writer = writer
         steps = program.steps(stage)
         self._counted = StepCounts()
-        self._own_step = steps[0].name if steps[0].kind in ("sink", "union") else ""
+        self._own_step = steps[0].name if steps[0].kind in ("sink", "union", "side") else ""
         self._first_step = steps[0].name if self._own_step or self._operator is not None else ""
+        if self._own_step:
+            self._counts[self._own_step] = self._counted
+        if self._operator is not None:
+            self._counts[self._operator.name] = self._operator.counts
+        if self._segments is not None:
+            self._counts |= self._segments.counts
         self._onlookers: Mapping[str, Onlooker] = {}
         self._observer: Onlooker | None = None
-        self._parts = [] if self._chain is None else [("", self._chain)]
+        self._parts = [] if self._segments is None else [("", self._segments)]
+        self._fast = self._fast_way()
+        self._write_columns = getattr(writer, "write_columns", None)
         if (steps[0].kind == "sink") != (writer is not None):
             raise LocalProtocolError(
                 f"stage {plan.stages[stage].name}: a sink needs a writer, and nothing else has one"
@@ -71,7 +109,7 @@ class Instance:
     @property
     def queued_rows(self) -> int:
         """Rows that wait in the merge."""
-        return self._merge.queued_rows
+        return self._inbox.queued_rows
 
     @property
     def finished(self) -> bool:
@@ -83,24 +121,29 @@ class Instance:
         """The position up to which this instance is complete."""
         return self._mark
 
-    def offer(self, edge: int, source: int, batch: Batch) -> None:
-        """Put the next batch of a channel into the merge; no work is done yet."""
-        self._merge.offer(edge, source, batch)
-
     def consumed(self, edge: int, source: int) -> int:
-        """How many batches of a channel have been taken wholly out of the merge; drives acknowledgements."""
-        return self._merge.consumed(edge, source)
+        """How many batches of a channel have been taken wholly out of the inbox; drives acknowledgements."""
+        return self._inbox.consumed(edge, source)
 
     def work(self, emit: Emit, budget: int = WORK_BUDGET) -> bool:
-        """Run what the merge releases, at most `budget` rows; True when released rows remain."""
+        """Run what the inbox releases, at most `budget` rows; True when released rows remain."""
+        inbox, fast = self._inbox, self._fast
         left = budget
         while left > 0:
-            rows, positions, mark = self._merge.take(min(left, _CHUNK))
-            if not rows and mark <= self._mark:
+            if inbox.barriers:
+                self._pass_barrier(inbox.barriers.pop(0), emit)
+            held, order, mark = inbox.take(left if left < _CHUNK else _CHUNK)
+            count = len(held)
+            if fast is not None and count and type(held) is list:
+                self._mark = mark
+                held, order = fast(held, order)
+                self._outbox.send(held, order, mark, emit)
+            elif count or mark > self._mark:
+                self._pass(held, order, mark, emit)
+            if not inbox.has_released and not inbox.barriers:
                 return False
-            left -= len(rows)
-            self._pass(rows, positions, mark, emit)
-        return self._merge.has_released
+            left -= count or 1
+        return True
 
     def show(self, onlookers: Mapping[str, Onlooker]) -> None:
         """From now on show these what leaves the steps by whose names they stand; replaces the ones before.
@@ -108,98 +151,148 @@ class Instance:
         Without onlookers a stage's stateless steps are one loop; with them it is cut where somebody looks.
         """
         self._onlookers = onlookers
-        if self._chain is not None:
-            self._parts = self._chain.parts(onlookers) if onlookers else [("", self._chain)]
+        if self._segments is not None:
+            self._parts = self._segments.parts(onlookers) if onlookers else [("", self._segments)]
+        self._fast = self._fast_way()
 
     def observe(self, observer: Onlooker) -> None:
         """From now on show it all that a sink has written."""
         self._observer = observer
 
-    def _pass(self, rows: list[Any], positions: list[Position], mark: Position, emit: Emit) -> None:
+    def _fast_way(self) -> Run | None:
+        """What to do with rows in a list where a stage is nothing but one generated loop; else None."""
+        if self._onlookers or self._operator is not None or self._own_step or self._segments is None:
+            return None
+        return self._segments.over_lists()
+
+    def _pass(self, held: Held, order: Order, mark: Position, emit: Emit) -> None:
         self._mark = mark
+        count = len(held)
         if self._own_step:
-            self._counted.rows_in += len(rows)
-            self._counted.rows_out += len(rows)
-        if self._writer is not None:
-            if rows:
-                try:
-                    self._writer.write(rows)
-                except OperationFailed as error:
-                    raise OperationFailed(f"{self._own_step}: {error}") from None
-                if self._observer is not None:
-                    self._observer(rows, positions)
-                if self._onlookers:
-                    self._look(self._own_step, rows, positions)
-            return
-        if self._operator is not None:
-            rows, positions = self._operate(rows, positions, mark)
+            self._counted.rows_in += count
+            self._counted.rows_out += count
+            if self._writer is not None and count:
+                self._write(held, order)
+        elif self._operator is not None:
+            held, order = self._operate(held, order, mark)
         if self._onlookers:
-            self._look(self._first_step, rows, positions)
+            self._look(self._first_step, held, order)
         for last, part in self._parts:
-            if rows:
-                rows, positions = part.run(rows, positions)
+            if len(held):
+                held, order = part.run(held, order)
                 if self._onlookers:
-                    self._look(last, rows, positions)
-        self._outbox.send(rows, positions, mark, emit)
+                    self._look(last, held, order)
+        self._outbox.send(held, order, mark, emit)
 
-    def _look(self, step: str, rows: list[Any], positions: list[Position]) -> None:
+    def _write(self, held: Held, order: Order) -> None:
+        assert self._writer is not None
+        try:
+            if self._write_columns is not None and type(held) is not list:
+                self._write_columns(held)
+            else:
+                self._writer.write(as_rows(held))
+        except OperationFailed as error:
+            raise OperationFailed(f"{self._own_step}: {error}") from None
+        if self._observer is not None:
+            self._observer(as_rows(held), listed(order))
+
+    def _look(self, step: str, held: Held, order: Order) -> None:
         onlooker = self._onlookers.get(step)
-        if onlooker is not None and rows:
-            onlooker(rows, positions)
+        if onlooker is not None and len(held):
+            onlooker(as_rows(held), listed(order))
 
-    def _operate(self, rows: list[Any], positions: list[Position], mark: Position) -> tuple[list[Any], list[Position]]:
+    def _operate(self, held: Held, order: Order, mark: Position) -> tuple[Held, Order]:
         operator = self._operator
         assert operator is not None
+        out: tuple[Held, Order]
         try:
-            return operator.run(rows, positions, mark)
+            if self._run_batch is not None:
+                out = self._run_batch(held, order, mark)
+            else:
+                out = operator.run(as_rows(held), listed(order), mark)
         except AgileDartError:
             raise
         except (Exception, SystemExit) as error:  # user code may raise anything; it leaves here named
             raise user_code_error(
                 operator.name, operator.function, error, record_in(error.__traceback__, operator)
             ) from error
+        if self._sides:
+            for tag, (rows, at) in self._sides.items():
+                self._outbox.put_aside(f"{operator.name}/{tag}", rows, at)
+            self._sides.clear()
+        return out
+
+    def _let_go(self, step: RowStep, row: Any, at: Any, error: Exception) -> None:
+        """A step raised for a row, and its error policy goes on without it."""
+        self._put_aside(step.name, step.function, step.policy, row, at, error)
+
+    def _put_aside(
+        self, step: str, function: Callable[..., Any] | None, policy: str, row: Any, at: Any, error: Exception
+    ) -> None:
+        self.reports.note(step, function, error, row, policy)
+        if policy == "dead_letter" and self._outbox.has_side(side := f"{step}/{ERRORS}"):
+            text = str(user_code_error(step, function, error, NO_RECORD))
+            letter = DeadLetter(row, step, text, "\n".join(own_frames(error.__traceback__)))
+            self._outbox.put_aside(side, [letter], [at])
+
+    def _mishap(self, error: Exception, row: Any, at: Position) -> None:
+        """The operator raised for a row, and its error policy goes on without it."""
+        operator = self._operator
+        assert operator is not None
+        policy = self._program.steps(self.stage)[0].make["on_error"]
+        if policy == "dead_letter":
+            operator.counts.dead_letters += 1
+        else:
+            operator.counts.skipped += 1
+        self._put_aside(operator.name, operator.function, policy, row, at, error)
+
+    def _pass_barrier(self, barrier: int, emit: Emit) -> None:
+        """All inputs have given this barrier: what came before it is in the snapshot, and in what was sent."""
+        if self.on_barrier is not None:
+            self.on_barrier(barrier, self.snapshot(barrier))
+        self._outbox.send_barrier(barrier, emit)
 
     def statistics(self) -> InstanceStatistics:
         """What it has counted so far."""
-        steps: dict[str, StepCounts] = {}
-        if self._own_step:
-            steps[self._own_step] = msgspec.structs.replace(self._counted)
-        if self._operator is not None:
-            steps[self._operator.name] = msgspec.structs.replace(self._operator.counts)
-        if self._chain is not None:
-            steps |= {name: msgspec.structs.replace(counts) for name, counts in self._chain.counts.items()}
         return InstanceStatistics(
             stage=self.stage,
             index=self.index,
-            steps=steps,
+            steps={name: msgspec.structs.replace(counts) for name, counts in self._counts.items()},
             latency=[] if self._writer is None else self._writer.latency.to_plain(),
             queued_rows=self.queued_rows,
             state_keys=0 if self._operator is None else self._operator.state_keys,
             event_time=reached(self._mark),
             finished=self.finished,
+            sent=self._outbox.sent(),
+            received=self._inbox.received(),
         )
 
-    def snapshot(self) -> bytes:
-        """State, queues and marks; between two calls of `work`."""
+    def snapshot(self, barrier: int = 0) -> bytes:
+        """State, queues, marks and counts; between two calls of `work`. `barrier`: as of this one, which has just passed."""
         state = None if self._operator is None else self._operator.snapshot()
-        return _ENCODER.encode((self._merge.snapshot(), state, self._outbox.snapshot(), self._mark))
+        counts = list(self._counts.values())
+        return _ENCODER.encode((self._inbox.snapshot(barrier), state, self._outbox.snapshot(), self._mark, counts))
 
     def restore(self, snapshot: bytes) -> None:
         """Go back to a snapshot of an instance of the same stage, index and plan.
 
         Raises msgspec.MsgspecError for another's.
         """
-        row = self._program.input_type(self.stage)
-        state = self._program.state_type(self.stage)
-        batch = generic(tuple, generic(list, row), list[Position], Position)
-        channel = generic(tuple, int, int, Position, int, generic(list, batch), list[int])
-        merge = generic(tuple, generic(list, channel), generic(list, row), list[Position], Position)
-        kind = generic(tuple, merge, state, tuple[Position, list[int]], Position)
-        merged, state, outbox, self._mark = msgspec.msgpack.Decoder(kind).decode(snapshot)
-        self._merge.restore(merged)
-        self._outbox.restore(outbox)
+        joins = self._program.joins(self.stage)
+        row = msgspec.Raw if joins else self._program.input_type(self.stage)
+        order: Any = list[int] | None
+        inbox = merge_type(row) if isinstance(self._inbox, Merge) else arrivals_type(row, order)
+        outbox = tuple[Position, list[int], list[tuple[int, int, int]]]
+        kind = generic(tuple, inbox, self._program.state_type(self.stage), outbox, Position, list[StepCounts])
+        entered, state, sent, self._mark, counted = msgspec.msgpack.Decoder(kind).decode(snapshot)
+        if joins:
+            entered = typed_rows(entered, {edge: self._program.row_type(edge) for edge, _ in self.inputs})
+        self._inbox.restore(entered)
+        self._outbox.restore(sent)
         if self._operator is not None:
             self._operator.restore(state)
+        for counts, before in zip(self._counts.values(), counted, strict=True):
+            counts.become(before)
 
 
 _ENCODER = msgspec.msgpack.Encoder()

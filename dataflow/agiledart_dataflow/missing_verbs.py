@@ -16,14 +16,21 @@ _HINTS: dict[str, dict[str, str]] = {
         "count": _WINDOWED,
         "aggregate": _WINDOWED,
         "window": "it divides the rows of each key: .key_by(function).window(…)",
-        "stateful": "it keeps state for each key: .key_by(function).stateful(…)",
+        **dict.fromkeys(
+            ("stateful", "reduce", "running", "running_count", "pattern", "connect"),
+            "it keeps state for each key: .key_by(function).{verb}(…)",
+        ),
+        **dict.fromkeys(
+            ("window_join", "interval_join", "lookup"),
+            "both sides need a key: .key_by(function).{verb}(name, other, …)",
+        ),
     },
     "KeyedStream": {
         **dict.fromkeys(
             _ROW_VERBS, "write .{verb}(…) before .key_by(…); after .key_by(…) comes .window(…) or .stateful(…)"
         ),
-        "count": 'use .key_by(…).window(tumbling(size)).count("name")',
-        "aggregate": 'use .key_by(…).window(tumbling(size)).aggregate("name", …)',
+        "count": 'use .key_by(…).window(tumbling(size)).count("name"), or .running_count("name")',
+        "aggregate": 'use .key_by(…).window(tumbling(size)).aggregate("name", …), or .running("name", …)',
         "top": _RANKING,
     },
     "window": {

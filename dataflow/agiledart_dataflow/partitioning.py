@@ -9,6 +9,8 @@ from datetime import date, datetime, timedelta
 from typing import Any
 from zlib import crc32
 
+from agiledart_dataflow.batch import Held, Order, as_rows, listed
+from agiledart_dataflow.position import Position
 from agiledart_kernel.limits import KEY_GROUPS
 
 _REMEMBERED = 1 << 17
@@ -81,3 +83,53 @@ class KeyRouter(dict[Any, int]):
 
 
 KeyFunction = Callable[[Any], Any]
+
+
+def split_by_key(
+    held: Held, order: Order, key_of: KeyFunction, router: KeyRouter, count: int
+) -> list[tuple[Held, Order]]:
+    """Rows by the instance that owns their key: (rows, what goes with them) for each of `count` instances."""
+    if type(held) is not list and hasattr(key_of, "columns"):
+        from agiledart_dataflow.splitting import split_columns  # NumPy is loaded only where it is used
+
+        return split_columns(held, order, key_of, router, count)
+    rows = as_rows(held)
+    parts: list[list[Any]] = [[] for _ in range(count)]
+    pushes = [part.append for part in parts]
+    if order is None:
+        for row in rows:
+            pushes[router[key_of(row)]](row)
+        return [(part, None) for part in parts]
+    orders: list[list[Any]] = [[] for _ in range(count)]
+    puts = [part.append for part in orders]
+    for row, at in zip(rows, listed(order), strict=True):
+        target = router[key_of(row)]
+        pushes[target](row)
+        puts[target](at)
+    return list(zip(parts, orders, strict=True))
+
+
+TURN_BITS = 6
+"""2^6 consecutive records of a source go to one instance, the next to the next: few enough to spread the load, and batches of few
+rows mostly stay whole."""
+
+
+def split_in_turn(rows: list[Any], positions: list[Position], count: int) -> list[tuple[list[Any], list[Position]]]:
+    """Rows by instance, each source's in turn. By their position and not by batch: what comes again after a restore, in other
+    batches, must take the way that it took before, or a merge would drop it as known where it never was.
+    """
+    parts: list[tuple[list[Any], list[Position]]] = [([], []) for _ in range(count)]
+    first, last = positions[0], positions[-1]
+    if first[3] >> TURN_BITS == last[3] >> TURN_BITS and first[2] == last[2] and _is_one_turn(positions):
+        parts[(first[3] >> TURN_BITS) % count] = (rows, positions)
+        return parts
+    for row, position in zip(rows, positions, strict=True):
+        part = parts[(position[3] >> TURN_BITS) % count]
+        part[0].append(row)
+        part[1].append(position)
+    return parts
+
+
+def _is_one_turn(positions: list[Position]) -> bool:
+    turn = positions[0][3] >> TURN_BITS
+    return all(position[3] >> TURN_BITS == turn for position in positions)

@@ -14,6 +14,9 @@ END: Final = 2**63 - 1
 START: Final[Position] = (-END,)
 """Below every position; the mark of an input that has not spoken yet."""
 
+BEFORE_ALL_MS: Final = -(2**62)
+"""Event time of the rows of a reference table: before all others."""
+
 EXPIRY: Final = 0
 """Kind of what happens by the passing of time; sorts before records of the same time."""
 
@@ -60,4 +63,4 @@ def union_padding(depth: int, common: int, branch: int) -> Position:
 def reached(mark: Position) -> int | None:
     """The event time (ms) up to which a mark says that all is complete; None before the first record."""
     time_ms = end_of_time(mark)[0]
-    return None if time_ms == -END else time_ms
+    return None if time_ms in (-END, BEFORE_ALL_MS) else time_ms

@@ -4,6 +4,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 K = TypeVar("K")
 V = TypeVar("V")
+L = TypeVar("L")
 R = TypeVar("R")
 
 
@@ -53,3 +54,39 @@ class Pane(NamedTuple, Generic[K, V]):
     start_ms: int
     end_ms: int
     value: V
+
+
+class Joined(NamedTuple, Generic[K, L, R]):
+    """Two rows of one key that belong together.
+
+    Attributes:
+        key: of both.
+        left, right: the rows; None where a join lets a row pass that found no partner.
+    """
+
+    key: K
+    left: L
+    right: R
+
+
+class Match(NamedTuple, Generic[K, R]):
+    """Rows of one key that make up a pattern, in order."""
+
+    key: K
+    rows: list[R]
+
+
+class DeadLetter(NamedTuple, Generic[R]):
+    """A row that a step could not treat and whose error policy is `dead_letter`.
+
+    Attributes:
+        record: the row.
+        step: that raised.
+        error: type and text of the exception.
+        traceback: the lines of user code that led to it.
+    """
+
+    record: R
+    step: str
+    error: str
+    traceback: str

@@ -5,25 +5,27 @@ Order of judgement for each row: the reader's own reasons, the step's `check`, t
     newest seen minus `max_out_of_order` is late. What remains is sorted within that tolerance and numbered.
 """
 
-import dataclasses
 from collections import deque
 from collections.abc import Callable, Mapping
-from heapq import heappop, heappush
+from itertools import repeat
 from typing import Any
 
 import msgspec
 
-from agiledart_dataflow.batch import Batch
-from agiledart_dataflow.connectors import SourceReader
+from agiledart_dataflow.batch import Batch, Held, as_rows, listed
+from agiledart_dataflow.connectors import Reading, SourceReader
+from agiledart_dataflow.event_clock import EventClock, Late, separated
 from agiledart_dataflow.instance import Onlooker
+from agiledart_dataflow.intake import Intake
+from agiledart_dataflow.operators.keyed_step import LATE
 from agiledart_dataflow.outbox import Emit, Outbox
+from agiledart_dataflow.pacing import Pacer, stamper
 from agiledart_dataflow.position import END, RECORD, START, Position, final_mark, reached
 from agiledart_dataflow.program import Program
-from agiledart_dataflow.schema import is_named_tuple, read_time_index
+from agiledart_dataflow.schema import generic
+from agiledart_dataflow.source_reading import SourceJudge
 from agiledart_dataflow.statistics import InstanceStatistics, SourceCounts, StepCounts
-from agiledart_dataflow.user_errors import NO_RECORD, user_code_error
-from agiledart_kernel.errors import AgileDartError, ConfigurationError, OperationFailed
-from agiledart_kernel.instants import event_time
+from agiledart_kernel.errors import ConfigurationError
 from agiledart_kernel.limits import MAX_BATCH_ROWS
 
 IDLE_NS = 5_000_000
@@ -31,10 +33,6 @@ IDLE_NS = 5_000_000
 
 _PACED_AHEAD = 128
 """Rows that a paced source reads ahead of their time."""
-
-_REASON_LENGTH = 40
-_MAX_REASONS = 64
-"""Reasons are labels of counters; a check that makes up new ones for ever is cut off."""
 
 
 class Polled(msgspec.Struct, frozen=True, gc=False):
@@ -44,11 +42,13 @@ class Polled(msgspec.Struct, frozen=True, gc=False):
         batch: records and mark to send, or None.
         wait_until_ns: do not poll before this instant (None: at once).
         finished: True with the batch that carries END_OF_INPUT; never poll again.
+        wait_for: a file descriptor that becomes readable when the reader has something, or None; poll then, at once.
     """
 
     batch: Batch | None
     wait_until_ns: int | None
     finished: bool
+    wait_for: int | None = None
 
 
 class SourceInstance:
@@ -58,6 +58,7 @@ class SourceInstance:
         program: the compiled topology.
         stage: the source's stage.
         reader: carries out its connector.
+        intake: where rows wait while outputs are blocked; None: then it does not read.
 
     Raises:
         UserCodeError: from `poll`, when `event_time` or `check` raised.
@@ -65,38 +66,64 @@ class SourceInstance:
         ConfigurationError: the connector's `speed` is no number above zero.
     """
 
-    def __init__(self, program: Program, stage: int, reader: SourceReader) -> None:
+    def __init__(self, program: Program, stage: int, reader: SourceReader, intake: Intake | None = None) -> None:
         step = program.steps(stage)[0]
-        assert step.function is not None
         assert step.connector is not None
         self.stage = stage
         self.index = 0
         self.finished = False
         self._name = step.name
+        self._row_type = step.row_type
+        self._carries = program.plan.carries(stage)
         self._reader = reader
-        self._time_of: Callable[[Any], Any] = step.function
-        self._check: Callable[[Any], str | None] | None = step.make["check"]
-        self._disorder_ms: int = step.make["max_out_of_order_ms"]
+        self._intake = intake
+        self._fileno: Callable[[], int | None] = getattr(reader, "fileno", _nothing_to_wait_for)
         self._number = [one.index for one in program.specification.of_kind("source")].index(step.index)
         self._outbox = Outbox(program.plan, stage, 0, program.key_functions(stage))
-        self._speed = _speed(step.name, step.connector.option("speed"))
-        self._stamp = _stamper(step.row_type) if not reader.stamps or self._speed or self._disorder_ms else None
-        self._counts = SourceCounts(paced=self._speed is not None)
-        self._reasons: dict[str, int] = {}
-        self._newest: int | None = None
+        self._lateness_ms = program.lateness_ms
+        self._clock = EventClock(
+            step.make["max_out_of_order_ms"],
+            lateness_ms=program.lateness_ms,
+            keeps_late=self._outbox.has_side(f"{step.name}/{LATE}"),
+            **step.make.get("clock", {}),
+        )
+        self._pacer = Pacer(step.name, step.connector.option("speed"))
+        self._judge = SourceJudge(step, reader, self._clock, paces=self._pacer.paces)
+        waits = self._pacer.paces or self._clock.sorts
+        self._stamp = stamper(step.row_type) if waits or not reader.stamps else None
+        is_simple = not (waits or self._clock.passes_by_itself or self._judge.checks)
+        self._is_plain = is_simple and self._stamp is None and intake is None
+        self._counts = SourceCounts(paced=self._pacer.paces)
         self._sequence = 0
-        self._arrivals = 0
-        self._sorting: list[tuple[int, int, Any]] = []
-        self._due: deque[tuple[int, Any]] = deque()
-        self._base: tuple[int, int] | None = None
         self._exhausted = False
         self._mark: Position = START
         self._onlooker: Onlooker | None = None
+        self._may_be_late = self._lateness_ms > 0 or self._clock.keeps_late
+        if intake is not None and self._may_be_late:
+            raise ConfigurationError(
+                f"source {step.name}: late rows are only kept where overload is `block`: a spool has no place for them"
+            )
 
     @property
     def mark(self) -> Position:
         """The position up to which it is complete."""
         return self._mark
+
+    @property
+    def reads_on(self) -> bool:
+        """Whether it wants `take_in` while its outputs are blocked: it has another policy than to wait."""
+        return self._intake is not None and not self.finished
+
+    def take_in(self, now_ns: int, wall_ns: int, max_rows: int = MAX_BATCH_ROWS) -> int | None:
+        """Read on although nothing can be sent; returns before when it need not be called again (None: at once)."""
+        assert self._intake is not None
+        if not self._intake.has_room():
+            return now_ns + IDLE_NS
+        held, times, wait, read_nothing = self._arrived(now_ns, wall_ns, max_rows)
+        self._intake.put(list(zip(listed(times), as_rows(held), strict=True)))
+        if wait is None and not len(held) and (read_nothing or self._exhausted):
+            wait = now_ns + IDLE_NS
+        return wait
 
     def poll(self, now_ns: int, wall_ns: int, max_rows: int = MAX_BATCH_ROWS) -> Polled:
         """Read, judge, sort, pace, number.
@@ -106,33 +133,98 @@ class SourceInstance:
             wall_ns: since 1970; fills fields of type `ReadTime`.
             max_rows: at most so many records come back.
         """
-        read_nothing = False
-        wanted = max_rows if self._speed is None else min(max_rows, _PACED_AHEAD)
-        if not self._exhausted and len(self._due) < wanted:
-            read_nothing = self._read(wanted - len(self._due), wall_ns)
-        count, wait = self._ready(now_ns, max_rows)
-        rows: list[Any] = []
-        positions: list[Position] = []
-        for _ in range(count):
-            time_ms, row = self._due.popleft()
-            rows.append(row if self._stamp is None else self._stamp(row, wall_ns))
-            positions.append((time_ms, RECORD, self._number, self._sequence))
-            self._sequence += 1
+        intake = self._intake
+        reading: Reading | None = None
+        if self._is_plain and not self._clock.due and not self._exhausted:
+            reading = self._judge.read(max_rows, wall_ns)
+            if (polled := self._at_once(reading, max_rows, now_ns)) is not None:
+                return polled
+        if intake is None or intake.has_room():
+            held, times, wait, read_nothing = self._arrived(now_ns, wall_ns, max_rows, reading)
+        else:
+            held, times, wait, read_nothing = [], [], None, False
+        if intake is not None:
+            intake.put(list(zip(listed(times), as_rows(held), strict=True)))
+            kept = intake.take(max_rows)
+            times, held = [time_ms for time_ms, _ in kept], [row for _, row in kept]
+            wait = None if len(held) else wait
+        count = len(held)
+        order = self._numbered(times, count)
         self._counts.records += count
-        self.finished = self._exhausted and not self._due
-        mark = self._complete(positions)
-        if wait is None and read_nothing and not rows and not self.finished:
+        if self._may_be_late and count:
+            held, order = self._put_late_aside(as_rows(held), order)
+        self.finished = self._exhausted and not self._clock.due and (intake is None or intake.is_empty)
+        mark = self._complete(int(times[-1]) if count else None)
+        if wait is None and read_nothing and not count and not self.finished:
             wait = now_ns + IDLE_NS
-        if not rows and mark <= self._mark:
-            return Polled(None, wait, self.finished)
+        if not count and mark <= self._mark:
+            waits = read_nothing and not self._clock.due and not self._clock.passes_by_itself
+            return Polled(None, wait, self.finished, self._fileno() if waits else None)
         self._mark = mark
-        return Polled(Batch(rows, positions, mark), wait, self.finished)
+        return Polled(Batch(held, order, mark), wait, self.finished)
+
+    def _at_once(self, reading: Reading, max_rows: int, now_ns: int) -> Polled | None:
+        """The usual reading of a plain source, with as little to do as possible; None for any other."""
+        rows = reading.rows
+        count = len(rows)
+        if type(rows) is not list or not 0 < count <= max_rows or reading.exhausted:
+            return None
+        times = self._judge.times_in_order(rows)
+        if times is None:
+            return None
+        last_ms = times[-1]
+        order = self._numbered(times, count)
+        self._counts.records += count
+        self._mark = mark = (last_ms, RECORD, self._number, self._sequence - 1, END)
+        if reading.drained and (number := self._fileno()) is not None:
+            return Polled(Batch(rows, order, mark), now_ns + IDLE_NS, False, number)
+        return Polled(Batch(rows, order, mark), None, False)
+
+    def _arrived(
+        self, now_ns: int, wall_ns: int, max_rows: int, reading: Reading | None = None
+    ) -> tuple[Held, Any, int | None, bool]:
+        """(rows that are due, their times, when the next may be, whether the reader had nothing)."""
+        read_nothing = False
+        wanted = max_rows if not self._pacer.paces else min(max_rows, _PACED_AHEAD)
+        held: Held = []
+        times: Any = []
+        if not self._exhausted and len(self._clock.due) < wanted:
+            if reading is None:
+                reading = self._judge.read(wanted - len(self._clock.due), wall_ns)
+            read_nothing = not reading.lines
+            held, times = self._judge.judged(reading.rows, wall_ns // 1_000_000)
+            if type(held) is list and len(held) > max_rows:  # more than it was asked for
+                self._clock.due.extend(zip(times, held, strict=True))
+                held = []
+            if reading.exhausted:
+                self._exhausted = True
+                self._clock.release(END)
+        wait: int | None = None
+        if not len(held):
+            count, wait = self._pacer.ready(self._clock.due, now_ns, max_rows)
+            taken = [self._clock.due.popleft() for _ in range(count)]
+            times, held = [time_ms for time_ms, _ in taken], [row for _, row in taken]
+        if self._clock.passes_by_itself and not self._exhausted:
+            self._clock.pass_time(now_ns, wall_ns // 1_000_000, has_read=not read_nothing)
+        if self._stamp is not None and len(held):
+            stamp = self._stamp
+            held = [
+                row._replace(row=stamp(row.row, wall_ns)) if type(row) is Late else stamp(row, wall_ns)
+                for row in as_rows(held)
+            ]
+        return held, times, wait, read_nothing
 
     def send(self, batch: Batch, emit: Emit) -> None:
         """Hand a polled batch to the channels that leave this instance."""
-        if self._onlooker is not None and batch.rows:
-            self._onlooker(batch.rows, batch.positions)
-        self._outbox.send(batch.rows, batch.positions, batch.mark, emit)
+        if self._onlooker is not None and len(batch):
+            self._onlooker(batch.rows, listed(batch.order))
+        self._outbox.send(batch.held, batch.order, batch.mark, emit)
+
+    def send_barrier(self, barrier: int, emit: Emit) -> bytes:
+        """Let a checkpoint begin here, between two polls; the snapshot of this instance: where it is in its input."""
+        snapshot = self.snapshot()
+        self._outbox.send_barrier(barrier, emit)
+        return snapshot
 
     def show(self, onlookers: Mapping[str, Onlooker]) -> None:
         """From now on show the one under this step's name what leaves it; nobody when there is none."""
@@ -140,19 +232,24 @@ class SourceInstance:
 
     def drain(self) -> None:
         """Act as if the input had ended here. What was read already still goes out, at once, so the ledger adds up."""
-        self._speed = None
+        self._pacer.stop()
         if not self._exhausted:
             self._exhausted = True
-            self._release(END)
+            self._clock.release(END)
 
     def close(self) -> None:
-        """Give back what the reader holds."""
+        """Give back what the reader and the waiting room hold."""
+        if self._intake is not None:
+            self._intake.close()
         self._reader.close()
 
     def statistics(self) -> InstanceStatistics:
         """What it has counted so far."""
-        waiting = len(self._due) + len(self._sorting)
-        counts = msgspec.structs.replace(self._counts, malformed=dict(self._reasons), waiting=waiting)
+        waiting = len(self._clock.due) + len(self._clock.sorting)
+        counts = self._counted(waiting)
+        if self._intake is not None:
+            self._intake.tell(counts)
+        waiting = counts.waiting
         return InstanceStatistics(
             stage=self.stage,
             index=0,
@@ -161,111 +258,93 @@ class SourceInstance:
             queued_rows=waiting,
             event_time=reached(self._mark),
             finished=self.finished,
+            sent=self._outbox.sent(),
         )
 
-    def _read(self, max_rows: int, wall_ns: int) -> bool:
-        """Take rows from the reader; True when it had none."""
-        try:
-            reading = self._reader.read(max_rows, wall_ns)
-        except OperationFailed as error:
-            raise OperationFailed(f"{self._name}: {error}") from None
-        except AgileDartError:
-            raise
-        except (Exception, SystemExit) as error:  # a callable or generator of the user's
-            raise user_code_error(self._name, None, error, NO_RECORD) from error
-        self._counts.lines += reading.lines
-        for reason, count in reading.malformed.items():
-            self._malformed(reason, count)
-        row: Any = None
-        try:
-            for row in reading.rows:
-                objection = None if self._check is None else self._check(row)
-                if objection is not None:
-                    self._malformed(str(objection))
-                else:
-                    self._accept(event_time(self._time_of(row)), row)
-        except AgileDartError:
-            raise
-        except (Exception, SystemExit) as error:  # user code may raise anything; it leaves here named
-            raise user_code_error(self._name, self._time_of, error, row) from error
-        if reading.exhausted:
-            self._exhausted = True
-            self._release(END)
-        return not reading.lines
+    def snapshot(self) -> bytes:
+        """How far it is: the lines that it has read, its numbers, and the rows in memory that it has read and not sent.
 
-    def _malformed(self, reason: str, count: int = 1) -> None:
-        reason = reason[:_REASON_LENGTH].encode("utf-8", "replace").decode()  # a lone surrogate has no wire form
-        if reason not in self._reasons and len(self._reasons) >= _MAX_REASONS:
-            reason = "other"
-        self._reasons[reason] = self._reasons.get(reason, 0) + count
+        What lies in a spool is not in it: a spool survives nothing yet.
+        """
+        counts = self._counted(0)
+        kept = [] if self._intake is None else self._intake.kept()
+        due = [*kept, *self._clock.due]
+        lates = [(i, row.by_ms, row.aside) for i, (_, row) in enumerate(due) if type(row) is Late]
+        plain = [(time_ms, row.row if type(row) is Late else row) for time_ms, row in due]
+        waiting = plain, sorted(self._clock.sorting), lates
+        return _ENCODER.encode(
+            (
+                counts,
+                self._clock.newest,
+                self._sequence,
+                self._clock.arrivals,
+                waiting,
+                self._mark,
+                self._outbox.snapshot(),
+            )
+        )
 
-    def _accept(self, time_ms: int, row: Any) -> None:
-        """Judge lateness, then queue the row in order of event time."""
-        newest = self._newest
-        if newest is not None and time_ms < newest - self._disorder_ms:
-            self._counts.late += 1
-            return
-        if newest is None or time_ms > newest:
-            self._newest = time_ms
-        if not self._disorder_ms:
-            self._due.append((time_ms, row))
-            return
-        heappush(self._sorting, (time_ms, self._arrivals, row))
-        self._arrivals += 1
-        assert self._newest is not None
-        self._release(self._newest - self._disorder_ms)
+    def restore(self, snapshot: bytes) -> None:
+        """Go back to a snapshot; the reader must stand behind the lines that were read then."""
+        row = self._row_type
+        waiting = generic(
+            tuple, generic(list, generic(tuple, int, row)), generic(list, generic(tuple, int, int, row)), _LATES
+        )
+        outbox = tuple[Position, list[int], list[tuple[int, int, int]]]
+        kind = generic(tuple, SourceCounts, int | None, int, int, waiting, Position, outbox)
+        counts, self._clock.newest, self._sequence, self._clock.arrivals, (due, sorting, lates), self._mark, sent = (
+            msgspec.msgpack.Decoder(kind).decode(snapshot)
+        )
+        self._counts, self._judge.lines, self._judge.reasons = counts, counts.lines, counts.malformed
+        self._clock.early, counts.early = counts.early, 0
+        for index, by_ms, aside in lates:
+            due[index] = (due[index][0], Late(due[index][1], by_ms, aside))
+        self._clock.due, self._clock.sorting = deque(due), sorting  # sorted, so a heap
+        self._outbox.restore(sent)
 
-    def _release(self, until_ms: int) -> None:
-        """Move sorted rows on that nothing can come before any more."""
-        while self._sorting and self._sorting[0][0] <= until_ms:
-            time_ms, _, row = heappop(self._sorting)
-            self._due.append((time_ms, row))
+    def _counted(self, waiting: int) -> SourceCounts:
+        return msgspec.structs.replace(
+            self._counts,
+            late=self._counts.late + self._clock.late,
+            early=self._clock.early,
+            lines=self._judge.lines,
+            malformed=dict(self._judge.reasons),
+            waiting=waiting,
+        )
 
-    def _ready(self, now_ns: int, max_rows: int) -> tuple[int, int | None]:
-        """(how many queued rows may go now, when the next may)."""
-        if self._speed is None or not self._due:
-            return min(len(self._due), max_rows), None
-        if self._base is None:
-            self._base = (now_ns, self._due[0][0])
-        start_ns, start_ms = self._base
-        count = 0
-        for time_ms, _ in self._due:
-            due_ns = start_ns + int((time_ms - start_ms) * 1_000_000 / self._speed)
-            if due_ns > now_ns:
-                return count, due_ns
-            count += 1
-            if count >= max_rows:
-                break
-        return count, None
+    def _numbered(self, times: Any, count: int) -> Any:
+        """What goes with the next rows; they get the next sequence numbers."""
+        first = self._sequence
+        self._sequence = last = first + count
+        if self._carries == "rows":
+            return None
+        if self._carries == "times":
+            return times
+        columns = listed(times), repeat(RECORD), repeat(self._number), range(first, last)
+        return list(zip(*columns, repeat(0), strict=False) if self._lateness_ms else zip(*columns, strict=False))
 
-    def _complete(self, positions: list[Position]) -> Position:
-        """The mark after these records: nothing at or below it will follow."""
+    def _put_late_aside(self, rows: list[Any], order: Any) -> tuple[list[Any], Any]:
+        if not any(type(row) is Late for row in rows):
+            return rows, order
+        rows, order, aside, aside_order = separated(rows, order)
+        self._counts.records -= len(aside)
+        self._counts.late += len(aside)
+        self._outbox.put_aside(f"{self._name}/{LATE}", aside, aside_order)
+        return rows, order
+
+    def _complete(self, last_ms: int | None) -> Position:
+        """The mark after records of which the last has this time (None: no records): nothing at or below it will follow."""
         if self.finished:
-            return final_mark(positions[-1][0] if positions else reached(self._mark))
-        return (*positions[-1], END) if positions else self._mark
+            return final_mark(reached(self._mark) if last_ms is None else last_ms)
+        mark = self._mark if last_ms is None else (last_ms, RECORD, self._number, self._sequence - 1, END)
+        if self._clock.passes_by_itself and (self._intake is None or self._intake.is_empty):
+            return max(mark, self._clock.promise() or mark)
+        return mark
 
 
-def _speed(name: str, text: str) -> float | None:
-    if not text:
-        return None
-    try:
-        speed = float(text)
-    except ValueError:
-        speed = 0.0
-    if not 0 < speed < float("inf"):
-        raise ConfigurationError(
-            f"source {name}: speed={text} must be a number above zero (60: a minute of data per second)"
-        )
-    return speed
+_ENCODER = msgspec.msgpack.Encoder()
+_LATES = list[tuple[int, int, bool]]
 
 
-def _stamper(row_type: Any) -> Callable[[Any, int], Any] | None:
-    """(row, wall time) → the row with its `ReadTime` filled in; None for rows without one."""
-    index = read_time_index(row_type)
-    if index is None:
-        return None
-    if is_named_tuple(row_type):
-        make = row_type._make
-        return lambda row, wall_ns: make((*row[:index], wall_ns, *row[index + 1 :]))
-    name = dataclasses.fields(row_type)[index].name
-    return lambda row, wall_ns: dataclasses.replace(row, **{name: wall_ns})
+def _nothing_to_wait_for() -> None:
+    return None

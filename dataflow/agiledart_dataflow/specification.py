@@ -8,6 +8,7 @@ from hashlib import sha256
 
 import msgspec
 
+from agiledart_dataflow.carrying import STATELESS, Carries
 from agiledart_dataflow.connectors import ConnectorSpecification
 
 FORMAT = 1
@@ -30,6 +31,8 @@ class StepSpecification(msgspec.Struct, frozen=True, gc=False, array_like=True):
         options: what else defines it, as (name, text) in order of name.
         connector: of a source or a sink.
         at: the node to which it is pinned, or "".
+        needs: what it must know of each row that enters it.
+        minds_time: it does something when time passes without rows.
     """
 
     index: int
@@ -42,11 +45,13 @@ class StepSpecification(msgspec.Struct, frozen=True, gc=False, array_like=True):
     options: Options = ()
     connector: ConnectorSpecification | None = None
     at: str = ""
+    needs: Carries = "positions"
+    minds_time: bool = True
 
     @property
     def is_stateless(self) -> bool:
         """True for a step that treats each row by itself."""
-        return self.kind in ("map", "filter", "flat_map")
+        return self.kind in STATELESS
 
     @property
     def is_single(self) -> bool:

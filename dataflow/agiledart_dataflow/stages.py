@@ -12,15 +12,20 @@ from typing import Literal
 
 import msgspec
 
+from agiledart_dataflow.carrying import Carries, carried, lazily_marked, most
+from agiledart_dataflow.kinds import BRANCHED, KEYED_PATH, PATHS, lateness_ms
 from agiledart_dataflow.position import CAUSE_LENGTH, Position, union_padding
 from agiledart_dataflow.specification import Specification, StepSpecification
 from agiledart_kernel.errors import TopologyError
 from agiledart_kernel.limits import MAX_PARALLELISM, MAX_STAGES
 
-Partitioning = Literal["forward", "key", "round_robin", "single"]
-"""How rows choose an instance: the same index, by key, in turn, the only one."""
+Partitioning = Literal["forward", "key", "round_robin", "single", "broadcast"]
+"""How rows choose an instance: the same index, by key, in turn, the only one, all of them."""
 
 StageKind = Literal["source", "operator", "sink"]
+
+ERRORS = "errors"
+"""Tag of the side output that a step's dead letters take."""
 
 
 class Stage(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -57,6 +62,9 @@ class Edge(msgspec.Struct, frozen=True, gc=False, array_like=True):
         row_type: structural text of the rows' type.
         depth: how many path elements the positions on it have.
         padding: what the target appends to each position (a union does).
+        carries: what travels beside its rows.
+        lazy_marks: a mark without rows may wait for the next rows.
+        side: "" for the rows that the last step of the stage puts out; "step/tag" for a side output of one of its steps.
     """
 
     index: int
@@ -66,6 +74,9 @@ class Edge(msgspec.Struct, frozen=True, gc=False, array_like=True):
     row_type: str
     depth: int
     padding: Position = ()
+    carries: Carries = "positions"
+    side: str = ""
+    lazy_marks: bool = False
 
 
 class StagePlan(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -88,6 +99,11 @@ class StagePlan(msgspec.Struct, frozen=True, gc=False, array_like=True):
     def incoming(self, stage: int) -> tuple[Edge, ...]:
         """The edges that enter a stage."""
         return tuple(edge for edge in self.edges if edge.target == stage)
+
+    def carries(self, stage: int) -> Carries:
+        """What goes with the rows inside a stage: what its inputs carry, at a source what its outputs need."""
+        incoming = self.incoming(stage)
+        return incoming[0].carries if incoming else most(*(edge.carries for edge in self.outgoing(stage)))
 
     def inputs(self, stage: int, index: int) -> tuple[tuple[int, int], ...]:
         """(edge, upstream instance) of every channel that enters an instance."""
@@ -128,12 +144,15 @@ def _suggestion(name: str, names: list[str]) -> str:
     return f" Did you mean {near[0]}?" if near else ""
 
 
-def plan_stages(specification: Specification, parallelism: int | Mapping[str, int] = 1) -> StagePlan:
+def plan_stages(
+    specification: Specification, parallelism: int | Mapping[str, int] = 1, at_least: Carries = "rows"
+) -> StagePlan:
     """Cut a topology into stages.
 
     Args:
         specification: the topology.
         parallelism: instances of every stage that can have several, or by name of a step.
+        at_least: what every edge carries, also where less would do.
 
     Raises:
         TopologyError: a number out of range, a name that is none, two steps of one stage that disagree.
@@ -154,12 +173,21 @@ def plan_stages(specification: Specification, parallelism: int | Mapping[str, in
                 steps=tuple(step.index for step in steps),
                 parallelism=wanted.of_stage(steps),
                 keyed=head.keyed,
-                has_state=head.kind in ("window", "stateful", "top"),
+                has_state=head.kind in ("window", "top") or head.kind in PATHS,
                 at=head.at,
             )
         )
     edges = _edges(specification, stages)
-    return StagePlan(specification.name, specification.digest(), tuple(stages), tuple(edges))
+    plan = StagePlan(specification.name, specification.digest(), tuple(stages), tuple(edges))
+    needs = carried(specification, plan)
+    if lateness_ms(specification):  # how late a row was stands in its position
+        at_least = "positions"
+    lazy = lazily_marked(specification, plan)
+    edges = [
+        msgspec.structs.replace(edge, carries=most(at_least, needs[edge.index]), lazy_marks=lazy[edge.index])
+        for edge in edges
+    ]
+    return msgspec.structs.replace(plan, edges=tuple(edges))
 
 
 def _fused(specification: Specification) -> list[list[StepSpecification]]:
@@ -171,7 +199,8 @@ def _fused(specification: Specification) -> list[list[StepSpecification]]:
         if step.is_stateless and not step.at:
             (before,) = step.inputs
             upstream = specification.steps[before]
-            joins = upstream.kind != "source" and len(specification.consumers(before)) == 1 and not upstream.at
+            takers = [one for one in specification.consumers(before) if one.kind != "side"]
+            joins = upstream.kind != "source" and len(takers) == 1 and not upstream.at
         if joins:
             group = group_of[step.inputs[0]]
         else:
@@ -226,18 +255,26 @@ def _edges(specification: Specification, stages: list[Stage]) -> list[Edge]:
                     index=len(edges),
                     source=upstream.index,
                     target=stage.index,
-                    partitioning=_partitioning(head, upstream, stage),
-                    row_type=specification.steps[before].row_type,
+                    partitioning=_partitioning(head, branch, upstream, stage),
+                    row_type=head.row_type if head.kind == "side" else specification.steps[before].row_type,
                     depth=depths[before],
-                    padding=union_padding(depths[before], common, branch) if head.kind == "union" else (),
+                    padding=union_padding(depths[before], common, branch) if head.kind in BRANCHED else (),
+                    side=_side(specification, head) if head.kind == "side" else "",
                 )
             )
     return edges
 
 
-def _partitioning(head: StepSpecification, upstream: Stage, stage: Stage) -> Partitioning:
+def _side(specification: Specification, head: StepSpecification) -> str:
+    """Which side output a step of kind "side" takes: of the step before it, by its tag."""
+    return f"{specification.steps[head.inputs[0]].name}/{dict(head.options)['tag']}"
+
+
+def _partitioning(head: StepSpecification, branch: int, upstream: Stage, stage: Stage) -> Partitioning:
     if stage.parallelism == 1:
         return "single"
+    if head.kind == "broadcast" and branch:
+        return "broadcast"
     if head.keyed:
         return "key"
     return "forward" if upstream.parallelism == stage.parallelism else "round_robin"
@@ -246,17 +283,24 @@ def _partitioning(head: StepSpecification, upstream: Stage, stage: Stage) -> Par
 def _depths(specification: Specification) -> dict[int, int]:
     """Path elements of the positions that each step puts out; `program.py` builds operators that keep this promise."""
     depths: dict[int, int] = {}
+    has_lateness = lateness_ms(specification) > 0
     for step in specification.steps:
         depth = max((depths[before] for before in step.inputs), default=0)
         options = dict(step.options)
-        if (
+        if step.kind == "side" and options.get("tag") == ERRORS:  # a dead letter stands where the record stood
+            depth = max((depths[before] for before in specification.steps[step.inputs[0]].inputs), default=0)
+        elif (
             step.kind == "union"
             or (step.kind == "flat_map" and options.get("yields") != "optional")
             or (step.kind == "window" and options["window"].startswith("sliding"))
         ):
             depth += 1
-        elif step.kind == "stateful":
-            depth += 2
+        elif step.kind == "source" and has_lateness:
+            depth = 1
+        elif step.kind == "window" and has_lateness:
+            depth += KEYED_PATH
+        elif step.kind in PATHS:
+            depth += PATHS[step.kind]
         elif step.kind == "top":
             depth = 1
         depths[step.index] = depth

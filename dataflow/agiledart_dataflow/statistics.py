@@ -12,21 +12,55 @@ from agiledart_dataflow.specification import Specification
 
 
 class StepCounts(msgspec.Struct, gc=False, array_like=True):
-    """Rows of one step. `dropped` are rows that left nothing behind (a filter said no, a `flat_map` gave nothing)."""
+    """Rows of one step.
+
+    Attributes:
+        rows_in, rows_out: that entered and left it.
+        dropped: that left nothing behind (a filter said no, a `flat_map` gave nothing).
+        skipped, dead_letters: for which it raised and its error policy went on, without the row or with it put aside.
+        late: that came too late for it.
+    """
 
     rows_in: int = 0
     rows_out: int = 0
     dropped: int = 0
+    skipped: int = 0
+    dead_letters: int = 0
+    late: int = 0
+
+    def become(self, other: "StepCounts") -> None:
+        """Take over what was counted before."""
+        for name in self.__struct_fields__:
+            setattr(self, name, getattr(other, name))
 
     def add(self, other: "StepCounts") -> None:
         """Add what another instance counted."""
         self.rows_in += other.rows_in
         self.rows_out += other.rows_out
         self.dropped += other.dropped
+        self.skipped += other.skipped
+        self.dead_letters += other.dead_letters
+        self.late += other.late
+
+    def body(self) -> dict[str, int]:
+        """The same under the names that `status` and `run -o json` give them."""
+        return {
+            "rows_in": self.rows_in,
+            "rows_out": self.rows_out,
+            "dropped": self.dropped,
+            "skipped": self.skipped,
+            "dead_letters": self.dead_letters,
+            "late": self.late,
+        }
 
 
 class SourceCounts(msgspec.Struct, array_like=True):
-    """Lines of one source: `lines = records + late + sum(malformed) + waiting`."""
+    """Lines of one source: `lines = records + late + malformed + shed + spooled + waiting`, at every moment.
+
+    Attributes:
+        spooled: records that lie in the spool now; `spooled_ever`: that went through it.
+        early: records (of those counted above) whose clock was too fast, so that they waited for their time.
+    """
 
     lines: int = 0
     records: int = 0
@@ -34,6 +68,10 @@ class SourceCounts(msgspec.Struct, array_like=True):
     malformed: dict[str, int] = {}
     waiting: int = 0
     paced: bool = False
+    shed: dict[str, int] = {}
+    spooled: int = 0
+    spooled_ever: int = 0
+    early: int = 0
 
 
 class InstanceStatistics(msgspec.Struct, array_like=True):
@@ -48,6 +86,8 @@ class InstanceStatistics(msgspec.Struct, array_like=True):
         state_keys: keys that it remembers.
         event_time: event time (ms) up to which it is complete, None before the first mark.
         finished: True when END_OF_INPUT has passed through it.
+        sent: (edge, target instance, rows) handed to each channel that leaves it.
+        received: (edge, source instance, rows) that came by each channel that enters it.
     """
 
     stage: int
@@ -59,6 +99,8 @@ class InstanceStatistics(msgspec.Struct, array_like=True):
     state_keys: int = 0
     event_time: int | None = None
     finished: bool = False
+    sent: list[tuple[int, int, int]] = []
+    received: list[tuple[int, int, int]] = []
 
 
 class Summary(msgspec.Struct, frozen=True):
@@ -72,7 +114,9 @@ class Summary(msgspec.Struct, frozen=True):
         results: rows written, by sink.
         latency: read-to-write, by sink; only for rows with a `ReadTime`.
         paced: True when a source was paced by event time, so that `latency` is one (else it is a backlog).
-        steps: rows in, out and dropped, by step.
+        steps: what each step counted.
+        shed: rows let go at sources because the mesh was slower than they came, by reason.
+        waiting, spooled: rows that wait at sources, in memory and on disk; `spooled_ever`: that ever went to disk.
     """
 
     records_in: int
@@ -83,6 +127,10 @@ class Summary(msgspec.Struct, frozen=True):
     latency: dict[str, LatencySummary]
     paced: bool
     steps: dict[str, StepCounts]
+    shed: dict[str, int] = {}
+    waiting: int = 0
+    spooled: int = 0
+    spooled_ever: int = 0
 
 
 def summarise(specification: Specification, statistics: Iterable[InstanceStatistics]) -> Summary:
@@ -90,6 +138,7 @@ def summarise(specification: Specification, statistics: Iterable[InstanceStatist
     steps = {step.name: StepCounts() for step in specification.steps}
     source = SourceCounts()
     malformed: dict[str, int] = {}
+    shed: dict[str, int] = {}
     histograms: dict[str, LatencyHistogram] = {}
     sinks = {step.name for step in specification.of_kind("sink")}
     for one in statistics:
@@ -101,6 +150,11 @@ def summarise(specification: Specification, statistics: Iterable[InstanceStatist
             source.lines += one.source.lines
             source.late += one.source.late
             source.paced = source.paced or one.source.paced
+            source.waiting += one.source.waiting
+            source.spooled += one.source.spooled
+            source.spooled_ever += one.source.spooled_ever
+            for reason, count in one.source.shed.items():
+                shed[reason] = shed.get(reason, 0) + count
             for reason, count in one.source.malformed.items():
                 malformed[reason] = malformed.get(reason, 0) + count
     first_steps = [
@@ -118,4 +172,8 @@ def summarise(specification: Specification, statistics: Iterable[InstanceStatist
         latency={name: histogram.summary() for name, histogram in sorted(histograms.items())},
         paced=source.paced,
         steps=steps,
+        shed=dict(sorted(shed.items())),
+        waiting=source.waiting,
+        spooled=source.spooled,
+        spooled_ever=source.spooled_ever,
     )

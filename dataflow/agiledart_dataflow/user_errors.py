@@ -30,7 +30,8 @@ def _message(error: BaseException) -> str:
     return text if len(text) <= MAX_ERROR_TEXT else text[: MAX_ERROR_TEXT - 1] + "…"
 
 
-def _is_ours(filename: str) -> bool:
+def is_ours(filename: str) -> bool:
+    """Whether a file of a traceback is the engine's, generated loops among them."""
     return any(ours in filename for ours in ("/agiledart_dataflow/", "/agiledart_executor/")) or filename.startswith(
         "<stage "
     )
@@ -48,7 +49,7 @@ def _place(traceback: TracebackType | None, function: Callable[..., Any] | None)
         here = f"{filename.rsplit('/', 1)[-1]}:{traceback.tb_lineno}"
         if filename == own:
             place = here
-        elif not _is_ours(filename):
+        elif not is_ours(filename):
             other = here
         traceback = traceback.tb_next
     if not place and not other and own is not None:

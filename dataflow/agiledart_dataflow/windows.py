@@ -5,6 +5,7 @@ Source: spec of the dataflow, section 1. All lengths are whole milliseconds.
 
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import ClassVar
 
 from agiledart_kernel.errors import TopologyError
 from agiledart_kernel.instants import milliseconds
@@ -22,19 +23,52 @@ class Sliding:
 
 @dataclass(frozen=True)
 class Panes:
-    """Windows [start, start + size) that begin every `every_ms`, counted from 1970; equal lengths: tumbling."""
+    """Windows [start, start + size) that begin every `every_ms`, counted from 1970; equal lengths: tumbling.
+
+    Late rows renew the result of a window until `lateness_ms` after its end.
+    """
 
     size_ms: int
     every_ms: int
+    lateness_ms: int = 0
+    closes_by_time: ClassVar[bool] = True
 
     def __str__(self) -> str:
-        return f"hopping({self.size_ms} ms, every {self.every_ms} ms)"
+        late = f", late by {self.lateness_ms} ms" if self.lateness_ms else ""
+        return f"hopping({self.size_ms} ms, every {self.every_ms} ms{late})"
 
     def ends(self, time_ms: int) -> range:
         """The ends of all windows that hold a time, earliest first."""
         last_start = time_ms - time_ms % self.every_ms
         first_start = last_start - (self.size_ms - 1 - time_ms % self.every_ms) // self.every_ms * self.every_ms
         return range(first_start + self.size_ms, last_start + self.size_ms + 1, self.every_ms)
+
+
+@dataclass(frozen=True)
+class Session:
+    """Rows of a key until none comes for `gap_ms`: [first, last + gap)."""
+
+    gap_ms: int
+
+    def __str__(self) -> str:
+        return f"session(gap {self.gap_ms} ms)"
+
+
+@dataclass(frozen=True)
+class Counted:
+    """`size` rows of a key, a new window every `every` rows."""
+
+    size: int
+    every: int
+
+    def __str__(self) -> str:
+        return f"counted({self.size} rows, every {self.every})"
+
+
+MAX_COUNTED = 1_000_000
+"""Rows of one count window."""
+
+_NO_LATENESS = timedelta(0)
 
 
 def _length(name: str, span: timedelta) -> int:
@@ -49,15 +83,45 @@ def sliding(size: timedelta) -> Sliding:
     return Sliding(_length("the size of a sliding window", size))
 
 
-def hopping(size: timedelta, every: timedelta) -> Panes:
-    """Windows of `size` that begin every `every`; results come when a window closes."""
-    window = Panes(_length("the size of a hopping window", size), _length("the hop of a window", every))
+def hopping(size: timedelta, every: timedelta, *, allowed_lateness: timedelta = _NO_LATENESS) -> Panes:
+    """Windows of `size` that begin every `every`; results come when a window closes.
+
+    With `allowed_lateness` a result comes again for each row that is late by no more than that, for its source; without
+    it, and beyond it, late rows are left to the source's side output `late`.
+    """
+    window = Panes(
+        _length("the size of a hopping window", size),
+        _length("the hop of a window", every),
+        _lateness(allowed_lateness),
+    )
     if window.every_ms > window.size_ms:
         raise TopologyError(f"windows of {size} that begin every {every} would lose rows between them")
     return window
 
 
-def tumbling(size: timedelta) -> Panes:
-    """Windows of `size`, one after the other; results come when a window closes."""
+def tumbling(size: timedelta, *, allowed_lateness: timedelta = _NO_LATENESS) -> Panes:
+    """Windows of `size`, one after the other; results come when a window closes. `allowed_lateness`: as of `hopping`."""
     length = _length("the size of a tumbling window", size)
-    return Panes(length, length)
+    return Panes(length, length, _lateness(allowed_lateness))
+
+
+def session(gap: timedelta) -> Session:
+    """The rows of a key until none comes for `gap`; the result comes then."""
+    return Session(_length("the gap of a session window", gap))
+
+
+def counted(size: int, every: int | None = None) -> Counted:
+    """Windows of `size` rows of a key, a new one every `every` rows (left out: one after the other).
+
+    A window that is not full when the input ends has no result.
+    """
+    every = size if every is None else every
+    if not isinstance(size, int) or not 1 <= size <= MAX_COUNTED:
+        raise TopologyError(f"a count window holds 1 to {MAX_COUNTED:,} rows, not {size!r}")
+    if not isinstance(every, int) or not 1 <= every <= size:
+        raise TopologyError(f"count windows of {size} rows begin every 1 to {size} rows, not {every!r}")
+    return Counted(size, every)
+
+
+def _lateness(span: timedelta) -> int:
+    return 0 if span == _NO_LATENESS else _length("the allowed lateness of a window", span)

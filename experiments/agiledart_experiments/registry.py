@@ -102,6 +102,14 @@ EXPERIMENTS = {
             unit="virtual seconds",
             has_sizes=True,
         ),
+        Experiment(
+            "overload",
+            "Does memory stay bounded and every row accounted for while a sink is ten times slower than its source?",
+            "a claim of this project; AgileDART has no backpressure at the edge",
+            x="second",
+            y=("memory_mb",),
+            series="policy",
+        ),
     )
 }
 

@@ -182,6 +182,9 @@ DATA_VERSION: Final = 1
 PUNCTUATION_ONLY: Final = 1
 """Flag: the frame has no rows, only the position up to which its input is complete; it needs no credit."""
 
+BARRIER: Final = 2
+"""Flag: the frame has no rows; checkpoint `epoch` begins behind it. It keeps its place among the rows and needs credit."""
+
 MAX_ROWS: Final = 1 << 16
 """Rows that a header may claim: more cannot stand in a data frame of 4 MiB in any sensible encoding."""
 
@@ -198,14 +201,14 @@ class DataHeader(NamedTuple):
     """The fixed start of a DATA body; enough for a relay to forward the frame and for a receiver to refuse it unopened.
 
     Args:
-        flags: 0 or `PUNCTUATION_ONLY`, which goes with 0 rows.
+        flags: 0, or `PUNCTUATION_ONLY` or `BARRIER`, which go with 0 rows.
         hops: how many more relays may forward the frame.
         application: `application_number(name, version)`.
         plan: version of the plan under which it was sent.
         edge: index of the edge in the plan.
         source, target: instance numbers of the edge's two stages.
         incarnation: life of the source instance; a frame of an earlier life is stale.
-        epoch: checkpoint epoch that the rows belong to.
+        epoch: checkpoint epoch that the rows belong to; of a barrier: the one that begins behind it.
         sequence: number of the first row on this channel.
         rows: how many rows the frame has.
         schema: id of the rows' schema.
@@ -240,8 +243,10 @@ class DataHeader(NamedTuple):
         if version != DATA_VERSION:
             raise RemoteProtocolError("form", f"data frame of version {version}")
         header = cls._make((*rest, hops, flags))
-        if flags not in (0, PUNCTUATION_ONLY) or (header.rows == 0) != (flags == PUNCTUATION_ONLY):
+        if flags not in (0, PUNCTUATION_ONLY, BARRIER) or (header.rows == 0) != (flags != 0):
             raise RemoteProtocolError("form", f"flags {flags} with {header.rows} rows")
+        if flags == BARRIER and not header.epoch:
+            raise RemoteProtocolError("form", "a barrier without a number")
         if header.rows > MAX_ROWS:
             raise RemoteProtocolError("oversize", f"{header.rows} rows, at most {MAX_ROWS}")
         return header

@@ -44,8 +44,14 @@ MAX_BATCH_ROWS = 750
 MAX_BATCH_BYTES = 150_000
 """Bytes of rows at which a data frame is cut."""
 
+MAX_COLUMN_BATCH_ROWS = 10_000
+"""Rows of columns in one data frame: columns gain up to there, and a call of NumPy on them takes well under a millisecond."""
+
 MAX_DATA_FRAME_BYTES = 4 << 20
 """Largest data frame a receiver takes: one single row may be large, but not without bound."""
+
+MAX_COLUMN_BATCH_BYTES = MAX_DATA_FRAME_BYTES - (64 << 10)
+"""Bytes of columns at which a data frame is cut; the rest is for what goes with them."""
 
 CHANNEL_WINDOW_FRAMES = 16
 """Data frames of a channel that may be unacknowledged; 8 to 64 measured equally fast."""

@@ -3,22 +3,29 @@
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from decimal import Decimal
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from agiledart import (
+    BroadcastOperator,
     Change,
     Context,
+    DeadLetter,
+    Joined,
     KeyedOperator,
+    Match,
     Pane,
     Ranking,
     Sink,
     Source,
     Stream,
     Topology,
+    counted,
     csv,
     hopping,
     mean_of,
+    never,
     records,
+    session,
     sliding,
     stdout,
     sum_of,
@@ -95,6 +102,59 @@ def build(readings: Source[Reading] = csv("readings.csv"), report: Sink[Alarm] =
     watched.sink("sink-5", stdout())
     money.sink("sink-6", stdout())
     return topology
+
+
+class Bounds(BroadcastOperator[str, Reading, list[float], Alarm, Alarm, list[str]]):
+    """A keyed step that hears a broadcast stream."""
+
+    def initial(self, key: str) -> list[float]:
+        return []
+
+    def initial_shared(self) -> list[str]:
+        return []
+
+    def on_broadcast(self, record: Alarm, shared: list[str]) -> None:
+        shared.append(record.room)
+
+    def on_record(self, key: str, record: Reading, state: list[float], context: Context[Alarm]) -> None:
+        context.emit(Alarm(key))
+        context.emit_to("other", record)
+
+
+def operators(readings: Source[Reading], alarms: Source[Alarm]) -> Topology:
+    """Operators with state."""
+    topology = Topology("operators")
+    stream = topology.source("readings", readings, event_time=lambda r: r.at, idle_timeout=HOUR, max_ahead=HOUR)
+    table = topology.reference("alarms", alarms, rows=Alarm)
+    by_room, known = stream.key_by(lambda r: r.room), table.key_by(lambda alarm: alarm.room)
+    sessions: Stream[Pane[str, int]] = by_room.window(session(HOUR)).count("sessions")
+    tens: Stream[Pane[str, float]] = by_room.window(counted(10)).aggregate("tens", mean_of(lambda r: r.celsius))
+    hottest: Stream[Pane[str, Reading]] = by_room.window(tumbling(HOUR)).reduce("hottest", max_reading)
+    latest: Stream[Change[str, Reading, Reading]] = by_room.reduce("latest", max_reading)
+    most: Stream[Ranking[Reading, str, int]] = by_room.running_count("counts").top("most", n=3)
+    once: Stream[Reading] = stream.deduplicate("once", by=lambda r: r.room, time_to_live=HOUR)
+    pairs: Stream[Joined[str, Reading, Alarm]] = by_room.window_join("pairs", known, tumbling(HOUR))
+    maybe: Stream[Joined[str, Reading, Alarm | None]] = by_room.lookup("maybe", known, how="left")
+    near: Stream[Joined[str, Reading, Alarm]] = by_room.interval_join("near", known, earliest=-HOUR, latest=HOUR)
+    rises: Stream[Match[str, Reading]] = by_room.pattern(
+        "rises", lambda r: r.celsius < 20, never(lambda r: r.room == ""), lambda r: r.celsius > 30, within=HOUR
+    )
+    bounds = by_room.connect(table).stateful("bounds", Bounds(), on_error="dead_letter")
+    rooms: Stream[str] = bounds.map(lambda alarm: alarm.room, name="rooms")
+    others: Stream[Reading] = bounds.side("others", "other", rows=Reading)
+    late: Stream[Any] = stream.late("late")
+    broken: Stream[DeadLetter[Any]] = bounds.errors("broken")
+    every: list[Stream[Any]] = [
+        sessions, tens, hottest, latest, most, once, pairs, maybe, near, rises, rooms, others, late, broken
+    ]  # fmt: skip
+    for number, one in enumerate(every):
+        one.sink(f"sink-{number}", stdout())
+    return topology
+
+
+def max_reading(before: Reading, reading: Reading) -> Reading:
+    """A reduction."""
+    return max(before, reading, key=lambda r: r.celsius)
 
 
 def lists() -> Topology:

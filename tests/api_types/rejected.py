@@ -48,4 +48,11 @@ def build(readings: Source[Reading], words: Sink[str]) -> Topology:
     changes = stream.key_by(lambda reading: reading.room).window(sliding(timedelta(minutes=1))).count("c")
     changes.top("t", n=3, ties="oldest")  # wrong
     changes.top("t", 3)  # wrong
+    by_room = stream.key_by(lambda reading: reading.room)
+    by_room.window_join("j", by_floor, tumbling(timedelta(minutes=1)))  # wrong
+    by_room.lookup("l", by_room, how="outer")  # wrong
+    by_room.reduce("r", lambda before, reading: reading.celsius)  # wrong
+    by_room.pattern("p", lambda reading: reading.when, within=timedelta(minutes=1))  # wrong
+    by_room.lookup("k", by_room, how="left").map(lambda pair: pair.right.celsius, name="c")  # wrong
+    by_room.distinct("d", keep="tape")  # wrong
     return topology

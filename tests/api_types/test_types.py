@@ -24,7 +24,9 @@ def test_mypy_accepts_and_rejects_what_it_should() -> None:
 
 
 def test_what_type_checks_also_builds() -> None:
-    from tests.api_types.accepted import build, lists
+    from agiledart import csv
+    from tests.api_types.accepted import build, lists, operators
 
     assert len(build().specification().steps) == 21
+    assert len(operators(csv("readings.csv"), csv("alarms.csv")).specification().steps) >= 30
     assert lists().local_only == ["list", "call", "records"]

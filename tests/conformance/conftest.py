@@ -1,25 +1,11 @@
-"""The suite runs on every event loop that agents and executors may use."""
-
-import asyncio
-from collections.abc import Callable, Coroutine
-from typing import Any
+"""Small inputs, many instances: rows take turns after every second one, or all would go to the first instance."""
 
 import pytest
-import uvloop
 
-Run = Callable[[Coroutine[Any, Any, None]], None]
+from agiledart_dataflow import partitioning
 
 
-@pytest.fixture(params=["uvloop", "asyncio"])
-def run(request: pytest.FixtureRequest) -> Run:
-    """Runs a scenario to its end; what the loop could not deliver to anybody fails the test."""
-    factory = uvloop.new_event_loop if request.param == "uvloop" else asyncio.new_event_loop
-
-    def run_scenario(scenario: Coroutine[Any, Any, None]) -> None:
-        complaints: list[dict[str, Any]] = []
-        with asyncio.Runner(loop_factory=factory) as runner:
-            runner.get_loop().set_exception_handler(lambda loop, context: complaints.append(context))
-            runner.run(scenario)
-        assert not complaints
-
-    return run_scenario
+@pytest.fixture(autouse=True)
+def short_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two records of a source to one instance, the next two to the next."""
+    monkeypatch.setattr(partitioning, "TURN_BITS", 1)

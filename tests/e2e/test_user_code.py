@@ -17,7 +17,7 @@ pytestmark = pytest.mark.e2e
 CODE = '''
 """Steps that misbehave."""
 import os, subprocess, sys, time
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import NamedTuple
 from agiledart import Sink, Source, Topology
 import helper
@@ -69,6 +69,7 @@ def lies(reading: Reading) -> int:
 def _topology(name, step):
     def build(readings: Source[Reading], report: Sink[Reading]) -> Topology:
         topology = Topology(name)
+        topology.limit(stuck_warning=timedelta(seconds=1), stuck_limit=timedelta(seconds=4))
         topology.source("readings", readings, event_time=lambda r: r.at).map(step).sink("report", report)
         return topology
     return build
@@ -195,7 +196,7 @@ def test_a_process_that_ends_itself(ring: Mesh, folder: Path):
     status = ended(ring, "dying")
     assert status["state"] == "failed"
     assert "the process of dies_at_three" in status["reason"]
-    assert "ended (exit code 7) (on a" in status["reason"]
+    assert "ended (exit code 7: os._exit by user code or a library) (on a" in status["reason"]
 
 
 def test_an_executor_that_is_killed(ring: Mesh, folder: Path):
@@ -217,7 +218,9 @@ def test_code_that_never_returns_is_stopped_and_named(ring: Mesh, folder: Path):
     submit(ring, folder, "looping")
     status = ended(ring, "looping", 30)
     assert status["state"] == "failed"
-    assert "has not returned for 10 s" in status["reason"]
+    assert "never_returns: user code has not returned for" in status["reason"]
+    assert "dataflow.py:" in status["reason"]
+    assert "in never_returns, for record Reading(" in status["reason"]
 
 
 def test_a_file_that_is_not_there_is_named_with_its_node(ring: Mesh, folder: Path):

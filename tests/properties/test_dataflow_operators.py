@@ -146,10 +146,10 @@ def test_sliding_aggregates_are_those_of_the_window_added_up_from_scratch(
 
 
 def summary(rows: list[Row]) -> tuple[Any, ...]:
-    """The aggregates of these rows in exact arithmetic, rounded once."""
+    """The aggregates of these rows; sums in exact arithmetic, rounded once, and a mean is the sum by the number."""
     weights = sum((Fraction(row.weight) for row in rows), Fraction(0))
     values = [row.value for row in rows]
-    mean = float(weights / len(rows))
+    mean = float(weights) / len(rows)
     return len(rows), float(weights), sum(values), mean, min(values), max(values), rows[0].value
 
 

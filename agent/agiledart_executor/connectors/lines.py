@@ -18,7 +18,7 @@ from agiledart_kernel.limits import MAX_LINE_BYTES
 BLOCK_BYTES = 64 << 10
 _GZIP = b"\x1f\x8b"
 _BOM = b"\xef\xbb\xbf"
-_PLAIN = bytes(code for code in range(0x20, 0x7F) if code not in b'_"') + b"\n"
+PLAIN = bytes(code for code in range(0x20, 0x7F) if code not in b'_"') + b"\n"
 """Bytes of which a block may consist to be parsed the fast way: with others Python's number syntax is wider than ours."""
 
 
@@ -77,9 +77,9 @@ class FileLines:
             return gzip.open(file, "rb")  # type: ignore[return-value]  # a GzipFile reads like a BinaryIO
         return file
 
-    def _read(self) -> bytes:
+    def _read(self, size: int) -> bytes:
         try:
-            return self._file.read1(BLOCK_BYTES) if self._path == "-" else self._file.read(BLOCK_BYTES)  # type: ignore[attr-defined]
+            return self._file.read1(size) if self._path == "-" else self._file.read(size)  # type: ignore[attr-defined]
         except EOFError:
             raise OperationFailed(
                 f"{self._path} is cut short: its gzip data end in the middle; get the whole file"
@@ -90,9 +90,14 @@ class FileLines:
             raise OperationFailed(f"{self._path} cannot be read: {_reason(error)}") from None
 
     def block(self) -> Block | None:
+        cut = self.cut(BLOCK_BYTES)
+        return None if cut is None else block_of(*cut)
+
+    def cut(self, size: int) -> tuple[bytes, int] | None:
+        """Whole lines as bytes, each with its end, about so many bytes: (lines, how many were too long). None at the end."""
         if self._ended:
             return None
-        data = self._read()
+        data = self._read(size)
         if self._first:
             self._first = False
             data = data.removeprefix(_BOM)
@@ -100,38 +105,52 @@ class FileLines:
             self._ended = True
             data, self._rest = self._rest, b""
             if self._discarding:
-                return Block([], plain=True, overlong=1)
-            return self._block(data.removesuffix(b"\r"), overlong=0) if data else None
+                return b"", 1
+            return self._headless(data + b"\n", 0) if data else None
         overlong = 0
         if self._discarding:
             end = data.find(b"\n")
             if end < 0:
-                return Block([], plain=True)
+                return b"", 0
             data, self._discarding, overlong = data[end + 1 :], False, 1
+        end = data.rfind(b"\n") + 1
+        if not end:
+            data, end, self._rest = b"", 0, self._rest + data
+        elif self._rest:  # a block is large: copied once, not twice
+            rest, self._rest = self._rest, data[end:]
+            data = rest + memoryview(data)[:end]
+            end = len(data)
         else:
-            data = self._rest + data
-        end = data.rfind(b"\n")
-        self._rest = data[end + 1 :]
+            self._rest = data[end:]
         if len(self._rest) > MAX_LINE_BYTES:
             self._rest, self._discarding = b"", True
-        return self._block(data[:end], overlong) if end >= 0 else Block([], plain=True, overlong=overlong)
+        return self._headless(data[:end], overlong)
 
-    def _block(self, data: bytes, overlong: int) -> Block:
-        if b"\r" in data:
-            data = data.replace(b"\r\n", b"\n").removesuffix(b"\r")
-        lines = data.decode("utf-8", "replace").split("\n")
-        if self._skips and lines:
+    def _headless(self, data: bytes, overlong: int) -> tuple[bytes, int]:
+        """The lines without the header, when it has not come yet."""
+        if self._skips and data:
             self._skips = False
-            del lines[0]
-        if len(data) > MAX_LINE_BYTES:
-            kept = [line for line in lines if len(line) <= MAX_LINE_BYTES]
-            overlong += len(lines) - len(kept)
-            lines = kept
-        return Block(lines, plain=not data.translate(None, _PLAIN), overlong=overlong)
+            data = data[data.find(b"\n") + 1 :]
+        return data, overlong
 
     def close(self) -> None:
         if self._path != "-":
             self._file.close()
+
+
+def block_of(data: bytes, overlong: int = 0) -> Block:
+    """Lines that were cut, as texts."""
+    if not data:
+        return Block([], plain=True, overlong=overlong)
+    data = data[:-1]
+    if b"\r" in data:
+        data = data.replace(b"\r\n", b"\n").removesuffix(b"\r")
+    lines = data.decode("utf-8", "replace").split("\n")
+    if len(data) > MAX_LINE_BYTES:
+        kept = [line for line in lines if len(line) <= MAX_LINE_BYTES]
+        overlong += len(lines) - len(kept)
+        lines = kept
+    return Block(lines, plain=not data.translate(None, PLAIN), overlong=overlong)
 
 
 class GeneratedLines:
@@ -147,7 +166,7 @@ class GeneratedLines:
         lines = list(islice(self._lines, self._AT_ONCE))
         if not lines:
             return None
-        return Block(lines, plain=not "\n".join(lines).encode("utf-8", "replace").translate(None, _PLAIN))
+        return Block(lines, plain=not "\n".join(lines).encode("utf-8", "replace").translate(None, PLAIN))
 
     def close(self) -> None:
         close = getattr(self._lines, "close", None)

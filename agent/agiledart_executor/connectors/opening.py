@@ -12,23 +12,32 @@ from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any
 
 from agiledart_dataflow.connectors import Connector, SinkWriter, SourceReader
+from agiledart_dataflow.overload import OPTIONS as OVERLOAD
 from agiledart_kernel.errors import ConfigurationError, OperationFailed
 
 if TYPE_CHECKING:
     from agiledart_executor.connectors.log_sink import SinkOrigin
 
 SOURCE_GROUP = "agiledart.sources"
-PACING = ("speed",)
+PACING = ("speed", *OVERLOAD)
 """Options that the source's instance obeys, whatever the kind."""
 
-_SOURCES = ("csv", "list", "call")
+_SOURCES = ("csv", "tcp", "list", "call")
 _SINKS = ("csv", "jsonl", "log", "stdout", "null", "collect")
 
 Clock = Callable[[], int]
 
 
-def open_source(connector: Connector, row_type: Any) -> SourceReader:
+def open_source(
+    connector: Connector, row_type: Any, *, columns: bool = False, wanted: frozenset[str] | None = None
+) -> SourceReader:
     """The reader of a source.
+
+    Args:
+        connector: what to read.
+        row_type: of its rows.
+        columns: give columns, where they can be made without making rows first.
+        wanted: then: fields that will be looked at; None: all of them.
 
     Raises:
         OperationFailed: what it reads is not there; the message has the path.
@@ -39,7 +48,20 @@ def open_source(connector: Connector, row_type: Any) -> SourceReader:
         from agiledart_executor.connectors.lines import FileLines
 
         _check_options(connector, ("header", *PACING))
-        return CsvReader(FileLines(connector.path, skip_header=_flag(connector, "header")), row_type)
+        lines = FileLines(connector.path, skip_header=_flag(connector, "header"))
+        if columns:
+            from agiledart_executor.connectors.csv_columns import CsvColumnsReader, reads_columns
+
+            if reads_columns(row_type):
+                return CsvColumnsReader(lines, row_type, wanted)
+        return CsvReader(lines, row_type)
+    if connector.kind == "tcp":
+        from agiledart_executor.connectors.line_socket import OPTIONS, LineSocketReader
+
+        _check_options(connector, (*OPTIONS, *PACING))
+        for name in OPTIONS:
+            _flag(connector, name)
+        return LineSocketReader(connector, row_type)
     if connector.kind in ("list", "call"):
         from agiledart_executor.connectors.memory import MemoryReader
 

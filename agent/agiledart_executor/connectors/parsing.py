@@ -23,8 +23,8 @@ _TIME = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", re.ASCII)
 _SUSPICIOUS = re.compile(r"[^ !#-^`-~]")
 """What keeps a line from the fast loop: anything but printable ASCII, quotes, `_`."""
 
-_MAX_DIGITS = 4_000
-"""Longest number read; Python refuses ints of more than 4,300 digits."""
+_MAX_DIGITS = 4_300
+"""Digits of the longest int read: Python refuses more by itself."""
 
 
 class _Times(dict[str, datetime]):
@@ -63,7 +63,7 @@ def _float(text: str) -> float:
 
 
 def _integer(text: str) -> int:
-    if len(text) > _MAX_DIGITS or _INTEGER.fullmatch(text) is None:
+    if _INTEGER.fullmatch(text) is None or len(text.lstrip("+-")) > _MAX_DIGITS:
         raise _MalformedError("number")
     return int(text)
 
@@ -90,7 +90,7 @@ _CAREFUL: dict[Any, Callable[[str], Any]] = {
 _FAST = {
     str: "{}",
     float: "float({})",
-    int: "integer({})",
+    int: "int({})",
     Decimal: "decimal({})",
     bool: "boolean({})",
     datetime: "times[{}]",
@@ -110,6 +110,8 @@ class RowParser:
         self._fields = fields or (Field("value", row_type),)
         self._columns = [_column(field) for field in self._fields if not field.is_read_time]
         self._make = _maker(row_type, scalar=self._is_scalar)
+        self._row_type = row_type
+        self._is_tuple = bool(fields) and is_named_tuple(row_type)
         self._whole_line = self._is_scalar and row_type is str
         self._careful = [(_CAREFUL[kind], optional) for kind, optional in self._columns]
         self._fast = None if self._whole_line else self._compiled()
@@ -152,47 +154,57 @@ class RowParser:
         malformed[reason] = malformed.get(reason, 0) + 1
 
     def _compiled(self) -> Callable[..., None]:
-        """The fast loop as a function of (lines, wall_ns, push, malformed)."""
+        """The fast loop as a function of (lines, wall_ns, push, malformed).
+
+        Of printable ASCII without `_`, Python's own number syntax is wider than ours only by spaces and by what is not finite:
+        such lines are left to the careful way. Spaces inside texts are no doubt.
+        """
         names = [f"a{i}" for i in range(len(self._columns))]
-        values: list[str] = []
         sums: list[str] = []
         conversions: list[str] = []
+        numbers = ""
         for name, (kind, optional) in zip(names, self._columns, strict=True):
             text = _FAST[kind].format(name)
+            if kind in (float, int, Decimal):
+                numbers += f"{{{name}}}"
             if kind in (float, Decimal) and not optional:
                 sums.append(name if kind is float else f"float({name})")
             elif kind in (float, Decimal):
                 text = f"careful_{kind.__name__.lower()}({name})"
-            if text != name:
-                conversions.append(f"   {name} = " + (f"None if not {name} else {text}" if optional else text))
+            if optional:
+                conversions.append(f"   {name} = None if not {name} else {text}")
+            elif text != name:
+                conversions.append(f"   {name} = {text}")
         columns = iter(names)
-        values = ["wall_ns" if field.is_read_time else next(columns) for field in self._fields]
-        spaces = sum(kind is datetime for kind, _ in self._columns)
-        has_numbers = any(kind in (float, int, Decimal) for kind, _ in self._columns)
+        made = ", ".join("wall_ns" if field.is_read_time else next(columns) for field in self._fields)
+        push = f"push(new(kind, ({made},)))" if self._is_tuple else f"push(make(({made},)))"
+        total = " + ".join(sums)
         lines = [
             "def parse(lines, wall_ns, push, malformed):",
             " for line in lines:",
             "  try:",
             f"   {', '.join(names)}, = line.split(',')",
+            *([f"   if ' ' in f'{numbers}': raise ValueError"] if numbers else []),
             *conversions,
-            f"   total = {' + '.join(sums) or '0.0'}",
-            f"   if total - total == 0.0{f' and line.count(space) == {spaces}' if has_numbers else ''}:",
-            f"    push(make(({', '.join(values)},)))",
-            "    continue",
-            "  except ValueError:",
+            *(
+                [f"   total = {total}", f"   if total - total == 0.0: {push}; continue"]
+                if total
+                else [f"   {push}; continue"]
+            ),
+            "  except (ValueError, ArithmeticError):",  # of Decimal the latter
             "   pass",
             "  judge(line, wall_ns, push, malformed)",
         ]
         scope: dict[str, Any] = {
             "make": self._make,
+            "new": tuple.__new__,
+            "kind": self._row_type,
             "judge": self._judge,
             "times": _Times(),
-            "integer": _integer,
             "decimal": Decimal,
             "boolean": _boolean,
             "careful_float": _float,
             "careful_decimal": _decimal,
-            "space": " ",
         }
         exec("\n".join(lines), scope)  # our own text: field names do not appear in it
         parse: Callable[..., None] = scope["parse"]

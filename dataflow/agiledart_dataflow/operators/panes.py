@@ -1,86 +1,235 @@
 """Hopping and tumbling windows: each key's rows of [start, end), put out once, when the mark passes the end.
 
 A pane closes at (end, 0, source, number, path) of its first row: unique for each key, and the same in whatever instance
-the key lives. END_OF_INPUT closes all panes.
+the key lives. Where only event times are carried, the panes of one window leave in the order in which their keys first came,
+which is the same order. END_OF_INPUT closes all panes. What `max_out_of_order` allows was sorted at the source.
 """
 
-from collections.abc import Callable
-from heapq import heapify, heappop, heappush
-from typing import Any
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from math import gcd
+from typing import Any, Final
 
 from agiledart_dataflow.aggregators import Aggregator
-from agiledart_dataflow.operators.base import Output
+from agiledart_dataflow.batch import Order
+from agiledart_dataflow.operators.pane_closing import closing
+from agiledart_dataflow.operators.pane_loop import Fill, fill_loop
+from agiledart_dataflow.operators.pane_values import LONG, Compact, kept_values, results
 from agiledart_dataflow.position import Position
 from agiledart_dataflow.rows import Pane
+from agiledart_dataflow.schema import generic
 from agiledart_dataflow.statistics import StepCounts
 from agiledart_dataflow.windows import Panes
 
+COMPACT_EVERY: Final = 32_768
+"""Rows after which long lists of values are compacted: what a window keeps is bounded by this and by its keys."""
+
 
 class PaneWindow:
-    """Keeps an aggregate of each (window, key) and puts out a `Pane` when the window closes."""
+    """Keeps what an aggregate needs of each (window, key) and puts out a `Pane` when the window closes.
+
+    Args:
+        name: the step.
+        key_of: row → key.
+        window: tumbling or hopping.
+        aggregator: built in (its values are kept) or the user's own (its methods are called).
+        positions: rows come with positions, else with event times; so do the panes.
+    """
 
     def __init__(
-        self, name: str, key_of: Callable[[Any], Any], window: Panes, aggregator: Aggregator[Any, Any, Any]
+        self,
+        name: str,
+        key_of: Callable[[Any], Any],
+        window: Panes,
+        aggregator: Aggregator[Any, Any, Any],
+        *,
+        positions: bool = True,
     ) -> None:
         self.name = name
         self.counts = StepCounts()
         self.function: Callable[..., Any] | None = key_of
-        self._key_of = key_of
         self._window = window
         self._aggregator = aggregator
-        self._states: dict[tuple[int, Any], Any] = {}
-        self._closings: list[tuple[Position, Any]] = []
+        self._positions = positions
+        self._kept = kept_values(aggregator)
+        self._counts_only = self._kept is not None and not self._kept.values
+        self._single = window.size_ms == window.every_ms
+        self._step_ms = gcd(window.size_ms, window.every_ms)
+        self._panes: dict[int, Any] = {}
+        self._firsts: dict[int, dict[Any, Position]] = {}
+        self._before: dict[int, dict[Any, Compact]] = {}
+        self._uncompacted = 0
+        self.current: tuple[Any, ...] = ()
+        self._forget_current()
+        self._fill = self._made(key_of)
+        self._closing = closing(self._kept) if self._kept is not None and self._kept.values else None
 
-    def run(self, rows: list[Any], positions: list[Position], mark: Position) -> Output:
+    def _made(self, key_of: Callable[[Any], Any]) -> Fill:
+        values = () if self._kept is None else self._kept.values
+        text, names = fill_loop(
+            kept=None if self._kept is None else len(values),
+            single=self._single,
+            positions=self._positions,
+            inline_key=key_of if hasattr(key_of, "python") else None,
+            inline_values=[value if hasattr(value, "python") else None for value in values],
+        )
+        made: dict[str, Any] = {}
+        exec(compile(text, f"<stage {self.name}>", "exec"), made)  # our own text: users' code is called, not pasted
+        fill: Fill = made["make"](key_of, self._aggregator.add, self._aggregator.create, *values, *names.values())
+        return fill
+
+    def run(self, rows: list[Any], order: Order, mark: Position) -> tuple[list[Any], Order]:
+        """Take rows; put out the panes of the windows that have ended at the mark."""
+        count = len(rows)
+        if count:
+            self.counts.rows_in += count
+            self._fill(self, rows, order)
+            self._uncompacted += count
+            if self._uncompacted >= COMPACT_EVERY:
+                self._compact()
         out: list[Any] = []
-        at: list[Position] = []
-        states, closings = self._states, self._closings
-        key_of, aggregator, ends_of = self._key_of, self._aggregator, self._window.ends
-        ends, time_ms = range(0), None
-        for row, position in zip(rows, positions, strict=True):
-            if closings and closings[0][0] <= position:
-                self._close(position, out, at)
-            key = key_of(row)
-            if position[0] != time_ms:
-                time_ms = position[0]
-                ends = ends_of(time_ms)
-            for end in ends:
-                pane = (end, key)
-                if pane in states:
-                    states[pane] = aggregator.add(states[pane], row)
-                else:
-                    states[pane] = aggregator.add(aggregator.create(), row)
-                    heappush(closings, ((end, 0, *position[2:]), key))
-        self._close(mark, out, at)
-        self.counts.rows_in += len(rows)
-        self.counts.rows_out += len(out)
+        at: list[Any] = []
+        until = mark[0]
+        if self._panes and min(self._panes) <= until:
+            for end in sorted(end for end in self._panes if end <= until):
+                self._close(end, out, at)
+            self._forget_current()
+            self.counts.rows_out += len(out)
         return out, at
 
-    def _close(self, until: Position, out: list[Any], at: list[Position]) -> None:
-        closings, size_ms = self._closings, self._window.size_ms
-        while closings and closings[0][0] <= until:
-            position, key = heappop(closings)
-            end = position[0]
-            state = self._states.pop((end, key))
-            out.append(Pane(key, end - size_ms, end, self._aggregator.result(state)))
-            at.append(position)
+    def panes_at(self, time_ms: int) -> tuple[Any, ...]:
+        """The panes that hold a time (as the loop wants them), and between which bounds they stay the same."""
+        lo = time_ms - time_ms % self._step_ms
+        found: list[Any] = []
+        for end in self._window.ends(time_ms):
+            pane = self._panes.get(end)
+            if pane is None:
+                pane = self._panes[end] = self._new_pane()
+                self._firsts[end] = {}
+            found.append((pane, self._firsts[end]) if self._positions else pane)
+        if not self._single:
+            return found, lo, lo + self._step_ms
+        return (*found[0], lo, lo + self._step_ms) if self._positions else (found[0], lo, lo + self._step_ms)
+
+    def _new_pane(self) -> dict[Any, Any]:
+        if self._kept is None:
+            return {}
+        return defaultdict(int) if self._counts_only else defaultdict(list)
+
+    def _forget_current(self) -> None:
+        nothing: tuple[Any, ...] = ({}, {}) if self._positions and self._single else ({},)
+        self.current = (*nothing, 0, 0)
+
+    def _close(self, end: int, out: list[Any], at: list[Any]) -> None:
+        pane, firsts = self._panes.pop(end), self._firsts.pop(end)
+        before = self._before.pop(end, {})
+        start = end - self._window.size_ms
+        new = tuple.__new__  # a Pane of four values: made without the call of its own __new__
+        if not self._positions and self._closing is not None and not before:  # the usual case
+            close = self._closing
+            out += [new(Pane, (key, start, end, close(flat))) for key, flat in pane.items()]
+            at += [end] * len(pane)
+            return
+        value_of = self._value_of(before)
+        if not self._positions:
+            out += [new(Pane, (key, start, end, value_of(key, state))) for key, state in pane.items()]
+            at += [end] * len(pane)
+            return
+        for root, key in sorted((position[2:], key) for key, position in firsts.items()):
+            out.append(new(Pane, (key, start, end, value_of(key, pane[key]))))
+            at.append((end, 0, *root))
+
+    def _value_of(self, before: dict[Any, Compact]) -> Callable[[Any, Any], Any]:
+        """(key, what is kept) → the pane's value."""
+        kept = self._kept
+        if kept is None:
+            result = self._aggregator.result
+            return lambda key, state: result(state)
+        built = kept.built
+        if self._counts_only:
+            places = len(kept.parts)
+            return lambda key, count: built((count,) * places)
+        close = self._closing
+        assert close is not None  # made of what is kept
+        if not before:
+            return lambda key, flat: close(flat)
+        return lambda key, flat: built(results(flat, before[key], kept)) if key in before else close(flat)
+
+    def _compact(self) -> None:
+        """Make long lists short."""
+        self._uncompacted = 0
+        kept = self._kept
+        if kept is None or self._counts_only:
+            return
+        for end, pane in self._panes.items():
+            before = self._before.setdefault(end, {})
+            for key, flat in pane.items():
+                if len(flat) >= LONG * len(kept.values):
+                    before.setdefault(key, Compact(len(kept.values))).take(flat, kept)
+                    flat.clear()
 
     @property
     def state_keys(self) -> int:
-        return len(self._states)
+        return sum(map(len, self._panes.values()))
 
     def snapshot(self) -> Any:
-        to_plain = self._aggregator.to_plain
+        """(end, [(key, position of its first row or None, state)]) of each open window."""
         return [
-            (position, key, to_plain(self._states[position[0], key]))
-            for position, key in sorted(self._closings, key=_first)
+            (
+                end,
+                [
+                    (key, self._firsts[end].get(key), self._plain(end, key, state))
+                    for key, state in self._panes[end].items()
+                ],
+            )
+            for end in sorted(self._panes)
         ]
 
+    def _plain(self, end: int, key: Any, state: Any) -> Any:
+        if self._kept is None:
+            return self._aggregator.to_plain(state)
+        if self._counts_only:
+            return state
+        compact = self._before.get(end, {}).get(key)
+        width = len(self._kept.values)
+        columns = [state[number::width] for number in range(width)]
+        return columns, None if compact is None else (compact.count, compact.sums, compact.extremes)
+
     def restore(self, plain: Any) -> None:
-        self._closings = [(position, key) for position, key, _ in plain]
-        heapify(self._closings)
-        self._states = {(position[0], key): self._aggregator.from_plain(state) for position, key, state in plain}
+        self._panes, self._firsts, self._before = {}, {}, {}
+        for end, entries in plain:
+            pane = self._panes[end] = self._new_pane()
+            firsts: dict[Any, Position] = {}
+            self._firsts[end] = firsts
+            for key, first, state in entries:
+                if first is not None:
+                    firsts[key] = tuple(first)
+                pane[key] = self._restored(end, key, state)
+        self._forget_current()
+
+    def _restored(self, end: int, key: Any, state: Any) -> Any:
+        if self._kept is None:
+            return self._aggregator.from_plain(state)
+        if self._counts_only:
+            return state
+        columns, compact = state
+        if compact is not None:
+            made = Compact(len(self._kept.values))
+            made.count, made.sums, made.extremes = compact[0], compact[1], list(compact[2])
+            self._before.setdefault(end, {})[key] = made
+        return [value for values in zip(*columns, strict=True) for value in values]
 
 
-def _first(closing: tuple[Position, Any]) -> Position:
-    return closing[0]
+def pane_state_type(key: Any, own_state: Any) -> Any:
+    """The type of `PaneWindow.snapshot`; `own_state`: of a user's aggregator, or what `kept_state_type` says."""
+    entry = generic(tuple, key, Position | None, own_state)
+    return generic(list, generic(tuple, int, generic(list, entry)))
+
+
+def kept_state_type(values: Sequence[Any]) -> Any:
+    """The type of what a window keeps for built-in aggregates of values of these types; counts alone are ints."""
+    if not values:
+        return int
+    columns = generic(tuple, *[generic(list, kind) for kind in values])
+    compact = generic(tuple, int, list[list[Any]], columns)
+    return generic(tuple, columns, compact | None)

@@ -8,7 +8,8 @@ import msgpack
 import pytest
 
 from agiledart import Change, Ranking
-from agiledart_dataflow.batch import Batch, BatchCodec, concatenated
+from agiledart_dataflow.batch import Batch, concatenated
+from agiledart_dataflow.batch_codec import BatchCodec
 from agiledart_dataflow.position import covering, final_mark
 from agiledart_dataflow.rows import Entry
 from agiledart_kernel.errors import RemoteProtocolError
@@ -50,7 +51,7 @@ def test_an_empty_batch_is_one_piece() -> None:
 def test_pieces_join_to_the_same_batch() -> None:
     whole = numbered(10)
     again = concatenated(list(whole.pieces(4)))
-    assert (again.rows, again.positions, again.mark) == (whole.rows, whole.positions, whole.mark)
+    assert (again.rows, again.order, again.mark) == (whole.rows, whole.order, whole.mark)
 
 
 @pytest.mark.parametrize(
@@ -71,7 +72,7 @@ def test_rows_come_back_as_their_type(kind: object, rows: list[object]) -> None:
     codec = BatchCodec(kind)
     batch = Batch(rows, [(i, 1, 0, i, -1) for i in range(len(rows))], final_mark(None))
     back = codec.decode(codec.encode(batch))
-    assert (back.rows, back.positions, back.mark) == (batch.rows, batch.positions, batch.mark)
+    assert (back.rows, back.order, back.mark) == (batch.rows, batch.order, batch.mark)
     assert [type(row) for row in back.rows] == [type(row) for row in rows]
 
 
@@ -105,6 +106,6 @@ def test_bodies_are_cut_to_a_size_as_far_as_rows_allow() -> None:
     codec = BatchCodec(str)
     parts = list(codec.encode_within(batch, 400))
     assert all(len(body) <= 400 for _, body in parts)
-    assert concatenated([codec.decode(body) for _, body in parts]).positions == batch.positions
+    assert concatenated([codec.decode(body) for _, body in parts]).order == batch.order
     (only,) = codec.encode_within(Batch(["x" * 1_000], [(1, 1, 0, 0)], final_mark(1)), 400)
     assert len(only[1]) > 400

@@ -1,10 +1,12 @@
 """The generated loop: what it does to rows, positions and counts, and whom it blames."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
-from agiledart_dataflow.chain import RowChain, RowStep
+from agiledart_dataflow.chain import RowChain
+from agiledart_dataflow.loop_text import Names, RowStep
 from agiledart_dataflow.position import Position
 from agiledart_dataflow.statistics import StepCounts
 from agiledart_kernel.errors import UserCodeError
@@ -108,3 +110,64 @@ def test_an_error_names_step_line_and_record(steps: list[RowStep], rows: list[ob
 def test_the_line_is_that_of_the_users_function() -> None:
     with pytest.raises(UserCodeError, match=rf"^test_chain\.py:{bad_map.__code__.co_firstlineno + 2} in bad"):
         RowChain([RowStep("bad", "map", bad_map)]).run([3], positions(1))
+
+
+def test_without_positions_nothing_goes_with_the_rows() -> None:
+    rows, at = RowChain(CHAIN, carries="rows").run(list(range(9)), None)
+    assert at is None
+    assert rows == RowChain(CHAIN).run(list(range(9)), positions(9))[0]
+
+
+def test_times_go_with_the_rows_that_a_row_becomes() -> None:
+    rows, at = RowChain(CHAIN, carries="times").run(list(range(9)), [10 * n for n in range(9)])
+    with_positions = RowChain(CHAIN).run(list(range(9)), positions(9))
+    assert rows == with_positions[0]
+    assert at == [10 * position[0] for position in with_positions[1]]
+
+
+@pytest.mark.parametrize("carries", ["rows", "times", "positions"])
+@pytest.mark.parametrize("policy", ["skip", "dead_letter"])
+def test_a_policy_lets_rows_go_and_says_which(policy: str, carries: str) -> None:
+    told: list[tuple[str, object, object, str]] = []
+    steps: list[RowStep] = [
+        RowStep("inverse", "map", lambda x: 12 // x, policy=policy),
+        RowStep("not-six", "filter", lambda x: 1 // (x - 6) != 5, policy=policy),
+        RowStep("some", "optional", lambda x: None if x == 4 else [1, 2][x % 2] * x, policy=policy),
+        RowStep("many", "many", lambda x: iter([x, 1 // (x - 3)]), policy=policy),
+    ]
+    chain = RowChain(
+        steps,
+        carries=carries,
+        on_error=lambda step, row, at, error: told.append((step.name, row, at, type(error).__name__)),
+    )
+    given: dict[str, Any] = {"rows": None, "times": list(range(5)), "positions": positions(5)}
+    rows, at = chain.run([0, 1, 2, 3, 12], given[carries])
+    # 0 raises in inverse; 12 goes through; 6 raises in not-six; 4 is None; 1 goes through
+    assert rows == [12, 0, 2, -1]
+    where = {"rows": [None, None], "times": [0, 2], "positions": [(0, 1, 0, 0), (2, 1, 0, 2)]}[carries]
+    assert told == [("inverse", 0, where[0], "ZeroDivisionError"), ("not-six", 6, where[1], "ZeroDivisionError")]
+    field = "skipped" if policy == "skip" else "dead_letters"
+    assert [getattr(chain.counts[name], field) for name in ("inverse", "not-six", "some", "many")] == [1, 1, 0, 0]
+    for step, counts in chain.counts.items():
+        let_go = counts.dropped + counts.skipped + counts.dead_letters
+        assert step == "many" or counts.rows_in == counts.rows_out + let_go
+    if carries != "rows":
+        assert len(at) == len(rows)
+
+
+def test_an_expression_stands_in_the_loop_as_text() -> None:
+    class Plus:
+        def __init__(self, number: object) -> None:
+            self.number = number
+
+        def python(self, row: str, names: Names) -> str:
+            return f"{row} + {names.bind(self.number)}"
+
+    class Above(Plus):
+        def python(self, row: str, names: Names) -> str:
+            return f"{row} > {names.bind(self.number)}"
+
+    steps = [RowStep("plus", "map", inline=Plus(10)), RowStep("above", "filter", inline=Above(11))]
+    assert RowChain(steps, carries="rows").run([0, 1, 2, 3], None) == ([12, 13], None)
+    with pytest.raises(UserCodeError, match="in plus: TypeError"):
+        RowChain(steps, carries="rows").run([None], None)

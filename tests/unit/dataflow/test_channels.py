@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from agiledart_dataflow.batch import Batch
 from agiledart_dataflow.channels import PUNCTUATION_WINDOW, ReceivingChannel, SendingChannel
-from agiledart_dataflow.position import covering
+from agiledart_dataflow.position import covering, final_mark
 from agiledart_kernel.errors import RemoteProtocolError
 
 
@@ -133,17 +133,43 @@ def test_the_receiver_sees_gaps_and_repeats():
         channel.accept(9, 1)
 
 
-def test_acknowledges_in_halves_and_punctuations_at_once():
+def test_acknowledges_in_halves_and_two_punctuations_at_once():
     channel = ReceivingChannel(window=8)
     for n in range(4):
         channel.accept(n, 1)
     assert channel.due(3) is None
     assert channel.due(4) == (4, 0)
     channel.accept(4, 0)
-    assert channel.due(4) == (4, 1)
+    assert channel.due(4) is None
+    channel.accept(4, 0)
+    assert channel.due(4) == (4, 2)
     channel.accept(4, 1)
     assert channel.due(5) is None
-    assert channel.due(5, all_of_it=True) == (5, 1)
+    assert channel.due(5, all_of_it=True) == (5, 2)
+
+
+def test_a_lazy_mark_waits_for_rows_for_the_end_or_to_be_let_go():
+    channel = SendingChannel(window=1, lazy_marks=True)
+    channel.put(Batch([], None, (1, 1, 0, 1)))
+    assert channel.next_frame() is None
+    channel.put(batch(2, 1))
+    frame = channel.next_frame()
+    assert frame is not None
+    assert (len(frame), frame.mark) == (1, (2, 1, 0, 2))
+    channel.put(Batch([], None, (5, 1, 0, 5)))
+    assert channel.next_frame() is None
+    channel.release_mark()
+    frame = channel.next_frame()
+    assert frame is not None
+    assert (len(frame), frame.mark) == (0, (5, 1, 0, 5))
+    channel.put(Batch([], None, (6, 1, 0, 6)))
+    assert channel.next_frame() is None
+    channel.put(Batch([], None, final_mark(6)))
+    frame = channel.next_frame()
+    assert frame is not None
+    assert frame.mark == final_mark(6)
+    channel.acknowledge(1, 2)
+    assert channel.idle
 
 
 @given(

@@ -20,6 +20,7 @@ from agiledart import (
     tumbling,
 )
 from agiledart_dataflow.batch import Batch
+from agiledart_dataflow.carrying import Carries
 from agiledart_dataflow.instance import Instance
 from agiledart_dataflow.position import covering, final_mark
 from agiledart_dataflow.program import Program, compile_program
@@ -67,7 +68,7 @@ def rows_of(seed: int, count: int = 60) -> list[Row]:
     return [Row(at, random.choice("abc"), random.uniform()) for at in times]
 
 
-def stages_under_test(kind: str) -> Program:
+def stages_under_test(kind: str, at_least: Carries = "positions") -> Program:
     """A topology whose second stage is the one to test."""
     topology = Topology("t")
     keyed = topology.source("rows", records([], row_type=Row), event_time=lambda row: row.at).key_by(
@@ -82,10 +83,10 @@ def stages_under_test(kind: str) -> Program:
         )
     else:
         keyed.stateful("step", Gaps()).sink("out", collect)
-    return compile_program(topology, plan_stages(topology.specification()))
+    return compile_program(topology, plan_stages(topology.specification(), 1, at_least))
 
 
-def batches(rows: list[Row], seed: int) -> list[Batch]:
+def batches(rows: list[Row], seed: int, carries: Carries = "positions") -> list[Batch]:
     """The rows as a source would send them, cut at random."""
     random = RandomStream(seed, "cuts")
     out = []
@@ -93,7 +94,8 @@ def batches(rows: list[Row], seed: int) -> list[Batch]:
     while at < len(rows):
         stop = min(len(rows), at + 1 + random.index(9))
         positions = [(rows[i].at, 1, 0, i) for i in range(at, stop)]
-        out.append(Batch(list(rows[at:stop]), [*positions], covering(positions[-1])))
+        order = positions if carries == "positions" else [position[0] for position in positions]
+        out.append(Batch(list(rows[at:stop]), [*order], covering(positions[-1])))
         at = stop
     return [*out, Batch([], [], final_mark(rows[-1].at if rows else None))]
 
@@ -108,16 +110,41 @@ def test_an_instance_goes_on_from_a_snapshot_as_if_nothing_had_happened(kind: st
     random = RandomStream(seed, "budget")
     for batch in batches(rows_of(seed), seed):
         straight.offer(0, 0, batch)
-        straight.work(lambda edge, target, out: whole.extend(zip(out.rows, out.positions, strict=True)))
+        straight.work(lambda edge, target, out: whole.extend(zip(out.rows, out.order, strict=True)))
         instance.offer(0, 0, batch)
         instance.work(
-            lambda edge, target, out: cut.extend(zip(out.rows, out.positions, strict=True)), 1 + random.index(4)
+            lambda edge, target, out: cut.extend(zip(out.rows, out.order, strict=True)), 1 + random.index(4)
         )
         saved = instance.snapshot()
         instance = Instance(program, 1, 0)
         instance.restore(saved)
         assert instance.snapshot() == saved
-    while instance.work(lambda edge, target, out: cut.extend(zip(out.rows, out.positions, strict=True))):
+    while instance.work(lambda edge, target, out: cut.extend(zip(out.rows, out.order, strict=True))):
+        pass
+    assert whole == cut != []
+    assert instance.finished
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_panes_without_positions_go_on_from_a_snapshot(seed: int) -> None:
+    program = stages_under_test("panes", "rows")
+    assert [edge.carries for edge in program.plan.edges] == ["times", "rows"]
+    ordered = Instance(stages_under_test("panes"), 1, 0)
+    whole: list[Any] = []
+    cut: list[Any] = []
+    instance = Instance(program, 1, 0)
+    random = RandomStream(seed, "budget")
+    rows = rows_of(seed)
+    for batch, timed in zip(batches(rows, seed), batches(rows, seed, "times"), strict=True):
+        ordered.offer(0, 0, batch)
+        ordered.work(lambda edge, target, out: whole.extend(out.rows))
+        instance.offer(0, 0, timed)
+        instance.work(lambda edge, target, out: cut.extend(out.rows), 1 + random.index(4))
+        saved = instance.snapshot()
+        instance = Instance(program, 1, 0)
+        instance.restore(saved)
+        assert instance.snapshot() == saved
+    while instance.work(lambda edge, target, out: cut.extend(out.rows)):
         pass
     assert whole == cut != []
     assert instance.finished
@@ -129,7 +156,7 @@ def test_top_goes_on_from_a_snapshot() -> None:
         "rows", records([], row_type=Change[str, int, Row]), event_time=lambda change: 0, rows=Change[str, int, Row]
     )
     changes.top("top", n=2).sink("out", collect)
-    program = compile_program(topology, plan_stages(topology.specification()))
+    program = compile_program(topology, plan_stages(topology.specification(), 1, "positions"))
     random = RandomStream(1, "changes")
     sent: list[list[Any]] = [[], []]
     straight, instance = Instance(program, 1, 0), Instance(program, 1, 0)

@@ -49,7 +49,7 @@ def source(reader: Script, *, options: tuple[tuple[str, str], ...] = (), **argum
     topology.source("rows", Connector("list", options=options, row_type=Row, payload=[]), **arguments).sink(
         "o", collect
     )
-    return SourceInstance(compile_program(topology, plan_stages(topology.specification())), 0, reader)
+    return SourceInstance(compile_program(topology, plan_stages(topology.specification(), 1, "positions")), 0, reader)
 
 
 def rows(*times: int) -> list[Row]:
@@ -60,13 +60,13 @@ def rows(*times: int) -> list[Row]:
 def times(instance: SourceInstance, now: int = 0) -> list[int]:
     """Event times of one poll."""
     batch = instance.poll(now, 50).batch
-    return [] if batch is None else [position[0] for position in batch.positions]
+    return [] if batch is None else [position[0] for position in batch.order]
 
 
 def test_records_are_numbered_and_stamped() -> None:
     polled = source(Script(rows(5, 5, 6))).poll(0, 77)
     assert polled.batch is not None
-    assert polled.batch.positions == [(5, 1, 0, 0), (5, 1, 0, 1), (6, 1, 0, 2)]
+    assert polled.batch.order == [(5, 1, 0, 0), (5, 1, 0, 1), (6, 1, 0, 2)]
     assert polled.batch.mark == covering((6, 1, 0, 2))
     assert [row.read_at for row in polled.batch.rows] == [77] * 3
     assert not polled.finished
@@ -163,7 +163,7 @@ def test_draining_sends_what_was_read_and_ends() -> None:
     polled = instance.poll(1, 0)
     assert polled.finished
     assert polled.batch is not None
-    assert [position[0] for position in polled.batch.positions] == [2_000]
+    assert [position[0] for position in polled.batch.order] == [2_000]
 
 
 def test_no_more_rows_than_asked_for() -> None:

@@ -2,7 +2,8 @@
 
 from typing import Any, NamedTuple, cast
 
-from agiledart_dataflow.batch import Batch, BatchCodec
+from agiledart_dataflow.batch import Batch
+from agiledart_dataflow.batch_codec import BatchCodec
 from agiledart_dataflow.channels import SendingChannel
 from agiledart_executor.data_links import Sender
 from agiledart_executor.host import OutputEnd

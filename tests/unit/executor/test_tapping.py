@@ -59,7 +59,7 @@ def program() -> Program:
     made = Topology("tapped")
     rows = made.source("readings", records([Reading(1, "a", 1.0)]), event_time=lambda row: row.at)
     rows.filter(warm).map(rounded).flat_map(twice).sink("report", collect)
-    return compile_program(made, plan_stages(made.specification()))
+    return compile_program(made, plan_stages(made.specification(), 1, "positions"))
 
 
 def tapping(made: Program) -> Tapping:
@@ -150,7 +150,7 @@ def test_an_operator_and_the_steps_behind_it_are_told_apart() -> None:
     rows = made.source("readings", records([Reading(1, "a", 1.0)]), event_time=lambda row: row.at)
     counted = rows.key_by(room_of).window(tumbling(timedelta(milliseconds=10))).count("per-room")
     counted.map(number).sink("report", collect)
-    compiled = compile_program(made, plan_stages(made.specification()))
+    compiled = compile_program(made, plan_stages(made.specification(), 1, "positions"))
     stage = next(stage.index for stage in compiled.plan.stages if stage.name.startswith("per-room"))
     tapped, taps = instance(compiled, stage), tapping(compiled)
     taps.open("per-room", 0.0)
@@ -183,7 +183,7 @@ def test_no_more_than_a_turns_share_is_taken_evenly_and_the_rest_only_counted() 
     point = TapPoint(InstanceName(0, 0), Reading, lambda: 0)
     given = batch([float(n) for n in range(1_000)])
     for _ in range(3):
-        point(given.rows, given.positions)
+        point(given.rows, given.order)
     told = point.taken("x")
     assert told is not None
     assert told.passed == 3_000
@@ -191,7 +191,7 @@ def test_no_more_than_a_turns_share_is_taken_evenly_and_the_rest_only_counted() 
     assert len(values) == ROWS_EACH_TURN
     assert values[:3] == [0.0, 40.0, 80.0]
     assert point.taken("x") is None
-    point(given.rows[:1], given.positions[:1])
+    point(given.rows[:1], given.order[:1])
     again = point.taken("x")
     assert again is not None
     assert seen([again], "x") == [0.0]

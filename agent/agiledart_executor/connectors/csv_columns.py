@@ -1,0 +1,278 @@
+"""Source `csv:` in columns, straight from bytes: pyarrow reads whole blocks, and never more than we would.
+
+A block in which anything could be read in two ways (a quote, a carriage return, a space beside a number, a hexadecimal int,
+NaN) goes through the loop over lines, with all its malformed lines counted by reason: what comes out is what `CsvReader`
+gives, line for line. Columns of text are only read when somebody asks for them; numbers always are, because one of them
+could be malformed.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from agiledart_dataflow.column import EARLIEST_US, Column
+from agiledart_dataflow.column_schema import ColumnField, schema_of
+from agiledart_dataflow.columns import Columns
+from agiledart_dataflow.columns_ipc import MAX_COLUMN_ROWS
+from agiledart_dataflow.connectors import Reading
+from agiledart_dataflow.late import late
+from agiledart_dataflow.schema import ReadTime
+from agiledart_executor.connectors.lines import BLOCK_BYTES, FileLines, block_of
+from agiledart_executor.connectors.parsing import RowParser
+from agiledart_kernel.limits import MAX_LINE_BYTES
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    import pyarrow.csv as pacsv
+else:
+    np = late("numpy")
+    pa = late("pyarrow")
+    pc = late("pyarrow.compute")
+    pacsv = late("pyarrow.csv")
+
+ROWS_AT_ONCE = MAX_COLUMN_ROWS
+"""Rows of one batch, as near as the length of lines allows."""
+
+_FEW_LINES = 100
+"""Fewer lines than this are read as rows: a call of pyarrow costs more."""
+
+_LARGEST_BLOCK = 4 << 20
+_TIME_LENGTH = 19
+_SPACE_AT_AN_END = (0x202C, 0x2C20, 0x200A, 0x0A20)
+"""A space behind or in front of a comma or line end, as two bytes with the first one low."""
+
+
+def reads_columns(row_type: Any) -> bool:
+    """Can rows of this type come as columns?"""
+    fields = schema_of(row_type).fields
+    return len(fields) > 1 and all(field.kind in ("int", "float", "bool", "text", "time") for field in fields)
+
+
+class CsvColumnsReader:
+    """Reads typed columns; a line that is none is counted by reason and never stops the run.
+
+    Args:
+        lines: the file.
+        row_type: with fields that `reads_columns` allows.
+        wanted: fields that will be asked for, as far as is known; None: all of them.
+    """
+
+    stamps = True
+
+    def __init__(self, lines: FileLines, row_type: Any, wanted: frozenset[str] | None = None) -> None:
+        self._source = lines
+        self._schema = schema_of(row_type)
+        self._row_type = row_type
+        self._parser = RowParser(row_type)
+        self._columns = [field for field in self._schema.fields if not _is_read_time(field)]
+        self._eager = [
+            field for field in self._columns if field.kind != "text" or wanted is None or field.name in wanted
+        ]
+        self._has_ints = any(field.kind == "int" for field in self._columns)
+        self._block_bytes = BLOCK_BYTES
+        self._left: Columns | list[Any] = []
+        self._scratch: Any = ()
+        self._readers: dict[tuple[str, ...], Callable[[bytes], Any]] = {}
+
+    def read(self, max_rows: int, wall_ns: int) -> Reading:
+        """About `ROWS_AT_ONCE` rows as columns, or `max_rows` as a list where a block needs the careful way."""
+        if len(self._left):
+            return self._handed_out(max_rows, {})
+        cut = self._source.cut(self._block_bytes)
+        if cut is None:
+            return Reading([], 0, {}, exhausted=True)
+        data, overlong = cut
+        malformed: dict[str, int] = {"columns": overlong} if overlong else {}
+        if data:
+            columns = None if overlong else self._columns_of(data, wall_ns)
+            if columns is not None:
+                self._left = columns
+                # Learn how long lines are; a few less than wanted, so that blocks do not spill over.
+                size = ROWS_AT_ONCE * len(data) // len(columns) * 99 // 100
+                self._block_bytes = min(_LARGEST_BLOCK, max(1_024, size))
+            else:
+                block = block_of(data, overlong)
+                malformed = {"columns": block.overlong} if block.overlong else {}
+                self._left = self._parser.parse(block.lines, wall_ns, malformed, plain=block.plain)
+        return self._handed_out(max_rows, malformed)
+
+    def _handed_out(self, max_rows: int, malformed: dict[str, int]) -> Reading:
+        left = self._left
+        part: Any
+        if isinstance(left, list):
+            part, self._left = left[:max_rows], left[max_rows:]
+        else:
+            part = left.slice(0, ROWS_AT_ONCE)
+            self._left = left.slice(ROWS_AT_ONCE, len(left)) if len(left) > ROWS_AT_ONCE else []
+        return Reading(part, len(part) + sum(malformed.values()), malformed)
+
+    def _columns_of(self, data: bytes, wall_ns: int) -> Columns | None:
+        """The columns of whole lines; None when they need a closer look."""
+        if b'"' in data or b"\r" in data or b"\t" in data or (self._has_ints and (b"x" in data or b"X" in data)):
+            return None
+        characters = np.frombuffer(data, np.uint8)
+        lines = int(np.count_nonzero(characters == 10)) if len(data) < _FEW_LINES * 64 else _FEW_LINES
+        if lines < _FEW_LINES or not _are_lines_short(data):
+            return None
+        try:
+            batch = self._reader(self._eager)(data)
+        except pa.ArrowException:
+            return None
+        rows = batch.num_rows
+        if self._has_space_at_an_end(characters):
+            return None
+        made: dict[str, Any] = {}
+        for field, array in zip(self._eager, batch.columns, strict=True):
+            column = self._checked(field, array)
+            if column is None:
+                return None
+            made[field.name] = column
+        later = _Later(self, data, [field for field in self._columns if field.name not in made])
+        parts: list[Any] = []
+        for field in self._schema.fields:
+            if _is_read_time(field):
+                parts.append(Column("int", np.full(rows, wall_ns)))
+            else:
+                parts.append(made[field.name] if field.name in made else later.maker(field))
+        return Columns(self._schema, parts, rows)
+
+    def _has_space_at_an_end(self, characters: Any) -> bool:
+        """Whether a field begins or ends with a space, which pyarrow would pass over beside a number."""
+        if characters[0] == 32:
+            return True
+        for start in (0, 1):
+            pairs = characters[start : start + (len(characters) - start) // 2 * 2].view("<u2")
+            if len(self._scratch) <= len(pairs):
+                self._scratch = np.empty(len(pairs) * 5 // 4 + 1, bool)
+            found = self._scratch[: len(pairs)]
+            for pair in _SPACE_AT_AN_END:
+                if np.equal(pairs, pair, out=found).any():
+                    return True
+        return False
+
+    def texts(self, fields: list[ColumnField], data: bytes) -> dict[str, Column]:
+        """Columns of text, of a block that was read before."""
+        try:
+            batch = self._reader(fields)(data)
+        except pa.ArrowException:  # bytes that are no UTF-8
+            lines = [line.split(",") for line in data[:-1].decode("utf-8", "replace").split("\n")]
+            places = {field.name: self._columns.index(field) for field in fields}
+            return {
+                field.name: Column("text", [_text(line[places[field.name]], field) for line in lines])
+                for field in fields
+            }
+        arrays = zip(fields, batch.columns, strict=True)
+        return {field.name: Column("text", _text_array(array, field)) for field, array in arrays}
+
+    def _reader(self, fields: list[ColumnField]) -> Callable[[bytes], Any]:
+        """A function of a block that reads these fields."""
+        names = tuple(field.name for field in fields)
+        if names not in self._readers:
+            reading = pacsv.ReadOptions(
+                column_names=[field.name for field in self._columns], use_threads=False, block_size=2 * _LARGEST_BLOCK
+            )
+            parsing = pacsv.ParseOptions(quote_char=False, ignore_empty_lines=False)
+            converting = pacsv.ConvertOptions(
+                column_types={field.name: _arrow_type(field) for field in fields},
+                include_columns=list(names),
+                null_values=[""],
+                strings_can_be_null=False,
+                true_values=["1", "true"],
+                false_values=["0", "false"],
+            )
+
+            def read(data: bytes) -> Any:
+                table = pacsv.read_csv(
+                    pa.BufferReader(data), read_options=reading, parse_options=parsing, convert_options=converting
+                )
+                batches = table.to_batches()
+                return batches[0] if len(batches) == 1 else table.combine_chunks().to_batches()[0]
+
+            self._readers[names] = read
+        return self._readers[names]
+
+    def _checked(self, field: ColumnField, array: Any) -> Column | None:
+        """The column of a field that holds nothing that the loop over lines would refuse; else None."""
+        if field.kind == "text":
+            return Column("text", _text_array(array, field))
+        if array.null_count and not field.optional:
+            return None
+        valid = array.is_valid().to_numpy(zero_copy_only=False) if array.null_count else None
+        if field.kind == "time":
+            values = _microseconds(array)
+            return None if values is None else Column("time", values, valid)
+        if array.null_count:
+            array = array.fill_null(False if field.kind == "bool" else 0)
+        values = array.to_numpy(zero_copy_only=field.kind != "bool")
+        if field.kind == "float":
+            total = float(np.add.reduce(values))
+            if total - total != 0.0:  # NaN or an infinity
+                return None
+        return Column(field.kind, values, valid)
+
+    def close(self) -> None:
+        self._source.close()
+
+
+class _Later:
+    """Text columns of a block, read together when the first of them is asked for."""
+
+    def __init__(self, reader: CsvColumnsReader, data: bytes, fields: list[ColumnField]) -> None:
+        self._reader = reader
+        self._data = data
+        self._fields = fields
+        self._made: dict[str, Column] | None = None
+
+    def maker(self, field: ColumnField) -> Callable[[], Column]:
+        def make() -> Column:
+            if self._made is None:
+                self._made = self._reader.texts(self._fields, self._data)
+                self._data = b""
+            return self._made[field.name]
+
+        return make
+
+
+def _is_read_time(field: ColumnField) -> bool:
+    return field.type is ReadTime
+
+
+def _arrow_type(field: ColumnField) -> Any:
+    types: dict[str, Any] = {"int": pa.int64(), "float": pa.float64(), "bool": pa.bool_(), "text": pa.string()}
+    return types[field.kind] if field.kind in types else pa.binary(_TIME_LENGTH)
+
+
+def _text(text: str, field: ColumnField) -> str | None:
+    return None if field.optional and not text else text
+
+
+def _text_array(array: Any, field: ColumnField) -> Any:
+    if field.optional:
+        array = pc.if_else(pc.equal(array, ""), pa.scalar(None, pa.string()), array)
+    return array
+
+
+def _are_lines_short(data: bytes) -> bool:
+    """False when a line might be longer than the longest one allowed; then somewhere half of that has no line end."""
+    half = MAX_LINE_BYTES // 2
+    return len(data) <= MAX_LINE_BYTES or all(
+        data.find(b"\n", start, start + half) >= 0 for start in range(0, len(data) - half, half)
+    )
+
+
+def _microseconds(array: Any) -> Any:
+    """Texts of 19 characters as times; None when one is not exactly `YYYY-MM-DD HH:MM:SS`."""
+    if array.null_count:
+        array = pc.if_else(array.is_valid(), array, pa.scalar(b"1970-01-01 00:00:00", array.type))
+    characters = np.frombuffer(array.buffers()[1], np.uint8)
+    characters = characters[array.offset * _TIME_LENGTH : (array.offset + len(array)) * _TIME_LENGTH]
+    by_line = characters.reshape(-1, _TIME_LENGTH)
+    if (by_line[:, 10] != 32).any() or (by_line[:, 16] != 58).any():
+        return None
+    try:
+        times = array.cast(pa.binary()).cast(pa.string()).cast(pa.timestamp("s")).cast(pa.timestamp("us"))
+    except pa.ArrowException:
+        return None
+    values = times.view(pa.int64()).to_numpy()
+    return None if len(values) and values.min() < EARLIEST_US else values

@@ -1,0 +1,163 @@
+"""`SpoolLog`: a bounded queue of chunks in files, first in, first out.
+
+The files have no names: each is unlinked as soon as it is open, so that its space comes back whatever ends the process. (The
+price: `df` shows the space, `du` does not; `agiledart status` tells the rows.) So a spool is empty after a restart, and
+nothing is forced to the disk: a power cut ends its process too. Chunks are checked by CRC-32 when they are read back.
+"""
+
+import contextlib
+import errno
+import os
+import struct
+import tempfile
+import zlib
+from collections import deque
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from agiledart_kernel.errors import OperationFailed
+
+_HEADER = struct.Struct(">III")
+"""Length and CRC of the body, rows in it."""
+
+_RESERVE_BYTES: Final = 256 << 10
+"""A chunk is about so large at most; there is room while one more of them fits."""
+
+_MAX_SEGMENT_BYTES: Final = 16 << 20
+_SEGMENTS: Final = 8
+"""The bound is used in at least so many files: the space of a file comes back when all of it was read."""
+
+_NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+@dataclass(eq=False)
+class _Segment:
+    descriptor: int
+    size: int = 0
+    read: int = 0
+
+
+class SpoolLog:
+    """One source's rows on disk.
+
+    Args:
+        directory: on the disk to use; must exist.
+        max_bytes: bound of all files together; one chunk with a huge row may go over it once.
+
+    Raises:
+        OperationFailed: from `append` and `next`, when the disk fails; the message says what to do.
+    """
+
+    def __init__(self, directory: Path, max_bytes: int) -> None:
+        self._directory, self._max_bytes = directory, max_bytes
+        self._segment_bytes = min(_MAX_SEGMENT_BYTES, max_bytes // _SEGMENTS)
+        self._segments: deque[_Segment] = deque()
+        self._rows = 0
+        self._closed = False
+
+    @property
+    def rows(self) -> int:
+        """Rows that lie here."""
+        return self._rows
+
+    @property
+    def bytes_used(self) -> int:
+        """Space that the files take."""
+        return sum(segment.size for segment in self._segments)
+
+    def has_room(self) -> bool:
+        """Whether another chunk may be appended."""
+        return self.bytes_used + _RESERVE_BYTES <= self._max_bytes
+
+    def append(self, chunk: bytes, rows: int) -> None:
+        """Add a chunk at the end; all of it or, when an error is raised, nothing."""
+        segment = self._last()
+        entry = _HEADER.pack(len(chunk), zlib.crc32(chunk), rows) + chunk
+        try:
+            _write_all(segment.descriptor, entry, segment.size)
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                os.ftruncate(segment.descriptor, segment.size)
+            raise self._failed(error) from None
+        segment.size += len(entry)
+        self._rows += rows
+
+    def next(self) -> bytes | None:
+        """Take the first chunk; None when there is none."""
+        while self._segments:
+            segment = self._segments[0]
+            if segment.read < segment.size:
+                return self._read(segment)
+            if len(self._segments) == 1 and segment.size < self._segment_bytes:
+                self._restart(segment)
+                return None
+            os.close(self._segments.popleft().descriptor)
+        return None
+
+    def close(self) -> None:
+        """Give back the space; may be called twice."""
+        self._closed = True
+        while self._segments:
+            os.close(self._segments.popleft().descriptor)
+        self._rows = 0
+
+    def _read(self, segment: _Segment) -> bytes:
+        try:
+            length, crc, rows = _HEADER.unpack(_read_all(segment.descriptor, _HEADER.size, segment.read))
+            chunk = _read_all(segment.descriptor, length, segment.read + _HEADER.size)
+        except (OSError, struct.error) as error:
+            raise OperationFailed(f"the spool in {self._directory} cannot be read back: {error}") from None
+        if zlib.crc32(chunk) != crc:
+            raise OperationFailed(f"the spool in {self._directory} came back damaged: check that disk")
+        segment.read += _HEADER.size + length
+        self._rows -= rows
+        return chunk
+
+    def _restart(self, segment: _Segment) -> None:
+        """All of the only file was read: use it again from its beginning."""
+        if segment.size:
+            with contextlib.suppress(OSError):
+                os.ftruncate(segment.descriptor, 0)
+            segment.size = segment.read = 0
+
+    def _last(self) -> _Segment:
+        if self._closed:
+            raise OperationFailed(f"the spool in {self._directory} is closed")
+        if not self._segments or self._segments[-1].size >= self._segment_bytes:
+            try:
+                descriptor, path = tempfile.mkstemp(prefix="spool-", dir=self._directory)
+                os.unlink(path)
+            except OSError as error:
+                raise self._failed(error) from None
+            self._segments.append(_Segment(descriptor))
+        return self._segments[-1]
+
+    def _failed(self, error: OSError) -> OperationFailed:
+        if error.errno in _NO_SPACE:
+            return OperationFailed(
+                f"the disk of the spool in {self._directory} is full: make room there, lower spool_bytes"
+                f" ({self._max_bytes:,}), or let rows go then with spool_full=shed"
+            )
+        reason = (error.strerror or str(error)).lower()
+        return OperationFailed(f"the spool in {self._directory} cannot be written: {reason}")
+
+
+def _write_all(descriptor: int, data: bytes, position: int) -> None:
+    left = memoryview(data)
+    while left:
+        written = os.pwrite(descriptor, left, position)
+        position += written
+        left = left[written:]
+
+
+def _read_all(descriptor: int, length: int, position: int) -> bytes:
+    parts = []
+    while length:
+        part = os.pread(descriptor, length, position)
+        if not part:
+            raise OSError(errno.EIO, "its file is shorter than what was written")
+        parts.append(part)
+        position += len(part)
+        length -= len(part)
+    return b"".join(parts)

@@ -1,0 +1,79 @@
+"""What is wanted of the ratios, as the project says it; each judged by the median of the rounds."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from benchmarks.engines.latency import LatencyFigures
+from benchmarks.engines.pairing import Spread, best, ratios, spread
+
+Measured = Mapping[str, Mapping[int, float]]
+"""By engine, by round: CPU seconds per million tuples."""
+
+
+@dataclass(frozen=True)
+class Goal:
+    """`over` / `under`, at most or at least `bound`; of several engines the best of each round counts."""
+
+    job: str
+    what: str
+    over: tuple[str, ...]
+    under: tuple[str, ...]
+    sense: Literal["≤", "≥"]
+    bound: float
+
+    def judged(self, measured: Measured) -> Spread | None:
+        """The ratio's spread; None where something was not measured."""
+        over = best(measured[name] for name in self.over if name in measured)
+        under = best(measured[name] for name in self.under if name in measured)
+        return spread(ratios(over, under))
+
+    def met(self, found: Spread) -> bool:
+        """By the median."""
+        return found.median <= self.bound if self.sense == "≤" else found.median >= self.bound
+
+
+def _goals() -> list[Goal]:
+    goals: list[Goal] = []
+    for job in ("j1", "zone", "vehicle"):
+        for rows in ("1000", "10000"):
+            columnar = (f"numpy-{rows}", f"polars-{rows}")
+            ours = (f"ours-columns-{rows}",)
+            goals.append(Goal(job, f"columns, {rows} rows ÷ best columnar loop", ours, columnar, "≤", 1.5))
+        goals.append(Goal(job, "columns, 10000 rows ÷ Flink SQL", ("ours-columns-10000",), ("flink",), "≤", 1.0))
+    wide = ("ours-columns-10000",)
+    goals.append(Goal("j1", "Bytewax ÷ columns, 10000 rows", ("bytewax-window",), wide, "≥", 4))
+    for job in ("zone", "vehicle"):
+        goals.append(Goal(job, "Bytewax window ÷ columns, 10000 rows", ("bytewax-window",), wide, "≥", 20))
+        goals.append(Goal(job, "Bytewax fold ÷ columns, 10000 rows", ("bytewax-fold",), wide, "≥", 4))
+    for batch, name in (("10", "ours-lines-10"), ("100", "ours-lines-100"), ("1000", "ours-lines")):
+        goals.append(Goal("j1", f"rows, {batch} a batch ÷ plain loop, same functions", (name,), ("plain",), "≤", 1.15))
+    goals.append(Goal("j1", "one more fused step", ("ours-lines+1",), ("ours-lines",), "≤", 1.10))
+    goals.append(Goal("zone", "Bytewax window ÷ rows", ("bytewax-window",), ("ours-lines",), "≥", 6))
+    goals.append(Goal("vehicle", "Bytewax window ÷ rows", ("bytewax-window",), ("ours-lines",), "≥", 80))
+    return goals
+
+
+GOALS = _goals()
+
+
+def judged_latencies(figures: LatencyFigures) -> list[dict[str, Any]]:
+    """J3: p50 below the others' and at most 0.5 ms; saturated, so many tuples a second."""
+    ours = figures.engines.get("ours", {})
+    found: list[dict[str, Any]] = []
+
+    def tell(what: str, values: Iterable[float], sense: str, bound: float) -> None:
+        spreads = spread(values)
+        if spreads is not None:
+            met = spreads.median <= bound if sense in "≤<" else spreads.median >= bound
+            found.append({"job": "j3", "what": what, "goal": f"{sense} {bound:g}", "met": met, "found": spreads})
+
+    if not figures.rate:
+        tell("thousand tuples/s, saturated", [value / 1000 for value in ours.get("rate", {}).values()], "≥", 400)
+        return found
+    at = f"{figures.rate:,}/s"
+    tell(f"p50 ms at {at}", ours.get("p50", {}).values(), "≤", 0.5)
+    for name, by in figures.engines.items():
+        if name != "ours":
+            tell(f"p50 at {at} ÷ {name}", ratios(ours.get("p50", {}), by.get("p50", {})), "<", 1.0)
+    return found

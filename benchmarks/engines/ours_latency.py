@@ -1,0 +1,73 @@
+"""J3 on our engine: three agents on this machine, an executor each, TLS between them; submitted as users submit.
+
+    python -m benchmarks.engines.ours_latency PORT WARM_SECONDS [null]
+
+The sink's file tells each result's due time and the milliseconds since, so the same latencies are left out as
+elsewhere. With `null` the sink only counts, for rates at which the file would be what is measured.
+"""
+
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from agiledart_cli.applications import make_submission
+from agiledart_cli.client import ControlClient
+from agiledart_cli.cluster import Mesh
+from agiledart_node.commands import Status
+from benchmarks.engines.jobs import Latencies, say_result
+from benchmarks.engines.setup import HERE
+
+NAME = "latency"
+_POLL_SECONDS = 0.2
+_RUNNING = ("deploying", "running")
+EXPECTED = {"trips": ["a1"], "derived": ["a1"], "totals": ["a2"], "results": ["a3"]}
+
+
+def submit(client: ControlClient, port: int, results: str) -> None:
+    """Start it, and make sure that tuples cross two hops."""
+    settings = {"trips": f"tcp:127.0.0.1:{port}@a1", "results": f"{results}@a3", "name": NAME}
+    body = client.ask(make_submission(f"{HERE / 'ours_pipeline.py'}:latency", settings, {}))
+    if body["placement"] != EXPECTED:
+        raise SystemExit(f"placed otherwise than wanted: {body['placement']}")
+
+
+def wait(client: ControlClient) -> dict[str, Any]:
+    """The status when it has ended."""
+    while True:
+        body: dict[str, Any] = client.ask(Status(NAME))
+        if body["state"] not in _RUNNING:
+            if body["state"] != "finished":
+                raise SystemExit(f"{body['state']}: {body.get('reason')}")
+            return body
+        time.sleep(_POLL_SECONDS)
+
+
+def latencies(path: Path, warm: float) -> dict[str, Any]:
+    """Of the rows that the sink wrote: zone, due time in ns, milliseconds since, …"""
+    found = Latencies(warm)
+    with path.open() as file:
+        for line in file:
+            _, due, late, _ = line.split(",", 3)
+            found.add(int(due), int(due) + int(float(late) * 1e6))
+    return found.result()
+
+
+def main() -> None:
+    """One run."""
+    port, warm, counts_only = int(sys.argv[1]), float(sys.argv[2]), sys.argv[3:] == ["null"]
+    with Mesh(3) as mesh:
+        mesh.start()
+        path = mesh.folder / "results.csv"
+        with mesh.client(0) as client:
+            submit(client, port, "null:" if counts_only else f"csv:{path}")
+            body = wait(client)
+        if not counts_only:
+            say_result(**latencies(path, warm))
+            return
+        summary = body["summary"]
+        say_result(outputs=summary["results"]["results"], samples=0, last_ns=time.time_ns())
+
+
+if __name__ == "__main__":
+    main()

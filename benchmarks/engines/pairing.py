@@ -1,0 +1,67 @@
+"""Statistics of pairs: two engines are compared within a round, and the rounds' ratios are what is summed up.
+
+On a shared machine a round's minute decides more than the engine; what is left after dividing within the round is the engine.
+"""
+
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from random import Random
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Median and quartiles of some values; with fewer than four, the least and the most stand for the quartiles."""
+
+    median: float
+    lower: float
+    upper: float
+    count: int
+
+    def shown(self, digits: int = 2) -> str:
+        """`1.03 (1.01–1.08)`."""
+        return f"{self.median:.{digits}f} ({self.lower:.{digits}f}–{self.upper:.{digits}f})"
+
+    def plain(self) -> dict[str, float]:
+        """For JSON."""
+        return {name: round(value, 5) for name, value in asdict(self).items()}
+
+
+def spread(values: Iterable[float]) -> Spread | None:
+    """Of the values; None when there are none."""
+    found = sorted(values)
+    if not found:
+        return None
+    lower, upper = found[0], found[-1]
+    if len(found) >= 4:
+        lower, _, upper = statistics.quantiles(found, n=4, method="inclusive")
+    return Spread(statistics.median(found), lower, upper, len(found))
+
+
+def ratios(over: Mapping[int, float], under: Mapping[int, float]) -> list[float]:
+    """One ratio for each round in which both were measured."""
+    return [over[number] / under[number] for number in sorted(over) if under.get(number)]
+
+
+def best(engines: Iterable[Mapping[int, float]]) -> dict[int, float]:
+    """The least of each round, over the rounds that any has."""
+    least: dict[int, float] = {}
+    for values in engines:
+        for number, value in values.items():
+            least[number] = min(value, least.get(number, value))
+    return least
+
+
+def won(values: Sequence[float]) -> int:
+    """How many ratios are below 1."""
+    return sum(value < 1 for value in values)
+
+
+def shuffled(items: Sequence[T], seed: int, number: int) -> list[T]:
+    """The order of a round: drawn from the seed, another for each round."""
+    order = list(items)
+    Random(f"{seed}/{number}").shuffle(order)
+    return order

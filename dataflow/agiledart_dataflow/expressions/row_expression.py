@@ -1,0 +1,167 @@
+"""Expressions of one row type in all the forms in which steps use them: a function of a row, text, a column."""
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from agiledart_dataflow.callsite import CallSite
+from agiledart_dataflow.column import Column
+from agiledart_dataflow.column_schema import SCALAR_FIELD, schema_of
+from agiledart_dataflow.columns import Columns
+from agiledart_dataflow.expressions.binding import bound, fields_used
+from agiledart_dataflow.expressions.nodes import Field, Node, TypedField, ValueType
+from agiledart_dataflow.expressions.python_text import Names, PythonText, Scope
+from agiledart_dataflow.schema import is_named_tuple
+
+if TYPE_CHECKING:
+    from agiledart_dataflow.column import Array
+    from agiledart_dataflow.expressions.straight import Straight
+
+
+def _function(python: Callable[[str, Names], str]) -> Callable[[Any], Any]:
+    """A function of a row that does what a text says."""
+    names = Scope()
+    text = python("row", names)
+    function: Callable[[Any], Any] = eval(f"lambda row: {text}", names.values)  # our own text
+    return function
+
+
+class RowExpression:
+    """One value of each row; may be called with a row.
+
+    Args:
+        node: the expression.
+        row_type: of the rows.
+        where: the user's line, for errors.
+
+    Attributes:
+        type: of the value.
+        fields: names of the fields that it reads.
+
+    Raises:
+        TopologyError: it does not go with the rows.
+    """
+
+    __slots__ = ("__name__", "_function", "_is_scalar", "_straight", "fields", "node", "type", "typed")
+
+    def __init__(self, node: Node, row_type: Any, where: CallSite) -> None:
+        self.node = node
+        self.typed = bound(node, row_type, where)
+        self.type: ValueType = self.typed.type
+        self.fields = fields_used(node)
+        self._is_scalar = schema_of(row_type).is_scalar
+        self._function = _function(self.python)
+        self._straight: Straight | None = None
+        self.__name__ = node.name if isinstance(node, Field) else "expression"
+
+    def __call__(self, row: Any) -> Any:
+        return self._function(row)
+
+    def python(self, row: str, names: Names) -> str:
+        """The value as text over the variable `row`."""
+        return PythonText(lambda name: row if self._is_scalar and name == SCALAR_FIELD else f"{row}.{name}", names).of(
+            self.typed
+        )
+
+    @property
+    def function(self) -> Callable[[Any], Any]:
+        """Row → value, as a plain function."""
+        return self._function
+
+    @property
+    def field(self) -> str | None:
+        """The field of which it is the value unchanged, if it is one."""
+        return self.typed.name if isinstance(self.typed, TypedField) else None
+
+    def column(self, columns: Columns) -> Column:
+        """The values for these rows. Raises what Python raises for one of them."""
+        if isinstance(self.typed, TypedField):
+            return columns.named(self.typed.name)
+        from agiledart_dataflow.expressions.vectors import column_of_expression  # NumPy is loaded only where it is used
+
+        usual = self._usual_way().column(columns)
+        return column_of_expression(self.typed, columns) if usual is None else usual
+
+    def _usual_way(self) -> "Straight":
+        if self._straight is None:
+            from agiledart_dataflow.expressions.straight import straight  # as above
+
+            self._straight = straight(self.typed)
+        return self._straight
+
+    def mask(self, columns: Columns) -> "Array":
+        """Where a condition is True."""
+        from agiledart_dataflow.expressions.vectors import mask_of_expression  # as above
+
+        usual = self._usual_way().column(columns)
+        if usual is None:
+            return mask_of_expression(self.typed, columns)
+        mask: Array = usual.values
+        return mask
+
+
+class RowBuilder:
+    """A new row of each row; may be called with a row.
+
+    Args:
+        row_type: of the new rows, a NamedTuple.
+        old_type: of the rows that it is made of.
+        values: field of the new row → expression over the old one.
+    """
+
+    __slots__ = ("__name__", "_function", "_whole", "row_type", "values")
+
+    def __init__(self, row_type: Any, old_type: Any, values: Mapping[str, RowExpression]) -> None:
+        self.row_type = row_type
+        self.values = dict(values)
+        self.__name__ = row_type.__name__
+        kept = [value.field for value in values.values()]
+        old = [field.name for field in schema_of(old_type).fields]
+        takes_all = is_named_tuple(old_type) and kept[: len(old)] == old == list(values)[: len(old)]
+        self._whole = len(old) if takes_all else 0
+        self._function = _function(self.python)
+
+    def __call__(self, row: Any) -> Any:
+        return self._function(row)
+
+    def python(self, row: str, names: Names) -> str:
+        """The new row as text over the variable `row`."""
+        parts = [value.python(row, names) for value in list(self.values.values())[self._whole :]]
+        if self._whole:
+            parts.insert(0, f"*{row}")
+        return f"{names.bind(tuple.__new__)}({names.bind(self.row_type)}, ({', '.join(parts)},))"
+
+    def columns(self, columns: Columns) -> Columns:
+        """The new rows in columns; fields that stay as they are cost nothing."""
+        return columns.replaced(
+            self.row_type, {name: value.field or value.column(columns) for name, value in self.values.items()}
+        )
+
+
+class KeyExpression:
+    """The key of each row: the value of one expression, or a tuple of several; may be called with a row."""
+
+    __slots__ = ("__name__", "_function", "names", "parts")
+
+    def __init__(self, parts: tuple[RowExpression, ...]) -> None:
+        self.parts = parts
+        self.names = tuple(part.field or "key" for part in parts)
+        self._function = _function(self.python)
+        self.__name__ = "key_by"
+
+    def __call__(self, row: Any) -> Any:
+        return self._function(row)
+
+    def python(self, row: str, names: Names) -> str:
+        """The key as text over the variable `row`."""
+        texts = [part.python(row, names) for part in self.parts]
+        return texts[0] if len(texts) == 1 else f"({', '.join(texts)})"
+
+    @property
+    def type(self) -> Any:
+        """The key's type."""
+        types = [part.type.annotation for part in self.parts]
+        return types[0] if len(types) == 1 else tuple[tuple(types)]  # type: ignore[misc]  # built at run time
+
+    def columns(self, columns: Columns) -> list[Column]:
+        """The parts of the key for these rows."""
+        return [part.column(columns) for part in self.parts]

@@ -1,0 +1,118 @@
+"""What pyarrow does for functions of texts, where that is exactly what Python would do.
+
+Arguments are pyarrow arrays without None, or a Python text for a constant. Letters beyond ASCII change case in other ways
+in Python, white space means more there: such batches run value by value.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from agiledart_dataflow.late import late
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.compute as pc
+else:
+    np = late("numpy")
+    pa = late("pyarrow")
+    pc = late("pyarrow.compute")
+
+
+class Odd(Exception):
+    """This batch is not for this kernel."""
+
+
+def _bools(array: Any) -> Any:
+    return array.to_numpy(zero_copy_only=False)
+
+
+def _compare(name: str) -> Callable[..., Any]:
+    def kernel(kinds: Any, options: Any, a: Any, b: Any) -> Any:
+        return _bools(getattr(pc, name)(a, b))
+
+    return kernel
+
+
+def _ascii(array: Any) -> None:
+    """Raise `Odd` unless all texts are printable ASCII."""
+    data = array.buffers()[2]
+    if data is None or not len(array):
+        return
+    offsets = np.frombuffer(array.buffers()[1], np.int32)[array.offset : array.offset + len(array) + 1]
+    characters = np.frombuffer(data, np.uint8)[int(offsets[0]) : int(offsets[-1])]
+    if len(characters) and (int(characters.max()) > 0x7E or int(characters.min()) < 0x20):
+        raise Odd
+
+
+def _lower(kinds: Any, options: Any, a: Any) -> Any:
+    _ascii(a)
+    return pc.ascii_lower(a)
+
+
+def _upper(kinds: Any, options: Any, a: Any) -> Any:
+    _ascii(a)
+    return pc.ascii_upper(a)
+
+
+def _strip(kinds: Any, options: Any, a: Any) -> Any:
+    _ascii(a)
+    return pc.ascii_trim(a, characters=" ")
+
+
+def _matches(name: str) -> Callable[..., Any]:
+    def kernel(kinds: Any, options: Any, a: Any, part: Any) -> Any:
+        if not isinstance(part, str) or not isinstance(a, pa.Array):
+            raise Odd
+        return _bools(getattr(pc, name)(a, pattern=part))
+
+    return kernel
+
+
+def _length(kinds: Any, options: Any, a: Any) -> Any:
+    lengths = pc.utf8_length(a) if kinds[0] == "text" else pc.binary_length(a)
+    return lengths.to_numpy(zero_copy_only=False).astype(np.int64)
+
+
+def _replace(kinds: Any, options: Any, a: Any, old: Any, new: Any) -> Any:
+    if not (isinstance(old, str) and isinstance(new, str) and isinstance(a, pa.Array)) or not old:
+        raise Odd
+    return pc.replace_substring(a, pattern=old, replacement=new)
+
+
+def _slice(kinds: Any, options: Any, a: Any) -> Any:
+    start, stop = options
+    if kinds[0] != "text" or (start or 0) < 0 or (stop is not None and stop < (start or 0)):
+        raise Odd
+    return pc.utf8_slice_codeunits(a, start or 0, stop)
+
+
+def _is_in(kinds: Any, options: Any, a: Any) -> Any:
+    (values,) = options
+    return _bools(pc.is_in(a, value_set=pa.array(values, a.type)))
+
+
+def _concat(kinds: Any, options: Any, a: Any, b: Any) -> Any:
+    return pc.binary_join_element_wise(a, b, "")
+
+
+TEXT_KERNELS: dict[str, Callable[..., Any]] = {
+    "==": _compare("equal"),
+    "!=": _compare("not_equal"),
+    "<": _compare("less"),
+    "<=": _compare("less_equal"),
+    ">": _compare("greater"),
+    ">=": _compare("greater_equal"),
+    "+": _concat,
+    "lower": _lower,
+    "upper": _upper,
+    "strip": _strip,
+    "contains": _matches("match_substring"),
+    "starts_with": _matches("starts_with"),
+    "ends_with": _matches("ends_with"),
+    "length": _length,
+    "replace": _replace,
+    "slice": _slice,
+    "is_in": _is_in,
+}
+"""By name of the function."""

@@ -1,0 +1,241 @@
+"""An expression over `Columns` with NumPy: one call a function and a batch.
+
+The text of `functions.py` is the meaning. A kernel computes the usual case; where it could differ (an int beyond 64 bits, a
+divisor of zero, a cast of NaN, text that is no ASCII) it raises `Odd`, and that function runs value by value. What raises
+there raises here, too; whoever runs the step goes back to rows, where the record can be named.
+"""
+
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from agiledart_dataflow.column import NUMERIC, Column, column_of
+from agiledart_dataflow.column_schema import ColumnField, ColumnKind
+from agiledart_dataflow.columns import Columns
+from agiledart_dataflow.expressions.kernels import kernel_of
+from agiledart_dataflow.expressions.nodes import Typed, TypedCall, TypedField, TypedLiteral, TypedWhen, ValueType
+from agiledart_dataflow.expressions.python_text import function_of_call
+from agiledart_dataflow.expressions.text_kernels import Odd
+from agiledart_dataflow.late import late
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from agiledart_dataflow.column import Array
+else:
+    np = late("numpy")
+    Array = Any
+
+_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  times without a zone are UTC by definition
+_MICROSECOND = timedelta(microseconds=1)
+
+
+class Constant:
+    """A value that is the same in every row."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+Value = Column | Constant
+
+
+def column_of_expression(node: Typed, columns: Columns) -> Column:
+    """The values of an expression for these rows. Raises what Python raises for one of them."""
+    if not len(columns):
+        return column_of(_field(node.type), [])
+    with np.errstate(all="ignore"):
+        value = _evaluate(node, columns)
+    return value if isinstance(value, Column) else repeated(value.value, node.type, len(columns))
+
+
+def mask_of_expression(node: Typed, columns: Columns) -> "Array":
+    """Where a condition is True."""
+    column = column_of_expression(node, columns)
+    if column.kind != "bool":
+        return np.array([value is True for value in column.to_list()], dtype=bool)
+    mask: Array = column.values if column.valid is None else column.values & column.valid
+    return mask
+
+
+def repeated(value: Any, kind: ValueType, length: int) -> Column:
+    """A constant as a column."""
+    return column_of(_field(kind), [value] * length)
+
+
+def _field(kind: ValueType) -> ColumnField:
+    return ColumnField("", kind.annotation, kind.kind, kind.optional)
+
+
+def _evaluate(node: Typed, columns: Columns) -> Value:
+    if isinstance(node, TypedField):
+        return columns.named(node.name)
+    if isinstance(node, TypedLiteral):
+        return Constant(node.value)
+    if isinstance(node, TypedWhen):
+        return _when(node, columns)
+    arguments = [_evaluate(argument, columns) for argument in node.arguments]
+    special = _SPECIAL.get(node.name)
+    if special is not None:
+        return special(node, arguments, len(columns))
+    return _strict(node, arguments, len(columns))
+
+
+def _strict(node: TypedCall, arguments: Sequence[Value], length: int) -> Value:
+    """A function that gives None when an argument is None."""
+    if all(isinstance(one, Constant) for one in arguments):
+        values = [one.value for one in arguments if isinstance(one, Constant)]
+        return Constant(None if None in values else function_of_call(node)(*values))
+    missing: Array | None = None
+    for one in arguments:
+        if isinstance(one, Constant):
+            if one.value is None:
+                return repeated(None, node.type, length)
+            continue
+        nulls = one.nulls()
+        if nulls is not None:
+            missing = nulls if missing is None else missing | nulls
+    if missing is None:
+        return _applied(node, arguments, length)
+    there = np.flatnonzero(~missing)
+    taken = [one.take(there) if isinstance(one, Column) else one for one in arguments]
+    for one in taken:
+        if isinstance(one, Column):
+            one.valid = None
+    return scattered(_applied(node, taken, len(there)), there, length, node.type)
+
+
+def scattered(part: Column, numbers: "Array", length: int, kind: ValueType) -> Column:
+    """A column of `length` values: these at these places, None at the others."""
+    if part.kind in NUMERIC:
+        values = np.zeros(length, part.values.dtype)
+        values[numbers] = part.values
+        valid = np.zeros(length, bool)
+        valid[numbers] = True
+        return Column(part.kind, values, valid)
+    listed: list[Any] = [None] * length
+    for number, value in zip(numbers.tolist(), part.to_list(), strict=True):
+        listed[number] = value
+    return Column(part.kind, listed)
+
+
+def _applied(node: TypedCall, arguments: Sequence[Value], length: int) -> Column:
+    """A function of arguments none of which is None: by its kernel, or value by value."""
+    kernel = kernel_of(node.name, node.arguments[0].type.kind)
+    if kernel is not None:
+        try:
+            raw = [_raw(one, argument.type.kind) for one, argument in zip(arguments, node.arguments, strict=True)]
+            kinds: tuple[ColumnKind, ...] = tuple(argument.type.kind for argument in node.arguments)
+            return Column(node.type.kind, kernel(kinds, node.options, *raw))
+        except (Odd, OverflowError):
+            pass
+    lists = [one.to_list() if isinstance(one, Column) else [one.value] * length for one in arguments]
+    field = ColumnField("", node.type.annotation, node.type.kind, optional=False)
+    return column_of(field, list(map(function_of_call(node), *lists)))
+
+
+def _raw(value: Value, kind: ColumnKind) -> Any:
+    """What a kernel takes: an array, or a number or text. Raises `Odd` for values that arrays of the kind cannot hold."""
+    if isinstance(value, Column):
+        if value.kind != kind or kind == "object":
+            raise Odd
+        if kind in ("text", "bytes"):
+            try:
+                return value.arrow()
+            except UnicodeEncodeError:
+                raise Odd from None
+        return value.values
+    constant = value.value
+    if kind == "time":
+        if constant.tzinfo is not None:
+            raise Odd
+        return (constant - _EPOCH) // _MICROSECOND
+    return constant // _MICROSECOND if kind == "span" else constant
+
+
+def _when(node: TypedWhen, columns: Columns) -> Value:
+    """Each branch is computed for the rows that take it, and for no others."""
+    length = len(columns)
+    left = np.arange(length)
+    parts: list[tuple[Array, Typed]] = []
+    for condition, value in node.branches:
+        if not len(left):
+            break
+        rest = columns if len(left) == length else columns.take(left)
+        mask = mask_of_expression(condition, rest)
+        parts.append((left[mask], value))
+        left = left[~mask]
+    parts.append((left, node.otherwise))
+    parts = [part for part in parts if len(part[0])]
+    if len(parts) < 2:  # all rows take the same branch, or there are none
+        return _evaluate(parts[0][1] if parts else node.otherwise, columns)
+    made = [
+        (numbers, column_of_expression(value, columns.take(numbers))) for numbers, value in parts
+    ]  # a constant is made here, so that it has its kind
+    if any(column.kind != node.type.kind for _, column in made) or node.type.kind not in NUMERIC:
+        listed: list[Any] = [None] * length
+        for numbers, column in made:
+            for number, one in zip(numbers.tolist(), column.to_list(), strict=True):
+                listed[number] = one
+        return Column("object" if any(c.kind == "object" for _, c in made) else node.type.kind, listed)
+    values = np.empty(length, made[0][1].values.dtype)
+    valid = None if all(column.valid is None for _, column in made) else np.ones(length, bool)
+    for numbers, column in made:
+        values[numbers] = column.values
+        if valid is not None and column.valid is not None:
+            valid[numbers] = column.valid
+    return Column(node.type.kind, values, valid)
+
+
+def _is_null(node: TypedCall, arguments: Sequence[Value], length: int) -> Value:
+    (one,) = arguments
+    if isinstance(one, Constant):
+        return Constant(one.value is None)
+    if one.kind == "object":
+        return Column("bool", np.array([value is None for value in one.values], dtype=bool))
+    nulls = one.nulls()
+    return Column("bool", np.zeros(length, bool) if nulls is None else nulls)
+
+
+def _fill_null(node: TypedCall, arguments: Sequence[Value], length: int) -> Value:
+    one, other = arguments
+    if isinstance(one, Constant):
+        return one if one.value is not None else other
+    nulls = one.nulls()
+    if nulls is None:
+        return one
+    if not isinstance(other, Column):
+        other = repeated(other.value, node.arguments[1].type, length)
+    if one.kind in NUMERIC and other.kind == one.kind:
+        valid = None if other.valid is None else other.valid | ~nulls
+        return Column(one.kind, np.where(nulls, other.values, one.values), valid)
+    listed = [b if a is None else a for a, b in zip(one.to_list(), other.to_list(), strict=True)]
+    kind = "object" if "object" in (one.kind, other.kind) else one.kind
+    return Column(kind, listed)
+
+
+def _logic(node: TypedCall, arguments: Sequence[Value], length: int) -> Value:
+    """`and` and `or` of True, False and None."""
+    is_and = node.name == "and"
+    sides = []
+    for one, argument in zip(arguments, node.arguments, strict=True):
+        column = one if isinstance(one, Column) else repeated(one.value, argument.type, length)
+        yes = column.values if column.valid is None else column.values & column.valid
+        no = ~column.values if column.valid is None else ~column.values & column.valid
+        sides.append((yes, no, column.valid is None))
+    (yes, no, whole), (yes2, no2, whole2) = sides
+    if whole and whole2:
+        return Column("bool", yes & yes2 if is_and else yes | yes2)
+    decided_yes = yes & yes2 if is_and else yes | yes2
+    decided_no = no | no2 if is_and else no & no2
+    return Column("bool", decided_yes, decided_yes | decided_no)
+
+
+_SPECIAL: dict[str, Callable[[TypedCall, Sequence[Value], int], Value]] = {
+    "is_null": _is_null,
+    "fill_null": _fill_null,
+    "and": _logic,
+    "or": _logic,
+}

@@ -1,0 +1,150 @@
+"""The verbs on keyed rows that keep a state for each key: stateful, reduce, running, distinct, pattern."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from agiledart_dataflow.aggregators import Aggregator, Count
+from agiledart_dataflow.callsite import call_site
+from agiledart_dataflow.error_policy import ErrorPolicy, error_policy
+from agiledart_dataflow.handles import needs_name
+from agiledart_dataflow.keyed_handle import Keep, KeyedHandle, span_ms
+from agiledart_dataflow.operator_making import aggregate_state_type
+from agiledart_dataflow.operator_types import operator_types
+from agiledart_dataflow.operators.distinct import FirstOnly
+from agiledart_dataflow.operators.keyed import BroadcastOperator, KeyedOperator
+from agiledart_dataflow.operators.patterns import Never, Pattern
+from agiledart_dataflow.operators.running import Reduction, Running
+from agiledart_dataflow.rows import Change, Match
+from agiledart_dataflow.schema import SchemaError, check_travels, generic
+from agiledart_dataflow.windowed_streams import value_type
+
+if TYPE_CHECKING:
+    from agiledart_dataflow.stream import Stream
+
+K = TypeVar("K")
+V = TypeVar("V")
+R = TypeVar("R")
+S = TypeVar("S")
+U = TypeVar("U")
+
+
+class KeyedVerbs(KeyedHandle[K, R]):
+    """Verbs that look at the rows of one key, one after the other."""
+
+    def stateful(
+        self,
+        name: str,
+        operator: KeyedOperator[K, R, S, U],
+        *,
+        time_to_live: timedelta | None = None,
+        on_error: ErrorPolicy = "fail",
+        keep: Keep = "memory",
+    ) -> "Stream[U]":
+        """User code with state by key and timers in event time.
+
+        Args:
+            name: of the step; must be given, because it keeps state.
+            operator: an instance of your `KeyedOperator`.
+            time_to_live: a key's state is forgotten so long (in event time) after its last record.
+            on_error: what happens when the operator raises: the job fails, or the record is skipped and counted, or it
+                also goes to `.errors(name)`. What the operator changed in the state before it raised stays.
+            keep: where the state is kept.
+        """
+        where = call_site()
+        needs_name(name, "stateful", "my-state", where)
+        given: Any = operator
+        if not isinstance(given, KeyedOperator):
+            made = f"; did you mean {given.__name__}()?" if isinstance(given, type) else ""
+            raise where.error(f"stateful() takes an instance of a KeyedOperator, not {given!r}{made}")
+        if isinstance(given, BroadcastOperator):
+            raise where.error(
+                f"{type(given).__name__} also hears a broadcast stream: write .connect(rules).stateful({name!r}, …)"
+            )
+        policy = error_policy(on_error, where)
+        time_to_live_ms = span_ms("time_to_live", time_to_live, where)
+        key_type, state_type, row_type = operator_types(operator, where)
+        try:
+            check_travels(state_type)
+        except SchemaError as error:
+            raise where.error(f"the state of {name!r}: {error}") from None
+        return self._operate(
+            name,
+            "stateful",
+            operator,
+            state_type,
+            row_type,
+            where,
+            keep=keep,
+            key_type=key_type,
+            options=(*policy["options"], ("time_to_live_ms", str(time_to_live_ms))),
+            time_to_live_ms=time_to_live_ms,
+            **policy["make"],
+        )
+
+    def reduce(self, name: str, function: Callable[[R, R], R], *, keep: Keep = "memory") -> "Stream[Change[K, R, R]]":
+        """All rows of a key so far joined two by two, `function(so far, next)`, anew at each row."""
+        where = call_site()
+        _, row_type = self.types
+        operator = Running(Reduction(function))
+        return self._operate(
+            name, "running", operator, generic(list, generic(list, row_type)), self._change(row_type), where, keep=keep
+        )
+
+    def running(
+        self, name: str, aggregator: Aggregator[R, Any, V], *, keep: Keep = "memory"
+    ) -> "Stream[Change[K, V, R]]":
+        """What an aggregator makes of all rows of a key so far, anew at each row."""
+        where = call_site()
+        _, row_type = self.types
+        value = value_type(aggregator, row_type, where)
+        state_type = generic(list, aggregate_state_type(aggregator, row_type))
+        options = (("aggregate", type(aggregator).__name__),)
+        return self._operate(
+            name, "running", Running(aggregator), state_type, self._change(value), where, options=options, keep=keep
+        )
+
+    def running_count(self, name: str, *, keep: Keep = "memory") -> "Stream[Change[K, int, R]]":
+        """How many rows of a key there were so far, anew at each row."""
+        return self.running(name, Count(), keep=keep)
+
+    def distinct(self, name: str, *, time_to_live: timedelta | None = None, keep: Keep = "memory") -> "Stream[R]":
+        """The first row of each key. With `time_to_live` the key counts as new again so long after the row that passed."""
+        where = call_site()
+        ttl_ms = span_ms("time_to_live", time_to_live, where)
+        options = (("time_to_live_ms", str(ttl_ms)),)
+        return self._operate(
+            name, "distinct", FirstOnly(ttl_ms), list[bool], self.types[1], where, options=options, keep=keep
+        )
+
+    def pattern(
+        self, name: str, *elements: Callable[[R], object] | Never[R], within: timedelta, keep: Keep = "memory"
+    ) -> "Stream[Match[K, R]]":
+        """Rows of a key that follow each other: `pattern("alarm", is_hot, is_hotter, never(is_cooled), within=…)`.
+
+        Each element is a predicate, or `never(predicate)` for rows that must not come there. Each row that the first one
+        accepts begins a match of its own; each element takes the first later row that it accepts; the last row comes at
+        most `within` after the first. A pattern that ends with `never` is complete when `within` is over.
+        """
+        where = call_site()
+        wanted = [element for element in elements if not isinstance(element, Never)]
+        if any(not callable(element) for element in wanted):
+            raise where.error("pattern() takes predicates (row → yes or no) and never(predicate)")
+        if len(elements) < 2 or isinstance(elements[0], Never):
+            raise where.error("a pattern has two elements or more and begins with a row that comes, not with never(…)")
+        within_ms = span_ms("within", within, where)
+        shape = ",".join("never" if isinstance(element, Never) else "then" for element in elements)
+        state_type = generic(list, generic(tuple, int, generic(list, self.types[1])))
+        return self._operate(
+            name,
+            "pattern",
+            Pattern(elements, within_ms),
+            state_type,
+            generic(Match, *self.types),
+            where,
+            options=(("elements", shape), ("within_ms", str(within_ms))),
+            keep=keep,
+        )
+
+    def _change(self, value: Any) -> Any:
+        return generic(Change, self._key_type, value, self.types[1])

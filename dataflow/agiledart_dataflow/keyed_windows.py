@@ -1,0 +1,27 @@
+"""Windows that run as keyed operators: which operator a window needs, and the type of its state."""
+
+from typing import Any
+
+from agiledart_dataflow.aggregators import Aggregator
+from agiledart_dataflow.operator_making import aggregate_state_type
+from agiledart_dataflow.operators.count_windows import CountWindow
+from agiledart_dataflow.operators.keyed import KeyedOperator
+from agiledart_dataflow.operators.late_panes import LatePanes
+from agiledart_dataflow.operators.sessions import SessionWindow
+from agiledart_dataflow.schema import generic
+from agiledart_dataflow.windows import Counted, Panes, Session, Sliding
+
+
+def keyed_window(
+    window: Sliding | Panes | Session | Counted, aggregator: Aggregator[Any, Any, Any], row_type: Any
+) -> tuple[KeyedOperator[Any, Any, Any, Any], Any] | None:
+    """(operator, type of its plain state) of a window that is one; None for sliding, tumbling and hopping windows."""
+    state = aggregate_state_type(aggregator, row_type)
+    if isinstance(window, Session):
+        return SessionWindow(window.gap_ms, aggregator), generic(tuple, int, int, state) | None
+    if isinstance(window, Counted):
+        windows = generic(list, generic(tuple, int, int, state))
+        return CountWindow(window.size, window.every, aggregator), generic(tuple, int, windows)
+    if isinstance(window, Panes) and window.lateness_ms:
+        return LatePanes(window, aggregator), generic(dict, int, state)
+    return None

@@ -1,0 +1,68 @@
+"""`BroadcastStep`: a keyed step whose second input reaches every instance and changes what all of them share."""
+
+from collections.abc import Callable
+from typing import Any
+
+from agiledart_dataflow.operators.base import Output
+from agiledart_dataflow.operators.keyed import BroadcastOperator
+from agiledart_dataflow.operators.keyed_step import KeyedStep
+from agiledart_dataflow.position import Position
+from agiledart_dataflow.state.store import KeyedStore
+
+
+class BroadcastStep:
+    """Runs a `BroadcastOperator`: rows of branch 1 are told to `on_broadcast`, the others are a keyed step's.
+
+    Rows before a broadcast row, and timers at or before its position, do not know of it.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        key_of: Callable[[Any], Any],
+        operator: BroadcastOperator[Any, Any, Any, Any, Any, Any],
+        store: KeyedStore,
+        **options: Any,
+    ) -> None:
+        self._step = KeyedStep(name, (key_of,), operator, store, **options)
+        self._step.context.shared = operator.initial_shared()
+        self._operator = operator
+        self.name = name
+        self.counts = self._step.counts
+        self.sides = self._step.sides
+        self.function: Callable[..., Any] | None = operator.on_record
+
+    def run(self, rows: list[Any], positions: list[Position], mark: Position) -> Output:
+        out: list[Any] = []
+        at: list[Position] = []
+        start = 0
+        for stop, position in enumerate(positions):
+            if not position[-1]:
+                continue
+            self._pass(rows[start:stop], positions[start:stop], position, out, at)
+            row = rows[stop]
+            self.function = self._operator.on_broadcast
+            self._operator.on_broadcast(row, self._step.context.shared)
+            self.function = self._operator.on_record
+            self.counts.rows_in += 1
+            start = stop + 1
+        self._pass(rows[start:], positions[start:], mark, out, at)
+        return out, at
+
+    def _pass(
+        self, rows: list[Any], positions: list[Position], mark: Position, out: list[Any], at: list[Position]
+    ) -> None:
+        new_rows, new_at = self._step.run(rows, positions, mark)
+        out += new_rows
+        at += new_at
+
+    @property
+    def state_keys(self) -> int:
+        return self._step.state_keys
+
+    def snapshot(self) -> Any:
+        return self._step.snapshot(), self._step.context.shared
+
+    def restore(self, plain: Any) -> None:
+        keyed, self._step.context.shared = plain
+        self._step.restore(keyed)

@@ -1,0 +1,42 @@
+"""Count windows: `size` rows of a key, a new window every `every` rows. A window that is not full at the end says nothing."""
+
+from typing import Any
+
+from agiledart_dataflow.aggregators import Aggregator
+from agiledart_dataflow.operators.keyed import Context, KeyedOperator
+from agiledart_dataflow.rows import Pane
+
+State = list[Any]
+"""[rows until the next window begins, open windows, oldest first: [time of the first row, rows, the aggregate's state]]."""
+
+
+class CountWindow(KeyedOperator[Any, Any, State, Pane[Any, Any]]):
+    """Counts the rows of each key by itself, so parallelism cannot show."""
+
+    def __init__(self, size: int, every: int, aggregator: Aggregator[Any, Any, Any]) -> None:
+        self._size, self._every = size, every
+        self._aggregator = aggregator
+
+    def initial(self, key: Any) -> State:
+        return [0, []]
+
+    def on_record(self, key: Any, record: Any, state: State, context: Context[Pane[Any, Any]]) -> None:
+        aggregator, windows = self._aggregator, state[1]
+        if not state[0]:
+            windows.append([context.time_ms, 0, aggregator.create()])
+            state[0] = self._every
+        state[0] -= 1
+        for window in windows:
+            window[1] += 1
+            window[2] = aggregator.add(window[2], record)
+        if windows and windows[0][1] == self._size:
+            first_ms, _, total = windows.pop(0)
+            context.emit(Pane(key, first_ms, context.time_ms + 1, aggregator.result(total)))
+        if not windows and not state[0]:
+            context.forget()  # as if the key had never been seen
+
+    def to_plain(self, state: State) -> Any:
+        return [state[0], [[first, rows, self._aggregator.to_plain(one)] for first, rows, one in state[1]]]
+
+    def from_plain(self, plain: Any) -> State:
+        return [plain[0], [[first, rows, self._aggregator.from_plain(one)] for first, rows, one in plain[1]]]

@@ -1,0 +1,29 @@
+"""Distinct and deduplicate: the first row of each key, for ever or once in a while."""
+
+from typing import Any
+
+from agiledart_dataflow.operators.keyed import Context, KeyedOperator
+
+State = list[bool]
+"""Empty before the first row, then [True]."""
+
+
+class FirstOnly(KeyedOperator[Any, Any, State, Any]):
+    """Lets the first row of a key pass, and again the first one `time_to_live_ms` or more after that (0: never again)."""
+
+    def __init__(self, time_to_live_ms: int = 0) -> None:
+        self._time_to_live_ms = time_to_live_ms
+
+    def initial(self, key: Any) -> State:
+        return []
+
+    def on_record(self, key: Any, record: Any, state: State, context: Context[Any]) -> None:
+        if state:
+            return
+        state.append(True)
+        context.emit(record)
+        if self._time_to_live_ms:
+            context.timer_at(context.time_ms + self._time_to_live_ms)
+
+    def on_timer(self, key: Any, payload: Any, state: State, context: Context[Any]) -> None:
+        context.forget()

@@ -1,0 +1,240 @@
+"""`KeyedStep`: runs a `KeyedOperator`: state by key, timers in event time, side outputs, time to live, error policy.
+
+Outputs of a record at position p have p + (−1, n), those of a timer its position + (n,). A timer's position is its
+time, kind 0, and the path of the record that set it, with a number that counts the timers of the key: unique, the same
+for any parallelism, and no longer when a timer sets the next one. A timer always has an entry, because `forget` leaves an
+entry in place while timers wait.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from agiledart_dataflow.operators.base import Output
+from agiledart_dataflow.operators.keyed import Context, KeyedOperator
+from agiledart_dataflow.position import EXPIRY, Position, is_final
+from agiledart_dataflow.state.entries import NOTHING, Entry, NamedTimer
+from agiledart_dataflow.state.store import KeyedStore
+from agiledart_dataflow.statistics import StepCounts
+
+TIME_TO_LIVE = "\0time to live"
+"""Name of the timer by which the state of a key ends; no name of a user's begins like it."""
+
+Mishap = Callable[[Exception, Any, Position], None]
+"""What to do about a record at which user code raised: (error, record, position); raises to fail."""
+
+LATE = "late"
+"""Tag of the side output of rows for which it was too late."""
+
+Side = dict[str, tuple[list[Any], list[Position]]]
+
+_NO_ROWS: tuple[list[Any], list[Position]] = ([], [])
+
+
+class KeyedStep:
+    """Runs a `KeyedOperator`.
+
+    Args:
+        name: the step.
+        key_of: row → key, by branch for a step with several inputs.
+        operator: what is run.
+        store: where state and timers are.
+        time_to_live_ms: the state of a key is forgotten so long after its last record (0: never).
+        has_lateness: positions hold how late a row was (`Context.event_time_ms`).
+        mishap: what happens when the operator raises at a record; without it the error goes on to the caller.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        key_of: tuple[Callable[[Any], Any], ...],
+        operator: KeyedOperator[Any, Any, Any, Any],
+        store: KeyedStore,
+        *,
+        time_to_live_ms: int = 0,
+        has_lateness: bool = False,
+        mishap: Mishap | None = None,
+    ) -> None:
+        self.name = name
+        self.counts = StepCounts()
+        self.function: Callable[..., Any] | None = operator.on_record
+        self.sides: Side = {}
+        self.store = store
+        self.context: Context[Any] = Context(has_lateness=has_lateness)
+        self._key_of = key_of
+        self._operator = operator
+        self._time_to_live_ms = time_to_live_ms
+        self._mishap = mishap
+
+    def run(self, rows: list[Any], positions: list[Position], mark: Position) -> Output:
+        out: list[Any] = []
+        at: list[Position] = []
+        near = self.store.near
+        branches = self._key_of if len(self._key_of) > 1 else None
+        key_of, treat, mishap = self._key_of[0], self._treat, self._mishap
+        for row, position in zip(rows, positions, strict=True):
+            while near and near[0][0] <= position:
+                self._fire(out, at)
+            if branches is not None:
+                key_of = branches[position[-1]]
+            if mishap is None:
+                treat(key_of(row), row, position, out, at)
+                continue
+            try:
+                treat(key_of(row), row, position, out, at)
+            except Exception as error:  # noqa: BLE001  user code may raise anything; the step's policy decides
+                self._clear()
+                mishap(error, row, position)
+        if is_final(mark):
+            self.context.at_end = True
+            while near:
+                self._fire(out, at)
+            self.context.at_end = False
+        else:
+            while near and near[0][0] <= mark:
+                self._fire(out, at)
+        self.counts.rows_in += len(rows)
+        self.counts.rows_out += len(out)
+        if self.sides:
+            self.counts.late += len(self.sides.get(LATE, _NO_ROWS)[0])
+        return out, at
+
+    def _treat(self, key: Any, row: Any, position: Position, out: list[Any], at: list[Position]) -> None:
+        store, context = self.store, self.context
+        entry = store.get(key)
+        if entry is None:
+            entry = Entry()
+            store.save(key, entry)
+        if entry.state is NOTHING:
+            entry.state = self._operator.initial(key)
+        context.position = position
+        try:
+            self._operator.on_record(key, row, entry.state, context)
+        except BaseException:
+            if entry.state is NOTHING and not entry.waiting:
+                store.drop(key)
+            raise
+        if context._rows or context._side:  # noqa: SLF001  the context is its step's own
+            self._put_out((*position, -1), out, at)
+        if self._time_to_live_ms:
+            context._timers.append((position[0] + self._time_to_live_ms, None, TIME_TO_LIVE))  # noqa: SLF001  as above
+        self._settle(key, entry, position)
+
+    def _fire(self, out: list[Any], at: list[Position]) -> None:
+        position, key, row, name = self.store.pop()  # `row` is the payload; errors show it as the record
+        entry = self.store.get(key)
+        assert entry is not None  # an entry stays while a timer of it waits
+        entry.waiting -= 1
+        if name:
+            timer = entry.named.get(name) if entry.named else None
+            if timer is None or timer.queued != position or timer.wanted is None:
+                if timer is not None and timer.queued == position:
+                    self._unname(entry, name)
+                self._settle(key, entry, position[:-1])
+                return
+            if timer.wanted != position:
+                timer.queued = timer.wanted
+                self._wait(key, entry, (timer.wanted, key, None, name))
+                return
+            self._unname(entry, name)
+            row = timer.payload
+        context = self.context
+        context.position = position
+        if name == TIME_TO_LIVE:
+            context.forget()
+        else:
+            if entry.state is NOTHING:
+                entry.state = self._operator.initial(key)
+            try:
+                self._operator.on_timer(key, row, entry.state, context)
+            except Exception as error:
+                if self._mishap is None:
+                    raise
+                self._clear()
+                self._mishap(error, row, position)
+            if context._rows or context._side:  # noqa: SLF001  as above
+                self._put_out(position, out, at)
+            if context.at_end:
+                context._timers = []  # noqa: SLF001  as above
+        self._settle(key, entry, position[:-1])
+
+    def _put_out(self, stem: Position, out: list[Any], at: list[Position]) -> None:
+        """Take over what was put out, with positions that begin with `stem`."""
+        context = self.context
+        for number, value in enumerate(context._rows):  # noqa: SLF001  as above
+            out.append(value)
+            at.append((*stem, number))
+        context._rows = []  # noqa: SLF001  as above
+        if context._side:  # noqa: SLF001  as above
+            for number, (tag, value) in enumerate(context._side):  # noqa: SLF001  as above
+                side_rows, side_at = self.sides.setdefault(tag, ([], []))
+                side_rows.append(value)
+                side_at.append((*stem, number))
+            context._side = []  # noqa: SLF001  as above
+
+    def _settle(self, key: Any, entry: Entry, root: Position) -> None:
+        """Move, set and cancel timers as asked for, forget the key if that was asked for."""
+        context = self.context
+        if context._cancels:  # noqa: SLF001  as above
+            for name in context._cancels:  # noqa: SLF001  as above
+                if entry.named and name in entry.named:
+                    entry.named[name].wanted = None
+            context._cancels = []  # noqa: SLF001  as above
+        if context._forgets:  # noqa: SLF001  as above
+            context._forgets = False  # noqa: SLF001  as above
+            context._timers = [timer for timer in context._timers if not timer[2]]  # noqa: SLF001  as above
+            entry.state = NOTHING
+            for timer in (entry.named or {}).values():
+                timer.wanted = None
+        if context._timers:  # noqa: SLF001  as above
+            for time_ms, payload, name in context._timers:  # noqa: SLF001  as above
+                self._set(key, entry, (time_ms, EXPIRY, *root[2:], entry.number), payload, name)
+                entry.number += 1
+            context._timers = []  # noqa: SLF001  as above
+        if entry.state is NOTHING and not entry.waiting:
+            self.store.drop(key)
+        elif self.store.saves:
+            self.store.save(key, entry)
+
+    def _set(self, key: Any, entry: Entry, position: Position, payload: Any, name: str) -> None:
+        if not name:
+            self._wait(key, entry, (position, key, payload, ""))
+            return
+        if entry.named is None:
+            entry.named = {}
+        timer = entry.named.get(name)
+        if timer is not None and timer.queued <= position:
+            timer.wanted, timer.payload = position, payload  # the queue brings it up at the latest then
+            return
+        entry.named[name] = NamedTimer(position, position, payload)
+        self._wait(key, entry, (position, key, None, name))
+
+    def _wait(self, key: Any, entry: Entry, timer: tuple[Position, Any, Any, str]) -> None:
+        entry.waiting += 1
+        if self.store.saves:
+            self.store.save(key, entry)
+        self.store.push(timer)
+
+    @staticmethod
+    def _unname(entry: Entry, name: str) -> None:
+        assert entry.named is not None
+        del entry.named[name]
+        if not entry.named:
+            entry.named = None
+
+    def _clear(self) -> None:
+        """Forget what a call that raised had asked for; the state stays as the call left it."""
+        context = self.context
+        context._rows, context._side = [], []  # noqa: SLF001  as above
+        context._timers, context._cancels, context._forgets = [], [], False  # noqa: SLF001  as above
+
+    @property
+    def state_keys(self) -> int:
+        return len(self.store)
+
+    def snapshot(self) -> Any:
+        """All key groups as bytes: (group, bytes) in order."""
+        return self.store.snapshot()
+
+    def restore(self, plain: Any) -> None:
+        for group, data in plain:
+            self.store.restore_group(group, data)

@@ -1,0 +1,60 @@
+"""The text of the generated loop that puts rows into the panes of a window.
+
+The panes of the present time are remembered while the time stays between two bounds, so that the usual row costs its key, its
+values and an append. `row` and `self` are the names by which errors find the record.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from agiledart_dataflow.loop_text import Names
+
+Fill = Callable[[Any, list[Any], list[Any]], None]
+"""fill(self, rows, order)."""
+
+
+def fill_loop(*, kept: int | None, single: bool, positions: bool, inline_key: Any, inline_values: list[Any]) -> Any:
+    """The loop as (text, further names that it uses).
+
+    Args:
+        kept: how many values are kept of a row: 0 only counts, None calls the user's aggregator.
+        single: each time lies in one window (tumbling).
+        positions: what goes with a row is a position, else its event time.
+        inline_key, inline_values: objects with `python`, or None where a function is called.
+    """
+    names = Names()
+    key = "key_of(row)" if inline_key is None else inline_key.python("row", names)
+    put: list[str] = []
+    for number, inline in enumerate(inline_values):
+        put.append(f"v{number} = {f'value{number}(row)' if inline is None else inline.python('row', names)}")
+    put.append(f"k = {key}")
+    each = "" if single else " "
+    loop = [] if single else ["for pane, firsts in panes:" if positions else "for pane in panes:"]
+    if positions:
+        loop.append(f"{each}if k not in pane: firsts[k] = p")
+    if kept is None:
+        loop.append(f"{each}pane[k] = add(pane[k] if k in pane else create(), row)")
+    elif kept == 0:
+        loop.append(f"{each}pane[k] += 1")
+    elif kept == 1:
+        loop.append(f"{each}pane[k].append(v0)")
+    else:
+        loop += [f"{each}s = pane[k]", each + "; ".join(f"s.append(v{number})" for number in range(kept))]
+    current = ("pane, firsts" if positions else "pane") if single else "panes"
+    values = "".join(f"value{number}, " for number in range(kept or 0))
+    parameters = f"key_of, add, create, {values}{''.join(f'{name}, ' for name in names.values)}"
+    text = "\n".join(
+        [
+            f"def make({parameters}):",
+            " def fill(self, rows, order):",
+            f"  {current}, lo, hi = self.current",
+            f"  for row, {'p' if positions else 't'} in zip(rows, order):",
+            *(["   t = p[0]"] if positions else []),
+            "   if not lo <= t < hi:",
+            f"    {current}, lo, hi = self.panes_at(t)",
+            *(f"   {line}" for line in (*put, *loop)),
+            f"  self.current = {current}, lo, hi",
+            " return fill",
+        ]
+    )
+    return text, names.values

@@ -1,0 +1,94 @@
+"""Patterns: rows of one key that follow each other within a time, and rows that must not come between or after them.
+
+Each row that the first element accepts begins a match of its own; the next element takes the first later row that it
+accepts (others in between do not matter). Matches may overlap and share rows. A match that ends with something that must not
+come is complete when its time is over.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from agiledart_dataflow.operators.keyed import Context, KeyedOperator
+from agiledart_dataflow.rows import Match
+
+R = TypeVar("R")
+
+MAX_UNFINISHED = 10_000
+"""Matches of one key that may be under way; a pattern that begins at every row of a busy key is a mistake."""
+
+
+@dataclass(frozen=True)
+class Never(Generic[R]):
+    """A row that must not come at this place of a pattern."""
+
+    predicate: Callable[[R], object]
+
+
+def never(predicate: Callable[[R], object]) -> Never[R]:
+    """At this place of a pattern no row may come for which the predicate says yes.
+
+    Between two elements: not before the next one; at the end: not until the pattern's time is over.
+    """
+    return Never(predicate)
+
+
+State = list[list[Any]]
+"""Matches under way, oldest first: [time of the first row, the rows so far]."""
+
+
+class Pattern(KeyedOperator[Any, Any, State, Match[Any, Any]]):
+    """Finds all matches.
+
+    Args:
+        elements: predicates and `Never`s; begins with a predicate.
+        within_ms: the last row comes at most so long after the first.
+    """
+
+    def __init__(self, elements: Sequence[Callable[[Any], object] | Never[Any]], within_ms: int) -> None:
+        self._wanted: list[Callable[[Any], object]] = []
+        self._unwanted: list[list[Callable[[Any], object]]] = [[]]
+        for element in elements:
+            if isinstance(element, Never):
+                self._unwanted[-1].append(element.predicate)
+            else:
+                self._wanted.append(element)
+                self._unwanted.append([])
+        self._waits = bool(self._unwanted[-1])
+        self._within_ms = within_ms
+
+    def initial(self, key: Any) -> State:
+        return []
+
+    def on_record(self, key: Any, record: Any, state: State, context: Context[Match[Any, Any]]) -> None:
+        going: State = []
+        for match in state:
+            rows = match[1]
+            if any(predicate(record) for predicate in self._unwanted[len(rows)]):
+                continue
+            if len(rows) < len(self._wanted) and self._wanted[len(rows)](record):
+                rows.append(record)
+                if len(rows) == len(self._wanted) and not self._waits:
+                    context.emit(Match(key, rows))
+                    continue
+            going.append(match)
+        if self._wanted[0](record):
+            if len(going) >= MAX_UNFINISHED:
+                raise ValueError(
+                    f"more than {MAX_UNFINISHED:,} matches of one key are under way: let the pattern begin at fewer rows, or"
+                    " shorten its time"
+                )
+            going.append([context.time_ms, [record]])
+            context.timer_at(context.time_ms + self._within_ms + 1)
+        state[:] = going
+
+    def on_timer(self, key: Any, payload: Any, state: State, context: Context[Match[Any, Any]]) -> None:
+        while state and state[0][0] + self._within_ms < context.time_ms:
+            _, rows = state.pop(0)
+            if self._waits and len(rows) == len(self._wanted):
+                context.emit(Match(key, rows))
+        if not state:
+            context.forget()
+
+    def from_plain(self, plain: Any) -> State:
+        return [[*match] for match in plain]

@@ -1,0 +1,87 @@
+"""Real agents on this machine for the length of an experiment, used through what every user has: the command line and /metrics."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from agiledart_kernel.errors import OperationFailed
+
+COMMAND = (sys.executable, "-m", "agiledart_cli.main")
+
+
+class ThrowawayMesh:
+    """Agents `a1`, `a2` … in a temporary folder.
+
+    Attributes:
+        folder: for files of the experiment; gone afterwards.
+    """
+
+    def __init__(self, folder: Path, agents: list[dict[str, Any]], environment: dict[str, str]) -> None:
+        self.folder, self._agents, self._environment = folder, agents, environment
+
+    def ask(self, *words: str) -> Any:
+        """The JSON answer of a command. Raises `OperationFailed` with what it said on stderr."""
+        said = subprocess.run(
+            [*COMMAND, *words, "--agent", self._agents[0]["state_dir"], "-o", "json"],
+            capture_output=True, text=True, check=False, cwd=self.folder, env=self._environment, timeout=300,
+        )  # fmt: skip
+        if said.returncode:
+            raise OperationFailed(f"agiledart {' '.join(words)}: {said.stderr.strip()}")
+        return json.loads(said.stdout)
+
+    def executor_memory_mb(self, agent: str) -> dict[str, float]:
+        """Application → resident memory of its executors on one agent, from its metrics."""
+        address = next(one["metrics"] for one in self._agents if one["name"] == agent)
+        with urllib.request.urlopen(f"http://{address}/metrics", timeout=10) as answer:
+            lines = answer.read().decode().splitlines()
+        wanted = 'agiledart_executor_resident_memory_bytes{app="'
+        return {
+            line.removeprefix(wanted).partition('"')[0]: float(line.rpartition(" ")[2]) / 1e6
+            for line in lines
+            if line.startswith(wanted)
+        }
+
+
+@contextlib.contextmanager
+def throwaway_mesh(count: int) -> Iterator[ThrowawayMesh]:
+    """A mesh of `count` agents; everything is gone afterwards. Raises `OperationFailed` when it does not come up."""
+    with tempfile.TemporaryDirectory(prefix="adx-") as name:
+        folder = Path(name)
+        environment = {**os.environ, "XDG_STATE_HOME": name}
+        with (folder / "up.log").open("w") as log:
+            process = subprocess.Popen(
+                [*COMMAND, "up", "--agents", str(count), "-o", "json"],
+                stdout=subprocess.PIPE, stderr=log, text=True, env=environment,
+            )  # fmt: skip
+        try:
+            yield ThrowawayMesh(folder, _agents(process, folder), environment)
+        finally:
+            process.send_signal(signal.SIGINT)
+            try:
+                process.wait(30)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def _agents(process: "subprocess.Popen[str]", folder: Path) -> list[dict[str, Any]]:
+    """The agents as `up` tells them, each with the address of its metrics."""
+    assert process.stdout is not None
+    text = ""
+    for line in process.stdout:
+        text += line
+        with contextlib.suppress(ValueError):
+            agents: list[dict[str, Any]] = json.loads(text)["agents"]
+            for agent in agents:
+                note = json.loads((Path(agent["state_dir"]) / "agent.json").read_text())
+                agent["metrics"] = note["metrics"]
+            return agents
+    raise OperationFailed(f"no mesh came up: {(folder / 'up.log').read_text().strip()}")

@@ -1,0 +1,150 @@
+"""The CSV source in columns gives what the CSV source in rows gives: the same rows, the same malformed lines by reason."""
+
+import io
+from datetime import datetime
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agiledart import ReadTime
+from agiledart_dataflow.batch import as_rows
+from agiledart_executor.connectors import csv_columns
+from agiledart_executor.connectors.csv_columns import CsvColumnsReader, reads_columns
+from agiledart_executor.connectors.csv_source import CsvReader
+from agiledart_executor.connectors.lines import FileLines
+from agiledart_kernel.limits import MAX_LINE_BYTES
+
+
+class Wide(NamedTuple):
+    """Each kind of column that columns know, needed and optional."""
+
+    name: str
+    count: int
+    weight: float
+    note: str | None
+    at: datetime
+    limit: int | None
+    until: datetime | None
+    on: bool
+    read_at: ReadTime
+
+
+GOOD = {
+    "text": ("a", "a b", "", "é", "2013-01-01 00:00:00"),
+    "number": ("1", "-2", "007", "12"),
+    "real": ("1.5", "-2", ".5", "5.", "1e3", "-0.0", "0.1"),
+    "time": ("2013-01-01 00:00:00", "0001-01-01 00:00:00", "9999-12-31 23:59:59"),
+    "flag": ("0", "1", "true", "false"),
+}
+ODD = {
+    "text": (" ", " a", "a ", '"a"', '"a,b"', "a\tb", "a\x00b", "0x", "\udc80"),
+    "number": ("+3", " 4", "5 ", "", "0x1f", "0X1", "1_0", "1.0", "9" * 19, "٣", "-"),
+    "real": ("nan", "inf", "-Infinity", "1e999", " 1", "1 ", "", "1,2", "1f", "0x1p3", "1e", "\t1"),
+    "time": (
+        "",
+        "2013-01-01",
+        "2013-01-01T00:00:00",
+        "2013-02-30 00:00:00",
+        "2013-01-01 00:00:60",
+        "2013-01-01 00:00+01",
+    ),
+    "flag": ("True", "TRUE", "", " 1", "yes", "2"),
+}
+KINDS = ("text", "number", "real", "text", "time", "number", "time", "flag")
+
+
+def lines_of(odd: bool) -> st.SearchStrategy[str]:
+    """Lines of `Wide`."""
+    pools = [
+        GOOD[kind] + (ODD[kind] if odd else ("",) if place in (3, 5, 6) else ()) for place, kind in enumerate(KINDS)
+    ]
+    whole = st.tuples(*map(st.sampled_from, pools)).map(",".join)
+    return whole | st.sampled_from(["", "a,b", ",,,,,,,,", "\r", " "]) if odd else whole
+
+
+class Opened(FileLines):
+    """The lines of a file that is in memory."""
+
+    def __init__(self, data: bytes, *, skip_header: bool = False) -> None:
+        self._data = data
+        super().__init__("memory", skip_header=skip_header)
+
+    def _open(self) -> Any:
+        return io.BytesIO(self._data)
+
+
+def everything(reader: Any) -> tuple[list[Any], int, dict[str, int], bool]:
+    """(rows, lines, malformed, whether columns came)."""
+    rows: list[Any] = []
+    lines, malformed, columns = 0, dict[str, int](), False
+    while True:
+        reading = reader.read(7, 99)
+        columns = columns or type(reading.rows) is not list
+        rows += as_rows(reading.rows)
+        lines += reading.lines
+        for reason, count in reading.malformed.items():
+            malformed[reason] = malformed.get(reason, 0) + count
+        if reading.exhausted:
+            return rows, lines, malformed, columns
+
+
+def check(text: str, wanted: frozenset[str] | None, end: str, header: bool) -> bool:
+    """Both readers agree; whether columns came."""
+    data = (text + end).encode("utf-8", "surrogateescape")
+    by_rows = everything(CsvReader(Opened(data, skip_header=header), Wide))
+    by_columns = everything(CsvColumnsReader(Opened(data, skip_header=header), Wide, wanted))
+    assert by_columns[:3] == by_rows[:3]
+    assert [list(map(type, row)) for row in by_columns[0]] == [list(map(type, row)) for row in by_rows[0]]
+    return by_columns[3]
+
+
+@pytest.fixture(autouse=True)
+def _small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(csv_columns, "_FEW_LINES", 1)
+    monkeypatch.setattr(csv_columns, "ROWS_AT_ONCE", 5)
+    monkeypatch.setattr(csv_columns, "BLOCK_BYTES", 200)
+
+
+@settings(deadline=None, max_examples=200)
+@given(
+    st.lists(lines_of(odd=True) | lines_of(odd=False), max_size=12),
+    st.none() | st.just(frozenset({"name"})) | st.just(frozenset()),
+    st.sampled_from(["", "\n", "\r\n"]),
+    st.booleans(),
+)
+def test_columns_are_what_rows_are(lines: list[str], wanted: Any, end: str, header: bool) -> None:
+    check("\n".join(lines), wanted, end, header)
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.lists(lines_of(odd=False), min_size=3, max_size=30), st.none() | st.just(frozenset()))
+def test_good_lines_come_as_columns(lines: list[str], wanted: Any) -> None:
+    assert check("\n".join(lines), wanted, "\n", header=False)
+
+
+@pytest.mark.parametrize("kind", ODD)
+def test_each_oddity_alone(kind: str) -> None:
+    good = ["a", "1", "1.5", "", "2013-01-01 00:00:00", "", "", "1"]
+    for place, of in enumerate(KINDS):
+        if of == kind:
+            for text in ODD[kind]:
+                odd = [*good[:place], text, *good[place + 1 :]]
+                check("\n".join(map(",".join, [good, good, odd, good])), frozenset(), "\n", header=False)
+
+
+def test_bytes_that_are_no_text_are_replaced_when_they_are_asked_for() -> None:
+    assert check("\udcff,1,1.5,,2013-01-01 00:00:00,,,1\n" * 3, frozenset(), "", header=False)
+
+
+def test_lines_that_are_too_long_are_malformed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(csv_columns, "BLOCK_BYTES", 3 * MAX_LINE_BYTES)
+    good = "a,1,1.5,,2013-01-01 00:00:00,,,1\n"
+    check(good * 20 + "a" * (MAX_LINE_BYTES + 7) + good + good * 20, frozenset(), "", header=False)
+
+
+def test_which_rows_can_come_as_columns() -> None:
+    assert reads_columns(Wide)
+    assert not reads_columns(int)
+    assert not reads_columns(tuple[int, str])

@@ -1,0 +1,210 @@
+"""A hostile host in one process: channels with one credit, the wire form, any order of work, instances put back.
+
+It is what executors do, with all freedom that they have used against the engine, drawn from a seed.
+"""
+
+from collections import deque
+from typing import Any
+
+from agiledart_dataflow.batch import Batch
+from agiledart_dataflow.channels import ReceivingChannel, SendingChannel
+from agiledart_dataflow.connectors import Connector
+from agiledart_dataflow.instance import Instance
+from agiledart_dataflow.program import Program, compile_program
+from agiledart_dataflow.source_instance import SourceInstance
+from agiledart_dataflow.stages import plan_stages
+from agiledart_dataflow.topology import Topology
+from agiledart_executor.connectors.memory import MemoryReader
+from agiledart_executor.connectors.opening import open_sink, open_source
+from agiledart_kernel.randomness import RandomStream
+
+_PATIENCE = 10_000
+"""Turns without any progress after which the graph counts as stuck."""
+
+
+class _Channel:
+    """Both ends of one channel."""
+
+    def __init__(self, window: int, random: RandomStream) -> None:
+        self.sending = SendingChannel(window, max_rows=1 + random.index(12), bound_rows=8)
+        self.receiving = ReceivingChannel(window)
+        self._offered: deque[bool] = deque()  # batches not yet taken: True for those that count as data frames
+        self._batches = self._frames = 0
+
+    def offered(self, frame: Batch) -> None:
+        """A frame has come to the receiver."""
+        self.receiving.accept(self.receiving.rows, len(frame), barrier=bool(frame.barrier))
+        self._offered.append(frame.goes_in_order)
+
+    def acknowledge(self, consumed: int) -> bool:
+        """Tell the sender what the instance has taken; True when that is news."""
+        while self._batches < consumed:
+            self._batches += 1
+            self._frames += self._offered.popleft()
+        due = self.receiving.due(self._frames, all_of_it=True)
+        if due is not None:
+            self.sending.acknowledge(*due)
+        return due is not None
+
+
+class InlineHost:
+    """Runs a topology to its end.
+
+    Args:
+        topology: what to run.
+        parallelism: of all stages that can have several instances.
+        seed: of the schedule.
+        window: data frames that a channel may have under way.
+        restarts: how often a turn puts an instance back from its own snapshot.
+        make_store: where all steps keep their state by key, whatever they ask for; None: in memory.
+        barriers: how many checkpoints the sources begin, each at its own time.
+
+    Attributes:
+        snapshots: of each checkpoint by (stage, instance); what a sink had written then, under its step's name.
+    """
+
+    def __init__(
+        self,
+        topology: Topology,
+        *,
+        parallelism: int,
+        seed: int,
+        window: int = 1,
+        restarts: float = 0.0,
+        barriers: int = 0,
+        make_store: Any = None,
+    ) -> None:
+        self.program: Program = compile_program(topology, plan_stages(topology.specification(), parallelism))
+        self._random = RandomStream(seed, "inline host")
+        self._restarts = restarts
+        self._make_store = make_store
+        if make_store is not None:
+            for step in topology.steps:
+                step.make["keep"] = "disk"
+        plan = self.program.plan
+        self._channels = {name: _Channel(window, self._random) for name in plan.channels()}
+        self._codecs = {edge.index: self.program.codec(edge.index) for edge in plan.edges}
+        self.sources: list[SourceInstance] = []
+        self.instances: dict[tuple[int, int], Instance] = {}
+        self.writers: dict[str, Any] = {}
+        for stage in plan.stages:
+            for index in range(stage.parallelism):
+                if stage.kind == "source":
+                    endpoint = self.program.endpoint(stage.index)
+                    reader = open_source(endpoint.connector, endpoint.row_type)
+                    self.sources.append(SourceInstance(self.program, stage.index, reader))
+                    continue
+                if stage.kind == "sink":
+                    endpoint = self.program.endpoint(stage.index)
+                    self.writers[stage.name] = open_sink(endpoint.connector, endpoint.row_type)
+                writer = self.writers.get(stage.name) if stage.kind == "sink" else None
+                self.instances[stage.index, index] = Instance(self.program, stage.index, index, writer, make_store)
+        self._now = 0
+        self._barriers = barriers
+        self._begun = [0] * len(self.sources)
+        self.snapshots: dict[int, dict[Any, Any]] = {number: {} for number in range(1, barriers + 1)}
+        for name, instance in self.instances.items():
+            self._watch(name, instance)
+
+    def _watch(self, name: tuple[int, int], instance: Instance) -> None:
+        """Keep what the instance reports at each barrier."""
+        sink = self.program.plan.stages[name[0]].name
+
+        def keep(barrier: int, snapshot: bytes) -> None:
+            assert name not in self.snapshots[barrier], "a barrier is reported once"
+            self.snapshots[barrier][name] = snapshot
+            if sink in self.writers:
+                self.snapshots[barrier][sink] = list(self.writers[sink].rows or ())
+
+        instance.on_barrier = keep
+
+    def resume(self, snapshots: dict[Any, Any], lines: list[list[Any]]) -> None:
+        """Go on from a checkpoint of another run that is complete; `lines`: of each source, all that it ever reads."""
+        for name, instance in self.instances.items():
+            instance.restore(snapshots[name])
+        for source, rows in zip(self.sources, lines, strict=True):
+            source.restore(snapshots[source.stage, 0])
+            statistics = source.statistics().source
+            assert statistics is not None
+            source._judge._reader = MemoryReader(Connector("list", payload=rows[statistics.lines :]))
+        for name, writer in self.writers.items():
+            if writer.rows is not None:
+                writer.rows[:] = snapshots[name]
+
+    def run(self) -> dict[str, list[Any]]:
+        """Rows by sink."""
+        idle = 0
+        while not all(instance.finished for instance in self.instances.values()):
+            moved = self._random.choice((self._poll, self._carry, self._carry, self._work))()
+            idle = 0 if moved else idle + 1
+            assert idle < _PATIENCE, f"stuck: {self._state()}"
+        return {name: writer.rows for name, writer in self.writers.items() if writer.rows is not None}
+
+    def statistics(self) -> list[Any]:
+        """What all instances have counted."""
+        return [*(one.statistics() for one in self.sources), *(one.statistics() for one in self.instances.values())]
+
+    def _poll(self) -> bool:
+        number = self._random.index(len(self.sources))
+        source = self.sources[number]
+        if not source.finished and self._begun[number] < self._barriers and self._random.uniform() < 0.1:
+            self._begun[number] += 1
+            snapshot = source.send_barrier(self._begun[number], self._emitter(0))
+            self.snapshots[self._begun[number]][source.stage, 0] = snapshot
+            return True
+        if source.finished or self._blocked(source.stage, 0):
+            return False
+        polled = source.poll(self._now, 0, 1 + self._random.index(5))
+        self._now = max(self._now, polled.wait_until_ns or 0)
+        if polled.batch is not None:
+            source.send(polled.batch, self._emitter(0))
+        return polled.batch is not None
+
+    def _carry(self) -> bool:
+        name = edge, source, target = self._random.choice(list(self._channels))
+        channel = self._channels[name]
+        instance = self.instances[self.program.plan.edges[edge].target, target]
+        news = channel.acknowledge(instance.consumed(edge, source))
+        frame = channel.sending.next_frame()
+        if frame is None:
+            return news
+        for piece, body in self._codecs[edge].encode_within(frame, 1 << 20):
+            assert len(piece) == len(frame), "these rows are small"
+            batch = self._codecs[edge].decode(body)
+            batch.barrier = frame.barrier
+            instance.offer(edge, source, batch)
+        channel.offered(frame)
+        return True
+
+    def _work(self) -> bool:
+        name = stage, index = self._random.choice(list(self.instances))
+        instance = self.instances[name]
+        if self._random.uniform() < self._restarts:
+            writer = self.writers.get(self.program.plan.stages[stage].name)
+            fresh = Instance(self.program, stage, index, writer, self._make_store)
+            fresh.restore(instance.snapshot())
+            self.instances[name] = instance = fresh
+            self._watch(name, fresh)
+        if self._blocked(stage, index):
+            return False
+        before = instance.mark
+        instance.work(self._emitter(index), 1 + self._random.index(8))
+        return instance.mark != before
+
+    def _blocked(self, stage: int, index: int) -> bool:
+        plan = self.program.plan
+        outgoing = {edge.index for edge in plan.outgoing(stage)}
+        return any(
+            channel.sending.blocked
+            for (edge, source, _), channel in self._channels.items()
+            if edge in outgoing and source == index
+        )
+
+    def _emitter(self, index: int) -> Any:
+        def emit(edge: int, target: int, batch: Batch) -> None:
+            self._channels[edge, index, target].sending.put(batch)
+
+        return emit
+
+    def _state(self) -> str:
+        return ", ".join(f"{stage}.{index} at {one.mark}" for (stage, index), one in self.instances.items())

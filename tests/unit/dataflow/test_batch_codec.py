@@ -1,0 +1,95 @@
+"""Both forms of a batch on the wire, with all that may go with them; nothing malformed gets through."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agiledart_dataflow.batch import Batch, concatenated
+from agiledart_dataflow.batch_codec import BatchCodec
+from agiledart_dataflow.carrying import Carries
+from agiledart_dataflow.columns import Columns
+from agiledart_kernel.errors import RemoteProtocolError
+
+
+class Place(NamedTuple):
+    """A row."""
+
+    number: int
+    name: str
+
+
+ROWS = [Place(n, f"place {n}") for n in range(200)]
+MARK = (200, 1, 0, 9)
+ORDERS: dict[Carries, Any] = {
+    "rows": None,
+    "times": list(range(200)),
+    "positions": [(n, 1, 0, n) for n in range(200)],
+}
+
+
+def given_order(carries: Carries, *, columns: bool) -> Any:
+    return np.arange(200) if columns and carries == "times" else ORDERS[carries]
+
+
+@pytest.mark.parametrize("carries", ["rows", "times", "positions"])
+@pytest.mark.parametrize("columns", [False, True], ids=["rows", "columns"])
+def test_a_batch_comes_back_as_it_was_in_its_form(carries: Carries, columns: bool) -> None:
+    codec = BatchCodec(Place, carries)
+    held: Any = Columns.from_rows(ROWS, Place) if columns else ROWS
+    back = codec.decode(codec.encode(Batch(held, given_order(carries, columns=columns), MARK)))
+    assert isinstance(back.held, Columns) == columns
+    assert (back.rows, back.mark) == (ROWS, MARK)
+    assert (None if back.order is None else list(back.order)) == ORDERS[carries]
+    empty = codec.decode(codec.encode(Batch([], None, MARK)))
+    assert (len(empty), empty.mark) == (0, MARK)
+
+
+@pytest.mark.parametrize("carries", ["rows", "times", "positions"])
+def test_what_the_edge_does_not_carry_is_refused(carries: Carries) -> None:
+    for other in ORDERS:
+        if other != carries:
+            body = BatchCodec(Place, other).encode(Batch(ROWS, ORDERS[other], MARK))
+            with pytest.raises(RemoteProtocolError, match="form"):
+                BatchCodec(Place, carries).decode(body)
+
+
+def test_columns_are_cut_at_their_own_bound_and_joined_again() -> None:
+    codec = BatchCodec(Place, "times")
+    batch = Batch(Columns.from_rows([Place(n, "x" * 2_000) for n in range(4_000)], Place), np.arange(4_000), MARK)
+    pieces = [codec.decode(body) for _, body in codec.encode_within(batch)]
+    assert len(pieces) > 1
+    whole = concatenated(pieces)
+    assert whole.rows == batch.rows
+    assert list(whole.order) == list(range(4_000))
+    assert whole.mark == MARK
+
+
+def test_forms_are_made_from_each_other_once() -> None:
+    batch = Batch(list(ROWS), None, MARK)
+    columns = batch.columns(Place)
+    assert batch.columns(Place) is columns
+    other = Batch(columns, None, MARK)
+    assert other.rows == ROWS
+    assert other.rows is other.rows
+
+
+BODY = BatchCodec(Place, "times").encode(Batch(Columns.from_rows(ROWS, Place), np.arange(200), MARK))
+
+
+@given(st.integers(0, len(BODY) - 1), st.binary(min_size=1, max_size=4))
+@settings(max_examples=80, deadline=None)
+def test_a_changed_body_is_refused_or_a_batch(place: int, bytes_: bytes) -> None:
+    try:
+        batch = BatchCodec(Place, "times").decode(BODY[:place] + bytes_ + BODY[place + len(bytes_) :])
+    except RemoteProtocolError:
+        return
+    assert len(batch) == len(batch.order)
+
+
+@pytest.mark.parametrize("length", [0, 1, 4, 9, 40, len(BODY) - 9])
+def test_a_body_cut_short_is_refused(length: int) -> None:
+    with pytest.raises(RemoteProtocolError):
+        BatchCodec(Place, "times").decode(BODY[:length])

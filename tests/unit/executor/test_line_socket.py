@@ -1,0 +1,176 @@
+"""The source `tcp:`: lines of one or many connections, cut anywhere, and how it ends."""
+
+import asyncio
+import socket
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import pytest
+
+from agiledart import Topology, collect, tcp
+from agiledart_dataflow.channels import SendingChannel
+from agiledart_dataflow.connectors import Connector, Reading
+from agiledart_dataflow.instance import Instance
+from agiledart_dataflow.program import compile_program
+from agiledart_dataflow.source_instance import SourceInstance
+from agiledart_dataflow.stages import plan_stages
+from agiledart_executor.connectors.line_socket import LineSocketReader
+from agiledart_executor.connectors.memory import MemoryWriter
+from agiledart_executor.connectors.opening import open_source
+from agiledart_executor.host import InputEnd, InstanceHost, OutputEnd, Running
+from agiledart_kernel.errors import ConfigurationError, OperationFailed
+
+
+class Pair(NamedTuple):
+    """A row."""
+
+    at: int
+    word: str
+
+
+def server() -> socket.socket:
+    door = socket.create_server(("127.0.0.1", 0))
+    door.settimeout(5)
+    return door
+
+
+def reader_of(door: socket.socket, **options: Any) -> tuple[LineSocketReader, socket.socket]:
+    """A reader that has connected to a server, and the server's end."""
+    reader = open_source(tcp("127.0.0.1", door.getsockname()[1], **options), Pair)
+    assert isinstance(reader, LineSocketReader)
+    reader.read(10, 0)
+    peer, _ = door.accept()
+    return reader, peer
+
+
+def until(
+    reader: LineSocketReader, done: Callable[[list[Any], Reading], bool]
+) -> tuple[list[Any], dict[str, int], bool]:
+    rows: list[Any] = []
+    malformed: dict[str, int] = {}
+    deadline = time.monotonic() + 5
+    while time.monotonic() < deadline:
+        reading = reader.read(1_000, 0)
+        rows += reading.rows
+        for reason, count in reading.malformed.items():
+            malformed[reason] = malformed.get(reason, 0) + count
+        if done(rows, reading):
+            return rows, malformed, reading.exhausted
+    raise AssertionError(f"only {rows}")
+
+
+def test_lines_that_are_cut_anywhere_come_whole() -> None:
+    with server() as door:
+        reader, peer = reader_of(door)
+        text = "".join(f"{n},word {n}\r\n" for n in range(50)) + "no number,x\n50,last"
+        for start in range(0, len(text), 7):
+            peer.sendall(text[start : start + 7].encode())
+        peer.close()
+        rows, malformed, exhausted = until(reader, lambda rows, reading: reading.exhausted)
+        assert rows == [*(Pair(n, f"word {n}") for n in range(50)), Pair(50, "last")]
+        assert (malformed, exhausted) == ({"number": 1}, True)
+        reader.close()
+
+
+def test_no_more_rows_than_asked_for_and_nothing_is_received_while_lines_wait() -> None:
+    with server() as door:
+        reader, peer = reader_of(door)
+        peer.sendall(b"".join(b"%d,x\n" % n for n in range(9)))
+        seen: list[Pair] = []
+        while len(seen) < 9:
+            rows = reader.read(2, 0).rows
+            assert len(rows) <= 2
+            seen += rows
+        assert [row.at for row in seen] == list(range(9))
+        peer.close()
+        reader.close()
+
+
+def test_a_listening_source_takes_several_and_ends_with_the_last() -> None:
+    door = socket.create_server(("127.0.0.1", 0))
+    port = door.getsockname()[1]
+    door.close()
+    reader = open_source(tcp("", port, listen=True), Pair)
+    assert isinstance(reader, LineSocketReader)
+    assert not reader.read(1, 0).exhausted
+    peers = [socket.create_connection(("127.0.0.1", port)) for _ in range(3)]
+    for number, peer in enumerate(peers):
+        peer.sendall(b"%d,a\n%d,b\n" % (number, number))
+    rows, _, _ = until(reader, lambda rows, reading: len(rows) == 6)
+    assert sorted(rows) == [Pair(n, word) for n in range(3) for word in "ab"]
+    for peer in peers:
+        peer.close()
+    assert until(reader, lambda rows, reading: reading.exhausted)[0] == []
+    reader.close()
+
+
+def test_with_reconnect_a_broken_connection_is_not_the_end() -> None:
+    now = [0.0]
+    with server() as door:
+        connector = tcp("127.0.0.1", door.getsockname()[1], reconnect=True)
+        reader = LineSocketReader(connector, Pair, clock=lambda: now[0])
+        reader.read(10, 0)
+        first, _ = door.accept()
+        first.sendall(b"1,a\n")
+        until(reader, lambda rows, reading: bool(rows))
+        first.close()
+        until(reader, lambda rows, reading: reader.fileno() is None)
+        now[0] += 1.0
+        assert not reader.read(10, 0).exhausted
+        second, _ = door.accept()
+        second.sendall(b"2,b\n")
+        assert until(reader, lambda rows, reading: bool(rows))[0] == [Pair(2, "b")]
+        second.close()
+        reader.close()
+
+
+def test_what_is_no_address_or_never_answers_is_told() -> None:
+    with pytest.raises(ConfigurationError, match="tcp:HOST:PORT"):
+        open_source(Connector("tcp", "nowhere"), Pair)
+    with server() as door:
+        port = door.getsockname()[1]
+    now = [0.0]
+    reader = LineSocketReader(tcp("127.0.0.1", port), Pair, clock=lambda: now[0])
+    reader.read(1, 0)
+    now[0] = 31.0
+    with pytest.raises(OperationFailed, match="cannot connect: connection refused"):
+        until(reader, lambda rows, reading: False)
+    reader.close()
+
+
+def test_an_executor_waits_for_the_socket_instead_of_asking() -> None:
+    async def play() -> tuple[float, list[Any]]:
+        with server() as door:
+            made = Topology("t")
+            connector = tcp("127.0.0.1", door.getsockname()[1])
+            made.source("in", connector, rows=Pair, event_time=lambda row: row.at).sink("out", collect)
+            program = compile_program(made, plan_stages(made.specification()))
+            done = asyncio.Event()
+            host = InstanceHost(lambda running: done.set() if running.stage == 1 else None, lambda running, text: None)
+            reader = open_source(connector, Pair)
+            source = Running(0, 0, "in", source=SourceInstance(program, 0, reader))
+            writer = MemoryWriter(Connector("collect", payload=[]), Pair)
+            sink = Running(1, 0, "out", instance=Instance(program, 1, 0, writer), writer=writer)
+            sink.inputs[0, 0] = InputEnd(lambda frames, marks: host.acknowledged(source, 0, 0, frames, marks))
+            source.outputs[0, 0] = OutputEnd(
+                SendingChannel(), lambda batch, first, channel: host.receive(sink, 0, 0, first, batch)
+            )
+            host.add(source)
+            host.add(sink)
+            host.start_reading()
+            async with asyncio.timeout(5):
+                while source.watched is None or source.timer is None:  # noqa: ASYNC110  the host tells nobody
+                    await asyncio.sleep(0)
+            pause = source.timer.when() - asyncio.get_running_loop().time()
+            peer, _ = door.accept()
+            peer.sendall(b"1,a\n2,b\n")
+            peer.close()
+            await asyncio.wait_for(done.wait(), 5)
+            host.close()
+            assert writer.rows is not None
+            return pause, writer.rows
+
+    pause, rows = asyncio.run(play())
+    assert rows == [Pair(1, "a"), Pair(2, "b")]
+    assert pause > 0.1  # it is not asked again every few milliseconds

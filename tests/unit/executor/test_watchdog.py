@@ -1,0 +1,228 @@
+"""User code that hangs or hogs: when it is told, when it is ended, and where it was."""
+
+import contextlib
+import os
+import re
+import select
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from agiledart_dataflow.user_limits import UserLimits, user_limits
+from agiledart_executor.bounds import Bounds, ResidentMemory, default_memory, machine_memory
+from agiledart_executor.last_words import ALIVE, ASK_SIGNAL, EXIT_BOUND, Heard, LastWords
+from agiledart_executor.user_frames import Whereabouts, look_at, whereabouts
+from agiledart_executor.watchdog import Call, StuckJudge, Verdict, Watchdog
+from agiledart_kernel.errors import ConfigurationError
+
+CALL = Call("clean", 1)
+
+
+def judged(judge: StuckJudge, now: float, call: Call | None = CALL, mark: tuple[int, ...] = (1,)) -> Verdict | None:
+    """One look."""
+    return judge.look(now, call, lambda: mark)
+
+
+def test_a_call_that_does_not_return_is_told_less_and_less_often_then_ended() -> None:
+    judge = StuckJudge(Bounds(5.0, 60.0))
+    verdicts = [(now / 2, judged(judge, now / 2)) for now in range(123)]
+    told = [(now, verdict.ends) for now, verdict in verdicts if verdict is not None]
+    assert told[:3] == [(5.5, False), (15.5, False), (45.5, False)]
+    assert told[3] == (60.5, True)
+
+
+def test_another_record_or_another_call_begins_anew() -> None:
+    judge = StuckJudge(Bounds(5.0, 60.0))
+    for second in range(200):
+        assert judged(judge, second, mark=(second // 4,)) is None
+    for second in range(200, 400):
+        assert judged(judge, second, Call("clean", second // 4)) is None
+    for second in range(400, 600):
+        assert judged(judge, second, None) is None
+
+
+def test_without_a_limit_nobody_is_ended() -> None:
+    judge = StuckJudge(Bounds(5.0, 0.0))
+    assert not any(verdict.ends for second in range(5_000) if (verdict := judged(judge, second)) is not None)
+
+
+def in_a_chain() -> Whereabouts:
+    """Where user code is that a generated loop calls."""
+    made: dict[str, object] = {"lines": {4: ("parse", "x")}}
+    text = "def run(f, rows):\n out = []\n for x in rows:\n  out.append(f(x))\n return out\n"
+    exec(compile(text, "<stage parse+clean>", "exec"), made)
+    caught: list[Whereabouts] = []
+
+    def user(row: str) -> str:
+        caught.append(look_at(sys._getframe()))
+        return row
+
+    made["run"](user, ["a row"])  # type: ignore[operator]  # made from text
+    return caught[0]
+
+
+def test_the_frames_tell_step_place_and_record() -> None:
+    where = in_a_chain()
+    assert where.step == "parse"
+    assert where.record == "'a row'"
+    assert re.fullmatch(r"test_watchdog.py:\d+ in user", where.place)
+    assert str(where).endswith("in user, for record 'a row'")
+
+
+def test_a_thread_that_has_ended_is_nowhere() -> None:
+    thread = threading.Thread(target=lambda: None)
+    thread.start()
+    thread.join()
+    assert thread.ident is not None
+    assert whereabouts(thread.ident) is None
+
+
+class Pipe:
+    """Both ends of last words."""
+
+    def __init__(self) -> None:
+        self.reading, writing = os.pipe()
+        os.set_blocking(self.reading, False)
+        self.words = LastWords(writing)
+        self.heard = Heard()
+
+    def listen(self) -> bytes:
+        """All that has come."""
+        try:
+            data = os.read(self.reading, 1 << 16)
+        except BlockingIOError:
+            return b""
+        self.heard.add(data)
+        return data
+
+
+def test_a_reason_arrives_whole() -> None:
+    pipe = Pipe()
+    pipe.words.alive()
+    pipe.words.say("clean: too much\nof everything")
+    assert pipe.listen().startswith(ALIVE)
+    assert pipe.heard.reason == "clean: too much\nof everything"
+    assert (pipe.heard.crash, pipe.heard.place) == ("", "")
+    LastWords(-1).say("nobody listens")
+
+
+def test_memory_above_the_bound_ends_the_process_with_a_reason() -> None:
+    pipe, codes = Pipe(), []
+    watch = Watchdog("taxi", Bounds(memory_bytes=1_000_000), lambda: CALL, pipe.words, end=codes.append)
+    watch._turn()
+    pipe.listen()
+    assert codes == [EXIT_BOUND]
+    assert re.match(
+        r".*: its process took [\d,]+ MB of memory, more than the 1 MB that it may have \(executor_memory_mb\): test_",
+        pipe.heard.reason,
+    ), pipe.heard.reason
+
+
+def test_a_call_that_hangs_ends_the_process_with_a_reason(capfd: pytest.CaptureFixture[str]) -> None:
+    pipe, codes = Pipe(), []
+    watch = Watchdog("taxi", Bounds(1e-9, 1e-6), lambda: CALL, pipe.words, end=codes.append)
+    watch._judge._bounds = Bounds(1e-9, 0.0)
+    for _ in range(3):
+        watch._turn()
+    assert "warning: clean: user code has not returned for 0 s: test_watchdog.py:" in capfd.readouterr().err
+    for _ in range(8):
+        watch._judge._bounds = Bounds(1e-9, 1e-6)
+        # The mark of this very frame changes from turn to turn; what is judged here is only the time.
+        watch._judge._since = -1e9
+        watch._turn()
+        if codes:
+            break
+    pipe.listen()
+    assert codes == [EXIT_BOUND]
+    assert pipe.heard.reason.endswith("; its process was stopped (stuck_limit)")
+
+
+CRASH = """
+import os, re, resource, sys, time
+resource.setrlimit(resource.RLIMIT_CPU, (20, 20))  # it may outlive a test that is cut off, but not for long
+from agiledart_executor.last_words import LastWords
+LastWords(int(sys.argv[1])).arm()
+sys.path.insert(0, sys.argv[2])
+text = {text!r}
+exec(compile(text, "/x/agiledart_executor/worker.py", "exec"), {{"made": exec}})
+"""
+
+USER = """
+def run(code):
+    names = {"__name__": "user"}
+    exec(compile(code, "<0123abcd>/taxi.py", "exec"), names)
+    print("up", flush=True)
+    names["hang"]()
+run(%r)
+"""
+
+HOG = "import re\n\ndef hang():\n    re.match('(a+)+$', 'a' * 60 + 'b')\n"
+FALL = "import ctypes\n\ndef hang():\n    ctypes.string_at(0)\n"
+
+
+@contextlib.contextmanager
+def started(code: str, pipe: Pipe) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that looks like an executor in whose user code something is wrong; killed at the end in any case."""
+    script = CRASH.format(text=USER % code)
+    descriptor = pipe.words._descriptor
+    process = subprocess.Popen(
+        [sys.executable, "-c", script, str(descriptor), "/"], pass_fds=(descriptor,), stdout=subprocess.PIPE
+    )
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"up\n"
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+def test_c_code_that_holds_the_interpreters_lock_is_found_all_the_same() -> None:
+    pipe = Pipe()
+    with started(HOG, pipe) as process:
+        for _ in range(2):  # asking does no harm
+            while "taxi.py" not in pipe.heard.place:  # it may just be on its way there
+                process.send_signal(ASK_SIGNAL)
+                select.select([pipe.reading], [], [], 0.1)
+                pipe.listen()
+            pipe.heard.forget_dumps()
+            assert pipe.heard.place == ""
+
+
+def test_a_crash_is_named() -> None:
+    pipe = Pipe()
+    with started(FALL, pipe) as process:
+        assert process.wait(20) == -signal.SIGSEGV
+    pipe.listen()
+    assert pipe.heard.crash == "Segmentation fault"
+    assert pipe.heard.place == "taxi.py:4 in hang"
+
+
+def test_an_applications_bounds_over_the_agents() -> None:
+    agents = Bounds(5.0, 60.0, 1_000)
+    assert agents.with_users(UserLimits()) == agents
+    assert agents.with_users(UserLimits(1.0, 0.0, 500)) == Bounds(1.0, 0.0, 500)
+    assert agents.with_users(UserLimits(memory_bytes=5_000)).memory_bytes == 1_000
+    assert Bounds().with_users(UserLimits(memory_bytes=5_000)).memory_bytes == 5_000
+
+
+def test_wrong_limits_are_named() -> None:
+    from datetime import timedelta
+
+    with pytest.raises(ConfigurationError, match="memory_mb is 5; an executor needs at least 64"):
+        user_limits(memory_mb=5)
+    with pytest.raises(ConfigurationError, match="stuck_limit is -1 s"):
+        user_limits(stuck_limit=timedelta(seconds=-1))
+    with pytest.raises(ConfigurationError, match="stuck_warning is 0 s"):
+        user_limits(stuck_warning=timedelta(0))
+    assert user_limits(stuck_limit=timedelta(minutes=2), memory_mb=500) == UserLimits(None, 120.0, 500_000_000)
+
+
+def test_memory_is_known_here() -> None:
+    assert ResidentMemory().bytes() > 1_000_000
+    assert 0 < default_memory() < machine_memory()
