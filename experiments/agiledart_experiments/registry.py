@@ -108,7 +108,8 @@ EXPERIMENTS = {
             "a claim of this project; AgileDART has no backpressure at the edge",
             x="second",
             y=("memory_mb",),
-            series="policy",
+            unit="MB",
+            series=("policy",),
         ),
     )
 }
