@@ -106,10 +106,10 @@ def _watch(mesh: ThrowawayMesh, seconds: int, settings: Settings) -> tuple[Row, 
             last = place
         time.sleep(LOOK_SECONDS)
     return tuple(
-        _row(policy, round((place + 1) * seconds / BINS, 2), memory[key], told[key])
+        _row(policy, round((place + 1) * seconds / BINS, 2), memory[key], told.get(key, {}))
         for policy in POLICIES
         for place in range(BINS)
-        if (key := (_name(policy), place)) in memory and key in told
+        if (key := (_name(policy), place)) in memory
     )
 
 
