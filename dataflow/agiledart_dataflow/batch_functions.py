@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_origin, get_type_hints
 
 from agiledart_dataflow.batch import Order
 from agiledart_dataflow.callsite import CallSite
-from agiledart_dataflow.column import NUMERIC, Column, column_of
+from agiledart_dataflow.column import NUMERIC, Column, arrow_numbers, column_of
 from agiledart_dataflow.column_schema import ColumnField, schema_of
 from agiledart_dataflow.columns import Columns
 from agiledart_dataflow.late import late
@@ -113,7 +113,7 @@ def record_batch(columns: Columns) -> Any:
         elif column.kind == "object":
             arrays.append(pa.array(column.to_list()))
         else:
-            array = pa.array(column.values, mask=column.nulls())
+            array = arrow_numbers(column.values, column.valid)
             arrays.append(array.view(_ARROW_TIMES[column.kind]()) if column.kind in _ARROW_TIMES else array)
     return pa.record_batch(arrays, names=[field.name for field in columns.schema.fields])
 

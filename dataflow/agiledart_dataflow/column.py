@@ -63,7 +63,7 @@ class Column:
         if isinstance(values, list) and not isinstance(selection, slice):
             return Column(self.kind, [values[number] for number in selection.tolist()], valid)
         if not isinstance(selection, slice) and self.kind in ("text", "bytes"):
-            return Column(self.kind, values.take(pa.array(selection)), valid)
+            return Column(self.kind, values.take(arrow_numbers(selection)), valid)
         return Column(self.kind, values[selection], valid)
 
     def to_list(self) -> list[Any]:
@@ -201,6 +201,19 @@ def concatenated_columns(columns: Sequence[Column]) -> Column:
             [np.ones(len(column), bool) if column.valid is None else column.valid for column in columns]
         )
     return Column(kind, np.concatenate([column.values for column in columns]), valid)
+
+
+def arrow_numbers(values: "Array", valid: "Array | None" = None) -> Any:
+    """A pyarrow array of numbers or bools, without a copy where there can be one.
+
+    `pyarrow.array` would do; but it loads pandas where that is installed, at 25 MB.
+    """
+    present = None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))
+    if values.dtype == np.bool_:
+        bits = pa.py_buffer(np.packbits(values, bitorder="little"))
+        return pa.Array.from_buffers(pa.bool_(), len(values), [present, bits])
+    kind = pa.int64() if values.dtype == np.int64 else pa.float64()
+    return pa.Array.from_buffers(kind, len(values), [present, pa.py_buffer(np.ascontiguousarray(values))])
 
 
 def selected(values: list[Any], mask: "Array") -> list[Any]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from agiledart_dataflow.column import EARLIEST_US, LATEST_US, NUMERIC, Column
+from agiledart_dataflow.column import EARLIEST_US, LATEST_US, NUMERIC, Column, arrow_numbers
 from agiledart_dataflow.column_schema import ColumnField, ColumnKind, ColumnSchema, schema_of
 from agiledart_dataflow.columns import Columns
 from agiledart_dataflow.late import late
@@ -70,7 +70,7 @@ def _arrow(column: Column) -> Any:
             return column.arrow()
         except UnicodeEncodeError:
             return None
-    return pa.array(column.values, mask=column.nulls())
+    return arrow_numbers(column.values, column.valid)
 
 
 @lru_cache(maxsize=256)
