@@ -98,7 +98,7 @@ class Column:
             if None not in self.values:
                 return None
             return np.array([value is None for value in self.values])
-        return self.values.is_null().to_numpy(zero_copy_only=False) if self.values.null_count else None
+        return numbers_of(self.values.is_null()) if self.values.null_count else None
 
 
 def column_of(field: ColumnField, values: list[Any]) -> Column:
@@ -214,6 +214,18 @@ def arrow_numbers(values: "Array", valid: "Array | None" = None) -> Any:
         return pa.Array.from_buffers(pa.bool_(), len(values), [present, bits])
     kind = pa.int64() if values.dtype == np.int64 else pa.float64()
     return pa.Array.from_buffers(kind, len(values), [present, pa.py_buffer(np.ascontiguousarray(values))])
+
+
+def numbers_of(array: Any) -> "Array":
+    """The numbers or bools of a pyarrow array, of which only those that are there mean something. Loads no pandas, too."""
+    start, stop = array.offset, array.offset + len(array)
+    buffer = array.buffers()[1]
+    if not len(array):
+        return np.empty(0, bool if array.type == pa.bool_() else np.float64 if array.type == pa.float64() else np.int64)
+    if array.type == pa.bool_():
+        return np.unpackbits(np.frombuffer(buffer, np.uint8), bitorder="little")[start:stop].astype(bool)
+    numbers: Array = np.frombuffer(buffer, np.float64 if array.type == pa.float64() else np.int64)[start:stop]
+    return numbers
 
 
 def selected(values: list[Any], mask: "Array") -> list[Any]:

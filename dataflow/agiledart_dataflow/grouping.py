@@ -61,7 +61,8 @@ def _numbered_ints(values: "Array") -> tuple["Array", "Array"]:
 
 def _encoded(array: Any) -> tuple["Array", "Array"]:
     """By pyarrow's hash table, whose dictionary is in the order of first appearance."""
-    numbers = array.dictionary_encode().indices.to_numpy().astype(np.int64)
+    indices = array.dictionary_encode().indices
+    numbers = np.frombuffer(indices.buffers()[1], np.int32)[: len(indices)].astype(np.int64)
     return numbers, _firsts(numbers)
 
 
