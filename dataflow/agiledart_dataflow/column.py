@@ -72,7 +72,7 @@ class Column:
         if isinstance(values, list):
             return values
         if kind in ("text", "bytes"):
-            listed: list[Any] = values.to_numpy(zero_copy_only=False).tolist()
+            listed: list[Any] = values.to_pylist()
             return listed
         if kind == "time":
             listed = values.view("datetime64[us]").tolist()
