@@ -43,8 +43,10 @@ from agiledart_kernel.limits import MAX_FRAME_BYTES, MAX_LOG_LINE_BYTES
 TO_EXECUTOR: Codec[AgentMessage] = Codec(AgentMessage)
 TO_AGENT: Codec[ExecutorMessage] = Codec(ExecutorMessage)
 
-LAUNCH_SECONDS = 30.0
-"""Interpreter start, imports of user code and opening of files, on a slow board."""
+LAUNCH_SECONDS = 27.0
+"""Interpreter start, imports of user code and opening of files, on a slow board. The node waits 30 s, and could not say where
+the code is.
+"""
 
 ENDING_SECONDS = 2.0
 """How long an executor may take to flush its sinks and end by itself."""

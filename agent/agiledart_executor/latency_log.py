@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from agiledart_dataflow.batch import Order
-from agiledart_dataflow.sampling import sampled_among, sampled_among_next
+from agiledart_dataflow.position import Position
+from agiledart_dataflow.sampling import sampled_among
 from agiledart_dataflow.schema import ReadTime, fields_of, read_time_index
 from agiledart_executor.sink_log.log import LogOptions, LogWriter
 from agiledart_executor.sink_log.rows import encoded, row_form
@@ -39,8 +39,7 @@ class LatencySample(NamedTuple):
     Attributes:
         application, version: the run.
         sink: the step that wrote the result; `source`: the step that read the record behind it.
-        sequence: number of that record among those of its source, from 0; -1 where no positions reach the sink: then which
-            record it was is not known, and `source` is empty unless there is only one.
+        sequence: number of that record among those of its source, from 0.
         observed_at: when the result was handed to the sink.
         latency_ms: since the record was read.
     """
@@ -101,8 +100,6 @@ class LatencyLog:
         self._field = fields_of(row_type)[place].name
         self._name, self._sink, self._keeping, self._root, self._clock = name, sink, keeping, root, clock
         self.kept = self.lost = 0
-        self._written = 0
-        self._only_source = 0 if len(sink.sources) == 1 else -1
         self._waiting: list[LatencySample] = []
         self._log: LogWriter | None = None
         self._retry_at = self._written_at = 0.0
@@ -112,14 +109,9 @@ class LatencyLog:
 
     # ---- on the executor's loop
 
-    def __call__(self, rows: list[Any], order: Order) -> None:
+    def __call__(self, rows: list[Any], positions: list[Position]) -> None:
         """The sink has written these."""
-        positions = order if order and type(order[0]) is tuple else None
-        if positions is not None:
-            chosen = sampled_among(positions)
-        else:  # what is written is numbered here, and names no source
-            chosen = sampled_among_next(self._written, len(rows))
-            self._written += len(rows)
+        chosen = sampled_among(positions)
         if not chosen:
             return
         if len(self._waiting) + len(chosen) > MAX_WAITING:
@@ -127,7 +119,7 @@ class LatencyLog:
             return
         now, sink, sources = self._clock(), self._sink, self._sink.sources
         for index in chosen:
-            _, _, source, sequence, *_ = (0, 0, self._only_source, -1) if positions is None else positions[index]
+            _, _, source, sequence, *_ = positions[index]
             self._waiting.append(
                 LatencySample(
                     sink.application,

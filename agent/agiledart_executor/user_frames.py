@@ -61,7 +61,7 @@ def _engine_frame(frame: FrameType) -> tuple[str, str, tuple[int, ...]] | None:
         step, variable = _step_at(frame)
         record = names.get(variable, names.get("x"))
         return step or file[7:-1], shown(record), _mark(names)
-    if "/agiledart_dataflow/operators/" in file or file.endswith("/agiledart_dataflow/source_instance.py"):
+    if "/agiledart_dataflow/operators/" in file or "/agiledart_dataflow/source_" in file:
         names = dict(frame.f_locals)
         owner = names.get("self")
         name = getattr(owner, "name", None) or getattr(owner, "_name", None)

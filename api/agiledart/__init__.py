@@ -15,7 +15,7 @@ Importing this package loads no event loop, no cryptography, no terminal library
 """
 
 from agiledart.aggregates import all_of, count_of, max_of, mean_of, min_of, sum_of
-from agiledart.connectors import collect, csv, jsonl, log, null, records, stdout, taxi, tcp
+from agiledart.connectors import batches, collect, csv, jsonl, log, null, parquet, records, stdout, taxi, tcp
 from agiledart_dataflow.aggregators import Aggregator
 from agiledart_dataflow.connectors import Connector, Sink, Source
 from agiledart_dataflow.expressions.aggregates import count
@@ -61,6 +61,7 @@ __all__ = [
     "TopologyError",
     "UserCodeError",
     "all_of",
+    "batches",
     "col",
     "collect",
     "count",
@@ -78,6 +79,7 @@ __all__ = [
     "minimum",
     "never",
     "null",
+    "parquet",
     "records",
     "session",
     "sliding",

@@ -108,6 +108,16 @@ def records(rows: Sequence[T] | Callable[[], Iterable[T]], *, row_type: type[T] 
     return records_source(rows, row_type)
 
 
+def parquet(path: str, *, speed: float | None = None, at: str = "") -> Connector:
+    """Source: a Parquet file, whose columns have the names of the rows' fields. Needs `agiledart[columns]`."""
+    return connector("parquet", path, speed=speed, at=at)
+
+
+def batches(make: Callable[[], Iterable[Any]], *, row_type: type[T] | None = None) -> Source[T]:
+    """Source: a callable of this process that yields record batches, dicts of arrays or data frames. Needs `agiledart[columns]`."""
+    return Connector("batches", row_type=row_type, payload=make)
+
+
 def null() -> Connector:
     """Sink: counts rows and latencies, keeps nothing."""
     return connector("null")

@@ -143,7 +143,7 @@ def _key(position: int) -> Callable[[Any], int]:
     return lambda row: row[position]
 
 
-def _again(row: Derived) -> Derived:
+def again(row: Derived) -> Derived:
     return row
 
 
@@ -153,7 +153,7 @@ def from_lines(job: str, path: str, sums: Any, *, more: bool = False) -> Topolog
     lines = topology.source("lines", csv(path), rows=str, event_time=None if job == "j1" else _time_of_line)
     rows = lines.map(parse).filter(keep).map(derive)
     if more:
-        rows = rows.map(_again)
+        rows = rows.map(again)
     if job == "j1":
         rows.sink("out", Connector("collect", payload=Adding(sums.add)))
         return topology

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_origin, get_type_hints
 
 from agiledart_dataflow.batch import Order
 from agiledart_dataflow.callsite import CallSite
-from agiledart_dataflow.column import NUMERIC, Column, column_of
+from agiledart_dataflow.column import NUMERIC, Column, arrow_numbers, column_of, numbers_of
 from agiledart_dataflow.column_schema import ColumnField, schema_of
 from agiledart_dataflow.columns import Columns
 from agiledart_dataflow.late import late
@@ -113,7 +113,7 @@ def record_batch(columns: Columns) -> Any:
         elif column.kind == "object":
             arrays.append(pa.array(column.to_list()))
         else:
-            array = pa.array(column.values, mask=column.nulls())
+            array = arrow_numbers(column.values, column.valid)
             arrays.append(array.view(_ARROW_TIMES[column.kind]()) if column.kind in _ARROW_TIMES else array)
     return pa.record_batch(arrays, names=[field.name for field in columns.schema.fields])
 
@@ -186,9 +186,9 @@ def from_arrow(field: ColumnField, array: Any) -> Column:
         return Column(field.kind, array)
     valid = None
     if array.null_count:
-        valid = array.is_valid().to_numpy(zero_copy_only=False)
+        valid = numbers_of(array.is_valid())
     if field.kind in _ARROW_TIMES:
         array = array.view(pa.int64())
     if valid is not None:
         array = array.fill_null(False if field.kind == "bool" else 0)
-    return Column(field.kind, array.to_numpy(zero_copy_only=field.kind != "bool"), valid)
+    return Column(field.kind, numbers_of(array), valid)

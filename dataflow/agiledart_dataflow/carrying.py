@@ -7,6 +7,8 @@ Source: decision 0014; design of the data path, event time.
 
 from typing import TYPE_CHECKING, Final, Literal
 
+from agiledart_dataflow.schema import read_time_index
+
 if TYPE_CHECKING:
     from agiledart_dataflow.specification import Specification, StepSpecification
     from agiledart_dataflow.stages import Stage, StagePlan
@@ -31,8 +33,10 @@ def most(*needs: Carries) -> Carries:
 
 def need_of(step: "Step") -> Carries:
     """What a step needs to know of each row that enters it; positions, unless less is known to do."""
-    if step.kind in STATELESS or step.kind in ("source", "union", "sink", "side"):
+    if step.kind in STATELESS or step.kind in ("source", "union", "side"):
         return "rows"
+    if step.kind == "sink":  # whose latencies are sampled by the source and number of the record behind a result
+        return "rows" if read_time_index(step.row_type) is None else "positions"
     if step.kind == "window" and getattr(step.make.get("window"), "closes_by_time", False):
         return "times" if getattr(step.make.get("aggregator"), "commutative", False) else "positions"
     return "positions"

@@ -63,7 +63,7 @@ class Column:
         if isinstance(values, list) and not isinstance(selection, slice):
             return Column(self.kind, [values[number] for number in selection.tolist()], valid)
         if not isinstance(selection, slice) and self.kind in ("text", "bytes"):
-            return Column(self.kind, values.take(pa.array(selection)), valid)
+            return Column(self.kind, values.take(arrow_numbers(selection)), valid)
         return Column(self.kind, values[selection], valid)
 
     def to_list(self) -> list[Any]:
@@ -72,7 +72,7 @@ class Column:
         if isinstance(values, list):
             return values
         if kind in ("text", "bytes"):
-            listed: list[Any] = values.to_numpy(zero_copy_only=False).tolist()
+            listed: list[Any] = values.to_pylist()
             return listed
         if kind == "time":
             listed = values.view("datetime64[us]").tolist()
@@ -98,7 +98,7 @@ class Column:
             if None not in self.values:
                 return None
             return np.array([value is None for value in self.values])
-        return self.values.is_null().to_numpy(zero_copy_only=False) if self.values.null_count else None
+        return numbers_of(self.values.is_null()) if self.values.null_count else None
 
 
 def column_of(field: ColumnField, values: list[Any]) -> Column:
@@ -201,6 +201,31 @@ def concatenated_columns(columns: Sequence[Column]) -> Column:
             [np.ones(len(column), bool) if column.valid is None else column.valid for column in columns]
         )
     return Column(kind, np.concatenate([column.values for column in columns]), valid)
+
+
+def arrow_numbers(values: "Array", valid: "Array | None" = None) -> Any:
+    """A pyarrow array of numbers or bools, without a copy where there can be one.
+
+    `pyarrow.array` would do; but it loads pandas where that is installed, at 25 MB.
+    """
+    present = None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))
+    if values.dtype == np.bool_:
+        bits = pa.py_buffer(np.packbits(values, bitorder="little"))
+        return pa.Array.from_buffers(pa.bool_(), len(values), [present, bits])
+    kind = pa.int64() if values.dtype == np.int64 else pa.float64()
+    return pa.Array.from_buffers(kind, len(values), [present, pa.py_buffer(np.ascontiguousarray(values))])
+
+
+def numbers_of(array: Any) -> "Array":
+    """The numbers or bools of a pyarrow array, of which only those that are there mean something. Loads no pandas, too."""
+    start, stop = array.offset, array.offset + len(array)
+    buffer = array.buffers()[1]
+    if not len(array):
+        return np.empty(0, bool if array.type == pa.bool_() else np.float64 if array.type == pa.float64() else np.int64)
+    if array.type == pa.bool_():
+        return np.unpackbits(np.frombuffer(buffer, np.uint8), bitorder="little")[start:stop].astype(bool)
+    numbers: Array = np.frombuffer(buffer, np.float64 if array.type == pa.float64() else np.int64)[start:stop]
+    return numbers
 
 
 def selected(values: list[Any], mask: "Array") -> list[Any]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from agiledart_dataflow.column import EARLIEST_US, LATEST_US, NUMERIC, Column
+from agiledart_dataflow.column import EARLIEST_US, LATEST_US, NUMERIC, Column, arrow_numbers, numbers_of
 from agiledart_dataflow.column_schema import ColumnField, ColumnKind, ColumnSchema, schema_of
 from agiledart_dataflow.columns import Columns
 from agiledart_dataflow.late import late
@@ -70,7 +70,7 @@ def _arrow(column: Column) -> Any:
             return column.arrow()
         except UnicodeEncodeError:
             return None
-    return pa.array(column.values, mask=column.nulls())
+    return arrow_numbers(column.values, column.valid)
 
 
 @lru_cache(maxsize=256)
@@ -164,9 +164,9 @@ def _column(field: ColumnField, array: Any) -> Column:
         return Column(field.kind, array)
     valid = None
     if array.null_count:
-        valid = array.is_valid().to_numpy(zero_copy_only=False)
+        valid = numbers_of(array.is_valid())
         array = array.fill_null(False if field.kind == "bool" else 0)
-    values = array.to_numpy(zero_copy_only=field.kind != "bool")
+    values = numbers_of(array)
     if field.kind == "time" and len(values) and not (values.min() >= EARLIEST_US and values.max() <= LATEST_US):
         raise ValueError(f"the field {field.name} has times outside the years 1 to 9999")
     return Column(field.kind, values, valid)

@@ -16,7 +16,7 @@ from agiledart_kernel.errors import ConfigurationError
 T_co = TypeVar("T_co", covariant=True)
 T_contra = TypeVar("T_contra", contravariant=True)
 
-LOCAL_KINDS = ("list", "call", "collect")
+LOCAL_KINDS = ("list", "call", "batches", "collect")
 """Connectors whose data are objects of this process; they cannot be submitted to other nodes."""
 
 

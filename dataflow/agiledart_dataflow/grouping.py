@@ -3,17 +3,15 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from agiledart_dataflow.column import Column
+from agiledart_dataflow.column import Column, arrow_numbers
 from agiledart_dataflow.late import late
 
 if TYPE_CHECKING:
     import numpy as np
-    import pyarrow as pa
 
     from agiledart_dataflow.column import Array
 else:
     np = late("numpy")
-    pa = late("pyarrow")
     Array = Any
 
 _DENSE = 4
@@ -51,7 +49,7 @@ def _numbered_ints(values: "Array") -> tuple["Array", "Array"]:
     least = int(values.min())
     span = int(values.max()) - least + 1
     if span > max(_DENSE * length, 1_024):
-        return _encoded(pa.array(values))
+        return _encoded(arrow_numbers(values))
     places = values - least
     rows = np.arange(length)
     first = np.empty(span, np.int64)
@@ -63,7 +61,8 @@ def _numbered_ints(values: "Array") -> tuple["Array", "Array"]:
 
 def _encoded(array: Any) -> tuple["Array", "Array"]:
     """By pyarrow's hash table, whose dictionary is in the order of first appearance."""
-    numbers = array.dictionary_encode().indices.to_numpy().astype(np.int64)
+    indices = array.dictionary_encode().indices
+    numbers = np.frombuffer(indices.buffers()[1], np.int32)[: len(indices)].astype(np.int64)
     return numbers, _firsts(numbers)
 
 

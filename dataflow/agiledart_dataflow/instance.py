@@ -240,6 +240,9 @@ class Instance:
         operator = self._operator
         assert operator is not None
         policy = self._program.steps(self.stage)[0].make["on_error"]
+        if row is NO_RECORD:  # a timer: nothing is lost but what it would have done
+            self.reports.note(operator.name, operator.function, error, row, "skip")
+            return
         if policy == "dead_letter":
             operator.counts.dead_letters += 1
         else:

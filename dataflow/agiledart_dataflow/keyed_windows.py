@@ -1,5 +1,6 @@
 """Windows that run as keyed operators: which operator a window needs, and the type of its state."""
 
+from collections.abc import Callable
 from typing import Any
 
 from agiledart_dataflow.aggregators import Aggregator
@@ -13,15 +14,21 @@ from agiledart_dataflow.windows import Counted, Panes, Session, Sliding
 
 
 def keyed_window(
-    window: Sliding | Panes | Session | Counted, aggregator: Aggregator[Any, Any, Any], row_type: Any
+    window: Sliding | Panes | Session | Counted,
+    aggregator: Aggregator[Any, Any, Any],
+    row_type: Any,
+    flat: Callable[[Any], Any] | None = None,
 ) -> tuple[KeyedOperator[Any, Any, Any, Any], Any] | None:
-    """(operator, type of its plain state) of a window that is one; None for sliding, tumbling and hopping windows."""
+    """(operator, type of its plain state) of a window that is one; None for sliding, tumbling and hopping windows.
+
+    `flat` makes the row of a window with named results of its pane.
+    """
     state = aggregate_state_type(aggregator, row_type)
     if isinstance(window, Session):
-        return SessionWindow(window.gap_ms, aggregator), generic(tuple, int, int, state) | None
+        return SessionWindow(window.gap_ms, aggregator, flat), generic(tuple, int, int, state) | None
     if isinstance(window, Counted):
         windows = generic(list, generic(tuple, int, int, state))
-        return CountWindow(window.size, window.every, aggregator), generic(tuple, int, windows)
+        return CountWindow(window.size, window.every, aggregator, flat), generic(tuple, int, windows)
     if isinstance(window, Panes) and window.lateness_ms:
-        return LatePanes(window, aggregator), generic(dict, int, state)
+        return LatePanes(window, aggregator, flat), generic(dict, int, state)
     return None

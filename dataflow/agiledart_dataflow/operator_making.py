@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, get_args
 
 from agiledart_dataflow.aggregators import Extreme, Together
+from agiledart_dataflow.expressions.row_expression import RowExpression
 from agiledart_dataflow.inference import CannotTellError, optional_stripped, return_annotation, traced_type
 from agiledart_dataflow.operators.base import Operator
 from agiledart_dataflow.operators.broadcast import BroadcastStep
@@ -130,6 +131,8 @@ def aggregate_state_type(aggregator: Any, row_type: Any) -> Any:
 
 def _value_type(function: Callable[[Any], Any], row_type: Any) -> Any:
     """What a function of an aggregate gives; Any where that cannot be told."""
+    if isinstance(function, RowExpression):
+        return optional_stripped(function.type.annotation)
     try:
         return optional_stripped(traced_type(function, row_type))
     except CannotTellError:

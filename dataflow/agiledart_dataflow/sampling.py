@@ -31,14 +31,6 @@ def sampled_among(positions: Sequence[Position]) -> list[int]:
     ]
 
 
-def sampled_among_next(first: int, count: int) -> list[int]:
-    """Indices of the sampled among so many rows in the order in which they came, the first of them with this number.
-
-    For edges that carry no positions: the same share, but other results of the same record may be chosen elsewhere.
-    """
-    return sampled_among([(0, 0, 0, number) for number in range(first, first + count)])
-
-
 def is_sampled(source: int, sequence: int) -> bool:
     """Is this record sampled? `source`: the number of its source among the application's sources, from 0."""
     return bool(sampled_among([(0, 0, source, sequence)]))

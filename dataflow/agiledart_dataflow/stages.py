@@ -288,7 +288,8 @@ def _depths(specification: Specification) -> dict[int, int]:
         depth = max((depths[before] for before in step.inputs), default=0)
         options = dict(step.options)
         if step.kind == "side" and options.get("tag") == ERRORS:  # a dead letter stands where the record stood
-            depth = max((depths[before] for before in specification.steps[step.inputs[0]].inputs), default=0)
+            raised = specification.steps[step.inputs[0]]
+            depth = max((depths[before] for before in raised.inputs), default=0) + (raised.kind in BRANCHED)
         elif (
             step.kind == "union"
             or (step.kind == "flat_map" and options.get("yields") != "optional")

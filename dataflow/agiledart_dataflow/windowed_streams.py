@@ -48,14 +48,12 @@ def add_window(
     operator = keyed_window(window, aggregator, row_type)
     if operator is not None:
         make |= {"operator": operator[0], "state_type": operator[1]}
-    late_by = window.lateness_ms if isinstance(window, Panes) else 0
-    lateness = ((LATENESS, str(late_by)),) if late_by else ()
     return keyed.add(
         name,
         "window" if operator is None else "keyed-window",
         row_type_of(key_type, result_type, row_type),
         where,
-        options=(("window", str(window)), ("aggregate", type(aggregator).__name__), *lateness),
+        options=(("window", str(window)), ("aggregate", type(aggregator).__name__), *_lateness(window)),
         make=make,
     )
 
@@ -137,26 +135,26 @@ def _add_named(keyed: "KeyedStream[Any, Any]", window: Any, name: str, aggregato
     needs_name(name, "aggregate", "per-minute", where)
     if aggregator is not None:
         raise where.error("aggregate() takes one aggregator, or named results, not both")
-    if not isinstance(window, Panes) or window.lateness_ms:
-        raise where.error(
-            f"named results go with tumbling and hopping windows without allowed_lateness; {window} takes one aggregator"
-        )
     key_type, row_type = keyed.types
     named = named_window(name, keyed.key_of, key_type, row_type, results, where)
-    return keyed.add(
-        name,
-        "window",
-        named.row_type,
-        where,
-        options=(("window", str(window)), ("results", repr(sorted(results.items())))),
-        make={
-            "window": window,
-            "aggregator": named.aggregator,
-            "aggregate_type": aggregate_state_type(named.aggregator, row_type),
-            "named": named,
-            "enters": row_type,
-        },
-    )
+    make = {
+        "window": window,
+        "aggregator": named.aggregator,
+        "aggregate_type": aggregate_state_type(named.aggregator, row_type),
+        "named": named,
+        "enters": row_type,
+    }
+    operator = keyed_window(window, named.aggregator, row_type, named.flat)
+    if operator is not None:
+        make |= {"operator": operator[0], "state_type": operator[1]}
+    options = (("window", str(window)), ("results", repr(sorted(results.items()))), *_lateness(window))
+    kind = "window" if operator is None else "keyed-window"
+    return keyed.add(name, kind, named.row_type, where, options=options, make=make)
+
+
+def _lateness(window: Any) -> tuple[tuple[str, str], ...]:
+    late_by = window.lateness_ms if isinstance(window, Panes) else 0
+    return ((LATENESS, str(late_by)),) if late_by else ()
 
 
 def value_type(aggregator: Any, row_type: Any, where: CallSite) -> Any:

@@ -16,6 +16,8 @@ from agiledart import (
     KeyedOperator,
     Stream,
     all_of,
+    col,
+    count,
     count_of,
     counted,
     hopping,
@@ -244,6 +246,11 @@ def wide(rows: list[Row]) -> tuple[Any, ...]:
     return min((row.value, row.key) for row in rows), max(row.key for row in rows), rows[0]
 
 
+def few(rows: list[Row]) -> tuple[int, int, float]:
+    """Rows, sum of values, least weight."""
+    return len(rows), total(rows), min(row.weight for row in rows)
+
+
 LEAST = min_of(lambda row: (row.value, row.key))
 
 
@@ -312,6 +319,23 @@ CASES = [
         lambda rows: windows.running(rows, len),
         two=True,
     ),
+    *[
+        Case(
+            f"named results of {what}",
+            lambda a, b, window=window: (
+                a.key_by(col("key"))
+                .window(window)
+                .aggregate("x", rows=count(), sum=col("value").sum(), least=col("weight").min())
+            ),
+            lambda rows, panes=panes: [(*pane[:3], *pane.value) for pane in panes(rows)],
+        )
+        for what, window, panes in (
+            ("sessions", session(ms(5)), lambda rows: windows.sessions(rows, 5, few)),
+            ("counted windows", counted(3, every=2), lambda rows: windows.counted(rows, 3, 2, few)),
+            ("hopping windows", hopping(ms(7), ms(3)), lambda rows: windows.panes(rows, 7, 3, few)),
+            ("patient windows", tumbling(ms(7), allowed_lateness=ms(3)), lambda rows: windows.panes(rows, 7, 7, few)),
+        )
+    ],
     Case(
         "top of running counts",
         lambda a, b: a.key_by(key).running_count("c").top("x", n=2),

@@ -194,7 +194,7 @@ def test_a_builder_that_never_returns_on_the_nodes_is_named(ring: Mesh, folder: 
         "--set", "report=csv:out.csv@a3", cwd=folder,
     )  # fmt: skip
     assert ran.returncode == 1
-    assert "user code did not start within 30 s; it is at taxi.py:" in ran.stderr
+    assert "user code did not start within 27 s; it is at taxi.py:" in ran.stderr
     assert "in spins" in ran.stderr
     wait_for(lambda: not any(map(executors_of, ring.agents)), 10, "its processes are gone")
 

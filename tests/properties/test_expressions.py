@@ -62,6 +62,12 @@ LITERALS = {
 }
 
 
+COMPARES: list[Callable[[Any], Any]] = [
+    lambda a: a[0] == a[1], lambda a: a[0] != a[1], lambda a: a[0] < a[1], lambda a: a[0] <= a[1], lambda a: a[0] > a[1],
+    lambda a: a[0] >= a[1],
+]  # fmt: skip
+
+
 def _pair(kind: str, depth: int) -> st.SearchStrategy[Any]:
     return st.tuples(expressions(kind, depth), expressions(kind, depth))
 
@@ -118,14 +124,10 @@ def _of_kind(kind: str, depth: int) -> list[tuple[Callable[..., Any], tuple[st.S
             (lambda a: a.total_seconds(), (span,)),
         ]
     if kind == "bool":
-        compares = [
-            lambda a: a[0] == a[1], lambda a: a[0] != a[1], lambda a: a[0] < a[1], lambda a: a[0] <= a[1], lambda a: a[0] > a[1],
-            lambda a: a[0] >= a[1],
-        ]  # fmt: skip
         sides = st.one_of([_pair(one, depth) for one in ("int", "float", "text", "time", "span")])
         sides = sides | st.tuples(whole, real)
         return [
-            *[(compare, (sides,)) for compare in compares],
+            *[(compare, (sides,)) for compare in COMPARES],
             (lambda a, b: a & b, (truth, truth)),
             (lambda a, b: a | b, (truth, truth)),
             (lambda a: ~a, (truth,)),

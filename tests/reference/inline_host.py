@@ -99,7 +99,7 @@ class InlineHost:
                     self.writers[stage.name] = open_sink(endpoint.connector, endpoint.row_type)
                 writer = self.writers.get(stage.name) if stage.kind == "sink" else None
                 self.instances[stage.index, index] = Instance(self.program, stage.index, index, writer, make_store)
-        self._now = 0
+        self._now = self.wall_ns = 0
         self._barriers = barriers
         self._begun = [0] * len(self.sources)
         self.snapshots: dict[int, dict[Any, Any]] = {number: {} for number in range(1, barriers + 1)}
@@ -140,6 +140,26 @@ class InlineHost:
             assert idle < _PATIENCE, f"stuck: {self._state()}"
         return {name: writer.rows for name, writer in self.writers.items() if writer.rows is not None}
 
+    def turns(self, count: int) -> None:
+        """So many turns, without waiting for an end."""
+        for _ in range(count):
+            self._random.choice((self._poll, self._carry, self._carry, self._work))()
+
+    def wait(self, span_ns: int) -> None:
+        """Let real time pass."""
+        self._now += span_ns
+        self.wall_ns += span_ns
+
+    def read_from(self, source: str, reader: Any) -> None:
+        """Let a source read from here."""
+        for one in self.sources:
+            if self.program.steps(one.stage)[0].name == source:
+                one._judge._reader = reader
+
+    def rows(self, sink: str) -> list[Any]:
+        """What a sink has written so far."""
+        return list(self.writers[sink].rows)
+
     def statistics(self) -> list[Any]:
         """What all instances have counted."""
         return [*(one.statistics() for one in self.sources), *(one.statistics() for one in self.instances.values())]
@@ -154,7 +174,7 @@ class InlineHost:
             return True
         if source.finished or self._blocked(source.stage, 0):
             return False
-        polled = source.poll(self._now, 0, 1 + self._random.index(5))
+        polled = source.poll(self._now, self.wall_ns, 1 + self._random.index(5))
         self._now = max(self._now, polled.wait_until_ns or 0)
         if polled.batch is not None:
             source.send(polled.batch, self._emitter(0))

@@ -9,7 +9,7 @@ could be malformed.
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from agiledart_dataflow.column import EARLIEST_US, Column
+from agiledart_dataflow.column import EARLIEST_US, Column, numbers_of
 from agiledart_dataflow.column_schema import ColumnField, schema_of
 from agiledart_dataflow.columns import Columns
 from agiledart_dataflow.columns_ipc import MAX_COLUMN_ROWS
@@ -198,13 +198,13 @@ class CsvColumnsReader:
             return Column("text", _text_array(array, field))
         if array.null_count and not field.optional:
             return None
-        valid = array.is_valid().to_numpy(zero_copy_only=False) if array.null_count else None
+        valid = numbers_of(array.is_valid()) if array.null_count else None
         if field.kind == "time":
             values = _microseconds(array)
             return None if values is None else Column("time", values, valid)
         if array.null_count:
             array = array.fill_null(False if field.kind == "bool" else 0)
-        values = array.to_numpy(zero_copy_only=field.kind != "bool")
+        values = numbers_of(array)
         if field.kind == "float":
             total = float(np.add.reduce(values))
             if total - total != 0.0:  # NaN or an infinity
@@ -274,5 +274,5 @@ def _microseconds(array: Any) -> Any:
         times = array.cast(pa.binary()).cast(pa.string()).cast(pa.timestamp("s")).cast(pa.timestamp("us"))
     except pa.ArrowException:
         return None
-    values = times.view(pa.int64()).to_numpy()
+    values = numbers_of(times.view(pa.int64()))
     return None if len(values) and values.min() < EARLIEST_US else values

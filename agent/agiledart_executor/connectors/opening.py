@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from importlib.metadata import entry_points
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from agiledart_dataflow.connectors import Connector, SinkWriter, SourceReader
@@ -22,7 +23,7 @@ SOURCE_GROUP = "agiledart.sources"
 PACING = ("speed", *OVERLOAD)
 """Options that the source's instance obeys, whatever the kind."""
 
-_SOURCES = ("csv", "tcp", "list", "call")
+_SOURCES = ("csv", "parquet", "tcp", "list", "call", "batches")
 _SINKS = ("csv", "jsonl", "log", "stdout", "null", "collect")
 
 Clock = Callable[[], int]
@@ -49,12 +50,19 @@ def open_source(
 
         _check_options(connector, ("header", *PACING))
         lines = FileLines(connector.path, skip_header=_flag(connector, "header"))
-        if columns:
+        if columns and find_spec("pyarrow") is not None:
             from agiledart_executor.connectors.csv_columns import CsvColumnsReader, reads_columns
 
             if reads_columns(row_type):
                 return CsvColumnsReader(lines, row_type, wanted)
         return CsvReader(lines, row_type)
+    if connector.kind in ("parquet", "batches"):
+        from agiledart_executor.connectors.batches import open_batches, open_parquet
+
+        _check_options(connector, PACING)
+        if connector.kind == "parquet":
+            return open_parquet(connector.path, row_type, columns=columns, wanted=wanted)
+        return open_batches(connector, row_type, columns=columns)
     if connector.kind == "tcp":
         from agiledart_executor.connectors.line_socket import OPTIONS, LineSocketReader
 

@@ -7,6 +7,7 @@ in Python, white space means more there: such batches run value by value.
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from agiledart_dataflow.column import numbers_of
 from agiledart_dataflow.late import late
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ class Odd(Exception):
 
 
 def _bools(array: Any) -> Any:
-    return array.to_numpy(zero_copy_only=False)
+    return numbers_of(array)
 
 
 def _compare(name: str) -> Callable[..., Any]:
@@ -71,7 +72,7 @@ def _matches(name: str) -> Callable[..., Any]:
 
 def _length(kinds: Any, options: Any, a: Any) -> Any:
     lengths = pc.utf8_length(a) if kinds[0] == "text" else pc.binary_length(a)
-    return lengths.to_numpy(zero_copy_only=False).astype(np.int64)
+    return numbers_of(lengths.cast(pa.int64()))
 
 
 def _replace(kinds: Any, options: Any, a: Any, old: Any, new: Any) -> Any:

@@ -1,5 +1,6 @@
 """Count windows: `size` rows of a key, a new window every `every` rows. A window that is not full at the end says nothing."""
 
+from collections.abc import Callable
 from typing import Any
 
 from agiledart_dataflow.aggregators import Aggregator
@@ -13,7 +14,10 @@ State = list[Any]
 class CountWindow(KeyedOperator[Any, Any, State, Pane[Any, Any]]):
     """Counts the rows of each key by itself, so parallelism cannot show."""
 
-    def __init__(self, size: int, every: int, aggregator: Aggregator[Any, Any, Any]) -> None:
+    def __init__(
+        self, size: int, every: int, aggregator: Aggregator[Any, Any, Any], flat: Callable[[Any], Any] | None = None
+    ) -> None:
+        self._flat = flat  # makes the row of a window with named results
         self._size, self._every = size, every
         self._aggregator = aggregator
 
@@ -31,7 +35,8 @@ class CountWindow(KeyedOperator[Any, Any, State, Pane[Any, Any]]):
             window[2] = aggregator.add(window[2], record)
         if windows and windows[0][1] == self._size:
             first_ms, _, total = windows.pop(0)
-            context.emit(Pane(key, first_ms, context.time_ms + 1, aggregator.result(total)))
+            pane = Pane(key, first_ms, context.time_ms + 1, aggregator.result(total))
+            context.emit(pane if self._flat is None else self._flat(pane))
         if not windows and not state[0]:
             context.forget()  # as if the key had never been seen
 

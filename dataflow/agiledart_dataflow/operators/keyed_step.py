@@ -15,12 +15,13 @@ from agiledart_dataflow.position import EXPIRY, Position, is_final
 from agiledart_dataflow.state.entries import NOTHING, Entry, NamedTimer
 from agiledart_dataflow.state.store import KeyedStore
 from agiledart_dataflow.statistics import StepCounts
+from agiledart_dataflow.user_errors import NO_RECORD
 
 TIME_TO_LIVE = "\0time to live"
 """Name of the timer by which the state of a key ends; no name of a user's begins like it."""
 
 Mishap = Callable[[Exception, Any, Position], None]
-"""What to do about a record at which user code raised: (error, record, position); raises to fail."""
+"""What to do when user code raised at a record, or at a timer (then `NO_RECORD`): (error, record, position)."""
 
 LATE = "late"
 """Tag of the side output of rows for which it was too late."""
@@ -150,7 +151,7 @@ class KeyedStep:
                 if self._mishap is None:
                     raise
                 self._clear()
-                self._mishap(error, row, position)
+                self._mishap(error, NO_RECORD, position)
             if context._rows or context._side:  # noqa: SLF001  as above
                 self._put_out(position, out, at)
             if context.at_end:

@@ -1,5 +1,6 @@
 """Session windows: the rows of a key until for `gap` none comes. [first, last + gap) is put out when the gap has passed."""
 
+from collections.abc import Callable
 from typing import Any
 
 from agiledart_dataflow.aggregators import Aggregator
@@ -15,7 +16,10 @@ State = list[Any]
 class SessionWindow(KeyedOperator[Any, Any, State, Pane[Any, Any]]):
     """One session at a time for each key, because rows come in order of time."""
 
-    def __init__(self, gap_ms: int, aggregator: Aggregator[Any, Any, Any]) -> None:
+    def __init__(
+        self, gap_ms: int, aggregator: Aggregator[Any, Any, Any], flat: Callable[[Any], Any] | None = None
+    ) -> None:
+        self._flat = flat  # makes the row of a window with named results
         self._gap_ms = gap_ms
         self._aggregator = aggregator
 
@@ -31,7 +35,8 @@ class SessionWindow(KeyedOperator[Any, Any, State, Pane[Any, Any]]):
         context.timer_at(time_ms + self._gap_ms, name=_GAP)
 
     def on_timer(self, key: Any, payload: Any, state: State, context: Context[Pane[Any, Any]]) -> None:
-        context.emit(Pane(key, state[0], state[1] + self._gap_ms, self._aggregator.result(state[2])))
+        pane = Pane(key, state[0], state[1] + self._gap_ms, self._aggregator.result(state[2]))
+        context.emit(pane if self._flat is None else self._flat(pane))
         context.forget()
 
     def to_plain(self, state: State) -> Any:

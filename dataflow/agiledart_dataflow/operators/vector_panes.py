@@ -98,11 +98,11 @@ class VectorPanes:
         if any(value.kind == "object" or value.valid is not None for value in values):
             raise Unfit
         arrays = [value.values for value in values]
-        slots = times // self._step_ms
-        first, last = int(slots.min()), int(slots.max())
+        first, last = int(times.min()) // self._step_ms, int(times.max()) // self._step_ms
         if first == last:
-            self._put(first, keys, arrays, len(slots))
+            self._put(first, keys, arrays, len(times))
             return
+        slots = times // self._step_ms
         if not bool((slots[1:] >= slots[:-1]).all()):
             order = np.argsort(slots, kind="stable")
             slots, keys, arrays = slots[order], [key.take(order) for key in keys], [array[order] for array in arrays]

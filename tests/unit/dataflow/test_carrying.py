@@ -6,7 +6,20 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from agiledart import Context, KeyedOperator, Topology, all_of, collect, csv, mean_of, null, sliding, sum_of, tumbling
+from agiledart import (
+    Context,
+    KeyedOperator,
+    ReadTime,
+    Topology,
+    all_of,
+    collect,
+    csv,
+    mean_of,
+    null,
+    sliding,
+    sum_of,
+    tumbling,
+)
 from agiledart_dataflow.aggregators import Aggregator
 from agiledart_dataflow.stages import StagePlan, plan_stages
 from agiledart_examples import debs2015
@@ -18,6 +31,13 @@ class Row(NamedTuple):
     at: int
     key: int
     value: float
+
+
+class Timed(NamedTuple):
+    """A row that says when it was read."""
+
+    at: int
+    read_at: ReadTime
 
 
 def kept(row: Row) -> bool:
@@ -118,16 +138,17 @@ def test_panes_of_panes_need_positions_where_their_order_shows() -> None:
 
 
 @pytest.mark.parametrize("parallelism", [1, 4])
-def test_the_debs_queries_plan_positions_as_ever(parallelism: int) -> None:
-    """All but the last edge: the top runs once, so what leaves it is in order by itself."""
+def test_the_debs_queries_carry_positions_everywhere_as_ever(parallelism: int) -> None:
     for build in (debs2015.frequent_routes, debs2015.profitable_areas):
         topology = build(csv("trips.csv"), csv("out.csv"))
         edges = plan_stages(topology.specification(), parallelism).edges
-        sinks = {step.name for step in topology.steps if step.kind == "sink"}
-        stages = plan_stages(topology.specification(), parallelism).stages
-        for edge in edges:
-            expected = "rows" if stages[edge.target].name in sinks else "positions"
-            assert edge.carries == expected, edge
+        assert {edge.carries for edge in edges} == {"positions"}
+
+
+def test_a_sink_whose_latencies_are_sampled_knows_which_record_is_behind_a_row() -> None:
+    topology = Topology("t")
+    topology.source("rows", [Timed(0, ReadTime(0))], event_time=lambda row: row.at).sink("out", null())
+    assert [edge.carries for edge in plan_stages(topology.specification()).edges] == ["positions"]
 
 
 @pytest.mark.parametrize(

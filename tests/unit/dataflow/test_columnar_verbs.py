@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from agiledart import ReadTime, Topology, TopologyError, col, collect, count, csv, null, session, tumbling, when
+from agiledart import ReadTime, Topology, TopologyError, col, collect, count, csv, null, tumbling, when
 from agiledart_dataflow.column_planning import fields_wanted, wants_columns
 from agiledart_dataflow.connectors import Connector
 from agiledart_dataflow.event_times import field_read
@@ -100,7 +100,6 @@ def test_what_an_expression_means_is_part_of_the_specification() -> None:
         (lambda s: s.key_by(col("zone")).window(tumbling(timedelta(1))).aggregate("a", n=col("tip").sum()), ".fill_null(0)"),
         (lambda s: s.key_by(col("zone")).window(tumbling(timedelta(1))).aggregate("a", n=col("zone").sum()), "not work on str"),
         (lambda s: s.key_by(col("zone")).window(tumbling(timedelta(1))).aggregate("a", zone=count()), "field 'zone' already"),
-        (lambda s: s.key_by(col("zone")).window(session(timedelta(1))).aggregate("a", n=count()), "tumbling and hopping"),
     ],
 )  # fmt: skip
 def test_mistakes_are_told_with_the_users_line(build: Any, told: str) -> None:

@@ -112,9 +112,7 @@ def test_an_instance_goes_on_from_a_snapshot_as_if_nothing_had_happened(kind: st
         straight.offer(0, 0, batch)
         straight.work(lambda edge, target, out: whole.extend(zip(out.rows, out.order, strict=True)))
         instance.offer(0, 0, batch)
-        instance.work(
-            lambda edge, target, out: cut.extend(zip(out.rows, out.order, strict=True)), 1 + random.index(4)
-        )
+        instance.work(lambda edge, target, out: cut.extend(zip(out.rows, out.order, strict=True)), 1 + random.index(4))
         saved = instance.snapshot()
         instance = Instance(program, 1, 0)
         instance.restore(saved)

@@ -76,6 +76,32 @@ def test_a_stateful_step_goes_on_after_a_record_and_keeps_the_letter(parallelism
     assert run.summary.steps["inverse"].dead_letters == 1
 
 
+class Bomb(KeyedOperator[str, Row, list[int], str]):
+    """Raises at its timers."""
+
+    def initial(self, key: str) -> list[int]:
+        return [0]
+
+    def on_record(self, key: str, record: Row, state: list[int], context: Context[str]) -> None:
+        context.timer_at(context.time_ms + 1, [1])
+        context.emit(key)
+
+    def on_timer(self, key: str, payload: Any, state: list[int], context: Context[str]) -> None:
+        context.emit("lost with the error")
+        raise RuntimeError("at a timer")
+
+
+def test_a_timer_that_raises_costs_no_record() -> None:
+    topology = Topology("t")
+    out = stream(topology).key_by(lambda row: row.key).stateful("bomb", Bomb(), on_error="dead_letter")
+    out.sink("out", collect)
+    out.errors("bad").sink("letters", collect)
+    run = run_topology(topology)
+    assert run.collected["out"] == ["a", "b", "a", "b"]
+    assert run.collected["letters"] == []
+    assert run.summary.steps["bomb"].dead_letters == 0
+
+
 def test_a_stateless_step_keeps_the_letter_too() -> None:
     topology = Topology("t")
     out = stream(topology).map(

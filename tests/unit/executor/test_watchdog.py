@@ -9,12 +9,16 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from datetime import timedelta
+from typing import NamedTuple
 
 import pytest
 
+from agiledart import Topology, collect, sliding, sum_of
 from agiledart_dataflow.user_limits import UserLimits, user_limits
 from agiledart_executor.bounds import Bounds, ResidentMemory, default_memory, machine_memory
 from agiledart_executor.last_words import ALIVE, ASK_SIGNAL, EXIT_BOUND, Heard, LastWords
+from agiledart_executor.local import run_topology
 from agiledart_executor.user_frames import Whereabouts, look_at, whereabouts
 from agiledart_executor.watchdog import Call, StuckJudge, Verdict, Watchdog
 from agiledart_kernel.errors import ConfigurationError
@@ -71,6 +75,33 @@ def test_the_frames_tell_step_place_and_record() -> None:
     assert where.record == "'a row'"
     assert re.fullmatch(r"test_watchdog.py:\d+ in user", where.place)
     assert str(where).endswith("in user, for record 'a row'")
+
+
+class Row(NamedTuple):
+    """A row."""
+
+    at: int
+
+
+def test_operators_and_sources_are_told_apart_too() -> None:
+    caught: list[Whereabouts] = []
+
+    def key(row: Row) -> int:
+        if row.at == 2:
+            caught.append(look_at(sys._getframe()))
+        return row.at
+
+    def check(row: Row) -> str | None:
+        if row.at == 3:
+            caught.append(look_at(sys._getframe()))
+        return None
+
+    made = Topology("t")
+    rows = made.source("rows", [Row(n) for n in range(5)], event_time=lambda row: row.at, check=check)
+    rows.key_by(key).window(sliding(timedelta(seconds=1))).aggregate("sums", sum_of(key)).sink("o", collect)
+    run_topology(made)
+    assert {where.step for where in caught} == {"rows", "sums"}
+    assert {where.record for where in caught} >= {"Row(at=2)", "Row(at=3)"}
 
 
 def test_a_thread_that_has_ended_is_nowhere() -> None:
