@@ -388,7 +388,13 @@ def _uses(running: Running, link: Link) -> bool:
 
 
 def _local_output(
-    host: InstanceHost, running: Running, target_running: Running, way: tuple[int, int], codec: BatchCodec, *, lazy_marks: bool
+    host: InstanceHost,
+    running: Running,
+    target_running: Running,
+    way: tuple[int, int],
+    codec: BatchCodec,
+    *,
+    lazy_marks: bool,
 ) -> OutputEnd:
     """A channel within this process: no encoding, the same credit.
 
