@@ -1,11 +1,33 @@
-"""Small inputs, many instances: rows take turns after every second one, or all would go to the first instance."""
+"""What the suites of this folder share: every event loop that agents and executors may use; short turns of rows."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 import pytest
+import uvloop
 
 from agiledart_dataflow import partitioning
+
+Run = Callable[[Coroutine[Any, Any, None]], None]
+
+
+@pytest.fixture(params=["uvloop", "asyncio"])
+def run(request: pytest.FixtureRequest) -> Run:
+    """Runs a scenario to its end; what the loop could not deliver to anybody fails the test."""
+    factory = uvloop.new_event_loop if request.param == "uvloop" else asyncio.new_event_loop
+
+    def run_scenario(scenario: Coroutine[Any, Any, None]) -> None:
+        complaints: list[dict[str, Any]] = []
+        with asyncio.Runner(loop_factory=factory) as runner:
+            runner.get_loop().set_exception_handler(lambda loop, context: complaints.append(context))
+            runner.run(scenario)
+        assert not complaints
+
+    return run_scenario
 
 
 @pytest.fixture(autouse=True)
 def short_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two records of a source to one instance, the next two to the next."""
+    """Small inputs, many instances: rows take turns after every second one, or all would go to the first instance."""
     monkeypatch.setattr(partitioning, "TURN_BITS", 1)
