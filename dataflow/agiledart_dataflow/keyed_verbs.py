@@ -134,7 +134,7 @@ class KeyedVerbs(KeyedHandle[K, R]):
             raise where.error("a pattern has two elements or more and begins with a row that comes, not with never(…)")
         within_ms = span_ms("within", within, where)
         shape = ",".join("never" if isinstance(element, Never) else "then" for element in elements)
-        state_type = generic(list, generic(tuple, int, generic(list, self.types[1])))
+        state_type = generic(list, generic(tuple, list[int], generic(list, self.types[1])))
         return self._operate(
             name,
             "pattern",

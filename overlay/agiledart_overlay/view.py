@@ -164,6 +164,12 @@ class View:
             avoid,
         )
 
+    def look_at(self, hop: Peer) -> None:
+        """A hop did not lead on: have it probed unless it was heard a moment ago. Tables find their dead when they are used."""
+        known = self.book.get(hop.node)
+        if known is not None and self.now - known.heard_at > self.config.probe_interval_ns:
+            self.refilled.append(hop.node)
+
     def is_root(self, key: NodeId) -> bool:
         """Whether this node is the one that delivers a key now."""
         return self.agreed.owns(key, self.now)

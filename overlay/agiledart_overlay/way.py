@@ -62,7 +62,8 @@ class Way:
             hop = view.next_hop(joiner.node, (joiner.node,)).peer
             if hop is not None:
                 if message.attempt > 1:
-                    self._look_at(hop)
+                    # Perhaps the way leads over the dead.
+                    view.look_at(hop)
                 pass_on(view, hop, message, walking=False)
                 return
         self._walk(message)
@@ -83,13 +84,6 @@ class Way:
             view.send(joiner, Accused(grave.refutations, grave.peer.incarnation))
             return True
         return False
-
-    def _look_at(self, hop: Peer) -> None:
-        """An earlier try of a joiner came to nothing, perhaps since the way leads over the dead: tables find theirs when used."""
-        view = self._view
-        known = view.book.get(hop.node)
-        if known is not None and view.now - known.heard_at > view.config.probe_interval_ns:
-            view.refilled.append(hop.node)
 
     def _send_rows(self, message: JoinRequest) -> None:
         view = self._view

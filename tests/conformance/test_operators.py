@@ -122,3 +122,10 @@ def test_state_on_disk_does_not_show(case: Case, rows: list[Row], parallelism: i
 
     host = InlineHost(topology_of(case, rows), parallelism=parallelism, seed=seed, restarts=0.1, make_store=make_store)
     assert host.run()["out"] == case.reference(placed(used(case, rows)))
+
+
+def test_absences_that_end_together_come_in_the_order_of_their_first_rows() -> None:
+    case = next(case for case in CASES if case.name == "absence")
+    rows = [Row(at=4, key=key, value=-1, weight=0.5, side=0) for key in ("a", "b", "a")]
+    result = run_local(topology_of(case, rows))
+    assert [match.key for match in collected(result)] == ["a", "b", "a"]

@@ -34,7 +34,7 @@ def never(predicate: Callable[[R], object]) -> Never[R]:
 
 
 State = list[list[Any]]
-"""Matches under way, oldest first: [time of the first row, the rows so far]."""
+"""Matches under way, oldest first: [position of the first row, the rows so far]."""
 
 
 class Pattern(KeyedOperator[Any, Any, State, Match[Any, Any]]):
@@ -78,15 +78,19 @@ class Pattern(KeyedOperator[Any, Any, State, Match[Any, Any]]):
                     f"more than {MAX_UNFINISHED:,} matches of one key are under way: let the pattern begin at fewer rows, or"
                     " shorten its time"
                 )
-            going.append([context.time_ms, [record]])
-            context.timer_at(context.time_ms + self._within_ms + 1)
+            start = list(context.position)
+            going.append([start, [record]])
+            context.timer_at(context.time_ms + self._within_ms + 1, start)
         state[:] = going
 
     def on_timer(self, key: Any, payload: Any, state: State, context: Context[Match[Any, Any]]) -> None:
-        while state and state[0][0] + self._within_ms < context.time_ms:
-            _, rows = state.pop(0)
-            if self._waits and len(rows) == len(self._wanted):
-                context.emit(Match(key, rows))
+        # Each match has a timer of its own, so that those of one time are told in the order of their first rows.
+        for number, (start, rows) in enumerate(state):
+            if start == payload:
+                del state[number]
+                if self._waits and len(rows) == len(self._wanted):
+                    context.emit(Match(key, rows))
+                break
         if not state:
             context.forget()
 

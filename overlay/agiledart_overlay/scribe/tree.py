@@ -88,7 +88,7 @@ class Tree:
     def search(self, topic: Topic) -> None:
         """Find a parent: a sibling that was named, or the next hop to the key; or become the root."""
         view = self._view
-        topic.asked = None
+        before, topic.asked = topic.asked, None
         if not view.joined:
             self.wake()
             return
@@ -99,6 +99,8 @@ class Tree:
                 return
         hop = view.next_hop(topic.key).peer
         if hop is not None:
+            if before is not None and before.node == hop.node:
+                view.look_at(hop)  # the try before was lost, or the way leads over the dead
             self._ask(topic, hop)
         elif view.is_root(topic.key):
             self._become_root(topic)
