@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from agiledart import Topology, all_of, count_of, mean_of, null, sum_of, tumbling
 from agiledart_dataflow.batch import Batch
 from agiledart_dataflow.batch_codec import BatchCodec
-from agiledart_dataflow.carrying import Carries
+from agiledart_dataflow.carries import Carries
 from agiledart_dataflow.chain import RowChain
 from agiledart_dataflow.channels import SendingChannel
 from agiledart_dataflow.columns import Columns

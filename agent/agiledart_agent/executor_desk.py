@@ -14,7 +14,7 @@ from agiledart_agent.metrics import AgentMetrics
 from agiledart_agent.settings import AgentSettings
 from agiledart_agent.taps import FORGET_SECONDS, Taps
 from agiledart_dataflow.formation_messages import LogLine
-from agiledart_dataflow.stages import StagePlan
+from agiledart_dataflow.stage_plan import StagePlan
 from agiledart_executor.bounds import MB, Bounds, default_memory
 from agiledart_executor.messages import Configure, InstanceBroke, InstanceName, JudgePeer, Verdict
 from agiledart_kernel.codec import Codec, encode

@@ -11,7 +11,7 @@ from agiledart_dataflow.instance import Instance
 from agiledart_dataflow.program import Program, compile_program
 from agiledart_dataflow.schema import read_time_index
 from agiledart_dataflow.source_instance import SourceInstance
-from agiledart_dataflow.stages import StagePlan
+from agiledart_dataflow.stage_plan import StagePlan
 from agiledart_dataflow.user_errors import NO_RECORD, user_code_error
 from agiledart_executor.connectors.log_sink import SinkOrigin
 from agiledart_executor.connectors.opening import open_sink, open_source

@@ -19,7 +19,8 @@ from agiledart_dataflow.instance import Instance
 from agiledart_dataflow.ledger import audit
 from agiledart_dataflow.program import Program, compile_program
 from agiledart_dataflow.source_instance import SourceInstance
-from agiledart_dataflow.stages import StagePlan, plan_stages
+from agiledart_dataflow.stage_plan import StagePlan
+from agiledart_dataflow.stages import plan_stages
 from agiledart_dataflow.statistics import InstanceStatistics, Summary, summarise
 from agiledart_dataflow.topology import Topology
 from agiledart_dataflow.user_errors import NO_RECORD, user_code_error

@@ -4,7 +4,8 @@ import os
 import stat
 from collections.abc import Callable, Hashable
 
-from agiledart_dataflow.topology import Step, Topology
+from agiledart_dataflow.step import Step
+from agiledart_dataflow.topology import Topology
 from agiledart_executor.user_connectors import FILE_KINDS
 from agiledart_kernel.errors import ConfigurationError
 

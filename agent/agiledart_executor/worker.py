@@ -20,7 +20,7 @@ from agiledart_dataflow.batch import Batch
 from agiledart_dataflow.batch_codec import BatchCodec
 from agiledart_dataflow.channels import SendingChannel
 from agiledart_dataflow.deployment import DeploymentPart
-from agiledart_dataflow.stages import StagePlan
+from agiledart_dataflow.stage_plan import StagePlan
 from agiledart_dataflow.user_errors import NO_RECORD, user_code_error
 from agiledart_executor.bounds import bind_process
 from agiledart_executor.data_links import Acknowledger, DataPort, Sender, take_acknowledgement, try_rows

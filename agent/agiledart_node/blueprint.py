@@ -7,7 +7,8 @@ import msgspec
 
 from agiledart_dataflow.application import StageEntry
 from agiledart_dataflow.specification import FORMAT, Specification
-from agiledart_dataflow.stages import StagePlan, plan_stages
+from agiledart_dataflow.stage_plan import StagePlan
+from agiledart_dataflow.stages import plan_stages
 from agiledart_kernel.codec import Codec
 from agiledart_kernel.errors import RemoteProtocolError, TopologyError
 from agiledart_kernel.limits import (

@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from agiledart_dataflow.batch import Batch, part_of
-from agiledart_dataflow.carrying import Carries
+from agiledart_dataflow.carries import Carries
 from agiledart_dataflow.position import Position
 from agiledart_dataflow.schema import generic
 from agiledart_kernel.errors import ConfigurationError, RemoteProtocolError

@@ -5,54 +5,17 @@ waits for its slowest input. They are carried only where somebody downstream of 
 Source: decision 0014; design of the data path, event time.
 """
 
-from typing import TYPE_CHECKING, Final, Literal
+from typing import Final
 
-from agiledart_dataflow.schema import read_time_index
-
-if TYPE_CHECKING:
-    from agiledart_dataflow.specification import Specification, StepSpecification
-    from agiledart_dataflow.stages import Stage, StagePlan
-    from agiledart_dataflow.topology import Step
-
-Carries = Literal["rows", "times", "positions"]
-"""`rows`: nothing but the batch's mark; `times`: event time (ms) of each row; `positions`: position of each row."""
-
-_RANK: Final[dict[Carries, int]] = {"rows": 0, "times": 1, "positions": 2}
-
-STATELESS: Final = frozenset({"map", "filter", "flat_map", "where", "with_columns", "select", "map_batches"})
-"""Kinds of steps that treat each row by itself: they join the stage before them."""
+from agiledart_dataflow.carries import STATELESS, Carries, most
+from agiledart_dataflow.specification import Specification, StepSpecification
+from agiledart_dataflow.stage_plan import Stage, StagePlan
 
 _UNORDERED_SINKS: Final = frozenset({"null"})
 """Sinks in whose results the order of rows does not show."""
 
 
-def most(*needs: Carries) -> Carries:
-    """The greatest of several needs."""
-    return max(needs, key=_RANK.__getitem__, default="rows")
-
-
-def need_of(step: "Step") -> Carries:
-    """What a step needs to know of each row that enters it; positions, unless less is known to do."""
-    if step.kind in STATELESS or step.kind in ("source", "union", "side"):
-        return "rows"
-    if step.kind == "sink":  # whose latencies are sampled by the source and number of the record behind a result
-        return "rows" if read_time_index(step.row_type) is None else "positions"
-    if step.kind == "window" and getattr(step.make.get("window"), "closes_by_time", False):
-        return "times" if getattr(step.make.get("aggregator"), "commutative", False) else "positions"
-    return "positions"
-
-
-def minds_time(step: "Step") -> bool:
-    """Does a step do something when time passes without rows? Stateless ones and sinks do not, nor user code without timers."""
-    if step.kind in STATELESS or step.kind in ("source", "union", "sink", "side"):
-        return False
-    if step.kind == "stateful":
-        operator = type(step.make.get("operator"))
-        return any("on_timer" in vars(cls) for cls in operator.__mro__ if cls.__name__ != "KeyedOperator")
-    return True
-
-
-def lazily_marked(specification: "Specification", plan: "StagePlan") -> list[bool]:
+def lazily_marked(specification: Specification, plan: StagePlan) -> list[bool]:
     """For each edge: may a mark without rows wait for the next rows? Yes where nobody downstream merges or minds time."""
     matters: dict[int, bool] = {}
     for stage in reversed(plan.stages):
@@ -64,7 +27,7 @@ def lazily_marked(specification: "Specification", plan: "StagePlan") -> list[boo
     return [not matters[edge.target] for edge in plan.edges]
 
 
-def carried(specification: "Specification", plan: "StagePlan") -> list[Carries]:
+def carried(specification: Specification, plan: StagePlan) -> list[Carries]:
     """What each edge of a plan carries, by the edge's index.
 
     An input of several channels needs positions when the order in which its rows are taken shows anywhere downstream.
@@ -88,7 +51,7 @@ def carried(specification: "Specification", plan: "StagePlan") -> list[Carries]:
     return needs
 
 
-def _plain_stages(specification: "Specification", plan: "StagePlan") -> set[int]:
+def _plain_stages(specification: Specification, plan: StagePlan) -> set[int]:
     """Stages whose rows come from one source, each caused by one of its records, in the order of these."""
     plain: set[int] = set()
     for stage in plan.stages:
@@ -98,15 +61,15 @@ def _plain_stages(specification: "Specification", plan: "StagePlan") -> set[int]
     return plain
 
 
-def _comes_plainly(plan: "StagePlan", stage: "Stage", plain: set[int]) -> bool:
+def _comes_plainly(plan: StagePlan, stage: Stage, plain: set[int]) -> bool:
     """Then the order in which keys first come is the order of positions without their time, in which panes close."""
     incoming = plan.incoming(stage.index)
     return len(incoming) == 1 and incoming[0].source in plain
 
 
-def _is_ordered_sink(head: "StepSpecification") -> bool:
+def _is_ordered_sink(head: StepSpecification) -> bool:
     return head.connector is None or head.connector.kind not in _UNORDERED_SINKS
 
 
-def _has_several_channels(plan: "StagePlan", stage: "Stage") -> bool:
+def _has_several_channels(plan: StagePlan, stage: Stage) -> bool:
     return any(len(plan.inputs(stage.index, index)) > 1 for index in range(stage.parallelism))

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from agiledart_dataflow.batch import Order
-from agiledart_dataflow.carrying import Carries
+from agiledart_dataflow.carries import Carries
 from agiledart_dataflow.loop_text import RowStep, loop_of
 from agiledart_dataflow.statistics import StepCounts
 from agiledart_dataflow.user_errors import user_code_error

@@ -10,7 +10,8 @@ from agiledart_dataflow.expressions.row_expression import KeyExpression, RowBuil
 from agiledart_dataflow.overload import BLOCK
 
 if TYPE_CHECKING:
-    from agiledart_dataflow.topology import Step, Topology
+    from agiledart_dataflow.step import Step
+    from agiledart_dataflow.topology import Topology
 
 _VECTORISED = ("where", "with_columns", "select", "map_batches")
 

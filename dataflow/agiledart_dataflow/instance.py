@@ -22,7 +22,7 @@ from agiledart_dataflow.program import Program
 from agiledart_dataflow.rows import DeadLetter
 from agiledart_dataflow.schema import generic
 from agiledart_dataflow.segments import Run
-from agiledart_dataflow.stages import ERRORS
+from agiledart_dataflow.stage_plan import ERRORS
 from agiledart_dataflow.statistics import InstanceStatistics, StepCounts
 from agiledart_dataflow.user_errors import NO_RECORD, record_in, user_code_error
 from agiledart_kernel.errors import AgileDartError, LocalProtocolError, OperationFailed

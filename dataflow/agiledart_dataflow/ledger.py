@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 from agiledart_dataflow.specification import Specification, StepSpecification
-from agiledart_dataflow.stages import ERRORS, StagePlan
+from agiledart_dataflow.stage_plan import ERRORS, StagePlan
 from agiledart_dataflow.statistics import InstanceStatistics, SourceCounts, StepCounts
 
 _KEEPING = frozenset({"map", "with_columns", "select", "union", "sink", "side"})

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
-from agiledart_dataflow.carrying import Carries
+from agiledart_dataflow.carries import Carries
 from agiledart_dataflow.error_policy import ErrorPolicy
 
 

@@ -24,7 +24,7 @@ from agiledart_dataflow.state.store import KeyedStore, MemoryStore
 from agiledart_dataflow.windows import Panes, Sliding
 
 if TYPE_CHECKING:
-    from agiledart_dataflow.topology import Step
+    from agiledart_dataflow.step import Step
 
 MakeStore = Callable[[str, EntryCodec], KeyedStore]
 """(step, codec) → a store for one instance of a step that asked to keep its state on disk."""

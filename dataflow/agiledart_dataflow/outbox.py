@@ -4,10 +4,10 @@ from collections.abc import Callable
 from typing import Any
 
 from agiledart_dataflow.batch import Batch, Held, Order, as_rows
-from agiledart_dataflow.carrying import Carries
+from agiledart_dataflow.carries import Carries
 from agiledart_dataflow.partitioning import KeyFunction, KeyRouter, split_by_key, split_in_turn
 from agiledart_dataflow.position import START, Position
-from agiledart_dataflow.stages import Edge, StagePlan
+from agiledart_dataflow.stage_plan import Edge, StagePlan
 from agiledart_dataflow.user_errors import user_code_error
 
 Emit = Callable[[int, int, Batch], None]

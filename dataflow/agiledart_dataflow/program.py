@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from agiledart_dataflow.batch_codec import BatchCodec
-from agiledart_dataflow.carrying import STATELESS
+from agiledart_dataflow.carries import STATELESS
 from agiledart_dataflow.chain import OnError
 from agiledart_dataflow.column_planning import fields_wanted, wants_columns
 from agiledart_dataflow.connectors import Connector
@@ -15,8 +15,9 @@ from agiledart_dataflow.operators.base import Operator
 from agiledart_dataflow.operators.keyed_step import Mishap
 from agiledart_dataflow.partitioning import KeyFunction
 from agiledart_dataflow.segments import Segments
-from agiledart_dataflow.stages import StagePlan
-from agiledart_dataflow.topology import Step, Topology
+from agiledart_dataflow.stage_plan import StagePlan
+from agiledart_dataflow.step import Step
+from agiledart_dataflow.topology import Topology
 from agiledart_kernel.errors import TopologyError
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any, Final
 
 from agiledart_dataflow.batch import Held, Order, as_columns, as_rows, listed
-from agiledart_dataflow.carrying import Carries
+from agiledart_dataflow.carries import Carries
 from agiledart_dataflow.chain import OnError, RowChain
 from agiledart_dataflow.loop_text import RowStep
 from agiledart_dataflow.statistics import StepCounts

@@ -7,7 +7,7 @@ from agiledart_dataflow.batch import Held, as_rows
 from agiledart_dataflow.connectors import Reading, SourceReader
 from agiledart_dataflow.event_clock import EventClock
 from agiledart_dataflow.judging import is_ascending, times_of
-from agiledart_dataflow.topology import Step
+from agiledart_dataflow.step import Step
 from agiledart_dataflow.user_errors import NO_RECORD, user_code_error
 from agiledart_kernel.errors import AgileDartError, OperationFailed
 from agiledart_kernel.instants import event_time

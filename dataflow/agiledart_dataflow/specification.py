@@ -8,7 +8,7 @@ from hashlib import sha256
 
 import msgspec
 
-from agiledart_dataflow.carrying import STATELESS, Carries
+from agiledart_dataflow.carries import STATELESS, Carries
 from agiledart_dataflow.connectors import ConnectorSpecification
 
 FORMAT = 1

@@ -1,12 +1,10 @@
 """`Topology`: the graph that a user builds. Building runs nothing; the result is data plus the user's functions."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, TypeVar, get_args
 
 from agiledart_dataflow.callsite import CallSite, annotated_row_type, call_site
-from agiledart_dataflow.carrying import minds_time, need_of
 from agiledart_dataflow.connectors import Connector, Source, records_source
 from agiledart_dataflow.event_clock import Clock
 from agiledart_dataflow.event_times import event_times
@@ -16,8 +14,8 @@ from agiledart_dataflow.keyed_handle import span_ms
 from agiledart_dataflow.keying import Keying
 from agiledart_dataflow.overload import Overload, overload_of
 from agiledart_dataflow.position import BEFORE_ALL_MS
-from agiledart_dataflow.schema import SchemaError, check_travels
-from agiledart_dataflow.specification import Options, Specification, StepSpecification
+from agiledart_dataflow.specification import Options, Specification
+from agiledart_dataflow.step import Step
 from agiledart_dataflow.stream import Stream
 from agiledart_dataflow.user_limits import UserLimits, user_limits
 from agiledart_kernel.errors import ConfigurationError
@@ -32,56 +30,6 @@ _BY_TIME = frozenset({"window", "keyed-window", "window-join", "interval-join", 
 
 MAX_STEPS = 1_024
 """Steps of one topology; a larger graph is a mistake in a loop."""
-
-
-@dataclass(frozen=True)
-class Step:
-    """One step of the graph with the user's functions; `StepSpecification` is its part without them.
-
-    Attributes:
-        make: parts of the implementation, by the words of `program.py`.
-    """
-
-    index: int
-    name: str
-    kind: str
-    inputs: tuple[int, ...]
-    row_type: Any
-    where: CallSite
-    keying: Keying | None = None
-    function: Callable[..., Any] | None = None
-    options: Options = ()
-    connector: Connector | None = None
-    at: str = ""
-    make: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def key_functions(self) -> tuple[Callable[[Any], Any], ...]:
-        """Row → key, by input; () for a step that is not keyed."""
-        if self.keying is None:
-            return ()
-        given: tuple[Callable[[Any], Any], ...] = self.make.get("key_functions", (self.keying.function,))
-        return given
-
-    def specification(self) -> StepSpecification:
-        """What of the step travels."""
-        try:
-            return StepSpecification(
-                index=self.index,
-                name=self.name,
-                kind=self.kind,
-                inputs=self.inputs,
-                keyed=self.keying is not None,
-                row_type=check_travels(self.row_type),
-                key_type="" if self.keying is None else check_travels(self.keying.key_type),
-                options=self.options,
-                connector=None if self.connector is None else self.connector.described(),
-                at=self.at,
-                needs=need_of(self),
-                minds_time=minds_time(self),
-            )
-        except SchemaError as error:
-            raise self.where.error(f"{self.name}: {error}") from None
 
 
 class Topology:

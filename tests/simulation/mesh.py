@@ -163,7 +163,7 @@ def statistics_report(stage: int, index: int) -> dict[str, Any]:
 
 
 def _edges(part: DeploymentPart) -> list[tuple[int, int]]:
-    from agiledart_dataflow.stages import StagePlan
+    from agiledart_dataflow.stage_plan import StagePlan
 
     plan = msgspec.msgpack.decode(part.plan, type=StagePlan)
     return [(edge.source, edge.target) for edge in plan.edges]

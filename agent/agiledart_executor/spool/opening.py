@@ -6,7 +6,7 @@ from pathlib import Path
 from agiledart_dataflow.connectors import Connector
 from agiledart_dataflow.intake import Intake
 from agiledart_dataflow.overload import SPOOL, Overload
-from agiledart_dataflow.topology import Step
+from agiledart_dataflow.step import Step
 from agiledart_kernel.errors import ConfigurationError, OperationFailed
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from agiledart_dataflow.batch import Batch, concatenated
 from agiledart_dataflow.batch_codec import BatchCodec
-from agiledart_dataflow.carrying import Carries
+from agiledart_dataflow.carries import Carries
 from agiledart_dataflow.columns import Columns
 from agiledart_kernel.errors import RemoteProtocolError
 

@@ -21,7 +21,8 @@ from agiledart import (
     tumbling,
 )
 from agiledart_dataflow.aggregators import Aggregator
-from agiledart_dataflow.stages import StagePlan, plan_stages
+from agiledart_dataflow.stage_plan import StagePlan
+from agiledart_dataflow.stages import plan_stages
 from agiledart_examples import debs2015
 
 

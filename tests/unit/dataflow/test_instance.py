@@ -20,7 +20,7 @@ from agiledart import (
     tumbling,
 )
 from agiledart_dataflow.batch import Batch
-from agiledart_dataflow.carrying import Carries
+from agiledart_dataflow.carries import Carries
 from agiledart_dataflow.instance import Instance
 from agiledart_dataflow.position import covering, final_mark
 from agiledart_dataflow.program import Program, compile_program
