@@ -66,6 +66,8 @@ class Hostile:
         self._disturbed: dict[NodeId, int] = {}
         self._network_until = 0
         self._cuts = 0
+        self._calms = 0
+        """How often all was undone; what goes on by itself stops then."""
         self._flapping = False
         self.deaths = DeathLedger(ring.world, self.is_calm)
         ring.listeners.append(self.deaths.on_effect)
@@ -339,17 +341,19 @@ class Hostile:
         rounds = 2 + self.random.index(8)
         self._disturb_network(period * rounds)
         self._on_split()
-        self._flap_on(node, period, rounds)
+        self._flap_on(node, period, rounds, self._calms)
         return True
 
-    def _flap_on(self, node: NodeId, period: int, rounds: int) -> None:
+    def _flap_on(self, node: NodeId, period: int, rounds: int, calms: int) -> None:
+        if self._calms != calms:
+            return
         world = self.ring.world
         duty = self.random.between(0.1, 0.9)
         self.do(Mute(node))
         self.do(Deafen(node))
         world.call(int(period * duty), lambda: self.do(Restore(node)))
         if rounds > 1:
-            world.call(period, lambda: self._flap_on(node, period, rounds - 1))
+            world.call(period, lambda: self._flap_on(node, period, rounds - 1, calms))
 
     def _clog(self) -> bool:
         """One direction between two nodes loses everything for a while; all others still reach both."""
@@ -374,10 +378,15 @@ class Hostile:
         ends = list(range(len(links)))
         self.random.shuffle(ends)
         self._disturb_network(2 * gap * len(links))
+        calms = self._calms
         for start, (end, (a, b)) in enumerate(zip(ends, links, strict=True)):
             stop_at, free_at = gap * start, gap * (len(links) + end)
-            self.ring.world.call(stop_at, lambda a=a, b=b, held=free_at - stop_at: self.do(Hold(a, b, held)))  # type: ignore[misc]
+            self.ring.world.call(stop_at, lambda hold=Hold(a, b, free_at - stop_at): self._hold(hold, calms))  # type: ignore[misc]
         return True
+
+    def _hold(self, hold: Hold, calms: int) -> None:
+        if self._calms == calms:
+            self.do(hold)
 
     def _weather(self) -> bool:
         scenario, random = self.scenario, self.random
@@ -425,6 +434,7 @@ class Hostile:
     def calm_down(self) -> None:
         """Undo all that is not meant to stay."""
         self._cuts += 1
+        self._calms += 1
         self.cut = {}
         self.do(Heal())
         for node in self.ring.world.live:
@@ -453,5 +463,5 @@ class Hostile:
         elif kind == "stutter":
             self.do(Stutter(first, (300 + self.random.index(700)) * MILLISECOND))
         else:
-            self._flap_on(first, (500 + self.random.index(4_500)) * MILLISECOND, 1_000)
+            self._flap_on(first, (500 + self.random.index(4_500)) * MILLISECOND, 1_000, self._calms)
         self.count(f"permanent-{kind}")
