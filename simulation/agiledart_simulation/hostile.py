@@ -5,6 +5,7 @@ is cut off, who was disturbed until when.
 """
 
 from collections.abc import Callable
+from functools import partial
 
 from agiledart_kernel.instants import MILLISECOND, SECOND
 from agiledart_kernel.node_id import ID_BITS, NodeId
@@ -381,7 +382,8 @@ class Hostile:
         calms = self._calms
         for start, (end, (a, b)) in enumerate(zip(ends, links, strict=True)):
             stop_at, free_at = gap * start, gap * (len(links) + end)
-            self.ring.world.call(stop_at, lambda hold=Hold(a, b, free_at - stop_at): self._hold(hold, calms))  # type: ignore[misc]
+            hold = partial(self._hold, Hold(a, b, free_at - stop_at), calms)
+            self.ring.world.call(stop_at, hold)
         return True
 
     def _hold(self, hold: Hold, calms: int) -> None:
