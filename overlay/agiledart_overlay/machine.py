@@ -149,6 +149,8 @@ class OverlayMachine(Inspection):
         if view.joined and not was_joined:
             self._liveness.start()
             self._repair.start()
+            if self._leave_by is not None:
+                self._directory.hand_over()
         self._settle()
         return view.effects
 
@@ -180,7 +182,6 @@ class OverlayMachine(Inspection):
         reason, through = agreed.refused, agreed.through
         agreed.refused = agreed.through = None
         assert reason is not None
-        self._leave_by = None
         self._liveness.stop()
         self._repair.stop()
         self._directory.forget_confirmations()
@@ -274,15 +275,23 @@ class OverlayMachine(Inspection):
             self._on_leave_timer()
 
     def _on_leave_timer(self) -> None:
+        """Go when nothing holds this node any more, or the time is over.
+
+        If it had to join again meanwhile, it tries to be in once more before it goes: what it keeps may be nowhere else.
+        """
         view = self._view
         if self._leave_by is None:
             return
-        is_ready = self._directory.is_handed_over and not view.agreed.is_pending
+        is_ready = view.joined and self._directory.is_handed_over and not view.agreed.is_pending
         if view.now < self._leave_by and not is_ready:
             view.set_timer("leave", view.now + view.config.leave_timeout_ns // _LEAVE_POLL_SHARE)
             return
         self._leave_by = None
-        self._membership.leave(is_clean=not view.agreed.is_pending)
+        if view.joined:
+            self._membership.leave(is_clean=not view.agreed.is_pending)
+        else:
+            self._membership.abandon()
+            view.effects.append(Left())
         self._stop()
 
     def _stop(self) -> None:

@@ -165,6 +165,19 @@ def test_leaving_is_no_failure() -> None:
     assert all_violations(ring) == []
 
 
+def test_who_is_told_to_leave_while_it_sleeps_leaves_though_the_ring_has_closed_over_it() -> None:
+    """It joins again, since what it keeps may be nowhere else, and goes then; it does not stay a member for ever."""
+    ring, ids = built_ring(7)
+    ring.world.pause(ids[2], 4 * SECOND)
+    ring.world.inject(ids[2], LeaveRing(), delay_ns=2 * SECOND)
+    ring.world.run_for(4 * SECOND - 1)
+    assert all(ids[2] not in ring.machine(node).leaf_set for node in ids if node != ids[2])
+    assert ring.world.run_until(lambda: bool(ring.left), ring.config.leave_timeout_ns)
+    ring.world.crash(ids[2])
+    ring.world.run_for(5 * SECOND)
+    assert all_violations(ring) == []
+
+
 def test_a_watched_stranger_is_declared_dead() -> None:
     """In a ring of 40 most nodes are nobody's leaf; a watched one is probed all the same."""
     ring, _ = built_ring(40, 2)

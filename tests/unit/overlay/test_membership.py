@@ -333,3 +333,14 @@ def test_leaving() -> None:
     ((_, answer),) = sent(bench.receive(peer(2), wire.Probe(1, 0, joined=True)), wire.ProbeAck)
     assert not answer.joined
     assert of(Bench(1).give(LeaveRing()), Left), "also when it was never in"
+
+
+def test_who_must_join_again_while_it_leaves_is_out_when_the_time_is_over() -> None:
+    bench = Bench(1).adopt(peer(2), peer(3))
+    bench.receive(peer(3), ring.Yield((peer(3).node, 1, 1), peer(9)))
+    assert of(bench.give(LeaveRing()), Left) == [], "a joiner comes in beside it"
+    effects = bench.receive(peer(2), ring.NotNeighbour(to_predecessor=False, at=0))
+    assert of(effects, Rejoining)
+    assert of(bench.wait(1_950), Left) == []
+    assert of(bench.wait(100), Left) == [Left()]
+    assert sent(bench.wait(10_000), wire.Probe) == [], "it looks for the ring no longer"
