@@ -217,6 +217,9 @@ class Directory:
             if not work.asked:
                 continue
             if view.now >= work.given_up_at:
+                if work.writing is not None:
+                    # A leaf that is in the ring but was not reached is offered its copy until it has it.
+                    view.set_timer_by("sync", view.now + _BATCH_NS)
                 work.asked.clear()
                 self._progress(key, work)
                 continue

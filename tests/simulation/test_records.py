@@ -37,6 +37,19 @@ def test_compare_and_set(count: int) -> None:
     assert sorted(holders(ring, key)) == sorted(by_distance(ring, key)[:5])
 
 
+def test_a_replica_that_was_passed_over_gets_its_copy_when_its_link_is_mended() -> None:
+    """Only the way from the root to one replica is broken, so no leaf set ever changes."""
+    ring, ids = built_ring(8)
+    key = key_of_name("app", "taxi")
+    root, *_, replica = by_distance(ring, key)[:5]
+    assert ring.store(root, key, 0, b"one").ok
+    ring.world.network.clog(root, replica)
+    assert ring.store(root, key, 1, b"two").ok
+    ring.world.network.unclog(root, replica)
+    ring.world.run_for(2 * SECOND)
+    assert [record.value for record in ring.machine(replica).records] == [b"two"]
+
+
 def test_one_of_many_writers_wins() -> None:
     ring, ids = built_ring(8)
     key = key_of_name("app", "contested")
