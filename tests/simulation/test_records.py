@@ -39,7 +39,7 @@ def test_compare_and_set(count: int) -> None:
 
 def test_a_replica_that_was_passed_over_gets_its_copy_when_its_link_is_mended() -> None:
     """Only the way from the root to one replica is broken, so no leaf set ever changes."""
-    ring, ids = built_ring(8)
+    ring, _ = built_ring(8)
     key = key_of_name("app", "taxi")
     root, *_, replica = by_distance(ring, key)[:5]
     assert ring.store(root, key, 0, b"one").ok
