@@ -81,12 +81,19 @@ class Yielded:
 
 
 class Closing:
-    """The gap beyond a dead successor is being closed; `candidate` None: nobody is left, old acquaintances are asked."""
+    """The gap beyond a dead successor is being closed; `candidate` None: nobody is left, old acquaintances are asked.
 
-    __slots__ = ("candidate", "detours", "passed_over", "sent_at", "ticket", "tries")
+    Attributes:
+        since: when the closing of this gap began, whoever was asked first.
+    """
 
-    def __init__(self, ticket: Ticket, candidate: Peer | None, passed_over: dict[NodeId, None], now: int) -> None:
+    __slots__ = ("candidate", "detours", "passed_over", "sent_at", "since", "ticket", "tries")
+
+    def __init__(
+        self, ticket: Ticket, candidate: Peer | None, passed_over: dict[NodeId, None], now: int, since: int
+    ) -> None:
         self.ticket, self.candidate, self.passed_over, self.sent_at = ticket, candidate, passed_over, now
+        self.since = since
         self.tries = self.detours = 0
 
 

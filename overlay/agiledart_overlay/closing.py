@@ -74,8 +74,9 @@ class Gaps:
         self._ask(None, passed_over)
 
     def _ask(self, candidate: Peer | None, passed_over: dict[NodeId, None]) -> None:
-        agreed = self._view.agreed
-        agreed.closing = Closing(agreed.ticket(), candidate, passed_over, self._view.now)
+        now, agreed = self._view.now, self._view.agreed
+        since = agreed.closing.since if agreed.closing is not None else now
+        agreed.closing = Closing(agreed.ticket(), candidate, passed_over, now, since)
         self._send(agreed.closing)
 
     def _send(self, closing: Closing) -> None:

@@ -10,6 +10,7 @@ from agiledart_overlay.effects import PeerLeft
 from agiledart_overlay.liveness import Liveness
 from agiledart_overlay.membership import Membership
 from agiledart_overlay.neighbours import Neighbours
+from agiledart_overlay.outside import step_out
 from agiledart_overlay.repair import Repair
 from agiledart_overlay.view import View
 
@@ -63,7 +64,7 @@ class Contacts:
             if message.ring_age_ms == 0:
                 self._neighbours.gaps.on_member()
         elif view.joined:
-            self._on_outside(sender, message.refutations)
+            step_out(view, sender.node, message.refutations)
         self._liveness.on_probe_ack(sender, message)
         self._membership.on_probe_ack(sender, message)
 
@@ -111,19 +112,4 @@ class Contacts:
         known = view.book.get(sender.node)
         if known is not None:
             view.remove(known.peer, known.refutations, has_left=True)
-            view.effects.append(PeerLeft(known.peer))
-
-    def _on_outside(self, sender: Peer, refutations: int) -> None:
-        """A peer in the tables says that it is no member.
-
-        It joins again, or its good-bye was lost. If that is old news, it will refute.
-        """
-        view = self._view
-        known = view.book.get(sender.node)
-        if known is None:
-            return
-        if refutations > known.refutations:
-            view.step_aside(known, refutations)
-        elif sender.node not in view.watched:
-            view.remove(known.peer, known.refutations, has_left=False)
             view.effects.append(PeerLeft(known.peer))

@@ -11,6 +11,7 @@ ends cannot disagree. A joiner X comes between this node A and its successor B (
     retracting Unyielded →       free
     retracting silence →         out, when the successor is heard all the while: it does not hear A, so nobody could ever be let in
                                  here. A joins again after those that waited, and is next to one of them
+    closing   for long, and a joiner asks → out, in the same way: A and its successor cannot come to an agreement
     any       late Taken →       TooLate → X; a repeated one of the successor: Confirmed again
 
 The middle of the queue goes first: the queue halves, and both gaps go on in parallel.
@@ -67,6 +68,9 @@ class Guardian:
             view.agreed.stirred = True
             if len(self._queue) > 1 or not self._is_free():
                 view.send(joiner, Queued(call.attempt))
+            closing = view.agreed.closing
+            if closing is not None and self._is_in_the_way(closing.since):
+                self._make_room("it cannot close the gap behind it")
 
     def take_over(self, calls: tuple[JoinCall, ...]) -> None:
         """The guardian that admitted this node hands over those that wait beyond it."""
@@ -172,13 +176,22 @@ class Guardian:
             agreed.retracting = None
             agreed.stirred = True
             return
-        if view.now - agreed.retracting_since >= view.config.merge_after_ns and agreed.is_fit(view.now):
-            agreed.refused = "its successor does not hear it, and others wait to come between"
-            agreed.rest_ns = view.config.queue_patience_ns
+        if self._is_in_the_way(agreed.retracting_since):
+            self._make_room("its successor does not hear it")
             return
         ticket, successor = agreed.retracting
         view.send(successor, Unyield(ticket))
         view.set_timer("admit", view.now + view.config.handshake_retry_ns)
+
+    def _is_in_the_way(self, since: int) -> bool:
+        """Whether something has kept this gap shut for so long that only another guardian may open it."""
+        view = self._view
+        return view.now - since >= view.config.merge_after_ns and view.agreed.is_fit(view.now)
+
+    def _make_room(self, why: str) -> None:
+        agreed = self._view.agreed
+        agreed.refused = f"{why}, and others wait to come between"
+        agreed.rest_ns = self._view.config.queue_patience_ns
 
     def on_unyielded(self, sender: Peer, message: Unyielded) -> None:
         """The successor has its keys back."""

@@ -37,6 +37,7 @@ from agiledart_overlay.observations import (
     SelfRefuted,
     SuspicionRefuted,
 )
+from agiledart_overlay.outside import step_out
 from agiledart_overlay.suspicion import MOST_CONFIRMATIONS, suspicion_ns
 from agiledart_overlay.view import View
 
@@ -363,7 +364,7 @@ class Liveness:
             view.measure(sender.node, probe[1], message.vitals)
         errand = self._errands.pop(message.number, None)
         if errand is not None and errand[2] == sender.node:
-            view.send(errand[0], ProbedForYou(errand[1], sender.node, message.refutations))
+            view.send(errand[0], ProbedForYou(errand[1], sender.node, message.refutations, message.joined))
 
     def on_probe_for_me(self, sender: Peer, message: ProbeForMe) -> None:
         """Probe somebody for somebody else; only peers that this node knows, so that it cannot be used to reach strangers."""
@@ -376,12 +377,16 @@ class Liveness:
         self._errands[self._probe(known.peer)] = (sender, message.number, message.target.node)
 
     def on_probed_for_you(self, _sender: Peer, message: ProbedForYou) -> None:
-        """A helper reached the peer: it lives, only the way to it is bad."""
+        """A helper reached the peer: it lives, only the way to it is bad. So its own word that it is out may not come through."""
         check = self._checks.get(message.target)
         known = self._view.book.get(message.target)
-        if check is not None and known is not None and message.refutations >= known.refutations:
+        if check is None or known is None or message.refutations < known.refutations:
+            return
+        if not message.joined:
+            step_out(self._view, message.target, message.refutations)
+        else:
             known.refutations = message.refutations
-            self.heard(message.target)
+        self.heard(message.target)
 
     def on_suspect(self, sender: Peer, message: Suspect) -> None:
         """Somebody suspects: refute if it is this node, else look for oneself and tell what was found."""

@@ -125,11 +125,12 @@ class ProbeForMe(Message, frozen=True, gc=False, tag=20):
 
 
 class ProbedForYou(Message, frozen=True, gc=False, tag=21):
-    """`target` answered me when you asked. Silence when it did not."""
+    """`target` answered me when you asked, as a member of the ring or not. Silence when it did not."""
 
     number: Count
     target: NodeId
     refutations: Count
+    joined: bool = True
 
 
 class Suspect(Message, frozen=True, gc=False, tag=22):

@@ -112,11 +112,30 @@ class Way:
             self._guardian.enqueue(call)
         elif joiner.node == predecessor.node:
             view.send(joiner, Renew(to_predecessor=True, at=view.now, refutations=view.refutations, name=agreed.name))
-            beyond = next((peer for peer in view.leaf_set.counterclockwise if peer.node != joiner.node), None)
+            beyond = _beyond(joiner, view.leaf_set.counterclockwise)
             if beyond is not None:
                 pass_on(view, beyond, message, walking=True)
         else:
             bits = view.config.id_bits
             ahead = clockwise_distance(view.me.node, joiner.node, bits)
             is_ahead = ahead < clockwise_distance(joiner.node, view.me.node, bits)
-            pass_on(view, successor if is_ahead else predecessor, message, walking=True)
+            self._step_on(message, is_ahead=is_ahead)
+
+    def _step_on(self, message: JoinRequest, *, is_ahead: bool) -> None:
+        """To the next agreed neighbour; round it when it grants this node nothing: perhaps the way to it is broken."""
+        view = self._view
+        agreed = view.agreed
+        side = agreed.successor if is_ahead else agreed.predecessor
+        leaves = view.leaf_set.clockwise if is_ahead else view.leaf_set.counterclockwise
+        assert side.peer is not None
+        hop = side.peer
+        if view.now >= side.lease:
+            beyond = _beyond(hop, leaves)
+            if beyond is not None and all(passed.node != beyond.node for passed in message.path):
+                hop = beyond
+        pass_on(view, hop, message, walking=True)
+
+
+def _beyond(peer: Peer, leaves: tuple[Peer, ...]) -> Peer | None:
+    """The nearest leaf of a side that is another one."""
+    return next((leaf for leaf in leaves if leaf.node != peer.node), None)

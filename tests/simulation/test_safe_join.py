@@ -200,14 +200,19 @@ def test_an_id_that_said_good_bye_under_this_number_is_refused_though_its_guardi
     assert bed.owners.overlaps == 0
 
 
-@pytest.mark.parametrize("is_guardian_deaf", [False, True])
-def test_a_joiner_comes_between_two_of_whom_one_does_not_hear_the_other(is_guardian_deaf: bool) -> None:
-    """The guardian can have nothing yielded by a successor that never hears it: it goes, and comes back when the others are in."""
+@pytest.mark.parametrize("quarter", [1, 3])
+@pytest.mark.parametrize("seconds", [1, 15])
+@pytest.mark.parametrize("deaf", ["guardian", "successor", "both"])
+def test_a_joiner_comes_between_two_of_whom_one_does_not_hear_the_other(deaf: str, seconds: int, quarter: int) -> None:
+    """The guardian can agree on nothing with its successor: it goes, and comes back when those that waited are in."""
     bed, ids = grown(6)
     left, right = sorted(ids)[2:4]
-    bed.world.network.clog(*((right, left) if is_guardian_deaf else (left, right)))
-    bed.world.run_for(SECOND)
-    new = NodeId(left + (right - left) // 2)
+    if deaf != "guardian":
+        bed.world.network.clog(left, right)
+    if deaf != "successor":
+        bed.world.network.clog(right, left)
+    bed.world.run_for(seconds * SECOND)
+    new = NodeId(left + (right - left) // 4 * quarter)
     bed.start(new, ids[:1])
 
     def is_right() -> bool:
