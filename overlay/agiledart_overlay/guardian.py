@@ -26,6 +26,7 @@ from agiledart_overlay.messages import JoinRefused, JoinRequest
 from agiledart_overlay.observations import AdmissionAborted, JoinerAdmitted
 from agiledart_overlay.ring_messages import (
     MAX_CALLS,
+    MAX_LOST,
     Busy,
     Call,
     Confirmed,
@@ -240,7 +241,7 @@ class Guardian:
             self._admit(sender, message, admitting)
         elif agreed.active and agreed.successor.is_life(sender) and agreed.admitted == message.ticket:
             agreed.successor.promise = max(agreed.successor.promise, view.now + view.config.lease_ns)
-            view.send(sender, Confirmed(message.ticket, message.at, agreed.name))
+            view.send(sender, Confirmed(message.ticket, message.at, agreed.name, lost=self._lost(sender)))
         elif agreed.admitting is None or agreed.admitting.ticket != message.ticket:
             view.send(sender, TooLate(message.ticket))
 
@@ -256,8 +257,11 @@ class Guardian:
             del self._queue[call.joiner.node]
         view.observe(JoinerAdmitted(sender))
         view.meet(sender, message.refutations)
-        view.send(sender, Confirmed(message.ticket, message.at, agreed.name, tuple(handed)))
+        view.send(sender, Confirmed(message.ticket, message.at, agreed.name, tuple(handed), self._lost(sender)))
         view.send(sender, Renew(to_predecessor=False, at=view.now, refutations=view.refutations, name=agreed.name))
+
+    def _lost(self, joiner: Peer) -> tuple[Peer, ...]:
+        return tuple(peer for peer in self._view.book.lost if peer.node != joiner.node)[-MAX_LOST:]
 
     def on_what_of_yield(self, sender: Peer, message: WhatOfYield) -> None:
         """The successor of an earlier admission asks what came of it; silence while it is open, or when the joiner is in."""

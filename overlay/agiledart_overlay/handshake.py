@@ -130,6 +130,7 @@ class Handshake:
         assert successor.peer is not None
         view.send(successor.peer, Renew(False, view.now, view.refutations, agreed.name))
         self.calls = message.calls
+        view.book.inherit(message.lost, view.now)
         view.cancel_timer("taken")
         return True
 

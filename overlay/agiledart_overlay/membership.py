@@ -326,7 +326,7 @@ class Membership:
         contacts = [side.peer for side in (agreed.predecessor, agreed.successor) if side.peer is not None]
         contacts.extend(view.leaf_set.members)
         contacts.extend(sighting.peer for sighting in handshake.leaves)
-        contacts.extend(grave.peer for grave in view.book.graves if not grave.has_left)
+        contacts.extend(view.book.lost)
         was_member = view.joined
         self._rejoins = self._rejoins or was_member
         self.founding.saw_ring(0)

@@ -77,14 +77,15 @@ class Grave:
 
 
 class PeerBook:
-    """Acquaintances and graves by id; a node is in one of the two or in none."""
+    """Acquaintances and graves by id; a node is in one of the two or in none. Beside them the dead of whoever let this node in."""
 
-    __slots__ = ("_graves", "alive")
+    __slots__ = ("_graves", "_inherited", "alive")
 
     def __init__(self) -> None:
         self.alive: dict[NodeId, Acquaintance] = {}
         """Live peers; only this class changes it."""
         self._graves: dict[NodeId, Grave] = {}
+        self._inherited: dict[NodeId, tuple[Peer, Instant]] = {}
 
     def __len__(self) -> int:
         return len(self.alive)
@@ -99,6 +100,19 @@ class PeerBook:
     def graves(self) -> tuple[Grave, ...]:
         """All remembered dead, oldest first."""
         return tuple(self._graves.values())
+
+    @property
+    def lost(self) -> list[Peer]:
+        """Who was taken for dead, here or by the guardian of this node, the latest last: perhaps another half of the ring."""
+        unknown = [node for node in self._inherited if node not in self.alive and node not in self._graves]
+        return [
+            *(self._inherited[node][0] for node in unknown),
+            *(grave.peer for grave in self._graves.values() if not grave.has_left),
+        ]
+
+    def inherit(self, lost: tuple[Peer, ...], now: Instant) -> None:
+        """The guardian that let this node in tells whom it has lost; replaces what an earlier one told."""
+        self._inherited = {peer.node: (peer, now) for peer in lost}
 
     def get(self, node: NodeId) -> Acquaintance | None:
         """A live peer."""
@@ -139,6 +153,8 @@ class PeerBook:
         self.alive.pop(node, None)
 
     def forget_graves(self, older_than: int) -> None:
-        """Drop the dead that were buried before this instant."""
+        """Drop the dead that were buried, or heard of, before this instant."""
         for node in [node for node, grave in self._graves.items() if grave.at < older_than]:
             del self._graves[node]
+        for node in [node for node, (_, at) in self._inherited.items() if at < older_than]:
+            del self._inherited[node]

@@ -80,7 +80,7 @@ class Repair:
     def _heal(self, seeds: tuple[Peer, ...]) -> None:
         """Try one that was lost, or a seed that is in no table: it may be in another half of the ring."""
         view = self._view
-        lost = [grave.peer for grave in view.book.graves if not grave.has_left]
+        lost = view.book.lost
         lost.extend(seed for seed in seeds if seed.node not in view.book and view.book.grave(seed.node) is None)
         if lost:
             self._heal_turn += 1

@@ -21,6 +21,9 @@ RingName = tuple[Count, NodeId]
 MAX_CALLS = 64
 """Waiting joiners that one guardian hands to another."""
 
+MAX_LOST = 16
+"""Lost peers that a guardian tells a new member of."""
+
 
 class JoinCall(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """A joiner that waits at a guardian.
@@ -86,12 +89,16 @@ class Taken(Message, frozen=True, gc=False, tag=44):
 
 
 class Confirmed(Message, frozen=True, gc=False, tag=45):
-    """Guardian to joiner: you are in; here are those that wait beyond you, and the name of the ring. `at` echoes `Taken`."""
+    """Guardian to joiner: you are in; here are those that wait beyond you, and the name of the ring. `at` echoes `Taken`.
+
+    `lost`: whom the guardian lost lately. They may be another half of the ring, and this joiner one day the last to know of it.
+    """
 
     ticket: Ticket
     at: Count
     name: RingName
     calls: Annotated[tuple[JoinCall, ...], msgspec.Meta(max_length=MAX_CALLS)] = ()
+    lost: Annotated[tuple[Peer, ...], msgspec.Meta(max_length=MAX_LOST)] = ()
 
 
 class TooLate(Message, frozen=True, gc=False, tag=46):

@@ -180,8 +180,7 @@ class View:
 
     def acquaintances(self) -> list[Peer]:
         """Everybody who may know more when this node knows nobody in its ring: leaves, seeds, the lost."""
-        lost = [grave.peer for grave in self.book.graves if not grave.has_left]
-        peers = {peer.node: peer for peer in (*self.seeds, *lost[-_MAX_LOST:], *self.leaf_set.members)}
+        peers = {peer.node: peer for peer in (*self.seeds, *self.book.lost[-_MAX_LOST:], *self.leaf_set.members)}
         peers.pop(self.me.node, None)
         return list(peers.values())
 

@@ -218,7 +218,7 @@ MESSAGES: dict[type, st.SearchStrategy[Any]] = {
     ring.Yield: st.builds(ring.Yield, tickets, peers),
     ring.Place: st.builds(ring.Place, tickets, small, sightings),
     ring.Taken: st.builds(ring.Taken, tickets, instants, small),
-    ring.Confirmed: st.builds(ring.Confirmed, tickets, instants, names, calls),
+    ring.Confirmed: st.builds(ring.Confirmed, tickets, instants, names, calls, st.lists(peers, max_size=3).map(tuple)),
     ring.TooLate: st.builds(ring.TooLate, tickets),
     ring.Unyield: st.builds(ring.Unyield, tickets),
     ring.Unyielded: st.builds(ring.Unyielded, tickets),

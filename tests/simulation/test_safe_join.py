@@ -248,6 +248,27 @@ def test_two_rings_become_one_again(count: int, cut: int) -> None:
     assert bed.is_right
 
 
+def test_who_came_during_a_cut_finds_the_other_side_though_all_who_knew_it_are_gone() -> None:
+    """Those who were there before tell their joiners whom they have lost."""
+    bed, ids = grown(6)
+    bed.world.network.partition(tuple(ids[:2]))
+    bed.owners.is_whole = False
+    bed.world.run_for(10 * SECOND)
+    first, second = simulated_ids(99, 2)
+    bed.start(first, ids[:2])
+    bed.world.network.partition((*ids[:2], first, second))
+    bed.world.run_for(2 * SECOND)
+    for node in ids[:2]:
+        bed.world.crash(node)
+    bed.world.run_for(5 * SECOND)
+    bed.start(second, [first])
+    bed.world.run_for(2 * SECOND)
+    bed.world.crash(first)
+    bed.world.network.heal()
+    assert bed.settle(40 * SECOND) is not None, bed.wrong()
+    assert bed.ring.machine(second).joined
+
+
 def test_two_founders_become_one_ring() -> None:
     """Two rings that never had to do with each other, until one learns of the other through a seed."""
     bed = Bed(4)
