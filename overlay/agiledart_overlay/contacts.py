@@ -52,7 +52,7 @@ class Contacts:
             known = view.book.get(sender.node)
             if view.joined and known is not None and message.refutations > known.refutations:
                 view.step_aside(known, message.refutations)  # it joins again
-            self._membership.on_fellow(sender)
+            self._membership.search.on_fellow(sender)
         view.send(sender, self._membership.founding.answer_to(message.number))
 
     def on_probe_ack(self, sender: Peer, message: wire.ProbeAck) -> None:
@@ -66,13 +66,13 @@ class Contacts:
         elif view.joined:
             step_out(view, sender.node, message.refutations)
         self._liveness.on_probe_ack(sender, message)
-        self._membership.on_probe_ack(sender, message)
+        self._membership.search.on_probe_ack(sender, message)
 
     def on_leaf_state(self, sender: Peer, message: wire.LeafState) -> None:
         """Somebody's leaf set."""
         if message.joined and self._view.joined:
             self._view.meet(sender, message.refutations)
-        self._membership.bootstrap.on_leaf_state(sender, message)
+        self._membership.search.bootstrap.on_leaf_state(sender, message)
         self._repair.on_leaf_state(sender, message)
 
     def on_announce(self, sender: Peer, message: wire.Announce) -> None:

@@ -1,4 +1,4 @@
-"""Coming and going: how a node finds the ring, founds one, leaves, and joins again. How it is let in: `handshake`, `guardian`.
+"""Coming and going: joining, founding, leaving, joining again. How a node finds the ring: `search`; how it is let in: `handshake`.
 
 A joiner moves through these phases; the timer "join" moves it on when nothing comes.
 
@@ -15,33 +15,19 @@ The awkward case is that all agents start at once: then no seed is a member, and
 Source: [Pastry] §2.4; the project's overlay specification §5.
 """
 
-from collections.abc import Iterable
 from enum import IntEnum
 
 from agiledart_kernel.instants import Instant
-from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_overlay.arrival import Arrival
-from agiledart_overlay.bootstrap import Bootstrap
 from agiledart_overlay.effects import Joined, JoinFailed, Left, Rejoining
 from agiledart_overlay.founding import Founding
-from agiledart_overlay.messages import (
-    Accused,
-    JoinRefused,
-    JoinRequest,
-    JoinRows,
-    Leave,
-    Probe,
-    ProbeAck,
-    Sighting,
-)
+from agiledart_overlay.messages import Accused, JoinRefused, Leave
 from agiledart_overlay.neighbours import Neighbours
 from agiledart_overlay.observations import RingJoined, RingLeft, RingRejoining
 from agiledart_overlay.ring_messages import Assent, Confirmed, MayFound, Queued
+from agiledart_overlay.search import MAX_SEEDS, Search
 from agiledart_overlay.view import View
-
-_MAX_SEEDS = 32
-_MAX_GATHERED = 1_024
 
 
 class Phase(IntEnum):
@@ -59,18 +45,11 @@ class Membership:
         self._view = view
         self._arrival = arrival
         self._neighbours = neighbours
-        self.bootstrap = Bootstrap(view, self._on_chosen)
         self.founding = Founding(view)
+        self.search = Search(view, self.founding)
         self.phase = Phase.OUTSIDE
-        self._fellows: dict[NodeId, Peer] = {}
-        """Others that may help: joiners that looked for a member here, members that an earlier attempt told of."""
-        self._is_answered = False
-        self._asked: NodeId | None = None
-        self._attempt = 0
-        self._tries = 0
         self._started = self._noticed = Instant(0)
         self._busy = self._rejoins = False
-        self._gathered: dict[NodeId, Sighting] = {}
 
     @property
     def seeds(self) -> tuple[Peer, ...]:
@@ -85,9 +64,9 @@ class Membership:
         if self.phase is not Phase.OUTSIDE:
             view.drop("join-twice")
             return
-        view.seeds = tuple(seed for seed in seeds if seed.node != view.me.node)[:_MAX_SEEDS]
-        self._fellows.clear()
-        self._rejoins = self._is_answered = False
+        view.seeds = tuple(seed for seed in seeds if seed.node != view.me.node)[:MAX_SEEDS]
+        self._rejoins = False
+        self.search.forget()
         self.founding.reset()
         self._begin()
         if view.seeds:
@@ -98,56 +77,12 @@ class Membership:
     def _begin(self) -> None:
         self.phase = Phase.SEEKING
         self._started = self._noticed = self._view.now
-        self._tries = 0
+        self.search.tries = 0
         self._view.agreed.seeking = True
 
     def _seek(self) -> None:
-        view = self._view
-        self._new_attempt()
         self.founding.give_up()
-        for sighting in self._gathered.values():
-            if len(self._fellows) < _MAX_SEEDS:
-                self._fellows[sighting.peer.node] = sighting.peer
-        self._gathered.clear()
-        asked = {peer.node: peer for peer in (*view.seeds, *self._fellows.values())}
-        smallest = self.founding.smallest
-        if smallest is not None:
-            asked.setdefault(smallest.node, smallest)
-        for peer in asked.values():
-            view.send(peer, Probe(view.number(), view.refutations, joined=False))
-        self.bootstrap.begin(is_hurried=self._rejoins or self._tries > 1)
-        view.set_timer("join", view.now + view.config.join_retry_ns)
-
-    def _new_attempt(self) -> None:
-        self._attempt += 1
-        self._tries += 1
-        self._asked = None
-
-    def on_probe_ack(self, sender: Peer, message: ProbeAck) -> None:
-        """A seed answered; if it is a member, the join starts from it or from one that is nearer."""
-        if self.phase is not Phase.SEEKING or self._view.agreed.active:
-            return
-        self._is_answered = True
-        self.founding.on_answer(sender, message)
-        if message.joined and self._asked is None:
-            self.bootstrap.on_member(sender)
-
-    def _on_chosen(self, member: Peer) -> None:
-        """The nearest member that could be found."""
-        if self.phase is Phase.SEEKING and self._asked is None and not self._view.agreed.active:
-            self._request(member, walking=False)
-            self._view.set_timer("join", self._view.now + self._view.config.join_retry_ns)
-
-    def _request(self, member: Peer, *, walking: bool) -> None:
-        view = self._view
-        self._asked = member.node
-        view.send(member, JoinRequest(view.me, self._attempt, walking=walking, refutations=view.refutations))
-
-    def on_fellow(self, sender: Peer) -> None:
-        """Somebody else who is not a member either looks for one here."""
-        self.founding.heard_of(sender)
-        if self.phase is Phase.SEEKING and len(self._fellows) < _MAX_SEEDS:
-            self._fellows[sender.node] = sender
+        self.search.seek(is_hurried=self._rejoins)
 
     def on_join_timer(self) -> None:
         """Nothing came: try again, found a ring, or give up."""
@@ -166,7 +101,7 @@ class Membership:
             self._seek()
 
     def _may_found(self) -> bool:
-        return self._asked is None and self.founding.is_due(self._tries, was_member=self._rejoins)
+        return not self.search.has_asked and self.founding.is_due(self.search.tries, was_member=self._rejoins)
 
     def on_assent(self, sender: Peer, message: Assent) -> None:
         """Somebody was asked whether this node may found a ring."""
@@ -185,7 +120,7 @@ class Membership:
     def _give_up(self) -> None:
         if self._busy:
             reason = "the ring is busy with other joiners"
-        elif self._is_answered:
+        elif self.search.is_answered:
             reason = "peers answer, but none could bring this node into the ring"
         else:
             names = ", ".join(seed.address or seed.node.short for seed in self.seeds[:3])
@@ -196,17 +131,11 @@ class Membership:
         self.abandon()
         self._view.effects.append(JoinFailed(reason))
 
-    def on_rows(self, sender: Peer, message: JoinRows) -> None:
-        """A member on the way tells what it knows."""
-        self.founding.saw_ring(0)
-        if self.phase is Phase.SEEKING and message.attempt == self._attempt:
-            self._gather((Sighting(sender), *message.sightings))
-
     def on_queued(self, sender: Peer, message: Queued) -> None:
         """The guardian will call."""
         view = self._view
         self.founding.saw_ring(0)
-        if self.phase is Phase.SEEKING and message.attempt == self._attempt:
+        if self.phase is Phase.SEEKING and message.attempt == self.search.attempt:
             self._noticed = view.now
             view.set_timer("join", view.now + view.config.queue_patience_ns)
 
@@ -216,7 +145,7 @@ class Membership:
         if message.reason in ("incarnation", "left"):
             self._on_life_refused(sender, message)
             return
-        if self.phase is not Phase.SEEKING or message.attempt != self._attempt or view.agreed.active:
+        if self.phase is not Phase.SEEKING or message.attempt != self.search.attempt or view.agreed.active:
             return
         self._busy = True
         self._noticed = view.now
@@ -230,7 +159,7 @@ class Membership:
         """
         view = self._view
         mine, theirs = view.me.incarnation, message.incarnation
-        is_answer = self.phase is Phase.SEEKING and message.attempt == self._attempt and not view.agreed.active
+        is_answer = self.phase is Phase.SEEKING and message.attempt == self.search.attempt and not view.agreed.active
         is_over = theirs > mine or (theirs == mine and (message.reason == "left" or (is_answer and not self._rejoins)))
         if is_over and self.phase is not Phase.OUTSIDE:
             self._end_life(sender, theirs)
@@ -277,11 +206,6 @@ class Membership:
         agreed.name = (agreed.name[0], self._view.me.node)
         self._become_member()
 
-    def _gather(self, sightings: Iterable[Sighting]) -> None:
-        for sighting in sightings:
-            if len(self._gathered) < _MAX_GATHERED and sighting.peer.node != self._view.me.node:
-                self._gathered.setdefault(sighting.peer.node, sighting)
-
     def _become_member(self) -> None:
         view = self._view
         handshake = self._neighbours.handshake
@@ -296,11 +220,9 @@ class Membership:
                 view.meet(told.peer, told.refutations)
         self._neighbours.guardian.take_over(calls)
         view.effects.append(Joined())
-        view.observe(RingJoined(view.now - self._started, self._attempt))
-        self._gather(leaves)
-        self._arrival.begin(self._gathered.values(), leaves)
-        self._gathered.clear()
-        self._fellows.clear()
+        view.observe(RingJoined(view.now - self._started, self.search.attempt))
+        self.search.gather(leaves)
+        self._arrival.begin(self.search.take(), leaves)
 
     # ---- leaving, and joining again
 
@@ -316,7 +238,7 @@ class Membership:
         view.agreed.seeking = False
         self._neighbours.stop()
         self._arrival.stop()
-        self.bootstrap.stop()
+        self.search.bootstrap.stop()
         view.cancel_timer("join")
 
     def rejoin(self, reason: str, through: Peer | None) -> None:
@@ -337,9 +259,7 @@ class Membership:
         if was_member:
             view.effects.append(Rejoining(reason))
         view.observe(RingRejoining(reason))
-        contacts.extend(self._fellows.values())
-        known = {peer.node: peer for peer in contacts if peer.node != view.me.node}
-        self._fellows = dict(list(known.items())[:_MAX_SEEDS])
+        self.search.keep(contacts)
         self._begin()
         rest_ns, agreed.rest_ns = agreed.rest_ns, 0
         if rest_ns:
@@ -347,10 +267,8 @@ class Membership:
             return
         if through is None:
             self._seek()
-            return
-        self._new_attempt()
-        self._request(through, walking=True)
-        view.set_timer("join", view.now + view.config.join_retry_ns)
+        else:
+            self.search.seek_through(through)
 
     def leave(self, *, is_clean: bool) -> None:
         """Say good-bye to all; records have been handed over.
