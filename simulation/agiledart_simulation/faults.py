@@ -139,7 +139,7 @@ def apply(world: World[Any], fault: Fault) -> None:
             spike_ns=fault.spike_ns,
         )
     elif isinstance(fault, Heal):
-        network.heal(fault.but)
+        world.heal(fault.but)
         apply(world, Weather(0.0, 0.0, 0.0))
     else:
         raise TypeError(type(fault).__name__)

@@ -32,6 +32,7 @@ from agiledart_simulation.faults import (
     Weather,
     apply,
 )
+from agiledart_simulation.reach import is_connected
 from agiledart_simulation.ring import Ring, simulated_ids
 from agiledart_simulation.scenario import Scenario
 
@@ -112,6 +113,15 @@ class Hostile:
         """Let a fault happen, and note it."""
         self.faults.append((self.ring.world.now, fault))
         apply(self.ring.world, fault)
+        self._look_for_parts()
+
+    def _look_for_parts(self) -> None:
+        """Links that are cut or held one by one part the members when no chain of open ones is left for as long as a lease."""
+        world = self.ring.world
+        until = world.now + self.ring.config.lease_ns
+        awake = [node.peer.node for node in world.live if node.machine.joined and node.paused_until <= until]
+        if not is_connected(awake, partial(world.network.is_open, until=until)):
+            self._on_split()
 
     # ---- the truth
 
@@ -368,7 +378,7 @@ class Hostile:
         return True
 
     def _swizzle(self) -> bool:
-        """Stop a random subset of links one by one, and release them in another order."""
+        """Stop a random subset of links one by one, and release them in another order. They may part the members for a while."""
         up = self.up()
         if len(up) < 3:
             return False

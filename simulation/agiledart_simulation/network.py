@@ -134,8 +134,18 @@ class Network:
         """What is sent in one direction of one link waits until an instant, as in a connection that repeats."""
         self._held[source, target] = until
 
+    def held(self, now: int) -> dict[tuple[NodeId, NodeId], None]:
+        """Directions of links in which messages wait now."""
+        return {link: None for link, until in self._held.items() if until > now}
+
+    def let_go(self, source: NodeId, target: NodeId, at: int) -> int:
+        """When a message that waited for a link until now arrives at the latest; what is sent from now on comes after it."""
+        at += self.latency.distance_ns(source, target)
+        self._links[source][target] = at
+        return at
+
     def heal(self, but: tuple[NodeId, ...] = ()) -> None:
-        """Undo all cuts; but what concerns these nodes alone stays as it is."""
+        """Undo all cuts; but what concerns these nodes alone stays as it is. See `World.heal` for what held links kept back."""
         self._sides.clear()
         self._clogged = {pair: None for pair in self._clogged if pair[0] in but and pair[1] in but}
         self._mute = {node: None for node in self._mute if node in but}
@@ -155,6 +165,12 @@ class Network:
             or source in self._mute
             or target in self._deaf
         )
+
+    def is_open(self, a: NodeId, b: NodeId, until: int) -> bool:
+        """Whether two nodes hear each other, or will before an instant, as far as is known now."""
+        if self._has_cuts and (self.is_cut(a, b) or self.is_cut(b, a)):
+            return False
+        return not self._held or max(self._held.get((a, b), 0), self._held.get((b, a), 0)) <= until
 
     # ---- messages
 

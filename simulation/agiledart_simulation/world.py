@@ -155,6 +155,20 @@ class World(Generic[M]):
         for local, event in due:
             self._set_timer(drifting, event.name, local)
 
+    def heal(self, but: tuple[NodeId, ...] = ()) -> None:
+        """Undo all cuts of the network, but those of these nodes; what held links kept back goes on its way now."""
+        network = self.network
+        held = network.held(self.now)
+        network.heal(but)
+        if not held:
+            return
+        waiting = self._queue.pull(
+            lambda entry: type(entry[3]) is Received and (entry[3].sender.node, entry[2].peer.node) in held
+        )
+        latest = {link: network.let_go(*link, self.now) for link in held}
+        for at, number, target, event in waiting:
+            self._queue.push(min(at, latest[event.sender.node, target.peer.node]), number, target, event)
+
     def inject(self, node: NodeId, event: Event, delay_ns: int = 0) -> None:
         """Give a node an event, as its own driver would."""
         self._push(self.now + delay_ns, self.nodes[node], event)

@@ -1,0 +1,40 @@
+"""When a hostile run may call a ring quiet again, and when its checkers must allow for two rings."""
+
+from agiledart_kernel.instants import SECOND
+from agiledart_simulation.faults import Hold
+from agiledart_simulation.runner import Run
+from agiledart_simulation.scenario import draw
+
+
+def run_of(nodes: int) -> Run:
+    options = {"nodes": nodes, "id_bits": 128, "leaf_count": 8, "kinds": ("swizzle",), "zones": 0, "permanent": "none"}
+    run = Run(draw(1, name="partitions", fixed=options))
+    run._build()
+    run.ring.world.run_for(3 * SECOND)
+    return run
+
+
+def test_a_member_without_a_lease_among_neighbours_that_are_not_its_own_is_not_quiet() -> None:
+    """All keys may be owned without it; messages that come late could give it its old keys back (partitions, seed 320)."""
+    run = run_of(4)
+    assert run._is_quiet()
+    before, lost, after, _ = run.ring.machines
+    now, long = run.ring.world.now, run.ring.world.now + 60 * SECOND
+    before._view.agreed.successor.settle(after.me, now, long, long)
+    after._view.agreed.predecessor.settle(before.me, now, long, long)
+    lost._view.agreed.predecessor.lease = lost._view.agreed.successor.lease = 0
+    run.owners.look_at_all()
+    assert run.owners.is_complete
+    assert any(line.startswith("ring: ") for line in run._ring_faults())
+
+
+def test_links_that_are_held_one_by_one_part_the_members() -> None:
+    """Two that hear nothing of each other for longer than a lease are a ring each (swarm, seed 278)."""
+    run = run_of(3)
+    one, *others = run.hostile.ids
+    run.hostile.do(Hold(one, others[0], 5 * SECOND))
+    assert run.owners.is_whole
+    run.hostile.do(Hold(others[1], one, SECOND))
+    assert run.owners.is_whole, "it is let go before a lease ends"
+    run.hostile.do(Hold(others[1], one, 5 * SECOND))
+    assert not run.owners.is_whole
