@@ -55,7 +55,7 @@ class Network:
     """Delays and cuts; one random stream for all of it.
 
     Args:
-        config: figures.
+        config: its figures.
         random: its stream.
         latency: where nodes are; the default is a plane with the figures of `config`.
 
@@ -65,7 +65,7 @@ class Network:
     """
 
     def __init__(self, config: NetworkConfig, random: RandomStream, latency: Latency | None = None) -> None:
-        self.config = config
+        self._config = config
         self.latency = latency or Plane(config.base_ns, config.span_ns)
         self.lost = 0
         self.reached: dict[str, int] = {}
@@ -79,6 +79,17 @@ class Network:
         self._free_at: dict[object, int] = {}
         self._links: dict[NodeId, dict[NodeId, int]] = {}
         self._has_cuts = False
+        self._look()
+
+    @property
+    def config(self) -> NetworkConfig:
+        """Figures; they may be replaced while time goes on."""
+        return self._config
+
+    @config.setter
+    def config(self, config: NetworkConfig) -> None:
+        self._config = config
+        self._look()
 
     def place(self, node: NodeId, zone: str = "") -> None:
         """Give a new node its place; a known one keeps its own."""
@@ -155,7 +166,19 @@ class Network:
         self._look()
 
     def _look(self) -> None:
+        """What the way of every message asks, found out once."""
+        config = self._config
         self._has_cuts = bool(self._sides or self._clogged or self._mute or self._deaf)
+        self._is_fair = not (
+            self._has_cuts
+            or config.loss
+            or config.burst_start
+            or config.host_rate
+            or config.link_rate
+            or config.spike
+            or config.reorder
+            or config.duplicate
+        )
 
     def is_cut(self, source: NodeId, target: NodeId) -> bool:
         """Whether messages of this direction are thrown away."""
@@ -176,7 +199,12 @@ class Network:
 
     def arrivals(self, source: NodeId, target: NodeId, now: int, size: int = 0) -> tuple[int, ...]:
         """When a message of so many bytes that is sent now arrives: never, once or twice."""
-        config, draw = self.config, self._draw
+        config, draw = self._config, self._draw
+        if self._is_fair and not self._held:
+            at = now + self.latency.distance_ns(source, target)
+            if config.jitter_ns:
+                at += int(config.jitter_ns * draw())
+            return (self._in_order(source, target, now, at),)
         if self._has_cuts and self.is_cut(source, target):
             return self._lose("cut")
         if config.loss and draw() < config.loss:

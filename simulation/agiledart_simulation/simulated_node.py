@@ -26,6 +26,7 @@ class SimulatedNode(Generic[M]):
     """
 
     __slots__ = (
+        "_is_exact",
         "_local_zero",
         "_world_zero",
         "host_is_up",
@@ -47,28 +48,34 @@ class SimulatedNode(Generic[M]):
         self.waiting: list[tuple[int, Any]] = []
         self.rate_ppb = rate_ppb
         self._world_zero, self._local_zero = 0, offset_ns
+        self._is_exact = not rate_ppb and not offset_ns
 
     @property
     def offset_ns(self) -> int:
         """What its clock shows, or would have shown, at the world's zero."""
-        return self.local(0)
+        return self.local(Instant(0))
 
-    def local(self, at: int) -> Instant:
+    def local(self, at: Instant) -> Instant:
         """What this node's clock shows at an instant of the world."""
+        if self._is_exact:
+            return at
         passed = at - self._world_zero
         return Instant(self._local_zero + passed + passed * self.rate_ppb // SECOND)
 
     def world_instant(self, local: int) -> Instant:
         """The first instant of the world at which this node's clock shows this, or more."""
+        if self._is_exact:
+            return Instant(local)
         passed = local - self._local_zero
         if not self.rate_ppb:
             return Instant(self._world_zero + passed)
         at = self._world_zero + passed * SECOND // (SECOND + self.rate_ppb)
-        while self.local(at) < local:
+        while self.local(Instant(at)) < local:
             at += 1
         return Instant(at)
 
-    def set_rate(self, now: int, rate_ppb: int) -> None:
+    def set_rate(self, now: Instant, rate_ppb: int) -> None:
         """From now on the clock runs at another speed; it does not jump."""
         self._local_zero, self._world_zero = self.local(now), now
         self.rate_ppb = rate_ppb
+        self._is_exact = not rate_ppb and self._local_zero == self._world_zero

@@ -182,13 +182,20 @@ class World(Generic[M]):
     def run_for(self, duration_ns: int) -> None:
         """Let time pass. The collector rests meanwhile: machines make no cycles, and it would look at all nodes again and again."""
         until = self.now + duration_ns
-        pop, happen = self._queue.pop, self._happen
+        pop, step = self._queue.pop, self._step
         was_on = gc.isenabled()
         gc.disable()
         try:
             while (entry := pop(until)) is not None:
-                self.now = Instant(entry[0])
-                happen(entry[2], entry[3], entry[1])
+                self.now, number, node, event = entry
+                if node is None:
+                    event()
+                elif not node.is_up:
+                    continue
+                elif node.stutter_ns or self.now < node.paused_until:
+                    self._put_off(node, event, number)
+                else:
+                    step(node, event, number)
         finally:
             if was_on:
                 gc.enable()
@@ -212,12 +219,8 @@ class World(Generic[M]):
         self._number += 1
         self._queue.push(at, self._number, node, event)
 
-    def _happen(self, node: SimulatedNode[M] | None, event: Any, number: int) -> None:
-        if node is None:
-            event()
-            return
-        if not node.is_up:
-            return
+    def _put_off(self, node: SimulatedNode[M], event: Any, number: int) -> None:
+        """A node that sleeps or stutters looks at it later."""
         if self.now < node.paused_until:
             node.waiting.append((number, event))
             return
@@ -301,9 +304,10 @@ class World(Generic[M]):
             if target.host_is_up:
                 self._refuse(there, me)
             return
+        received = Received(source.peer, message)
         for at in self.network.arrivals(me, there, self.now, size):
             self._number += 1
-            self._queue.push(at, self._number, target, Received(source.peer, message))
+            self._queue.push(at, self._number, target, received)
 
     def _refuse(self, dead: NodeId, other: NodeId) -> None:
         """A host tells a node that there is no such process: the connection is reset or refused."""

@@ -47,7 +47,7 @@ class Owners:
         self.violations: list[str] = []
         self._starts: list[tuple[int, NodeId]] = []
         self._arcs: dict[NodeId, Arc] = {}
-        self._ends: list[tuple[int, NodeId]] = []
+        self._ends: list[tuple[Instant, NodeId]] = []
         self._watched_until: dict[NodeId, int] = {}
         random = RandomStream(world.seed, "owners")
         self._keys = sorted(NodeId(random.bits(bits)) for _ in range(watched_keys))
@@ -77,13 +77,13 @@ class Owners:
             self._watched_until.pop(node, None)
             self._update(node, at)
 
-    def _claim(self, node: NodeId, at: int) -> Arc | None:
+    def _claim(self, node: NodeId, at: Instant) -> Arc | None:
         life = self._world.nodes.get(node)
         if life is None or not life.is_up:
             return None
         return life.machine.claim(life.local(at))
 
-    def _update(self, node: NodeId, at: int | None = None) -> None:
+    def _update(self, node: NodeId, at: Instant | None = None) -> None:
         now = self._world.now if at is None else at
         claim = self._claim(node, now)
         if claim is not None and node not in self._watched_until:
@@ -104,7 +104,7 @@ class Owners:
         del self._starts[index], self._arcs[node]
         self._count_keys(arc, -1, now)
 
-    def _put_in(self, node: NodeId, arc: Arc, now: int) -> None:
+    def _put_in(self, node: NodeId, arc: Arc, now: Instant) -> None:
         for other in self._beside(arc):
             beside = self._arcs.get(other)
             if beside is None or not _overlap(arc, beside, self._mask):
