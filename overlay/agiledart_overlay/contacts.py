@@ -107,7 +107,7 @@ class Contacts:
     def on_leave(self, sender: Peer, _message: wire.Leave) -> None:
         """A peer says good-bye; only a higher incarnation of it returns."""
         view = self._view
-        self._liveness.forget(sender.node)
+        self._liveness.checks.forget(sender.node)
         self._neighbours.leases.on_left(sender)
         known = view.book.get(sender.node)
         if known is not None:

@@ -13,8 +13,8 @@ from agiledart_kernel.instants import MILLISECOND, SECOND, Instant
 from agiledart_kernel.limits import MAX_PATH
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
+from agiledart_overlay.checks import Checks
 from agiledart_overlay.effects import Delivered, Forwarding
-from agiledart_overlay.liveness import Liveness
 from agiledart_overlay.messages import Route, RouteAck
 from agiledart_overlay.router import Rule
 from agiledart_overlay.view import View
@@ -62,9 +62,9 @@ class Waiting:
 class Router:
     """Passes routed messages on."""
 
-    def __init__(self, view: View, liveness: Liveness) -> None:
+    def __init__(self, view: View, checks: Checks) -> None:
         self._view = view
-        self._liveness = liveness
+        self._checks = checks
         self._pending: dict[int, PendingHop] = {}
         self._seen: dict[tuple[NodeId, int, int], None] = {}
         self._waiting: list[Waiting] = []
@@ -196,7 +196,7 @@ class Router:
             self._reroute(number, hop, hop.avoid)
             return
         if hop.tries >= _TRIES:
-            self._liveness.doubt(hop.to.node)
+            self._checks.doubt(hop.to.node)
             if hop.rule is not Rule.LEAF:
                 self._reroute(number, hop, (*hop.avoid, hop.to.node))
                 return

@@ -7,7 +7,7 @@ from agiledart_kernel.machine import Message
 from agiledart_kernel.peer import Peer
 from agiledart_overlay import messages as wire
 from agiledart_overlay import ring_messages
-from agiledart_overlay.liveness import Liveness
+from agiledart_overlay.checks import Checks
 from agiledart_overlay.view import View
 
 _SELF_CLAIMS = (
@@ -35,8 +35,8 @@ _SELF_CLAIMS = (
 class Lives:
     """The door of one node."""
 
-    def __init__(self, view: View, liveness: Liveness) -> None:
-        self._view, self._liveness = view, liveness
+    def __init__(self, view: View, checks: Checks) -> None:
+        self._view, self._checks = view, checks
 
     def admits(self, sender: Peer, message: Message) -> bool:
         """Settle which life of the sender speaks, before its words are heard."""
@@ -45,12 +45,12 @@ class Lives:
         if known is not None:
             if sender.incarnation == known.peer.incarnation:
                 known.heard_at = view.now
-                self._liveness.heard(sender.node)
+                self._checks.heard(sender.node)
                 return True
             if sender.incarnation < known.peer.incarnation:
                 self._refuse(sender, message, wire.JoinRefused(0, "incarnation", known.peer.incarnation))
                 return False
-            self._liveness.bury(known.peer, "restarted")
+            self._checks.bury(known.peer, "restarted")
         grave = view.book.grave(sender.node)
         if grave is None or sender.incarnation > grave.peer.incarnation:
             return True

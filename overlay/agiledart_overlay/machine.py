@@ -60,15 +60,15 @@ class OverlayMachine(Inspection):
         self._membership = Membership(view, self._arrival, self._neighbours)
         self._liveness = Liveness(view)
         self._repair = Repair(view)
-        super().__init__(view, Router(view, self._liveness), Directory(view))
-        self._lives = Lives(view, self._liveness)
+        super().__init__(view, Router(view, self._liveness.checks), Directory(view))
+        self._lives = Lives(view, self._liveness.checks)
         self._contacts = Contacts(view, self._arrival, self._neighbours, self._membership, self._liveness, self._repair)
         self.scribe = Scribe(view)
         self._leave_by: int | None = None
         self._events: dict[type, Callable[[Any], None]] = {
             Received: self._on_received,
             TimerFired: self._on_timer,
-            LinkLost: lambda event: self._liveness.on_link_lost(event.node),
+            LinkLost: lambda event: self._liveness.checks.on_link_lost(event.node),
             JoinRing: lambda event: self._membership.join(event.seeds),
             LeaveRing: self._on_leave_ring,
             RouteMessage: lambda event: self._router.route(event.key, event.payload),
@@ -82,7 +82,7 @@ class OverlayMachine(Inspection):
         }
         self._timers: dict[str, Callable[[], None]] = {
             "round": self._on_round,
-            "checks": self._liveness.on_checks,
+            "checks": self._liveness.checks.on_checks,
             "join": self._membership.on_join_timer,
             "nearer": self._membership.search.bootstrap.on_timer,
             "announce": self._arrival.on_timer,
@@ -195,7 +195,7 @@ class OverlayMachine(Inspection):
         gone, view.gone = view.gone, []
         refilled, view.refilled = view.refilled, []
         for node in refilled:
-            self._liveness.doubt(node)
+            self._liveness.checks.doubt(node)
         if gone:
             self._neighbours.leases.look_for_dead()
             self._repair.on_gone(gone)
@@ -238,9 +238,9 @@ class OverlayMachine(Inspection):
         late_ns = self._view.take_timer(name[1])
         if late_ns is None:
             return
-        self._liveness.on_late(late_ns)
+        self._liveness.checks.on_late(late_ns)
         if name[1] == "round" and late_ns <= self._view.config.late_ns:
-            self._liveness.on_time()
+            self._liveness.checks.on_time()
         self._timers[name[1]]()
 
     def _on_round(self) -> None:
@@ -259,7 +259,7 @@ class OverlayMachine(Inspection):
         known = view.book.get(peer.node)
         if known is None and not view.book.is_dead(peer, 0):
             view.book.meet(peer, 0, view.now)
-            self._liveness.doubt(peer.node)
+            self._liveness.checks.doubt(peer.node)
 
     def _on_unwatch(self, event: Unwatch) -> None:
         self._view.watched.pop(event.node, None)

@@ -18,6 +18,7 @@ from agiledart_node.scheduling.messages import Office
 from agiledart_node.scheduling.serving import Serving
 from agiledart_overlay.agreement import FOREVER, Agreement
 from agiledart_overlay.arrival import Arrival
+from agiledart_overlay.checks import Checks
 from agiledart_overlay.directory import Directory
 from agiledart_overlay.forwarding import Router
 from agiledart_overlay.handshake import Handshake
@@ -134,13 +135,13 @@ def equal_versions_are_not_ordered(patch: pytest.MonkeyPatch) -> None:
 
 def suspicion_is_final(patch: pytest.MonkeyPatch) -> None:
     """Neither a sign of life nor a refutation ends a suspicion."""
-    heard = Liveness.heard
+    heard = Checks.heard
 
-    def deaf(self: Liveness, node: NodeId) -> None:
+    def deaf(self: Checks, node: NodeId) -> None:
         if not self.is_suspect(node):
             heard(self, node)
 
-    patch.setattr(Liveness, "heard", deaf)
+    patch.setattr(Checks, "heard", deaf)
     patch.setattr(Liveness, "refute", nothing)
 
 
