@@ -118,7 +118,7 @@ class Arrival:
             state = self._told[1]
         else:
             state = view.leaf_sightings() if node in view.leaf_set else ()
-        view.send(announcement.peer, Announce(announcement.number, view.refutations, state, view.vitals))
+        view.send(announcement.peer, Announce(announcement.number, view.refutations, state, view.distances.vitals))
 
     def _set_timer(self) -> None:
         if self._waiting:
@@ -163,7 +163,7 @@ class Arrival:
         told: tuple[Sighting, ...] = ()
         if sender.node in view.leaf_set:
             told = view.sightings(view.leaf_set.lacking(sender.node, [each.peer.node for each in message.sightings]))
-        view.send(sender, Announced(message.number, view.refutations, told, view.vitals))
+        view.send(sender, Announced(message.number, view.refutations, told, view.distances.vitals))
 
     def on_accused(self, sender: Peer, message: Accused) -> None:
         """Somebody holds this node for dead: refute, and announce to all, because others will too."""
@@ -187,7 +187,7 @@ class Arrival:
         """The next stage; one that has nothing to do is passed over."""
         view = self._view
         if self._stage is Stage.LEAVES:
-            view.locate(_PASSES)
+            view.distances.locate(_PASSES)
             view.tidy()
             self._stage = Stage.TABLE
             self._future.clear()
@@ -229,7 +229,7 @@ class Arrival:
         return sum(view.contact(sighting) for sighting in chosen)
 
     def _rank(self, sighting: Sighting) -> float:
-        cost = self._view.guessed_cost(sighting)
+        cost = self._view.distances.guessed_cost(sighting)
         return 1.0 if cost is None else cost
 
     def _ask_for_locality(self) -> int:
@@ -244,7 +244,7 @@ class Arrival:
         for row in view.routing_table.rows:
             if asked >= most:
                 break
-            helper = min(view.routing_table.row(row), key=lambda peer: (view.cost(peer), peer.node))
+            helper = min(view.routing_table.row(row), key=lambda peer: (view.distances.cost(peer), peer.node))
             view.send(helper, RowRequest(row, -1))
             asked += 1
         return asked

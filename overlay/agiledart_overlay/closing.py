@@ -150,7 +150,7 @@ class Gaps:
         agreed.closing, agreed.stirred = None, True
         view.cancel_timer("close")
         view.meet(sender, message.refutations)
-        view.send(sender, Lease(True, message.at, agreed.name, view.vitals.load_permille))
+        view.send(sender, Lease(True, message.at, agreed.name, view.distances.vitals.load_permille))
         view.observe(GapClosed(sender))
 
     def on_elsewhere(self, sender: Peer, message: CloseElsewhere) -> None:

@@ -112,7 +112,7 @@ class Router:
         self._seen[mark] = None
         if len(self._seen) > _MAX_SEEN:
             del self._seen[next(iter(self._seen))]
-        view.send(sender, RouteAck(message.number, view.vitals))
+        view.send(sender, RouteAck(message.number, view.distances.vitals))
 
     def on_ack(self, sender: Peer, message: RouteAck) -> None:
         """The next node has it."""

@@ -128,7 +128,7 @@ class Founding:
         age_ms = self.ring_age_ms
         if view.joined and not view.agreed.is_fit(view.now):
             age_ms = 1  # it slept, and must ask itself whether it still is in one
-        ack = (number, view.refutations, view.agreed.active, view.vitals, age_ms)
+        ack = (number, view.refutations, view.agreed.active, view.distances.vitals, age_ms)
         if smallest is None or view.agreed.active:
             return ProbeAck(*ack)
         return ProbeAck(*ack, smallest[0], (view.now - smallest[1]) // MILLISECOND)

@@ -100,7 +100,7 @@ class Inspection:
     @property
     def coordinate(self) -> Coordinate:
         """Where this node lies in the space of latencies, and how sure it is of that."""
-        return self._view.vitals.coordinate
+        return self._view.distances.vitals.coordinate
 
     def coordinate_of(self, node: NodeId) -> Coordinate | None:
         """Where a peer said it lies; None when it is not known."""

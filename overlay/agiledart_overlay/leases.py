@@ -153,7 +153,9 @@ class Leases:
         side.heard = view.now
         side.promise = view.now + view.config.lease_ns
         view.meet(sender, message.refutations)
-        view.send(sender, Lease(message.to_predecessor, message.at, view.agreed.name, view.vitals.load_permille))
+        view.send(
+            sender, Lease(message.to_predecessor, message.at, view.agreed.name, view.distances.vitals.load_permille)
+        )
         self.adopt_name(message.name)
 
     def adopt_name(self, name: RingName) -> None:

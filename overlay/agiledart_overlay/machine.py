@@ -76,8 +76,8 @@ class OverlayMachine(Inspection):
             ReadRecord: lambda event: self._directory.client.read(event),
             Watch: self._on_watch,
             Unwatch: self._on_unwatch,
-            SetLoad: lambda event: self._view.set_load(event.load_permille),
-            SetCongestion: lambda event: self._view.set_congestion(event.node, event.congestion_permille),
+            SetLoad: lambda event: self._view.distances.set_load(event.load_permille),
+            SetCongestion: lambda event: self._view.distances.set_congestion(event.node, event.congestion_permille),
             **self.scribe.events(),
         }
         self._timers: dict[str, Callable[[], None]] = {

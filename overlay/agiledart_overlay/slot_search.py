@@ -58,7 +58,7 @@ class SlotSearches:
         helpers: list[Peer] = []
         for other in table.rows:
             if other >= row and len(helpers) < _MAX_HELPERS:
-                helpers.extend(sorted(table.row(other), key=lambda peer: (view.cost(peer), peer.node)))
+                helpers.extend(sorted(table.row(other), key=lambda peer: (view.distances.cost(peer), peer.node)))
         if helpers:
             self._searches[slot] = Search(helpers[_MAX_HELPERS - 1 :: -1])
             self._ask_next(row, column)

@@ -4,7 +4,7 @@ Parts (liveness, membership, repair, forwarding, directory) do not call each oth
 at the end of a step the machine tells each part what changed.
 """
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable
 
 from agiledart_kernel.instants import Instant
 from agiledart_kernel.machine import CancelTimer, Effect, Message, Send, SetTimer
@@ -14,23 +14,18 @@ from agiledart_kernel.peer import Peer
 from agiledart_kernel.randomness import RandomStream
 from agiledart_overlay.agreement import Agreement
 from agiledart_overlay.config import OverlayConfig
-from agiledart_overlay.coordinates import ORIGIN, Coordinate, estimated_error, estimated_rtt_ns, settled
+from agiledart_overlay.distances import Distances
 from agiledart_overlay.leaf_set import LeafSet
 from agiledart_overlay.messages import DeclaredFailed, Probe, Sighting, Vitals
 from agiledart_overlay.neighbourhood import UNMEASURED_NS, Neighbourhood
 from agiledart_overlay.observations import MessageDropped
 from agiledart_overlay.peer_book import Acquaintance, PeerBook
-from agiledart_overlay.proximity import PERMILLE, forwarding_cost, hops_between, median
 from agiledart_overlay.router import Hop, next_hop
 from agiledart_overlay.routing_table import RoutingTable
 from agiledart_overlay.sightings import MAX_SIGHTINGS
 
 _MAX_ASKED = 512
 _MAX_LOST = 64
-_MAX_SAMPLES = 48
-"""Measured peers from which a node that is new finds its place."""
-_USABLE_ERROR = 0.5
-"""A guess by coordinates that may be more wrong than this is not used."""
 _CLEARLY = 0.8
 """A peer known by hearsay is contacted when it would cost less than this share of the entry that it would replace."""
 
@@ -61,14 +56,12 @@ class View:
         self.leaves_changed = False
         self.to_itself: list[Message] = []
         """Messages that this node sent to itself: in a ring of one it is its own neighbour."""
-        self.vitals = Vitals()
-        """What this node says of itself on acknowledgements."""
+        self.distances = Distances(me, config, self.book, random)
         self.sent: dict[type, int] = {}
         self.dropped: dict[str, int] = {}
         self._asked: dict[NodeId, tuple[int, Instant]] = {}
         self._timers: dict[str, Instant] = {}
         self._number = 0
-        self._reference_rtt_ns = 1
         self._leaf_sightings: tuple[Sighting, ...] | None = None
 
     def number(self) -> int:
@@ -114,41 +107,6 @@ class View:
             return None
         del self._timers[name]
         return self.now - at
-
-    def guessed_rtt_ns(self, coordinate: Coordinate) -> int | None:
-        """Round trip to a place; None when this node or that one knows too little of where it is."""
-        mine = self.vitals.coordinate
-        return estimated_rtt_ns(mine, coordinate) if estimated_error(mine, coordinate) <= _USABLE_ERROR else None
-
-    def cost(self, peer: Peer) -> float:
-        """How dear it is to forward through a peer: measured, else guessed by coordinates, else as far as the median."""
-        known = self.book.alive.get(peer.node)
-        if known is None:
-            return self._cost(peer, 0, 0, 0)
-        vitals = known.vitals
-        if vitals is None:
-            return self._cost(peer, known.rtt_ns, known.congestion_permille, 0)
-        rtt = known.rtt_ns or self.guessed_rtt_ns(vitals.coordinate) or 0
-        return self._cost(peer, rtt, known.congestion_permille, vitals.load_permille)
-
-    def _cost(self, peer: Peer, rtt_ns: int, congestion_permille: int, load_permille: int) -> float:
-        reference, me = self._reference_rtt_ns, self.me
-        return forwarding_cost(
-            self.config,
-            rtt_ns or reference,
-            reference,
-            hops_between(me, peer),
-            congestion_permille,
-            peer.zone != me.zone,
-            load_permille,
-        )
-
-    def guessed_cost(self, sighting: Sighting) -> float | None:
-        """The same for a peer that this node has only heard of; None when its coordinate says nothing."""
-        if sighting.coordinate is None:
-            return None
-        rtt = self.guessed_rtt_ns(sighting.coordinate)
-        return self._cost(sighting.peer, rtt, 0, 0) if rtt is not None else None
 
     def next_hop(self, key: NodeId, avoid: Container[NodeId] = ()) -> Hop:
         """Where a message for this key goes from here."""
@@ -256,10 +214,10 @@ class View:
         if self.leaf_set.add(peer):
             self.leaves_changed = True
             self._leaf_sightings = None
-        self.routing_table.add(peer, self.cost)
+        self.routing_table.add(peer, self.distances.cost)
         rtt: int | None = known.rtt_ns
         if not rtt and known.vitals is not None:
-            rtt = self.guessed_rtt_ns(known.vitals.coordinate)
+            rtt = self.distances.guessed_rtt_ns(known.vitals.coordinate)
         self.neighbourhood.offer(peer, rtt or UNMEASURED_NS)
 
     def measure(self, node: NodeId, sent_at: Instant, vitals: Vitals | None = None) -> None:
@@ -271,46 +229,11 @@ class View:
         self._sample(known, sent_at, vitals)
         self.neighbourhood.offer(known.peer, known.rtt_ns)
         if is_first:
-            self.routing_table.add(known.peer, self.cost)
+            self.routing_table.add(known.peer, self.distances.cost)
 
     def _sample(self, known: Acquaintance, sent_at: Instant, vitals: Vitals | None) -> None:
-        known.measure(min(self.now - sent_at, 10 * self.config.probe_timeout_ns))
-        if vitals is None:
-            return
-        if vitals.coordinate.is_sane:
-            known.vitals = vitals
-            self._move(((vitals.coordinate, known.rtt_ns),), 1)
-        else:
+        if not self.distances.sample(known, self.now - sent_at, vitals):
             self.drop("coordinate")
-
-    def _move(self, samples: Sequence[tuple[Coordinate, int]], passes: int) -> None:
-        """Steps of Vivaldi."""
-        mine = self.vitals.coordinate
-        between = self.random.between
-        direction = (1.0, 0.0, 0.0)
-        if mine.error == ORIGIN.error:
-            direction = (between(-1.0, 1.0), between(-1.0, 1.0), between(0.1, 1.0))
-        self.vitals = Vitals(settled(mine, samples, passes, direction), self.vitals.load_permille)
-
-    def set_load(self, load_permille: int) -> None:
-        """The node above says how busy it is."""
-        self.vitals = Vitals(self.vitals.coordinate, max(0, min(PERMILLE, load_permille)))
-
-    def set_congestion(self, node: NodeId, congestion_permille: int) -> None:
-        """The node above says how much of the link to a peer is in use."""
-        known = self.book.alive.get(node)
-        if known is not None:
-            known.congestion_permille = max(0, min(PERMILLE, congestion_permille))
-
-    def locate(self, passes: int) -> None:
-        """Find this node's place from all that it has measured so far, each figure taken several times.
-
-        A new node has few figures of nodes that know their places; one step for each would leave it half-way.
-        """
-        known = [each for each in self.book if each.rtt_ns and each.vitals is not None]
-        samples = [(each.vitals.coordinate, each.rtt_ns) for each in known if each.vitals is not None]
-        if samples:
-            self._move(samples[:_MAX_SAMPLES], passes)
 
     def hear_of(self, sightings: Iterable[Sighting]) -> None:
         """Others speak of peers: contact those that would fit and are not known, since hearsay changes nothing."""
@@ -339,12 +262,12 @@ class View:
             return True
         if sighting.coordinate is None:
             return False
-        rtt = self.guessed_rtt_ns(sighting.coordinate)
+        rtt = self.distances.guessed_rtt_ns(sighting.coordinate)
         if rtt is None:
             return False
         if rtt < _CLEARLY * self.neighbourhood.worst_ns:
             return True
-        return self._cost(sighting.peer, rtt, 0, 0) < _CLEARLY * self.cost(primary)
+        return self.distances.cost_at(sighting.peer, rtt) < _CLEARLY * self.distances.cost(primary)
 
     def contact(self, sighting: Sighting) -> bool:
         """Probe a peer that this node has heard of, and show itself; false when it is dead or was asked just now."""
@@ -354,7 +277,7 @@ class View:
             return False
         number = self.number()
         self._asked[node] = (number, self.now)
-        self.send(peer, Probe(number, self.refutations, self.joined, self.vitals))
+        self.send(peer, Probe(number, self.refutations, self.joined, self.distances.vitals))
         return True
 
     def tell_of_death(self, to: Peer, peer: Peer, refutations: int) -> bool:
@@ -429,8 +352,8 @@ class View:
                 self.book.forget(node)
         self.book.forget_graves(self.now - self.config.grave_ns)
         self._forget_questions()
-        self._reference_rtt_ns = median([known.rtt_ns for known in self.book if known.rtt_ns])
-        self.routing_table.reorder(self.cost)
+        self.distances.renew_reference()
+        self.routing_table.reorder(self.distances.cost)
         self._leaf_sightings = None
 
     def _may_ask(self, node: NodeId) -> bool:

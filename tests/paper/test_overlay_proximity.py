@@ -74,8 +74,8 @@ def test_section_3_another_zone_and_load_count_against_a_peer() -> None:
     busy = met(view, 0x53, 4_000_000, load_permille=1_000)
     view.tidy()
     assert view.routing_table.candidates(0, 5) == (local, foreign, busy)
-    assert view.cost(foreign) - view.cost(local) == pytest.approx(0.25 + 0.1)
-    assert view.cost(busy) - view.cost(local) == pytest.approx(0.5)
+    assert view.distances.cost(foreign) - view.distances.cost(local) == pytest.approx(0.25 + 0.1)
+    assert view.distances.cost(busy) - view.distances.cost(local) == pytest.approx(0.5)
     view.book.alive[local.node].congestion_permille = 1_000
     view.tidy()
     assert view.routing_table.candidates(0, 5) == (foreign, busy, local), (
@@ -93,11 +93,11 @@ def test_section_3_round_trips_are_smoothed_by_an_eighth() -> None:
 def test_section_5_hearsay_is_contacted_only_where_it_would_be_clearly_cheaper() -> None:
     """Second stage: a stranger whose coordinate promises half the cost of the entry is probed, one of the same cost is not."""
     view = view_of(replace(LAN, neighbour_count=1))
-    view.vitals = Vitals(Coordinate(error=100_000))
+    view.distances.vitals = Vitals(Coordinate(error=100_000))
     met(view, 0x51, 10_000_000)
     met(view, 0x61, 1_000_000)
     view.tidy()
-    view.vitals = Vitals(Coordinate(error=100_000))
+    view.distances.vitals = Vitals(Coordinate(error=100_000))
     effects = len(view.effects)
     same = Sighting(Peer(NodeId(0x52 << 120), 1, zone="x"), 0, Coordinate(x=9_900, error=100_000))
     unsure = Sighting(Peer(NodeId(0x53 << 120), 1, zone="x"), 0, Coordinate(x=3_000, error=900_000))

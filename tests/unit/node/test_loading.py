@@ -15,7 +15,7 @@ from tests.unit.node.test_node import SCHEDULER, Bench, part
 
 
 def load(bench: Bench) -> int:
-    return bench.node.overlay._view.vitals.load_permille
+    return bench.node.overlay._view.distances.vitals.load_permille
 
 
 def start(bench: Bench, instances: int) -> None:
@@ -109,4 +109,4 @@ def test_others_learn_the_load_with_their_probes_and_forget_it() -> None:
 
 
 def machine_vitals(mesh: Mesh, name: str) -> Any:
-    return mesh.machine(name).overlay._view.vitals
+    return mesh.machine(name).overlay._view.distances.vitals

@@ -189,7 +189,7 @@ def test_section_3_load_and_congestion_come_from_the_node_above() -> None:
     ((_, announce),) = sent(arrive(bench, ()), wire.Announce)
     assert announce.vitals is not None
     assert announce.vitals.load_permille == 1_000
-    before = bench.machine._view.cost(peer(2))
+    before = bench.machine._view.distances.cost(peer(2))
     bench.give(SetCongestion(peer(2).node, 500))
     bench.give(SetCongestion(peer(3).node, 500))
-    assert bench.machine._view.cost(peer(2)) == before + 0.5
+    assert bench.machine._view.distances.cost(peer(2)) == before + 0.5

@@ -1,0 +1,118 @@
+"""How far peers are, how dear it is to forward through them, and where this node lies in the space of latencies.
+
+A round trip that was measured counts; else it is guessed by coordinates, unless these know too little; else it is the median.
+
+Sources: [Vivaldi], see `coordinates`; the formula of the cost: `proximity`.
+"""
+
+from collections.abc import Sequence
+
+from agiledart_kernel.node_id import NodeId
+from agiledart_kernel.peer import Peer
+from agiledart_kernel.randomness import RandomStream
+from agiledart_overlay.config import OverlayConfig
+from agiledart_overlay.coordinates import ORIGIN, Coordinate, estimated_error, estimated_rtt_ns, settled
+from agiledart_overlay.messages import Sighting, Vitals
+from agiledart_overlay.peer_book import Acquaintance, PeerBook
+from agiledart_overlay.proximity import PERMILLE, forwarding_cost, hops_between, median
+
+_MAX_SAMPLES = 48
+"""Measured peers from which a node that is new finds its place."""
+_USABLE_ERROR = 0.5
+"""A guess by coordinates that may be more wrong than this is not used."""
+
+
+class Distances:
+    """Distances from one node to its peers.
+
+    Attributes:
+        vitals: what this node says of itself on acknowledgements: its place and its load.
+    """
+
+    def __init__(self, me: Peer, config: OverlayConfig, book: PeerBook, random: RandomStream) -> None:
+        self._me, self._config, self._book, self._random = me, config, book, random
+        self.vitals = Vitals()
+        self._reference_rtt_ns = 1
+
+    def guessed_rtt_ns(self, coordinate: Coordinate) -> int | None:
+        """Round trip to a place; None when this node or that one knows too little of where it is."""
+        mine = self.vitals.coordinate
+        return estimated_rtt_ns(mine, coordinate) if estimated_error(mine, coordinate) <= _USABLE_ERROR else None
+
+    def cost(self, peer: Peer) -> float:
+        """How dear it is to forward through a peer: measured, else guessed by coordinates, else as far as the median."""
+        known = self._book.alive.get(peer.node)
+        if known is None:
+            return self._cost(peer, 0, 0, 0)
+        vitals = known.vitals
+        if vitals is None:
+            return self._cost(peer, known.rtt_ns, known.congestion_permille, 0)
+        rtt = known.rtt_ns or self.guessed_rtt_ns(vitals.coordinate) or 0
+        return self._cost(peer, rtt, known.congestion_permille, vitals.load_permille)
+
+    def renew_reference(self) -> None:
+        """The round trip that others are compared with, and that stands for unknown ones: the median of what was measured."""
+        self._reference_rtt_ns = median([known.rtt_ns for known in self._book if known.rtt_ns])
+
+    def cost_at(self, peer: Peer, rtt_ns: int) -> float:
+        """The same, if it were so far."""
+        return self._cost(peer, rtt_ns, 0, 0)
+
+    def _cost(self, peer: Peer, rtt_ns: int, congestion_permille: int, load_permille: int) -> float:
+        reference, me = self._reference_rtt_ns, self._me
+        return forwarding_cost(
+            self._config,
+            rtt_ns or reference,
+            reference,
+            hops_between(me, peer),
+            congestion_permille,
+            peer.zone != me.zone,
+            load_permille,
+        )
+
+    def guessed_cost(self, sighting: Sighting) -> float | None:
+        """The same for a peer that this node has only heard of; None when its coordinate says nothing."""
+        if sighting.coordinate is None:
+            return None
+        rtt = self.guessed_rtt_ns(sighting.coordinate)
+        return self._cost(sighting.peer, rtt, 0, 0) if rtt is not None else None
+
+    def sample(self, known: Acquaintance, took_ns: int, vitals: Vitals | None) -> bool:
+        """A peer answered after so long, and said this of itself; false when its place makes no sense."""
+        known.measure(min(took_ns, 10 * self._config.probe_timeout_ns))
+        if vitals is None:
+            return True
+        if not vitals.coordinate.is_sane:
+            return False
+        known.vitals = vitals
+        self._move(((vitals.coordinate, known.rtt_ns),), 1)
+        return True
+
+    def _move(self, samples: Sequence[tuple[Coordinate, int]], passes: int) -> None:
+        """Steps of Vivaldi."""
+        mine = self.vitals.coordinate
+        between = self._random.between
+        direction = (1.0, 0.0, 0.0)
+        if mine.error == ORIGIN.error:
+            direction = (between(-1.0, 1.0), between(-1.0, 1.0), between(0.1, 1.0))
+        self.vitals = Vitals(settled(mine, samples, passes, direction), self.vitals.load_permille)
+
+    def set_load(self, load_permille: int) -> None:
+        """The node above says how busy it is."""
+        self.vitals = Vitals(self.vitals.coordinate, max(0, min(PERMILLE, load_permille)))
+
+    def set_congestion(self, node: NodeId, congestion_permille: int) -> None:
+        """The node above says how much of the link to a peer is in use."""
+        known = self._book.alive.get(node)
+        if known is not None:
+            known.congestion_permille = max(0, min(PERMILLE, congestion_permille))
+
+    def locate(self, passes: int) -> None:
+        """Find this node's place from all that it has measured so far, each figure taken several times.
+
+        A new node has few figures of nodes that know their places; one step for each would leave it half-way.
+        """
+        known = [each for each in self._book if each.rtt_ns and each.vitals is not None]
+        samples = [(each.vitals.coordinate, each.rtt_ns) for each in known if each.vitals is not None]
+        if samples:
+            self._move(samples[:_MAX_SAMPLES], passes)
