@@ -21,6 +21,7 @@ from enum import IntEnum
 from agiledart_kernel.instants import Instant
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
+from agiledart_overlay.hearsay import Hearsay
 from agiledart_overlay.leaf_set import LeafSet
 from agiledart_overlay.messages import Accused, Announce, Announced, NeighbourRequest, RowRequest, Sighting
 from agiledart_overlay.sightings import Sightings
@@ -55,8 +56,8 @@ class Announcement:
 class Arrival:
     """Announcements and the first filling of the tables of one node."""
 
-    def __init__(self, view: View) -> None:
-        self._view = view
+    def __init__(self, view: View, hearsay: Hearsay) -> None:
+        self._view, self._hearsay = view, hearsay
         self._waiting: dict[NodeId, Announcement] = {}
         self._gathered: dict[NodeId, Sighting] = {}
         self._future: dict[NodeId, Sighting] = {}
@@ -150,7 +151,7 @@ class Arrival:
         announcement = self._waiting.get(sender.node)
         if announcement is not None and announcement.number == message.number:
             del self._waiting[sender.node]
-        view.hear_of(message.sightings)
+        self._hearsay.hear_of(message.sightings)
         if not self._waiting:
             view.cancel_timer("announce")
             if self._stage is Stage.LEAVES:
@@ -159,7 +160,7 @@ class Arrival:
     def on_announce(self, sender: Peer, message: Announce) -> None:
         """A new member, or one back from the dead; the caller has put it into the tables. It is told which leaves it lacks."""
         view = self._view
-        view.hear_of(message.sightings)
+        self._hearsay.hear_of(message.sightings)
         told: tuple[Sighting, ...] = ()
         if sender.node in view.leaf_set:
             told = view.sightings(view.leaf_set.lacking(sender.node, [each.peer.node for each in message.sightings]))
@@ -189,6 +190,7 @@ class Arrival:
         if self._stage is Stage.LEAVES:
             view.distances.locate(_PASSES)
             view.tidy()
+            self._hearsay.forget_old()
             self._stage = Stage.TABLE
             self._future.clear()
             if self._contact_gathered():
@@ -226,7 +228,7 @@ class Arrival:
                 chosen.append(sighting)
             if len(chosen) >= config.arrival_contacts:
                 break
-        return sum(view.contact(sighting) for sighting in chosen)
+        return sum(self._hearsay.contact(sighting) for sighting in chosen)
 
     def _rank(self, sighting: Sighting) -> float:
         cost = self._view.distances.guessed_cost(sighting)

@@ -7,6 +7,7 @@ from agiledart_kernel.peer import Peer
 from agiledart_overlay import messages as wire
 from agiledart_overlay.arrival import Arrival
 from agiledart_overlay.effects import PeerLeft
+from agiledart_overlay.hearsay import Hearsay
 from agiledart_overlay.liveness import Liveness
 from agiledart_overlay.membership import Membership
 from agiledart_overlay.neighbours import Neighbours
@@ -21,13 +22,14 @@ class Contacts:
     def __init__(
         self,
         view: View,
+        hearsay: Hearsay,
         arrival: Arrival,
         neighbours: Neighbours,
         membership: Membership,
         liveness: Liveness,
         repair: Repair,
     ) -> None:
-        self._view, self._arrival, self._neighbours = view, arrival, neighbours
+        self._view, self._hearsay, self._arrival, self._neighbours = view, hearsay, arrival, neighbours
         self._membership, self._liveness, self._repair = membership, liveness, repair
 
     def messages(self) -> dict[type, Callable[[Peer, Any], None]]:
@@ -58,7 +60,7 @@ class Contacts:
     def on_probe_ack(self, sender: Peer, message: wire.ProbeAck) -> None:
         """An answer to any of the probes of this node."""
         view = self._view
-        asked_at = view.asked_at(sender.node, message.number)
+        asked_at = self._hearsay.asked_at(sender.node, message.number)
         if message.joined and view.joined:
             view.meet(sender, message.refutations, message.vitals, asked_at)
             if message.ring_age_ms == 0:

@@ -55,7 +55,7 @@ class Distances:
         self._reference_rtt_ns = median([known.rtt_ns for known in self._book if known.rtt_ns])
 
     def cost_at(self, peer: Peer, rtt_ns: int) -> float:
-        """The same, if it were so far."""
+        """The cost of a peer of which nothing is known but that it is so far."""
         return self._cost(peer, rtt_ns, 0, 0)
 
     def _cost(self, peer: Peer, rtt_ns: int, congestion_permille: int, load_permille: int) -> float:
@@ -71,11 +71,11 @@ class Distances:
         )
 
     def guessed_cost(self, sighting: Sighting) -> float | None:
-        """The same for a peer that this node has only heard of; None when its coordinate says nothing."""
+        """The cost of a peer that this node has only heard of; None when its coordinate says nothing."""
         if sighting.coordinate is None:
             return None
         rtt = self.guessed_rtt_ns(sighting.coordinate)
-        return self._cost(sighting.peer, rtt, 0, 0) if rtt is not None else None
+        return self.cost_at(sighting.peer, rtt) if rtt is not None else None
 
     def sample(self, known: Acquaintance, took_ns: int, vitals: Vitals | None) -> bool:
         """A peer answered after so long, and said this of itself; false when its place makes no sense."""

@@ -29,6 +29,7 @@ from agiledart_overlay.events import (
     Watch,
 )
 from agiledart_overlay.forwarding import Router
+from agiledart_overlay.hearsay import Hearsay
 from agiledart_overlay.inspection import Inspection
 from agiledart_overlay.liveness import Liveness
 from agiledart_overlay.lives import Lives
@@ -55,14 +56,17 @@ class OverlayMachine(Inspection):
     def __init__(self, me: Peer, config: OverlayConfig, random: RandomStream, observe: Observer = ignore) -> None:
         config.validate()
         view = View(me, config, random, observe)
-        self._arrival = Arrival(view)
+        hearsay = Hearsay(view)
+        self._arrival = Arrival(view, hearsay)
         self._neighbours = Neighbours(view)
         self._membership = Membership(view, self._arrival, self._neighbours)
         self._liveness = Liveness(view)
-        self._repair = Repair(view)
+        self._repair = Repair(view, hearsay)
         super().__init__(view, Router(view, self._liveness.checks), Directory(view))
         self._lives = Lives(view, self._liveness.checks)
-        self._contacts = Contacts(view, self._arrival, self._neighbours, self._membership, self._liveness, self._repair)
+        self._contacts = Contacts(
+            view, hearsay, self._arrival, self._neighbours, self._membership, self._liveness, self._repair
+        )
         self.scribe = Scribe(view)
         self._leave_by: int | None = None
         self._events: dict[type, Callable[[Any], None]] = {

@@ -1,6 +1,6 @@
 """Filling gaps: leaf-set exchange, replacement of dead entries, search for a lost half of the ring.
 
-Hearsay never changes a table: whoever is heard of and would fit is contacted first (`View.hear_of`).
+Hearsay never changes a table: whoever is heard of and would fit is contacted first (`hearsay`).
 
 Source: [Pastry] §2.4 (repair), §4.1; the project's overlay specification §6.
 """
@@ -10,6 +10,7 @@ from hashlib import blake2b
 from agiledart_kernel.instants import Instant
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
+from agiledart_overlay.hearsay import Hearsay
 from agiledart_overlay.messages import (
     LeafDigest,
     LeafRequest,
@@ -30,8 +31,8 @@ _MENDING_ROUNDS = 6
 class Repair:
     """Keeps the tables of one node full and true."""
 
-    def __init__(self, view: View) -> None:
-        self._view = view
+    def __init__(self, view: View, hearsay: Hearsay) -> None:
+        self._view, self._hearsay = view, hearsay
         self._searches = SlotSearches(view)
         self._next_table_exchange = Instant(0)
         self._next_heal = Instant(0)
@@ -56,6 +57,7 @@ class Repair:
         config = view.config
         view.set_timer("exchange", view.now + config.leaf_exchange_ns)
         view.tidy()
+        self._hearsay.forget_old()
         leaves = view.leaf_set.members
         if leaves:
             leaf = view.random.choice(leaves)
@@ -129,7 +131,7 @@ class Repair:
         if not message.joined:
             leaves = view.leaf_sightings() if view.joined else ()
         elif view.joined:
-            view.hear_of(message.sightings)
+            self._hearsay.hear_of(message.sightings)
             for sighting in message.sightings:
                 view.tell_of_death(sender, sighting.peer, sighting.refutations)
             listed = [sighting.peer.node for sighting in message.sightings]
@@ -140,7 +142,7 @@ class Repair:
 
     def on_leaf_state(self, _sender: Peer, message: LeafState) -> None:
         """Somebody's leaf set."""
-        self._view.hear_of(message.sightings)
+        self._hearsay.hear_of(message.sightings)
 
     # ---- the dead
 
@@ -189,6 +191,6 @@ class Repair:
 
     def on_row_state(self, sender: Peer, message: RowState) -> None:
         """Entries of somebody's row, or its neighbours."""
-        self._view.hear_of(message.sightings)
+        self._hearsay.hear_of(message.sightings)
         if message.column >= 0:
             self._searches.on_answer(sender, message)

@@ -16,7 +16,7 @@ from agiledart_overlay.agreement import Agreement
 from agiledart_overlay.config import OverlayConfig
 from agiledart_overlay.distances import Distances
 from agiledart_overlay.leaf_set import LeafSet
-from agiledart_overlay.messages import DeclaredFailed, Probe, Sighting, Vitals
+from agiledart_overlay.messages import DeclaredFailed, Sighting, Vitals
 from agiledart_overlay.neighbourhood import UNMEASURED_NS, Neighbourhood
 from agiledart_overlay.observations import MessageDropped
 from agiledart_overlay.peer_book import Acquaintance, PeerBook
@@ -24,10 +24,7 @@ from agiledart_overlay.router import Hop, next_hop
 from agiledart_overlay.routing_table import RoutingTable
 from agiledart_overlay.sightings import MAX_SIGHTINGS
 
-_MAX_ASKED = 512
 _MAX_LOST = 64
-_CLEARLY = 0.8
-"""A peer known by hearsay is contacted when it would cost less than this share of the entry that it would replace."""
 
 
 class View:
@@ -59,7 +56,6 @@ class View:
         self.distances = Distances(me, config, self.book, random)
         self.sent: dict[type, int] = {}
         self.dropped: dict[str, int] = {}
-        self._asked: dict[NodeId, tuple[int, Instant]] = {}
         self._timers: dict[str, Instant] = {}
         self._number = 0
         self._leaf_sightings: tuple[Sighting, ...] | None = None
@@ -235,51 +231,6 @@ class View:
         if not self.distances.sample(known, self.now - sent_at, vitals):
             self.drop("coordinate")
 
-    def hear_of(self, sightings: Iterable[Sighting]) -> None:
-        """Others speak of peers: contact those that would fit and are not known, since hearsay changes nothing."""
-        if not self.joined:
-            return
-        alive = self.book.alive
-        room = self.config.hearsay_contacts
-        for sighting in sightings:
-            peer = sighting.peer
-            known = alive.get(peer.node)
-            if known is not None and known.is_placed:
-                if known.peer is not peer and known.peer.incarnation < peer.incarnation:
-                    self.contact(sighting)
-            elif self.leaf_set.fits(peer.node):
-                self.contact(sighting)
-            elif room and self.would_improve(sighting) and self.contact(sighting):
-                room -= 1
-
-    def would_improve(self, sighting: Sighting) -> bool:
-        """Whether a stranger would fill an empty slot or room for a neighbour, or clearly undercut the best entry there."""
-        node = sighting.peer.node
-        if node == self.me.node:
-            return False
-        primary = self.routing_table.primary(node)
-        if primary is None or self.neighbourhood.has_room:
-            return True
-        if sighting.coordinate is None:
-            return False
-        rtt = self.distances.guessed_rtt_ns(sighting.coordinate)
-        if rtt is None:
-            return False
-        if rtt < _CLEARLY * self.neighbourhood.worst_ns:
-            return True
-        return self.distances.cost_at(sighting.peer, rtt) < _CLEARLY * self.distances.cost(primary)
-
-    def contact(self, sighting: Sighting) -> bool:
-        """Probe a peer that this node has heard of, and show itself; false when it is dead or was asked just now."""
-        peer = sighting.peer
-        node = peer.node
-        if node == self.me.node or self.book.is_dead(peer, sighting.refutations) or not self._may_ask(node):
-            return False
-        number = self.number()
-        self._asked[node] = (number, self.now)
-        self.send(peer, Probe(number, self.refutations, self.joined, self.distances.vitals))
-        return True
-
     def tell_of_death(self, to: Peer, peer: Peer, refutations: int) -> bool:
         """Somebody holds a life for alive that is known here to be over: say so; false when it is not."""
         if not self.book.is_dead(peer, refutations):
@@ -288,11 +239,6 @@ class View:
         assert grave is not None
         self.send(to, DeclaredFailed(peer, refutations if grave.has_left else max(refutations, grave.refutations)))
         return True
-
-    def asked_at(self, node: NodeId, number: int) -> Instant | None:
-        """When this node sent the contact with this number, if it did."""
-        asked = self._asked.get(node)
-        return asked[1] if asked is not None and asked[0] == number else None
 
     def remove(self, peer: Peer, refutations: int, *, has_left: bool) -> None:
         """A peer is dead or departed: out of all tables, into its grave."""
@@ -345,26 +291,11 @@ class View:
         self.leaves_changed = True
 
     def tidy(self) -> None:
-        """Forget what nothing needs (strangers, old graves and questions); renew the reference RTT and the order of slots."""
+        """Forget what nothing needs (strangers and old graves); renew the reference RTT and the order of slots."""
         needed = {peer.node for peer in self.known()}
-        for node in [known.peer.node for known in self.book if known.peer.node not in needed]:
-            if node not in self.watched:
-                self.book.forget(node)
+        for node in [node for node in self.book.alive if node not in needed]:
+            self.book.forget(node)
         self.book.forget_graves(self.now - self.config.grave_ns)
-        self._forget_questions()
         self.distances.renew_reference()
         self.routing_table.reorder(self.distances.cost)
         self._leaf_sightings = None
-
-    def _may_ask(self, node: NodeId) -> bool:
-        asked = self._asked.get(node)
-        if asked is not None and self.now - asked[1] < self.config.probe_timeout_ns:
-            return False
-        if len(self._asked) >= _MAX_ASKED:
-            self._forget_questions()
-        return len(self._asked) < _MAX_ASKED
-
-    def _forget_questions(self) -> None:
-        oldest = self.now - 4 * self.config.probe_timeout_ns
-        for node in [node for node, (_, at) in self._asked.items() if at < oldest]:
-            del self._asked[node]

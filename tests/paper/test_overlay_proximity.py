@@ -10,6 +10,7 @@ from agiledart_kernel.peer import Peer
 from agiledart_kernel.randomness import RandomStream
 from agiledart_overlay.config import OverlayConfig
 from agiledart_overlay.coordinates import Coordinate
+from agiledart_overlay.hearsay import Hearsay
 from agiledart_overlay.proximity import forwarding_cost, hops_between, median
 from agiledart_overlay.sightings import Sighting, Vitals
 from agiledart_overlay.view import View
@@ -102,8 +103,9 @@ def test_section_5_hearsay_is_contacted_only_where_it_would_be_clearly_cheaper()
     same = Sighting(Peer(NodeId(0x52 << 120), 1, zone="x"), 0, Coordinate(x=9_900, error=100_000))
     unsure = Sighting(Peer(NodeId(0x53 << 120), 1, zone="x"), 0, Coordinate(x=3_000, error=900_000))
     nearer = Sighting(Peer(NodeId(0x54 << 120), 1, zone="x"), 0, Coordinate(x=3_000, error=100_000))
+    hearsay = Hearsay(view)
     for sighting, is_wanted in ((same, False), (unsure, False), (nearer, True)):
-        assert view.would_improve(sighting) == is_wanted
-    assert view.contact(nearer)
+        assert hearsay.would_improve(sighting) == is_wanted
+    assert hearsay.contact(nearer)
     assert len(view.effects) == effects + 1
-    assert not view.contact(nearer), "it was asked just now"
+    assert not hearsay.contact(nearer), "it was asked just now"

@@ -10,6 +10,7 @@ from agiledart_kernel.randomness import RandomStream
 from agiledart_overlay import messages as wire
 from agiledart_overlay.config import OverlayConfig
 from agiledart_overlay.coordinates import Coordinate
+from agiledart_overlay.hearsay import Hearsay
 from agiledart_overlay.repair import Repair
 from agiledart_overlay.sightings import Sighting, Vitals
 from agiledart_overlay.slot_search import SlotSearches
@@ -53,9 +54,9 @@ def kill(view: View, number: int) -> Peer:
 def test_a_failure_is_remembered_for_15_minutes_and_a_higher_incarnation_may_return_at_any_time() -> None:
     view = view_of(0x21, 0x31)
     dead = kill(view, 0x21)
-    view.hear_of((Sighting(dead),))
+    Hearsay(view).hear_of((Sighting(dead),))
     assert view.effects == [], "stale gossip cannot reinsert it"
-    view.hear_of((Sighting(named(0x21, 2)),))
+    Hearsay(view).hear_of((Sighting(named(0x21, 2)),))
     assert asked(view.effects, wire.Probe) == [dead.node]
     view.now = Instant(view.now + 900 * SECOND)
     view.tidy()
@@ -68,7 +69,7 @@ def test_a_failure_is_remembered_for_15_minutes_and_a_higher_incarnation_may_ret
 def test_leaf_set_repair_asks_the_live_leaf_with_the_largest_index_on_each_side() -> None:
     view = view_of(0x12, 0x13, 0x14, 0x0E, 0x0F, 0x10, config=replace(LAN, leaf_count=4))
     dead = kill(view, 0x12)
-    Repair(view).on_gone([dead])
+    Repair(view, Hearsay(view)).on_gone([dead])
     requested = asked(view.effects, wire.LeafRequest)
     assert named(0x14).node in requested, "known from the table, it has moved up"
     assert named(0x0F).node in requested
@@ -77,7 +78,9 @@ def test_leaf_set_repair_asks_the_live_leaf_with_the_largest_index_on_each_side(
 def test_leaf_set_repair_verifies_every_new_node_by_contact() -> None:
     view = view_of(0x12, 0x13, 0x0F, 0x10, config=replace(LAN, leaf_count=4))
     kill(view, 0x12)
-    Repair(view).on_leaf_state(named(0x13), wire.LeafState(1, 0, joined=True, sightings=(Sighting(named(0x14)),)))
+    Repair(view, Hearsay(view)).on_leaf_state(
+        named(0x13), wire.LeafState(1, 0, joined=True, sightings=(Sighting(named(0x14)),))
+    )
     assert named(0x14).node not in view.leaf_set
     assert asked(view.effects, wire.Probe) == [named(0x14).node]
     view.meet(named(0x14), 0)
@@ -135,7 +138,7 @@ def test_each_row_is_exchanged_with_a_random_member_of_it_now_and_then_and_the_n
     None
 ):
     view = view_of(0x21, 0x31, 0x1A, 0x1B)
-    repair = Repair(view)
+    repair = Repair(view, Hearsay(view))
     repair.on_exchange(())
     rows = [
         each.message for each in view.effects if isinstance(each, Send) and isinstance(each.message, wire.RowRequest)
@@ -149,7 +152,7 @@ def test_neighbourhood_repair_asks_a_neighbour_for_its_own_and_fills_by_contact(
     view = view_of(0x21, 0x31, 0x41, config=replace(LAN, neighbour_count=2))
     assert [peer.node for peer in view.neighbourhood.nearest] == [named(0x21).node, named(0x31).node]
     dead = kill(view, 0x21)
-    repair = Repair(view)
+    repair = Repair(view, Hearsay(view))
     repair.on_gone([dead])
     assert asked(view.effects, wire.NeighbourRequest) == [named(0x31).node]
     view.effects = []

@@ -22,6 +22,7 @@ from agiledart_overlay.checks import Checks
 from agiledart_overlay.directory import Directory
 from agiledart_overlay.forwarding import Router
 from agiledart_overlay.handshake import Handshake
+from agiledart_overlay.hearsay import Hearsay
 from agiledart_overlay.leaf_set import LeafSet
 from agiledart_overlay.liveness import Liveness
 from agiledart_overlay.membership import Membership
@@ -31,7 +32,6 @@ from agiledart_overlay.records import Record
 from agiledart_overlay.repair import Repair
 from agiledart_overlay.ring_messages import Call, Place
 from agiledart_overlay.routing_table import RoutingTable
-from agiledart_overlay.view import View
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 
@@ -100,17 +100,17 @@ def one_side_is_not_repaired(patch: pytest.MonkeyPatch) -> None:
 
 def gossip_raises_the_dead(patch: pytest.MonkeyPatch) -> None:
     """What others say of a peer is believed without looking, and without asking the graves."""
-    hear_of = View.hear_of
+    hear_of = Hearsay.hear_of
 
-    def believing(self: View, sightings: Any) -> None:
-        told = tuple(sightings)
+    def believing(self: Hearsay, sightings: Any) -> None:
+        told, view = tuple(sightings), self._view
         for sighting in told:
             node = sighting.peer.node
-            if self.joined and node != self.me.node and node not in self.book and self.leaf_set.fits(node):
-                self.place(self.book.meet(sighting.peer, sighting.refutations, self.now))
+            if view.joined and node != view.me.node and node not in view.book and view.leaf_set.fits(node):
+                view.place(view.book.meet(sighting.peer, sighting.refutations, view.now))
         hear_of(self, told)
 
-    patch.setattr(View, "hear_of", believing)
+    patch.setattr(Hearsay, "hear_of", believing)
 
 
 def rows_of_another_prefix(patch: pytest.MonkeyPatch) -> None:
@@ -208,7 +208,7 @@ def helpers_are_not_heard(patch: pytest.MonkeyPatch) -> None:
 
 def news_is_ignored(patch: pytest.MonkeyPatch) -> None:
     """Two that join at once on both sides of a member never learn of each other."""
-    patch.setattr(View, "hear_of", nothing)
+    patch.setattr(Hearsay, "hear_of", nothing)
 
 
 def lost_leaves_are_not_asked_for(patch: pytest.MonkeyPatch) -> None:

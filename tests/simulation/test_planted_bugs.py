@@ -7,9 +7,9 @@ import pytest
 from agiledart_kernel.instants import SECOND
 from agiledart_kernel.node_id import ID_BITS, key_of_name, ring_distance
 from agiledart_overlay.directory import Directory
+from agiledart_overlay.hearsay import Hearsay
 from agiledart_overlay.leaf_set import LeafSet
 from agiledart_overlay.liveness import Liveness
-from agiledart_overlay.view import View
 from agiledart_simulation.checkers.records import RecordLedger
 from agiledart_simulation.checkers.ring import leaf_violations
 from agiledart_simulation.runner import run_seed
@@ -29,7 +29,7 @@ def test_the_leaf_set_never_decides(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_news_of_peers_is_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two that join at once on both sides of a member never learn of each other."""
-    monkeypatch.setattr(View, "hear_of", nothing)
+    monkeypatch.setattr(Hearsay, "hear_of", nothing)
     violations = [run_seed(seed).violations for seed in (7, 9)]
     assert any(line.startswith("I2") for lines in violations for line in lines)
 
