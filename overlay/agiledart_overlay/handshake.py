@@ -6,15 +6,19 @@
     provisional  Confirmed →   in the ring: Renew → successor, which only now takes it for its predecessor; then `arrival`
     provisional  TooLate, or no answer a moment after t0 + admission → out: it has stopped by its own clock, and joins again
     called       another Call → Busy
+    any          a Call whose time has begun and is over, or was given up → Busy: it never begins again
     idle         WhatOfYield → Unyield: that call will never bring it in
 
 t0 must not move with a repeated call: the guardian counts from the first Here that reached it, so a later t0 could let the joiner
-deliver longer than the guardian holds its keys free for it.
+deliver longer than the guardian holds its keys free for it. Nor may it begin anew when the node has taken other calls, or has been
+a member and joins again: copies of a Call and of its Place may come however late, from two links that were held. So the last ticket
+of each guardian is remembered for the whole life of the process.
 
 Source: the project's overlay specification §5, step 7 b and d.
 """
 
 from agiledart_kernel.instants import Instant
+from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_overlay.messages import Sighting
 from agiledart_overlay.ring_messages import (
@@ -33,6 +37,9 @@ from agiledart_overlay.ring_messages import (
 )
 from agiledart_overlay.view import View
 
+_MAX_BEGUN = 256
+"""Guardians whose last ticket is remembered: a copy would have to be later than the admissions by as many others."""
+
 
 class Turn:
     """A call that this joiner has answered."""
@@ -50,6 +57,7 @@ class Handshake:
     def __init__(self, view: View) -> None:
         self._view = view
         self._turn: Turn | None = None
+        self._begun: dict[NodeId, Ticket] = {}
         self.calls: tuple[JoinCall, ...] = ()
         """Joiners handed over with the confirmation."""
         self.leaves: tuple[Sighting, ...] = ()
@@ -76,8 +84,18 @@ class Handshake:
             view.send(sender, Busy(message.ticket))
             return
         if turn is None or is_other:
-            self._turn = Turn(message.ticket, sender, message, view.now)
+            if message.ticket <= self._begun.get(sender.node, (sender.node, 0, 0)):
+                view.send(sender, Busy(message.ticket))
+                return
+            self._begin(Turn(message.ticket, sender, message, view.now))
         view.send(sender, Here(message.ticket))
+
+    def _begin(self, turn: Turn) -> None:
+        self._turn = turn
+        self._begun.pop(turn.guardian.node, None)
+        self._begun[turn.guardian.node] = turn.ticket
+        if len(self._begun) > _MAX_BEGUN:
+            del self._begun[next(iter(self._begun))]
 
     def on_place(self, sender: Peer, message: Place) -> None:
         """Nobody delivers this node's keys now: it does."""

@@ -53,6 +53,31 @@ def called(bench: Bench) -> Bench:
     return bench
 
 
+def test_a_call_that_is_over_never_begins_again() -> None:
+    """Copies of it and of its Place, kept back by two links, would let the joiner deliver what nobody holds free for it."""
+    bench = called(Bench(5))
+    bench.wait(2_500)
+    other = (peer(6).node, 1, 1)
+    assert sent(bench.receive(peer(6), ring.Call(other, 0, ())), ring.Here)
+    bench.wait(2_500)
+    assert sent(bench.receive(peer(4), ring.Call(TICKET, 0, ())), ring.Busy) == [(peer(4), ring.Busy(TICKET))]
+    bench.receive(peer(7), ring.Place(TICKET, 0, ()))
+    assert bench.claim() is None
+    later = (TICKET[0], TICKET[1], TICKET[2] + 1)
+    assert sent(bench.receive(peer(4), ring.Call(later, 0, ())), ring.Here) == [(peer(4), ring.Here(later))]
+
+
+def test_a_call_from_before_a_rejoin_does_not_begin_after_it() -> None:
+    """Its guardian never confirmed it, so it joins again; then two links let go of copies of the call and of the place."""
+    bench = called(Bench(5))
+    bench.receive(peer(7), ring.Place(TICKET, 0, ()))
+    assert bench.claim() is not None
+    bench.wait(3_000)
+    bench.receive(peer(4), ring.Call(TICKET, 0, ()))
+    bench.receive(peer(7), ring.Place(TICKET, 0, ()))
+    assert bench.claim() is None
+
+
 def test_a_repeated_call_does_not_lengthen_the_lease() -> None:
     """The guardian counts from the first `Here` that came; so must the joiner, or it would deliver longer than is free for it."""
     bench = called(Bench(5))
