@@ -76,6 +76,7 @@ class Arrival:
         view = self._view
         self._gathered = {sighting.peer.node: sighting for sighting in gathered}
         self._stage = Stage.LEAVES
+        view.distances.is_locating = True
         config = view.config
         future = LeafSet(view.me.node, config.leaf_count, config.id_bits)
         told: dict[NodeId, Sighting] = {}
@@ -97,6 +98,7 @@ class Arrival:
         self._gathered.clear()
         self._future.clear()
         self._stage = Stage.SETTLED
+        self._view.distances.is_locating = False
         for name in ("announce", "arrive"):
             self._view.cancel_timer(name)
 

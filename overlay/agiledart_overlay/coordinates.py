@@ -45,8 +45,13 @@ class Coordinate(msgspec.Struct, frozen=True, gc=False, array_like=True):
     @property
     def is_sane(self) -> bool:
         """Whether a coordinate that came from elsewhere lies within the bounds."""
-        within = abs(self.x) <= LARGEST_US and abs(self.y) <= LARGEST_US and abs(self.z) <= LARGEST_US
-        return within and 0 < self.height <= LARGEST_US and 0 <= self.error <= _MILLION
+        return (
+            -LARGEST_US <= self.x <= LARGEST_US
+            and -LARGEST_US <= self.y <= LARGEST_US
+            and -LARGEST_US <= self.z <= LARGEST_US
+            and 0 < self.height <= LARGEST_US
+            and 0 <= self.error <= _MILLION
+        )
 
 
 ORIGIN = Coordinate()
@@ -93,8 +98,8 @@ def settled(
     for _ in range(passes):
         for theirs, rtt_ns in samples:
             point = _step(point, theirs, rtt_ns / 1_000.0, direction)
-    x, y, z, height, error = [round(value) for value in point]
-    return Coordinate(x, y, z, height, max(1, error))
+    x, y, z, height, error = point
+    return Coordinate(round(x), round(y), round(z), round(height), round(error) or 1)
 
 
 def _step(point: _Point, theirs: Coordinate, rtt: float, direction: tuple[float, float, float]) -> _Point:

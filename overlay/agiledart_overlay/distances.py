@@ -11,15 +11,15 @@ from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.randomness import RandomStream
 from agiledart_overlay.config import OverlayConfig
-from agiledart_overlay.coordinates import ORIGIN, Coordinate, estimated_error, estimated_rtt_ns, settled
+from agiledart_overlay.coordinates import ORIGIN, Coordinate, estimated_rtt_ns, settled
 from agiledart_overlay.messages import Sighting, Vitals
 from agiledart_overlay.peer_book import Acquaintance, PeerBook
 from agiledart_overlay.proximity import PERMILLE, forwarding_cost, hops_between, median
 
 _MAX_SAMPLES = 48
 """Measured peers from which a node that is new finds its place."""
-_USABLE_ERROR = 0.5
-"""A guess by coordinates that may be more wrong than this is not used."""
+_USABLE_ERROR = 500_000
+"""A guess by coordinates that may be more wrong than this, in millionths, is not used."""
 
 
 class Distances:
@@ -27,28 +27,37 @@ class Distances:
 
     Attributes:
         vitals: what this node says of itself on acknowledgements: its place and its load.
+        is_locating: measurements are collected for `locate`, which takes each of them several times; until then no single steps.
     """
 
     def __init__(self, me: Peer, config: OverlayConfig, book: PeerBook, random: RandomStream) -> None:
         self._me, self._config, self._book, self._random = me, config, book, random
         self.vitals = Vitals()
+        self.is_locating = False
         self._reference_rtt_ns = 1
 
     def guessed_rtt_ns(self, coordinate: Coordinate) -> int | None:
         """Round trip to a place; None when this node or that one knows too little of where it is."""
         mine = self.vitals.coordinate
-        return estimated_rtt_ns(mine, coordinate) if estimated_error(mine, coordinate) <= _USABLE_ERROR else None
+        if mine.error > _USABLE_ERROR or coordinate.error > _USABLE_ERROR:
+            return None
+        return estimated_rtt_ns(mine, coordinate)
 
     def cost(self, peer: Peer) -> float:
         """How dear it is to forward through a peer: measured, else guessed by coordinates, else as far as the median."""
         known = self._book.alive.get(peer.node)
-        if known is None:
-            return self._cost(peer, 0, 0, 0)
-        vitals = known.vitals
-        if vitals is None:
-            return self._cost(peer, known.rtt_ns, known.congestion_permille, 0)
-        rtt = known.rtt_ns or self.guessed_rtt_ns(vitals.coordinate) or 0
-        return self._cost(peer, rtt, known.congestion_permille, vitals.load_permille)
+        return self._cost(peer, 0, 0, 0) if known is None else self.cost_of(known, self.rtt_ns(known))
+
+    def rtt_ns(self, known: Acquaintance) -> int:
+        """Round trip to a peer, measured, else guessed; 0 when neither is possible."""
+        if known.rtt_ns or known.vitals is None:
+            return known.rtt_ns
+        return self.guessed_rtt_ns(known.vitals.coordinate) or 0
+
+    def cost_of(self, known: Acquaintance, rtt_ns: int) -> float:
+        """How dear it is to forward through a peer that is so far; 0: as far as the median."""
+        load_permille = known.vitals.load_permille if known.vitals is not None else 0
+        return self._cost(known.peer, rtt_ns, known.congestion_permille, load_permille)
 
     def renew_reference(self) -> None:
         """The round trip that others are compared with, and that stands for unknown ones: the median of what was measured."""
@@ -85,7 +94,8 @@ class Distances:
         if not vitals.coordinate.is_sane:
             return False
         known.vitals = vitals
-        self._move(((vitals.coordinate, known.rtt_ns),), 1)
+        if not self.is_locating:
+            self._move(((vitals.coordinate, known.rtt_ns),), 1)
         return True
 
     def _move(self, samples: Sequence[tuple[Coordinate, int]], passes: int) -> None:
@@ -112,6 +122,7 @@ class Distances:
 
         A new node has few figures of nodes that know their places; one step for each would leave it half-way.
         """
+        self.is_locating = False
         known = [each for each in self._book if each.rtt_ns and each.vitals is not None]
         samples = [(each.vitals.coordinate, each.rtt_ns) for each in known if each.vitals is not None]
         if samples:

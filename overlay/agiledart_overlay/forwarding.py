@@ -119,6 +119,8 @@ class Router:
         hop = self._pending.get(message.number)
         if hop is not None and hop.to.node == sender.node:
             del self._pending[message.number]
+            if not self._pending and not self._waiting:
+                self._view.cancel_timer("hops")
             if hop.tries == 1:
                 self._view.measure(sender.node, Instant(hop.deadline - hop.wait_ns), message.vitals)
 

@@ -155,7 +155,8 @@ class OverlayMachine(Inspection):
             self._repair.start()
             if self._leave_by is not None:
                 self._directory.hand_over()
-        self._settle()
+        if view.gone or view.leaves_changed or view.refilled:
+            self._settle()
         return view.effects
 
     def _go_on(self) -> None:
@@ -194,8 +195,6 @@ class OverlayMachine(Inspection):
     def _settle(self) -> None:
         """Tell every part what this step changed."""
         view = self._view
-        if not view.gone and not view.leaves_changed and not view.refilled:
-            return
         gone, view.gone = view.gone, []
         refilled, view.refilled = view.refilled, []
         for node in refilled:

@@ -98,14 +98,14 @@ class RoutingTable:
         end = (row + 1) * self._columns
         return tuple(self._slots[place][0][2] for place in sorted(self._slots) if place < end)
 
-    def add(self, peer: Peer, cost: Cost) -> bool:
-        """Offer a peer to its slot; true when it is in afterwards. A full slot drops its dearest."""
+    def add(self, peer: Peer, cost: float) -> bool:
+        """Offer a peer of this cost to its slot; true when it is in afterwards. A full slot drops its dearest."""
         node = peer.node
         if node == self._owner:
             return False
         place = self._place(node)
         slot = self._slots.get(place)
-        entry = (cost(peer), node, peer)
+        entry = (cost, node, peer)
         if slot is None:
             self._slots[place] = [entry]
             return True

@@ -82,8 +82,8 @@ class View:
 
     def set_timer(self, name: str, at: int) -> None:
         """Have `TimerFired(("overlay", name))` at an instant, instead of any earlier wish."""
-        self._timers[name] = Instant(at)
-        self.effects.append(SetTimer(("overlay", name), Instant(at)))
+        self._timers[name] = instant = Instant(at)
+        self.effects.append(SetTimer(("overlay", name), instant))
 
     def set_timer_by(self, name: str, at: int) -> None:
         """The same, unless the timer is set for that instant or an earlier one."""
@@ -210,11 +210,9 @@ class View:
         if self.leaf_set.add(peer):
             self.leaves_changed = True
             self._leaf_sightings = None
-        self.routing_table.add(peer, self.distances.cost)
-        rtt: int | None = known.rtt_ns
-        if not rtt and known.vitals is not None:
-            rtt = self.distances.guessed_rtt_ns(known.vitals.coordinate)
-        self.neighbourhood.offer(peer, rtt or UNMEASURED_NS)
+        rtt_ns = self.distances.rtt_ns(known)
+        self.routing_table.add(peer, self.distances.cost_of(known, rtt_ns))
+        self.neighbourhood.offer(peer, rtt_ns or UNMEASURED_NS)
 
     def measure(self, node: NodeId, sent_at: Instant, vitals: Vitals | None = None) -> None:
         """A peer answered what was sent at `sent_at`, and said this of itself."""
@@ -225,7 +223,7 @@ class View:
         self._sample(known, sent_at, vitals)
         self.neighbourhood.offer(known.peer, known.rtt_ns)
         if is_first:
-            self.routing_table.add(known.peer, self.distances.cost)
+            self.routing_table.add(known.peer, self.distances.cost_of(known, known.rtt_ns))
 
     def _sample(self, known: Acquaintance, sent_at: Instant, vitals: Vitals | None) -> None:
         if not self.distances.sample(known, self.now - sent_at, vitals):

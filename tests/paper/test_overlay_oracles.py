@@ -123,7 +123,7 @@ class KnownRing:
                     if column != own & 15 and group:
                         sample = [random.choice(group) for _ in range(16)] if len(group) > 16 else group
                         nearest = min(sample, key=lambda other: (self.distance(node, other), other))
-                        table.add(Peer(nearest), lambda peer: 0.0)
+                        table.add(Peer(nearest), 0.0)
 
     def distance(self, a: NodeId, b: NodeId) -> float:
         return math.dist(self.place[a], self.place[b])

@@ -119,7 +119,7 @@ def test_neighbourhood_is_the_nearest(offers: list[tuple[NodeId, int]], size: in
 def test_routing_table_slots(owner: NodeId, nodes: list[NodeId], candidates: int) -> None:
     table = RoutingTable(owner, BITS, DIGIT_BITS, candidates)
     for node in nodes:
-        table.add(Peer(node), lambda peer: float(peer.node % 7))
+        table.add(Peer(node), float(node % 7))
     for (row, column), entries in table.items():
         belong = {
             node
@@ -142,7 +142,7 @@ def test_router_against_brute_force(nodes: set[NodeId], key: NodeId, data: st.Da
         leaf_set, table = LeafSet(owner, 4, BITS), RoutingTable(owner, BITS, DIGIT_BITS, 2)
         for other in ordered:
             leaf_set.add(Peer(other))
-            table.add(Peer(other), lambda peer: 0.0)
+            table.add(Peer(other), 0.0)
         tables[owner] = leaf_set, table
     here = data.draw(st.sampled_from(ordered))
     for _ in range(SIZE):

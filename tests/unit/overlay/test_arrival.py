@@ -9,7 +9,7 @@ from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_overlay import messages as wire
 from agiledart_overlay.config import OverlayConfig
-from agiledart_overlay.coordinates import Coordinate
+from agiledart_overlay.coordinates import ORIGIN, Coordinate
 from agiledart_overlay.events import JoinRing, SetCongestion, SetLoad
 from agiledart_overlay.sightings import Sighting, Vitals
 from tests.unit.overlay.bench import Bench, peer, sent
@@ -171,6 +171,18 @@ def test_leaf_digests_that_agree_are_not_answered() -> None:
     ((_, request),) = sent(effects, wire.LeafRequest)
     effects = first.receive(peer(2), request)
     assert [to for to, _ in sent(effects, wire.Probe)] == [peer(4)], "hearsay is checked by contact"
+
+
+def test_a_new_member_finds_its_place_once_from_all_its_leaves() -> None:
+    """Single steps before would be work for nothing: all answers are taken several times when the last one is in."""
+    bench = settled_among(2, 9)
+    (first, second) = sent(arrive(bench, ()), wire.Announce)
+    bench.wait(3)
+    vitals = Vitals(Coordinate(x=500, error=1_000))
+    bench.receive(first[0], wire.Announced(first[1].number, 0, (), vitals))
+    assert bench.machine.coordinate == ORIGIN
+    bench.receive(second[0], wire.Announced(second[1].number, 0, (), vitals))
+    assert bench.machine.coordinate != ORIGIN
 
 
 def test_an_insane_coordinate_is_counted_and_not_kept() -> None:

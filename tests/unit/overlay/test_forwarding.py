@@ -1,5 +1,6 @@
 """Routed messages: acknowledged, repeated, led around, never delivered to the second closest."""
 
+from agiledart_kernel.machine import CancelTimer
 from agiledart_kernel.node_id import NodeId
 from agiledart_overlay import messages as wire
 from agiledart_overlay.effects import Delivered, Forwarding
@@ -26,6 +27,16 @@ def test_a_hop_is_told_and_repeated_until_acknowledged() -> None:
     assert all(message == first for _, message in repeats)
     bench.receive(peer(100), wire.RouteAck(first.number))
     assert sent(bench.wait(1_000), wire.Route) == []
+
+
+def test_an_acknowledged_hop_leaves_no_timer() -> None:
+    bench = Bench(1).adopt(peer(2), peer(100))
+    messages = [
+        sent(bench.give(RouteMessage(peer(100).node, payload)), wire.Route)[0][1] for payload in (b"first", b"second")
+    ]
+    hops = CancelTimer(("overlay", "hops"))
+    assert hops not in bench.receive(peer(100), wire.RouteAck(messages[0].number)), "the other one still waits"
+    assert hops in bench.receive(peer(100), wire.RouteAck(messages[1].number))
 
 
 def test_a_repeated_hop_is_passed_on_once() -> None:
