@@ -13,7 +13,7 @@ Source: the project's overlay specification §5, step 7 c and e.
 
 from agiledart_kernel.peer import Peer
 from agiledart_overlay.agreement import Yielded
-from agiledart_overlay.ring_messages import Place, Unyield, Unyielded, WhatOfYield, Yield
+from agiledart_overlay.ring_messages import Place, Renew, Unyield, Unyielded, WhatOfYield, Yield
 from agiledart_overlay.view import View
 
 
@@ -29,6 +29,9 @@ def settle(view: View, sender: Peer, refutations: int) -> None:
     agreed.yielded = None
     agreed.stirred = True
     view.meet(sender, refutations)
+    if yielded.lease < view.now + view.config.lease_beat_ns:
+        # Its promise as a joiner may end before this node asks it in its next round.
+        view.send(sender, Renew(to_predecessor=True, at=view.now, refutations=view.refutations, name=agreed.name))
 
 
 class Yielding:

@@ -1,0 +1,17 @@
+"""The lease that an admission gives is short; a beat may be longer. Nobody waits for the beat with keys that nobody delivers."""
+
+import pytest
+
+from agiledart_kernel.instants import MILLISECOND, SECOND
+from agiledart_overlay.config import OverlayConfig
+from agiledart_simulation.ring import Ring, simulated_ids
+
+
+@pytest.mark.parametrize("config", [OverlayConfig.lan(), OverlayConfig.paper(), OverlayConfig.simulation(1_600)])
+def test_once_it_is_built_every_key_has_an_owner_all_the_time(config: OverlayConfig) -> None:
+    ring = Ring(1, config)
+    assert ring.build(simulated_ids(1, 12), 100 * MILLISECOND)
+    ring.world.run_for(SECOND // 2)
+    for _ in range(100):
+        ring.world.run_for(100 * MILLISECOND)
+        assert all(machine.claim(ring.world.now) is not None for machine in ring.machines)
