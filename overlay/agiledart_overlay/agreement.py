@@ -104,7 +104,7 @@ class Agreement:
         active: it may deliver: in the ring, or provisionally since a neighbour's offer.
         confirmed: its guardian has confirmed it: in the ring.
         admitting, retracting, yielded, closing: what is under way; see `guardian`, `yielding`, `closing`.
-        returned: the successor whose gap is being closed, if it has asked for a lease meanwhile.
+        returned: one behind the gap that is being closed, nearer than the candidate, that holds this node for its predecessor.
         unchecked: after a lapse, the leaves that have not yet said whether this node is still in the ring; None: no check.
         cleared: they all agreed, which counts until then.
         name: name of the ring, see `merging`.

@@ -54,8 +54,8 @@ class Gaps:
         view = self._view
         agreed = view.agreed
         returned, agreed.returned = agreed.returned, None
-        if returned is not None and agreed.closing is not None and agreed.successor.is_life(returned):
-            # It lives and still holds this node for its predecessor: nobody is as near.
+        if returned is not None and agreed.closing is not None:
+            # It lives and holds this node for its predecessor: nobody is as near.
             self._ask(returned, {})
             return
         if agreed.closing is not None or agreed.admitting is not None or not agreed.successor.is_dead:
@@ -143,7 +143,11 @@ class Gaps:
         view = self._view
         agreed = view.agreed
         closing = self._current(sender, message.ticket)
-        if closing is None or not agreed.is_fit(view.now) or message.close_at > view.now:
+        if closing is None or message.close_at > view.now:
+            return
+        if not agreed.is_fit(view.now):
+            # It lives, and has taken this node for its neighbour: it is asked again until this node may close.
+            closing.tries = 0
             return
         lease = message.close_at + agreed.held(view.config.lease_ns)
         agreed.successor.settle(sender, view.now, lease, view.now + view.config.lease_ns)

@@ -125,7 +125,7 @@ class Leases:
             candidate = agreed.closing.candidate
             if candidate is None or candidate.node == sender.node:
                 return
-            if side.is_life(sender):
+            if side.is_life(sender) or agreed.is_between(view.me, sender.node, candidate):
                 agreed.returned = sender
                 agreed.stirred = True
                 return

@@ -122,17 +122,21 @@ class Way:
             self._step_on(message, is_ahead=is_ahead)
 
     def _step_on(self, message: JoinRequest, *, is_ahead: bool) -> None:
-        """To the next agreed neighbour; round it when it grants this node nothing: perhaps the way to it is broken."""
+        """To the next agreed neighbour; round it when it grants this node nothing: it is dead, or the way to it is broken."""
         view = self._view
         agreed = view.agreed
         side = agreed.successor if is_ahead else agreed.predecessor
         leaves = view.leaf_set.clockwise if is_ahead else view.leaf_set.counterclockwise
         assert side.peer is not None
         hop = side.peer
-        if view.now >= side.lease:
+        if side.is_dead or view.now >= side.lease:
             beyond = _beyond(hop, leaves)
             if beyond is not None and all(passed.node != beyond.node for passed in message.path):
                 hop = beyond
+            elif is_ahead and side.is_dead:
+                # It comes from behind the gap that is to be closed, so perhaps it is to be the other end.
+                self._guardian.enqueue(JoinCall(message.joiner, message.attempt, message.refutations))
+                return
         pass_on(view, hop, message, walking=True)
 
 

@@ -369,3 +369,42 @@ def test_who_must_join_again_while_it_leaves_is_out_when_the_time_is_over() -> N
     assert of(bench.wait(1_950), Left) == []
     assert of(bench.wait(100), Left) == [Left()]
     assert sent(bench.wait(10_000), wire.Probe) == [], "it looks for the ring no longer"
+
+
+def closing_towards_three() -> tuple[Bench, ring.Close]:
+    """A member whose successor is dead; it asks the next leaf."""
+    bench = Bench(1).adopt(peer(2), peer(3), peer(4), peer(9))
+    bench.wait(1_000)
+    ((to, close),) = sent(bench.receive(peer(2), ring.Outside(bench.now)), ring.Close)
+    assert to == peer(3)
+    return bench, close
+
+
+def test_who_answers_a_guardian_that_may_not_close_yet_is_not_passed_over() -> None:
+    bench, close = closing_towards_three()
+    agreed = bench.machine._view.agreed
+    agreed.predecessor.lease = agreed.successor.lease = bench.now
+    for _ in range(10):
+        effects = bench.wait(250)
+        bench.receive(peer(3), ring.Closed(close.ticket, bench.now, bench.now, 0))
+        assert {to for to, _ in sent(effects, ring.Close)} <= {peer(3)}
+
+
+def test_who_was_passed_over_but_holds_the_guardian_for_its_neighbour_is_asked_again() -> None:
+    bench, _ = closing_towards_three()
+    asked = [to for to, _ in sent(bench.wait(2_000), ring.Close)]
+    assert asked[-1] == peer(4), "the first was silent"
+    effects = bench.receive(
+        peer(3), ring.Renew(to_predecessor=True, at=bench.now, refutations=0, name=(0, peer(3).node))
+    )
+    assert sent(effects, ring.NotNeighbour) == []
+    assert [to for to, _ in sent(effects, ring.Close)] == [peer(3)]
+
+
+def test_a_join_from_behind_the_gap_waits_until_it_is_closed() -> None:
+    bench, _ = closing_towards_three()
+    path = (peer(3), peer(4))
+    effects = bench.receive(peer(3), wire.JoinRequest(peer(2, 2), 2, path, walking=True))
+    assert sent(effects, ring.Queued) == [(peer(2, 2), ring.Queued(2))]
+    join = wire.JoinRequest(Peer(NodeId(5 << 119), 1), 1, path, walking=True)
+    assert [to for to, _ in sent(bench.receive(peer(3), join), ring.Queued)] == [join.joiner]
