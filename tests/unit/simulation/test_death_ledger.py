@@ -18,3 +18,17 @@ def test_a_live_node_is_no_dead_one_but_one_that_has_left_is() -> None:
     assert ledger.wrong == []
     ring.world.run_for(40 * SECOND)
     assert ledger.stale_violations() != []
+
+
+def test_the_dead_may_come_back_only_while_links_hold_their_last_words() -> None:
+    ring, ids = built_ring(2)
+    watcher, dead = (ring.world.nodes[node].peer for node in ids)
+    calm = [False]
+    ledger = DeathLedger(ring.world, lambda _a, _b: calm[0])
+    ledger.on_death(dead.life)
+    for _ in range(2):
+        ledger.on_effect(watcher, PeerFailed(dead, "silent"))
+    assert ledger.wrong == []
+    calm[0] = True
+    ledger.on_effect(watcher, PeerFailed(dead, "silent"))
+    assert "had come back" in ledger.wrong[0]
