@@ -15,6 +15,10 @@ from agiledart_overlay.ring_messages import JoinBounced, JoinCall, Renew
 from agiledart_overlay.view import View
 
 
+_DOUBTFUL = 3
+"""From this attempt on every other one goes by the second best hop each time: a link on the best way may be broken."""
+
+
 class Way:
     """One node's part in it."""
 
@@ -60,12 +64,20 @@ class Way:
         if not message.walking:
             self._send_rows(message)
             hop = view.next_hop(joiner.node, (joiner.node,)).peer
+            if hop is not None and message.attempt >= _DOUBTFUL and message.attempt % 2:
+                hop = view.next_hop(joiner.node, (joiner.node, hop.node)).peer
             if hop is not None:
                 if message.attempt > 1:
                     # Perhaps the way leads over the dead.
                     view.look_at(hop)
                 pass_on(view, hop, message, walking=False)
                 return
+            # The path of a walk begins with the walk: who was on the way before it may well be on it again.
+            message = JoinRequest(joiner, message.attempt, walking=True, refutations=message.refutations)
+        elif any(passed.node == view.me.node for passed in message.path):
+            # Round the ring, since the next one to the joiner is dead: a storm, in a network that doubles messages.
+            view.drop("join-loop")
+            return
         self._walk(message)
 
     def _is_refused(self, message: JoinRequest) -> bool:

@@ -408,3 +408,15 @@ def test_a_join_from_behind_the_gap_waits_until_it_is_closed() -> None:
     assert sent(effects, ring.Queued) == [(peer(2, 2), ring.Queued(2))]
     join = wire.JoinRequest(Peer(NodeId(5 << 119), 1), 1, path, walking=True)
     assert [to for to, _ in sent(bench.receive(peer(3), join), ring.Queued)] == [join.joiner]
+
+
+def test_a_join_walks_past_nobody_twice() -> None:
+    """It went round the ring when the member just before the joiner had died: a storm, where messages are doubled."""
+    bench = Bench(1).adopt(peer(2), peer(3), peer(4), peer(9))
+    joiner = Peer(NodeId(5 << 119), 1)
+    first = wire.JoinRequest(joiner, 1, (peer(9),), walking=True)
+    assert [to for to, _ in sent(bench.receive(peer(9), first), wire.JoinRequest)] == [peer(2)]
+    again = wire.JoinRequest(joiner, 1, (peer(9), peer(1), peer(2), peer(9)), walking=True)
+    assert bench.receive(peer(9), again) == []
+    routed = wire.JoinRequest(Peer(NodeId(3 << 119), 1), 1, (peer(1), peer(9)))
+    assert sent(bench.receive(peer(9), routed), ring.Call), "but who was on its way before the walk may be on it again"
