@@ -188,7 +188,9 @@ class Membership:
         if self.phase is not Phase.SEEKING or view.agreed.active:
             return
         if view.agreed.rejoined or message.incarnation != view.me.incarnation:
-            view.refutations = max(view.refutations, message.refutations + 1)
+            if message.refutations < view.refutations:
+                return
+            view.refutations = message.refutations + 1
             view.set_timer_by("join", view.now + view.config.probe_timeout_ns)
         else:
             self._end_life(sender, message.incarnation)

@@ -14,7 +14,6 @@ from agiledart_overlay.messages import Accused, JoinRefused, JoinRequest, JoinRo
 from agiledart_overlay.ring_messages import JoinBounced, JoinCall, Renew
 from agiledart_overlay.view import View
 
-
 _DOUBTFUL = 3
 """From this attempt on every other one goes by the second best hop each time: a link on the best way may be broken."""
 

@@ -420,3 +420,25 @@ def test_a_join_walks_past_nobody_twice() -> None:
     assert bench.receive(peer(9), again) == []
     routed = wire.JoinRequest(Peer(NodeId(3 << 119), 1), 1, (peer(1), peer(9)))
     assert sent(bench.receive(peer(9), routed), ring.Call), "but who was on its way before the walk may be on it again"
+
+
+def test_the_way_of_every_other_late_try_avoids_the_best_hop() -> None:
+    """A link on it may be broken, and a join is not acknowledged from hop to hop."""
+    bench = Bench(0).adopt(*(peer(number) for number in range(1, 200)))
+    hops = []
+    for attempt in (1, 2, 3, 4, 5):
+        join = wire.JoinRequest(Peer(NodeId((150 << 120) + 1), 1), attempt)
+        ((hop, _),) = sent(bench.receive(peer(1), join), wire.JoinRequest)
+        hops.append(hop)
+    assert hops[0] == hops[1] == hops[3]
+    assert hops[2] == hops[4] != hops[0]
+
+
+def test_who_outranks_the_rumours_of_its_death_does_not_hurry_for_them() -> None:
+    """Its join is passed on by nodes that hold it for dead; each of them says so."""
+    bench = Bench(5, incarnation=2)
+    bench.give(JoinRing((peer(2),)))
+    bench.receive(peer(2), wire.Accused(1, 1))
+    assert sent(bench.wait(250), wire.Probe), "at once with one refutation more"
+    bench.receive(peer(2), wire.Accused(1, 1))
+    assert sent(bench.wait(250), wire.Probe) == []
