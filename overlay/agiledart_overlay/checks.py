@@ -270,6 +270,8 @@ class Checks:
         if check is None:
             return
         view = self._view
+        if not self._checks:
+            view.cancel_timer("checks")
         known = view.book.get(node)
         for asker in check.askers.values():
             view.send(asker, ProbedForYou(0, node, known.refutations if known is not None else 0))

@@ -27,10 +27,12 @@ class Hearsay:
         view = self._view
         if not view.joined:
             return
-        alive = view.book.alive
+        alive, leaf = view.book.alive, view.leaf_set.get
         room = view.config.hearsay_contacts
         for sighting in sightings:
             peer = sighting.peer
+            if leaf(peer.node) is peer:
+                continue
             known = alive.get(peer.node)
             if known is not None and known.is_placed:
                 if known.peer is not peer and known.peer.incarnation < peer.incarnation:

@@ -53,6 +53,8 @@ class Neighbourhood:
         order = self._order
         old = self._peers.get(node)
         if old is not None:
+            if old[0] == rtt_ns and old[1] is peer:
+                return True
             if old[0] != rtt_ns:
                 del order[bisect_left(order, (old[0], node))]
                 insort(order, (rtt_ns, node))

@@ -86,20 +86,19 @@ class Ring:
         self.delivered: list[tuple[Peer, Delivered]] = []
         self.answers: dict[tuple[NodeId, int], RecordAnswer] = {}
         self._request = 0
+        self._notes: dict[type[Effect], Callable[[Peer, Any], None]] = {
+            Joined: lambda peer, _: self.joined.update({peer.life: self.world.now}),
+            Delivered: lambda peer, effect: self.delivered.append((peer, effect)),
+            PeerFailed: lambda peer, effect: self.failures.append((self.world.now, peer, effect)),
+            RecordAnswer: lambda peer, effect: self.answers.update({(peer.node, effect.request): effect}),
+            JoinFailed: lambda peer, effect: self.join_failures.append((peer, effect.reason)),
+            Left: lambda peer, _: self.left.append(peer),
+        }
 
     def _on_effect(self, peer: Peer, effect: Effect) -> None:
-        if isinstance(effect, Joined):
-            self.joined[peer.life] = self.world.now
-        elif isinstance(effect, Delivered):
-            self.delivered.append((peer, effect))
-        elif isinstance(effect, PeerFailed):
-            self.failures.append((self.world.now, peer, effect))
-        elif isinstance(effect, RecordAnswer):
-            self.answers[peer.node, effect.request] = effect
-        elif isinstance(effect, JoinFailed):
-            self.join_failures.append((peer, effect.reason))
-        elif isinstance(effect, Left):
-            self.left.append(peer)
+        note = self._notes.get(type(effect))
+        if note is not None:
+            note(peer, effect)
         for listener in self.listeners:
             listener(peer, effect)
 

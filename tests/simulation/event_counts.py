@@ -8,7 +8,7 @@ from agiledart_kernel.instants import MILLISECOND, SECOND
 from agiledart_overlay.config import OverlayConfig
 from agiledart_simulation.ring import Ring, simulated_ids
 
-EXPECTED = {"join": (12631, 10633), "idle": (20324, 14924)}
+EXPECTED = {"join": (11873, 10633), "idle": (17924, 14924)}
 """Scenario → (events, messages)."""
 
 

@@ -1,7 +1,7 @@
 """Stages of a check, refutation, lives; one machine and hand-made messages."""
 
 from agiledart_kernel.instants import SECOND, Instant
-from agiledart_kernel.machine import LinkLost, TimerFired
+from agiledart_kernel.machine import CancelTimer, LinkLost, TimerFired
 from agiledart_overlay import messages as wire
 from agiledart_overlay.effects import PeerFailed, PeerLeft
 from agiledart_overlay.ring_messages import Lease, Renew
@@ -40,7 +40,8 @@ def test_a_lost_link_asks_others_at_once_and_is_no_proof() -> None:
     assert [to for to, _ in sent(effects, wire.ProbeForMe)] == [peer(2)]
     ((to, probe),) = sent(effects, wire.Probe)
     assert to == peer(3)
-    bench.receive(peer(3), wire.ProbeAck(probe.number, 0, joined=True))
+    effects = bench.receive(peer(3), wire.ProbeAck(probe.number, 0, joined=True))
+    assert CancelTimer(("overlay", "checks")) in effects, "nobody is examined any more"
     answer_probes(bench, 0, 4_000)
     assert of(bench.effects, PeerFailed) == []
 
