@@ -240,9 +240,10 @@ class Network:
 
     def _in_order(self, source: NodeId, target: NodeId, now: int, at: int) -> int:
         links = self._links[source]
-        last = links.get(target, 0)
-        if last > at:
-            at = last
+        last = links.get(target)
+        if last is not None:
+            links[target] = at = max(at, last)
+            return at
         links[target] = at
         if len(links) > _LINKS_KEPT and not len(links) % 32:
             for other in [other for other, used_at in links.items() if used_at < now - _IDLE_NS]:
