@@ -18,6 +18,7 @@ next to one of its members leaves for it. In case 4 each rejoin moves one node n
 Source: own; the project's overlay specification §5 leaves it open.
 """
 
+from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_overlay.leases import Leases
 from agiledart_overlay.ring_messages import RingProbe, RingState
@@ -32,38 +33,40 @@ class Merging:
     def __init__(self, view: View, leases: Leases) -> None:
         self._view = view
         self._leases = leases
-        self._rival: Peer | None = None
-        self._since: int | None = None
+        self._rivals: dict[NodeId, int | None] = {}
+        """Members met in the gaps of this node, one on each side, and since when they answer as such."""
         self._renamed_at: int | None = None
         self._size = 1
 
     def on_round(self) -> None:
-        """Look whether a member lies in a gap, and ask it which ring it is in."""
+        """Look whether a member lies in a gap, and ask it which ring it is in; on both sides, as one may not answer."""
         view = self._view
         agreed = view.agreed
-        self._rival = self._find() if agreed.is_fit(view.now) else None
-        if self._rival is None:
-            self._since = self._renamed_at = None
+        found = self._find() if agreed.is_fit(view.now) else []
+        self._rivals = {peer.node: self._rivals.get(peer.node) for peer in found}
+        if not found:
+            self._renamed_at = None
             if agreed.confirmed:
                 self._size = self._estimate()
-            return
-        view.send(self._rival, RingProbe(view.refutations, agreed.name, self._size))
+        for peer in {peer.node: peer for peer in found}.values():
+            view.send(peer, RingProbe(view.refutations, agreed.name, self._size))
 
-    def _find(self) -> Peer | None:
+    def _find(self) -> list[Peer]:
         view = self._view
         agreed = view.agreed
+        found: list[Peer] = []
         if agreed.closing is not None or agreed.successor.is_dead or agreed.predecessor.is_dead:
-            return None
+            return found
         admitting, yielded = agreed.admitting, agreed.yielded
         coming = admitting.call.joiner.node if admitting is not None else None
         met = view.leaf_set.successor
         if met is not None and met.node != coming and agreed.is_between(view.me, met.node, agreed.successor.peer):
-            return met
+            found.append(met)
         coming = yielded.joiner.node if yielded is not None else None
         met = view.leaf_set.predecessor
         if met is not None and met.node != coming and agreed.is_between(agreed.predecessor.peer, met.node, view.me):
-            return met
-        return None
+            found.append(met)
+        return found
 
     def _estimate(self) -> int:
         """Nodes in this ring, by the density of the leaf set."""
@@ -88,11 +91,12 @@ class Merging:
         """The member in the gap says which ring it is in."""
         view = self._view
         agreed = view.agreed
-        if self._rival is None or self._rival.life != sender.life or not message.size or not agreed.is_fit(view.now):
+        if sender.node not in self._rivals or not message.size or not agreed.is_fit(view.now):
             return
-        if self._since is None:
-            self._since = view.now
-        age, patience = view.now - self._since, view.config.merge_after_ns
+        since = self._rivals[sender.node]
+        if since is None:
+            since = self._rivals[sender.node] = view.now
+        age, patience = view.now - since, view.config.merge_after_ns
         if age < patience:
             return
         if self._size * _MUCH <= message.size:
@@ -113,4 +117,5 @@ class Merging:
     def _go(self, through: Peer) -> None:
         agreed = self._view.agreed
         agreed.refused, agreed.through = "it met another ring", through
-        self._rival = self._since = self._renamed_at = None
+        self._rivals.clear()
+        self._renamed_at = None

@@ -248,6 +248,21 @@ def test_two_rings_become_one_again(count: int, cut: int) -> None:
     assert bed.is_right
 
 
+def test_a_ring_beside_one_that_cannot_answer_looks_to_its_other_side() -> None:
+    """Three rings after a cut: the node alone in the middle one has a neighbour on each side, of whom one can come to no end."""
+    bed, ids = grown(6)
+    ring = sorted(ids)
+    bed.world.network.partition((ring[3],), (ring[4],))
+    bed.owners.is_whole = False
+    bed.world.run_for(10 * SECOND)
+    bed.world.network.heal()
+    bed.world.network.clog(ring[4], ring[5])
+    middle = bed.ring.machine(ring[3])
+    assert middle.agreed_neighbours == (middle.me, middle.me)
+    before = bed.world.nodes[ring[2]].peer
+    assert bed.world.run_until(lambda: middle.joined and middle.agreed_neighbours[0] == before, 40 * SECOND)
+
+
 def test_who_came_during_a_cut_finds_the_other_side_though_all_who_knew_it_are_gone() -> None:
     """Those who were there before tell their joiners whom they have lost."""
     bed, ids = grown(6)
