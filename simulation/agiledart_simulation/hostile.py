@@ -66,7 +66,7 @@ class Hostile:
         self.faulty: tuple[NodeId, ...] = ()
         """Nodes that stay broken in the quiet phase."""
         self._disturbed: dict[NodeId, int] = {}
-        self._network_until = 0
+        self._network_until = self._clogged_until = 0
         self._cuts = 0
         self._calms = 0
         """How often all was undone; what goes on by itself stops then."""
@@ -367,12 +367,18 @@ class Hostile:
             world.call(period, lambda: self._flap_on(node, period, rounds - 1, calms))
 
     def _clog(self) -> bool:
-        """One direction between two nodes loses everything for a while; all others still reach both."""
+        """One direction between two nodes loses everything for a while; all others still reach both.
+
+        Unless another link is closed, too: then helpers may fail who would have told that the other end lives.
+        """
         up = self.up()
         if len(up) < 3:
             return False
         self.random.shuffle(up)
         duration = int(20 * SECOND * self.random.uniform())
+        if self._clogged_until > self.ring.world.now:
+            self._disturb_network(duration)
+        self._clogged_until = max(self._clogged_until, self.ring.world.now + duration)
         self.do(Clog(up[0], up[1]))
         self.ring.world.call(duration, lambda: self.do(Unclog(up[0], up[1])))
         return True
