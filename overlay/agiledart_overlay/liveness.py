@@ -147,7 +147,12 @@ class Liveness:
         if view.tell_of_death(sender, target, message.refutations):
             return
         known = view.book.get(target.node)
-        if known is None or known.peer.incarnation != target.incarnation or known.refutations > message.refutations:
+        if known is None or known.peer.incarnation != target.incarnation:
+            return
+        if known.refutations > message.refutations:
+            # It has refuted this already, but the way from it to the sender may be broken.
+            if known.is_placed:
+                view.send(sender, ProbedForYou(0, target.node, known.refutations))
             return
         check = self.checks.get(target.node)
         if check is None:

@@ -86,6 +86,15 @@ def test_the_suspect_refutes_and_counts_up() -> None:
     assert [(to, message.refutations) for to, message in sent(again, wire.Refute)] == [(peer(3), 1)]
 
 
+def test_who_has_heard_the_refutation_tells_those_that_have_not() -> None:
+    """The way from the suspect to the one that suspects it may be broken for good."""
+    bench = Bench().adopt(peer(2), peer(3))
+    bench.receive(peer(3), wire.Refute(2))
+    effects = bench.receive(peer(2), wire.Suspect(peer(3), 1))
+    assert sent(effects, wire.ProbedForYou) == [(peer(2), wire.ProbedForYou(0, peer(3).node, 2))]
+    assert sent(bench.receive(peer(2), wire.Suspect(peer(3), 2)), wire.ProbedForYou) == []
+
+
 def test_an_old_suspicion_of_another_life_is_not_answered() -> None:
     bench = Bench(incarnation=5).adopt(peer(2))
     effects = bench.receive(peer(2), wire.Suspect(peer(1, 4), 0))
