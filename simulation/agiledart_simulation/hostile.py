@@ -1,49 +1,27 @@
 """What a hostile run does to a ring: one method for each kind of a scenario. Each returns whether it could be done now.
 
-The other half of its work is to remember what was done, because the checkers must know which complaints are just: who is down, who
-is cut off, who was disturbed until when.
+What is done to the network: `link_faults`. What was done, so that the checkers know which complaints are just: `nemesis`.
 """
 
 from collections.abc import Callable
-from functools import partial
 
 from agiledart_kernel.instants import MILLISECOND, SECOND
 from agiledart_kernel.node_id import ID_BITS, NodeId
 from agiledart_kernel.peer import Peer
-from agiledart_kernel.randomness import RandomStream
 from agiledart_overlay.events import LeaveRing, Unwatch, Watch
 from agiledart_overlay.scribe.events import JoinTopic, LeaveTopic
 from agiledart_overlay.scribe.messages import topic_id
-from agiledart_simulation.checkers.deaths import DeathLedger
-from agiledart_simulation.faults import (
-    Clog,
-    Crash,
-    Deafen,
-    Drift,
-    Fault,
-    Heal,
-    Hold,
-    Mute,
-    Partition,
-    Pause,
-    Restore,
-    Stutter,
-    Unclog,
-    Weather,
-    apply,
-)
-from agiledart_simulation.reach import is_connected
+from agiledart_simulation.faults import Clog, Crash, Deafen, Drift, Heal, Mute, Pause, Stutter, Weather
+from agiledart_simulation.link_faults import LinkFaults
+from agiledart_simulation.nemesis import Nemesis
 from agiledart_simulation.ring import Ring, simulated_ids
 from agiledart_simulation.scenario import Scenario
 
 TOPICS = (topic_id("simulated", "first"), topic_id("simulated", "second"))
 """Trees that nodes join and leave."""
 
-_CALM_NS = 4 * SECOND
-"""Time after a disturbance in which false alarms are forgiven."""
 
-
-class Hostile:
+class Hostile(Nemesis):
     """The nemesis of one ring.
 
     Args:
@@ -56,23 +34,14 @@ class Hostile:
     def __init__(
         self, ring: Ring, scenario: Scenario, on_crash: Callable[[NodeId], None], on_split: Callable[[], None]
     ) -> None:
-        self.ring, self.scenario, self._on_crash, self._on_split = ring, scenario, on_crash, on_split
-        self.random = RandomStream(scenario.seed, "hostile")
+        super().__init__(ring, scenario, on_split)
+        self._on_crash = on_crash
+        self._links = LinkFaults(self)
         ids = simulated_ids(scenario.seed, scenario.most_ids, scenario.id_bits)
         self.ids, self.unused = ids[: scenario.nodes], ids[scenario.nodes :]
-        self.cut: dict[NodeId, None] = {}
         self.reached: dict[str, int] = {}
-        self.faults: list[tuple[int, Fault]] = []
         self.faulty: tuple[NodeId, ...] = ()
         """Nodes that stay broken in the quiet phase."""
-        self._disturbed: dict[NodeId, int] = {}
-        self._network_until = self._clogged_until = 0
-        self._cuts = 0
-        self._calms = 0
-        """How often all was undone; what goes on by itself stops then."""
-        self._flapping = False
-        self.deaths = DeathLedger(ring.world, self.is_calm)
-        ring.listeners.append(self.deaths.on_effect)
         self._kinds: dict[str, Callable[[], bool]] = {
             "join": self._join,
             "crowd": self._crowd,
@@ -86,13 +55,7 @@ class Hostile:
             "pauses": self._pauses,
             "stutter": self._stutter,
             "clock": self._clock,
-            "island": lambda: self._partition(1, 1),
-            "partition": lambda: self._partition(1, 2),
-            "split": lambda: self._partition(2, 2),
-            "oneway": self._oneway,
-            "flap": self._flap,
-            "clog": self._clog,
-            "swizzle": self._swizzle,
+            **self._links.kinds,
             "weather": self._weather,
             "topic": self._topic,
             "watch": self._watch,
@@ -108,55 +71,6 @@ class Hostile:
     def count(self, kind: str) -> None:
         """One more thing of a kind happened."""
         self.reached[kind] = self.reached.get(kind, 0) + 1
-
-    def do(self, fault: Fault) -> None:
-        """Let a fault happen, and note it."""
-        self.faults.append((self.ring.world.now, fault))
-        apply(self.ring.world, fault)
-        self._look_for_parts()
-
-    def _look_for_parts(self) -> None:
-        """Links that are cut or held one by one part the members when no chain of open ones is left for as long as a lease."""
-        world = self.ring.world
-        until = world.now + self.ring.config.lease_ns
-        awake = [node.peer.node for node in world.live if node.machine.joined and node.paused_until <= until]
-        if not is_connected(awake, partial(world.network.is_open, until=until)):
-            self._on_split()
-
-    # ---- the truth
-
-    def up(self) -> list[NodeId]:
-        """Members that are up and not cut off."""
-        return [
-            node.peer.node for node in self.ring.world.live if node.machine.joined and node.peer.node not in self.cut
-        ]
-
-    def down(self) -> list[NodeId]:
-        """Nodes that are down."""
-        return [node for node, life in sorted(self.ring.world.nodes.items()) if not life.is_up]
-
-    def is_calm(self, a: NodeId, b: NodeId) -> bool:
-        """Whether nothing excuses that one of them takes the other for dead."""
-        now, config = self.ring.world.now, self.ring.world.network.config
-        is_wild = (
-            config.loss > 0.05
-            or config.burst_start
-            or config.host_rate
-            or (config.spike and config.spike_ns > 150_000_000)
-        )
-        if is_wild or now < self._network_until:
-            return False
-        return now >= self._disturbed.get(a, 0) and now >= self._disturbed.get(b, 0)
-
-    def _disturb(self, node: NodeId, duration_ns: int) -> None:
-        until = self.ring.world.now + duration_ns + _CALM_NS
-        self._disturbed[node] = max(until, self._disturbed.get(node, 0))
-
-    def _disturb_network(self, duration_ns: int) -> None:
-        self._network_until = max(self._network_until, self.ring.world.now + duration_ns + _CALM_NS)
-
-    def _may_lose(self, count: int = 1) -> bool:
-        return len(self.down()) + len(self.cut) + count <= self.scenario.max_down and len(self.up()) > count + 1
 
     def seeds(self) -> list[NodeId]:
         """Whom a starting node is told of."""
@@ -206,7 +120,7 @@ class Hostile:
         self.do(Crash((node,), silent))
 
     def _crash(self, *, silent: bool) -> bool:
-        if not self._may_lose():
+        if not self.may_lose():
             return False
         self.kill(self.random.choice(self.up()), silent=silent)
         return True
@@ -218,7 +132,7 @@ class Hostile:
         if most < 2:
             return False
         count = 2 + self.random.index(most - 1)
-        if not self._may_lose(count):
+        if not self.may_lose(count):
             return False
         first = self.random.index(len(up))
         for step in range(count):
@@ -228,7 +142,7 @@ class Hostile:
     def _restart(self) -> bool:
         """A node that is down comes back, or one that is up is killed and comes back before anybody has noticed."""
         down, seeds = self.down(), self.seeds()
-        if not down and self._may_lose():
+        if not down and self.may_lose():
             down = [self.random.choice(self.up())]
             self.kill(down[0], silent=bool(self.random.index(2)))
             seeds = [seed for seed in seeds if seed != down[0]]
@@ -244,13 +158,13 @@ class Hostile:
             return False
         node = self.random.choice(down)
         old = self.ring.world.nodes[node].peer
-        self._disturb(node, 10 * SECOND)
+        self.disturb(node, 10 * SECOND)
         self.deaths.on_return(old.life)
         self.ring.start(node, seeds, peer=old, forgets=True)
         return True
 
     def _leave(self) -> bool:
-        if not self._may_lose():
+        if not self.may_lose():
             return False
         self.ring.world.inject(self.random.choice(self.up()), LeaveRing())
         return True
@@ -259,7 +173,7 @@ class Hostile:
 
     def _nap(self, node: NodeId) -> None:
         duration = int(self.scenario.max_pause_ms * MILLISECOND * self.random.uniform())
-        self._disturb(node, duration)
+        self.disturb(node, duration)
         self.do(Pause(node, duration))
 
     def _pause(self) -> bool:
@@ -286,7 +200,7 @@ class Hostile:
             return False
         node = self.random.choice(up)
         duration = int(20 * SECOND * self.random.uniform())
-        self._disturb(node, duration)
+        self.disturb(node, duration)
         self.do(Stutter(node, (50 + self.random.index(900)) * MILLISECOND))
         self.ring.world.call(duration, lambda: self.do(Stutter(node, 0)))
         return True
@@ -298,118 +212,10 @@ class Hostile:
         self.do(Drift(self.random.choice(up), self.rate_ppb()))
         return True
 
-    # ---- hindering the network
-
-    def _partition(self, sides: int, share: int) -> bool:
-        """Cut off one node (share 1), or up to half of all on each further side; healed after a while."""
-        up = self.up()
-        if self.cut or len(up) < 3:
-            return False
-        self.random.shuffle(up)
-        groups = []
-        for _ in range(sides):
-            count = 1 if share == 1 else 1 + self.random.index(max(1, len(up) // (sides + 1)))
-            groups.append(tuple(up[:count]))
-            del up[:count]
-        self.cut = {node: None for group in groups for node in group}
-        self._on_split()
-        self.do(Partition(groups[0], tuple(groups[1:])))
-        self._until_healed(int(30 * SECOND * self.random.uniform()))
-        return True
-
-    def _until_healed(self, duration_ns: int) -> None:
-        self._disturb_network(duration_ns)
-        self._cuts += 1
-        number = self._cuts
-
-        def heal() -> None:
-            if self._cuts == number:
-                self.do(Partition(()))
-                self.cut = {}
-
-        self.ring.world.call(duration_ns, heal)
-
-    def _oneway(self) -> bool:
-        """A node speaks and hears nothing, or the other way round, for a while."""
-        up = self.up()
-        if self.cut or len(up) < 3:
-            return False
-        node = self.random.choice(up)
-        duration = int(20 * SECOND * self.random.uniform())
-        self._disturb_network(duration)
-        self._on_split()
-        self.do(Mute(node) if self.random.index(2) else Deafen(node))
-        self.ring.world.call(duration, lambda: self.do(Restore(node)))
-        return True
-
-    def _flap(self) -> bool:
-        """A node's connection comes and goes for a while."""
-        up = self.up()
-        if self.cut or len(up) < 3:
-            return False
-        node = self.random.choice(up)
-        period = (100 + self.random.index(4_000)) * MILLISECOND
-        rounds = 2 + self.random.index(8)
-        self._disturb_network(period * rounds)
-        self._on_split()
-        self._flap_on(node, period, rounds, self._calms)
-        return True
-
-    def _flap_on(self, node: NodeId, period: int, rounds: int, calms: int) -> None:
-        if self._calms != calms:
-            return
-        world = self.ring.world
-        duty = self.random.between(0.1, 0.9)
-        self.do(Mute(node))
-        self.do(Deafen(node))
-        world.call(int(period * duty), lambda: self.do(Restore(node)))
-        if rounds > 1:
-            world.call(period, lambda: self._flap_on(node, period, rounds - 1, calms))
-
-    def _clog(self) -> bool:
-        """One direction between two nodes loses everything for a while; all others still reach both.
-
-        Unless another link is closed, too: then helpers may fail who would have told that the other end lives.
-        """
-        up = self.up()
-        if len(up) < 3:
-            return False
-        self.random.shuffle(up)
-        duration = int(20 * SECOND * self.random.uniform())
-        if self._clogged_until > self.ring.world.now:
-            self._disturb_network(duration)
-        self._clogged_until = max(self._clogged_until, self.ring.world.now + duration)
-        self.do(Clog(up[0], up[1]))
-        self.ring.world.call(duration, lambda: self.do(Unclog(up[0], up[1])))
-        return True
-
-    def _swizzle(self) -> bool:
-        """Stop a random subset of links one by one, and release them in another order. They may part the members for a while."""
-        up = self.up()
-        if len(up) < 3:
-            return False
-        links = [(a, b) for a in up for b in up if a != b]
-        self.random.shuffle(links)
-        links = links[: 2 + self.random.index(min(10, len(links) - 1))]
-        gap = (20 + self.random.index(500)) * MILLISECOND
-        ends = list(range(len(links)))
-        self.random.shuffle(ends)
-        self._disturb_network(2 * gap * len(links))
-        calms = self._calms
-        for start, (end, (a, b)) in enumerate(zip(ends, links, strict=True)):
-            stop_at, free_at = gap * start, gap * (len(links) + end)
-            hold = partial(self._hold, Hold(a, b, free_at - stop_at), calms)
-            self.ring.world.call(stop_at, hold)
-        return True
-
-    def _hold(self, hold: Hold, calms: int) -> None:
-        if self._calms == calms:
-            self.do(hold)
-
     def _weather(self) -> bool:
         scenario, random = self.scenario, self.random
         if scenario.burst or scenario.spike:
-            self._disturb_network(0)
+            self.disturb_network(0)
         self.do(self.weather(random.uniform()))
         return True
 
@@ -451,8 +257,8 @@ class Hostile:
 
     def calm_down(self) -> None:
         """Undo all that is not meant to stay."""
-        self._cuts += 1
-        self._calms += 1
+        self._links.calm_down()
+        self.calms += 1
         self.cut = {}
         self.do(Heal())
         for node in self.ring.world.live:
@@ -468,10 +274,10 @@ class Hostile:
         first, second = up[:2]
         self.faulty = (first, second) if kind == "oneway" else (first,)
         for node in self.faulty:
-            self._disturb(node, 3_600 * SECOND)
-        self._disturb_network(0)
+            self.disturb(node, 3_600 * SECOND)
+        self.disturb_network(0)
         if kind not in ("dead", "stutter"):
-            self._on_split()
+            self.on_split()
         if kind == "dead":
             self.kill(first, silent=True)
         elif kind in ("mute", "deaf"):
@@ -481,5 +287,5 @@ class Hostile:
         elif kind == "stutter":
             self.do(Stutter(first, (300 + self.random.index(700)) * MILLISECOND))
         else:
-            self._flap_on(first, (500 + self.random.index(4_500)) * MILLISECOND, 1_000, self._calms)
+            self._links.flap_on(first, (500 + self.random.index(4_500)) * MILLISECOND, 1_000, self.calms)
         self.count(f"permanent-{kind}")

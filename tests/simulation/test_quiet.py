@@ -45,7 +45,7 @@ def test_a_second_closed_link_excuses_false_alarms() -> None:
     run = run_of(5)
     run.ring.world.run_for(10 * SECOND)
     hostile, (one, other, *_) = run.hostile, run.hostile.ids
-    assert hostile._clog()
+    assert hostile.act("clog")
     assert hostile.is_calm(one, other)
-    assert hostile._clog()
+    assert hostile.act("clog")
     assert not hostile.is_calm(one, other)
