@@ -211,9 +211,8 @@ class Arrival:
         view, config = self._view, self._view.config
         gathered, self._gathered = self._gathered, {}
         strangers = [sighting for node, sighting in gathered.items() if node != view.me.node and node not in view.book]
-        ranked = sorted(
-            ((self._rank(sighting), sighting.peer.node, sighting) for sighting in strangers), key=lambda each: each[:2]
-        )
+        # Ids differ, so the sightings themselves are never compared.
+        ranked = sorted((self._rank(sighting), sighting.peer.node, sighting) for sighting in strangers)
         slots: dict[tuple[int, int], int] = {}
         chosen: list[Sighting] = []
         neighbours = max(0, config.arrival_neighbours - len(view.neighbourhood))
