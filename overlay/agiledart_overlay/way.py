@@ -127,10 +127,16 @@ class Way:
             if beyond is not None:
                 pass_on(view, beyond, message, walking=True)
         else:
-            bits = view.config.id_bits
-            ahead = clockwise_distance(view.me.node, joiner.node, bits)
-            is_ahead = ahead < clockwise_distance(joiner.node, view.me.node, bits)
-            self._step_on(message, is_ahead=is_ahead)
+            self._step_on(message, is_ahead=self._is_ahead(message))
+
+    def _is_ahead(self, message: JoinRequest) -> bool:
+        """Which way a walk goes: at first the shorter one; then on, as seen from whoever passed it on, perhaps over somebody."""
+        view, joiner = self._view, message.joiner
+        if message.path:
+            return view.agreed.is_between(view.me, joiner.node, message.path[-1])
+        bits = view.config.id_bits
+        ahead = clockwise_distance(view.me.node, joiner.node, bits)
+        return ahead < clockwise_distance(joiner.node, view.me.node, bits)
 
     def _step_on(self, message: JoinRequest, *, is_ahead: bool) -> None:
         """To the next agreed neighbour; round it when it grants this node nothing: it is dead, or the way to it is broken."""

@@ -410,6 +410,13 @@ def test_a_join_from_behind_the_gap_waits_until_it_is_closed() -> None:
     assert [to for to, _ in sent(bench.receive(peer(3), join), ring.Queued)] == [join.joiner]
 
 
+def test_a_join_that_was_passed_on_over_one_goes_on_to_that_one() -> None:
+    """Not by the shorter way round the ring, which leads back to whoever could not reach it (crashes, seed 821007)."""
+    bench = Bench(0x65).adopt(peer(0x1B), peer(0x2E), peer(0x44), peer(0xF7))
+    passed = wire.JoinRequest(peer(0x16), 1, (peer(0x1B),), walking=True)
+    assert [to for to, _ in sent(bench.receive(peer(0x1B), passed), wire.JoinRequest)] == [peer(0xF7)]
+
+
 def test_a_join_walks_past_nobody_twice() -> None:
     """It went round the ring when the member just before the joiner had died: a storm, where messages are doubled."""
     bench = Bench(1).adopt(peer(2), peer(3), peer(4), peer(9))
