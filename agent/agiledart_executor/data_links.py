@@ -11,7 +11,8 @@ from collections.abc import Callable
 from agiledart_dataflow.batch import Batch
 from agiledart_dataflow.batch_codec import BatchCodec
 from agiledart_dataflow.channels import SendingChannel
-from agiledart_executor.host import InstanceHost, Running
+from agiledart_executor.host import InstanceHost
+from agiledart_executor.running import Running
 from agiledart_kernel.errors import RemoteProtocolError, UserCodeError
 from agiledart_kernel.frames import BARRIER, DATA_HEADER_BYTES, PUNCTUATION_ONLY, DataHeader, FrameKind
 from agiledart_kernel.limits import MAX_DATA_FRAME_BYTES
