@@ -88,6 +88,7 @@ class Instance:
         self._writer = writer
         steps = program.steps(stage)
         self._counted = StepCounts()
+        self._is_broadcast = steps[0].kind == "broadcast"
         self._own_step = steps[0].name if steps[0].kind in ("sink", "union", "side") else ""
         self._first_step = steps[0].name if self._own_step or self._operator is not None else ""
         if self._own_step:
@@ -240,9 +241,11 @@ class Instance:
         operator = self._operator
         assert operator is not None
         policy = self._program.steps(self.stage)[0].make["on_error"]
-        if row is NO_RECORD:  # a timer: nothing is lost but what it would have done
+        if row is NO_RECORD:  # a timer or a result: nothing is lost but what it would have done
             self.reports.note(operator.name, operator.function, error, row, "skip")
             return
+        if self._is_broadcast and at[-1]:  # told to every instance, so it has no place of its own to go to
+            policy = "skip"
         if policy == "dead_letter":
             operator.counts.dead_letters += 1
         else:

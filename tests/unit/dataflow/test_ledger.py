@@ -74,6 +74,7 @@ def lose_on_the_way(done: LocalRun) -> None:
     edge, source, rows = one.received[0]
     one.received[0] = (edge, source, rows - 1)
     one.steps["counted"].rows_in -= 1
+    one.steps["counted"].taken -= 1
 
 
 def lose_at_the_end(done: LocalRun) -> None:
