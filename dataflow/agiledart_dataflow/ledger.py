@@ -54,6 +54,11 @@ def audit(
     return found
 
 
+def misses(one: InstanceStatistics) -> list[str]:
+    """The imbalances within one instance that show without its topology: at its source, between its steps, at its inputs."""
+    return _of_instance({}, one)
+
+
 def _of_instance(known: dict[str, StepSpecification], one: InstanceStatistics) -> list[str]:
     found: list[str] = []
     if one.source is not None:
