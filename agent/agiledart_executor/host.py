@@ -82,7 +82,8 @@ class InstanceHost:
         if end is None:
             raise RemoteProtocolError("channel", f"no channel {edge} from {running.name} to {target}")
         end.channel.acknowledge(frames, marks)
-        self.wake(running)
+        if end.channel.has_more or running.ended:  # else nobody waited for it
+            self.wake(running)
 
     def wake(self, running: Running) -> None:
         """Let an instance look whether it can work: in this turn, else at the end of `gather`, else soon."""
@@ -151,8 +152,8 @@ class InstanceHost:
             again = self._read(running, began) if running.source is not None else self._work(running, began)
             now = time.monotonic_ns()
             running.busy_ns += now - began
-            running.last_ms = time.time_ns() // 1_000_000
-            running.first_ms = running.first_ms or running.last_ms
+            running.last_ns = now
+            running.first_ns = running.first_ns or now
             if again:
                 self.wake(running)
             elif not running.reported and running.done:

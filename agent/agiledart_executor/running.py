@@ -1,6 +1,7 @@
 """One instance of an executor with its channels: what waits at its inputs and outputs, its pace, its figures."""
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -48,6 +49,8 @@ class OutputEnd:
             if batch is None:
                 return
             self.deliver(batch, first_row, channel)
+            if not channel.has_more:
+                return
 
 
 @dataclass(eq=False)
@@ -93,8 +96,8 @@ class Running:
     watched: int | None = None
     budget: int = 1
     busy_ns: int = 0
-    first_ms: int = 0
-    last_ms: int = 0
+    first_ns: int = 0
+    last_ns: int = 0
 
     def __post_init__(self) -> None:
         outputs = self.outputs
@@ -105,10 +108,14 @@ class Running:
         self.emit = emit
 
     @property
+    def ended(self) -> bool:
+        """At the end of its input."""
+        return self.instance.finished if self.instance is not None else bool(self.source and self.source.finished)
+
+    @property
     def done(self) -> bool:
         """At the end of its input, and all of its output delivered."""
-        finished = self.instance.finished if self.instance is not None else bool(self.source and self.source.finished)
-        return finished and all(end.channel.idle for end in self.outputs.values())
+        return self.ended and all(end.channel.idle for end in self.outputs.values())
 
     @property
     def blocked(self) -> bool:
@@ -144,8 +151,8 @@ class Running:
             "queued_rows": self.instance.queued_rows if self.instance is not None else 0,
             "waiting_rows": sum(end.channel.rows_waiting for end in self.outputs.values()),
             "blocked": self.blocked,
-            "first_ms": self.first_ms,
-            "last_ms": self.last_ms,
+            "first_ms": _wall_ms(self.first_ns),
+            "last_ms": _wall_ms(self.last_ns),
             **({} if self.latencies is None else {"latency_samples": self.latencies.figures()}),
         }
 
@@ -159,3 +166,8 @@ class Running:
         finally:
             if self.latencies is not None:
                 self.latencies.close()
+
+
+def _wall_ms(monotonic_ns: int) -> int:
+    """When that was, in milliseconds since 1970; 0: never."""
+    return (time.time_ns() - time.monotonic_ns() + monotonic_ns) // 1_000_000 if monotonic_ns else 0

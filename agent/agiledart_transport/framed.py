@@ -19,7 +19,16 @@ from typing import Final, cast
 from weakref import WeakKeyDictionary
 
 from agiledart_kernel.errors import Refused, RemoteProtocolError
-from agiledart_kernel.frames import FrameKind, FrameReader, Hello, close_body, close_reason, decode_hello, frame
+from agiledart_kernel.frames import (
+    HEADER_BYTES,
+    FrameKind,
+    FrameReader,
+    Hello,
+    close_body,
+    close_reason,
+    decode_hello,
+    frame,
+)
 from agiledart_kernel.grants import REASONS
 from agiledart_kernel.limits import MAX_FRAME_BYTES
 from agiledart_transport.judge import PeerInfo
@@ -45,6 +54,7 @@ _START_TURNS: Final = 8
 """Turns of the loop between the opening of a dialled link and its first frame: who awaits `connect` through other tasks
 (`wait_for` of Python 3.11 makes one) holds the link by then."""
 
+_OWNERS_KINDS: Final = (FrameKind.DATA, FrameKind.ACK, FrameKind.CONTROL)
 _FLUSH_AT: Final = 64 << 10
 _RECEIVE_BYTES: Final = 256 << 10
 _EXPIRY_CHECK_SECONDS: Final = 3_600.0  # a long timer would not notice that the wall clock was set or the machine slept
@@ -197,7 +207,10 @@ class Link(asyncio.BufferedProtocol):
         joined = self._unsent[0] if len(self._unsent) == 1 else b"".join(self._unsent)
         self._unsent.clear()
         self._unsent_bytes = 0
-        if self._transport.get_write_buffer_size() + len(joined) > MAX_UNSENT_BYTES:
+        # Below the high water mark only a very large frame can be too much: no need to ask how much waits.
+        if (not self._room.is_set() or len(joined) > HIGH_WATER_BYTES) and self.unsent_bytes + len(
+            joined
+        ) > MAX_UNSENT_BYTES:
             self.abort("slow")
             return
         self._transport.write(joined)
@@ -395,43 +408,45 @@ class Link(asyncio.BufferedProtocol):
         handler = self._handler
         try:
             if handler is not None and handler.before is not None:
-                self._call(handler.before)
+                handler.before(self)
             while not (self._paused or self._held or self._reason) and self._handler is not None:
                 found = self._reader.next()
                 if found is None:
                     break
-                self._take(*found)
-        except RemoteProtocolError as error:
-            self.detail = str(error)
-            self.close(error.reason)
+                kind, body = found
+                self.frames_in += 1
+                self.bytes_in += len(body) + HEADER_BYTES
+                if kind in _OWNERS_KINDS:
+                    self._handler.on_frame(self, kind, body)
+                elif kind == FrameKind.CLOSE:
+                    self.detail = close_reason(body)
+                    self._reason = "peer closed"
+                    self._end_transport()
+                else:
+                    raise RemoteProtocolError("unexpected frame", "a second HELLO")
+        except Exception as error:  # noqa: BLE001  judged there
+            self._went_wrong(error)
         finally:
             self._delivering = False
             if handler is not None and handler.after is not None:
                 self._call(handler.after)
 
-    def _take(self, kind: int, body: bytes) -> None:
-        self.frames_in += 1
-        self.bytes_in += len(body) + 5
-        if kind == FrameKind.CLOSE:
-            self.detail = close_reason(body)
-            self._reason = "peer closed"
-            self._end_transport()
-        elif kind == FrameKind.HELLO:
-            raise RemoteProtocolError("unexpected frame", "a second HELLO")
-        elif self._handler is not None:
-            self._call(self._handler.on_frame, kind, body)
-
     def _call(self, callback: Callable[..., None], *arguments: object) -> None:
-        """Run the owner's code. What it finds wrong with the peer closes the link; its own mistakes do, loudly."""
+        """Run the owner's code."""
         try:
             callback(self, *arguments)
-        except RemoteProtocolError as error:
+        except Exception as error:  # noqa: BLE001  judged there
+            self._went_wrong(error)
+
+    def _went_wrong(self, error: Exception) -> None:
+        """What the owner finds wrong with the peer closes the link; its own mistakes do, loudly, and do not stop the loop."""
+        if isinstance(error, RemoteProtocolError):
             self.detail = str(error)
             self.close(error.reason)
-        except Exception as error:  # noqa: BLE001  the boundary to the owner: one bad handler must not stop the loop
-            self._loop.call_exception_handler({"message": f"error in the handler of {self!r}", "exception": error})
-            self.detail = f"{type(error).__name__} in our handler"
-            self.close("internal")
+            return
+        self._loop.call_exception_handler({"message": f"error in the handler of {self!r}", "exception": error})
+        self.detail = f"{type(error).__name__} in our handler"
+        self.close("internal")
 
     def _check_expiry(self) -> None:
         """Close when the peer's grant has run out; else look again when it may have."""

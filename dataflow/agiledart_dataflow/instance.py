@@ -15,6 +15,7 @@ from agiledart_dataflow.connectors import SinkWriter
 from agiledart_dataflow.error_reports import ErrorReports, own_frames
 from agiledart_dataflow.loop_text import RowStep
 from agiledart_dataflow.merge import Merge, merge_type, typed_rows
+from agiledart_dataflow.one_input import merge_of
 from agiledart_dataflow.operator_making import MakeStore
 from agiledart_dataflow.outbox import Emit, Outbox
 from agiledart_dataflow.position import START, Position, is_final, reached
@@ -70,7 +71,7 @@ class Instance:
         self._program = program
         self._carries = plan.carries(stage)
         self._inbox: Merge | Arrivals = (
-            Merge((channel, plan.edges[channel[0]].padding) for channel in self.inputs)
+            merge_of([(channel, plan.edges[channel[0]].padding) for channel in self.inputs])
             if self._carries == "positions"
             else inbox_of(self.inputs)
         )
