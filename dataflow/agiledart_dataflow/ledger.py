@@ -102,8 +102,11 @@ def _of_source(name: str, counts: SourceCounts) -> list[str]:
 def _of_step(step: StepSpecification, counts: StepCounts) -> list[str]:
     let_go = counts.dropped + counts.skipped + counts.dead_letters + counts.late
     accounted = counts.rows_out + let_go
-    one_for_one = step.kind in _KEEPING | _SIEVING or (
-        step.kind == "flat_map" and dict(step.options).get("yields") == "optional"
+    yields = dict(step.options).get("yields")
+    one_for_one = (
+        step.kind in _KEEPING | _SIEVING
+        or (step.kind == "flat_map" and yields == "optional")
+        or (step.kind == "map_batches" and yields != "many")
     )
     if one_for_one and accounted != counts.rows_in:
         return [f"{counts.rows_in} rows in, {counts.rows_out} out and {let_go} let go"]
