@@ -165,6 +165,20 @@ class Outbox:
         for route in self._sides.values():
             route.send_waiting(mark, emit)
 
+    def pass_on(self, batch: Batch, emit: Emit) -> None:
+        """`send` for a batch that may travel as it is."""
+        only = self._only
+        if only is None:
+            self.send(batch.held, batch.order, batch.mark, emit)
+            return
+        count = len(batch.held)
+        if batch.mark > self.mark:
+            self.mark = batch.mark
+        elif not count:
+            return
+        self._only_sent += count
+        emit(only, self._only_target, batch)
+
     def has_side(self, side: str) -> bool:
         """Does anybody take this side output ("step/tag")?"""
         return side in self._sides

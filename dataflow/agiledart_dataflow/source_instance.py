@@ -218,7 +218,7 @@ class SourceInstance:
         """Hand a polled batch to the channels that leave this instance."""
         if self._onlooker is not None and len(batch):
             self._onlooker(batch.rows, listed(batch.order))
-        self._outbox.send(batch.held, batch.order, batch.mark, emit)
+        self._outbox.pass_on(batch, emit)
 
     def send_barrier(self, barrier: int, emit: Emit) -> bytes:
         """Let a checkpoint begin here, between two polls; the snapshot of this instance: where it is in its input."""
