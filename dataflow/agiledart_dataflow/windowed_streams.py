@@ -134,9 +134,7 @@ class PaneStream(Generic[K, R]):
     def aggregate(self, name: str, **results: Aggregate) -> "Stream[Any]": ...
     @overload
     def aggregate(self, name: str, *, on_error: ErrorPolicy, **results: Aggregate) -> "Stream[Any]": ...
-    def aggregate(
-        self, name: str, aggregator: Any = None, *, on_error: ErrorPolicy = "fail", **results: Any
-    ) -> "Stream[Any]":
+    def aggregate(self, name: str, aggregator: Any = None, *, on_error: Any = "fail", **results: Any) -> "Stream[Any]":
         """What is made of each key's rows of a window, when it closes.
 
         An aggregator gives rows of type `Pane`. Named results, `trips=count(), fares=col("fare").sum()`, give flat rows: the
