@@ -113,13 +113,13 @@ class InstanceHost:
         """Let all who were woken work, and those whom these wake; what they send leaves together.
 
         A frame passes from one socket to the next in one callback of the loop: each further turn of the loop would cost
-        it a look at all sockets. After `TURN_NS` the rest waits for the next turn.
+        it a look at all sockets. After `TURN_NS` the rest waits for the loop's next turn, and so does all that comes before.
         """
         ready = self._ready
         if self.current is not None:  # called from within: the loop below goes on
             return
-        if not ready:
-            self._gathers = False
+        self._gathers = False
+        if self._turn_due or not ready:
             return
         self._gathers = self.cork.held = True
         now = time.monotonic_ns()

@@ -160,6 +160,24 @@ def test_who_is_woken_while_frames_are_gathered_waits_for_the_last_of_them():
     assert asyncio.run(play()) == ([1, 2, 3], 0)
 
 
+def test_who_has_more_to_do_than_fits_a_turn_goes_on_once_a_turn_of_the_loop():
+    """However many sockets have something, the loop comes round: their frames wait for the turn that is due."""
+
+    async def play() -> list[int]:
+        pipeline = Pipeline(rows(60_000))
+        host, source = pipeline.host, pipeline.running[0]
+        host.reading = True
+        calls = []
+        for _ in range(3):
+            host.wake_now(source)
+            calls.append(host.calls)
+        await asyncio.sleep(0)
+        return [*calls, host.calls]
+
+    first, second, third, after = asyncio.run(play())
+    assert 0 < first == second == third < after
+
+
 def test_room_that_comes_with_a_flush_is_used():
     """An acknowledgement opens half the window, the flush makes room: no further one comes to wake the instance."""
 
