@@ -69,13 +69,18 @@ class KeyedHandle(Generic[K, R]):
     ) -> "Stream[Any]":
         """Add a step that a `KeyedOperator` carries out."""
         needs_name(name, kind, f"my-{kind}", where)
-        if keep not in ("memory", "disk"):
-            raise where.error(f"{name!r} keeps its state in 'memory' or on 'disk', not {keep!r}")
+        check_keep(name, keep, where)
         policy = error_policy(on_error, where)
         parts = {"operator": operator, "state_type": state_type, "keep": keep, **policy["make"], **make}
         told = (*policy["options"], *options, ("keep", keep))
         index = self.add(name, kind, row_type, where, key_type, options=told, make=parts)
         return self._topology.stream(index)
+
+
+def check_keep(name: str, keep: object, where: CallSite) -> None:
+    """Raise `TopologyError` for a place where no state can be."""
+    if keep not in ("memory", "disk"):
+        raise where.error(f"{name!r} keeps its state in 'memory' or on 'disk', not {keep!r}")
 
 
 def span_ms(what: str, span: timedelta | None, where: CallSite, *, least: int | None = 1) -> int:

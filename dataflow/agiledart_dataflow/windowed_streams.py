@@ -9,6 +9,7 @@ from agiledart_dataflow.error_policy import ErrorPolicy, error_policy
 from agiledart_dataflow.expressions.aggregates import Aggregate
 from agiledart_dataflow.handles import needs_name
 from agiledart_dataflow.inference import CannotTellError, optional_stripped, return_annotation, traced_type
+from agiledart_dataflow.keyed_handle import Keep, check_keep
 from agiledart_dataflow.keyed_windows import keyed_window
 from agiledart_dataflow.kinds import LATENESS
 from agiledart_dataflow.missing_verbs import missing_verb
@@ -36,11 +37,13 @@ def add_window(
     aggregator: Aggregator[Any, Any, Any],
     row_type_of: Callable[[Any, Any, Any], Any],
     on_error: ErrorPolicy,
+    keep: Keep = "memory",
 ) -> int:
     """Add a windowed step; `row_type_of` makes its row type from the types of key, value and row. Its index."""
     where = call_site()
     needs_name(name, "count" if isinstance(aggregator, Count) else "aggregate", example, where)
     policy = error_policy(on_error, where)
+    check_keep(name, keep, where)
     key_type, row_type = keyed.types
     result_type = value_type(aggregator, row_type, where)
     make: dict[str, Any] = {
@@ -49,9 +52,9 @@ def add_window(
         "aggregate_type": aggregate_state_type(aggregator, row_type),
         **policy["make"],
     }
-    operator = keyed_window(window, aggregator, row_type)
+    operator = keyed_window(window, aggregator, row_type, on_disk=keep == "disk")
     if operator is not None:
-        make |= {"operator": operator[0], "state_type": operator[1]}
+        make |= {"operator": operator[0], "state_type": operator[1], "keep": keep}
     return keyed.add(
         name,
         "window" if operator is None else "keyed-window",
@@ -62,6 +65,7 @@ def add_window(
             ("aggregate", type(aggregator).__name__),
             *_lateness(window),
             *policy["options"],
+            *_on_disk(keep),
         ),
         make=make,
     )
@@ -122,19 +126,23 @@ class PaneStream(Generic[K, R]):
         def __getattr__(self, verb: str) -> Any:
             return missing_verb(self, "window", verb)
 
-    def count(self, name: str, *, on_error: ErrorPolicy = "fail") -> "Stream[Pane[K, int]]":
+    def count(self, name: str, *, on_error: ErrorPolicy = "fail", keep: Keep = "memory") -> "Stream[Pane[K, int]]":
         """How many rows of each key a window held, when it closes."""
-        return self.aggregate(name, Count(), on_error=on_error)
+        return self.aggregate(name, Count(), on_error=on_error, keep=keep)
 
     @overload
     def aggregate(
-        self, name: str, aggregator: Aggregator[R, Any, V], *, on_error: ErrorPolicy = "fail"
+        self, name: str, aggregator: Aggregator[R, Any, V], *, on_error: ErrorPolicy = "fail", keep: Keep = "memory"
     ) -> "Stream[Pane[K, V]]": ...
     @overload
     def aggregate(self, name: str, **results: Aggregate) -> "Stream[Any]": ...
     @overload
-    def aggregate(self, name: str, *, on_error: ErrorPolicy, **results: Aggregate) -> "Stream[Any]": ...
-    def aggregate(self, name: str, aggregator: Any = None, *, on_error: Any = "fail", **results: Any) -> "Stream[Any]":
+    def aggregate(
+        self, name: str, *, on_error: ErrorPolicy = "fail", keep: Keep = "memory", **results: Aggregate
+    ) -> "Stream[Any]": ...
+    def aggregate(
+        self, name: str, aggregator: Any = None, *, on_error: Any = "fail", keep: Any = "memory", **results: Any
+    ) -> "Stream[Any]":
         """What is made of each key's rows of a window, when it closes.
 
         An aggregator gives rows of type `Pane`. Named results, `trips=count(), fares=col("fare").sum()`, give flat rows: the
@@ -143,9 +151,10 @@ class PaneStream(Generic[K, R]):
         `on_error`, here and in `count` and `reduce`, says what becomes of a row for which the aggregator, a value or the key raises
         (also of a value that cannot be summed or compared): the application fails with it (`fail`), goes on as if it were not
         there and counts it (`skip`), or counts it and puts it aside (`dead_letter`). A pane whose result raises is not put out.
+        `keep` says where open windows are: on `disk` there may be more of them than memory holds.
         """
         if results:
-            return self._keyed.stream(_add_named(self._keyed, self._window, name, aggregator, results, on_error))
+            return self._keyed.stream(_add_named(self._keyed, self._window, name, aggregator, results, on_error, keep))
         index = add_window(
             self._keyed,
             self._window,
@@ -154,14 +163,15 @@ class PaneStream(Generic[K, R]):
             aggregator,
             lambda key, value, row: generic(Pane, key, value),
             on_error,
+            keep,
         )
         return self._keyed.stream(index)
 
     def reduce(
-        self, name: str, function: Callable[[R, R], R], *, on_error: ErrorPolicy = "fail"
+        self, name: str, function: Callable[[R, R], R], *, on_error: ErrorPolicy = "fail", keep: Keep = "memory"
     ) -> "Stream[Pane[K, R]]":
         """The rows of each key and window joined two by two, `function(so far, next)`, when it closes."""
-        return self.aggregate(name, Reduction(function), on_error=on_error)
+        return self.aggregate(name, Reduction(function), on_error=on_error, keep=keep)
 
 
 def _add_named(
@@ -171,6 +181,7 @@ def _add_named(
     aggregator: Any,
     results: dict[str, Any],
     on_error: ErrorPolicy,
+    keep: Keep,
 ) -> int:
     """Add a window with named results; its index."""
     where = call_site()
@@ -178,6 +189,7 @@ def _add_named(
     if aggregator is not None:
         raise where.error("aggregate() takes one aggregator, or named results, not both")
     policy = error_policy(on_error, where)
+    check_keep(name, keep, where)
     key_type, row_type = keyed.types
     named = named_window(name, keyed.key_of, key_type, row_type, results, where)
     make = {
@@ -188,17 +200,22 @@ def _add_named(
         "enters": row_type,
         **policy["make"],
     }
-    operator = keyed_window(window, named.aggregator, row_type, named.flat)
+    operator = keyed_window(window, named.aggregator, row_type, named.flat, on_disk=keep == "disk")
     if operator is not None:
-        make |= {"operator": operator[0], "state_type": operator[1]}
+        make |= {"operator": operator[0], "state_type": operator[1], "keep": keep}
     options = (
         ("window", str(window)),
         ("results", repr(sorted(results.items()))),
         *_lateness(window),
         *policy["options"],
+        *_on_disk(keep),
     )
     kind = "window" if operator is None else "keyed-window"
     return keyed.add(name, kind, named.row_type, where, options=options, make=make)
+
+
+def _on_disk(keep: Keep) -> tuple[tuple[str, str], ...]:
+    return (("keep", keep),) if keep == "disk" else ()
 
 
 def _lateness(window: Any) -> tuple[tuple[str, str], ...]:
