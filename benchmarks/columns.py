@@ -26,7 +26,7 @@ from agiledart import Topology, col, collect, count, csv, tumbling
 from agiledart_executor import local
 from agiledart_executor.connectors import csv_columns
 from benchmarks.engines.jobs import FARE_MIN
-from benchmarks.engines.ours import TripRow
+from benchmarks.engines.trips import Trip
 
 WINDOW_MS = 1_000
 USED = ("ts", "zone", "vehicle", "lon", "lat", "fare", "tip")
@@ -62,7 +62,7 @@ def blocks(path: Path, rows: int) -> Any:
 def loop(job: str, path: Path, rows: int) -> tuple[Any, ...]:
     """The columnar loop by hand."""
     types = {name: pa.int64() if name in USED[:3] else pa.float64() for name in USED}
-    reading = pacsv.ReadOptions(column_names=list(TripRow._fields), use_threads=False, block_size=64 << 20)
+    reading = pacsv.ReadOptions(column_names=list(Trip._fields), use_threads=False, block_size=64 << 20)
     converting = pacsv.ConvertOptions(column_types=types, include_columns=list(USED))
     size = KEYS.get(job, 0)
     counts, fares, ratios = np.zeros(size, np.int64), np.zeros(size), np.zeros(size)
@@ -139,7 +139,7 @@ def engine(job: str, path: Path, rows: int) -> tuple[Any, ...]:
     csv_columns.ROWS_AT_ONCE = rows
     sums = Adding(job)
     topology = Topology(job)
-    trips = topology.source("trips", csv(str(path)), rows=TripRow, event_time="ts").where(col("fare") >= FARE_MIN)
+    trips = topology.source("trips", csv(str(path)), rows=Trip, event_time="ts").where(col("fare") >= FARE_MIN)
     cell = ((col("lon") + 74.1) * 1000).cast(int) * 1000 + ((col("lat") - 40.5) * 1000).cast(int)
     derived = trips.with_columns(ratio=col("tip") / col("fare"), cell=cell)
     sink = collect_into(sums)

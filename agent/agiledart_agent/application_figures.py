@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agiledart_dataflow.latency import LatencyHistogram
+from agiledart_dataflow.ledger import misses
 from agiledart_dataflow.statistics import InstanceStatistics
 from agiledart_node.summary import statistics_of
 
@@ -62,7 +63,9 @@ class Counts:
     Attributes:
         busy_ns: time in which its instances worked, of the operator that leads its stage.
         late, records: of a source; `shed` by reason, `spooled_ever`: because the mesh was slower than rows came.
-        skipped, dead_letters: records for which its code raised.
+        skipped, dead_letters: records for which its code raised; failed: results and timers that did.
+        taken: that went into its state.
+        delivered: that it, a sink, wrote.
     """
 
     rows_in: int = 0
@@ -72,6 +75,9 @@ class Counts:
     late: int = 0
     skipped: int = 0
     dead_letters: int = 0
+    failed: int = 0
+    taken: int = 0
+    delivered: int = 0
     spooled_ever: int = 0
     shed: dict[str, int] = field(default_factory=dict)
     busy_ns: int = 0
@@ -85,14 +91,15 @@ class Counts:
 
 @dataclass
 class Totals:
-    """Counters of one application."""
+    """Counters of one application. `imbalances`: places in its instances where they do not add up."""
 
     operators: dict[str, Counts] = field(default_factory=dict)
     malformed: dict[tuple[str, str], int] = field(default_factory=dict)
+    imbalances: int = 0
 
     def copy(self) -> "Totals":
         """The same counts, to be added to."""
-        copied = Totals({}, dict(self.malformed))
+        copied = Totals({}, dict(self.malformed), self.imbalances)
         for name, counts in self.operators.items():
             latency = counts.latency
             copied.operators[name] = again = Counts(**{**vars(counts), "latency": None, "shed": dict(counts.shed)})
@@ -105,6 +112,7 @@ class Totals:
         self, statistics: InstanceStatistics, report: Mapping[str, Any], operators: Labels, reasons: Labels
     ) -> None:
         """Add what one instance has counted."""
+        self.imbalances += len(misses(statistics))
         for position, (name, steps) in enumerate(statistics.steps.items()):
             label = operators.of(name)
             counts = self.operators.setdefault(label, Counts())
@@ -114,6 +122,10 @@ class Totals:
             counts.skipped += steps.skipped
             counts.dead_letters += steps.dead_letters
             counts.late += steps.late
+            counts.failed += steps.failed
+            counts.taken += steps.taken
+            if statistics.source is None and not statistics.sent:  # nothing leaves a sink, and only a sink
+                counts.delivered += steps.rows_in
             if position == 0:
                 counts.leads = True
                 counts.busy_ns += _whole(report.get("busy_ns"))
@@ -142,10 +154,12 @@ class Now:
     """How an operator that leads a stage is just now; sums over its instances on this node.
 
     Attributes:
+        queued: rows in merges and outputs; waiting: records in memory at a source; spooled: on its disk.
         event_time: the oldest event time (ms) up to which a running instance is complete.
     """
 
     queued: int = 0
+    waiting: int = 0
     spooled: int = 0
     state_keys: int = 0
     blocked: int = 0
@@ -156,6 +170,7 @@ class Now:
     def add(self, statistics: InstanceStatistics, report: Mapping[str, Any]) -> None:
         """Add one instance."""
         self.queued += statistics.queued_rows + _whole(report.get("waiting_rows"))
+        self.waiting += 0 if statistics.source is None else statistics.source.waiting
         self.spooled += 0 if statistics.source is None else statistics.source.spooled
         self.state_keys += statistics.state_keys
         if statistics.finished:

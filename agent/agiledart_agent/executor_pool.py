@@ -48,6 +48,10 @@ LAUNCH_SECONDS = 27.0
 the code is.
 """
 
+_SMALL = {"ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": "2"}
+"""Allocators that give memory back: Arrow's own pool (mimalloc) and glibc's arenas, one for each thread, kept 20 MB of a job in
+columns that nobody used (133 MB PSS became 113, at the same CPU time). What the agent's environment says goes before."""
+
 ENDING_SECONDS = 2.0
 """How long an executor may take to flush its sinks and end by itself."""
 
@@ -96,6 +100,15 @@ class ExecutorProcess:
         """Queue a message to the executor; nothing happens when it is gone."""
         if not self.writer.is_closing():
             self.writer.write(frame(FrameKind.CONTROL, TO_EXECUTOR.encode(message)))
+
+
+def executor_environment(own: Mapping[str, str]) -> dict[str, str]:
+    """The environment of an executor: the agent's, without the agent's settings.
+
+    A join token may stand there; user code has no business with it.
+    """
+    others = {key: value for key, value in own.items() if not key.startswith("AGILEDART_")}
+    return {**_SMALL, **others, "PYTHONUNBUFFERED": "1"}
 
 
 class LaunchError(Exception):
@@ -227,9 +240,6 @@ class ExecutorPool:
         except OSError as error:  # no descriptors left
             raise LaunchError(f"no process for user code could be started: {error.strerror}") from None
         ours.setblocking(False)
-        # A join token may stand in the agent's environment; user code has no business with it.
-        environment = {key: value for key, value in os.environ.items() if not key.startswith("AGILEDART_")}
-        environment["PYTHONUNBUFFERED"] = "1"
         try:
             process = await asyncio.create_subprocess_exec(
                 sys.executable,
@@ -243,7 +253,7 @@ class ExecutorPool:
                 stderr=asyncio.subprocess.STDOUT,
                 pass_fds=(theirs.fileno(), watch.writing_end),
                 cwd=self._directory,
-                env=environment,
+                env=executor_environment(os.environ),
                 start_new_session=True,  # Ctrl-C in the agent's terminal is the agent's business
             )
         except OSError as error:

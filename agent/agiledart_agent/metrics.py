@@ -30,6 +30,8 @@ from agiledart_agent.application_figures import (
     ApplicationFigures,
     Counts,
     Labels,
+    Now,
+    Totals,
 )
 from agiledart_agent.metrics_list import COUNTED, LATENCY_BOUNDS_SECONDS, METRICS, Declared
 from agiledart_kernel.observe import Observation
@@ -247,6 +249,7 @@ class AgentMetrics(Collector):
 def _put_application(families: Families, app: str, application: Application, wall_seconds: float) -> None:
     totals, now = application.look()
     families.put(names.FAILURES, application.failures, app)
+    _put_ledger(families, app, totals, now)
     for operator, counts in totals.operators.items():
         families.put(names.ROWS, counts.rows_in, app, operator, "in")
         families.put(names.ROWS, counts.rows_out, app, operator, "out")
@@ -279,6 +282,30 @@ def _put_application(families: Families, app: str, application: Application, wal
             families.put(names.LAG, wall_seconds - one.event_time / 1000, app, operator)
 
 
+def _put_ledger(families: Families, app: str, totals: Totals, now: Mapping[str, Now]) -> None:
+    """Where all records of an application went, as far as they passed this node."""
+    operators = totals.operators.values()
+    steps = [counts for counts in operators if not counts.is_source]
+    went = {
+        "read": sum(counts.rows_in for counts in operators if counts.is_source),
+        "delivered": sum(counts.delivered for counts in steps),
+        "late": sum(counts.late for counts in operators),
+        "malformed": sum(totals.malformed.values()),
+        "shed": sum(sum(counts.shed.values()) for counts in operators),
+        "filtered": sum(counts.filtered for counts in steps),
+        "taken": sum(counts.taken for counts in steps),
+        "skipped": sum(counts.skipped for counts in steps),
+        "dead_letter": sum(counts.dead_letters for counts in steps),
+        "failed": sum(counts.failed for counts in steps),
+    }
+    for reason, count in went.items():
+        families.put(names.LEDGER, count, app, reason)
+    for reason in ("waiting", "spooled", "queued"):
+        queued = sum(getattr(one, reason) for one in now.values())
+        families.put(names.UNDER_WAY, queued, app, reason)
+    families.put(names.IMBALANCES, totals.imbalances, app)
+
+
 def _put_source(families: Families, app: str, operator: str, counts: Counts) -> None:
     """What a source took in, and what it kept back or let go."""
     families.put(names.SOURCE_RECORDS, counts.records, app, operator)
@@ -303,6 +330,8 @@ def _put_losses(families: Families, app: str, operator: str, counts: Counts) -> 
         if count:
             families.put(names.USER_ERRORS, count, app, operator, policy)
             families.put(names.DROPPED_RECORDS, count, app, operator, reason)
+    if counts.failed:
+        families.put(names.USER_ERRORS, counts.failed, app, operator, "result")
 
 
 def bytes_below(directory: str) -> int:

@@ -217,6 +217,21 @@ SHED = Declared(
     "Records that a source let go because the mesh was slower than they came; reason is oldest, sample, spool_full or "
     "disk_full.", ("app", "operator", "reason"),
 )  # fmt: skip
+LEDGER = Declared(
+    "agiledart_application_ledger_records_total", "counter",
+    "Where records went; reason is read (lines of sources), delivered (written by sinks), late, malformed, shed, filtered, "
+    "taken (into windows and other state), skipped, dead_letter or failed (results whose code raised).", ("app", "reason"),
+)  # fmt: skip
+UNDER_WAY = Declared(
+    "agiledart_application_pending_records", "gauge",
+    "Records under way; reason is waiting (at a source), spooled (on its disk) or queued (between stages).",
+    ("app", "reason"),
+)  # fmt: skip
+IMBALANCES = Declared(
+    "agiledart_application_ledger_imbalances", "gauge",
+    "Places in the instances on this node where counts do not add up; above 0: records were lost, repeated or miscounted.",
+    ("app",),
+)  # fmt: skip
 SPOOLED = Declared(
     "agiledart_application_spooled_records_total", "counter",
     "Records that a source put on disk because the mesh was slower than they came.", ("app", "operator"),
@@ -226,8 +241,8 @@ SPOOL = Declared(
 )
 USER_ERRORS = Declared(
     "agiledart_application_user_errors_total", "counter",
-    "Records for which an operator's code raised and its error policy went on; reason is the policy: skip or "
-    "dead_letter.", ("app", "operator", "reason"),
+    "Records for which an operator's code raised and its error policy went on; reason is the policy, skip or "
+    "dead_letter, or result: no record was at fault.", ("app", "operator", "reason"),
 )  # fmt: skip
 FAILURES = Declared(
     "agiledart_application_failures_total", "counter",
@@ -268,6 +283,7 @@ METRICS = (
     SCHEDULED, LOOK_UPS, ELECTIONS, OFFICES, RESIGNATIONS, LOST_SCHEDULERS, WAITS, WAITING,
     EXECUTORS, EXECUTOR_MEMORY,
     LOG_READERS, LOG_ANSWERS, LOG_ROWS, LOG_BYTES, LOG_DISK,
+    LEDGER, UNDER_WAY, IMBALANCES,
     INSTANCES, SOURCE_RECORDS, ROWS, DROPPED_RECORDS, LATE, MALFORMED, SHED, SPOOLED, SPOOL, USER_ERRORS, FAILURES,
     LATENCY,
     LATENCY_SAMPLES, QUEUE, STATE_KEYS, LAG, BUSY,

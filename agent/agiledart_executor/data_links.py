@@ -7,13 +7,15 @@ names for its source instance, so an admitted executor can't feed rows into a ch
 import struct
 from collections import deque
 from collections.abc import Callable
+from typing import NamedTuple
 
 from agiledart_dataflow.batch import Batch
 from agiledart_dataflow.batch_codec import BatchCodec
 from agiledart_dataflow.channels import SendingChannel
-from agiledart_executor.host import InstanceHost, Running
+from agiledart_executor.host import InstanceHost
+from agiledart_executor.running import Running
 from agiledart_kernel.errors import RemoteProtocolError, UserCodeError
-from agiledart_kernel.frames import BARRIER, DATA_HEADER_BYTES, PUNCTUATION_ONLY, DataHeader, FrameKind
+from agiledart_kernel.frames import BARRIER, DATA_CHANNEL, DATA_HEADER_BYTES, PUNCTUATION_ONLY, DataHeader, FrameKind
 from agiledart_kernel.limits import MAX_DATA_FRAME_BYTES
 from agiledart_kernel.node_id import NodeId
 from agiledart_transport.framed import Link
@@ -33,7 +35,8 @@ class Sender:
     """
 
     def __init__(self, link: Link, header: DataHeader, codec: BatchCodec, step: str) -> None:
-        self.link, self._header, self._codec, self._step = link, header, codec, step
+        self.link, self._codec, self._step = link, codec, step
+        self._pack = header.packer()
         self._left: deque[tuple[int, int, bytes, int]] = deque()  # first row, rows, body, barrier
 
     def ready(self) -> bool:
@@ -47,30 +50,35 @@ class Sender:
     def __call__(self, batch: Batch, first_row: int, channel: SendingChannel) -> None:
         """Encode and send one frame; more than one when its rows are larger than frames may be."""
         if batch.barrier:
-            self._left.append((first_row, 0, self._codec.encode(batch), batch.barrier))
-            self.ready()
+            self._put(first_row, 0, self._codec.encode(batch), batch.barrier)
             return
-        if not len(batch):
+        if not len(batch.held):
             self._send(first_row, 0, self._codec.encode(batch), 0, PUNCTUATION_ONLY)
             return
         try:
-            pieces = list(self._codec.encode_within(batch))
+            pieces = self._codec.encode_within(batch)
         except (TypeError, ValueError, OverflowError) as error:
             raise UserCodeError(f"{self._step}: a row cannot travel to another process: {error}") from None
-        channel.sized(len(pieces[0][0]), len(pieces[0][1]), columns=type(batch.held) is not list)
+        first, body = pieces[0]
+        channel.sized(len(first.held), len(body), columns=type(batch.held) is not list)
         channel.frames_sent += len(pieces) - 1
         for piece, body in pieces:
             if len(body) > MAX_DATA_FRAME_BYTES - DATA_HEADER_BYTES:
                 raise UserCodeError(f"{self._step}: one row has {len(body):,} bytes; at most 4 MiB can travel")
-            self._left.append((first_row, len(piece), body, 0))
-            first_row += len(piece)
-        self.ready()
+            self._put(first_row, len(piece.held), body, 0)
+            first_row += len(piece.held)
+
+    def _put(self, first_row: int, rows: int, body: bytes, barrier: int) -> None:
+        """Send a frame behind those that wait for the link."""
+        if self._left or not self.link.writable:
+            self._left.append((first_row, rows, body, barrier))
+            self.ready()
+        else:
+            self._send(first_row, rows, body, barrier)
 
     def _send(self, first_row: int, rows: int, body: bytes, barrier: int, flags: int = 0) -> None:
-        header = self._header._replace(
-            sequence=first_row, rows=rows, flags=BARRIER if barrier else flags, epoch=barrier
-        )
-        self.link.send(FrameKind.DATA, header.pack() + body)
+        head = self._pack(first_row, rows, BARRIER if barrier else flags, barrier)
+        self.link.send(FrameKind.DATA, head + body)
 
 
 def try_rows(codec: BatchCodec, batch: Batch, step: str) -> None:
@@ -105,12 +113,30 @@ class DataPort:
     ) -> None:
         self._number, self._host, self._codecs = number, host, codecs
         self._target_stage, self._node_of, self._sender_of = target_stage, node_of, sender_of
+        self._routes: dict[bytes, _Route] = {}  # of channels that were judged: no more than there are
 
     def data(self, link: Link, kind: int, body: bytes) -> None:
         """A frame on an accepted link; raises RemoteProtocolError, which closes the link."""
         if kind != FrameKind.DATA:
             raise RemoteProtocolError("kind", "only DATA frames are taken here")
         header = DataHeader.unpack(body)
+        route = self._routes.get(body[DATA_CHANNEL])
+        if route is None or route.link is not link:
+            route = self._routes[body[DATA_CHANNEL]] = self._route(link, header)
+        try:
+            batch = route.codec.decode(memoryview(body)[DATA_HEADER_BYTES:])
+        except RemoteProtocolError as error:
+            # The sender runs the same user code: a step there makes other rows than it says, which is for the user to mend.
+            self._host.fail(route.running, f"{self._sender_of(header.edge)}: its rows are not what it says: {error}")
+            return
+        if len(batch.held) != header.rows:
+            raise RemoteProtocolError("form", f"{len(batch)} rows where the header says {header.rows}")
+        if header.flags == BARRIER:
+            batch.barrier = header.epoch
+        self._host.receive(route.running, header.edge, header.source, header.sequence, batch)
+
+    def _route(self, link: Link, header: DataHeader) -> "_Route":
+        """Judge the first frame of a channel; raises RemoteProtocolError when it may not come over this link."""
         codec = self._codecs.get(header.edge)
         if header.application != self._number or codec is None:
             raise RemoteProtocolError("channel", "a frame of another application")
@@ -119,20 +145,18 @@ class DataPort:
         running = self._host.running.get((self._target_stage(header.edge), header.target))
         if running is None:
             raise RemoteProtocolError("channel", f"instance {header.target} does not run here")
-        try:
-            batch = codec.decode(memoryview(body)[DATA_HEADER_BYTES:])
-        except RemoteProtocolError as error:
-            # The sender runs the same user code: a step there makes other rows than it says, which is for the user to mend.
-            self._host.fail(running, f"{self._sender_of(header.edge)}: its rows are not what it says: {error}")
-            return
-        if len(batch) != header.rows:
-            raise RemoteProtocolError("form", f"{len(batch)} rows where the header says {header.rows}")
-        if header.flags == BARRIER:
-            batch.barrier = header.epoch
         end = running.inputs.get((header.edge, header.source))
         if end is not None and end.acknowledge is None:
             end.acknowledge = Acknowledger(link, header)
-        self._host.receive(running, header.edge, header.source, header.sequence, batch)
+        return _Route(link, codec, running)
+
+
+class _Route(NamedTuple):
+    """Where the frames of a channel go that came over a link and may."""
+
+    link: Link
+    codec: BatchCodec
+    running: Running
 
 
 class Acknowledger:

@@ -15,8 +15,8 @@ from agiledart_dataflow.stage_plan import StagePlan
 from agiledart_dataflow.user_errors import NO_RECORD, user_code_error
 from agiledart_executor.connectors.log_sink import SinkOrigin
 from agiledart_executor.connectors.opening import open_sink, open_source
-from agiledart_executor.host import Running
 from agiledart_executor.latency_log import NO_LATENCIES, LatencyKeeping, LatencyLog, SampledSink
+from agiledart_executor.running import Running
 from agiledart_executor.sink_log.log import LOCK_PAUSE_SECONDS, LOCK_SECONDS, LogBusyError
 from agiledart_executor.spool.opening import open_intake
 from agiledart_executor.state.opening import disk_stores

@@ -203,8 +203,10 @@ class _Run:
 
     def _furthest_behind(self, waiting: list[int], now: int) -> int | None:
         """The source to poll: of those that may, the one whose event time is least; none when all wait."""
+        if len(self._sources) == 1:
+            return 0 if waiting[0] <= now and not self._sources[0].finished else None
         ready = [i for i, source in enumerate(self._sources) if not source.finished and waiting[i] <= now]
-        if len(ready) > 1 or (ready and len(self._sources) > 1):
+        if ready:
             least = min(source.mark for source in self._sources if not source.finished)
             if sum(instance.queued_rows for instance in self._instances.values()) > MAX_QUEUED_ROWS:
                 ready = [i for i in ready if self._sources[i].mark == least]
@@ -246,15 +248,19 @@ class _Run:
 
     def _deliverer(self, stage: int, index: int) -> Callable[[int, int, Batch], None]:
         """emit(edge, target, batch) that puts a batch straight into the merge of the next instance."""
-        edges, instances = self.program.plan.edges, self._instances
-        targets = {edge.index: edge.target for edge in edges if edge.source == stage}
-        untried = dict.fromkeys(targets, _TRIED_BATCHES)
+        edges = [edge for edge in self.program.plan.edges if edge.source == stage]
+        offers = {
+            (edge.index, target): self._instances[edge.target, target].offer
+            for edge in edges
+            for target in self.program.plan.targets(edge.index, index)
+        }
+        untried = dict.fromkeys((edge.index for edge in edges), _TRIED_BATCHES)
 
         def emit(edge: int, target: int, batch: Batch) -> None:
-            if len(batch) and untried[edge]:
+            if untried[edge] and len(batch):
                 untried[edge] -= 1
                 self._through_the_wire(edge, first_rows(batch, MAX_BATCH_ROWS))
-            instances[targets[edge], target].offer(edge, index, batch)
+            offers[edge, target](edge, index, batch)
 
         return emit
 

@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 
 from agiledart_dataflow.batch import Order
-from agiledart_executor.host import Running
 from agiledart_executor.messages import InstanceName, Sampled, SampledRow
+from agiledart_executor.running import Running
 
 LEASE_SECONDS = 5.0
 """How long a tap stays open after somebody asked for it."""

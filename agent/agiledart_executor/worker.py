@@ -24,7 +24,7 @@ from agiledart_dataflow.stage_plan import StagePlan
 from agiledart_dataflow.user_errors import NO_RECORD, user_code_error
 from agiledart_executor.bounds import bind_process
 from agiledart_executor.data_links import Acknowledger, DataPort, Sender, take_acknowledgement, try_rows
-from agiledart_executor.host import InputEnd, InstanceHost, OutputEnd, Running
+from agiledart_executor.host import InstanceHost
 from agiledart_executor.last_words import LastWords
 from agiledart_executor.latency_log import LatencyKeeping, LatencyLog
 from agiledart_executor.launching import Launchable, make_ready
@@ -47,6 +47,7 @@ from agiledart_executor.messages import (
     StartReading,
     Verdict,
 )
+from agiledart_executor.running import InputEnd, OutputEnd, Running
 from agiledart_executor.tapping import Tapping
 from agiledart_executor.watchdog import Call, Watchdog
 from agiledart_kernel.codec import Codec, encode
@@ -329,7 +330,8 @@ class Worker:
 
     def _accepted(self, link: Link) -> LinkHandler:
         assert self._port is not None
-        return LinkHandler(self._port.data, self._link_closed)
+        link.cork = self._host.cork
+        return LinkHandler(self._port.data, self._link_closed, before=self._gather, after=self._turn)
 
     async def _link(self, where: str) -> Link:
         """The link to the executor at `host:port/id`, dialled once."""
@@ -354,7 +356,7 @@ class Worker:
 
     async def _dial_once(self, where: str) -> Link:
         address, _, node = where.partition("/")
-        return await connect(
+        link = await connect(
             address,
             service="data",
             context=self._client_tls,
@@ -366,7 +368,17 @@ class Worker:
             ),
             on_closed=self._link_closed,
             on_writable=lambda _: self._host.wake_all(),
+            before=self._gather,
+            after=self._turn,
         )
+        link.cork = self._host.cork
+        return link
+
+    def _gather(self, _: Link) -> None:
+        self._host.gather()
+
+    def _turn(self, _: Link) -> None:
+        self._host.turn()
 
     def _link_closed(self, link: Link, reason: str) -> None:
         """Say which instances cannot go on without the link; the node waits a little for the cause. A link that no

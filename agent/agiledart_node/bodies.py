@@ -123,6 +123,8 @@ class StepRow(Body, frozen=True):
         dropped: rows that left nothing behind.
         skipped, dead_letters: for which its code raised, and its error policy went on.
         late: that came too late for it.
+        taken: that went into its state: a window, a running value, a table, a match under way.
+        failed: results and timers of it that raised.
     """
 
     rows_in: int
@@ -131,6 +133,8 @@ class StepRow(Body, frozen=True):
     skipped: int = 0
     dead_letters: int = 0
     late: int = 0
+    taken: int = 0
+    failed: int = 0
 
 
 class SummaryBody(Body, frozen=True):

@@ -19,7 +19,16 @@ from typing import Final, cast
 from weakref import WeakKeyDictionary
 
 from agiledart_kernel.errors import Refused, RemoteProtocolError
-from agiledart_kernel.frames import FrameKind, FrameReader, Hello, close_body, close_reason, decode_hello, frame
+from agiledart_kernel.frames import (
+    HEADER_BYTES,
+    FrameKind,
+    FrameReader,
+    Hello,
+    close_body,
+    close_reason,
+    decode_hello,
+    frame,
+)
 from agiledart_kernel.grants import REASONS
 from agiledart_kernel.limits import MAX_FRAME_BYTES
 from agiledart_transport.judge import PeerInfo
@@ -45,6 +54,7 @@ _START_TURNS: Final = 8
 """Turns of the loop between the opening of a dialled link and its first frame: who awaits `connect` through other tasks
 (`wait_for` of Python 3.11 makes one) holds the link by then."""
 
+_OWNERS_KINDS: Final = (FrameKind.DATA, FrameKind.ACK, FrameKind.CONTROL)
 _FLUSH_AT: Final = 64 << 10
 _RECEIVE_BYTES: Final = 256 << 10
 _EXPIRY_CHECK_SECONDS: Final = 3_600.0  # a long timer would not notice that the wall clock was set or the machine slept
@@ -62,11 +72,44 @@ class LinkHandler:
         on_frame: (link, kind, body) for each CONTROL, DATA and ACK frame, in order.
         on_closed: (link, reason), once, with one of `LINK_REASONS`; `link.detail` has the peer's words.
         on_writable: the link takes data again after `writable` was false.
+        before, after: called around the frames that one read of the socket brought.
     """
 
     on_frame: "Callable[[Link, int, bytes], None]"
     on_closed: "Callable[[Link, str], None]"
     on_writable: "Callable[[Link], None] | None" = None
+    before: "Callable[[Link], None] | None" = None
+    after: "Callable[[Link], None] | None" = None
+
+
+class Cork:
+    """Holds back what its links are given to send until it is released: then each writes all of it at once.
+
+    Without one a link writes at the next turn of its loop, and to get there the loop looks at all its sockets.
+
+    Attributes:
+        held: set by the owner, who releases it in the same callback of the loop.
+    """
+
+    __slots__ = ("_links", "held")
+
+    def __init__(self) -> None:
+        self.held = False
+        self._links: list[Link] = []
+
+    def take(self, link: "Link") -> bool:
+        """Will this link be told to flush?"""
+        if self.held:
+            self._links.append(link)
+        return self.held
+
+    def release(self) -> None:
+        """Let them write."""
+        self.held = False
+        if self._links:
+            links, self._links = self._links, []
+            for link in links:
+                link.flush()
 
 
 _incoming: "WeakKeyDictionary[asyncio.AbstractEventLoop, memoryview]" = WeakKeyDictionary()
@@ -91,6 +134,7 @@ class Link(asyncio.BufferedProtocol):
         remote: the peer's socket address as text.
         detail: why it closed, in words, when `closed`.
         frames_in, frames_out, bytes_in, bytes_out: since it was opened; bytes are those of frames, not of TLS.
+        cork: may hold back what is sent; for the owner to set.
     """
 
     peer: PeerInfo
@@ -99,6 +143,7 @@ class Link(asyncio.BufferedProtocol):
         self.service, self.dialled, self.remote, self.detail = service, dialled, "", ""
         self.frames_in = self.frames_out = self.bytes_in = self.bytes_out = 0
         self.certificate = b""
+        self.cork: Cork | None = None
         self.gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Done when the socket is closed."""
         self._loop = asyncio.get_running_loop()
@@ -146,18 +191,33 @@ class Link(asyncio.BufferedProtocol):
         if self.closed:
             return
         raw = frame(kind, body)
-        if not self._unsent:
-            self._loop.call_soon(self._flush)
+        if not self._unsent and (self.cork is None or not self.cork.take(self)):
+            self._loop.call_soon(self.flush)
         self._unsent.append(raw)
         self._unsent_bytes += len(raw)
         self.frames_out += 1
         self.bytes_out += len(raw)
         if self._unsent_bytes >= _FLUSH_AT:
-            self._flush()
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what waits."""
+        if not self._unsent or self._transport is None:
+            return
+        joined = self._unsent[0] if len(self._unsent) == 1 else b"".join(self._unsent)
+        self._unsent.clear()
+        self._unsent_bytes = 0
+        # Below the high water mark only a very large frame can be too much: no need to ask how much waits.
+        if (not self._room.is_set() or len(joined) > HIGH_WATER_BYTES) and self.unsent_bytes + len(
+            joined
+        ) > MAX_UNSENT_BYTES:
+            self.abort("slow")
+            return
+        self._transport.write(joined)
 
     async def drain(self) -> None:
         """Wait until the link takes data again, one turn of the loop at least; ConnectionError when it is closed."""
-        self._flush()
+        self.flush()
         await asyncio.sleep(0)  # a loop of sends that never stalls must not keep the peer's answers from being read
         await self._room.wait()
         if self.closed:
@@ -182,7 +242,7 @@ class Link(asyncio.BufferedProtocol):
             self._reason = reason
             self._loop.call_soon(self._finish)
             return
-        self._flush()
+        self.flush()
         if self.closed:  # the flush itself may have cut off a slow peer
             return
         self._reason = reason
@@ -345,52 +405,48 @@ class Link(asyncio.BufferedProtocol):
         if self._delivering:  # called again from a handler: the loop below goes on
             return
         self._delivering = True
+        handler = self._handler
         try:
+            if handler is not None and handler.before is not None:
+                handler.before(self)
             while not (self._paused or self._held or self._reason) and self._handler is not None:
                 found = self._reader.next()
                 if found is None:
                     break
-                self._take(*found)
-        except RemoteProtocolError as error:
-            self.detail = str(error)
-            self.close(error.reason)
+                kind, body = found
+                self.frames_in += 1
+                self.bytes_in += len(body) + HEADER_BYTES
+                if kind in _OWNERS_KINDS:
+                    self._handler.on_frame(self, kind, body)
+                elif kind == FrameKind.CLOSE:
+                    self.detail = close_reason(body)
+                    self._reason = "peer closed"
+                    self._end_transport()
+                else:
+                    raise RemoteProtocolError("unexpected frame", "a second HELLO")
+        except Exception as error:  # noqa: BLE001  judged there
+            self._went_wrong(error)
         finally:
             self._delivering = False
-
-    def _take(self, kind: int, body: bytes) -> None:
-        self.frames_in += 1
-        self.bytes_in += len(body) + 5
-        if kind == FrameKind.CLOSE:
-            self.detail = close_reason(body)
-            self._reason = "peer closed"
-            self._end_transport()
-        elif kind == FrameKind.HELLO:
-            raise RemoteProtocolError("unexpected frame", "a second HELLO")
-        elif self._handler is not None:
-            self._call(self._handler.on_frame, kind, body)
+            if handler is not None and handler.after is not None:
+                self._call(handler.after)
 
     def _call(self, callback: Callable[..., None], *arguments: object) -> None:
-        """Run the owner's code. What it finds wrong with the peer closes the link; its own mistakes do, loudly."""
+        """Run the owner's code."""
         try:
             callback(self, *arguments)
-        except RemoteProtocolError as error:
+        except Exception as error:  # noqa: BLE001  judged there
+            self._went_wrong(error)
+
+    def _went_wrong(self, error: Exception) -> None:
+        """What the owner finds wrong with the peer closes the link; its own mistakes do, loudly, and do not stop the loop."""
+        if isinstance(error, RemoteProtocolError):
             self.detail = str(error)
             self.close(error.reason)
-        except Exception as error:  # noqa: BLE001  the boundary to the owner: one bad handler must not stop the loop
-            self._loop.call_exception_handler({"message": f"error in the handler of {self!r}", "exception": error})
-            self.detail = f"{type(error).__name__} in our handler"
-            self.close("internal")
-
-    def _flush(self) -> None:
-        if not self._unsent or self._transport is None:
             return
-        joined = self._unsent[0] if len(self._unsent) == 1 else b"".join(self._unsent)
-        self._unsent.clear()
-        self._unsent_bytes = 0
-        if self._transport.get_write_buffer_size() + len(joined) > MAX_UNSENT_BYTES:
-            self.abort("slow")
-            return
-        self._transport.write(joined)
+        self._loop.call_exception_handler({"message": f"error in the handler of {self!r}", "exception": error})
+        self.detail = f"{type(error).__name__} in our handler"
+        self.close("internal")
 
     def _check_expiry(self) -> None:
         """Close when the peer's grant has run out; else look again when it may have."""

@@ -63,6 +63,8 @@ async def connect(
     on_frame: Callable[[Link, int, bytes], None],
     on_closed: Callable[[Link, str], None],
     on_writable: Callable[[Link], None] | None = None,
+    before: Callable[[Link], None] | None = None,
+    after: Callable[[Link], None] | None = None,
     timeout: float = HELLO_TIMEOUT_SECONDS,
     wall_seconds: Callable[[], float] = time.time,
 ) -> Link:
@@ -71,6 +73,7 @@ async def connect(
     Args:
         service: the logical port; put into the HELLO.
         hello: what we say about ourselves.
+        on_frame, on_closed, on_writable, before, after: as of `LinkHandler`.
         expect: give up when the peer's id is another one.
         timeout: seconds for TCP, TLS and HELLO together.
 
@@ -83,7 +86,7 @@ async def connect(
     host, port = parse_address(address)
     link = Link(service, dialled=True, wall_seconds=wall_seconds)
     mine = _for_service(hello, service)
-    handler = LinkHandler(on_frame, on_closed, on_writable)
+    handler = LinkHandler(on_frame, on_closed, on_writable, before, after)
     try:
         async with asyncio.timeout(timeout):
             await asyncio.get_running_loop().create_connection(

@@ -33,25 +33,9 @@ from benchmarks.engines.jobs import (
     parse,
     say_result,
 )
+from benchmarks.engines.trips import Trip
 
 WINDOW = timedelta(milliseconds=WINDOW_MS)
-
-
-class TripRow(NamedTuple):
-    """The twelve fields."""
-
-    ts: int
-    medallion: str
-    license: str
-    zone: int
-    vehicle: int
-    pickup: str
-    dropoff: str
-    lon: float
-    lat: float
-    dist: float
-    fare: float
-    tip: float
 
 
 class DerivedRow(NamedTuple):
@@ -87,12 +71,12 @@ class AddingColumns(Adding):
         return self
 
 
-def kept(trip: TripRow) -> bool:
+def kept(trip: Trip) -> bool:
     """As `jobs.keep`."""
     return trip.fare >= FARE_MIN
 
 
-def derived(trip: TripRow) -> DerivedRow:
+def derived(trip: Trip) -> DerivedRow:
     """As `jobs.derive`."""
     cell = int((trip.lon + 74.1) * 1000) * 1000 + int((trip.lat - 40.5) * 1000)
     return DerivedRow(trip.ts, trip.zone, trip.vehicle, trip.fare, trip.tip / trip.fare, cell)
@@ -127,7 +111,7 @@ def _time_of_line(line: str) -> int:
     return int(line[:13])
 
 
-def _time_of_trip(trip: TripRow) -> int:
+def _time_of_trip(trip: Trip) -> int:
     return trip.ts
 
 
@@ -169,7 +153,7 @@ def from_rows(job: str, path: str, sums: Any) -> Topology:
     """A typed source and functions on rows."""
     topology = Topology(f"{job}-rows")
     time_of = None if job == "j1" else _time_of_trip
-    rows = topology.source("trips", csv(path), rows=TripRow, event_time=time_of).filter(kept).map(derived)
+    rows = topology.source("trips", csv(path), rows=Trip, event_time=time_of).filter(kept).map(derived)
     if job == "j1":
         rows.sink("out", Connector("collect", payload=Adding(narrow_rows(sums))))
         return topology
@@ -184,7 +168,7 @@ def from_rows(job: str, path: str, sums: Any) -> Topology:
 def from_columns(job: str, path: str, sums: Any) -> Topology:
     """A typed source and expressions: columns from the file's bytes to the sink."""
     topology = Topology(f"{job}-columns")
-    trips = topology.source("trips", csv(path), rows=TripRow, event_time=None if job == "j1" else "ts")
+    trips = topology.source("trips", csv(path), rows=Trip, event_time=None if job == "j1" else "ts")
     east = ((col("lon") + 74.1) * 1000).cast(int)
     cell = east * 1000 + ((col("lat") - 40.5) * 1000).cast(int)
     kept = trips.where(col("fare") >= FARE_MIN).with_columns(ratio=col("tip") / col("fare"), cell=cell)

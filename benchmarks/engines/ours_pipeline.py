@@ -1,31 +1,11 @@
-"""J3 as a user of ours writes it: submitted to agents, so this file is all that travels.
-
-Nothing here imports the other modules of the comparison: a bundle holds the file and what it imports.
-"""
+"""J3 as a user of ours writes it: submitted to agents; the modules that it imports travel with it."""
 
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from agiledart import Context, KeyedOperator, ReadTime, Sink, Source, Topology
-
-FARE_MIN = 12.5
-
-
-class Trip(NamedTuple):
-    """The twelve fields of a line; `due_ns` is when it should have left its source."""
-
-    due_ns: int
-    medallion: str
-    license: str
-    zone: int
-    vehicle: int
-    pickup: str
-    dropoff: str
-    lon: float
-    lat: float
-    dist: float
-    fare: float
-    tip: float
+from benchmarks.engines.jobs import FARE_MIN
+from benchmarks.engines.trips import Trip
 
 
 class Derived(NamedTuple):
@@ -93,7 +73,7 @@ def latency(trips: Source[Trip], results: Sink[Result], name: str = "latency") -
     """Parse, filter and derive where the source is; aggregate; write."""
     topology = Topology(name)
     (
-        topology.source("trips", trips, event_time=lambda trip: trip.due_ns // 1_000_000)
+        topology.source("trips", trips, event_time=lambda trip: trip.ts // 1_000_000)
         .flat_map(derived)
         .key_by(lambda row: row.zone)
         .stateful("totals", RunningTotals())

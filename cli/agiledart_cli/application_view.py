@@ -122,7 +122,7 @@ def _print_stages(body: Mapping[str, Any]) -> None:
         print_table(heads, rows, ["×", "in", "out", "dropped", "queue"])
 
 
-ERRORS = (("skipped", "skipped"), ("dead_letters", "dead letters"))
+ERRORS = (("skipped", "skipped"), ("dead_letters", "dead letters"), ("failed", "results not made"))
 """What became of records for which user code raised, as a step counts it and in words."""
 
 
@@ -150,8 +150,12 @@ def print_sums(summary: Mapping[str, Any]) -> None:
     )
     for step, counts in summary.get("steps", {}).items():
         errors = [f"{count(counts[kind])} {word}" for kind, word in ERRORS if counts.get(kind)]
+        if counts.get("late"):
+            click.echo(f" {step}: {count(counts['late'])} rows came too late")
         if errors:
             click.echo(paint(f" {step}: its code raised: {', '.join(errors)} (see: agiledart logs)", WATCH))
+    for place in summary.get("imbalances", ()):
+        click.echo(paint(f" the counts do not add up: {place}", BAD))
     for sink, rows in summary.get("results", {}).items():
         figures = summary.get("latency_ms", {}).get(sink)
         told = ""

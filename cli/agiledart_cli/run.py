@@ -121,6 +121,7 @@ def report(name: str, done: "LocalRun") -> None:
             (counts.dropped, "left nothing"),
             (counts.skipped, "skipped after errors"),
             (counts.dead_letters, "dead letters"),
+            (counts.failed, "results not made"),
             (counts.late, "late"),
         )
         rest = "".join(f", {count(number)} {what}" for number, what in others if number)

@@ -8,7 +8,6 @@
 """
 
 import struct
-from collections.abc import Iterator
 from typing import Any, Final
 
 import msgspec
@@ -59,18 +58,22 @@ class BatchCodec:
     def _nothing(self) -> list[Any] | None:
         return None if self._carries == "rows" else []
 
-    def encode_within(self, batch: Batch, limit: int = 2 * MAX_BATCH_BYTES) -> Iterator[tuple[Batch, bytes]]:
-        """The batch in pieces whose bytes stay within `limit` (columns: within theirs), as far as whole rows allow."""
+    def encode_within(self, batch: Batch, limit: int = 2 * MAX_BATCH_BYTES) -> list[tuple[Batch, bytes]]:
+        """The batch in pieces whose bytes stay within `limit` (columns: within theirs), as far as whole rows allow.
+        Raises as `encode`.
+        """
         if type(batch.held) is not list:
             limit = max(limit, MAX_COLUMN_BATCH_BYTES)
+        found: list[tuple[Batch, bytes]] = []
         waiting = [batch]
         while waiting:
             piece = waiting.pop()
             body = self.encode(piece)
             if len(body) <= limit or len(piece) < 2:
-                yield piece, body
+                found.append((piece, body))
             else:
                 waiting += reversed(list(piece.pieces((len(piece) + 1) // 2)))
+        return found
 
     def decode(self, body: bytes | bytearray | memoryview) -> Batch:
         """The batch that these bytes stand for; raises `RemoteProtocolError` (`oversize`, `form`) and nothing else."""

@@ -1,7 +1,9 @@
 """`map_batches`: a user's function of many rows at once, in the form that its parameter is annotated with.
 
 Forms: `pyarrow.RecordBatch` (also without an annotation), `dict` (field → NumPy array, or list for texts and objects) and
-`polars.DataFrame`. What it returns may be any of them, too; it has as many rows as it took, in the same order.
+`polars.DataFrame`. What it returns may be any of them, too; it has as many rows as it took, in the same order. A function that
+resizes returns beside its rows their origins: of each the number of the row of the batch from which it was made. That row's time
+and position are the new row's; so results depend neither on where batches end nor on what travels with rows.
 """
 
 from collections.abc import Callable, Mapping
@@ -55,9 +57,17 @@ class VectorFunction:
         name: of the step.
         function: of a batch in this form.
         row_type: of the rows that it returns.
+        resizes: it returns (rows, origins), fewer or more rows than it took.
+
+    Attributes:
+        left_nothing: rows of the last batch from which no row was made.
     """
 
-    def __init__(self, name: str, function: Callable[[Any], Any], form: Form, row_type: Any) -> None:
+    def __init__(
+        self, name: str, function: Callable[[Any], Any], form: Form, row_type: Any, *, resizes: bool = False
+    ) -> None:
+        self.resizes = resizes
+        self.left_nothing = 0
         self._name = name
         self._function = function
         self._form: Form = form
@@ -65,17 +75,66 @@ class VectorFunction:
 
     def run(self, columns: Columns, order: Order) -> tuple[Columns, Order]:
         """The rows that the function makes of these. Raises `UserCodeError`."""
+        self.left_nothing = 0
+        if not len(columns):
+            return Columns.from_rows([], self._row_type), order
         try:
-            made = columns_of(self._function(in_form(columns, self._form)), self._row_type)
+            made = self._function(in_form(columns, self._form))
+            if self.resizes:
+                made, origins = _with_origins(made, len(columns), self._row_type)
+                self.left_nothing = len(columns) - len(np.unique(origins))
+                return made, order_of_origins(order, origins)
+            made = columns_of(made, self._row_type)
             if len(made) != len(columns):
                 raise ValueError(
-                    f"it took {len(columns)} rows and returned {len(made)}; to drop rows use .where behind it"
+                    f"it took {len(columns)} rows and returned {len(made)}; to drop rows use .where behind it, or"
+                    " map_batches(…, resizes=True)"
                 )
         except AgileDartError:
             raise
         except (Exception, SystemExit) as error:  # user code may raise anything; it leaves here named
             raise user_code_error(self._name, self._function, error, NO_RECORD) from error
         return made, order
+
+
+def _with_origins(made: Any, taken: int, row_type: Any) -> tuple[Columns, Any]:
+    """(rows, origins as an array) that a resizing function returned. Raises TypeError or ValueError."""
+    if not isinstance(made, tuple) or len(made) != 2:
+        raise TypeError(
+            f"it returned a {type(made).__name__}; with resizes=True it returns (rows, origins): for each row the number of the"
+            " row of the batch from which it was made"
+        )
+    columns = columns_of(made[0], row_type)
+    origins = np.asarray(made[1])
+    if not len(origins):
+        origins = origins.astype(np.int64)
+    if origins.ndim != 1 or origins.dtype.kind not in "iu":
+        raise TypeError(f"origins are whole numbers in one dimension, not {origins.dtype} in {origins.ndim}")
+    if len(origins) != len(columns):
+        raise ValueError(f"it returned {len(columns)} rows and {len(origins)} origins")
+    if len(origins) and not (
+        int(origins[0]) >= 0 and int(origins[-1]) < taken and bool((origins[1:] >= origins[:-1]).all())
+    ):
+        raise ValueError(f"origins count up from 0 to {taken - 1} at most, so that rows stay in order")
+    return columns, origins.astype(np.int64)
+
+
+def order_of_origins(order: Order, origins: Any) -> Order:
+    """What goes with rows that were made of rows: their times; their positions and the number among the rows of one origin."""
+    if order is None:
+        return None
+    if type(order) is not list:
+        return order[origins]
+    numbers: list[int] = origins.tolist()
+    if not order or type(order[0]) is not tuple:
+        return [order[number] for number in numbers]
+    made: list[Any] = []
+    before, among = -1, 0
+    for number in numbers:
+        among = among + 1 if number == before else 0
+        before = number
+        made.append((*order[number], among))
+    return made
 
 
 def in_form(columns: Columns, form: Form) -> Any:

@@ -137,6 +137,11 @@ class SendingChannel:
         self._mark_sent = self._mark
         return Batch([], None, self._mark)
 
+    @property
+    def has_more(self) -> bool:
+        """After a frame: is there anything that was not sent?"""
+        return bool(self._pending) or self._mark != self._mark_sent
+
     def release_mark(self) -> None:
         """Let the newest mark go although no rows go with it: now and then, so that figures downstream do not stand still."""
         self._released = True

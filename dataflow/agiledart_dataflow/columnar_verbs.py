@@ -76,19 +76,29 @@ class ColumnarVerbs(RowVerbs[T]):
         return self._built("select", step_name, {**values, **columns}, on_error, where)
 
     def map_batches(
-        self, function: Callable[[Any], Any], name: str | None = None, *, returns: type[U] | None = None
+        self,
+        function: Callable[[Any], Any],
+        name: str | None = None,
+        *,
+        returns: type[U] | None = None,
+        resizes: bool = False,
     ) -> "Stream[U]":
         """A function of many rows at once; it returns as many, of the type `returns` (or of the same type).
 
         It gets a pyarrow.RecordBatch, or what its parameter is annotated with: `dict` (field → NumPy array) or
-        `polars.DataFrame`; it may return any of them.
+        `polars.DataFrame`; it may return any of them. With `resizes=True` it returns fewer or more rows, and beside them their
+        origins, `(rows, origins)`: for each the number of the row of the batch from which it was made, counting up. It then has
+        that row's time. Where batches end depends on timing: each row's results must not depend on its neighbours.
         """
         where = call_site()
         name = step_name(function, name, "map_batches", where)
         row_type: Any = self._row_type if returns is None else returns
         schema_of(row_type)
-        vector = VectorFunction(name, function, form_of(function, where), row_type)
-        index = self._add(name, "map_batches", row_type, where, function=function, make={"vector": vector})
+        vector = VectorFunction(name, function, form_of(function, where), row_type, resizes=resizes)
+        options = (("yields", "many"),) if resizes else ()
+        index = self._add(
+            name, "map_batches", row_type, where, function=function, options=options, make={"vector": vector}
+        )
         return self._topology.stream(index)
 
     @overload

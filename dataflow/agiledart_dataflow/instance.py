@@ -15,6 +15,7 @@ from agiledart_dataflow.connectors import SinkWriter
 from agiledart_dataflow.error_reports import ErrorReports, own_frames
 from agiledart_dataflow.loop_text import RowStep
 from agiledart_dataflow.merge import Merge, merge_type, typed_rows
+from agiledart_dataflow.one_input import merge_of
 from agiledart_dataflow.operator_making import MakeStore
 from agiledart_dataflow.outbox import Emit, Outbox
 from agiledart_dataflow.position import START, Position, is_final, reached
@@ -70,7 +71,7 @@ class Instance:
         self._program = program
         self._carries = plan.carries(stage)
         self._inbox: Merge | Arrivals = (
-            Merge((channel, plan.edges[channel[0]].padding) for channel in self.inputs)
+            merge_of([(channel, plan.edges[channel[0]].padding) for channel in self.inputs])
             if self._carries == "positions"
             else inbox_of(self.inputs)
         )
@@ -88,6 +89,7 @@ class Instance:
         self._writer = writer
         steps = program.steps(stage)
         self._counted = StepCounts()
+        self._is_broadcast = steps[0].kind == "broadcast"
         self._own_step = steps[0].name if steps[0].kind in ("sink", "union", "side") else ""
         self._first_step = steps[0].name if self._own_step or self._operator is not None else ""
         if self._own_step:
@@ -240,9 +242,11 @@ class Instance:
         operator = self._operator
         assert operator is not None
         policy = self._program.steps(self.stage)[0].make["on_error"]
-        if row is NO_RECORD:  # a timer: nothing is lost but what it would have done
+        if row is NO_RECORD:  # a timer or a result: nothing is lost but what it would have done
             self.reports.note(operator.name, operator.function, error, row, "skip")
             return
+        if self._is_broadcast and at[-1]:  # told to every instance, so it has no place of its own to go to
+            policy = "skip"
         if policy == "dead_letter":
             operator.counts.dead_letters += 1
         else:

@@ -15,13 +15,14 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
+from agiledart_dataflow.event_clock import Late
 from agiledart_dataflow.overload import BLOCK, MAX_WAITING_BYTES, SHED_SAMPLE, SPOOL, Overload
 from agiledart_dataflow.schema import generic
 from agiledart_dataflow.statistics import SourceCounts
 from agiledart_kernel.errors import LocalProtocolError, OperationFailed, UserCodeError
 
 Timed = tuple[int, Any]
-"""Event time in milliseconds and the row."""
+"""Event time in milliseconds and the row, or the `Late` row: how late it was has been judged when it came."""
 
 CHUNK_BYTES: Final = 256 << 10
 """Rows go to disk in chunks of about this size at most, as far as whole rows allow: one chunk is read back at a time."""
@@ -89,7 +90,7 @@ class Intake:
         self.spooled_ever = 0
         self.shed: dict[str, int] = {}
         self._encoder = msgspec.msgpack.Encoder()
-        kind = generic(tuple, list[int], generic(list, row_type))
+        kind = generic(tuple, list[int], generic(list, row_type), list[tuple[int, int, bool]])
         self._decoder: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(kind)
 
     @property
@@ -235,16 +236,22 @@ class Intake:
             self.spooled_ever += len(piece)
 
     def _pack(self, rows: Sequence[Timed]) -> bytes:
+        lates = [(i, row.by_ms, row.aside) for i, (_, row) in enumerate(rows) if type(row) is Late]
+        plain = [row for _, row in rows]
+        for i, _, _ in lates:
+            plain[i] = plain[i].row
         try:
-            return self._encoder.encode(([time_ms for time_ms, _ in rows], [row for _, row in rows]))
+            return self._encoder.encode(([time_ms for time_ms, _ in rows], plain, lates))
         except (TypeError, ValueError, OverflowError, RecursionError) as error:
             raise UserCodeError(f"{self._name}: its rows cannot be kept: {error}") from None
 
     def _unpack(self, chunk: bytes) -> None:
         try:
-            times, rows = self._decoder.decode(chunk)
+            times, rows, lates = self._decoder.decode(chunk)
         except (msgspec.MsgspecError, ValueError) as error:
             raise UserCodeError(f"{self._name}: its rows are not what it says: {error}") from None
+        for i, by_ms, aside in lates:
+            rows[i] = Late(rows[i], by_ms, aside)
         size = len(chunk) // max(1, len(rows)) + 1
         for time_ms, row in zip(times, rows, strict=True):
             self._keep(time_ms, row, 0, size)

@@ -38,18 +38,40 @@ class JoinVerbs(KeyedHandle[K, R]):
         window: Panes,
         *,
         how: Literal["inner"] = "inner",
+        on_error: ErrorPolicy = "fail",
         keep: Keep = "memory",
     ) -> "Stream[Joined[K, R, U]]": ...
     @overload
     def window_join(
-        self, name: str, other: KeyedHandle[K, U], window: Panes, *, how: Literal["left"], keep: Keep = "memory"
+        self,
+        name: str,
+        other: KeyedHandle[K, U],
+        window: Panes,
+        *,
+        how: Literal["left"],
+        on_error: ErrorPolicy = "fail",
+        keep: Keep = "memory",
     ) -> "Stream[Joined[K, R, U | None]]": ...
     @overload
     def window_join(
-        self, name: str, other: KeyedHandle[K, U], window: Panes, *, how: Literal["outer"], keep: Keep = "memory"
+        self,
+        name: str,
+        other: KeyedHandle[K, U],
+        window: Panes,
+        *,
+        how: Literal["outer"],
+        on_error: ErrorPolicy = "fail",
+        keep: Keep = "memory",
     ) -> "Stream[Joined[K, R | None, U | None]]": ...
     def window_join(
-        self, name: str, other: KeyedHandle[Any, Any], window: Panes, *, how: Any = "inner", keep: Keep = "memory"
+        self,
+        name: str,
+        other: KeyedHandle[Any, Any],
+        window: Panes,
+        *,
+        how: Any = "inner",
+        on_error: ErrorPolicy = "fail",
+        keep: Keep = "memory",
     ) -> "Stream[Any]":
         """All pairs of rows of one key and one tumbling or hopping window, when it closes.
 
@@ -69,7 +91,7 @@ class JoinVerbs(KeyedHandle[K, R]):
         options = (("how", how), ("window", str(window)))
         row_type = self._joined(other, left_too=how == "outer", right_too=how != "inner")
         return self._join(
-            name, "window-join", other, WindowJoin(window, how), state_type, row_type, where, options, keep
+            name, "window-join", other, WindowJoin(window, how), state_type, row_type, where, options, keep, on_error
         )
 
     @overload
@@ -81,6 +103,7 @@ class JoinVerbs(KeyedHandle[K, R]):
         earliest: timedelta,
         latest: timedelta,
         how: Literal["inner"] = "inner",
+        on_error: ErrorPolicy = "fail",
         keep: Keep = "memory",
     ) -> "Stream[Joined[K, R, U]]": ...
     @overload
@@ -92,6 +115,7 @@ class JoinVerbs(KeyedHandle[K, R]):
         earliest: timedelta,
         latest: timedelta,
         how: Literal["left"],
+        on_error: ErrorPolicy = "fail",
         keep: Keep = "memory",
     ) -> "Stream[Joined[K, R, U | None]]": ...
     def interval_join(
@@ -102,6 +126,7 @@ class JoinVerbs(KeyedHandle[K, R]):
         earliest: timedelta,
         latest: timedelta,
         how: Any = "inner",
+        on_error: ErrorPolicy = "fail",
         keep: Keep = "memory",
     ) -> "Stream[Any]":
         """Pairs of rows of one key in which the other happened from `earliest` to `latest` after this one, both included.
@@ -121,18 +146,36 @@ class JoinVerbs(KeyedHandle[K, R]):
         options = (("earliest_ms", str(earliest_ms)), ("how", how), ("latest_ms", str(latest_ms)))
         operator = IntervalJoin(earliest_ms, latest_ms, how)
         row_type = self._joined(other, right_too=how != "inner")
-        return self._join(name, "interval-join", other, operator, state_type, row_type, where, options, keep)
+        return self._join(name, "interval-join", other, operator, state_type, row_type, where, options, keep, on_error)
 
     @overload
     def lookup(
-        self, name: str, table: KeyedHandle[K, U], *, how: Literal["inner"] = "inner", keep: Keep = "memory"
+        self,
+        name: str,
+        table: KeyedHandle[K, U],
+        *,
+        how: Literal["inner"] = "inner",
+        on_error: ErrorPolicy = "fail",
+        keep: Keep = "memory",
     ) -> "Stream[Joined[K, R, U]]": ...
     @overload
     def lookup(
-        self, name: str, table: KeyedHandle[K, U], *, how: Literal["left"], keep: Keep = "memory"
+        self,
+        name: str,
+        table: KeyedHandle[K, U],
+        *,
+        how: Literal["left"],
+        on_error: ErrorPolicy = "fail",
+        keep: Keep = "memory",
     ) -> "Stream[Joined[K, R, U | None]]": ...
     def lookup(
-        self, name: str, table: KeyedHandle[Any, Any], *, how: Any = "inner", keep: Keep = "memory"
+        self,
+        name: str,
+        table: KeyedHandle[Any, Any],
+        *,
+        how: Any = "inner",
+        on_error: ErrorPolicy = "fail",
+        keep: Keep = "memory",
     ) -> "Stream[Any]":
         """Each row with the newest row of the table that has its key, as it stood at the row's position.
 
@@ -143,7 +186,9 @@ class JoinVerbs(KeyedHandle[K, R]):
         self._check_how(how, ("inner", "left"), where)
         state_type = generic(list, table.types[1])
         row_type = self._joined(table, right_too=how != "inner")
-        return self._join(name, "lookup", table, LookupJoin(how), state_type, row_type, where, (("how", how),), keep)
+        return self._join(
+            name, "lookup", table, LookupJoin(how), state_type, row_type, where, (("how", how),), keep, on_error
+        )
 
     def connect(self, broadcast: StreamHandle[B]) -> "ConnectedStream[K, R, B]":
         """These rows beside a small stream that every instance gets whole: `.connect(rules).stateful("apply", …)`."""
@@ -170,14 +215,21 @@ class JoinVerbs(KeyedHandle[K, R]):
         where: CallSite,
         options: tuple[tuple[str, str], ...],
         keep: Keep,
+        on_error: ErrorPolicy,
     ) -> "Stream[Any]":
         """Add a step with two keyed inputs."""
+        policy = error_policy(on_error, where)
         needs_name(name, kind, f"my-{kind}", where)
         if not isinstance(other, KeyedHandle) or other._topology is not self._topology:  # noqa: SLF001  another handle of this class
             raise where.error(f"{name!r} joins with keyed rows of the same topology: other.key_by(function)")
         keys = type_text(self._key_type), type_text(other._key_type)  # noqa: SLF001  another handle of this class
         if keys[0] != keys[1]:
             raise where.error(f"{name!r} joins keys of one type, not {keys[0]} and {keys[1]}")
+        if on_error == "dead_letter" and self.types[1] != other.types[1]:
+            raise where.error(
+                f"{name!r} joins rows of two types, and dead letters have one: use on_error='skip', which tells each kind of error"
+                " in the logs"
+            )
         index = self._topology.add(
             name,
             kind,
@@ -186,11 +238,12 @@ class JoinVerbs(KeyedHandle[K, R]):
             where,
             keying=Keying(self._key_of, self._key_type),
             function=self._key_of,
-            options=(*options, ("keep", keep)),
+            options=(*policy["options"], *options, ("keep", keep)),
             make={
                 "operator": operator,
                 "state_type": state_type,
                 "keep": keep,
+                **policy["make"],
                 "key_functions": (self._key_of, other._key_of),  # noqa: SLF001  another handle of this class
             },
         )

@@ -5,6 +5,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from agiledart_dataflow.callsite import CallSite
+from agiledart_dataflow.error_policy import ErrorPolicy, error_policy
 from agiledart_dataflow.handles import needs_name
 from agiledart_dataflow.keying import Keying
 from agiledart_dataflow.operators.keyed import KeyedOperator
@@ -62,16 +63,24 @@ class KeyedHandle(Generic[K, R]):
         *,
         options: tuple[tuple[str, str], ...] = (),
         keep: Keep = "memory",
+        on_error: ErrorPolicy = "fail",
         key_type: Any = None,
         **make: Any,
     ) -> "Stream[Any]":
         """Add a step that a `KeyedOperator` carries out."""
         needs_name(name, kind, f"my-{kind}", where)
-        if keep not in ("memory", "disk"):
-            raise where.error(f"{name!r} keeps its state in 'memory' or on 'disk', not {keep!r}")
-        parts = {"operator": operator, "state_type": state_type, "keep": keep, **make}
-        index = self.add(name, kind, row_type, where, key_type, options=(*options, ("keep", keep)), make=parts)
+        check_keep(name, keep, where)
+        policy = error_policy(on_error, where)
+        parts = {"operator": operator, "state_type": state_type, "keep": keep, **policy["make"], **make}
+        told = (*policy["options"], *options, ("keep", keep))
+        index = self.add(name, kind, row_type, where, key_type, options=told, make=parts)
         return self._topology.stream(index)
+
+
+def check_keep(name: str, keep: object, where: CallSite) -> None:
+    """Raise `TopologyError` for a place where no state can be."""
+    if keep not in ("memory", "disk"):
+        raise where.error(f"{name!r} keeps its state in 'memory' or on 'disk', not {keep!r}")
 
 
 def span_ms(what: str, span: timedelta | None, where: CallSite, *, least: int | None = 1) -> int:

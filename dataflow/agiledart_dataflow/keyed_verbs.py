@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from agiledart_dataflow.aggregators import Aggregator, Count
 from agiledart_dataflow.callsite import call_site
-from agiledart_dataflow.error_policy import ErrorPolicy, error_policy
+from agiledart_dataflow.error_policy import ErrorPolicy
 from agiledart_dataflow.handles import needs_name
 from agiledart_dataflow.keyed_handle import Keep, KeyedHandle, span_ms
 from agiledart_dataflow.operator_making import aggregate_state_type
@@ -61,7 +61,6 @@ class KeyedVerbs(KeyedHandle[K, R]):
             raise where.error(
                 f"{type(given).__name__} also hears a broadcast stream: write .connect(rules).stateful({name!r}, …)"
             )
-        policy = error_policy(on_error, where)
         time_to_live_ms = span_ms("time_to_live", time_to_live, where)
         key_type, state_type, row_type = operator_types(operator, where)
         try:
@@ -77,22 +76,35 @@ class KeyedVerbs(KeyedHandle[K, R]):
             where,
             keep=keep,
             key_type=key_type,
-            options=(*policy["options"], ("time_to_live_ms", str(time_to_live_ms))),
+            on_error=on_error,
+            options=(("time_to_live_ms", str(time_to_live_ms)),),
             time_to_live_ms=time_to_live_ms,
-            **policy["make"],
         )
 
-    def reduce(self, name: str, function: Callable[[R, R], R], *, keep: Keep = "memory") -> "Stream[Change[K, R, R]]":
-        """All rows of a key so far joined two by two, `function(so far, next)`, anew at each row."""
+    def reduce(
+        self, name: str, function: Callable[[R, R], R], *, on_error: ErrorPolicy = "fail", keep: Keep = "memory"
+    ) -> "Stream[Change[K, R, R]]":
+        """All rows of a key so far joined two by two, `function(so far, next)`, anew at each row.
+
+        `on_error`, here and in `running`, `distinct` and `pattern`: what becomes of a row for which a function of the step or
+        of its key raises; the state of the key stays as it was before that row.
+        """
         where = call_site()
         _, row_type = self.types
         operator = Running(Reduction(function))
         return self._operate(
-            name, "running", operator, generic(list, generic(list, row_type)), self._change(row_type), where, keep=keep
+            name,
+            "running",
+            operator,
+            generic(list, generic(list, row_type)),
+            self._change(row_type),
+            where,
+            keep=keep,
+            on_error=on_error,
         )
 
     def running(
-        self, name: str, aggregator: Aggregator[R, Any, V], *, keep: Keep = "memory"
+        self, name: str, aggregator: Aggregator[R, Any, V], *, on_error: ErrorPolicy = "fail", keep: Keep = "memory"
     ) -> "Stream[Change[K, V, R]]":
         """What an aggregator makes of all rows of a key so far, anew at each row."""
         where = call_site()
@@ -101,24 +113,49 @@ class KeyedVerbs(KeyedHandle[K, R]):
         state_type = generic(list, aggregate_state_type(aggregator, row_type))
         options = (("aggregate", type(aggregator).__name__),)
         return self._operate(
-            name, "running", Running(aggregator), state_type, self._change(value), where, options=options, keep=keep
+            name,
+            "running",
+            Running(aggregator),
+            state_type,
+            self._change(value),
+            where,
+            options=options,
+            keep=keep,
+            on_error=on_error,
         )
 
-    def running_count(self, name: str, *, keep: Keep = "memory") -> "Stream[Change[K, int, R]]":
+    def running_count(
+        self, name: str, *, on_error: ErrorPolicy = "fail", keep: Keep = "memory"
+    ) -> "Stream[Change[K, int, R]]":
         """How many rows of a key there were so far, anew at each row."""
-        return self.running(name, Count(), keep=keep)
+        return self.running(name, Count(), keep=keep, on_error=on_error)
 
-    def distinct(self, name: str, *, time_to_live: timedelta | None = None, keep: Keep = "memory") -> "Stream[R]":
+    def distinct(
+        self, name: str, *, time_to_live: timedelta | None = None, on_error: ErrorPolicy = "fail", keep: Keep = "memory"
+    ) -> "Stream[R]":
         """The first row of each key. With `time_to_live` the key counts as new again so long after the row that passed."""
         where = call_site()
         ttl_ms = span_ms("time_to_live", time_to_live, where)
         options = (("time_to_live_ms", str(ttl_ms)),)
         return self._operate(
-            name, "distinct", FirstOnly(ttl_ms), list[bool], self.types[1], where, options=options, keep=keep
+            name,
+            "distinct",
+            FirstOnly(ttl_ms),
+            list[bool],
+            self.types[1],
+            where,
+            options=options,
+            keep=keep,
+            on_error=on_error,
         )
 
     def pattern(
-        self, name: str, *elements: Callable[[R], object] | Never[R], within: timedelta, keep: Keep = "memory"
+        self,
+        name: str,
+        *elements: Callable[[R], object] | Never[R],
+        within: timedelta,
+        on_error: ErrorPolicy = "fail",
+        keep: Keep = "memory",
     ) -> "Stream[Match[K, R]]":
         """Rows of a key that follow each other: `pattern("alarm", is_hot, is_hotter, never(is_cooled), within=…)`.
 
@@ -144,6 +181,7 @@ class KeyedVerbs(KeyedHandle[K, R]):
             where,
             options=(("elements", shape), ("within_ms", str(within_ms))),
             keep=keep,
+            on_error=on_error,
         )
 
     def _change(self, value: Any) -> Any:

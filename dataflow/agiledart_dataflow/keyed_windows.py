@@ -18,10 +18,17 @@ def keyed_window(
     aggregator: Aggregator[Any, Any, Any],
     row_type: Any,
     flat: Callable[[Any], Any] | None = None,
+    *,
+    on_disk: bool = False,
 ) -> tuple[KeyedOperator[Any, Any, Any, Any], Any] | None:
-    """(operator, type of its plain state) of a window that is one; None for sliding, tumbling and hopping windows.
+    """(operator, type of its plain state) of a window that is one; None for sliding ones, and tumbling and hopping ones in memory.
 
-    `flat` makes the row of a window with named results of its pane.
+    Args:
+        window: the rows.
+        aggregator: what is made of them.
+        row_type: of the rows.
+        flat: makes the row of a window with named results of its pane.
+        on_disk: its state shall lie on disk, so it must be a keyed operator.
     """
     state = aggregate_state_type(aggregator, row_type)
     if isinstance(window, Session):
@@ -29,6 +36,6 @@ def keyed_window(
     if isinstance(window, Counted):
         windows = generic(list, generic(tuple, int, int, state))
         return CountWindow(window.size, window.every, aggregator, flat), generic(tuple, int, windows)
-    if isinstance(window, Panes) and window.lateness_ms:
+    if isinstance(window, Panes) and (window.lateness_ms or on_disk):
         return LatePanes(window, aggregator, flat), generic(dict, int, state)
     return None

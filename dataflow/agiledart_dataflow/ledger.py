@@ -2,6 +2,8 @@
 
     a source    lines = records + late + malformed + shed + spooled + waiting
     a step      in = out + filtered + skipped + dead letters + late, where one row makes at most one
+    with state  in = taken + filtered + skipped + dead letters + late; what is taken comes out of running values at once, of
+                tumbling and hopping windows by the end, and leaves nothing behind there
     a stage     what came in and does not wait = in of its first step; out of a step = in of the next; out of the last = sent
     a channel   sent = received, at the end
 
@@ -9,18 +11,26 @@ The first three hold at every moment for the figures of one instance; those of t
 under way any more. A loss, a repetition or a miscount anywhere between two counters breaks one of them.
 """
 
+import re
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
+from agiledart_dataflow.kinds import PATHS
 from agiledart_dataflow.specification import Specification, StepSpecification
 from agiledart_dataflow.stage_plan import ERRORS, StagePlan
 from agiledart_dataflow.statistics import InstanceStatistics, SourceCounts, StepCounts
 
+_SPANS = re.compile(r"(\d+) ms")
+"""The lengths in the text of a window."""
+
 _KEEPING = frozenset({"map", "with_columns", "select", "union", "sink", "side"})
 """Kinds of steps of which every row in comes out, but for errors."""
 
-_SIEVING = frozenset({"filter", "where"})
+_SIEVING = frozenset({"filter", "where", "distinct"})
 """Kinds of steps that let rows through or not."""
+
+_TAKING = frozenset({"window", "top", *PATHS}) - _SIEVING
+"""Kinds of steps that take rows into a state, from which results are made."""
 
 
 def audit(
@@ -44,6 +54,11 @@ def audit(
     return found
 
 
+def misses(one: InstanceStatistics) -> list[str]:
+    """The imbalances within one instance that show without its topology: at its source, between its steps, at its inputs."""
+    return _of_instance({}, one)
+
+
 def _of_instance(known: dict[str, StepSpecification], one: InstanceStatistics) -> list[str]:
     found: list[str] = []
     if one.source is not None:
@@ -53,6 +68,10 @@ def _of_instance(known: dict[str, StepSpecification], one: InstanceStatistics) -
     for name, counts in one.steps.items():
         if name in known:
             found += [f"{name} {one.index}: {text}" for text in _of_step(known[name], counts)]
+            if one.finished and one.state_keys and _closes(known[name]):
+                found.append(
+                    f"{name} {one.index}: {one.state_keys} keys are left in windows after the end of the input"
+                )
     for before, after in pairwise(names):
         put_out, took = one.steps[before].rows_out, one.steps[after].rows_in
         if put_out != took:
@@ -83,16 +102,39 @@ def _of_source(name: str, counts: SourceCounts) -> list[str]:
 def _of_step(step: StepSpecification, counts: StepCounts) -> list[str]:
     let_go = counts.dropped + counts.skipped + counts.dead_letters + counts.late
     accounted = counts.rows_out + let_go
-    one_for_one = step.kind in _KEEPING | _SIEVING or (
-        step.kind == "flat_map" and dict(step.options).get("yields") == "optional"
+    yields = dict(step.options).get("yields")
+    one_for_one = (
+        step.kind in _KEEPING | _SIEVING
+        or (step.kind == "flat_map" and yields == "optional")
+        or (step.kind == "map_batches" and yields != "many")
     )
     if one_for_one and accounted != counts.rows_in:
         return [f"{counts.rows_in} rows in, {counts.rows_out} out and {let_go} let go"]
+    if step.kind in _TAKING:
+        if counts.taken + let_go != counts.rows_in:
+            return [f"{counts.rows_in} rows in, {counts.taken} taken and {let_go} let go"]
+        if step.kind == "running" and counts.rows_out != counts.taken:
+            return [f"{counts.rows_out} values out of {counts.taken} rows taken"]
+        if _closes(step) and counts.rows_out + counts.failed > counts.taken * _windows_of_a_row(step):
+            return [f"{counts.rows_out} windows out of {counts.taken} rows taken"]
+    elif counts.taken or counts.failed:
+        return [f"{counts.taken} rows taken where nothing is kept"]
     if step.kind in _KEEPING and counts.dropped:
         return [f"{counts.dropped} rows filtered where nothing filters"]
     if let_go > counts.rows_in:
         return [f"{let_go} rows let go of {counts.rows_in}"]
     return []
+
+
+def _closes(step: StepSpecification) -> bool:
+    """Is it a window that the end of the input closes?"""
+    return step.kind == "window" and dict(step.options).get("window", "").startswith("hopping")
+
+
+def _windows_of_a_row(step: StepSpecification) -> int:
+    """How many windows a row may be in."""
+    size, every = _SPANS.findall(dict(step.options)["window"])[:2]
+    return -(-int(size) // int(every))
 
 
 def _of_outputs(plan: StagePlan, one: InstanceStatistics) -> list[str]:

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any, get_args
 from agiledart_dataflow.aggregators import Extreme, Together
 from agiledart_dataflow.expressions.row_expression import RowExpression
 from agiledart_dataflow.inference import CannotTellError, optional_stripped, return_annotation, traced_type
-from agiledart_dataflow.operators.base import Operator
+from agiledart_dataflow.operators.base import Mishap, Operator
 from agiledart_dataflow.operators.broadcast import BroadcastStep
-from agiledart_dataflow.operators.keyed_step import KeyedStep, Mishap
+from agiledart_dataflow.operators.keyed_step import KeyedStep
 from agiledart_dataflow.operators.late_panes import LatePanes
 from agiledart_dataflow.operators.named_panes import NamedPanes
 from agiledart_dataflow.operators.pane_values import kept_values
@@ -48,9 +48,10 @@ def make_operator(
         mishap: told of rows at which user code raised, when the step's error policy lets them go.
     """
     make = head.make
+    mishap = mishap if "on_error" in make else None
     if head.kind == "top":
         assert head.function is not None
-        return Top(head.name, head.function, **make)
+        return Top(head.name, head.function, **{**make["ranking"], "mishap": mishap})
     if head.keying is None:
         return None
     key_functions = head.key_functions
@@ -62,21 +63,23 @@ def make_operator(
         options: dict[str, Any] = {
             "time_to_live_ms": make.get("time_to_live_ms", 0),
             "has_lateness": has_lateness,
-            "mishap": None if make.get("on_error", "fail") == "fail" else mishap,
+            "mishap": mishap,
         }
         if head.kind == "broadcast":
             return BroadcastStep(head.name, key_functions[0], operator, store, **options)
-        return KeyedStep(head.name, key_functions, operator, store, **options)
+        return KeyedStep(head.name, key_functions, operator, store, sieves=head.kind == "distinct", **options)
     window = make["window"]
     if has_lateness and isinstance(window, Panes):  # a late row belongs to another window than its time of arrival says
         panes = LatePanes(window, make["aggregator"], make["named"].flat if "named" in make else None)
         codec = EntryCodec(head.name, head.keying.key_type, _late_state(head), panes.to_plain, panes.from_plain)
-        return KeyedStep(head.name, key_functions, panes, MemoryStore(codec), has_lateness=True)
+        return KeyedStep(head.name, key_functions, panes, MemoryStore(codec), has_lateness=True, mishap=mishap)
     if isinstance(window, Sliding):
-        return SlidingWindow(head.name, key_functions[0], window.size_ms, make["aggregator"])
+        return SlidingWindow(head.name, key_functions[0], window.size_ms, make["aggregator"], mishap)
     if "named" in make:
-        return NamedPanes(head.name, key_functions[0], make["enters"], window, make["named"], positions=positions)
-    return PaneWindow(head.name, key_functions[0], window, make["aggregator"], positions=positions)
+        return NamedPanes(
+            head.name, key_functions[0], make["enters"], window, make["named"], positions=positions, mishap=mishap
+        )
+    return PaneWindow(head.name, key_functions[0], window, make["aggregator"], positions=positions, mishap=mishap)
 
 
 def _late_state(head: "Step") -> Any:

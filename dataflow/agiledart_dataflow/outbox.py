@@ -1,6 +1,7 @@
 """`Outbox`: an instance's records → batches for the instances of the next stages, each batch with the mark."""
 
 from collections.abc import Callable
+from itertools import count as counting
 from typing import Any
 
 from agiledart_dataflow.batch import Batch, Held, Order, as_rows
@@ -17,14 +18,19 @@ Emit = Callable[[int, int, Batch], None]
 class _Route:
     """One outgoing edge; `sent` counts the rows for each of its targets."""
 
-    __slots__ = ("edge", "key_of", "next_target", "number", "order_of", "router", "sent", "step", "targets", "waiting")
+    __slots__ = (
+        "edge", "key_of", "lenient", "next_target", "number", "order_of", "router", "sent", "step", "targets", "waiting",
+    )  # fmt: skip
 
-    def __init__(self, edge: Edge, inner: Carries, targets: range, step: str, key_of: KeyFunction | None) -> None:
+    def __init__(
+        self, edge: Edge, inner: Carries, targets: range, step: str, key_of: KeyFunction | None, *, lenient: bool
+    ) -> None:
         self.edge = edge
         self.number = edge.index
         self.targets = targets
         self.step = step
         self.key_of = key_of
+        self.lenient = lenient  # the keyed step's error policy lets rows go
         self.router = KeyRouter(len(targets)) if edge.partitioning == "key" else None
         self.next_target = 0
         self.sent = dict.fromkeys(targets, 0)
@@ -64,8 +70,11 @@ class _Route:
         try:
             parts = split_by_key(held, order, key_of, self.router, len(targets))
         except (Exception, SystemExit) as error:  # user code may raise anything; it leaves here named
-            row = _first_bad(held, key_of, self.router)
-            raise user_code_error(f"key_by of {self.step}", key_of, error, row) from error
+            if not self.lenient or not isinstance(error, Exception):
+                row = _first_bad(held, key_of, self.router)
+                raise user_code_error(f"key_by of {self.step}", key_of, error, row) from error
+            # The first instance gets the rows whose key raises: there it raises again, under the step's own policy.
+            parts = split_by_key(as_rows(held), order, _or_nothing(key_of, self.router), self.router, len(targets))
         for target, (part, part_order) in enumerate(parts):
             self.sent[target] += len(part)
             emit(number, target, Batch(part, part_order, mark))
@@ -74,6 +83,21 @@ class _Route:
         """What a side output has collected, with the mark."""
         (rows, order), self.waiting = self.waiting, ([], [])
         self.send(rows, order if rows and order[0] is not None else None, mark, emit)
+
+
+def _or_nothing(key_of: KeyFunction, router: KeyRouter) -> KeyFunction:
+    """Row → key, where that does not raise; else a key of the first instance."""
+    first = next(number for number in counting() if router[number] == 0)
+
+    def key_or_nothing(row: Any) -> Any:
+        try:
+            key = key_of(row)
+            router[key]
+        except Exception:  # noqa: BLE001  the keyed step meets the same error again and tells it
+            return first
+        return key
+
+    return key_or_nothing
 
 
 def _nothing(order: Order) -> Order:
@@ -101,7 +125,7 @@ class Outbox:
     Args:
         plan: the application's plan.
         stage, index: the instance.
-        key_functions: for each keyed edge the name of the keyed step, and row → key.
+        key_functions: for each keyed edge the name of the keyed step, row → key, and whether its error policy lets rows go.
 
     Attributes:
         mark: the last one given.
@@ -110,13 +134,13 @@ class Outbox:
     __slots__ = ("_only", "_only_sent", "_only_target", "_routes", "_sides", "mark")
 
     def __init__(
-        self, plan: StagePlan, stage: int, index: int, key_functions: dict[int, tuple[str, KeyFunction]]
+        self, plan: StagePlan, stage: int, index: int, key_functions: dict[int, tuple[str, KeyFunction, bool]]
     ) -> None:
         inner = plan.carries(stage)
-        routes = [
-            _Route(edge, inner, plan.targets(edge.index, index), *key_functions.get(edge.index, ("", None)))
-            for edge in plan.outgoing(stage)
-        ]
+        routes: list[_Route] = []
+        for edge in plan.outgoing(stage):
+            step, key_of, lenient = key_functions.get(edge.index, ("", None, False))
+            routes.append(_Route(edge, inner, plan.targets(edge.index, index), step, key_of, lenient=lenient))
         self._routes = [route for route in routes if not route.edge.side]
         self._sides = {route.edge.side: route for route in routes if route.edge.side}
         alone = len(routes) == 1 and not self._sides and len(routes[0].targets) == 1 and routes[0].order_of is None
@@ -140,6 +164,20 @@ class Outbox:
             route.send(held, order, mark, emit)
         for route in self._sides.values():
             route.send_waiting(mark, emit)
+
+    def pass_on(self, batch: Batch, emit: Emit) -> None:
+        """`send` for a batch that may travel as it is."""
+        only = self._only
+        if only is None:
+            self.send(batch.held, batch.order, batch.mark, emit)
+            return
+        count = len(batch.held)
+        if batch.mark > self.mark:
+            self.mark = batch.mark
+        elif not count:
+            return
+        self._only_sent += count
+        emit(only, self._only_target, batch)
 
     def has_side(self, side: str) -> bool:
         """Does anybody take this side output ("step/tag")?"""

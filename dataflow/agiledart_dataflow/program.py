@@ -11,8 +11,7 @@ from agiledart_dataflow.connectors import Connector
 from agiledart_dataflow.kinds import JOINS, lateness_ms
 from agiledart_dataflow.loop_text import RowStep
 from agiledart_dataflow.operator_making import MakeStore, make_operator, state_type
-from agiledart_dataflow.operators.base import Operator
-from agiledart_dataflow.operators.keyed_step import Mishap
+from agiledart_dataflow.operators.base import Mishap, Operator
 from agiledart_dataflow.partitioning import KeyFunction
 from agiledart_dataflow.segments import Segments
 from agiledart_dataflow.stage_plan import StagePlan
@@ -79,14 +78,14 @@ class Program:
             return Endpoint(step.name, step.connector, step.row_type)
         return Endpoint(step.name, step.connector, step.row_type, True, fields_wanted(self.topology, step))
 
-    def key_functions(self, stage: int) -> dict[int, tuple[str, KeyFunction]]:
-        """Outgoing keyed edge → (name of the keyed step, row → key)."""
+    def key_functions(self, stage: int) -> dict[int, tuple[str, KeyFunction, bool]]:
+        """Outgoing keyed edge → (name of the keyed step, row → key, whether its error policy lets rows go)."""
         functions = {}
         for edge in self.plan.outgoing(stage):
             head = self.steps(edge.target)[0]
             if edge.partitioning == "key":
                 branch = self.plan.incoming(edge.target).index(edge)
-                functions[edge.index] = (head.name, head.key_functions[branch])
+                functions[edge.index] = (head.name, head.key_functions[branch], "on_error" in head.make)
         return functions
 
     def operator(

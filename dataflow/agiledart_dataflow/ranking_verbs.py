@@ -5,6 +5,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin, overload
 
 from agiledart_dataflow.callsite import call_site
+from agiledart_dataflow.error_policy import ErrorPolicy, error_policy
 from agiledart_dataflow.handles import StreamHandle, needs_name
 from agiledart_dataflow.rows import Change, Ranking
 from agiledart_dataflow.schema import generic
@@ -31,6 +32,7 @@ class RankingVerbs(StreamHandle[T]):
         ties: Literal["newest", "key"] = "newest",
         compare: Literal["values", "keys"] = "values",
         emit: Literal["on_record"] = "on_record",
+        on_error: ErrorPolicy = "fail",
     ) -> "Stream[Ranking[R, K, V]]": ...
     @overload
     def top(
@@ -42,6 +44,7 @@ class RankingVerbs(StreamHandle[T]):
         ties: Literal["newest", "key"] = "newest",
         compare: Literal["values", "keys"] = "values",
         emit: Literal["on_change"],
+        on_error: ErrorPolicy = "fail",
     ) -> "Stream[Ranking[R | None, K, V]]": ...
     def top(
         self: "RankingVerbs[Change[Any, Any, Any]]",
@@ -52,6 +55,7 @@ class RankingVerbs(StreamHandle[T]):
         ties: Literal["newest", "key"] = "newest",
         compare: Literal["values", "keys"] = "values",
         emit: Literal["on_record", "on_change"] = "on_record",
+        on_error: ErrorPolicy = "fail",
     ) -> "Stream[Any]":
         """The n keys of greatest value, as a `Ranking` at each source record that finds it changed.
 
@@ -63,6 +67,8 @@ class RankingVerbs(StreamHandle[T]):
                 key.
             compare: what counts as a change: any value of the n, or only which keys stand where.
             emit: `on_change` also speaks when time alone changed the ranking; `cause` is None then.
+            on_error: what happens when `rank` raises: the job fails, or the change is skipped and counted (the key keeps its
+                place), or it also goes to `.errors(name)`.
         """
         where = call_site()
         needs_name(name, "top", "busiest", where)
@@ -80,12 +86,15 @@ class RankingVerbs(StreamHandle[T]):
         cause_type: Any = cause | None if emit == "on_change" else cause
         row_type = generic(Ranking, cause_type, key, value)
         options = (("n", str(n)), ("ties", ties), ("compare", compare), ("emit", emit))
-        make = {
+        ranking = {
             "n": n,
             "newest_first": ties == "newest",
             "keys_only": compare == "keys",
             "on_change": emit == "on_change",
         }
+        policy = error_policy(on_error, where)
+        options = (*options, *policy["options"])
+        make = {"ranking": ranking, **policy["make"]}
         return self._topology.stream(
             self._add(name, "top", row_type, where, function=rank or _itself, options=options, make=make),
         )

@@ -118,9 +118,9 @@ class RowVerbs(StreamHandle[T]):
             raise where.error(f"the key: {error}") from None
         return KeyedStream(self._topology, self._index, function, key_type)
 
-    def distinct(self, name: str, *, keep: Keep = "memory") -> "Stream[T]":
+    def distinct(self, name: str, *, on_error: ErrorPolicy = "fail", keep: Keep = "memory") -> "Stream[T]":
         """The rows without those that were there before, as equal as tuples are; remembers every row."""
-        return self.deduplicate(name, by=_itself, keep=keep)
+        return self.deduplicate(name, by=_itself, keep=keep, on_error=on_error)
 
     def deduplicate(
         self,
@@ -129,6 +129,7 @@ class RowVerbs(StreamHandle[T]):
         by: Callable[[T], Any],
         time_to_live: timedelta | None = None,
         returns: Any = None,
+        on_error: ErrorPolicy = "fail",
         keep: Keep = "memory",
     ) -> "Stream[T]":
         """The rows without those whose `by` was there before.
@@ -139,10 +140,11 @@ class RowVerbs(StreamHandle[T]):
             time_to_live: a row passes again when so much event time went by since the like of it passed; without it what was
                 seen is remembered for ever.
             returns: the type of `by`'s values, where it cannot be told.
+            on_error: what becomes of a row for which `by` raises.
             keep: where it is remembered.
         """
         given = self._row_type if by is _itself else returns
-        return self.key_by(by, returns=given).distinct(name, time_to_live=time_to_live, keep=keep)
+        return self.key_by(by, returns=given).distinct(name, time_to_live=time_to_live, keep=keep, on_error=on_error)
 
     def union(self, *others: "Stream[T]", name: str) -> "Stream[T]":
         """The rows of several streams of one type, in order of position."""

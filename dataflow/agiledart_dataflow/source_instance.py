@@ -25,7 +25,6 @@ from agiledart_dataflow.program import Program
 from agiledart_dataflow.schema import generic
 from agiledart_dataflow.source_reading import SourceJudge
 from agiledart_dataflow.statistics import InstanceStatistics, SourceCounts, StepCounts
-from agiledart_kernel.errors import ConfigurationError
 from agiledart_kernel.limits import MAX_BATCH_ROWS
 
 IDLE_NS = 5_000_000
@@ -99,10 +98,6 @@ class SourceInstance:
         self._mark: Position = START
         self._onlooker: Onlooker | None = None
         self._may_be_late = self._lateness_ms > 0 or self._clock.keeps_late
-        if intake is not None and self._may_be_late:
-            raise ConfigurationError(
-                f"source {step.name}: late rows are only kept where overload is `block`: a spool has no place for them"
-            )
 
     @property
     def mark(self) -> Position:
@@ -218,7 +213,7 @@ class SourceInstance:
         """Hand a polled batch to the channels that leave this instance."""
         if self._onlooker is not None and len(batch):
             self._onlooker(batch.rows, listed(batch.order))
-        self._outbox.send(batch.held, batch.order, batch.mark, emit)
+        self._outbox.pass_on(batch, emit)
 
     def send_barrier(self, barrier: int, emit: Emit) -> bytes:
         """Let a checkpoint begin here, between two polls; the snapshot of this instance: where it is in its input."""

@@ -6,7 +6,7 @@ from typing import Any
 from agiledart_dataflow.batch import Held, as_rows
 from agiledart_dataflow.connectors import Reading, SourceReader
 from agiledart_dataflow.event_clock import EventClock
-from agiledart_dataflow.judging import is_ascending, times_of
+from agiledart_dataflow.judging import is_ascending, no_time, times_of
 from agiledart_dataflow.step import Step
 from agiledart_dataflow.user_errors import NO_RECORD, user_code_error
 from agiledart_kernel.errors import AgileDartError, OperationFailed
@@ -53,6 +53,9 @@ class SourceJudge:
 
     def times_in_order(self, rows: list[Any]) -> list[int] | None:
         """Event times of rows, at least one, that may all go at once; None when they have to be looked at one by one."""
+        if self._time_of is no_time:
+            self._clock.newest = 0
+            return [0] * len(rows)
         try:
             times = times_of(rows, self._time_of)
         except (Exception, SystemExit):  # noqa: BLE001  user code; the careful way finds the row
@@ -74,8 +77,9 @@ class SourceJudge:
         except (Exception, SystemExit) as error:  # a callable or generator of the user's
             raise user_code_error(self._name, None, error, NO_RECORD) from error
         self.lines += reading.lines
-        for reason, count in reading.malformed.items():
-            self._malformed(reason, count)
+        if reading.malformed:
+            for reason, count in reading.malformed.items():
+                self._malformed(reason, count)
         return reading
 
     def judged(self, held: Held, wall_ms: int) -> tuple[Held, Any]:

@@ -169,6 +169,7 @@ def _depths(specification: Specification) -> dict[int, int]:
         elif (
             step.kind == "union"
             or (step.kind == "flat_map" and options.get("yields") != "optional")
+            or (step.kind == "map_batches" and options.get("yields") == "many")
             or (step.kind == "window" and options["window"].startswith("sliding"))
         ):
             depth += 1

@@ -19,6 +19,8 @@ class StepCounts(msgspec.Struct, gc=False, array_like=True):
         dropped: that left nothing behind (a filter said no, a `flat_map` gave nothing).
         skipped, dead_letters: for which it raised and its error policy went on, without the row or with it put aside.
         late: that came too late for it.
+        taken: that went into its state: a window, a running value, a table, a match under way.
+        failed: results and timers of it that raised; no record is at fault.
     """
 
     rows_in: int = 0
@@ -27,6 +29,8 @@ class StepCounts(msgspec.Struct, gc=False, array_like=True):
     skipped: int = 0
     dead_letters: int = 0
     late: int = 0
+    taken: int = 0
+    failed: int = 0
 
     def become(self, other: "StepCounts") -> None:
         """Take over what was counted before."""
@@ -35,23 +39,12 @@ class StepCounts(msgspec.Struct, gc=False, array_like=True):
 
     def add(self, other: "StepCounts") -> None:
         """Add what another instance counted."""
-        self.rows_in += other.rows_in
-        self.rows_out += other.rows_out
-        self.dropped += other.dropped
-        self.skipped += other.skipped
-        self.dead_letters += other.dead_letters
-        self.late += other.late
+        for name in self.__struct_fields__:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
 
     def body(self) -> dict[str, int]:
         """The same under the names that `status` and `run -o json` give them."""
-        return {
-            "rows_in": self.rows_in,
-            "rows_out": self.rows_out,
-            "dropped": self.dropped,
-            "skipped": self.skipped,
-            "dead_letters": self.dead_letters,
-            "late": self.late,
-        }
+        return {name: getattr(self, name) for name in self.__struct_fields__}
 
 
 class SourceCounts(msgspec.Struct, array_like=True):

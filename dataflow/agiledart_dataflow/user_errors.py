@@ -68,11 +68,12 @@ def user_code_error(step: str, function: Callable[..., Any] | None, error: BaseE
 
 
 def record_in(traceback: TracebackType | None, runner: object) -> Any:
-    """The record that an operator had in hand when it raised: `row` in the frame of its own method."""
-    found = None
+    """The record that an operator had in hand when it raised: `row` in the frame of a method of its own, or of its `inner`'s."""
+    inner = getattr(runner, "inner", runner)
+    found: Any = NO_RECORD
     while traceback is not None:
         names = traceback.tb_frame.f_locals
-        if names.get("self") is runner and "row" in names:
+        if "row" in names and (names.get("self") is runner or names.get("self") is inner):
             found = names["row"]
         traceback = traceback.tb_next
     return found

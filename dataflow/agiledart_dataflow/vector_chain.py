@@ -68,11 +68,13 @@ class VectorChain:
         UserCodeError: from `run`, when one that takes columns only did.
     """
 
-    __slots__ = ("_counts", "_runs", "_takes_rows")
+    __slots__ = ("_counts", "_resizing", "_runs", "_takes_rows")
 
     def __init__(self, steps: Sequence[RowStep], counts: Mapping[str, StepCounts]) -> None:
         self._runs: list[Callable[[Columns, Order], tuple[Columns, Order]]] = [step.vector.run for step in steps]
         self._counts = [counts[step.name] for step in steps]
+        alone = steps[0].vector  # a step that takes columns only stands alone in its chain
+        self._resizing = alone if getattr(alone, "resizes", False) else None
         self._takes_rows = all(step.takes_rows for step in steps)
 
     def run(self, columns: Columns, order: Order) -> tuple[Columns, Order]:
@@ -92,5 +94,5 @@ class VectorChain:
         for counts, before, after in zip(self._counts, sizes[:-1], sizes[1:], strict=True):
             counts.rows_in += before
             counts.rows_out += after
-            counts.dropped += before - after
+            counts.dropped += before - after if self._resizing is None else self._resizing.left_nothing
         return columns, order

@@ -5,9 +5,11 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from agiledart_dataflow.aggregators import Aggregator, Count, Extreme, Mean, Sum, Together
 from agiledart_dataflow.callsite import CallSite, call_site
+from agiledart_dataflow.error_policy import ErrorPolicy, error_policy
 from agiledart_dataflow.expressions.aggregates import Aggregate
 from agiledart_dataflow.handles import needs_name
 from agiledart_dataflow.inference import CannotTellError, optional_stripped, return_annotation, traced_type
+from agiledart_dataflow.keyed_handle import Keep, check_keep
 from agiledart_dataflow.keyed_windows import keyed_window
 from agiledart_dataflow.kinds import LATENESS
 from agiledart_dataflow.missing_verbs import missing_verb
@@ -34,26 +36,37 @@ def add_window(
     example: str,
     aggregator: Aggregator[Any, Any, Any],
     row_type_of: Callable[[Any, Any, Any], Any],
+    on_error: ErrorPolicy,
+    keep: Keep = "memory",
 ) -> int:
     """Add a windowed step; `row_type_of` makes its row type from the types of key, value and row. Its index."""
     where = call_site()
     needs_name(name, "count" if isinstance(aggregator, Count) else "aggregate", example, where)
+    policy = error_policy(on_error, where)
+    check_keep(name, keep, where)
     key_type, row_type = keyed.types
     result_type = value_type(aggregator, row_type, where)
     make: dict[str, Any] = {
         "window": window,
         "aggregator": aggregator,
         "aggregate_type": aggregate_state_type(aggregator, row_type),
+        **policy["make"],
     }
-    operator = keyed_window(window, aggregator, row_type)
+    operator = keyed_window(window, aggregator, row_type, on_disk=keep == "disk")
     if operator is not None:
-        make |= {"operator": operator[0], "state_type": operator[1]}
+        make |= {"operator": operator[0], "state_type": operator[1], "keep": keep}
     return keyed.add(
         name,
         "window" if operator is None else "keyed-window",
         row_type_of(key_type, result_type, row_type),
         where,
-        options=(("window", str(window)), ("aggregate", type(aggregator).__name__), *_lateness(window)),
+        options=(
+            ("window", str(window)),
+            ("aggregate", type(aggregator).__name__),
+            *_lateness(window),
+            *policy["options"],
+            *_on_disk(keep),
+        ),
         make=make,
     )
 
@@ -70,12 +83,19 @@ class SlidingStream(Generic[K, R]):
         def __getattr__(self, verb: str) -> Any:
             return missing_verb(self, "window", verb)
 
-    def count(self, name: str) -> "Stream[Change[K, int, R]]":
+    def count(self, name: str, *, on_error: ErrorPolicy = "fail") -> "Stream[Change[K, int, R]]":
         """How many rows the window of each key holds, whenever that changes."""
-        return self.aggregate(name, Count())
+        return self.aggregate(name, Count(), on_error=on_error)
 
-    def aggregate(self, name: str, aggregator: Aggregator[R, Any, V]) -> "Stream[Change[K, V, R]]":
-        """What an aggregator makes of each key's window, whenever a row enters or leaves."""
+    def aggregate(
+        self, name: str, aggregator: Aggregator[R, Any, V], *, on_error: ErrorPolicy = "fail"
+    ) -> "Stream[Change[K, V, R]]":
+        """What an aggregator makes of each key's window, whenever a row enters or leaves.
+
+        `on_error` says what becomes of a row for which the aggregator or the key function raises: the application fails with it
+        (`fail`), goes on as if it were not there and counts it (`skip`), or counts it and puts it aside (`dead_letter`). A result
+        that raises when a row leaves is not put out.
+        """
         index = add_window(
             self._keyed,
             self._window,
@@ -83,12 +103,15 @@ class SlidingStream(Generic[K, R]):
             "route-frequency",
             aggregator,
             lambda key, value, row: generic(Change, key, value, row),
+            on_error,
         )
         return self._keyed.stream(index)
 
-    def reduce(self, name: str, function: Callable[[R, R], R]) -> "Stream[Change[K, R, R]]":
+    def reduce(
+        self, name: str, function: Callable[[R, R], R], *, on_error: ErrorPolicy = "fail"
+    ) -> "Stream[Change[K, R, R]]":
         """The rows of each key's window joined two by two, `function(so far, next)`, whenever a row enters or leaves."""
-        return self.aggregate(name, Reduction(function))
+        return self.aggregate(name, Reduction(function), on_error=on_error)
 
 
 class PaneStream(Generic[K, R]):
@@ -103,38 +126,70 @@ class PaneStream(Generic[K, R]):
         def __getattr__(self, verb: str) -> Any:
             return missing_verb(self, "window", verb)
 
-    def count(self, name: str) -> "Stream[Pane[K, int]]":
+    def count(self, name: str, *, on_error: ErrorPolicy = "fail", keep: Keep = "memory") -> "Stream[Pane[K, int]]":
         """How many rows of each key a window held, when it closes."""
-        return self.aggregate(name, Count())
+        return self.aggregate(name, Count(), on_error=on_error, keep=keep)
 
     @overload
-    def aggregate(self, name: str, aggregator: Aggregator[R, Any, V]) -> "Stream[Pane[K, V]]": ...
+    def aggregate(
+        self, name: str, aggregator: Aggregator[R, Any, V], *, on_error: ErrorPolicy = "fail", keep: Keep = "memory"
+    ) -> "Stream[Pane[K, V]]": ...
     @overload
     def aggregate(self, name: str, **results: Aggregate) -> "Stream[Any]": ...
-    def aggregate(self, name: str, aggregator: Any = None, **results: Any) -> "Stream[Any]":
+    @overload
+    def aggregate(
+        self, name: str, *, on_error: ErrorPolicy = "fail", keep: Keep = "memory", **results: Aggregate
+    ) -> "Stream[Any]": ...
+    def aggregate(
+        self, name: str, aggregator: Any = None, *, on_error: Any = "fail", keep: Any = "memory", **results: Any
+    ) -> "Stream[Any]":
         """What is made of each key's rows of a window, when it closes.
 
         An aggregator gives rows of type `Pane`. Named results, `trips=count(), fares=col("fare").sum()`, give flat rows: the
         key's fields, `start_ms`, `end_ms` and the results.
+
+        `on_error`, here and in `count` and `reduce`, says what becomes of a row for which the aggregator, a value or the key raises
+        (also of a value that cannot be summed or compared): the application fails with it (`fail`), goes on as if it were not
+        there and counts it (`skip`), or counts it and puts it aside (`dead_letter`). A pane whose result raises is not put out.
+        `keep` says where open windows are: on `disk` there may be more of them than memory holds.
         """
         if results:
-            return self._keyed.stream(_add_named(self._keyed, self._window, name, aggregator, results))
+            return self._keyed.stream(_add_named(self._keyed, self._window, name, aggregator, results, on_error, keep))
         index = add_window(
-            self._keyed, self._window, name, "per-minute", aggregator, lambda key, value, row: generic(Pane, key, value)
+            self._keyed,
+            self._window,
+            name,
+            "per-minute",
+            aggregator,
+            lambda key, value, row: generic(Pane, key, value),
+            on_error,
+            keep,
         )
         return self._keyed.stream(index)
 
-    def reduce(self, name: str, function: Callable[[R, R], R]) -> "Stream[Pane[K, R]]":
+    def reduce(
+        self, name: str, function: Callable[[R, R], R], *, on_error: ErrorPolicy = "fail", keep: Keep = "memory"
+    ) -> "Stream[Pane[K, R]]":
         """The rows of each key and window joined two by two, `function(so far, next)`, when it closes."""
-        return self.aggregate(name, Reduction(function))
+        return self.aggregate(name, Reduction(function), on_error=on_error, keep=keep)
 
 
-def _add_named(keyed: "KeyedStream[Any, Any]", window: Any, name: str, aggregator: Any, results: dict[str, Any]) -> int:
+def _add_named(
+    keyed: "KeyedStream[Any, Any]",
+    window: Any,
+    name: str,
+    aggregator: Any,
+    results: dict[str, Any],
+    on_error: ErrorPolicy,
+    keep: Keep,
+) -> int:
     """Add a window with named results; its index."""
     where = call_site()
     needs_name(name, "aggregate", "per-minute", where)
     if aggregator is not None:
         raise where.error("aggregate() takes one aggregator, or named results, not both")
+    policy = error_policy(on_error, where)
+    check_keep(name, keep, where)
     key_type, row_type = keyed.types
     named = named_window(name, keyed.key_of, key_type, row_type, results, where)
     make = {
@@ -143,13 +198,24 @@ def _add_named(keyed: "KeyedStream[Any, Any]", window: Any, name: str, aggregato
         "aggregate_type": aggregate_state_type(named.aggregator, row_type),
         "named": named,
         "enters": row_type,
+        **policy["make"],
     }
-    operator = keyed_window(window, named.aggregator, row_type, named.flat)
+    operator = keyed_window(window, named.aggregator, row_type, named.flat, on_disk=keep == "disk")
     if operator is not None:
-        make |= {"operator": operator[0], "state_type": operator[1]}
-    options = (("window", str(window)), ("results", repr(sorted(results.items()))), *_lateness(window))
+        make |= {"operator": operator[0], "state_type": operator[1], "keep": keep}
+    options = (
+        ("window", str(window)),
+        ("results", repr(sorted(results.items()))),
+        *_lateness(window),
+        *policy["options"],
+        *_on_disk(keep),
+    )
     kind = "window" if operator is None else "keyed-window"
     return keyed.add(name, kind, named.row_type, where, options=options, make=make)
+
+
+def _on_disk(keep: Keep) -> tuple[tuple[str, str], ...]:
+    return (("keep", keep),) if keep == "disk" else ()
 
 
 def _lateness(window: Any) -> tuple[tuple[str, str], ...]:

@@ -4,6 +4,7 @@ A frame is `length u32 big-endian · kind u8 · body`; the length counts the bod
 """
 
 import struct
+from collections.abc import Callable
 from enum import IntEnum
 from hashlib import sha256
 from typing import Annotated, Final, NamedTuple
@@ -190,6 +191,8 @@ MAX_ROWS: Final = 1 << 16
 
 _DATA = struct.Struct(">BBBxQIHHHxxIIQII")
 DATA_HEADER_BYTES: Final = _DATA.size
+DATA_CHANNEL: Final = slice(4, 22)
+"""Where a DATA body names its channel: application, plan, edge, source, target."""
 
 
 def application_number(name: str, version: int) -> int:
@@ -233,6 +236,18 @@ class DataHeader(NamedTuple):
         return _DATA.pack(
             DATA_VERSION, flags, hops, a, plan, edge, source, target, incarnation, epoch, sequence, rows, schema
         )
+
+    def packer(self) -> Callable[[int, int, int, int], bytes]:
+        """pack(sequence, rows, flags, epoch): the header bytes of a frame of this channel, without a header in between."""
+        a, plan, edge, source, target, incarnation, _, _, _, schema, hops, _ = self
+        pack = _DATA.pack
+
+        def packed(sequence: int, rows: int, flags: int, epoch: int) -> bytes:
+            return pack(
+                DATA_VERSION, flags, hops, a, plan, edge, source, target, incarnation, epoch, sequence, rows, schema
+            )
+
+        return packed
 
     @classmethod
     def unpack(cls, body: bytes | memoryview) -> "DataHeader":

@@ -271,6 +271,14 @@ CASES = [
         for shape, size, every in (("tumbling", 6, 6), ("hopping", 7, 3))
         for what, of, value in (("usual", ALL, summary), ("of any type", WIDE, wide), ("of pairs", LEAST, least))
     ],
+    *[
+        Case(
+            f"windows on disk, every {every}",
+            lambda a, b, every=every: a.key_by(key).window(hopping(ms(6), ms(every))).aggregate("x", ALL, keep="disk"),
+            lambda rows, every=every: windows.panes(rows, 6, every, summary),
+        )
+        for every in (6, 2)
+    ],
     Case(
         "sliding",
         lambda a, b: a.key_by(key).window(sliding(ms(9))).aggregate("x", WIDE),

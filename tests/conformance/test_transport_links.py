@@ -9,7 +9,7 @@ from agiledart_kernel.frames import FrameKind
 from agiledart_kernel.limits import MAX_DATA_FRAME_BYTES
 from agiledart_transport.certificates import make_credentials
 from agiledart_transport.contexts import load_credentials
-from agiledart_transport.framed import HIGH_WATER_BYTES, MAX_UNSENT_BYTES
+from agiledart_transport.framed import HIGH_WATER_BYTES, MAX_UNSENT_BYTES, Cork, LinkHandler
 from agiledart_transport.links import Link, format_address, parse_address
 from tests.conformance.conftest import Run
 from tests.conformance.mesh import NET, NOW, Node, agent
@@ -117,6 +117,54 @@ def test_small_frames_of_one_turn_leave_in_one_write(run: Run) -> None:
         assert len(writes) == 1
         at_b.close()
         await at_a.gone
+
+    run(scenario())
+
+
+def test_a_cork_writes_when_it_is_released_and_not_a_turn_later(run: Run) -> None:
+    async def scenario() -> None:
+        a, b = agent("a"), agent("b")
+        at_a, at_b = await pair(a, b)
+        cork = at_b.cork = Cork()
+        before = at_b.unsent_bytes
+        cork.held = True
+        at_b.send(CONTROL, b"one")
+        at_b.send(CONTROL, b"two")
+        assert at_b._unsent
+        cork.release()
+        assert not at_b._unsent
+        at_b.send(CONTROL, b"three")  # nobody holds it: it leaves by itself
+        await a.until(lambda: len(a.frames) == 3)
+        assert before == 0
+        assert [body for _, body in a.frames] == [b"one", b"two", b"three"]
+        at_b.close()
+        await at_a.gone
+
+    run(scenario())
+
+
+def test_the_owner_hears_when_the_frames_of_one_read_begin_and_end(run: Run) -> None:
+    async def scenario() -> None:
+        heard: list[str] = []
+        a, b = agent("a"), agent("b")
+        at_a, at_b = await pair(a, b)
+
+        def take(link: Link, kind: int, body: bytes) -> None:
+            heard.append(body.decode())
+            if body == b"wrong":
+                raise RemoteProtocolError("form", "nonsense")
+
+        at_a._handler = LinkHandler(
+            take,
+            lambda *_: heard.append("closed"),
+            before=lambda _: heard.append("["),
+            after=lambda _: heard.append("]"),
+        )
+        for body in (b"one", b"two", b"wrong", b"never"):
+            at_b.send(CONTROL, body)
+        await at_a.gone
+        await asyncio.sleep(0)
+        assert heard == ["[", "one", "two", "wrong", "]", "closed"]
 
     run(scenario())
 

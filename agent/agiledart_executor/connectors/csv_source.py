@@ -21,8 +21,12 @@ class CsvReader:
         self._exhausted = False
 
     def read(self, max_rows: int, wall_ns: int) -> Reading:
-        rows: list[Any] = []
         malformed: dict[str, int] = {}
+        stop = self._at + max_rows
+        if stop <= len(self._lines):  # the usual case
+            lines, self._at = self._lines[self._at : stop], stop
+            return Reading(self._parser.parse(lines, wall_ns, malformed, plain=self._plain), max_rows, malformed)
+        rows: list[Any] = []
         count = 0
         while count < max_rows and not self._exhausted:
             if self._at >= len(self._lines):
@@ -41,7 +45,8 @@ class CsvReader:
         if block is None:
             self._lines, self._exhausted = [], True
             return 0
-        self._lines, self._plain = block.lines, block.plain
+        self._lines = block.lines
+        self._plain = not self._parser.whole_line and block.plain
         if block.overlong:
             malformed["columns"] = malformed.get("columns", 0) + block.overlong
         return block.overlong

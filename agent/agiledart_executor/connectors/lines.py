@@ -27,13 +27,18 @@ class Block:
     """Some lines, without their ends.
 
     Attributes:
-        plain: True when all of them are printable ASCII without `_` and quotes.
+        data: their bytes.
         overlong: how many lines before, between or after them were too long to keep.
     """
 
     lines: list[str]
-    plain: bool
+    data: bytes
     overlong: int = 0
+
+    @property
+    def plain(self) -> bool:
+        """Are all of them printable ASCII without `_` and quotes? Looked at when asked: lines that stay text need it not."""
+        return not self.data.translate(None, PLAIN)
 
 
 class Lines(Protocol):
@@ -141,7 +146,7 @@ class FileLines:
 def block_of(data: bytes, overlong: int = 0) -> Block:
     """Lines that were cut, as texts."""
     if not data:
-        return Block([], plain=True, overlong=overlong)
+        return Block([], b"", overlong)
     data = data[:-1]
     if b"\r" in data:
         data = data.replace(b"\r\n", b"\n").removesuffix(b"\r")
@@ -150,7 +155,7 @@ def block_of(data: bytes, overlong: int = 0) -> Block:
         kept = [line for line in lines if len(line) <= MAX_LINE_BYTES]
         overlong += len(lines) - len(kept)
         lines = kept
-    return Block(lines, plain=not data.translate(None, PLAIN), overlong=overlong)
+    return Block(lines, data, overlong)
 
 
 class GeneratedLines:
@@ -166,7 +171,7 @@ class GeneratedLines:
         lines = list(islice(self._lines, self._AT_ONCE))
         if not lines:
             return None
-        return Block(lines, plain=not "\n".join(lines).encode("utf-8", "replace").translate(None, PLAIN))
+        return Block(lines, "\n".join(lines).encode("utf-8", "replace"))
 
     def close(self) -> None:
         close = getattr(self._lines, "close", None)

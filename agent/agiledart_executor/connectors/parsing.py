@@ -100,6 +100,9 @@ _FAST = {
 class RowParser:
     """Makes rows of a type from lines; counts malformed ones by reason.
 
+    Attributes:
+        whole_line: a row is its line, as it is.
+
     Raises:
         ConfigurationError: the type has a field that no column can fill.
     """
@@ -112,23 +115,23 @@ class RowParser:
         self._make = _maker(row_type, scalar=self._is_scalar)
         self._row_type = row_type
         self._is_tuple = bool(fields) and is_named_tuple(row_type)
-        self._whole_line = self._is_scalar and row_type is str
+        self.whole_line = self._is_scalar and row_type is str
         self._careful = [(_CAREFUL[kind], optional) for kind, optional in self._columns]
-        self._fast = None if self._whole_line else self._compiled()
+        self._fast = None if self.whole_line else self._compiled()
 
     def parse(self, lines: list[str], wall_ns: int, malformed: dict[str, int], *, plain: bool) -> list[Any]:
-        """The rows of these lines; `plain` promises printable ASCII without quotes and `_`."""
+        """The rows of these lines; `plain` promises printable ASCII without quotes and `_`. May be the very list."""
+        if self.whole_line:
+            return lines
         rows: list[Any] = []
         if self._fast is not None and plain:
             self._fast(lines, wall_ns, rows.append, malformed)
-        elif self._fast is not None:
+        else:
             for line in lines:
-                if _SUSPICIOUS.search(line) is None:
+                if self._fast is not None and _SUSPICIOUS.search(line) is None:
                     self._fast((line,), wall_ns, rows.append, malformed)
                 else:
                     self._judge(line, wall_ns, rows.append, malformed)
-        else:
-            rows = list(lines)
         return rows
 
     def _judge(self, line: str, wall_ns: int, push: Callable[[Any], None], malformed: dict[str, int]) -> None:

@@ -8,6 +8,9 @@ from agiledart_dataflow.statistics import StepCounts
 
 Output = tuple[list[Any], list[Position]]
 
+Mishap = Callable[[Exception, Any, Any], None]
+"""What to do when user code raised at a record, or at a timer or a result (then `NO_RECORD`): (error, record, its place)."""
+
 
 class Operator(Protocol):
     """The head of a stage. Synchronous; sees rows and positions, never peers, clocks or arrival order.

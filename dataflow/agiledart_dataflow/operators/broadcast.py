@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from agiledart_dataflow.operators.base import Output
+from agiledart_dataflow.operators.base import Mishap, Output
 from agiledart_dataflow.operators.keyed import BroadcastOperator
 from agiledart_dataflow.operators.keyed_step import KeyedStep
 from agiledart_dataflow.position import Position
@@ -27,6 +27,8 @@ class BroadcastStep:
         self._step = KeyedStep(name, (key_of,), operator, store, **options)
         self._step.context.shared = operator.initial_shared()
         self._operator = operator
+        self._mishap: Mishap | None = options.get("mishap")
+        self.inner = self._step
         self.name = name
         self.counts = self._step.counts
         self.sides = self._step.sides
@@ -41,13 +43,24 @@ class BroadcastStep:
                 continue
             self._pass(rows[start:stop], positions[start:stop], position, out, at)
             row = rows[stop]
-            self.function = self._operator.on_broadcast
-            self._operator.on_broadcast(row, self._step.context.shared)
-            self.function = self._operator.on_record
             self.counts.rows_in += 1
+            self._tell(row, position)
             start = stop + 1
         self._pass(rows[start:], positions[start:], mark, out, at)
         return out, at
+
+    def _tell(self, row: Any, position: Position) -> None:
+        """A row of the broadcast stream. What `on_broadcast` changed before it raised stays, at every instance alike."""
+        self.function = self._operator.on_broadcast
+        try:
+            self._operator.on_broadcast(row, self._step.context.shared)
+        except Exception as error:
+            if self._mishap is None:
+                raise
+            self._mishap(error, row, position)
+        else:
+            self.counts.taken += 1
+        self.function = self._operator.on_record
 
     def _pass(
         self, rows: list[Any], positions: list[Position], mark: Position, out: list[Any], at: list[Position]

@@ -14,6 +14,8 @@ State = list[Any]
 class CountWindow(KeyedOperator[Any, Any, State, Pane[Any, Any]]):
     """Counts the rows of each key by itself, so parallelism cannot show."""
 
+    keeps_what_raised = False
+
     def __init__(
         self, size: int, every: int, aggregator: Aggregator[Any, Any, Any], flat: Callable[[Any], Any] | None = None
     ) -> None:
@@ -25,18 +27,16 @@ class CountWindow(KeyedOperator[Any, Any, State, Pane[Any, Any]]):
         return [0, []]
 
     def on_record(self, key: Any, record: Any, state: State, context: Context[Pane[Any, Any]]) -> None:
-        aggregator, windows = self._aggregator, state[1]
-        if not state[0]:
-            windows.append([context.time_ms, 0, aggregator.create()])
-            state[0] = self._every
-        state[0] -= 1
-        for window in windows:
-            window[1] += 1
-            window[2] = aggregator.add(window[2], record)
+        aggregator = self._aggregator
+        left, windows = state
+        if not left:
+            left, windows = self._every, [*windows, [context.time_ms, 0, aggregator.create()]]
+        windows = [[first_ms, rows + 1, aggregator.add(total, record)] for first_ms, rows, total in windows]
         if windows and windows[0][1] == self._size:
             first_ms, _, total = windows.pop(0)
             pane = Pane(key, first_ms, context.time_ms + 1, aggregator.result(total))
             context.emit(pane if self._flat is None else self._flat(pane))
+        state[:] = left - 1, windows
         if not windows and not state[0]:
             context.forget()  # as if the key had never been seen
 

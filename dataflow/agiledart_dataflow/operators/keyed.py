@@ -5,7 +5,7 @@
 
 from abc import ABC, abstractmethod
 from datetime import datetime
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from agiledart_dataflow.position import CAUSE_LENGTH, RECORD, Position
 from agiledart_kernel.instants import event_time
@@ -100,7 +100,13 @@ class KeyedOperator(ABC, Generic[K, R, S, O]):
     Write the four types when you subclass, `class Taxis(KeyedOperator[str, Ride, TaxiState, AreaNews])`: rows and state
     cross processes, so their types must be known. The state is a dataclass or other plain data that the methods change
     in place. A field that you add to it later needs a default: then a state that was saved before is still read.
+
+    Attributes:
+        keeps_what_raised: a key whose first record raised is remembered with the state that `on_record` left. The built-in
+            operators change nothing before they can no longer raise, and do without.
     """
+
+    keeps_what_raised: ClassVar[bool] = True
 
     @abstractmethod
     def initial(self, key: K) -> S:

@@ -9,7 +9,7 @@ entry in place while timers wait.
 from collections.abc import Callable
 from typing import Any
 
-from agiledart_dataflow.operators.base import Output
+from agiledart_dataflow.operators.base import Mishap, Output
 from agiledart_dataflow.operators.keyed import Context, KeyedOperator
 from agiledart_dataflow.position import EXPIRY, Position, is_final
 from agiledart_dataflow.state.entries import NOTHING, Entry, NamedTimer
@@ -19,9 +19,6 @@ from agiledart_dataflow.user_errors import NO_RECORD
 
 TIME_TO_LIVE = "\0time to live"
 """Name of the timer by which the state of a key ends; no name of a user's begins like it."""
-
-Mishap = Callable[[Exception, Any, Position], None]
-"""What to do when user code raised at a record, or at a timer (then `NO_RECORD`): (error, record, position)."""
 
 LATE = "late"
 """Tag of the side output of rows for which it was too late."""
@@ -42,6 +39,7 @@ class KeyedStep:
         time_to_live_ms: the state of a key is forgotten so long after its last record (0: never).
         has_lateness: positions hold how late a row was (`Context.event_time_ms`).
         mishap: what happens when the operator raises at a record; without it the error goes on to the caller.
+        sieves: it lets rows pass or not; those that do not pass are dropped, not taken into the state.
     """
 
     def __init__(
@@ -54,6 +52,7 @@ class KeyedStep:
         time_to_live_ms: int = 0,
         has_lateness: bool = False,
         mishap: Mishap | None = None,
+        sieves: bool = False,
     ) -> None:
         self.name = name
         self.counts = StepCounts()
@@ -65,6 +64,7 @@ class KeyedStep:
         self._operator = operator
         self._time_to_live_ms = time_to_live_ms
         self._mishap = mishap
+        self._sieves = sieves
 
     def run(self, rows: list[Any], positions: list[Position], mark: Position) -> Output:
         out: list[Any] = []
@@ -72,6 +72,8 @@ class KeyedStep:
         near = self.store.near
         branches = self._key_of if len(self._key_of) > 1 else None
         key_of, treat, mishap = self._key_of[0], self._treat, self._mishap
+        refused = 0
+        late = len(self.sides.get(LATE, _NO_ROWS)[0])
         for row, position in zip(rows, positions, strict=True):
             while near and near[0][0] <= position:
                 self._fire(out, at)
@@ -83,8 +85,10 @@ class KeyedStep:
             try:
                 treat(key_of(row), row, position, out, at)
             except Exception as error:  # noqa: BLE001  user code may raise anything; the step's policy decides
+                refused += 1
                 self._clear()
                 mishap(error, row, position)
+        passed = len(out)
         if is_final(mark):
             self.context.at_end = True
             while near:
@@ -93,26 +97,34 @@ class KeyedStep:
         else:
             while near and near[0][0] <= mark:
                 self._fire(out, at)
-        self.counts.rows_in += len(rows)
-        self.counts.rows_out += len(out)
-        if self.sides:
-            self.counts.late += len(self.sides.get(LATE, _NO_ROWS)[0])
+        counts = self.counts
+        counts.rows_in += len(rows)
+        counts.rows_out += len(out)
+        late = len(self.sides.get(LATE, _NO_ROWS)[0]) - late
+        counts.late += late
+        if self._sieves:
+            counts.dropped += len(rows) - refused - passed
+        else:
+            counts.taken += len(rows) - refused - late
         return out, at
 
     def _treat(self, key: Any, row: Any, position: Position, out: list[Any], at: list[Position]) -> None:
         store, context = self.store, self.context
         entry = store.get(key)
+        is_new = entry is None
         if entry is None:
             entry = Entry()
             store.save(key, entry)
-        if entry.state is NOTHING:
-            entry.state = self._operator.initial(key)
         context.position = position
         try:
+            if entry.state is NOTHING:
+                entry.state = self._operator.initial(key)
             self._operator.on_record(key, row, entry.state, context)
         except BaseException:
-            if entry.state is NOTHING and not entry.waiting:
+            if is_new and (entry.state is NOTHING or not self._operator.keeps_what_raised):
                 store.drop(key)
+            elif store.saves:
+                store.save(key, entry)  # what was changed before stays
             raise
         if context._rows or context._side:  # noqa: SLF001  the context is its step's own
             self._put_out((*position, -1), out, at)
@@ -150,7 +162,8 @@ class KeyedStep:
             except Exception as error:
                 if self._mishap is None:
                     raise
-                self._clear()
+                context._rows, context._side = [], []  # noqa: SLF001  what it did to the state and its timers stays
+                self.counts.failed += 1
                 self._mishap(error, NO_RECORD, position)
             if context._rows or context._side:  # noqa: SLF001  as above
                 self._put_out(position, out, at)

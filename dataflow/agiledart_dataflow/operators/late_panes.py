@@ -17,6 +17,8 @@ State = dict[int, Any]
 class LatePanes(KeyedOperator[Any, Any, State, Pane[Any, Any]]):
     """Puts out each window when it closes and again at each late row that it takes."""
 
+    keeps_what_raised = False
+
     def __init__(
         self, window: Panes, aggregator: Aggregator[Any, Any, Any], flat: Callable[[Any], Any] | None = None
     ) -> None:
@@ -27,33 +29,32 @@ class LatePanes(KeyedOperator[Any, Any, State, Pane[Any, Any]]):
         return {}
 
     def on_record(self, key: Any, record: Any, state: State, context: Context[Pane[Any, Any]]) -> None:
-        now, taken = context.time_ms, False
+        now, lateness_ms = context.time_ms, self._window.lateness_ms
+        added: State = {}
         for end in self._window.ends(context.event_time_ms):
-            forgotten = end + self._window.lateness_ms
-            if forgotten <= now:
+            if end + lateness_ms <= now:
                 continue
-            taken = True
             if end not in state:
-                state[end] = self._aggregator.create()
-                context.timer_at(end if end > now else forgotten, end)
-            state[end] = self._aggregator.add(state[end], record)
+                context.timer_at(end if end > now else end + lateness_ms, end)
+            added[end] = self._aggregator.add(state[end] if end in state else self._aggregator.create(), record)
             if end <= now:
-                context.emit(self._pane(key, end, state[end]))
-        if not taken:
+                context.emit(self._pane(key, end, added[end]))
+        state |= added
+        if not added:
             context.emit_to("late", record)
             if not state:
                 context.forget()
 
     def on_timer(self, key: Any, payload: Any, state: State, context: Context[Pane[Any, Any]]) -> None:
         now = context.time_ms
-        if now == payload:
-            context.emit(self._pane(key, payload, state[payload]))
-            if self._window.lateness_ms:
-                context.timer_at(payload + self._window.lateness_ms, payload)
-                return
-        del state[payload]
-        if not state:
+        closes, listens = now == payload, now == payload and self._window.lateness_ms > 0
+        made = state[payload] if listens else state.pop(payload)
+        if listens:
+            context.timer_at(payload + self._window.lateness_ms, payload)
+        elif not state:
             context.forget()
+        if closes:
+            context.emit(self._pane(key, payload, made))
 
     def _pane(self, key: Any, end: int, state: Any) -> Pane[Any, Any]:
         pane = Pane(key, end - self._window.size_ms, end, self._aggregator.result(state))

@@ -11,10 +11,12 @@ from agiledart_dataflow.batch import Held, Order, as_rows, listed
 from agiledart_dataflow.columns import Columns
 from agiledart_dataflow.late import late
 from agiledart_dataflow.named_aggregates import NamedWindow
+from agiledart_dataflow.operators.base import Mishap
 from agiledart_dataflow.operators.pane_values import kept_values
 from agiledart_dataflow.operators.panes import PaneWindow
 from agiledart_dataflow.position import Position
 from agiledart_dataflow.statistics import StepCounts
+from agiledart_dataflow.user_errors import NO_RECORD
 from agiledart_dataflow.windows import Panes
 
 if TYPE_CHECKING:
@@ -38,6 +40,7 @@ class NamedPanes:
         window: tumbling or hopping.
         named: keys, values and results.
         positions: rows come with positions (then it works on rows), else with event times.
+        mishap: told of rows for which user code raised, and of results that could not be made; without it errors go on.
     """
 
     def __init__(
@@ -49,15 +52,20 @@ class NamedPanes:
         named: NamedWindow,
         *,
         positions: bool,
+        mishap: Mishap | None = None,
     ) -> None:
         self.name = name
         self.function: Callable[..., Any] | None = key_of
         self.counts = StepCounts()
         self.takes_columns = not positions and named.key is not None
+        self._key_of = key_of
         self._row_type = row_type
         self._window = window
         self._named = named
-        self._rows = PaneWindow(name, key_of, window, named.aggregator, positions=positions)
+        self._mishap = mishap
+        refuse = None if mishap is None else self._refuse
+        self._rows = PaneWindow(name, key_of, window, named.aggregator, positions=positions, mishap=refuse)
+        self.inner = self._rows
         self._vectors: VectorPanes | None = None
         self._waiting: list[Any] = []
         self._waiting_times: list[int] = []
@@ -70,6 +78,7 @@ class NamedPanes:
     def run_batch(self, held: Held, order: Order, mark: Position) -> tuple[Held, Order]:
         """Take rows in either form; put out the results of the windows that have ended at the mark, in the form at hand."""
         self.counts.rows_in += len(held)
+        self.counts.taken += len(held)
         if self._vectors is None and type(held) is not list and self.takes_columns:
             self._promote()
         if self._vectors is not None:
@@ -117,9 +126,13 @@ class NamedPanes:
 
         vectors = self._vectors
         assert vectors is not None
+        columns: Any = held
+        times = np.asarray(order, dtype=np.int64)
         try:
-            columns: Any = held
-            vectors.add(columns, np.asarray(order, dtype=np.int64))
+            if self._mishap is None:
+                vectors.add(columns, times)
+            else:
+                self._add_fit(columns, times)
         except (Unfit, ArithmeticError, TypeError, ValueError):
             self._rows.restore(self._plain())
             self._vectors = None
@@ -127,6 +140,38 @@ class NamedPanes:
             self._rows.run(as_rows(held), listed(order), (-(2**63),))
             return False
         return True
+
+    def _add_fit(self, columns: Columns, times: Any) -> None:
+        """Put rows into their windows, without those that raise. Raises what `VectorPanes.add` does."""
+        vectors = self._vectors
+        assert vectors is not None
+        try:
+            vectors.add(columns, times)
+        except (ArithmeticError, TypeError, ValueError):
+            fit: list[int] = []
+            refused: list[tuple[Exception, Any, int]] = []
+            for number, row in enumerate(as_rows(columns)):
+                try:
+                    hash(self._key_of(row))
+                    for value in vectors.kept.values:
+                        value(row)
+                    fit.append(number)
+                except Exception as error:  # noqa: BLE001  user code may raise anything; the step's policy decides
+                    refused.append((error, row, int(times[number])))
+            if fit:
+                numbers = np.array(fit, dtype=np.int64)
+                vectors.add(columns.take(numbers), times[numbers])
+            for one in refused:
+                self._refuse(*one)
+
+    def _refuse(self, error: Exception, row: Any, at: Any) -> None:
+        """Go on without a row for which user code raised, or without a result."""
+        assert self._mishap is not None  # it is called only then
+        if row is NO_RECORD:
+            self.counts.failed += 1
+        else:
+            self.counts.taken -= 1
+        self._mishap(error, row, at)
 
     def _promote(self) -> None:
         """What is open as rows moves into columns."""

@@ -1,10 +1,11 @@
 """The text of the generated loop that puts rows into the panes of a window.
 
 The panes of the present time are remembered while the time stays between two bounds, so that the usual row costs its key, its
-values and an append. `row` and `self` are the names by which errors find the record.
+values and an append. `row` and `self` are the names by which errors find the record. Where an error policy lets rows go, all that
+can raise stands in front of what changes a pane, so that such a row is in no window.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from agiledart_dataflow.loop_text import Names
@@ -13,7 +14,15 @@ Fill = Callable[[Any, list[Any], list[Any]], None]
 """fill(self, rows, order)."""
 
 
-def fill_loop(*, kept: int | None, single: bool, positions: bool, inline_key: Any, inline_values: list[Any]) -> Any:
+def fill_loop(
+    *,
+    kept: int | None,
+    single: bool,
+    positions: bool,
+    inline_key: Any,
+    inline_values: list[Any],
+    checks: Sequence[str] | None = None,
+) -> Any:
     """The loop as (text, further names that it uses).
 
     Args:
@@ -21,6 +30,8 @@ def fill_loop(*, kept: int | None, single: bool, positions: bool, inline_key: An
         single: each time lies in one window (tumbling).
         positions: what goes with a row is a position, else its event time.
         inline_key, inline_values: objects with `python`, or None where a function is called.
+        checks: rows for which something raises go to `self.refuse`; for each value an expression over it that raises, too,
+            where no result can be made of it. None: what raises ends the loop.
     """
     names = Names()
     key = "key_of(row)" if inline_key is None else inline_key.python("row", names)
@@ -28,12 +39,15 @@ def fill_loop(*, kept: int | None, single: bool, positions: bool, inline_key: An
     for number, inline in enumerate(inline_values):
         put.append(f"v{number} = {f'value{number}(row)' if inline is None else inline.python('row', names)}")
     put.append(f"k = {key}")
+    if checks is not None:
+        put = _guarded([*put, "hash(k)", *checks], single=single, positions=positions, calls=kept is None)
     each = "" if single else " "
     loop = [] if single else ["for pane, firsts in panes:" if positions else "for pane in panes:"]
     if positions:
         loop.append(f"{each}if k not in pane: firsts[k] = p")
     if kept is None:
-        loop.append(f"{each}pane[k] = add(pane[k] if k in pane else create(), row)")
+        made = "add(pane[k] if k in pane else create(), row)" if checks is None else "made" if single else "next(made)"
+        loop.append(f"{each}pane[k] = {made}")
     elif kept == 0:
         loop.append(f"{each}pane[k] += 1")
     elif kept == 1:
@@ -58,3 +72,17 @@ def fill_loop(*, kept: int | None, single: bool, positions: bool, inline_key: An
         ]
     )
     return text, names.values
+
+
+def _guarded(lines: list[str], *, single: bool, positions: bool, calls: bool) -> list[str]:
+    """The lines that may raise, with what happens then; `calls`: a user's aggregator is among them."""
+    if calls:
+        add = "add(pane[k] if k in pane else create(), row)"
+        each = "pane, _" if positions else "pane"
+        lines = [*lines, f"made = {add}" if single else f"made = iter([{add} for {each} in panes])"]
+    at = "p" if positions else "t"
+    return [
+        "try:",
+        *(f" {line}" for line in lines),
+        f"except Exception as error: self.refuse(error, row, {at}); continue",
+    ]

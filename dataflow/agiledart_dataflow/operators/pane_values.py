@@ -81,6 +81,12 @@ def _built(
     return _first
 
 
+def fitness(kept: Kept) -> list[str]:
+    """For each value `v0`, `v1` … an expression that raises where no result could be made of it: a text to be summed, a None."""
+    summed = {part.value for part in kept.parts if part.kind in ("sum", "mean")}
+    return [f"0 + v{number}" if number in summed else f"v{number} < v{number}" for number in range(len(kept.values))]
+
+
 def _first(results: tuple[Any, ...]) -> Any:
     return results[0]
 

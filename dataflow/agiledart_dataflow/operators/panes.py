@@ -12,13 +12,15 @@ from typing import Any, Final
 
 from agiledart_dataflow.aggregators import Aggregator
 from agiledart_dataflow.batch import Order
+from agiledart_dataflow.operators.base import Mishap
 from agiledart_dataflow.operators.pane_closing import closing
 from agiledart_dataflow.operators.pane_loop import Fill, fill_loop
-from agiledart_dataflow.operators.pane_values import LONG, Compact, kept_values, results
+from agiledart_dataflow.operators.pane_values import LONG, Compact, fitness, kept_values, results
 from agiledart_dataflow.position import Position
 from agiledart_dataflow.rows import Pane
 from agiledart_dataflow.schema import generic
 from agiledart_dataflow.statistics import StepCounts
+from agiledart_dataflow.user_errors import NO_RECORD
 from agiledart_dataflow.windows import Panes
 
 COMPACT_EVERY: Final = 32_768
@@ -34,6 +36,7 @@ class PaneWindow:
         window: tumbling or hopping.
         aggregator: built in (its values are kept) or the user's own (its methods are called).
         positions: rows come with positions, else with event times; so do the panes.
+        mishap: told of rows for which user code raised, and of panes whose value could not be made; without it errors go on.
     """
 
     def __init__(
@@ -44,6 +47,7 @@ class PaneWindow:
         aggregator: Aggregator[Any, Any, Any],
         *,
         positions: bool = True,
+        mishap: Mishap | None = None,
     ) -> None:
         self.name = name
         self.counts = StepCounts()
@@ -51,6 +55,7 @@ class PaneWindow:
         self._window = window
         self._aggregator = aggregator
         self._positions = positions
+        self._mishap = mishap
         self._kept = kept_values(aggregator)
         self._counts_only = self._kept is not None and not self._kept.values
         self._single = window.size_ms == window.every_ms
@@ -72,6 +77,7 @@ class PaneWindow:
             positions=self._positions,
             inline_key=key_of if hasattr(key_of, "python") else None,
             inline_values=[value if hasattr(value, "python") else None for value in values],
+            checks=None if self._mishap is None else () if self._kept is None else fitness(self._kept),
         )
         made: dict[str, Any] = {}
         exec(compile(text, f"<stage {self.name}>", "exec"), made)  # our own text: users' code is called, not pasted
@@ -83,6 +89,7 @@ class PaneWindow:
         count = len(rows)
         if count:
             self.counts.rows_in += count
+            self.counts.taken += count
             self._fill(self, rows, order)
             self._uncompacted += count
             if self._uncompacted >= COMPACT_EVERY:
@@ -96,6 +103,12 @@ class PaneWindow:
             self._forget_current()
             self.counts.rows_out += len(out)
         return out, at
+
+    def refuse(self, error: Exception, row: Any, at: Any) -> None:
+        """Go on without a row for which user code raised."""
+        assert self._mishap is not None  # the loop calls it only then
+        self.counts.taken -= 1
+        self._mishap(error, row, at)
 
     def panes_at(self, time_ms: int) -> tuple[Any, ...]:
         """The panes that hold a time (as the loop wants them), and between which bounds they stay the same."""
@@ -125,6 +138,9 @@ class PaneWindow:
         before = self._before.pop(end, {})
         start = end - self._window.size_ms
         new = tuple.__new__  # a Pane of four values: made without the call of its own __new__
+        if self._mishap is not None:
+            self._close_carefully(end, pane, firsts, self._value_of(before), (out, at))
+            return
         if not self._positions and self._closing is not None and not before:  # the usual case
             close = self._closing
             out += [new(Pane, (key, start, end, close(flat))) for key, flat in pane.items()]
@@ -138,6 +154,25 @@ class PaneWindow:
         for root, key in sorted((position[2:], key) for key, position in firsts.items()):
             out.append(new(Pane, (key, start, end, value_of(key, pane[key]))))
             at.append((end, 0, *root))
+
+    def _close_carefully(
+        self, end: int, pane: Any, firsts: Any, value_of: Callable[[Any, Any], Any], put: tuple[list[Any], list[Any]]
+    ) -> None:
+        """Put out the panes of a window whose values can be made; the others are counted and told."""
+        start = end - self._window.size_ms
+        entries: list[tuple[Any, Any]] = [(end, key) for key in pane]
+        if self._positions:
+            entries = [((end, 0, *root), key) for root, key in sorted((p[2:], key) for key, p in firsts.items())]
+        for at, key in entries:
+            try:
+                made = Pane(key, start, end, value_of(key, pane[key]))
+            except Exception as error:  # noqa: BLE001  user code may raise anything; the step's policy decides
+                assert self._mishap is not None  # only then is one careful
+                self.counts.failed += 1
+                self._mishap(error, NO_RECORD, at)
+                continue
+            put[0].append(made)
+            put[1].append(at)
 
     def _value_of(self, before: dict[Any, Compact]) -> Callable[[Any, Any], Any]:
         """(key, what is kept) → the pane's value."""

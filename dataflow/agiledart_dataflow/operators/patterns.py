@@ -45,6 +45,8 @@ class Pattern(KeyedOperator[Any, Any, State, Match[Any, Any]]):
         within_ms: the last row comes at most so long after the first.
     """
 
+    keeps_what_raised = False
+
     def __init__(self, elements: Sequence[Callable[[Any], object] | Never[Any]], within_ms: int) -> None:
         self._wanted: list[Callable[[Any], object]] = []
         self._unwanted: list[list[Callable[[Any], object]]] = [[]]
@@ -61,16 +63,17 @@ class Pattern(KeyedOperator[Any, Any, State, Match[Any, Any]]):
         return []
 
     def on_record(self, key: Any, record: Any, state: State, context: Context[Match[Any, Any]]) -> None:
-        going: State = []
+        going: State = []  # made anew: a predicate may raise, and then nothing has changed
         for match in state:
-            rows = match[1]
+            start, rows = match
             if any(predicate(record) for predicate in self._unwanted[len(rows)]):
                 continue
             if len(rows) < len(self._wanted) and self._wanted[len(rows)](record):
-                rows.append(record)
+                rows = [*rows, record]
                 if len(rows) == len(self._wanted) and not self._waits:
                     context.emit(Match(key, rows))
                     continue
+                match = [start, rows]
             going.append(match)
         if self._wanted[0](record):
             if len(going) >= MAX_UNFINISHED:

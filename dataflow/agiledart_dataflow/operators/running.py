@@ -14,6 +14,8 @@ State = list[Any]
 class Running(KeyedOperator[Any, Any, State, Change[Any, Any, Any]]):
     """Puts out a `Change` at each row, so that `top` can follow."""
 
+    keeps_what_raised = False
+
     def __init__(self, aggregator: Aggregator[Any, Any, Any]) -> None:
         self._aggregator = aggregator
 
@@ -21,8 +23,9 @@ class Running(KeyedOperator[Any, Any, State, Change[Any, Any, Any]]):
         return []
 
     def on_record(self, key: Any, record: Any, state: State, context: Context[Change[Any, Any, Any]]) -> None:
-        state[:] = [self._aggregator.add(state[0] if state else self._aggregator.create(), record)]
-        context.emit(Change(key, self._aggregator.result(state[0]), record))
+        added = self._aggregator.add(state[0] if state else self._aggregator.create(), record)
+        context.emit(Change(key, self._aggregator.result(added), record))
+        state[:] = [added]
 
     def to_plain(self, state: State) -> Any:
         return [self._aggregator.to_plain(one) for one in state]

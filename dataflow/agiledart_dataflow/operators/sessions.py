@@ -16,6 +16,8 @@ State = list[Any]
 class SessionWindow(KeyedOperator[Any, Any, State, Pane[Any, Any]]):
     """One session at a time for each key, because rows come in order of time."""
 
+    keeps_what_raised = False
+
     def __init__(
         self, gap_ms: int, aggregator: Aggregator[Any, Any, Any], flat: Callable[[Any], Any] | None = None
     ) -> None:
@@ -28,16 +30,14 @@ class SessionWindow(KeyedOperator[Any, Any, State, Pane[Any, Any]]):
 
     def on_record(self, key: Any, record: Any, state: State, context: Context[Pane[Any, Any]]) -> None:
         time_ms = context.time_ms
-        if not state:
-            state += [time_ms, time_ms, self._aggregator.create()]
-        state[1] = time_ms
-        state[2] = self._aggregator.add(state[2], record)
+        added = self._aggregator.add(state[2] if state else self._aggregator.create(), record)
+        state[:] = [state[0] if state else time_ms, time_ms, added]
         context.timer_at(time_ms + self._gap_ms, name=_GAP)
 
     def on_timer(self, key: Any, payload: Any, state: State, context: Context[Pane[Any, Any]]) -> None:
+        context.forget()
         pane = Pane(key, state[0], state[1] + self._gap_ms, self._aggregator.result(state[2]))
         context.emit(pane if self._flat is None else self._flat(pane))
-        context.forget()
 
     def to_plain(self, state: State) -> Any:
         return [*state[:2], self._aggregator.to_plain(state[2])] if state else None

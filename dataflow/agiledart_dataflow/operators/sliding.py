@@ -10,10 +10,11 @@ from collections.abc import Callable
 from typing import Any
 
 from agiledart_dataflow.aggregators import Aggregator
-from agiledart_dataflow.operators.base import Output
+from agiledart_dataflow.operators.base import Mishap, Output
 from agiledart_dataflow.position import Position, end_of_time
 from agiledart_dataflow.rows import Change
 from agiledart_dataflow.statistics import StepCounts
+from agiledart_dataflow.user_errors import NO_RECORD
 
 _LEAVES = (0,)
 _ENTERS = (1,)
@@ -34,7 +35,12 @@ class SlidingWindow:
     """Keeps an aggregate of each key's window and puts out a `Change` whenever it may differ."""
 
     def __init__(
-        self, name: str, key_of: Callable[[Any], Any], size_ms: int, aggregator: Aggregator[Any, Any, Any]
+        self,
+        name: str,
+        key_of: Callable[[Any], Any],
+        size_ms: int,
+        aggregator: Aggregator[Any, Any, Any],
+        mishap: Mishap | None = None,
     ) -> None:
         self.name = name
         self.counts = StepCounts()
@@ -42,6 +48,7 @@ class SlidingWindow:
         self._key_of = key_of
         self._size_ms = size_ms
         self._aggregator = aggregator
+        self._mishap = mishap  # told of rows and results that raised; without it errors go on
         self._keeps_rows = not aggregator.can_remove
         self._windows: dict[Any, _Window] = {}
         self._leaving: deque[tuple[Position, Any, Any]] = deque()
@@ -52,14 +59,24 @@ class SlidingWindow:
         leaving, windows, size_ms = self._leaving, self._windows, self._size_ms
         key_of, aggregator = self._key_of, self._aggregator
         add, result = aggregator.add, aggregator.result
+        mishap, refused = self._mishap, 0
         for row, position in zip(rows, positions, strict=True):
             if leaving and leaving[0][0] <= position:
                 self._leave(position, out, at)
-            key = key_of(row)
-            window = windows.get(key)
+            try:
+                key = key_of(row)
+                window = windows.get(key)
+                state = add(aggregator.create() if window is None else window.state, row)
+                value = result(state)
+            except Exception as error:
+                if mishap is None:
+                    raise
+                refused += 1
+                mishap(error, row, position)
+                continue
             if window is None:
-                window = windows[key] = _Window(aggregator.create())
-            window.state = add(window.state, row)
+                window = windows[key] = _Window(state)
+            window.state = state
             window.size += 1
             until = (position[0] + size_ms, 0, *position[2:])
             if self._keeps_rows:
@@ -67,11 +84,12 @@ class SlidingWindow:
             leaving.append((until, key, row))
             if len(leaving) > 1 and leaving[-2][0] > until:
                 self._sort_last()
-            out.append(Change(key, result(window.state), row))
+            out.append(Change(key, value, row))
             at.append(position + _ENTERS)
         self._leave(end_of_time(mark), out, at)  # no time passes after the last record: END_OF_INPUT empties no window
         self.counts.rows_in += len(rows)
         self.counts.rows_out += len(out)
+        self.counts.taken += len(rows) - refused
         return out, at
 
     def _leave(self, until: Position, out: list[Any], at: list[Position]) -> None:
@@ -90,7 +108,15 @@ class SlidingWindow:
                     window.state = self._added_up(window)
                 else:
                     window.state = aggregator.remove(window.state, row)
-                out.append(Change(key, aggregator.result(window.state), None))
+                try:
+                    value = aggregator.result(window.state)
+                except Exception as error:
+                    if self._mishap is None:
+                        raise
+                    self.counts.failed += 1
+                    self._mishap(error, NO_RECORD, position)
+                    continue
+                out.append(Change(key, value, None))
             at.append(position + _LEAVES)
 
     def _added_up(self, window: _Window) -> Any:

@@ -9,7 +9,7 @@ from bisect import bisect_left, insort
 from collections.abc import Callable
 from typing import Any
 
-from agiledart_dataflow.operators.base import Output
+from agiledart_dataflow.operators.base import Mishap, Output
 from agiledart_dataflow.position import CAUSE_LENGTH, END, RECORD, Position, covering
 from agiledart_dataflow.rows import Entry, Ranking
 from agiledart_dataflow.statistics import StepCounts
@@ -28,6 +28,7 @@ class Top:
         newest_first: ties by age of information (else by key alone).
         keys_only: the ranking changes when other keys stand in it or in another order, not when a value changes.
         on_change: speak also when time alone changed the ranking; then there may be no cause.
+        mishap: told of changes for which `rank` raised; the key keeps its place. Without it errors go on.
     """
 
     def __init__(
@@ -39,6 +40,7 @@ class Top:
         newest_first: bool,
         keys_only: bool = False,
         on_change: bool = False,
+        mishap: Mishap | None = None,
     ) -> None:
         self.name = name
         self.counts = StepCounts()
@@ -48,6 +50,7 @@ class Top:
         self._newest_first = newest_first
         self._keys_only = keys_only
         self._on_change = on_change
+        self._mishap = mishap
         self._values: dict[Any, tuple[Any, tuple[Any, int, Any]]] = {}
         self._order: list[tuple[Any, int, Any]] = []
         self._renewals = 0
@@ -59,7 +62,7 @@ class Top:
     def run(self, rows: list[Any], positions: list[Position], mark: Position) -> Output:
         out: list[Any] = []
         at: list[Position] = []
-        group = self._group
+        group, refused = self._group, 0
         for row, position in zip(rows, positions, strict=True):
             if position[:CAUSE_LENGTH] != group:
                 if group:
@@ -69,17 +72,28 @@ class Top:
             key, value, cause = row
             if cause is not None and self._cause is None:
                 self._cause = cause
-            self._update(key, value, renews=position[1] == RECORD)
+            try:
+                self._update(key, value, renews=position[1] == RECORD)
+            except Exception as error:
+                if self._mishap is None:
+                    raise
+                refused += 1
+                self._mishap(error, row, position)
         if group and covering(group) <= mark:
             self._speak(out, at)
             self._group = ()
         self.counts.rows_in += len(rows)
         self.counts.rows_out += len(out)
+        self.counts.taken += len(rows) - refused
         return out, at
 
     def _update(self, key: Any, value: Any, *, renews: bool) -> None:
         """Put a key where its new value belongs."""
         order = self._order
+        rank = None if value is None else self._rank(value)
+        if rank != rank:
+            raise ValueError(f"the rank of {key!r} is NaN, which has no place in an order")
+        minus = None if rank is None else -rank
         old = self._values.get(key)
         newest = 0
         if old is not None:
@@ -90,12 +104,9 @@ class Top:
         if value is None:
             self._values.pop(key, None)
             return
-        rank = self._rank(value)
-        if rank != rank:
-            raise ValueError(f"the rank of {key!r} is NaN, which has no place in an order")
         if self._newest_first and (renews or old is None):
             newest = -self._renewals if renews else 0
-        entry = (-rank, newest, key)
+        entry = (minus, newest, key)
         place = bisect_left(order, entry)
         order.insert(place, entry)
         self._touched = self._touched or place < self._n

@@ -5,7 +5,13 @@ from typing import Any, cast
 
 import pytest
 
-from agiledart_agent.executor_pool import ExecutorEvents, ExecutorPool, ExecutorProcess, LaunchError
+from agiledart_agent.executor_pool import (
+    ExecutorEvents,
+    ExecutorPool,
+    ExecutorProcess,
+    LaunchError,
+    executor_environment,
+)
 from agiledart_executor.messages import InstanceName
 
 
@@ -79,3 +85,10 @@ def test_who_starts_again_after_a_stop_gets_a_new_process():
 
     pool = asyncio.run(play())
     assert pool.processes == (pool.started[1],)
+
+
+def test_executors_know_no_token_and_allocate_sparingly() -> None:
+    made = executor_environment({"PATH": "/bin", "AGILEDART_TOKEN": "secret", "MALLOC_ARENA_MAX": "8"})
+    assert made == {
+        "PATH": "/bin", "MALLOC_ARENA_MAX": "8", "ARROW_DEFAULT_MEMORY_POOL": "system", "PYTHONUNBUFFERED": "1"
+    }  # fmt: skip

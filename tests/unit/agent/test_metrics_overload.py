@@ -47,3 +47,34 @@ def test_what_overload_and_errors_cost_is_there_and_stays() -> None:
     lines = rendered(metrics)
     assert [line for line in wanted if line not in lines] == []
     assert not any("spool_length" in line and "taxi" in line for line in lines)
+
+
+def test_the_ledger_of_an_application_adds_up_and_says_when_it_does_not() -> None:
+    metrics = AgentMetrics(NodeFigures)
+    counts = SourceCounts(
+        lines=100, records=60, late=4, malformed={"odd": 6}, shed={"oldest": 20}, waiting=7, spooled=3
+    )
+    source = InstanceStatistics(0, 0, steps={"trips": StepCounts(100, 60)}, source=counts, sent=[(0, 0, 60)])
+    window = InstanceStatistics(
+        1,
+        0,
+        steps={"panes": StepCounts(60, 9, skipped=2, dead_letters=1, taken=57, failed=1), "few": StepCounts(9, 5, 4)},
+        received=[(0, 0, 60)],
+        sent=[(1, 0, 5)],
+    )
+    sink = InstanceStatistics(2, 0, steps={"out": StepCounts(5, 5)}, received=[(1, 0, 5)])
+    for stage, one in enumerate((source, window, sink)):
+        metrics.applications.reported("taxi", 1, stage, 0, report(one))
+    lines = rendered(metrics)
+    went = {"read": 100, "delivered": 5, "late": 4, "malformed": 6, "shed": 20, "filtered": 4, "taken": 57, "skipped": 2,
+            "dead_letter": 1, "failed": 1}  # fmt: skip
+    for reason, count in went.items():
+        assert f'agiledart_application_ledger_records_total{{app="taxi",reason="{reason}"}} {count}.0' in lines
+    for reason, count in {"waiting": 7, "spooled": 3, "queued": 0}.items():
+        assert f'agiledart_application_pending_records{{app="taxi",reason="{reason}"}} {count}.0' in lines
+    assert 'agiledart_application_user_errors_total{app="taxi",operator="panes",reason="result"} 1.0' in lines
+    assert 'agiledart_application_ledger_imbalances{app="taxi"} 0.0' in lines
+    source.source = msgspec.structs.replace(counts, late=3)
+    metrics = AgentMetrics(NodeFigures)
+    metrics.applications.reported("taxi", 1, 0, 0, report(source))
+    assert 'agiledart_application_ledger_imbalances{app="taxi"} 1.0' in rendered(metrics)

@@ -74,6 +74,7 @@ def lose_on_the_way(done: LocalRun) -> None:
     edge, source, rows = one.received[0]
     one.received[0] = (edge, source, rows - 1)
     one.steps["counted"].rows_in -= 1
+    one.steps["counted"].taken -= 1
 
 
 def lose_at_the_end(done: LocalRun) -> None:
@@ -101,6 +102,19 @@ def forget_a_late_line(done: LocalRun) -> None:
     source.late -= 1
 
 
+def lose_in_a_window(done: LocalRun) -> None:
+    of_stage(done, "counted").steps["counted"].taken -= 1
+
+
+def make_windows_of_nothing(done: LocalRun) -> None:
+    counts = of_stage(done, "counted").steps["counted"]
+    counts.rows_out += counts.taken
+
+
+def leave_a_window_open(done: LocalRun) -> None:
+    of_stage(done, "counted").state_keys = 1
+
+
 @pytest.mark.parametrize(
     ("damage", "words"),
     [
@@ -110,6 +124,9 @@ def forget_a_late_line(done: LocalRun) -> None:
         (forget_an_error, "ten 0: "),
         (lose_between_steps, "not-two 0: took "),
         (forget_a_late_line, "rows: 300 lines, but "),
+        (lose_in_a_window, "counted 0: "),
+        (make_windows_of_nothing, " windows out of "),
+        (leave_a_window_open, "counted 0: 1 keys are left in windows"),
     ],
 )
 def test_every_loss_is_named(damage: Callable[[LocalRun], None], words: str) -> None:

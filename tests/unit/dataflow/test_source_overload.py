@@ -1,15 +1,17 @@
 """A source that reads on while its outputs are blocked: order, end, pace, and an account of every line."""
 
+from collections import Counter
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agiledart import ConfigurationError, Overload, Topology, TopologyError, collect, csv, records
+from agiledart import ConfigurationError, Overload, Topology, TopologyError, collect, csv, records, tumbling
 from agiledart_dataflow.connectors import Connector, Reading
 from agiledart_dataflow.intake import Intake
 from agiledart_dataflow.position import final_mark
@@ -237,3 +239,71 @@ def test_what_cannot_be_is_refused_at_the_line(tmp_path: Path) -> None:
     assert run_topology(built(paced)).summary.records_in == 2
     assert isinstance(open_intake(built([Row(1)], "shed_sample").steps[0], tmp_path), Intake)
     assert open_intake(built([Row(1)]).steps[0], tmp_path) is None
+
+
+class Untidy:
+    """A reader of rows whose times are not in order."""
+
+    stamps = True
+
+    def __init__(self, times: list[int]) -> None:
+        self.times = times
+
+    def read(self, max_rows: int, wall_ns: int) -> Reading:
+        part, self.times = self.times[: min(3, max_rows)], self.times[min(3, max_rows) :]
+        return Reading([Row(time) for time in part], len(part), {}, exhausted=not self.times)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+def left(
+    times: list[int], overload: Overload, directory: Path, *, waits: bool
+) -> tuple[dict[int, list[Any]], SourceInstance]:
+    """By edge (rows, and rows that were too late) what leaves a source of late rows whose outputs are blocked at first."""
+    made = Topology("t")
+    given = Connector("list", row_type=Row, payload=[])
+    stream = made.source(
+        "rows", given, event_time=lambda row: row.at, overload=overload, max_out_of_order=timedelta(milliseconds=2)
+    )
+    ms = timedelta(milliseconds=1)
+    window = tumbling(10 * ms, allowed_lateness=5 * ms)
+    stream.key_by(lambda row: row.at % 2, returns=int).window(window).count("n").sink("o", collect)
+    stream.late("late").sink("too-late", collect)
+    program = compile_program(made, plan_stages(made.specification()))
+    instance = SourceInstance(program, 0, Untidy(times), open_intake(program.steps(0)[0], directory))
+    out: dict[int, list[Any]] = {}
+
+    def emit(edge: int, target: int, batch: Any) -> None:
+        out.setdefault(edge, []).extend(zip(batch.rows, batch.order or (), strict=True))
+
+    if waits:
+        blocked(instance, 30)
+    for _ in range(1_000):
+        polled = instance.poll(0, 0, 4)
+        balanced(instance)
+        if polled.batch is not None:
+            instance.send(polled.batch, emit)
+        if polled.finished:
+            return out, instance
+    raise AssertionError("no end")
+
+
+@given(st.lists(st.integers(0, 40), max_size=60))
+@settings(max_examples=40, deadline=None)
+def test_late_rows_keep_their_lateness_while_they_wait(times: list[int]) -> None:
+    with TemporaryDirectory() as folder:
+        straight, _ = left(times, Overload(), Path(folder), waits=False)
+        spooled, instance = left(times, Overload("spool", rows=5), Path(folder), waits=True)
+        instance.close()
+    assert spooled == straight
+
+
+@given(st.lists(st.integers(0, 40), max_size=60), st.sampled_from(["shed_oldest", "shed_sample"]))
+@settings(max_examples=40, deadline=None)
+def test_late_rows_that_are_shed_are_accounted_for(times: list[int], policy: Any) -> None:
+    straight, _ = left(times, Overload(), Path(), waits=False)
+    shed, instance = left(times, Overload(policy, rows=5), Path(), waits=True)
+    for edge, rows in shed.items():
+        assert Counter(row for row, _ in rows) <= Counter(row for row, _ in straight.get(edge, []))
+    assert sum(map(len, shed.values())) + balanced(instance)[1] == len(times)

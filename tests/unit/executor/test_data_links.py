@@ -6,7 +6,7 @@ from agiledart_dataflow.batch import Batch
 from agiledart_dataflow.batch_codec import BatchCodec
 from agiledart_dataflow.channels import SendingChannel
 from agiledart_executor.data_links import Sender
-from agiledart_executor.host import OutputEnd
+from agiledart_executor.running import OutputEnd
 from agiledart_kernel.frames import DataHeader
 from agiledart_kernel.limits import MAX_BATCH_BYTES
 

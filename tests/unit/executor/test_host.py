@@ -16,7 +16,8 @@ from agiledart_dataflow.program import Program, compile_program
 from agiledart_dataflow.source_instance import SourceInstance
 from agiledart_dataflow.stages import plan_stages
 from agiledart_executor.connectors.opening import open_sink, open_source
-from agiledart_executor.host import InputEnd, InstanceHost, OutputEnd, Running
+from agiledart_executor.host import InstanceHost
+from agiledart_executor.running import InputEnd, OutputEnd, Running
 from agiledart_kernel.errors import RemoteProtocolError
 
 
@@ -129,6 +130,54 @@ def test_a_pipeline_runs_to_its_end(window: int):
         assert all(end.channel.idle for end in running.outputs.values())
 
 
+def test_rows_pass_all_instances_in_the_callback_that_brought_them():
+    """No turn of the loop lies between a source's socket and the sink behind it."""
+
+    async def play() -> Pipeline:
+        pipeline = Pipeline(rows(1))
+        pipeline.host.reading = True
+        pipeline.host.wake_now(pipeline.running[0])
+        return pipeline
+
+    assert sorted(asyncio.run(play()).finished) == ["keep_even", "readings", "report"]
+
+
+def test_who_is_woken_while_frames_are_gathered_waits_for_the_last_of_them():
+    async def play() -> tuple[list[int], int]:
+        pipeline = Pipeline([])
+        sink = pipeline.running[2]
+        assert sink.instance is not None
+        waiting: list[int] = []
+        pipeline.host.gather()
+        for n in range(3):
+            batch = Batch([Reading(n, n)], None, covering((n, 1, 0, n)))
+            pipeline.host.receive(sink, 1, 0, n, batch)
+            await asyncio.sleep(0)
+            waiting.append(sink.instance.queued_rows)
+        pipeline.host.turn()
+        return waiting, sink.instance.queued_rows
+
+    assert asyncio.run(play()) == ([1, 2, 3], 0)
+
+
+def test_who_has_more_to_do_than_fits_a_turn_goes_on_once_a_turn_of_the_loop():
+    """However many sockets have something, the loop comes round: their frames wait for the turn that is due."""
+
+    async def play() -> list[int]:
+        pipeline = Pipeline(rows(60_000))
+        host, source = pipeline.host, pipeline.running[0]
+        host.reading = True
+        calls = []
+        for _ in range(3):
+            host.wake_now(source)
+            calls.append(host.calls)
+        await asyncio.sleep(0)
+        return [*calls, host.calls]
+
+    first, second, third, after = asyncio.run(play())
+    assert 0 < first == second == third < after
+
+
 def test_room_that_comes_with_a_flush_is_used():
     """An acknowledgement opens half the window, the flush makes room: no further one comes to wake the instance."""
 
@@ -216,16 +265,16 @@ def test_a_slow_step_gets_few_rows_at_a_time():
     async def play() -> Running:
         running = Pipeline(rows(1)).running[1]
         for count in (1, 2, 4, 8):
-            running.pace(count, 0.001)
+            running.pace(count, 1_000_000)
         assert running.budget == 16
-        running.pace(16, 0.3)
+        running.pace(16, 300_000_000)
         assert running.budget == 8
-        running.pace(3, 0.3)
+        running.pace(3, 300_000_000)
         assert running.budget == 1
-        running.pace(0, 0.001)
+        running.pace(0, 1_000_000)
         assert running.budget == 1
         for _ in range(40):
-            running.pace(10_000, 0.001)
+            running.pace(10_000, 1_000_000)
         return running
 
     assert asyncio.run(play()).budget == WORK_BUDGET
@@ -233,7 +282,7 @@ def test_a_slow_step_gets_few_rows_at_a_time():
 
 def test_drain_ends_a_source_early_and_the_pipeline_with_it():
     async def play() -> Pipeline:
-        pipeline = Pipeline(rows(100_000))
+        pipeline = Pipeline(rows(300_000))
         pipeline.host.start_reading()
         for _ in range(5):
             await asyncio.sleep(0)
@@ -246,7 +295,7 @@ def test_drain_ends_a_source_early_and_the_pipeline_with_it():
     assert source is not None
     counts = source.statistics().source
     assert counts is not None
-    assert 0 < counts.lines < 100_000
+    assert 0 < counts.lines < 300_000
     assert counts.lines == counts.records
     assert len(pipeline.finished) == 3
 

@@ -16,7 +16,8 @@ from agiledart_dataflow.source_instance import SourceInstance
 from agiledart_dataflow.stages import plan_stages
 from agiledart_dataflow.statistics import SourceCounts
 from agiledart_executor.connectors.opening import open_source
-from agiledart_executor.host import InstanceHost, OutputEnd, Running
+from agiledart_executor.host import InstanceHost
+from agiledart_executor.running import OutputEnd, Running
 from agiledart_executor.spool.opening import open_intake
 
 LINES = 40_000

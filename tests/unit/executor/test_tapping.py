@@ -15,8 +15,8 @@ from agiledart_dataflow.program import Program, compile_program
 from agiledart_dataflow.source_instance import SourceInstance
 from agiledart_dataflow.stages import plan_stages
 from agiledart_executor.connectors.opening import open_sink, open_source
-from agiledart_executor.host import Running
 from agiledart_executor.messages import InstanceName, Sampled
+from agiledart_executor.running import Running
 from agiledart_executor.tapping import LEASE_SECONDS, MAX_ROW_BYTES, MAX_TAPS, ROWS_EACH_TURN, Tapping, TapPoint
 
 

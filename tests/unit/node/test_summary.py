@@ -37,7 +37,8 @@ def test_figures_of_all_instances_add_up() -> None:
     assert body["paced"] is True
     assert body["wall_seconds"] == 2.5
     assert body["steps"]["route_of"] == {
-        "rows_in": 7, "rows_out": 4, "dropped": 3, "skipped": 0, "dead_letters": 0, "late": 0
+        "rows_in": 7, "rows_out": 4, "dropped": 3, "skipped": 0, "dead_letters": 0, "late": 0,
+        "taken": 0, "failed": 0,
     }  # fmt: skip
     assert body["instances_reporting"] == 4
 

@@ -1,0 +1,197 @@
+"""What error policies do where no row is at fault, at rankings, at broadcast rows; and what builders are told of."""
+
+from datetime import timedelta
+from typing import Any, NamedTuple
+
+import pytest
+
+from agiledart import (
+    Aggregator,
+    BroadcastOperator,
+    Change,
+    Context,
+    Pane,
+    Stream,
+    Topology,
+    TopologyError,
+    collect,
+    counted,
+    hopping,
+    session,
+    sliding,
+    sum_of,
+    tumbling,
+)
+from agiledart_executor.local import LocalRun, run_topology
+
+
+class Row(NamedTuple):
+    """A row with a time, a key and a number."""
+
+    at: int
+    key: str
+    value: int
+
+
+ROWS = [Row(1, "a", 1), Row(2, "b", 1), Row(3, "a", 2), Row(30, "c", 1), Row(31, "c", 1)]
+MS = timedelta(milliseconds=1)
+
+
+def stream(topology: Topology, rows: list[Row] = ROWS) -> Stream[Row]:
+    """The rows of these tests."""
+    return topology.source("rows", rows, event_time=lambda row: row.at)
+
+
+class Picky(Aggregator[Row, int, int]):
+    """Has no result for a window of one row."""
+
+    def create(self) -> int:
+        return 0
+
+    def add(self, state: int, row: Row) -> int:
+        return state + 1
+
+    def remove(self, state: int, row: Row) -> int:
+        return state - 1
+
+    def result(self, state: int) -> int:
+        if state == 1:
+            raise ValueError("one is too few")
+        return state
+
+
+def ran(topology: Topology) -> tuple[LocalRun, list[str]]:
+    """The run, and what was told in the logs."""
+    told: list[str] = []
+    return run_topology(topology, on_log=told.append), told
+
+
+@pytest.mark.parametrize(
+    ("window", "panes"),
+    [
+        (tumbling(10 * MS), [Pane("a", 0, 10, 2), Pane("c", 30, 40, 2)]),
+        (hopping(10 * MS, 10 * MS), [Pane("a", 0, 10, 2), Pane("c", 30, 40, 2)]),
+        (tumbling(10 * MS, allowed_lateness=5 * MS), [Pane("a", 0, 10, 2), Pane("c", 30, 40, 2)]),
+        (session(5 * MS), [Pane("a", 1, 8, 2), Pane("c", 30, 36, 2)]),
+    ],
+)
+def test_a_window_without_a_result_is_counted_and_told(window: Any, panes: list[Pane[str, int]]) -> None:
+    topology = Topology("results")
+    stream(topology).key_by(lambda row: row.key).window(window).aggregate("panes", Picky(), on_error="skip").sink(
+        "out", collect
+    )
+    done, told = ran(topology)
+    counts = done.summary.steps["panes"]
+    assert done.collected["out"] == panes
+    assert (counts.taken, counts.rows_out, counts.failed, counts.skipped) == (5, 2, 1, 0)
+    assert "in panes: ValueError: one is too few" in "".join(told)
+    if not getattr(window, "lateness_ms", 0):  # one that listens for late rows remembers what it said
+        assert [one.state_keys for one in done.statistics] == [0] * len(done.statistics)
+
+
+def test_a_row_with_which_a_sliding_window_has_no_result_is_not_in_it() -> None:
+    topology = Topology("sliding")
+    rows = [Row(1, "a", 1), Row(1, "a", 1), Row(2, "a", 1), Row(3, "a", 1), Row(9, "b", 1), Row(9, "b", 1)]
+    keyed = stream(topology, rows).key_by(lambda row: row.key)
+    keyed.window(sliding(3 * MS)).aggregate("n", Picky(), on_error="skip").sink("out", collect)
+    done, _ = ran(topology)
+    counts = done.summary.steps["n"]
+    assert [(change.key, change.value) for change in done.collected["out"]] == []
+    assert (counts.skipped, counts.taken) == (6, 0)
+
+
+class Cautious(Picky):
+    """Has no result for a window that has become one row."""
+
+    def __init__(self) -> None:
+        self.was = 0
+
+    def result(self, state: int) -> int:
+        self.was, before = state, self.was
+        if before > state == 1:
+            raise ValueError("it was more")
+        return state
+
+
+def test_a_result_that_raises_as_a_row_leaves_is_not_put_out() -> None:
+    topology = Topology("leaving")
+    rows = [Row(1, "a", 1), Row(2, "a", 1), Row(9, "b", 1)]
+    keyed = stream(topology, rows).key_by(lambda row: row.key)
+    keyed.window(sliding(3 * MS)).aggregate("n", Cautious(), on_error="skip").sink("out", collect)
+    done, _ = ran(topology)
+    assert [(change.key, change.value) for change in done.collected["out"]] == [
+        ("a", 1),
+        ("a", 2),
+        ("a", None),
+        ("b", 1),
+    ]
+    assert done.summary.steps["n"].failed == 1
+
+
+def rank(value: int) -> int:
+    """Raises for two."""
+    if value == 2:
+        raise ArithmeticError("two has no rank")
+    return value
+
+
+def test_a_change_without_a_rank_leaves_the_key_where_it_was() -> None:
+    topology = Topology("ranks")
+    rows = [Row(1, "a", 1), Row(2, "b", 3), Row(3, "a", 2), Row(4, "a", 9)]
+    values = stream(topology, rows).key_by(lambda row: row.key).running("sum", sum_of(lambda row: row.value))
+    top = values.top("best", n=2, rank=lambda v: rank(v - 1), on_error="dead_letter")
+    top.sink("out", collect)
+    top.errors("letters").map(lambda one: one.record, "records", returns=Change[str, int, Row]).sink("bad", collect)
+    done, _ = ran(topology)
+    assert [[(entry.key, entry.value) for entry in one.entries] for one in done.collected["out"]] == [
+        [("a", 1)],
+        [("a", 12)],
+    ]
+    assert [change.value for change in done.collected["bad"]] == [3, 3]
+
+
+class Allowed(BroadcastOperator[str, Row, list[int], str, int, list[int]]):
+    """Lets keys pass while the last rule is not zero; zero is no rule."""
+
+    def initial(self, key: str) -> list[int]:
+        return []
+
+    def initial_shared(self) -> list[int]:
+        return [5]
+
+    def on_broadcast(self, record: int, shared: list[int]) -> None:
+        shared[0] = 10 // record
+
+    def on_record(self, key: str, record: Row, state: list[int], context: Context[str]) -> None:
+        context.emit(f"{key}{context.shared[0]}")
+
+
+@pytest.mark.parametrize("parallelism", [1, 3])
+def test_a_broadcast_row_that_raises_is_skipped_at_every_instance(parallelism: int) -> None:
+    topology = Topology("rules")
+    rules = topology.source("rules", [0, 1], rows=int, event_time=lambda rule: rule * 2)
+    connected = stream(topology).key_by(lambda row: row.key).connect(rules)
+    connected.stateful("apply", Allowed(), on_error="dead_letter").sink("out", collect)
+    done = run_topology(topology, parallelism={"apply": parallelism})
+    assert sorted(done.collected["out"]) == [
+        "a10",
+        "a5",
+        "b10",
+        "c10",
+        "c10",
+    ]  # of one time rules are first: their source is
+    counts = done.summary.steps["apply"]
+    assert counts.skipped == parallelism
+    assert counts.taken == 5 + parallelism
+
+
+def test_builders_are_told_of_policies_that_there_are_not() -> None:
+    topology = Topology("mistakes")
+    keyed = stream(topology).key_by(lambda row: row.key)
+    with pytest.raises(TopologyError, match="on_error is one of 'fail', 'skip', 'dead_letter', not 'ignore'"):
+        keyed.window(counted(2)).count("n", on_error="ignore")  # type: ignore[arg-type]
+    with pytest.raises(TopologyError, match="keeps no dead letters"):
+        keyed.window(counted(2)).count("m", on_error="skip").errors("letters")
+    other = topology.source("numbers", [1], rows=int, event_time=lambda number: number)
+    with pytest.raises(TopologyError, match="joins rows of two types, and dead letters have one"):
+        keyed.lookup("join", other.key_by(str), on_error="dead_letter")
