@@ -78,7 +78,7 @@ class Inspection:
     @property
     def records(self) -> tuple[Record, ...]:
         """Copies of records kept here."""
-        return tuple(self._directory.records)
+        return tuple(self._directory.copies)
 
     def known_peers(self) -> tuple[Peer, ...]:
         """Peers in any table that are held for alive, sorted by id, without this node."""
@@ -115,7 +115,7 @@ class Inspection:
             leaves=len(view.leaf_set),
             known_peers=len(view.known()),
             table_slots=view.routing_table.slots,
-            records=len(self._directory.records),
+            records=len(self._directory.copies),
             sent=_by_name(view.sent),
             received=_by_name(self._received),
             dropped=tuple(sorted(view.dropped.items())),

@@ -98,7 +98,7 @@ class OverlayMachine(Inspection):
             "hops": self._router.on_hops_timer,
             "requests": self._directory.client.on_timer,
             "roots": self._directory.on_roots_timer,
-            "sync": self._directory.on_sync_timer,
+            "sync": self._directory.copies.on_sync_timer,
             "leave": self._on_leave_timer,
         }
         self._messages = self._message_table()
@@ -132,8 +132,8 @@ class OverlayMachine(Inspection):
             wire.RecordReply: lambda _, message: directory.client.on_reply(message),
             wire.RecordCopy: directory.on_copy,
             wire.RecordKept: directory.on_kept,
-            wire.RecordFetch: directory.on_fetch,
-            wire.RecordOffer: directory.on_offer,
+            wire.RecordFetch: directory.copies.on_fetch,
+            wire.RecordOffer: directory.copies.on_offer,
         }
 
     def step(self, event: Event, now: Instant) -> list[Effect]:
@@ -154,7 +154,7 @@ class OverlayMachine(Inspection):
             self._liveness.start()
             self._repair.start()
             if self._leave_by is not None:
-                self._directory.hand_over()
+                self._directory.copies.hand_over()
         if view.gone or view.leaves_changed or view.refilled:
             self._settle()
         return view.effects
@@ -274,7 +274,7 @@ class OverlayMachine(Inspection):
             view.effects.append(Left())
         elif self._leave_by is None:
             self._leave_by = view.now + view.config.leave_timeout_ns
-            self._directory.hand_over()
+            self._directory.copies.hand_over()
             self._on_leave_timer()
 
     def _on_leave_timer(self) -> None:
@@ -285,7 +285,7 @@ class OverlayMachine(Inspection):
         view = self._view
         if self._leave_by is None:
             return
-        is_ready = view.joined and self._directory.is_handed_over and not view.agreed.is_pending
+        is_ready = view.joined and self._directory.copies.is_handed_over and not view.agreed.is_pending
         if view.now < self._leave_by and not is_ready:
             view.set_timer("leave", view.now + view.config.leave_timeout_ns // _LEAVE_POLL_SHARE)
             return
