@@ -36,7 +36,7 @@ class Estate:
     @property
     def rank(self) -> tuple[int, int]:
         """Of two, the one with the higher rank stays."""
-        return self.version, -(self.owner.node if self.owner is not None else 0)
+        return self.version, -self.owner.node if self.owner is not None else 1
 
 
 class Roots:

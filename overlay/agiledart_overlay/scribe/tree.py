@@ -192,9 +192,8 @@ class Tree:
             view.drop("topic-outside")
             return
         topic = self.topics.get(message.topic)
-        is_above = topic is not None and sender.node in (
-            *topic.way,
-            topic.parent.node if topic.parent is not None else 0,
+        is_above = topic is not None and (
+            sender.node in topic.way or (topic.parent is not None and topic.parent.node == sender.node)
         )
         if is_above or (topic is None and (topic := self.part_of(message.topic)) is None):
             view.send(sender, SubscribeRefused(message.topic, message.number))

@@ -73,6 +73,14 @@ def test_who_joins_asks_the_next_hop_once() -> None:
     assert not topic(bench).is_attached
 
 
+def test_a_node_whose_id_is_zero_becomes_a_child_too() -> None:
+    """It was taken for the parent of those that have none (swarm, seed 40267)."""
+    bench = planted(peer(0))
+    bench.give(JoinTopic(HERE))
+    assert topic(bench, HERE).is_root
+    child(bench, peer(0), HERE)
+
+
 def test_an_unanswered_subscription_is_repeated_and_an_old_answer_undone() -> None:
     bench = planted()
     ((_, first),) = sent(bench.give(JoinTopic(THERE)), wire.Subscribe)
