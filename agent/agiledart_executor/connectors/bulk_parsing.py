@@ -57,7 +57,7 @@ class BulkParser:
         # An int written as 1.0 comes as a float where that is allowed, so it can be told.
         kinds = {int: int | float, float: float}
         line = generic(tuple, *[kinds.get(column.kind, str) for column in columns])
-        self._decode: Callable[[str], list[Any]] = msgspec.json.Decoder(generic(list, line), strict=False).decode
+        self._decode: Callable[[bytes], list[Any]] = msgspec.json.Decoder(generic(list, line), strict=False).decode
         self.try_again()
 
     def parse(self, lines: list[str]) -> Parsed | None:
@@ -80,12 +80,12 @@ class BulkParser:
         self._pause = self._paused = 0
 
     def _tried(self, lines: list[str]) -> Parsed | None:
-        text = "\n".join(lines)
-        if "\\" in text:
+        text = "\n".join(lines).encode()
+        if b"\\" in text:
             return None
-        text = text.replace(",", '","').replace("\n", '"],["')
+        text = b'[["%b"]]' % text.replace(b",", b'","').replace(b"\n", b'"],["')  # of bytes: a third less than of str
         try:
-            found = self._decode(f'[["{text}"]]')
+            found = self._decode(text)
             columns: list[Any] = list(zip(*found, strict=True))
             for i, convert in self._converted:
                 columns[i] = list(map(convert, columns[i]))
@@ -98,7 +98,7 @@ class BulkParser:
         for i in self._floats:
             total += sum(columns[i])
             may_be_signed = may_be_signed or 0.0 in columns[i]
-        if total - total != 0.0 or (may_be_signed and '"-0"' in f'"{text}"'):
+        if total - total != 0.0 or (may_be_signed and b'"-0"' in text):
             return None
         rows = zip(*columns, strict=True) if self._converted else found
         return list(map(tuple.__new__, repeat(self._row_type), rows))
