@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from agiledart_executor.connectors.line_block import LineBlock
 from agiledart_executor.connectors.parsing import RowParser
 
 
@@ -56,20 +57,40 @@ def one_by_one(lines: list[str]) -> tuple[str, dict[str, int]]:
 def at_once(lines: list[str]) -> tuple[str, dict[str, int]]:
     """The same as a source reads them."""
     malformed: dict[str, int] = {}
-    assert PARSER._bulk is not None
-    PARSER._bulk.try_again()
+    assert PARSER.bulk is not None
+    PARSER.bulk.try_again()
     return repr(PARSER.parse(lines, 0, malformed, plain=True)), malformed
 
 
+def as_bytes(lines: list[str], max_rows: int) -> tuple[str, dict[str, int]]:
+    """The same as they come from a connection, so many at a time."""
+    malformed: dict[str, int] = {}
+    assert PARSER.bulk is not None
+    PARSER.bulk.try_again()
+    block = LineBlock(PARSER)
+    block.fill("\n".join(lines).encode())
+    rows: list[Any] = []
+    taken = 0
+    while not block.is_empty:
+        some, count = block.take(max_rows, 0, malformed)
+        assert 0 < count <= max_rows
+        rows += some
+        taken += count
+    assert taken == len(lines)
+    return repr(rows), malformed
+
+
 @settings(deadline=None)
-@given(st.lists(columns(), min_size=1, max_size=9), st.integers(4, 70))
-@example([[*GOOD[:4], "-0"]], 4)
-@example([["x", "7" * 400, *GOOD[2:]], ["x", "1.0", *GOOD[2:]]], 4)
-@example([["x", "1", "2", GOOD[3], "3", "y", "1", "2", GOOD[3], "3"]], 4)
-def test_lines_at_once_and_one_by_one_are_the_same(given_lines: list[list[str]], good: int) -> None:
+@given(st.lists(columns(), min_size=1, max_size=9), st.integers(0, 70), st.integers(1, 90))
+@example([[*GOOD[:4], "-0"]], 4, 9)
+@example([["x", "7" * 400, *GOOD[2:]], ["x", "1.0", *GOOD[2:]]], 4, 9)
+@example([["x", "1", "2", GOOD[3], "3", "y", "1", "2", GOOD[3], "3"]], 4, 9)
+@example([list(GOOD)], 600, 100)
+@example([[""]], 0, 1)
+def test_lines_at_once_and_one_by_one_are_the_same(given_lines: list[list[str]], good: int, max_rows: int) -> None:
     lines = [",".join(texts) for texts in given_lines]
     lines = [",".join(GOOD)] * good + lines
-    assert at_once(lines) == one_by_one(lines)
+    assert at_once(lines) == as_bytes(lines, max_rows) == one_by_one(lines)
 
 
 @given(st.sampled_from(NUMBERS), st.sampled_from((1, 2, 4)))

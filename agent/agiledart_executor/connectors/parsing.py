@@ -105,6 +105,7 @@ class RowParser:
 
     Attributes:
         whole_line: a row is its line, as it is.
+        bulk: for many lines at once, where the row's type allows it.
 
     Raises:
         ConfigurationError: the type has a field that no column can fill.
@@ -124,7 +125,7 @@ class RowParser:
         self._fast = None if self.whole_line else self._compiled()
         reads_now = len(self._columns) < len(self._fields)
         bulk = bulk_columns(self._columns, self._times.__getitem__) if self._is_tuple and not reads_now else None
-        self._bulk = None if bulk is None else BulkParser(row_type, bulk)
+        self.bulk = None if bulk is None else BulkParser(row_type, bulk)
 
     def parse(self, lines: list[str], wall_ns: int, malformed: dict[str, int], *, plain: bool) -> list[Any]:
         """The rows of these lines; `plain` promises printable ASCII without quotes and `_`. May be the very list."""
@@ -132,8 +133,8 @@ class RowParser:
             return lines
         rows: list[Any] = []
         if self._fast is not None and plain:
-            if self._bulk is not None and len(lines) >= FEW_LINES:
-                return self._in_bulk(self._bulk, self._fast, lines, wall_ns, malformed)
+            if self.bulk is not None and len(lines) >= FEW_LINES:
+                return self._in_bulk(self.bulk, self._fast, lines, wall_ns, malformed)
             self._fast(lines, wall_ns, rows.append, malformed)
         else:
             for line in lines:
@@ -150,7 +151,7 @@ class RowParser:
         rows: list[Any] = []
         for start in range(0, len(lines), LINES_AT_ONCE):
             some = lines[start : start + LINES_AT_ONCE]
-            found = bulk.parse(some)
+            found = bulk.parse("\n".join(some).encode())
             if found is None:
                 fast(some, wall_ns, rows.append, malformed)
             else:
