@@ -99,3 +99,9 @@ def test_every_way_to_write_a_number(text: str, place: int) -> None:
     texts[place] = text
     lines = [",".join(texts)] * 5
     assert at_once(lines) == one_by_one(lines)
+
+
+def test_a_line_feed_within_a_line_makes_no_two_lines_of_it() -> None:
+    good = ",".join(GOOD)
+    lines = [good, good, f"{good}\n{good}", good, good]
+    assert at_once(lines) == one_by_one(lines) == (repr(PARSER.parse([good] * 4, 0, {}, plain=True)), {"columns": 1})

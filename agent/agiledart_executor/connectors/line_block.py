@@ -34,14 +34,24 @@ class LineBlock:
     def fill(self, data: bytes) -> None:
         """Lines for an empty block: line feeds between them and none at the end, no carriage returns."""
         self._held, self._at, self._is_rows = [], 0, False
-        self._is_plain = not data.translate(None, PLAIN)
+        self._is_plain = not (self._parser.whole_line or data.translate(None, PLAIN))
         if self._is_plain and self._parser.bulk is not None:
             self._data, self._begin = data, 0
         else:
             self._held = data.decode("utf-8", "replace").split("\n")
 
+    def fill_texts(self, lines: list[str], *, plain: bool) -> None:
+        """The same for texts; `plain` as for `RowParser.parse`."""
+        self._held, self._at, self._is_rows, self._is_plain = lines, 0, False, plain
+
     def take(self, max_rows: int, wall_ns: int, malformed: dict[str, int]) -> tuple[list[Any], int]:
         """The rows of the next lines, and how many lines these are, at most `max_rows`; counts malformed ones by reason."""
+        stop = self._at + max_rows
+        if stop <= len(self._held):  # the usual case
+            some, self._at = self._held[self._at : stop], stop
+            if not self._is_rows:
+                some = self._parser.parse(some, wall_ns, malformed, plain=self._is_plain)
+            return some, max_rows
         rows: list[Any] = []
         count = 0
         while count < max_rows and (self._at < len(self._held) or self._cut()):

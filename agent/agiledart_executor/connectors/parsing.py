@@ -152,7 +152,7 @@ class RowParser:
         for start in range(0, len(lines), LINES_AT_ONCE):
             some = lines[start : start + LINES_AT_ONCE]
             found = bulk.parse("\n".join(some).encode())
-            if found is None:
+            if found is None or len(found) != len(some):  # a generator's line may have a line feed in it
                 fast(some, wall_ns, rows.append, malformed)
             else:
                 rows += found
