@@ -33,7 +33,7 @@ class LineBlock:
 
     def fill(self, data: bytes) -> None:
         """Lines for an empty block: line feeds between them and none at the end, no carriage returns."""
-        self._held, self._at, self._is_rows = [], 0, False
+        self._held, self._at, self._is_rows = [], 0, self._parser.whole_line
         self._is_plain = not (self._parser.whole_line or data.translate(None, PLAIN))
         if self._is_plain and self._parser.bulk is not None:
             self._data, self._begin = data, 0
@@ -42,7 +42,8 @@ class LineBlock:
 
     def fill_texts(self, lines: list[str], *, plain: bool) -> None:
         """The same for texts; `plain` as for `RowParser.parse`."""
-        self._held, self._at, self._is_rows, self._is_plain = lines, 0, False, plain
+        self._held, self._at, self._is_rows = lines, 0, self._parser.whole_line
+        self._is_plain = plain
 
     def take(self, max_rows: int, wall_ns: int, malformed: dict[str, int]) -> tuple[list[Any], int]:
         """The rows of the next lines, and how many lines these are, at most `max_rows`; counts malformed ones by reason."""
