@@ -3,6 +3,7 @@
 from typing import Any
 
 from agiledart_dataflow.connectors import Reading
+from agiledart_executor.connectors.line_block import LineBlock
 from agiledart_executor.connectors.lines import Lines
 from agiledart_executor.connectors.parsing import RowParser
 
@@ -14,39 +15,33 @@ class CsvReader:
 
     def __init__(self, lines: Lines, row_type: Any) -> None:
         self._source = lines
-        self._parser = RowParser(row_type)
-        self._lines: list[str] = []
-        self._plain = True
-        self._at = 0
+        parser = RowParser(row_type)
+        self._whole_lines = parser.whole_line
+        self._block = LineBlock(parser)
         self._exhausted = False
 
     def read(self, max_rows: int, wall_ns: int) -> Reading:
         malformed: dict[str, int] = {}
-        stop = self._at + max_rows
-        if stop <= len(self._lines):  # the usual case
-            lines, self._at = self._lines[self._at : stop], stop
-            return Reading(self._parser.parse(lines, wall_ns, malformed, plain=self._plain), max_rows, malformed)
-        rows: list[Any] = []
-        count = 0
+        rows, count = self._block.take(max_rows, wall_ns, malformed)
         while count < max_rows and not self._exhausted:
-            if self._at >= len(self._lines):
+            if self._block.is_empty:
                 count += self._next_block(malformed)
                 continue
-            lines = self._lines[self._at : self._at + max_rows - count]
-            self._at += len(lines)
-            count += len(lines)
-            rows += self._parser.parse(lines, wall_ns, malformed, plain=self._plain)
+            some, lines = self._block.take(max_rows - count, wall_ns, malformed)
+            count += lines
+            rows = rows + some if rows else some
         return Reading(rows, count, malformed, self._exhausted)
 
     def _next_block(self, malformed: dict[str, int]) -> int:
         """Fetch lines; returns how many were too long, which count as malformed."""
         block = self._source.block()
-        self._at = 0
         if block is None:
-            self._lines, self._exhausted = [], True
+            self._exhausted = True
             return 0
-        self._lines = block.lines
-        self._plain = not self._parser.whole_line and block.plain
+        if block.texts is None:
+            self._block.fill(block.data)
+        else:
+            self._block.fill_texts(block.texts, plain=not self._whole_lines and block.plain)
         if block.overlong:
             malformed["columns"] = malformed.get("columns", 0) + block.overlong
         return block.overlong

@@ -18,7 +18,7 @@ import time
 from typing import Any, Final
 
 from agiledart_dataflow.connectors import Connector, Reading
-from agiledart_executor.connectors.lines import PLAIN
+from agiledart_executor.connectors.line_block import LineBlock
 from agiledart_executor.connectors.parsing import RowParser
 from agiledart_kernel.errors import ConfigurationError, OperationFailed
 from agiledart_kernel.limits import MAX_LINE_BYTES
@@ -61,13 +61,10 @@ class LineSocketReader:
         self._name = connector.url()
         self._listens = connector.option("listen", "0") == "1"
         self._returns = connector.option("reconnect", "0") == "1"
-        self._parser = RowParser(row_type)
+        self._block = LineBlock(RowParser(row_type))
         self._clock = clock
         self._selector = selectors.DefaultSelector()
         self._peers: dict[int, _Peer] = {}
-        self._lines: list[str] = []
-        self._plain = True
-        self._at = 0
         self._malformed: dict[str, int] = {}
         self._came = False
         self._drained = False  # whether the last receiving took all that had come
@@ -82,16 +79,13 @@ class LineSocketReader:
     # ---- the reader
 
     def read(self, max_rows: int, wall_ns: int) -> Reading:
-        if self._at >= len(self._lines):
-            self._lines, self._at = [], 0
+        if self._block.is_empty:
             self._receive()
-        lines = self._lines[self._at : self._at + max_rows]
-        self._at += len(lines)
         malformed, self._malformed = self._malformed, {}
-        count = len(lines) + sum(malformed.values())
-        rows = self._parser.parse(lines, wall_ns, malformed, plain=self._plain) if lines else []
+        lost = sum(malformed.values())
+        rows, lines = self._block.take(max_rows, wall_ns, malformed)
         exhausted = not lines and self._came and not self._returns and not self._peers
-        return Reading(rows, count, malformed, exhausted, self._drained and self._at >= len(self._lines))
+        return Reading(rows, lines + lost, malformed, exhausted, self._drained and self._block.is_empty)
 
     def fileno(self) -> int | None:
         """What becomes readable when a line or a connection comes; None while there is none to wait for."""
@@ -180,8 +174,7 @@ class LineSocketReader:
             data = b"\n".join(parts)
             if b"\r" in data:
                 data = data.replace(b"\r\n", b"\n").removesuffix(b"\r")
-            self._plain = not data.translate(None, PLAIN)
-            self._lines = data.decode("utf-8", "replace").split("\n")
+            self._block.fill(data)
 
     def _welcome(self) -> None:
         assert self._door is not None

@@ -27,13 +27,19 @@ class Block:
     """Some lines, without their ends.
 
     Attributes:
-        data: their bytes.
+        data: their bytes, with line feeds between them.
         overlong: how many lines before, between or after them were too long to keep.
+        texts: where they are not just what `data` says.
     """
 
-    lines: list[str]
     data: bytes
     overlong: int = 0
+    texts: list[str] | None = None
+
+    @property
+    def lines(self) -> list[str]:
+        """As texts."""
+        return self.data.decode("utf-8", "replace").split("\n") if self.texts is None else self.texts
 
     @property
     def plain(self) -> bool:
@@ -144,18 +150,17 @@ class FileLines:
 
 
 def block_of(data: bytes, overlong: int = 0) -> Block:
-    """Lines that were cut, as texts."""
+    """Lines that were cut."""
     if not data:
-        return Block([], b"", overlong)
+        return Block(b"", overlong, [])
     data = data[:-1]
     if b"\r" in data:
         data = data.replace(b"\r\n", b"\n").removesuffix(b"\r")
+    if len(data) <= MAX_LINE_BYTES:
+        return Block(data, overlong)
     lines = data.decode("utf-8", "replace").split("\n")
-    if len(data) > MAX_LINE_BYTES:
-        kept = [line for line in lines if len(line) <= MAX_LINE_BYTES]
-        overlong += len(lines) - len(kept)
-        lines = kept
-    return Block(lines, data, overlong)
+    kept = [line for line in lines if len(line) <= MAX_LINE_BYTES]
+    return Block(data, overlong + len(lines) - len(kept), kept)
 
 
 class GeneratedLines:
@@ -171,7 +176,7 @@ class GeneratedLines:
         lines = list(islice(self._lines, self._AT_ONCE))
         if not lines:
             return None
-        return Block(lines, "\n".join(lines).encode("utf-8", "replace"))
+        return Block("\n".join(lines).encode("utf-8", "replace"), texts=lines)
 
     def close(self) -> None:
         close = getattr(self._lines, "close", None)

@@ -1,5 +1,7 @@
 """Text columns → typed rows: a generated loop for lines that are beyond doubt, a careful one that names what is wrong.
 
+Before the loop, many lines at once are tried with a decoder in C (`bulk_parsing.py`), where the row's type allows it.
+
 Reasons, judged from left to right after the number of columns: `columns`, `number` (not a finite decimal number), `time` (not
 exactly `YYYY-MM-DD HH:MM:SS`, or no such day). The fast loop accepts nothing that the careful one would refuse.
 """
@@ -15,6 +17,7 @@ from typing import Any
 
 from agiledart_dataflow.inference import optional_stripped
 from agiledart_dataflow.schema import Field, fields_of, is_named_tuple
+from agiledart_executor.connectors.bulk_parsing import FEW_LINES, LINES_AT_ONCE, BulkParser, bulk_columns
 from agiledart_kernel.errors import ConfigurationError
 
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
@@ -102,6 +105,7 @@ class RowParser:
 
     Attributes:
         whole_line: a row is its line, as it is.
+        bulk: for many lines at once, where the row's type allows it.
 
     Raises:
         ConfigurationError: the type has a field that no column can fill.
@@ -117,7 +121,11 @@ class RowParser:
         self._is_tuple = bool(fields) and is_named_tuple(row_type)
         self.whole_line = self._is_scalar and row_type is str
         self._careful = [(_CAREFUL[kind], optional) for kind, optional in self._columns]
+        self._times = _Times()
         self._fast = None if self.whole_line else self._compiled()
+        reads_now = len(self._columns) < len(self._fields)
+        bulk = bulk_columns(self._columns, self._times.__getitem__) if self._is_tuple and not reads_now else None
+        self.bulk = None if bulk is None else BulkParser(row_type, bulk)
 
     def parse(self, lines: list[str], wall_ns: int, malformed: dict[str, int], *, plain: bool) -> list[Any]:
         """The rows of these lines; `plain` promises printable ASCII without quotes and `_`. May be the very list."""
@@ -125,6 +133,8 @@ class RowParser:
             return lines
         rows: list[Any] = []
         if self._fast is not None and plain:
+            if self.bulk is not None and len(lines) >= FEW_LINES:
+                return self._in_bulk(self.bulk, self._fast, lines, wall_ns, malformed)
             self._fast(lines, wall_ns, rows.append, malformed)
         else:
             for line in lines:
@@ -132,6 +142,20 @@ class RowParser:
                     self._fast((line,), wall_ns, rows.append, malformed)
                 else:
                     self._judge(line, wall_ns, rows.append, malformed)
+        return rows
+
+    def _in_bulk(
+        self, bulk: BulkParser, fast: Callable[..., None], lines: list[str], wall_ns: int, malformed: dict[str, int]
+    ) -> list[Any]:
+        """Many lines at once where none of them is in doubt, else one by one."""
+        rows: list[Any] = []
+        for start in range(0, len(lines), LINES_AT_ONCE):
+            some = lines[start : start + LINES_AT_ONCE]
+            found = bulk.parse("\n".join(some).encode())
+            if found is None or len(found) != len(some):  # a generator's line may have a line feed in it
+                fast(some, wall_ns, rows.append, malformed)
+            else:
+                rows += found
         return rows
 
     def _judge(self, line: str, wall_ns: int, push: Callable[[Any], None], malformed: dict[str, int]) -> None:
@@ -203,7 +227,7 @@ class RowParser:
             "new": tuple.__new__,
             "kind": self._row_type,
             "judge": self._judge,
-            "times": _Times(),
+            "times": self._times,
             "decimal": Decimal,
             "boolean": _boolean,
             "careful_float": _float,

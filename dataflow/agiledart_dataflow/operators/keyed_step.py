@@ -126,11 +126,17 @@ class KeyedStep:
             elif store.saves:
                 store.save(key, entry)  # what was changed before stays
             raise
-        if context._rows or context._side:  # noqa: SLF001  the context is its step's own
+        given = context._rows  # noqa: SLF001  the context is its step's own
+        if len(given) == 1 and not context._side:  # noqa: SLF001  as above
+            out.append(given[0])  # the usual case, without loops
+            at.append((*position, -1, 0))
+            context._rows = []  # noqa: SLF001  as above
+        elif given or context._side:  # noqa: SLF001  as above
             self._put_out((*position, -1), out, at)
         if self._time_to_live_ms:
             context._timers.append((position[0] + self._time_to_live_ms, None, TIME_TO_LIVE))  # noqa: SLF001  as above
-        self._settle(key, entry, position)
+        if context._timers or context._cancels or context._forgets or store.saves:  # noqa: SLF001  as above
+            self._settle(key, entry, position)
 
     def _fire(self, out: list[Any], at: list[Position]) -> None:
         position, key, row, name = self.store.pop()  # `row` is the payload; errors show it as the record

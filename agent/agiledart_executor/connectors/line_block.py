@@ -1,0 +1,82 @@
+"""`LineBlock`: bytes that came → rows, so many at a time. They become texts, line by line, only where they have to.
+
+Beyond doubt and many, lines are decoded as bytes in pieces of about sixty-four (`bulk_parsing.py`); all others are cut and
+left to the `RowParser`.
+"""
+
+from typing import Any, Final
+
+from agiledart_executor.connectors.bulk_parsing import FEW_LINES
+from agiledart_executor.connectors.lines import PLAIN
+from agiledart_executor.connectors.parsing import RowParser
+
+_PIECE_BYTES: Final = 12 << 10
+
+
+class LineBlock:
+    """Lines that have come and wait to be read."""
+
+    __slots__ = ("_at", "_begin", "_data", "_held", "_is_plain", "_is_rows", "_parser")
+
+    def __init__(self, parser: RowParser) -> None:
+        self._parser = parser
+        self._data: bytes | None = None  # not yet cut, from `_begin` on
+        self._begin = 0
+        self._held: list[Any] = []  # cut, from `_at` on: rows or texts
+        self._at = 0
+        self._is_plain = self._is_rows = False
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether all has been taken."""
+        return self._data is None and self._at >= len(self._held)
+
+    def fill(self, data: bytes) -> None:
+        """Lines for an empty block: line feeds between them and none at the end, no carriage returns."""
+        self._held, self._at, self._is_rows = [], 0, self._parser.whole_line
+        self._is_plain = not (self._parser.whole_line or data.translate(None, PLAIN))
+        if self._is_plain and self._parser.bulk is not None:
+            self._data, self._begin = data, 0
+        else:
+            self._held = data.decode("utf-8", "replace").split("\n")
+
+    def fill_texts(self, lines: list[str], *, plain: bool) -> None:
+        """The same for texts; `plain` as for `RowParser.parse`."""
+        self._held, self._at, self._is_rows = lines, 0, self._parser.whole_line
+        self._is_plain = plain
+
+    def take(self, max_rows: int, wall_ns: int, malformed: dict[str, int]) -> tuple[list[Any], int]:
+        """The rows of the next lines, and how many lines these are, at most `max_rows`; counts malformed ones by reason."""
+        stop = self._at + max_rows
+        if stop <= len(self._held):  # the usual case
+            some, self._at = self._held[self._at : stop], stop
+            if not self._is_rows:
+                some = self._parser.parse(some, wall_ns, malformed, plain=self._is_plain)
+            return some, max_rows
+        rows: list[Any] = []
+        count = 0
+        while count < max_rows and (self._at < len(self._held) or self._cut()):
+            some = self._held[self._at : self._at + max_rows - count]
+            self._at += len(some)
+            count += len(some)
+            if not self._is_rows:
+                some = self._parser.parse(some, wall_ns, malformed, plain=self._is_plain)
+            if rows:
+                rows += some
+            else:
+                rows = some
+        return rows, count
+
+    def _cut(self) -> bool:
+        """Have the next piece at hand; False: there is none."""
+        data, begin = self._data, self._begin
+        if data is None:
+            return False
+        end = data.find(b"\n", begin + _PIECE_BYTES)
+        piece = data[begin:] if end < 0 else data[begin:end]
+        self._data, self._begin = (None, 0) if end < 0 else (data, end + 1)
+        bulk = self._parser.bulk
+        rows = None if bulk is None or piece.count(b"\n") + 1 < FEW_LINES else bulk.parse(piece)
+        self._is_rows = rows is not None
+        self._held, self._at = piece.decode().split("\n") if rows is None else rows, 0
+        return True
