@@ -50,7 +50,9 @@ the code is.
 
 _SMALL = {"ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": "2"}
 """Allocators that give memory back: Arrow's own pool (mimalloc) and glibc's arenas, one for each thread, kept 23 MB of a job in
-columns that nobody used (151 MB PSS of agent and executor became 128, at the same CPU time). What the agent's environment says goes before."""
+columns that nobody used (agent and executor 151 MB PSS, then 128, at the same CPU time). What the agent's environment says goes
+before.
+"""
 
 ENDING_SECONDS = 2.0
 """How long an executor may take to flush its sinks and end by itself."""
