@@ -290,6 +290,8 @@ class ExecutorPool:
                     self._take(executor, TO_AGENT.decode(item[1]))
         except RemoteProtocolError as error:
             reason = f"sent what an executor does not send ({error})"
+        except ConnectionError:
+            pass  # it ended with messages of ours unread: how it ended says more
         except OSError as error:
             reason = str(error)
         finally:

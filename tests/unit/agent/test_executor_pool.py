@@ -1,6 +1,8 @@
 """The pool of executor processes, with processes that are none."""
 
 import asyncio
+import socket
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -12,7 +14,7 @@ from agiledart_agent.executor_pool import (
     LaunchError,
     executor_environment,
 )
-from agiledart_executor.messages import InstanceName
+from agiledart_executor.messages import InstanceBroke, InstanceName
 
 
 class FakeProcess:
@@ -85,6 +87,30 @@ def test_who_starts_again_after_a_stop_gets_a_new_process():
 
     pool = asyncio.run(play())
     assert pool.processes == (pool.started[1],)
+
+
+def test_a_process_that_ends_with_messages_unread_is_told_by_its_exit_code() -> None:
+    """The pair is reset then; `Connection reset by peer` would say nothing about the process (its exit code is 0 here)."""
+    told: list[InstanceBroke] = []
+
+    async def play() -> None:
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        reader, writer = await asyncio.open_unix_connection(sock=ours)
+        events = cast(ExecutorEvents, SimpleNamespace(broke=lambda _, __, broke: told.append(broke)))
+        pool = ExecutorPool(events, cast(Any, None), "/")
+        executor = ExecutorProcess("taxi", 1, 0, cast(Any, FakeProcess()), writer)
+        executor.labels[0] = "trips"
+        executor.instances.append(InstanceName(0, 0))
+        writer.write(b"never read")
+        theirs.close()
+        with pytest.raises(ConnectionError):
+            await reader.read(1)
+        await pool._listen(executor, reader)
+
+    asyncio.run(play())
+    (broke,) = told
+    assert broke.message.startswith("the process of trips ended")
 
 
 def test_executors_know_no_token_and_allocate_sparingly() -> None:
