@@ -15,7 +15,7 @@ from agiledart_dataflow.channels import SendingChannel
 from agiledart_executor.host import InstanceHost
 from agiledart_executor.running import Running
 from agiledart_kernel.errors import RemoteProtocolError, UserCodeError
-from agiledart_kernel.frames import BARRIER, DATA_CHANNEL, DATA_HEADER_BYTES, PUNCTUATION_ONLY, DataHeader, FrameKind
+from agiledart_kernel.frames import BARRIER, DATA_HEADER_BYTES, PUNCTUATION_ONLY, DataHeader, FrameKind
 from agiledart_kernel.limits import MAX_DATA_FRAME_BYTES
 from agiledart_kernel.node_id import NodeId
 from agiledart_transport.framed import Link
@@ -113,16 +113,19 @@ class DataPort:
     ) -> None:
         self._number, self._host, self._codecs = number, host, codecs
         self._target_stage, self._node_of, self._sender_of = target_stage, node_of, sender_of
-        self._routes: dict[bytes, _Route] = {}  # of channels that were judged: no more than there are
+        self._routes: dict[tuple[int, int, int], _Route] = {}  # (edge, source, target), judged: no more than there are
 
     def data(self, link: Link, kind: int, body: bytes) -> None:
         """A frame on an accepted link; raises RemoteProtocolError, which closes the link."""
         if kind != FrameKind.DATA:
             raise RemoteProtocolError("kind", "only DATA frames are taken here")
         header = DataHeader.unpack(body)
-        route = self._routes.get(body[DATA_CHANNEL])
+        if header.application != self._number:
+            raise RemoteProtocolError("channel", "a frame of another application")
+        channel = header.edge, header.source, header.target
+        route = self._routes.get(channel)
         if route is None or route.link is not link:
-            route = self._routes[body[DATA_CHANNEL]] = self._route(link, header)
+            route = self._routes[channel] = self._route(link, header)
         try:
             batch = route.codec.decode(memoryview(body)[DATA_HEADER_BYTES:])
         except RemoteProtocolError as error:
@@ -138,8 +141,8 @@ class DataPort:
     def _route(self, link: Link, header: DataHeader) -> "_Route":
         """Judge the first frame of a channel; raises RemoteProtocolError when it may not come over this link."""
         codec = self._codecs.get(header.edge)
-        if header.application != self._number or codec is None:
-            raise RemoteProtocolError("channel", "a frame of another application")
+        if codec is None:
+            raise RemoteProtocolError("channel", f"no edge {header.edge}")
         if self._node_of(header.edge, header.source) != link.peer.agent_id:
             raise RemoteProtocolError("channel", f"instance {header.source} does not run there")
         running = self._host.running.get((self._target_stage(header.edge), header.target))

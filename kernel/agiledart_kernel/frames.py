@@ -191,8 +191,6 @@ MAX_ROWS: Final = 1 << 16
 
 _DATA = struct.Struct(">BBBxQIHHHxxIIQII")
 DATA_HEADER_BYTES: Final = _DATA.size
-DATA_CHANNEL: Final = slice(4, 22)
-"""Where a DATA body names its channel: application, plan, edge, source, target."""
 
 
 def application_number(name: str, version: int) -> int:

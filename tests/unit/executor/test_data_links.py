@@ -1,14 +1,19 @@
-"""The way out of a channel heeds the link that it shares with others."""
+"""The way out of a channel heeds the link that it shares with others; the way in judges whose frames it takes."""
 
+from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
+
+import pytest
 
 from agiledart_dataflow.batch import Batch
 from agiledart_dataflow.batch_codec import BatchCodec
 from agiledart_dataflow.channels import SendingChannel
-from agiledart_executor.data_links import Sender
+from agiledart_executor.data_links import DataPort, Sender
 from agiledart_executor.running import OutputEnd
-from agiledart_kernel.frames import DataHeader
+from agiledart_kernel.errors import RemoteProtocolError
+from agiledart_kernel.frames import DataHeader, FrameKind
 from agiledart_kernel.limits import MAX_BATCH_BYTES
+from agiledart_kernel.node_id import NodeId
 
 
 class Row(NamedTuple):
@@ -51,3 +56,62 @@ def test_a_batch_of_large_rows_waits_for_a_link_that_does_not_take_more():
     assert end.channel.frames_sent == 10
     end.channel.acknowledge(10, end.channel.marks_sent)
     assert end.channel.idle
+
+
+UPSTREAM, OTHER = NodeId(1), NodeId(2)
+
+
+def a_port() -> tuple[DataPort, list[int]]:
+    """The way in to one instance of edge 0, whose source instance 0 runs at UPSTREAM; sequences that came through."""
+    taken: list[int] = []
+    running = SimpleNamespace(inputs={})
+    host = SimpleNamespace(
+        running={(1, 0): running}, receive=lambda _, edge, source, sequence, batch: taken.append(sequence)
+    )
+    nodes = {(0, 0): UPSTREAM}
+    port = DataPort(
+        1,
+        cast(Any, host),
+        {0: BatchCodec(Row)},
+        lambda edge: 1,
+        lambda edge, index: nodes.get((edge, index), NodeId(0)),
+        lambda edge: "grow",
+    )
+    return port, taken
+
+
+def a_link(node: NodeId) -> Any:
+    return SimpleNamespace(peer=SimpleNamespace(agent_id=node))
+
+
+def a_frame(**changes: int) -> bytes:
+    header = DataHeader(1, 1, 0, 0, 0, 0, 0, 0, rows=1, schema=0)._replace(**changes)
+    return header.pack() + BatchCodec(Row).encode(Batch([Row("x")], [(4, 1)], (5, 1)))
+
+
+@pytest.mark.parametrize("changes", [{"application": 2}, {"edge": 1}, {"source": 1}, {"target": 1}], ids=str)
+def test_frames_of_no_channel_are_refused_behind_good_ones_too(changes: dict[str, int]) -> None:
+    port, taken = a_port()
+    link = a_link(UPSTREAM)
+    port.data(link, FrameKind.DATA, a_frame())
+    with pytest.raises(RemoteProtocolError, match="channel"):
+        port.data(link, FrameKind.DATA, a_frame(**changes))
+    assert taken == [0]
+
+
+def test_another_node_cannot_feed_a_channel_that_was_judged() -> None:
+    port, taken = a_port()
+    port.data(a_link(UPSTREAM), FrameKind.DATA, a_frame())
+    with pytest.raises(RemoteProtocolError, match="does not run there"):
+        port.data(a_link(OTHER), FrameKind.DATA, a_frame(sequence=1))
+    assert taken == [0]
+
+
+def test_what_is_remembered_of_channels_is_bounded_by_channels() -> None:
+    """A peer chooses the plan's number in its frames freely."""
+    port, taken = a_port()
+    link = a_link(UPSTREAM)
+    for plan in range(50):
+        port.data(link, FrameKind.DATA, a_frame(plan=plan, sequence=plan))
+    assert taken == list(range(50))
+    assert len(port._routes) == 1
