@@ -1,5 +1,7 @@
 """Does memory grow? The taxi job (row form) on one agent with one executor; resident memory sampled, a line fitted.
 
+Trips come over TCP from a process of their own (`benchmarks.trip_feed`).
+
     python -m benchmarks.soak_path [--minutes 60] [--speed 600] [-o json]
 
 The slope is that of a straight line through the means of each minute after the warm-up (ten minutes, or a third of a shorter
@@ -11,8 +13,11 @@ residuals' correlation. An hour passes when the slope of agent and of executor l
 import argparse
 import json
 import math
+import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -97,14 +102,26 @@ def memory_mb(pid: int) -> tuple[float, float]:
     return sizes["Rss"], sizes["Pss"]
 
 
+@contextmanager
+def trips(speed: float) -> Iterator[int]:
+    """The port at which trips come, so many times as fast as they happened."""
+    command = [sys.executable, "-m", "benchmarks.trip_feed", f"{speed:g}"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as feed:
+        assert feed.stdout is not None
+        try:
+            yield int(feed.stdout.readline())
+        finally:
+            feed.kill()
+
+
 def run(minutes: float, speed: float) -> dict[str, Any]:
     """The whole; what was measured."""
     curves = {"agent": Curve(), "executor": Curve()}
-    with Mesh(1) as mesh:
+    with trips(speed) as port, Mesh(1) as mesh:
         mesh.start()
         agent = mesh.agents[0].process.pid
         with mesh.client(0) as client:
-            settings = {"trips": f"taxi:?seed=1&speed={speed:g}@a1", "results": "null:@a1"}
+            settings = {"trips": f"tcp:127.0.0.1:{port}@a1", "results": "null:@a1"}
             client.ask(make_submission(TARGET, _known(settings), {}))
             (executor,) = [pid for pid in tree(agent) if pid != agent]
             began = time.monotonic()
