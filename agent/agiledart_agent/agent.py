@@ -102,9 +102,13 @@ class Agent:
         if settings.metrics:
             await self._metrics_server.listen(*split_address(settings.metrics, "agent.metrics"))
         host, _ = split_address(self.address)
-        self.me = Peer(self._identity.node_id, self._identity.incarnation, settings.name, self.address, settings.zone)
+        identity = self._identity
+        self.me = Peer(
+            identity.node_id, identity.incarnation, settings.name, self.address, settings.zone, settings.host
+        )
         random = RandomStream(secrets.randbits(64), int(self.me.node), "node")
-        node = Node(self.me, NodeConfig(executors=settings.executors, cores=os.cpu_count() or 1), random, self._observe)
+        cores = settings.cores or os.cpu_count() or 1
+        node = Node(self.me, NodeConfig(executors=settings.executors, cores=cores), random, self._observe)
         self.driver = Driver(node, self._send)
         self.links = PeerLinks(NODE_CODEC, self._dial, self._receive, self._lost)
         self._register_effects(self.driver)
@@ -240,6 +244,7 @@ class Agent:
             name=self._settings.name,
             address=self.address,
             zone=self._settings.zone,
+            host=self._settings.host,
         )
 
     async def _connect(self, address: str, expect: NodeId | None, timeout: float) -> Link:

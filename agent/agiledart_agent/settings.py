@@ -12,6 +12,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+from agiledart_agent.machine import machine_name
 from agiledart_dataflow.user_limits import MIN_MEMORY_MB
 from agiledart_kernel.errors import ConfigurationError
 from agiledart_kernel.limits import MAX_LATENCY_LOG_BYTES, MAX_LATENCY_LOG_DAYS, MIN_LATENCY_LOG_BYTES
@@ -20,6 +21,7 @@ _PREFIX = "AGILEDART_AGENT__"
 SERVICE_STATE_DIR = Path("/var/lib/agiledart")
 DEFAULT_LISTEN = "127.0.0.1:9464"
 DEFAULT_METRICS = "127.0.0.1:9465"
+MAX_CORES = 4096
 
 
 def default_state_dir(environment: Mapping[str, str] = os.environ) -> Path:
@@ -44,6 +46,8 @@ class AgentSettings:
         metrics: HOST:PORT of /metrics, /livez and /readyz; port 0 takes any free one, empty serves none.
         join: a join token, `@FILE` or `-`; empty: the stored network, else a new one.
         zone: failure and latency zone.
+        host: the machine, where agents die together; found out unless given. Copies of one thing go to different ones.
+        cores: processor cores that this node may count as its own; 0: all of the machine.
         executors: worker processes an application may have on this node.
         latency_log_bytes: how much is kept of the latencies sampled at each sink, for `analytics run latency`; 0: nothing.
         latency_log_days: for how long.
@@ -62,6 +66,8 @@ class AgentSettings:
     metrics: str = DEFAULT_METRICS
     join: str = ""
     zone: str = ""
+    host: str = ""
+    cores: int = 0
     executors: int = 1
     latency_log_bytes: int = 16 << 20
     latency_log_days: int = 7
@@ -92,7 +98,9 @@ class AgentSettings:
         flags: Mapping[str, object], environment: Mapping[str, str], config_file: Path | None = None
     ) -> tuple["AgentSettings", dict[str, str]]:
         """As `load`; also where each setting came from: `default`, a variable's or a file's name, or a flag."""
-        settings = AgentSettings(state_dir=default_state_dir(environment), name=socket.gethostname().split(".")[0])
+        settings = AgentSettings(
+            state_dir=default_state_dir(environment), name=socket.gethostname().split(".")[0], host=machine_name()
+        )
         known = {field.name: field for field in fields(AgentSettings)}
         origins = dict.fromkeys(known, "default")
         if environment.get("STATE_DIRECTORY"):
@@ -144,10 +152,15 @@ class AgentSettings:
             )
         if self.log_format not in ("console", "json"):
             raise ConfigurationError(f"agent.log_format is {self.log_format!r}; allowed are console and json")
+        if not 0 <= self.cores <= MAX_CORES:
+            raise ConfigurationError(f"agent.cores is {self.cores}; allowed are 0 (all of this machine) to {MAX_CORES}")
         if not self.name or len(self.name) > 64 or not self.name.isprintable() or any(c in self.name for c in " @:/,"):
             raise ConfigurationError(
                 f"agent.name is {self.name!r}; allowed are 1 to 64 characters without space @ : / ,"
             )
+        for setting, text in (("zone", self.zone), ("host", self.host)):
+            if len(text) > 64 or not text.isprintable():
+                raise ConfigurationError(f"agent.{setting} is {text!r}; allowed are up to 64 printable characters")
 
 
 def split_address(text: str, setting: str = "address") -> tuple[str, int]:

@@ -16,6 +16,10 @@ from agiledart_cli.output import output_option, print_json
 @click.option("--advertise", metavar="HOST:PORT", help="Where others reach this node, when that differs from --listen.")
 @click.option("--metrics", metavar="HOST:PORT", help="Where Prometheus scrapes; port 0 is any free one, empty none.")
 @click.option("--zone", help="Failure and latency zone, for example a room or a city.")
+@click.option(
+    "--host", help="The machine: copies go to different ones. Default: found out; the same for all agents here."
+)
+@click.option("--cores", type=int, help="Cores that this node counts as its own. Default: all of the machine.")
 @click.option("--executors", type=int, help="Worker processes that an application may have here.")
 @click.option("--state-dir", metavar="DIR", help="Key, grants and memory of the ring; one agent at a time.")
 @click.option("--config", "config_file", metavar="FILE", help="TOML file with a table [agent]; flags count more.")

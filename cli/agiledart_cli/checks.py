@@ -97,6 +97,19 @@ def clock_is_kept() -> bool | None:
     return None if answer < 0 else answer != _TIME_ERROR
 
 
+def check_share(cores: int | None = None, memory_mb: int | None = None) -> Finding:
+    """How many nodes of the ring this machine is strong enough to be."""
+    from agiledart_overlay.virtual_nodes import virtual_nodes
+
+    cores = cores or os.cpu_count() or 1
+    memory_mb = memory_mb or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // _MB
+    count = virtual_nodes(cores, memory_mb)
+    shown = f"{cores} cores and {memory_mb:,} MB"
+    if count == 1:
+        return Finding("share", OK, f"{shown} are one node's")
+    return Finding("share", OK, f"{shown} could be {count} nodes: an agent each, with --cores {cores // count}")
+
+
 def check_port(name: str, host: str, port: int, own_pid: int | None) -> Finding:
     """Whether an agent could listen there, or who does. `own_pid`: of the agent that is found here."""
     from agiledart_agent.addresses import holder_of_port

@@ -73,7 +73,14 @@ def _here(config_file: str | None) -> list[Finding]:
         if settings.metrics:
             findings.append(checks.check_port("metrics port", *split_address(settings.metrics), pid))
         findings += checks.check_state_directory(settings.state_dir)
-    return [*findings, checks.check_memory(), checks.check_limits(), checks.check_load(), checks.check_java()]
+    return [
+        *findings,
+        checks.check_share(),
+        checks.check_memory(),
+        checks.check_limits(),
+        checks.check_load(),
+        checks.check_java(),
+    ]
 
 
 def _own_pid(state_dir: Path) -> int | None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from agiledart_node.commands import Nodes
 from tests.e2e.mesh import COMMAND, AgentProcess, alive, cli, mesh, names_seen, wait_for
 
 pytestmark = pytest.mark.e2e
@@ -37,6 +38,15 @@ def test_an_agent_that_is_restarted_at_once_is_back_before_anybody_missed_it():
         victim.ready(5.0)
         made.wait_for_ring(5.0)
         assert names_seen(made.agent("a1")) == {"a1", "a2", "a3"}
+
+
+def test_agents_of_one_machine_say_so_and_one_that_was_told_otherwise_is_another():
+    with mesh(2) as made:
+        made.grow(1, "--host", "elsewhere")
+        for asked in made.agents:
+            hosts = {node["name"]: node["host"] for node in asked.ask(Nodes())["nodes"]}
+            assert hosts["a1"] == hosts["a2"] != ""
+            assert hosts["a3"] == "elsewhere"
 
 
 def test_sigterm_drains_and_leaves_nothing():

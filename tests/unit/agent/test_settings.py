@@ -31,6 +31,9 @@ def test_each_origin_overrides_the_one_before(tmp_path: Path):
         ("[agent\n", "agent.toml"),
         ("[agent]\nlisten = 'nowhere'\n", "192.168.1.20:9464"),
         ("[agent]\nname = 'a b'\n", "1 to 64 characters"),
+        (f"[agent]\nzone = '{'z' * 65}'\n", "agent.zone .* up to 64"),
+        ('[agent]\nhost = "a\\nb"\n', "agent.host .* printable"),
+        ("[agent]\ncores = -1\n", "allowed are 0"),
         ("[agent]\nlog_format = 'xml'\n", "console and json"),
     ],
 )

@@ -322,6 +322,14 @@ def test_the_clock() -> None:
     assert checks.check_clock(1.8e9, synchronised=True).level == OK
 
 
+@pytest.mark.parametrize(
+    ("cores", "memory_mb", "nodes"), [(4, 16_000, 2), (8, 16_000, 3), (16, 64_000, 4), (8, 2_000, 1)]
+)
+def test_what_share_of_the_ring_a_machine_can_take(cores: int, memory_mb: int, nodes: int) -> None:
+    told = checks.check_share(cores, memory_mb).text
+    assert (f"could be {nodes} nodes" in told) if nodes > 1 else ("one node" in told)
+
+
 def test_ports(monkeypatch: pytest.MonkeyPatch) -> None:
     import socket
 
