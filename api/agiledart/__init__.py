@@ -24,7 +24,7 @@ from agiledart_dataflow.keyed_stream import KeyedStream
 from agiledart_dataflow.operators.keyed import BroadcastOperator, Context, KeyedOperator
 from agiledart_dataflow.operators.patterns import never
 from agiledart_dataflow.overload import Overload
-from agiledart_dataflow.rows import Change, DeadLetter, Entry, Joined, Match, Pane, Ranking
+from agiledart_dataflow.rows import Change, DeadLetter, Either, Entry, Joined, Match, Pane, Ranking
 from agiledart_dataflow.schema import ReadTime
 from agiledart_dataflow.stream import Stream
 from agiledart_dataflow.topology import Topology
@@ -41,6 +41,7 @@ __all__ = [
     "Connector",
     "Context",
     "DeadLetter",
+    "Either",
     "Entry",
     "Expression",
     "Joined",

@@ -20,7 +20,7 @@ from agiledart_dataflow.operator_making import MakeStore
 from agiledart_dataflow.outbox import Emit, Outbox
 from agiledart_dataflow.position import START, Position, is_final, reached
 from agiledart_dataflow.program import Program
-from agiledart_dataflow.rows import DeadLetter
+from agiledart_dataflow.rows import DeadLetter, Either
 from agiledart_dataflow.schema import generic
 from agiledart_dataflow.segments import Run
 from agiledart_dataflow.stage_plan import ERRORS
@@ -226,22 +226,30 @@ class Instance:
 
     def _let_go(self, step: RowStep, row: Any, at: Any, error: Exception) -> None:
         """A step raised for a row, and its error policy goes on without it."""
-        self._put_aside(step.name, step.function, step.policy, row, at, error)
+        self._put_aside(step.name, step.function, step.policy, row, at, error, row)
 
     def _put_aside(
-        self, step: str, function: Callable[..., Any] | None, policy: str, row: Any, at: Any, error: Exception
+        self,
+        step: str,
+        function: Callable[..., Any] | None,
+        policy: str,
+        row: Any,
+        at: Any,
+        error: Exception,
+        record: Any,
     ) -> None:
         self.reports.note(step, function, error, row, policy)
         if policy == "dead_letter" and self._outbox.has_side(side := f"{step}/{ERRORS}"):
             text = str(user_code_error(step, function, error, NO_RECORD))
-            letter = DeadLetter(row, step, text, "\n".join(own_frames(error.__traceback__)))
+            letter = DeadLetter(record, step, text, "\n".join(own_frames(error.__traceback__)))
             self._outbox.put_aside(side, [letter], [at])
 
     def _mishap(self, error: Exception, row: Any, at: Position) -> None:
         """The operator raised for a row, and its error policy goes on without it."""
         operator = self._operator
         assert operator is not None
-        policy = self._program.steps(self.stage)[0].make["on_error"]
+        make = self._program.steps(self.stage)[0].make
+        policy = make["on_error"]
         if row is NO_RECORD:  # a timer or a result: nothing is lost but what it would have done
             self.reports.note(operator.name, operator.function, error, row, "skip")
             return
@@ -251,7 +259,8 @@ class Instance:
             operator.counts.dead_letters += 1
         else:
             operator.counts.skipped += 1
-        self._put_aside(operator.name, operator.function, policy, row, at, error)
+        letter = row if make.get("other_rows") is None else Either(None, row) if at[-1] else Either(row, None)
+        self._put_aside(operator.name, operator.function, policy, row, at, error, letter)
 
     def _pass_barrier(self, barrier: int, emit: Emit) -> None:
         """All inputs have given this barrier: what came before it is in the snapshot, and in what was sent."""

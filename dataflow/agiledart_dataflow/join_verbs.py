@@ -225,11 +225,6 @@ class JoinVerbs(KeyedHandle[K, R]):
         keys = type_text(self._key_type), type_text(other._key_type)  # noqa: SLF001  another handle of this class
         if keys[0] != keys[1]:
             raise where.error(f"{name!r} joins keys of one type, not {keys[0]} and {keys[1]}")
-        if on_error == "dead_letter" and self.types[1] != other.types[1]:
-            raise where.error(
-                f"{name!r} joins rows of two types, and dead letters have one: use on_error='skip', which tells each kind of error"
-                " in the logs"
-            )
         index = self._topology.add(
             name,
             kind,
@@ -244,6 +239,7 @@ class JoinVerbs(KeyedHandle[K, R]):
                 "state_type": state_type,
                 "keep": keep,
                 **policy["make"],
+                "other_rows": None if self.types[1] == other.types[1] else other.types[1],
                 "key_functions": (self._key_of, other._key_of),  # noqa: SLF001  another handle of this class
             },
         )

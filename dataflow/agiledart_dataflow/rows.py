@@ -69,6 +69,17 @@ class Joined(NamedTuple, Generic[K, L, R]):
     right: R
 
 
+class Either(NamedTuple, Generic[L, R]):
+    """A row of one of two streams.
+
+    Attributes:
+        left, right: the row at its side; None at the other.
+    """
+
+    left: L | None
+    right: R | None
+
+
 class Match(NamedTuple, Generic[K, R]):
     """Rows of one key that make up a pattern, in order."""
 
@@ -80,7 +91,7 @@ class DeadLetter(NamedTuple, Generic[R]):
     """A row that a step could not treat and whose error policy is `dead_letter`.
 
     Attributes:
-        record: the row.
+        record: the row; at a join of rows of two types `Either(left, right)`.
         step: that raised.
         error: type and text of the exception.
         traceback: the lines of user code that led to it.

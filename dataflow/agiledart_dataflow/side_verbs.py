@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from agiledart_dataflow.callsite import CallSite, call_site
 from agiledart_dataflow.handles import StreamHandle, needs_name
-from agiledart_dataflow.rows import DeadLetter
+from agiledart_dataflow.rows import DeadLetter, Either
 from agiledart_dataflow.schema import generic
 
 if TYPE_CHECKING:
@@ -36,12 +36,17 @@ class SideVerbs(StreamHandle[T]):
         )
 
     def errors(self, name: str) -> "Stream[DeadLetter[Any]]":
-        """The records at which the step's user code raised, when its policy is `on_error="dead_letter"`."""
+        """The records at which the step's user code raised, when its policy is `on_error="dead_letter"`.
+
+        A join of rows of two types gives each as `Either(left, right)`, None at the side where it did not come from.
+        """
         where = call_site()
         step = self._topology.steps[self._index]
         if step.make.get("on_error") != "dead_letter":
             raise where.error(f'{step.name!r} keeps no dead letters: give it on_error="dead_letter"')
-        return self._side(name, "errors", generic(DeadLetter, self._taken()), where)
+        left, right = self._taken(), step.make.get("other_rows")
+        taken = left if right is None else generic(Either, left, right)
+        return self._side(name, "errors", generic(DeadLetter, taken), where)
 
     def side(self, name: str, tag: str, *, rows: type[U]) -> "Stream[U]":
         """The rows of a type that a `KeyedOperator` puts out with `context.emit_to(tag, row)`."""

@@ -10,6 +10,7 @@ from agiledart import (
     BroadcastOperator,
     Change,
     Context,
+    Either,
     Pane,
     Stream,
     Topology,
@@ -192,6 +193,28 @@ def test_builders_are_told_of_policies_that_there_are_not() -> None:
         keyed.window(counted(2)).count("n", on_error="ignore")  # type: ignore[arg-type]
     with pytest.raises(TopologyError, match="keeps no dead letters"):
         keyed.window(counted(2)).count("m", on_error="skip").errors("letters")
-    other = topology.source("numbers", [1], rows=int, event_time=lambda number: number)
-    with pytest.raises(TopologyError, match="joins rows of two types, and dead letters have one"):
-        keyed.lookup("join", other.key_by(str), on_error="dead_letter")
+
+
+@pytest.mark.parametrize("parallelism", [1, 3])
+def test_dead_letters_of_a_join_of_two_types_say_from_which_side_they_came(parallelism: int) -> None:
+    def half(number: int) -> str:
+        if number % 2:
+            raise ValueError("odd")
+        return "a"
+
+    def named(row: Row) -> str:
+        if row.key == "?":
+            raise LookupError("no key")
+        return row.key
+
+    topology = Topology("sides")
+    rows = [Row(1, "a", 1), Row(2, "?", 2), Row(5, "a", 3)]
+    left = topology.source("rows", rows, event_time=lambda row: row.at, rows=Row).key_by(named)
+    right = topology.source("numbers", [2, 3], rows=int, event_time=lambda number: number).key_by(half)
+    joined = left.window_join("join", right, tumbling(10 * MS), on_error="dead_letter")
+    joined.sink("out", collect)
+    joined.errors("letters").map(lambda letter: letter.record, "records", returns=Either[Row, int]).sink("bad", collect)
+    done = run_topology(topology, parallelism=parallelism)
+    assert [(pair.left.value, pair.right) for pair in done.collected["out"]] == [(1, 2), (3, 2)]
+    assert sorted(done.collected["bad"], key=str) == sorted([Either(rows[1], None), Either(None, 3)], key=str)
+    assert done.summary.steps["join"].dead_letters == 2
