@@ -12,6 +12,7 @@ from typing import Annotated, Final, NamedTuple
 import msgspec
 
 from agiledart_kernel.codec import Codec
+from agiledart_kernel.count import Count
 from agiledart_kernel.errors import Refused, RemoteProtocolError
 from agiledart_kernel.limits import (
     MAX_CHAIN_LINKS,
@@ -143,7 +144,7 @@ class Hello(Message, frozen=True, gc=False, tag=1):
     features: Annotated[tuple[_Feature, ...], msgspec.Meta(max_length=32)] = ()
     service: Annotated[str, msgspec.Meta(max_length=16)] = ""
     chain: Annotated[tuple[_SignedLink, ...], msgspec.Meta(max_length=MAX_CHAIN_LINKS)] = ()
-    incarnation: Annotated[int, msgspec.Meta(ge=0, le=2**62)] = 0
+    incarnation: Count = 0
     name: _Text64 = ""
     address: _Address = ""
     zone: _Text64 = ""

@@ -2,6 +2,7 @@
 
 import msgspec
 
+from agiledart_kernel.count import Count
 from agiledart_kernel.node_id import NodeId
 
 
@@ -18,7 +19,7 @@ class Peer(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """
 
     node: NodeId
-    incarnation: int = 0
+    incarnation: Count = 0
     name: str = ""
     address: str = ""
     zone: str = ""

@@ -9,6 +9,7 @@ from typing import Annotated, Final
 
 import msgspec
 
+from agiledart_kernel.count import Count
 from agiledart_kernel.machine import Message
 from agiledart_kernel.node_id import NodeId
 
@@ -45,7 +46,6 @@ wrong, or a power cut took them; `elsewhere`: another node has the log now, loca
 answer, try again."""
 
 _Name = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_LOG_NAME)]
-_Count = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
 
 
 class Locate(Message, frozen=True, gc=False, tag=230):
@@ -90,7 +90,7 @@ class Ends(Message, frozen=True, gc=False, tag=232):
     request: int
     sink: _Name
     wait_ms: Annotated[int, msgspec.Meta(ge=0, le=MAX_WAIT_MS)] = 0
-    after: dict[int, _Count] = {}
+    after: dict[int, Count] = {}
     uncommitted: bool = False
 
 
@@ -128,7 +128,7 @@ class Fetch(Message, frozen=True, gc=False, tag=234):
     request: int
     sink: _Name
     partition: Annotated[int, msgspec.Meta(ge=0, lt=MAX_PARTITIONS)]
-    offset: _Count
+    offset: Count
     max_rows: Annotated[int, msgspec.Meta(ge=1, le=MAX_FETCH_ROWS)] = 100_000
     max_bytes: Annotated[int, msgspec.Meta(ge=1, le=MAX_FETCH_BYTES)] = 1 << 20
     wait_ms: Annotated[int, msgspec.Meta(ge=0, le=MAX_WAIT_MS)] = 0

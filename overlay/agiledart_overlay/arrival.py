@@ -172,7 +172,8 @@ class Arrival:
         """Somebody holds this node for dead: refute, and announce to all, because others will too."""
         view = self._view
         if message.refutations >= view.refutations:
-            view.refutations = message.refutations + 1
+            if not view.outrank(message.refutations):
+                return
             for peer in {peer.node: peer for peer in (*view.known(), sender)}.values():
                 self._tell(peer)
             self._set_timer()

@@ -13,6 +13,7 @@ Source: [Pastry] (replication on the leaf set as in PAST); the project's overlay
 
 from collections.abc import Sequence
 
+from agiledart_kernel.count import MAX_COUNT
 from agiledart_kernel.instants import SECOND, Instant
 from agiledart_kernel.limits import MAX_RECORDS
 from agiledart_kernel.node_id import NodeId
@@ -181,7 +182,7 @@ class Directory:
                 self._reply(message, version, value, "conflict")
                 return True
             record = Record(key, version + 1, message.value, writer)
-            if not self.copies.write(record):
+            if record.version > MAX_COUNT or not self.copies.write(record):
                 self._reply(message, version, b"", "overloaded")
                 return True
         work.writing, work.confirmed = record, 0

@@ -202,7 +202,8 @@ class Liveness:
             if accuser is not None:
                 view.send(accuser, Refute(view.refutations))
             return
-        view.refutations = refutations + 1
+        if not view.outrank(refutations):
+            return
         self.checks.distrust()
         view.observe(SelfRefuted(view.refutations))
         told = {peer.node: peer for peer in view.known()}

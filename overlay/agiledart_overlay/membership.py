@@ -190,7 +190,8 @@ class Membership:
         if view.agreed.rejoined or message.incarnation != view.me.incarnation:
             if message.refutations < view.refutations:
                 return
-            view.refutations = message.refutations + 1
+            if not view.outrank(message.refutations):
+                return
             view.set_timer_by("join", view.now + view.config.probe_timeout_ns)
         else:
             self._end_life(sender, message.incarnation)

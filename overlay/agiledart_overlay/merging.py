@@ -18,6 +18,7 @@ next to one of its members leaves for it. In case 4 each rejoin moves one node n
 Source: own; the project's overlay specification §5 leaves it open.
 """
 
+from agiledart_kernel.count import one_more
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_overlay.leases import Leases
@@ -110,7 +111,7 @@ class Merging:
                 self._go(sender)
         elif self._renamed_at is None:
             self._renamed_at = view.now
-            self._leases.adopt_name((agreed.name[0] + 1, view.me.node))
+            self._leases.adopt_name((one_more(agreed.name[0]), view.me.node))
         elif view.now - self._renamed_at >= patience and sender.node < view.me.node:
             self._go(sender)
 

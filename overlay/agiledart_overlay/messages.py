@@ -8,13 +8,13 @@ from typing import Annotated
 
 import msgspec
 
+from agiledart_kernel.count import Count
 from agiledart_kernel.limits import MAX_PATH, MAX_RECORD_BYTES
 from agiledart_kernel.machine import Message
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_overlay.ring_messages import RingMessage
 from agiledart_overlay.scribe.messages import ScribeMessage
-from agiledart_overlay.sightings import Count as Count
 from agiledart_overlay.sightings import Path as Path
 from agiledart_overlay.sightings import Sighting as Sighting
 from agiledart_overlay.sightings import Sightings as Sightings

@@ -7,10 +7,11 @@ from typing import Annotated
 
 import msgspec
 
+from agiledart_kernel.count import Count
 from agiledart_kernel.machine import Message
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
-from agiledart_overlay.sightings import Count, Path, Permille, Sightings
+from agiledart_overlay.sightings import Path, Permille, Sightings
 
 Ticket = tuple[NodeId, Count, Count]
 """One admission or closing: guardian, its incarnation, its count. Tickets of one guardian are ordered."""

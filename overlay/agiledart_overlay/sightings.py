@@ -4,6 +4,7 @@ from typing import Annotated
 
 import msgspec
 
+from agiledart_kernel.count import Count
 from agiledart_kernel.limits import MAX_PATH
 from agiledart_kernel.peer import Peer
 from agiledart_overlay.coordinates import ORIGIN, Coordinate
@@ -11,7 +12,6 @@ from agiledart_overlay.coordinates import ORIGIN, Coordinate
 MAX_SIGHTINGS = 256
 """Peers listed in one message: a leaf set, a neighbourhood set and some rows."""
 
-Count = Annotated[int, msgspec.Meta(ge=0)]
 Permille = Annotated[int, msgspec.Meta(ge=0, le=1_000)]
 Path = Annotated[tuple[Peer, ...], msgspec.Meta(max_length=MAX_PATH)]
 

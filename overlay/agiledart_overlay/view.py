@@ -26,6 +26,9 @@ from agiledart_overlay.sightings import MAX_SIGHTINGS
 
 _MAX_LOST = 64
 
+MAX_REFUTATIONS = 1 << 32
+"""More than any life has: one a second for 136 years."""
+
 
 class View:
     """One node's state; `now` and `effects` are those of the step under way."""
@@ -228,6 +231,19 @@ class View:
     def _sample(self, known: Acquaintance, sent_at: Instant, vitals: Vitals | None) -> None:
         if not self.distances.sample(known, self.now - sent_at, vitals):
             self.drop("coordinate")
+
+    def outrank(self, refutations: int) -> bool:
+        """Others say that this node has refuted its death so often: once more. False when that number is a lie; then the life ends.
+
+        Whoever believes the lie hears nothing else from this life; the next one has a higher incarnation, which outranks it.
+        """
+        if refutations >= MAX_REFUTATIONS:
+            self.agreed.expelled = (
+                f"the ring was told that this node refuted its death {refutations} times: start it again"
+            )
+            return False
+        self.refutations = refutations + 1
+        return True
 
     def tell_of_death(self, to: Peer, peer: Peer, refutations: int) -> bool:
         """Somebody holds a life for alive that is known here to be over: say so; false when it is not."""

@@ -5,8 +5,10 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agiledart_kernel.codec import Codec
+from agiledart_kernel.count import MAX_COUNT
 from agiledart_kernel.instants import Instant
-from agiledart_kernel.machine import LinkLost, Received, SetTimer, TimerFired
+from agiledart_kernel.machine import LinkLost, Received, Send, SetTimer, TimerFired
 from agiledart_kernel.node_id import NodeId, digit, ring_distance, shared_prefix
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.randomness import RandomStream
@@ -160,8 +162,8 @@ def test_router_against_brute_force(nodes: set[NodeId], key: NodeId, data: st.Da
 
 # ---- anything typed may arrive at any time
 
-small = st.integers(0, 5)
-peers = st.builds(Peer, ids8, small)
+small = st.one_of(st.integers(0, 5), st.sampled_from([1 << 31, 1 << 53, MAX_COUNT]))
+peers = st.one_of(st.builds(Peer, ids8, small), st.sampled_from([Peer(NodeId(node), 3) for node in (100, 101, 250)]))
 coordinates = st.builds(Coordinate, *[st.one_of(st.integers(-200, 200), st.integers(-(1 << 62), 1 << 62))] * 5)
 vitals = st.none() | st.builds(wire.Vitals, coordinates, st.integers(0, 1_000))
 sightings = st.lists(st.builds(wire.Sighting, peers, small, st.none() | coordinates), max_size=6).map(tuple)
@@ -264,6 +266,8 @@ MESSAGES: dict[type, st.SearchStrategy[Any]] = {
     scribe_wire.TopicReply: st.builds(scribe_wire.TopicReply, small, flags, st.none() | peers, values),
 }
 
+CODEC: Codec[wire.OverlayMessage] = Codec(wire.OverlayMessage)
+
 messages = st.one_of(*MESSAGES.values())
 events = st.one_of(
     st.builds(Received, peers, messages),
@@ -285,6 +289,19 @@ events = st.one_of(
 
 def test_every_message_is_drawn() -> None:
     assert set(MESSAGES) == set(wire.OverlayMessage.__args__)
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.lists(st.builds(Received, peers, messages), min_size=1, max_size=8))
+def test_what_members_say_is_answered_in_words_that_others_can_read(said: list[Received]) -> None:
+    """However large the numbers are that a member says: one more of something must not be what no codec takes."""
+    config = OverlayConfig(id_bits=BITS, digit_bits=DIGIT_BITS, leaf_count=4, neighbour_count=4, replicas=2)
+    machine = OverlayMachine(Peer(NodeId(100), 3), config, RandomStream(1, "t"))
+    machine.step(JoinRing(()), Instant(0))
+    for number, event in enumerate(said):
+        for effect in machine.step(event, Instant(number * 1_000_000)):
+            if isinstance(effect, Send):
+                CODEC.decode(CODEC.encode(effect.message))
 
 
 @settings(max_examples=150, deadline=None)
@@ -309,6 +326,8 @@ def test_step_never_raises_and_stays_bounded(script: list[tuple[int, Any]], is_m
         for effect in machine.step(event, Instant(now)):
             if isinstance(effect, SetTimer):
                 timers[effect.name] = effect.at
+            elif isinstance(effect, Send):
+                CODEC.decode(CODEC.encode(effect.message))
         assert all(peer.node != me.node for peer in machine.known_peers())
         claim = machine.claim(Instant(now))
         assert claim is None or 0 < claim.length <= SIZE

@@ -8,6 +8,7 @@ another one stands there.
 import msgspec
 
 from agiledart_kernel.codec import Codec
+from agiledart_kernel.count import one_more
 from agiledart_kernel.errors import RemoteProtocolError
 from agiledart_kernel.limits import MAX_RECORD_BYTES
 from agiledart_kernel.node_id import NodeId, key_of_name
@@ -48,7 +49,7 @@ class Claims:
     async def claim(self, domain: str, index: int, winner: Peer, seen: tuple[int, Claim | None]) -> Claim | None:
         """Give an office to a winner unless somebody was faster; returns who holds it now, None: the ring does not answer."""
         version, before = seen
-        claim = Claim(Office(domain, index, before.office.term + 1 if before is not None else 1), winner)
+        claim = Claim(Office(domain, index, one_more(before.office.term) if before is not None else 1), winner)
         answer = await self._records.store(office_key(domain, index), version, CLAIM_CODEC.encode(claim))
         if answer.ok:
             return claim

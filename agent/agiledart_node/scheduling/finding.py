@@ -8,6 +8,7 @@ Source: [AgileDART] (found by gossip within ⌈log₁₆ N⌉ hops); the project
 
 from dataclasses import dataclass, field
 
+from agiledart_kernel.count import one_more
 from agiledart_kernel.instants import MILLISECOND, Duration
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
@@ -184,7 +185,7 @@ class Finding:
                 message.ttl - 1,
                 visited,
                 message.refused,
-                message.hops + 1,
+                one_more(message.hops),
             )
             if self._pass_on(query):
                 return

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import msgspec
 
+from agiledart_kernel.count import Count
 from agiledart_kernel.limits import MAX_BUNDLE_BYTES, MAX_RECORD_BYTES
 from agiledart_kernel.machine import Message
 from agiledart_kernel.node_id import NodeId
@@ -21,7 +22,6 @@ MAX_VISITED = 64
 MAX_LINES = 256
 """Applications named in one message; a scheduler serves 50."""
 
-Count = Annotated[int, msgspec.Meta(ge=0)]
 Domain = Annotated[str, msgspec.Meta(max_length=128)]
 Nodes = Annotated[tuple[NodeId, ...], msgspec.Meta(max_length=MAX_VISITED)]
 

@@ -5,6 +5,7 @@ Publications are sent once along each edge; a tree that is being repaired may lo
 Source: [Scribe] §3.3; the project's overlay specification §8 steps 3 and 7.
 """
 
+from agiledart_kernel.count import one_more
 from agiledart_kernel.limits import MAX_PATH
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
@@ -181,7 +182,8 @@ class Casting:
             self._end(message, accepted=False)
 
     def _moved(self, message: Anycast, visited: tuple[NodeId, ...], stack: tuple[Peer, ...]) -> Anycast:
-        return Anycast(message.topic, message.origin, message.number, message.payload, visited, stack, message.hops + 1)
+        hops = one_more(message.hops)
+        return Anycast(message.topic, message.origin, message.number, message.payload, visited, stack, hops)
 
     def _end(self, message: Anycast, *, accepted: bool) -> None:
         end = AnycastEnd(message.number, accepted, message.hops)

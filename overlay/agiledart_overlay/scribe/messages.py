@@ -4,6 +4,7 @@ from typing import Annotated
 
 import msgspec
 
+from agiledart_kernel.count import Count
 from agiledart_kernel.limits import MAX_PATH
 from agiledart_kernel.machine import Message
 from agiledart_kernel.node_id import NodeId, key_of_name
@@ -23,7 +24,6 @@ MAX_SEARCHED = 256
 
 MAX_SIBLINGS = 64
 
-Count = Annotated[int, msgspec.Meta(ge=0)]
 Payload = Annotated[bytes, msgspec.Meta(max_length=MAX_PAYLOAD_BYTES)]
 State = Annotated[bytes, msgspec.Meta(max_length=MAX_ROOT_BYTES)]
 Way = Annotated[tuple[NodeId, ...], msgspec.Meta(max_length=MAX_PATH)]

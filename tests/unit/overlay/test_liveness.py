@@ -1,9 +1,10 @@
 """Stages of a check, refutation, lives; one machine and hand-made messages."""
 
+from agiledart_kernel.count import MAX_COUNT
 from agiledart_kernel.instants import SECOND, Instant
 from agiledart_kernel.machine import CancelTimer, LinkLost, TimerFired
 from agiledart_overlay import messages as wire
-from agiledart_overlay.effects import PeerFailed, PeerLeft
+from agiledart_overlay.effects import JoinFailed, PeerFailed, PeerLeft
 from agiledart_overlay.ring_messages import Lease, Renew
 from agiledart_overlay.suspicion import suspicion_ns
 from tests.unit.overlay.bench import Bench, of, peer, sent
@@ -84,6 +85,13 @@ def test_the_suspect_refutes_and_counts_up() -> None:
     assert {(to, message.refutations) for to, message in sent(effects, wire.Refute)} == {(peer(2), 1), (peer(3), 1)}
     again = bench.receive(peer(3), wire.Suspect(bench.machine.me, 0))
     assert [(to, message.refutations) for to, message in sent(again, wire.Refute)] == [(peer(3), 1)]
+
+
+def test_a_suspicion_with_a_number_that_no_life_reaches_ends_this_one() -> None:
+    """Counting on from it, this node could soon say nothing that its peers can read."""
+    bench = Bench().adopt(peer(2), peer(3))
+    (failed,) = of(bench.receive(peer(2), wire.Suspect(bench.machine.me, MAX_COUNT)), JoinFailed)
+    assert f"refuted its death {MAX_COUNT} times" in failed.reason
 
 
 def test_who_has_heard_the_refutation_tells_those_that_have_not() -> None:
