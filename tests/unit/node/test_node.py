@@ -22,6 +22,7 @@ from agiledart_dataflow.formation_messages import (
     StartFlow,
 )
 from agiledart_kernel.codec import encode, tags_of
+from agiledart_kernel.count import MAX_COUNT
 from agiledart_kernel.errors import ConfigurationError
 from agiledart_kernel.frames import application_number
 from agiledart_kernel.instants import SECOND, Instant
@@ -272,7 +273,8 @@ def test_relations_of_settings_are_checked() -> None:
 
 
 _peers = st.sampled_from([ME, SCHEDULER, STRANGER, Peer(NodeId(0)), Peer(NodeId(5 << 120), 9, "me")])
-_small = st.integers(-1, 3)
+_small = st.one_of(st.integers(-1, 3), st.sampled_from([-(1 << 63), 1 << 31, (1 << 64) - 1]))
+_counts = st.one_of(st.integers(0, 3), st.sampled_from([1 << 31, MAX_COUNT]))
 _words = st.sampled_from(["app", "", "x" * 100])
 
 
@@ -290,7 +292,7 @@ def _values(kind: Any) -> st.SearchStrategy[Any]:
         return by_type[kind]
     args = get_args(kind)
     if get_origin(kind) is Annotated:
-        return st.integers(0, 3) if args[0] is int else _values(args[0])
+        return _counts if args[0] is int else _values(args[0])
     if get_origin(kind) is UnionType:
         return st.one_of(*map(_values, args))
     if kind is NoneType:
@@ -322,9 +324,12 @@ _deploys = st.builds(
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.tuples(_peers, st.one_of(_messages, _deploys)), max_size=12))
 def test_no_message_raises_out_of_step_and_all_survive_the_wire(script: list[tuple[Peer, Message]]) -> None:
+    """Answers, too: however large the numbers are that a member says."""
     bench = Bench()
     for sender, message in script:
         bench.hear(sender, NODE_CODEC.decode(encode(message)))
+        for effect in bench.of(Send):
+            NODE_CODEC.decode(encode(effect.message))
         for start in bench.of(StartInstances):
             bench.feed(Completed(start.request, {placed.copy: "h:1" for placed in start.part.instances}))
         bench.take()
