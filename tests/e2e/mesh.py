@@ -19,6 +19,9 @@ from agiledart_node.commands import Command, CreateToken, Info, Nodes
 
 COMMAND = [sys.executable, "-m", "agiledart_cli.main"]
 
+_LIFELINE = os.pipe()
+"""Agents hold the reading end: however this process ends, the writing end closes and they end too."""
+
 
 def wait_for(condition: Callable[[], Any], seconds: float, what: str) -> Any:
     """The first true value of a condition; fails when it does not come in time."""
@@ -50,8 +53,9 @@ class AgentProcess:
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 [*COMMAND, "agent", "--state-dir", str(self.state_dir), "--name", self.name,
-                 "--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0", *self.options, *more],
-                stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                 "--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0", "--parent-fd", str(_LIFELINE[0]),
+                 *self.options, *more],
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=_LIFELINE[:1],
             )  # fmt: skip
 
     @property
