@@ -61,9 +61,19 @@ class Driver:
                 for effect in self.node.step(self._events.popleft(), now()):
                     action = self._actions.get(type(effect))
                     if action is not None:
-                        action(effect)
+                        self._carry_out(action, effect)
         finally:
             self._stepping = False
+
+    def _carry_out(self, action: Callable[[Any], None], effect: Effect) -> None:
+        """One effect. If it fails, that is our mistake and is told; it must not take the rest of its step along: a node without
+        its timers would look alive and do nothing.
+        """
+        try:
+            action(effect)
+        except Exception as error:  # noqa: BLE001  as said
+            kind = type(effect).__name__
+            self._loop.call_exception_handler({"message": f"error in carrying out {kind}", "exception": error})
 
     def stop(self) -> None:
         """Take no more events; forget all timers."""
