@@ -3,6 +3,11 @@
 import contextlib
 import signal
 
+from hypothesis import settings
+
+settings.register_profile("agiledart", deadline=None)  # no test is judged by the clock of a busy machine
+settings.load_profile("agiledart")
+
 
 def pytest_configure() -> None:
     """A shell that starts tests in the background ignores SIGINT for them, and so for every process that a test starts."""
