@@ -30,6 +30,8 @@ class Distances:
         is_locating: measurements are collected for `locate`, which takes each of them several times; until then no single steps.
     """
 
+    __slots__ = ("_book", "_config", "_me", "_random", "_reference_rtt_ns", "is_locating", "vitals")
+
     def __init__(self, me: Peer, config: OverlayConfig, book: PeerBook, random: RandomStream) -> None:
         self._me, self._config, self._book, self._random = me, config, book, random
         self.vitals = Vitals()

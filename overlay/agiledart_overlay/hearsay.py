@@ -18,6 +18,8 @@ _CLEARLY = 0.8
 class Hearsay:
     """Questions of one node to peers that it has heard of."""
 
+    __slots__ = ("_asked", "_view")
+
     def __init__(self, view: View) -> None:
         self._view = view
         self._asked: dict[NodeId, tuple[int, Instant]] = {}

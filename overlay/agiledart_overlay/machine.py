@@ -53,6 +53,11 @@ class OverlayMachine(Inspection):
         observe: told what happened.
     """
 
+    __slots__ = (
+        "_arrival", "_contacts", "_events", "_leave_by", "_liveness", "_lives", "_membership", "_messages",
+        "_neighbours", "_repair", "_timers", "scribe",
+    )  # fmt: skip
+
     def __init__(self, me: Peer, config: OverlayConfig, random: RandomStream, observe: Observer = ignore) -> None:
         config.validate()
         view = View(me, config, random, observe)

@@ -30,6 +30,12 @@ _MAX_LOST = 64
 class View:
     """One node's state; `now` and `effects` are those of the step under way."""
 
+    __slots__ = (
+        "_leaf_sightings", "_number", "_timers", "agreed", "book", "config", "distances", "dropped", "effects",
+        "gone", "joined", "leaf_set", "leaves_changed", "me", "neighbourhood", "now", "observe", "random", "refilled",
+        "refutations", "routing_table", "seeds", "sent", "to_itself", "watched",
+    )  # fmt: skip
+
     def __init__(self, me: Peer, config: OverlayConfig, random: RandomStream, observe: Observer) -> None:
         self.me = me
         self.config = config
