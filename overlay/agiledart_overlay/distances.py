@@ -48,7 +48,7 @@ class Distances:
     def cost(self, peer: Peer) -> float:
         """How dear it is to forward through a peer: measured, else guessed by coordinates, else as far as the median."""
         known = self._book.alive.get(peer.node)
-        return self._cost(peer, 0, 0, 0) if known is None else self.cost_of(known, self.rtt_ns(known))
+        return self._cost(peer, 0, 0, 0) if known is None else self.cost_of(known, known.rtt_ns or self.rtt_ns(known))
 
     def rtt_ns(self, known: Acquaintance) -> int:
         """Round trip to a peer, measured, else guessed; 0 when neither is possible."""
