@@ -4,6 +4,7 @@ import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from agiledart_experiments import huge_pages
 from agiledart_kernel.codec import Codec
 from agiledart_kernel.instants import MILLISECOND, SECOND
 from agiledart_kernel.node_id import NodeId
@@ -67,6 +68,7 @@ def built_ring(
         world.run_for(SECOND // JOINS_PER_SECOND)
         ring.start(node, [ids[random.index(index)], ids[random.index(index)], ids[0]])
         if index % 500 == 0:
+            huge_pages.gather()
             progress(f"{index:,} of {nodes:,} nodes started, virtual time {world.now / SECOND:.0f} s")
     settle(ring, limit_s)
     return ring

@@ -119,6 +119,13 @@ class Agreement:
         stirred: something changed in this step that may let a waiting admission or closing go on.
     """
 
+    __slots__ = (
+        "_arc", "_borders", "_config", "aborted", "active", "admitted", "admitting", "awake_by", "check_began",
+        "cleared", "closing", "confirmed", "expelled", "finished", "leaving", "mask", "me", "name", "number",
+        "postponed", "predecessor", "refused", "rejoined", "rest_ns", "retracting", "retracting_since", "returned",
+        "seeking", "stirred", "successor", "through", "unchecked", "yielded",
+    )  # fmt: skip
+
     def __init__(self, me: Peer, config: OverlayConfig) -> None:
         self.me = me
         self._config = config

@@ -56,6 +56,8 @@ class Announcement:
 class Arrival:
     """Announcements and the first filling of the tables of one node."""
 
+    __slots__ = ("_future", "_gathered", "_hearsay", "_stage", "_told", "_view", "_waiting")
+
     def __init__(self, view: View, hearsay: Hearsay) -> None:
         self._view, self._hearsay = view, hearsay
         self._waiting: dict[NodeId, Announcement] = {}

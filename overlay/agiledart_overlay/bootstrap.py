@@ -22,6 +22,8 @@ _LEAST_NS = 1 * MILLISECOND
 class Bootstrap:
     """The search of one joiner; asks for `chosen` once, with the member to start from."""
 
+    __slots__ = ("_asked", "_chosen", "_nearest", "_nearest_ns", "_rounds", "_sent_at", "_tried", "_view")
+
     def __init__(self, view: View, chosen: Callable[[Peer], None]) -> None:
         self._view = view
         self._chosen = chosen

@@ -60,6 +60,8 @@ class Check:
 class Checks:
     """All checks of one node that are under way, and its trust in its own judgement."""
 
+    __slots__ = ("_checks", "_health", "_probes", "_view")
+
     def __init__(self, view: View) -> None:
         self._view = view
         self._checks: dict[NodeId, Check] = {}

@@ -44,6 +44,8 @@ _ALONE_TRIES = 3
 class Gaps:
     """Gaps on both sides of one node."""
 
+    __slots__ = ("_view",)
+
     def __init__(self, view: View) -> None:
         self._view = view
 

@@ -197,7 +197,7 @@ class OverlayConfig:
             arrival_candidates=1,
             arrival_neighbours=8,
             second_stage_questions=4,
-            hearsay_contacts=8,
+            hearsay_contacts=4,
         )
 
     def validate(self) -> None:

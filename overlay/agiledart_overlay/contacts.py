@@ -19,6 +19,8 @@ from agiledart_overlay.view import View
 class Contacts:
     """Passes such words on to the parts of one node."""
 
+    __slots__ = ("_arrival", "_hearsay", "_liveness", "_membership", "_neighbours", "_repair", "_view")
+
     def __init__(
         self,
         view: View,

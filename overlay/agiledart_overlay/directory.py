@@ -65,6 +65,8 @@ class Directory:
         client: its own requests.
     """
 
+    __slots__ = ("_operations", "_settled", "_view", "_work", "client", "copies")
+
     def __init__(self, view: View) -> None:
         self._view = view
         self.copies = Copies(view)

@@ -30,6 +30,8 @@ class Distances:
         is_locating: measurements are collected for `locate`, which takes each of them several times; until then no single steps.
     """
 
+    __slots__ = ("_book", "_config", "_me", "_random", "_reference_rtt_ns", "is_locating", "vitals")
+
     def __init__(self, me: Peer, config: OverlayConfig, book: PeerBook, random: RandomStream) -> None:
         self._me, self._config, self._book, self._random = me, config, book, random
         self.vitals = Vitals()
@@ -46,7 +48,7 @@ class Distances:
     def cost(self, peer: Peer) -> float:
         """How dear it is to forward through a peer: measured, else guessed by coordinates, else as far as the median."""
         known = self._book.alive.get(peer.node)
-        return self._cost(peer, 0, 0, 0) if known is None else self.cost_of(known, self.rtt_ns(known))
+        return self._cost(peer, 0, 0, 0) if known is None else self.cost_of(known, known.rtt_ns or self.rtt_ns(known))
 
     def rtt_ns(self, known: Acquaintance) -> int:
         """Round trip to a peer, measured, else guessed; 0 when neither is possible."""

@@ -62,6 +62,8 @@ class Waiting:
 class Router:
     """Passes routed messages on."""
 
+    __slots__ = ("_checks", "_pending", "_seen", "_view", "_waiting")
+
     def __init__(self, view: View, checks: Checks) -> None:
         self._view = view
         self._checks = checks

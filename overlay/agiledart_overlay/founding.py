@@ -37,6 +37,8 @@ _MAX_ANSWERED = 64
 class Founding:
     """What one node knows of others that look for a ring, and its promise."""
 
+    __slots__ = ("_answered", "_number", "_promised", "_ring_seen", "_smallest", "_view", "_waiting", "has_left")
+
     def __init__(self, view: View) -> None:
         self._view = view
         self._ring_seen: Instant | None = None

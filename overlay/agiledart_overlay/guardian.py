@@ -50,6 +50,8 @@ _CALLS = 4
 class Guardian:
     """Lets joiners in, one at a time."""
 
+    __slots__ = ("_queue", "_view")
+
     def __init__(self, view: View) -> None:
         self._view = view
         self._queue: dict[NodeId, JoinCall] = {}

@@ -54,6 +54,8 @@ class Turn:
 class Handshake:
     """Admissions of this node itself."""
 
+    __slots__ = ("_begun", "_turn", "_view", "calls", "leaves")
+
     def __init__(self, view: View) -> None:
         self._view = view
         self._turn: Turn | None = None

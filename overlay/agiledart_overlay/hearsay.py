@@ -18,6 +18,8 @@ _CLEARLY = 0.8
 class Hearsay:
     """Questions of one node to peers that it has heard of."""
 
+    __slots__ = ("_asked", "_view")
+
     def __init__(self, view: View) -> None:
         self._view = view
         self._asked: dict[NodeId, tuple[int, Instant]] = {}
@@ -27,11 +29,11 @@ class Hearsay:
         view = self._view
         if not view.joined:
             return
-        alive, leaf = view.book.alive, view.leaf_set.get
+        alive, leaves = view.book.alive, view.leaf_set.by_id
         room = view.config.hearsay_contacts
         for sighting in sightings:
             peer = sighting.peer
-            if leaf(peer.node) is peer:
+            if leaves.get(peer.node) is peer:
                 continue
             known = alive.get(peer.node)
             if known is not None and known.is_placed:

@@ -20,6 +20,8 @@ from agiledart_overlay.view import View
 class Inspection:
     """The read-only side of an overlay machine."""
 
+    __slots__ = ("_directory", "_received", "_router", "_view")
+
     def __init__(self, view: View, router: Router, directory: Directory) -> None:
         self._view, self._router, self._directory = view, router, directory
         self._received: dict[type, int] = {}

@@ -17,6 +17,8 @@ from agiledart_overlay.view import View
 class Lapse:
     """Checks after a lapse of one node, both sides."""
 
+    __slots__ = ("_view",)
+
     def __init__(self, view: View) -> None:
         self._view = view
 

@@ -72,6 +72,11 @@ class LeafSet:
     def __contains__(self, node: NodeId) -> bool:
         return node in self._members
 
+    @property
+    def by_id(self) -> dict[NodeId, Peer]:
+        """Members by id, for whoever asks for many. Read only, and only until the next change."""
+        return self._members
+
     def get(self, node: NodeId) -> Peer | None:
         """The member with this id."""
         return self._members.get(node)
@@ -94,12 +99,13 @@ class LeafSet:
         if not away or (away >= self._far_cw and back >= self._far_ccw):
             return False
         pushed_out = (
-            self._insert(self._cw, self._cw_away, peer, away),
-            self._insert(self._ccw, self._ccw_away, peer, back),
+            self._insert(self._cw, self._cw_away, peer, away) if away < self._far_cw else None,
+            self._insert(self._ccw, self._ccw_away, peer, back) if back < self._far_ccw else None,
         )
         self._members[node] = peer
         for other in pushed_out:
-            if other is not None and other.node != node and not self._stands_in_a_half(other.node):
+            # Only in a ring so small that the halves met can it stand in the other one.
+            if other is not None and other.node != node and not (self._whole and self._stands_in_a_half(other.node)):
                 self._members.pop(other.node, None)
         self._bound()
         return True
@@ -173,17 +179,12 @@ class LeafSet:
         """
         mask, half = self._mask, self._half
         known = dict.fromkeys(listed)
+        unlisted = [peer for node, peer in self._members.items() if node not in known and node != owner]
+        if len(known) < half or not unlisted:
+            return unlisted
         cw = sorted([(node - owner) & mask for node in known])
-        size = mask + 1
-        far_cw = cw[half - 1] if len(cw) >= half else size
-        far_ccw = size - cw[-half] if len(cw) >= half else size
-        found = []
-        for node, peer in self._members.items():
-            if node not in known and node != owner:
-                away = (node - owner) & mask
-                if away < far_cw or size - away < far_ccw:
-                    found.append(peer)
-        return found
+        far_cw, far_ccw = cw[half - 1], cw[-half]
+        return [peer for peer in unlisted if not far_cw <= (peer.node - owner) & mask <= far_ccw]
 
     def shared_with(self, node: NodeId) -> list[Peer]:
         """Members that should also be members of this member's leaf set, as far as one can tell, in the order of the ring."""
@@ -234,5 +235,5 @@ class LeafSet:
         size = self._mask + 1
         self._far_cw = self._cw_away[-1] if len(self._cw) == self._half else size
         self._far_ccw = self._ccw_away[-1] if len(self._ccw) == self._half else size
-        short = size in (self._far_cw, self._far_ccw)
-        self._whole = short or len(self._members) < len(self._cw) + len(self._ccw)
+        short = self._far_cw == size or self._far_ccw == size
+        self._whole = short or len(self._members) < 2 * self._half

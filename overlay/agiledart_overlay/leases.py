@@ -30,6 +30,8 @@ from agiledart_overlay.yielding import settle
 class Leases:
     """Leases of one node, as holder and granter."""
 
+    __slots__ = ("_view",)
+
     def __init__(self, view: View) -> None:
         self._view = view
 

@@ -21,6 +21,8 @@ _MAX_ERRANDS = 256
 class Liveness:
     """The failure detector of one node."""
 
+    __slots__ = ("_errands", "_rounds", "_turn", "_view", "checks")
+
     def __init__(self, view: View) -> None:
         self._view = view
         self.checks = Checks(view)

@@ -35,6 +35,8 @@ _SELF_CLAIMS = (
 class Lives:
     """The door of one node."""
 
+    __slots__ = ("_checks", "_view")
+
     def __init__(self, view: View, checks: Checks) -> None:
         self._view, self._checks = view, checks
 

@@ -53,6 +53,11 @@ class OverlayMachine(Inspection):
         observe: told what happened.
     """
 
+    __slots__ = (
+        "_arrival", "_contacts", "_events", "_leave_by", "_liveness", "_lives", "_membership", "_messages",
+        "_neighbours", "_repair", "_timers", "scribe",
+    )  # fmt: skip
+
     def __init__(self, me: Peer, config: OverlayConfig, random: RandomStream, observe: Observer = ignore) -> None:
         config.validate()
         view = View(me, config, random, observe)
@@ -70,7 +75,6 @@ class OverlayMachine(Inspection):
         self.scribe = Scribe(view)
         self._leave_by: int | None = None
         self._events: dict[type, Callable[[Any], None]] = {
-            Received: self._on_received,
             TimerFired: self._on_timer,
             LinkLost: lambda event: self._liveness.checks.on_link_lost(event.node),
             JoinRing: lambda event: self._membership.join(event.seeds),
@@ -139,17 +143,18 @@ class OverlayMachine(Inspection):
     def step(self, event: Event, now: Instant) -> list[Effect]:
         """Take one event; return what is to be done, in order."""
         view = self._view
+        agreed = view.agreed
         view.now = now
-        view.effects = []
         was_joined = view.joined
-        handler = self._events.get(type(event))
+        handler = self._on_received if type(event) is Received else self._events.get(type(event))
         if handler is None:
             view.drop("event")
-            return view.effects
-        if now > view.agreed.awake_by and was_joined:
+            return []
+        if now > agreed.awake_by and was_joined:
             self._neighbours.on_slept()
         handler(event)
-        self._go_on()
+        if agreed.stirred or view.to_itself or agreed.refused is not None or agreed.expelled is not None:
+            self._go_on()
         if view.joined and not was_joined:
             self._liveness.start()
             self._repair.start()
@@ -157,7 +162,9 @@ class OverlayMachine(Inspection):
                 self._directory.copies.hand_over()
         if view.gone or view.leaves_changed or view.refilled:
             self._settle()
-        return view.effects
+        # What is handed out is not held here as well: it is freed while it is still in the cache, not a step of this node later.
+        effects, view.effects = view.effects, []
+        return effects
 
     def _go_on(self) -> None:
         """What this step has made possible or necessary in the agreed ring."""
@@ -307,7 +314,7 @@ class OverlayMachine(Inspection):
 
     # ---- messages
 
-    def _on_received(self, event: Received) -> None:
+    def _on_received(self, event: Any) -> None:
         view = self._view
         sender, message = event.sender, event.message
         kind = type(message)

@@ -41,6 +41,11 @@ class Phase(IntEnum):
 class Membership:
     """Join, leave and rejoin, of one node."""
 
+    __slots__ = (
+        "_arrival", "_busy", "_neighbours", "_noticed", "_rejoins", "_started", "_view", "founding", "phase",
+        "search",
+    )  # fmt: skip
+
     def __init__(self, view: View, arrival: Arrival, neighbours: Neighbours) -> None:
         self._view = view
         self._arrival = arrival

@@ -31,6 +31,8 @@ _MUCH = 4
 class Merging:
     """Meetings with other rings."""
 
+    __slots__ = ("_leases", "_renamed_at", "_rivals", "_size", "_view")
+
     def __init__(self, view: View, leases: Leases) -> None:
         self._view = view
         self._leases = leases

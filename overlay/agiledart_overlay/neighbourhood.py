@@ -45,7 +45,8 @@ class Neighbourhood:
     @property
     def nearest(self) -> tuple[Peer, ...]:
         """All peers, nearest first."""
-        return tuple(self._peers[node][1] for _, node in self._order)
+        peers = self._peers
+        return tuple([peers[node][1] for _, node in self._order])
 
     def offer(self, peer: Peer, rtt_ns: int) -> bool:
         """A measured peer; true when it is in afterwards."""

@@ -23,6 +23,8 @@ from agiledart_overlay.yielding import Yielding
 class Neighbours:
     """Agreed neighbours of one node."""
 
+    __slots__ = ("_view", "gaps", "guardian", "handshake", "lapse", "leases", "merging", "timers", "way", "yielding")
+
     def __init__(self, view: View) -> None:
         self._view = view
         self.leases = Leases(view)

@@ -51,12 +51,12 @@ class Acquaintance:
 
     def measure(self, sample_ns: int) -> None:
         """Take one measured round trip."""
-        sample_ns = max(1, sample_ns)
-        if self.rtt_ns == 0:
+        sample_ns, rtt_ns = max(1, sample_ns), self.rtt_ns
+        if rtt_ns == 0:
             self.rtt_ns, self.variation_ns = sample_ns, sample_ns // 2
             return
-        self.variation_ns += (abs(sample_ns - self.rtt_ns) - self.variation_ns) // 4
-        self.rtt_ns = max(1, self.rtt_ns + (sample_ns - self.rtt_ns) // 8)
+        self.variation_ns += (abs(sample_ns - rtt_ns) - self.variation_ns) // 4
+        self.rtt_ns = rtt_ns + (sample_ns - rtt_ns) // 8  # at least 1, as both are
 
 
 class Grave:
@@ -94,7 +94,7 @@ class PeerBook:
         return node in self.alive
 
     def __iter__(self) -> Iterator[Acquaintance]:
-        yield from self.alive.values()
+        return iter(self.alive.values())
 
     @property
     def graves(self) -> tuple[Grave, ...]:

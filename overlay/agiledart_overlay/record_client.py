@@ -26,6 +26,8 @@ class RecordClient:
         dispatch: brings a request one hop nearer to its root, or to the root's part of this node.
     """
 
+    __slots__ = ("_dispatch", "_questions", "_view")
+
     def __init__(self, view: View, dispatch: Callable[[RecordStore | RecordRead], None]) -> None:
         self._view = view
         self._dispatch = dispatch

@@ -36,6 +36,8 @@ class Copies:
         is_leaving: every copy is offered to the member that becomes its root when this node is gone.
     """
 
+    __slots__ = ("_confirmed", "_spare_since", "_store", "_view", "is_leaving")
+
     def __init__(self, view: View) -> None:
         self._view = view
         self._store = RecordStore(view.config.max_stored_bytes)

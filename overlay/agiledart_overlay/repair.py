@@ -31,6 +31,8 @@ _MENDING_ROUNDS = 6
 class Repair:
     """Keeps the tables of one node full and true."""
 
+    __slots__ = ("_heal_turn", "_hearsay", "_mending", "_next_heal", "_next_table_exchange", "_searches", "_view")
+
     def __init__(self, view: View, hearsay: Hearsay) -> None:
         self._view, self._hearsay = view, hearsay
         self._searches = SlotSearches(view)

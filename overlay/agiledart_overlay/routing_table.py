@@ -85,7 +85,8 @@ class RoutingTable:
         """All candidates of one row, by column."""
         first = row * self._columns
         places = range(first, first + self._columns)
-        return tuple(peer for place in places for _, _, peer in self._slots.get(place, ()))
+        slots = self._slots
+        return tuple([peer for place in places if place in slots for _, _, peer in slots[place]])
 
     @property
     def rows(self) -> tuple[int, ...]:
@@ -96,7 +97,8 @@ class RoutingTable:
         """The cheapest candidate of every slot in rows 0 … digits shared with `node`: what helps it to join."""
         row = (self._bits - (self._owner ^ node).bit_length()) // self._digit_bits
         end = (row + 1) * self._columns
-        return tuple(self._slots[place][0][2] for place in sorted(self._slots) if place < end)
+        slots = self._slots
+        return tuple([slots[place][0][2] for place in sorted(slots) if place < end])
 
     def add(self, peer: Peer, cost: float) -> bool:
         """Offer a peer of this cost to its slot; true when it is in afterwards. A full slot drops its dearest."""
@@ -122,7 +124,8 @@ class RoutingTable:
         """Costs have changed: cheapest first again."""
         for slot in self._slots.values():
             slot[:] = [(cost(peer), node, peer) for _, node, peer in slot]
-            slot.sort()
+            if len(slot) > 1:
+                slot.sort()
 
     def remove(self, node: NodeId) -> bool:
         """Forget a node; true when it was an entry."""

@@ -29,6 +29,10 @@ class Search:
         has_asked: a member has the request of this attempt.
     """
 
+    __slots__ = (
+        "_fellows", "_founding", "_gathered", "_view", "attempt", "bootstrap", "has_asked", "is_answered", "tries",
+    )  # fmt: skip
+
     def __init__(self, view: View, founding: Founding) -> None:
         self._view, self._founding = view, founding
         self.bootstrap = Bootstrap(view, self._on_chosen)

@@ -36,6 +36,8 @@ class Search:
 class SlotSearches:
     """The searches under way at one node."""
 
+    __slots__ = ("_searches", "_view")
+
     def __init__(self, view: View) -> None:
         self._view = view
         self._searches: dict[tuple[int, int], Search] = {}

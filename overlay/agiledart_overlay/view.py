@@ -5,6 +5,7 @@ at the end of a step the machine tells each part what changed.
 """
 
 from collections.abc import Container, Iterable
+from itertools import islice
 
 from agiledart_kernel.instants import Instant
 from agiledart_kernel.machine import CancelTimer, Effect, Message, Send, SetTimer
@@ -32,6 +33,12 @@ MAX_REFUTATIONS = 1 << 32
 
 class View:
     """One node's state; `now` and `effects` are those of the step under way."""
+
+    __slots__ = (
+        "_leaf_sightings", "_number", "_timers", "agreed", "book", "config", "distances", "dropped", "effects",
+        "gone", "joined", "leaf_set", "leaves_changed", "me", "neighbourhood", "now", "observe", "random", "refilled",
+        "refutations", "routing_table", "seeds", "sent", "to_itself", "watched",
+    )  # fmt: skip
 
     def __init__(self, me: Peer, config: OverlayConfig, random: RandomStream, observe: Observer) -> None:
         self.me = me
@@ -154,19 +161,8 @@ class View:
 
     def sightings(self, peers: Iterable[Peer]) -> tuple[Sighting, ...]:
         """What this node tells others about peers."""
-        told = []
-        get = self.book.alive.get
-        for peer in peers:
-            known = get(peer.node)
-            if known is None:
-                told.append(Sighting(peer))
-            elif known.vitals is None:
-                told.append(Sighting(peer, known.refutations))
-            else:
-                told.append(Sighting(peer, known.refutations, known.vitals.coordinate))
-            if len(told) == MAX_SIGHTINGS:
-                break
-        return tuple(told)
+        alive = self.book.alive
+        return tuple([_sighting(peer, alive.get(peer.node)) for peer in islice(peers, MAX_SIGHTINGS)])
 
     def leaf_sightings(self) -> tuple[Sighting, ...]:
         """What this node tells others about its leaves; kept until one of them changes, since it is told often."""
@@ -313,3 +309,9 @@ class View:
         self.distances.renew_reference()
         self.routing_table.reorder(self.distances.cost)
         self._leaf_sightings = None
+
+
+def _sighting(peer: Peer, known: Acquaintance | None) -> Sighting:
+    if known is None:
+        return Sighting(peer)
+    return Sighting(peer, known.refutations, known.vitals.coordinate if known.vitals is not None else None)

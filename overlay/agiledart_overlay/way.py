@@ -21,6 +21,8 @@ _DOUBTFUL = 3
 class Way:
     """One node's part in it."""
 
+    __slots__ = ("_guardian", "_view")
+
     def __init__(self, view: View, guardian: Guardian) -> None:
         self._view, self._guardian = view, guardian
 

@@ -37,6 +37,8 @@ def settle(view: View, sender: Peer, refutations: int) -> None:
 class Yielding:
     """Admissions between this node and its predecessor."""
 
+    __slots__ = ("_view",)
+
     def __init__(self, view: View) -> None:
         self._view = view
 

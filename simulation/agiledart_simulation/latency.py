@@ -42,26 +42,28 @@ class Plane:
 
     def __init__(self, base_ns: int, span_ns: int, zone_span: float = 0.1) -> None:
         self.base_ns, self.span_ns, self._zone_span = base_ns, span_ns, zone_span
-        self._places: dict[NodeId, tuple[float, float]] = {}
-        self._zones: dict[str, tuple[float, float]] = {}
+        self._places: dict[NodeId, complex] = {}
+        """Points of the plane as complex numbers: one object each, where a pair of floats is three."""
+        self._zones: dict[str, complex] = {}
 
     def place(self, node: NodeId, zone: str, draw: Draw) -> None:
         """See `Latency`."""
         if node in self._places:
             return
         if not zone:
-            self._places[node] = (draw(), draw())
+            self._places[node] = complex(draw(), draw())
             return
         if zone not in self._zones:
-            self._zones[zone] = (draw(), draw())
-        x, y = self._zones[zone]
-        self._places[node] = (x + self._zone_span * (draw() - 0.5), y + self._zone_span * (draw() - 0.5))
+            self._zones[zone] = complex(draw(), draw())
+        middle = self._zones[zone]
+        x, y = middle.real + self._zone_span * (draw() - 0.5), middle.imag + self._zone_span * (draw() - 0.5)
+        self._places[node] = complex(x, y)
 
     def distance_ns(self, a: NodeId, b: NodeId) -> int:
         """See `Latency`."""
-        (ax, ay), (bx, by) = self._places[a], self._places[b]
+        apart = self._places[a] - self._places[b]
         # Manhattan distance: no square root, and exact on every platform.
-        return self.base_ns + int(self.span_ns * (abs(ax - bx) + abs(ay - by)) / 2)
+        return self.base_ns + int(self.span_ns * (abs(apart.real) + abs(apart.imag)) / 2)
 
 
 class Matrix:

@@ -242,7 +242,9 @@ class Network:
         links = self._links[source]
         last = links.get(target)
         if last is not None:
-            links[target] = at = max(at, last)
+            if at < last:
+                return last
+            links[target] = at
             return at
         links[target] = at
         if len(links) > _LINKS_KEPT and not len(links) % 32:

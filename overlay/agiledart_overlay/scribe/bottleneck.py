@@ -31,6 +31,8 @@ class _Choice:
 class Bottleneck:
     """Gives children away, and moves when given away."""
 
+    __slots__ = ("_choices", "_tree", "_view")
+
     def __init__(self, view: View, tree: Tree) -> None:
         self._view, self._tree = view, tree
         self._choices: dict[NodeId, _Choice] = {}

@@ -35,6 +35,8 @@ _TRIES = 4
 class Casting:
     """Publications and searches at one node."""
 
+    __slots__ = ("_offers", "_published", "_roots", "_searches", "_tree", "_view")
+
     def __init__(self, view: View, tree: Tree) -> None:
         self._view, self._tree = view, tree
         self._roots: dict[NodeId, Peer] = {}

@@ -42,6 +42,8 @@ class Estate:
 class Roots:
     """Topics of which this node is root, or keeps a copy."""
 
+    __slots__ = ("_asked", "_tree", "_view", "estates")
+
     def __init__(self, view: View, tree: Tree) -> None:
         self._view, self._tree = view, tree
         self.estates: dict[NodeId, Estate] = {}

@@ -21,6 +21,8 @@ Handler = Callable[[Peer, Any], None]
 class Scribe:
     """Trees of one node."""
 
+    __slots__ = ("_bottleneck", "_casting", "_roots", "_tree", "_view", "timers")
+
     def __init__(self, view: View) -> None:
         self._view = view
         self._tree = Tree(view)

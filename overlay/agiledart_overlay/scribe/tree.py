@@ -41,6 +41,8 @@ class Tree:
         on_root: told of a topic whose root this node has become, or is no longer.
     """
 
+    __slots__ = ("_view", "on_root", "topics")
+
     def __init__(self, view: View) -> None:
         self._view = view
         self.topics: dict[NodeId, Topic] = {}
