@@ -15,13 +15,17 @@ import os
 import selectors
 import socket
 import time
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from agiledart_dataflow.connectors import Connector, Reading
+from agiledart_executor.connectors.column_block import ColumnBlock
 from agiledart_executor.connectors.line_block import LineBlock
 from agiledart_executor.connectors.parsing import RowParser
 from agiledart_kernel.errors import ConfigurationError, OperationFailed
 from agiledart_kernel.limits import MAX_LINE_BYTES
+
+if TYPE_CHECKING:
+    from agiledart_executor.connectors.csv_columns import ColumnParser
 
 RECEIVE_BYTES: Final = 256 << 10
 """Bytes taken from one connection at one time: some thousand lines."""
@@ -50,6 +54,12 @@ class _Peer:
 class LineSocketReader:
     """Reads typed rows from connections; a line that is none is counted by reason and never stops the run.
 
+    Args:
+        connector: where they come from.
+        row_type: of the rows.
+        clock: monotonic seconds.
+        columns: makes columns of many lines; without it there are only rows.
+
     Raises:
         ConfigurationError: the path is no HOST:PORT.
         OperationFailed: the address is not known or cannot be listened on.
@@ -57,11 +67,19 @@ class LineSocketReader:
 
     stamps = True
 
-    def __init__(self, connector: Connector, row_type: Any, clock: Any = time.monotonic) -> None:
+    def __init__(
+        self,
+        connector: Connector,
+        row_type: Any,
+        clock: Any = time.monotonic,
+        columns: "ColumnParser | None" = None,
+    ) -> None:
         self._name = connector.url()
         self._listens = connector.option("listen", "0") == "1"
         self._returns = connector.option("reconnect", "0") == "1"
-        self._block = LineBlock(RowParser(row_type))
+        self._block: LineBlock | ColumnBlock = LineBlock(RowParser(row_type))
+        if columns is not None:
+            self._block = ColumnBlock(self._block, columns)
         self._clock = clock
         self._selector = selectors.DefaultSelector()
         self._peers: dict[int, _Peer] = {}
