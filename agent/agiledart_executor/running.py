@@ -76,7 +76,11 @@ class InputEnd:
 
 @dataclass(eq=False)
 class Running:
-    """One instance with its channels."""
+    """One instance with its channels.
+
+    Attributes:
+        ended: whether it is at the end of its input, as of the last time it worked.
+    """
 
     stage: int
     index: int
@@ -91,6 +95,7 @@ class Running:
     queued: bool = False
     reported: bool = False
     broken: bool = False
+    ended: bool = False
     timer: asyncio.TimerHandle | None = None
     timer_ns: int = 0
     watched: int | None = None
@@ -106,11 +111,6 @@ class Running:
             outputs[edge, target].channel.put(batch)
 
         self.emit = emit
-
-    @property
-    def ended(self) -> bool:
-        """At the end of its input."""
-        return self.instance.finished if self.instance is not None else bool(self.source and self.source.finished)
 
     @property
     def done(self) -> bool:

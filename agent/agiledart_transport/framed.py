@@ -104,8 +104,12 @@ class Cork:
         return self.held
 
     def release(self) -> None:
-        """Let them write."""
+        """Let them write, and hold nothing back any more."""
         self.held = False
+        self.flush()
+
+    def flush(self) -> None:
+        """Let them write what they were given so far."""
         if self._links:
             links, self._links = self._links, []
             for link in links:
@@ -133,6 +137,7 @@ class Link(asyncio.BufferedProtocol):
         dialled: did we open it?
         remote: the peer's socket address as text.
         detail: why it closed, in words, when `closed`.
+        writable: does the link take data without piling it up?
         frames_in, frames_out, bytes_in, bytes_out: since it was opened; bytes are those of frames, not of TLS.
         cork: may hold back what is sent; for the owner to set.
     """
@@ -159,6 +164,7 @@ class Link(asyncio.BufferedProtocol):
         self._held = False  # between a HELLO and the moment at which frames are let through
         self._room: asyncio.Event = asyncio.Event()
         self._room.set()
+        self.writable = True
         self._reason = ""
         self._expiry: asyncio.TimerHandle | None = None  # of the grant; of closing, once that began
 
@@ -172,11 +178,6 @@ class Link(asyncio.BufferedProtocol):
     def closed(self) -> bool:
         """Is it closed or closing? Then `send` does nothing."""
         return bool(self._reason) or self.gone.done()
-
-    @property
-    def writable(self) -> bool:
-        """Does the link take data without piling it up?"""
-        return self._room.is_set()
 
     @property
     def unsent_bytes(self) -> int:
@@ -208,9 +209,7 @@ class Link(asyncio.BufferedProtocol):
         self._unsent.clear()
         self._unsent_bytes = 0
         # Below the high water mark only a very large frame can be too much: no need to ask how much waits.
-        if (not self._room.is_set() or len(joined) > HIGH_WATER_BYTES) and self.unsent_bytes + len(
-            joined
-        ) > MAX_UNSENT_BYTES:
+        if (not self.writable or len(joined) > HIGH_WATER_BYTES) and self.unsent_bytes + len(joined) > MAX_UNSENT_BYTES:
             self.abort("slow")
             return
         self._transport.write(joined)
@@ -316,10 +315,12 @@ class Link(asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         """asyncio: the send buffer is full."""
+        self.writable = False
         self._room.clear()
 
     def resume_writing(self) -> None:
         """asyncio: the send buffer has room."""
+        self.writable = True
         self._room.set()
         if self._handler is not None and self._handler.on_writable is not None and not self._reason:
             self._call(self._handler.on_writable)
@@ -338,6 +339,7 @@ class Link(asyncio.BufferedProtocol):
             self._greeting.exception()  # nobody may be waiting any more, and that is no error
         self._unsent.clear()
         self._unsent_bytes = 0
+        self.writable = True
         self._room.set()
         if self._expiry is not None:
             self._expiry.cancel()

@@ -62,7 +62,7 @@ class OneInput(Merge):
         ready = self._ready
         if not ready:
             return super().take(limit)
-        batch = concatenated(ready)
+        batch = ready[0] if len(ready) == 1 else concatenated(ready)
         count = len(batch.held)
         if count > limit and type(batch.held) is list:
             self._go_the_usual_way()
@@ -76,7 +76,7 @@ class OneInput(Merge):
     @property
     def has_released(self) -> bool:
         """As above."""
-        return bool(self._ready) or super().has_released
+        return bool(self._ready) or self._offered or self._at < len(self._rows)
 
     def snapshot(self, barrier: int = 0) -> Any:
         """As above."""
