@@ -160,7 +160,7 @@ class InstanceHost:
             running.first_ns = running.first_ns or now
             if again:
                 self.wake(running)
-            elif not running.reported and running.done:
+            elif running.ended and not running.reported and running.done:
                 running.reported = True
                 self._finished(running)
             return now
@@ -194,7 +194,8 @@ class InstanceHost:
             running.pace(before - instance.queued_rows, worked_ns)
         running.ended = finished = instance.finished
         for (edge, source), input_end in running.inputs.items():
-            input_end.taken(instance.consumed(edge, source), finished=finished)
+            if finished or input_end.channel.owes:
+                input_end.taken(instance.consumed(edge, source), finished=finished)
         return more and not running.blocked
 
     def _read(self, running: Running, began: int) -> bool:

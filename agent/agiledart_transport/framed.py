@@ -106,7 +106,8 @@ class Cork:
     def release(self) -> None:
         """Let them write, and hold nothing back any more."""
         self.held = False
-        self.flush()
+        if self._links:
+            self.flush()
 
     def flush(self) -> None:
         """Let them write what they were given so far."""
@@ -189,7 +190,7 @@ class Link(asyncio.BufferedProtocol):
 
         Never waits: heed `writable`, or `await drain()`. A peer that lets `MAX_UNSENT_BYTES` pile up is cut off.
         """
-        if self.closed:
+        if self._reason or self.gone.done():
             return
         raw = frame(kind, body)
         if not self._unsent and (self.cork is None or not self.cork.take(self)):
