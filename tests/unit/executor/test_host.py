@@ -153,8 +153,9 @@ def test_a_frame_leaves_before_the_book_keeping_of_its_instance():
         link: Any = SimpleNamespace(flush=lambda: seen.append("frame"))
         middle.outputs[1, 0].deliver = lambda batch, first_row, channel: host.cork.take(link) and None
         middle.pace = lambda count, ns: seen.append("books")  # type: ignore[method-assign]
-        host.reading = True
-        host.wake_now(pipeline.running[0])
+        host.gather()
+        host.receive(middle, 0, 0, 0, Batch([Reading(0, 0)], [(0, 1, 0, 0)], (0, 1, 0, 0)))
+        host.turn()
 
     asyncio.run(play())
     assert seen[:2] == ["frame", "books"]
