@@ -31,6 +31,8 @@ from agiledart_transport.framed import Link
 _ACK = struct.Struct(">QHHHxxQQ")
 """Application, edge, source, target; data frames taken and punctuations seen, both counted from the first."""
 
+_DATA = int(FrameKind.DATA)  # a member of an enumeration costs a look-up of its own each time
+
 
 class Sender:
     """The way out of one channel to another process.
@@ -72,10 +74,10 @@ class Sender:
             raise UserCodeError(f"{self._step}: a row cannot travel to another process: {error}") from None
         first, body = pieces[0]
         channel.sized(len(first.held), len(body), columns=type(batch.held) is not list)
-        channel.frames_sent += len(pieces) - 1
         if len(pieces) == 1 and not self._left and self.link.writable and len(body) < MAX_BATCH_BYTES:  # the usual case
-            self._send(first_row, len(first.held), body, 0)
+            self.link.send(_DATA, self._pack(first_row, len(first.held), 0, 0) + body)
             return
+        channel.frames_sent += len(pieces) - 1
         for piece, body in pieces:
             if len(body) > MAX_DATA_FRAME_BYTES - DATA_HEADER_BYTES:
                 raise UserCodeError(f"{self._step}: one row has {len(body):,} bytes; at most 4 MiB can travel")
@@ -92,7 +94,7 @@ class Sender:
 
     def _send(self, first_row: int, rows: int, body: bytes, barrier: int, flags: int = 0) -> None:
         head = self._pack(first_row, rows, BARRIER if barrier else flags, barrier)
-        self.link.send(FrameKind.DATA, head + body)
+        self.link.send(_DATA, head + body)
 
 
 def try_rows(codec: BatchCodec, batch: Batch, step: str) -> None:
@@ -132,7 +134,7 @@ class DataPort:
 
     def data(self, link: Link, kind: int, body: bytes) -> None:
         """A frame on an accepted link; raises RemoteProtocolError, which closes the link."""
-        if kind != FrameKind.DATA:
+        if kind != _DATA:
             raise RemoteProtocolError("kind", "only DATA frames are taken here")
         route = self._last
         if route is not None and route.link is link and (place := rows_of_channel(body, route.channel)) is not None:

@@ -190,8 +190,8 @@ class InstanceHost:
             output.flush()
         if not self._ready:
             self.cork.flush()  # who waits for the frame does not wait for the book-keeping
-        if worked_ns:
-            running.pace(before - instance.queued_rows, worked_ns)
+        if worked_ns and ((rows := before - instance.queued_rows) >= running.budget or worked_ns > TURN_NS):
+            running.pace(rows, worked_ns)
         running.ended = finished = instance.finished
         for (edge, source), input_end in running.inputs.items():
             if finished or input_end.channel.owes:

@@ -121,7 +121,7 @@ class Running:
     def blocked(self) -> bool:
         """An output has no room."""
         for end in self.outputs.values():  # noqa: SIM110  asked several times a batch: without a generator
-            if end.channel.blocked:
+            if end.channel.rows_waiting and end.channel.blocked:
                 return True
         return False
 

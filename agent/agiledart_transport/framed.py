@@ -54,7 +54,7 @@ _START_TURNS: Final = 8
 """Turns of the loop between the opening of a dialled link and its first frame: who awaits `connect` through other tasks
 (`wait_for` of Python 3.11 makes one) holds the link by then."""
 
-_OWNERS_KINDS: Final = (FrameKind.DATA, FrameKind.ACK, FrameKind.CONTROL)
+_OWNERS_KINDS: Final = frozenset((int(FrameKind.DATA), int(FrameKind.ACK), int(FrameKind.CONTROL)))
 _FLUSH_AT: Final = 64 << 10
 _RECEIVE_BYTES: Final = 256 << 10
 _EXPIRY_CHECK_SECONDS: Final = 3_600.0  # a long timer would not notice that the wall clock was set or the machine slept
@@ -408,13 +408,12 @@ class Link(asyncio.BufferedProtocol):
         if self._delivering:  # called again from a handler: the loop below goes on
             return
         self._delivering = True
-        handler = self._handler
+        handler, reader = self._handler, self._reader
         try:
             if handler is not None and handler.before is not None:
                 handler.before(self)
             while not (self._paused or self._held or self._reason) and self._handler is not None:
-                found = self._reader.next()
-                if found is None:
+                if reader.is_empty or (found := reader.next()) is None:
                     break
                 kind, body = found
                 self.frames_in += 1

@@ -59,14 +59,18 @@ class FrameReader:
 
     Args:
         limit: no body is larger, whatever its kind. `MAX_HELLO_BYTES` until the peer has proven itself; set it then.
+
+    Attributes:
+        is_empty: no byte is left, so `next` need not be asked.
     """
 
-    __slots__ = ("_buffer", "_start", "limit")
+    __slots__ = ("_buffer", "_start", "is_empty", "limit")
 
     def __init__(self, limit: int = MAX_HELLO_BYTES) -> None:
         self.limit = limit
         self._buffer: bytes | bytearray = b""
         self._start = 0
+        self.is_empty = True
 
     @property
     def buffered(self) -> int:
@@ -75,6 +79,7 @@ class FrameReader:
 
     def feed(self, data: bytes) -> None:
         """Append what arrived."""
+        self.is_empty = self.is_empty and not data
         if self._start == len(self._buffer):
             self._buffer, self._start = data, 0  # the usual case: nothing was left over, nothing is copied
             return
@@ -104,6 +109,7 @@ class FrameReader:
         buffer = self._buffer
         body = buffer[begin:end] if type(buffer) is bytes else bytes(memoryview(buffer)[begin:end])
         self._start = end
+        self.is_empty = end == len(buffer)
         return kind, body
 
 

@@ -33,8 +33,10 @@ def test_any_cutting_gives_the_same_frames(sent: list[tuple[int, bytes]], sizes:
         at, turn = at + size, turn + 1
         while (one := reader.next()) is not None:
             got.append(one)
+            assert reader.is_empty == (reader.buffered == 0)
     assert got == sent
     assert reader.buffered == 0
+    assert reader.is_empty
 
 
 @given(st.lists(st.binary(max_size=300), max_size=8), st.integers(0, MAX_HELLO_BYTES))

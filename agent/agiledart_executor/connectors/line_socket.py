@@ -89,6 +89,7 @@ class LineSocketReader:
             self._block = ColumnBlock(self._block, columns)
         self._clock = clock
         self._selector = selectors.DefaultSelector()
+        self._descriptor = self._selector.fileno()
         self._peers: dict[int, _Peer] = {}
         self._malformed: dict[str, int] = {}
         self._came = False
@@ -115,7 +116,7 @@ class LineSocketReader:
     def fileno(self) -> int | None:
         """What becomes readable when a line or a connection comes; None while there is none to wait for."""
         waits = bool(self._peers) or self._door is not None
-        return self._selector.fileno() if waits else None
+        return self._descriptor if waits else None
 
     def close(self) -> None:
         for peer in list(self._peers.values()):
