@@ -7,7 +7,7 @@
 Nothing is encrypted and nobody proves who he is: for programs on the same machine or in a network of one's own. A connection is
 tried again after 0.1 s, then ever later up to 5 s; without `reconnect` the first one has 30 s to come about. What a connection
 that breaks has sent of its last line is dropped and counted as malformed (`cut`). Memory is bounded: nothing is received while
-lines wait.
+lines wait. Where steps take columns, a hundred lines and more that one read brought become columns straight from bytes.
 """
 
 import errno
