@@ -1,8 +1,6 @@
 """From a deployment part to instances that can run: user code, plan, functions, connectors."""
 
 import asyncio
-import contextlib
-import importlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -101,7 +99,6 @@ class Launchable:
                     endpoint.connector, endpoint.row_type, columns=endpoint.columns, wanted=endpoint.wanted
                 )
                 running.source = SourceInstance(self.program, stage, reader, intake)
-                _load_columns(wanted=endpoint.columns)
             elif kind == "sink":
                 endpoint = self.program.endpoint(stage)
                 origin = SinkOrigin(self.application, self.version, _ROOT, patience=0.0)
@@ -109,7 +106,6 @@ class Launchable:
                 running.instance = Instance(self.program, stage, index, running.writer)
             else:
                 running.instance = Instance(self.program, stage, index, make_store=disk_stores(_ROOT / "state"))
-                _load_columns(wanted=self.program.takes_columns(stage))
         except LogBusyError as error:
             raise LogBusyError(f"{name}: {error}") from None
         except OperationFailed as error:
@@ -119,14 +115,6 @@ class Launchable:
         except BaseException as error:
             raise user_code_error(name, None, error, NO_RECORD) from error
         return running
-
-
-def _load_columns(*, wanted: bool) -> None:
-    """Import now what the first columns would be kept waiting for by half a second; where it is not installed there are none."""
-    if wanted:
-        with contextlib.suppress(ImportError):
-            for name in ("pyarrow.csv", "pyarrow.compute"):
-                importlib.import_module(name)
 
 
 def make_ready(part: DeploymentPart, latencies: LatencyKeeping = NO_LATENCIES) -> Launchable:

@@ -28,11 +28,10 @@ def wants_columns(topology: "Topology", source: "Step") -> bool:
         and not source.connector.option("speed")
     )
     consumers = [step for step in topology.steps if source.index in step.inputs]
-    return plain and bool(consumers) and all(map(begins_vectorised, consumers))
+    return plain and bool(consumers) and all(map(_begins_vectorised, consumers))
 
 
-def begins_vectorised(step: "Step") -> bool:
-    """Does a step work on columns?"""
+def _begins_vectorised(step: "Step") -> bool:
     if step.kind in _VECTORISED:
         return True
     named = step.make.get("named")

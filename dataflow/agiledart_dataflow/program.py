@@ -6,7 +6,7 @@ from typing import Any, Literal
 from agiledart_dataflow.batch_codec import BatchCodec
 from agiledart_dataflow.carries import STATELESS
 from agiledart_dataflow.chain import OnError
-from agiledart_dataflow.column_planning import begins_vectorised, fields_wanted, wants_columns
+from agiledart_dataflow.column_planning import fields_wanted, wants_columns
 from agiledart_dataflow.connectors import Connector
 from agiledart_dataflow.kinds import JOINS, lateness_ms
 from agiledart_dataflow.loop_text import RowStep
@@ -77,11 +77,6 @@ class Program:
         if step.kind != "source" or self.lateness_ms or not wants_columns(self.topology, step):
             return Endpoint(step.name, step.connector, step.row_type)
         return Endpoint(step.name, step.connector, step.row_type, True, fields_wanted(self.topology, step))
-
-    def takes_columns(self, stage: int) -> bool:
-        """Will rows most likely come to this stage as columns, for its steps to work on them?"""
-        begins = begins_vectorised(self.steps(stage)[0])
-        return begins and any(self.endpoint(one.index).columns for one in self.plan.stages if one.kind == "source")
 
     def key_functions(self, stage: int) -> dict[int, tuple[str, KeyFunction, bool]]:
         """Outgoing keyed edge → (name of the keyed step, row → key, whether its error policy lets rows go)."""

@@ -173,18 +173,6 @@ def test_all_fields_are_read_of_rows_that_travel_whole() -> None:
     assert pinned("a1", "a2") is None
 
 
-def test_stages_of_expressions_behind_a_source_of_columns_take_columns() -> None:
-    def taking(build: Any, **how: Any) -> list[bool]:
-        topology = Topology("taking")
-        build(trips(topology, **how)).sink("out", collect)
-        program = compile_program(topology, plan_stages(topology.specification()))
-        return [program.takes_columns(stage.index) for stage in program.plan.stages]
-
-    assert taking(lambda s: s.where(col("fare") > 1)) == [False, True, False]
-    assert taking(lambda s: s.where(col("fare") > 1), overload="shed_oldest") == [False, False, False]
-    assert taking(lambda s: s.filter(lambda row: True, "all")) == [False, False, False]
-
-
 def test_readers_follow_the_plan(tmp_path: Path) -> None:
     path = tmp_path / "trips.csv"
     path.write_text("".join(f"{i},z{i % 3},n,{i}.5,\n" for i in range(1_000)) + "1000,z0,n,x,\n1001,z1,n,1.5,2.5\n")
