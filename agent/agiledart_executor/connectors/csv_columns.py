@@ -123,14 +123,17 @@ class ColumnParser:
 
     def parse(self, data: bytes, wall_ns: int) -> Columns | None:
         """The columns of lines, each with its end; None when there are few, or when they need a closer look."""
+        if (
+            len(data) < _FEW_LINES * 64 and data.count(b"\n") < _FEW_LINES
+        ):  # asked first, and without NumPy: they may be all
+            return None
         if data.startswith(_BOM):  # pyarrow would pass over it
             return None
         if b'"' in data or b"\r" in data or b"\t" in data or (self._has_ints and (b"x" in data or b"X" in data)):
             return None
-        characters = np.frombuffer(data, np.uint8)
-        lines = int(np.count_nonzero(characters == 10)) if len(data) < _FEW_LINES * 64 else _FEW_LINES
-        if lines < _FEW_LINES or not _are_lines_short(data):
+        if not _are_lines_short(data):
             return None
+        characters = np.frombuffer(data, np.uint8)
         try:
             batch = self._reader(self._eager)(data)
         except pa.ArrowException:
