@@ -15,13 +15,23 @@ from agiledart_dataflow.channels import SendingChannel
 from agiledart_executor.host import InstanceHost
 from agiledart_executor.running import Running
 from agiledart_kernel.errors import RemoteProtocolError, UserCodeError
-from agiledart_kernel.frames import BARRIER, DATA_HEADER_BYTES, PUNCTUATION_ONLY, DataHeader, FrameKind
-from agiledart_kernel.limits import MAX_DATA_FRAME_BYTES
+from agiledart_kernel.frames import (
+    BARRIER,
+    DATA_HEADER_BYTES,
+    PUNCTUATION_ONLY,
+    DataHeader,
+    FrameKind,
+    channel_of,
+    rows_of_channel,
+)
+from agiledart_kernel.limits import MAX_BATCH_BYTES, MAX_DATA_FRAME_BYTES
 from agiledart_kernel.node_id import NodeId
 from agiledart_transport.framed import Link
 
 _ACK = struct.Struct(">QHHHxxQQ")
 """Application, edge, source, target; data frames taken and punctuations seen, both counted from the first."""
+
+_DATA = int(FrameKind.DATA)  # a member of an enumeration costs a look-up of its own each time
 
 
 class Sender:
@@ -43,9 +53,12 @@ class Sender:
         """Does the link take a frame now? It is shared by many channels, whose windows together may be larger than what
         a link lets pile up for a peer that does not read. Sends first what is left of the last batch.
         """
-        while self._left and self.link.writable:
-            self._send(*self._left.popleft())
-        return not self._left and self.link.writable
+        if self._left:
+            while self._left and self.link.writable:
+                self._send(*self._left.popleft())
+            if self._left:
+                return False
+        return self.link.writable
 
     def __call__(self, batch: Batch, first_row: int, channel: SendingChannel) -> None:
         """Encode and send one frame; more than one when its rows are larger than frames may be."""
@@ -61,6 +74,9 @@ class Sender:
             raise UserCodeError(f"{self._step}: a row cannot travel to another process: {error}") from None
         first, body = pieces[0]
         channel.sized(len(first.held), len(body), columns=type(batch.held) is not list)
+        if len(pieces) == 1 and not self._left and self.link.writable and len(body) < MAX_BATCH_BYTES:  # the usual case
+            self.link.send(_DATA, self._pack(first_row, len(first.held), 0, 0) + body)
+            return
         channel.frames_sent += len(pieces) - 1
         for piece, body in pieces:
             if len(body) > MAX_DATA_FRAME_BYTES - DATA_HEADER_BYTES:
@@ -78,7 +94,7 @@ class Sender:
 
     def _send(self, first_row: int, rows: int, body: bytes, barrier: int, flags: int = 0) -> None:
         head = self._pack(first_row, rows, BARRIER if barrier else flags, barrier)
-        self.link.send(FrameKind.DATA, head + body)
+        self.link.send(_DATA, head + body)
 
 
 def try_rows(codec: BatchCodec, batch: Batch, step: str) -> None:
@@ -114,31 +130,43 @@ class DataPort:
         self._number, self._host, self._codecs = number, host, codecs
         self._target_stage, self._node_of, self._sender_of = target_stage, node_of, sender_of
         self._routes: dict[tuple[int, int, int], _Route] = {}  # (edge, source, target), judged: no more than there are
+        self._last: _Route | None = None  # of the frame before, which most often is of the same channel
 
     def data(self, link: Link, kind: int, body: bytes) -> None:
         """A frame on an accepted link; raises RemoteProtocolError, which closes the link."""
-        if kind != FrameKind.DATA:
+        if kind != _DATA:
             raise RemoteProtocolError("kind", "only DATA frames are taken here")
+        route = self._last
+        if route is not None and route.link is link and (place := rows_of_channel(body, route.channel)) is not None:
+            (first_row, rows), barrier = place, 0
+        else:
+            route, header = self._judged(link, body)
+            first_row, rows, barrier = header.sequence, header.rows, header.epoch if header.flags == BARRIER else 0
+        try:
+            batch = route.codec.decode(memoryview(body)[DATA_HEADER_BYTES:])
+        except RemoteProtocolError as error:
+            # The sender runs the same user code: a step there makes other rows than it says, which is for the user to mend.
+            self._host.fail(route.running, f"{self._sender_of(route.edge)}: its rows are not what it says: {error}")
+            return
+        if len(batch.held) != rows:
+            raise RemoteProtocolError("form", f"{len(batch)} rows where the header says {rows}")
+        if barrier:
+            batch.barrier = barrier
+        self._host.receive(route.running, route.edge, route.source, first_row, batch)
+
+    def _judged(self, link: Link, body: bytes) -> tuple["_Route", DataHeader]:
+        """Any frame's route and header; raises RemoteProtocolError."""
         header = DataHeader.unpack(body)
         if header.application != self._number:
             raise RemoteProtocolError("channel", "a frame of another application")
         channel = header.edge, header.source, header.target
         route = self._routes.get(channel)
         if route is None or route.link is not link:
-            route = self._routes[channel] = self._route(link, header)
-        try:
-            batch = route.codec.decode(memoryview(body)[DATA_HEADER_BYTES:])
-        except RemoteProtocolError as error:
-            # The sender runs the same user code: a step there makes other rows than it says, which is for the user to mend.
-            self._host.fail(route.running, f"{self._sender_of(header.edge)}: its rows are not what it says: {error}")
-            return
-        if len(batch.held) != header.rows:
-            raise RemoteProtocolError("form", f"{len(batch)} rows where the header says {header.rows}")
-        if header.flags == BARRIER:
-            batch.barrier = header.epoch
-        self._host.receive(route.running, header.edge, header.source, header.sequence, batch)
+            route = self._routes[channel] = self._route(link, header, channel_of(body))
+        self._last = route
+        return route, header
 
-    def _route(self, link: Link, header: DataHeader) -> "_Route":
+    def _route(self, link: Link, header: DataHeader, channel: bytes) -> "_Route":
         """Judge the first frame of a channel; raises RemoteProtocolError when it may not come over this link."""
         codec = self._codecs.get(header.edge)
         if codec is None:
@@ -151,13 +179,16 @@ class DataPort:
         end = running.inputs.get((header.edge, header.source))
         if end is not None and end.acknowledge is None:
             end.acknowledge = Acknowledger(link, header)
-        return _Route(link, codec, running)
+        return _Route(link, channel, header.edge, header.source, codec, running)
 
 
 class _Route(NamedTuple):
     """Where the frames of a channel go that came over a link and may."""
 
     link: Link
+    channel: bytes
+    edge: int
+    source: int
     codec: BatchCodec
     running: Running
 

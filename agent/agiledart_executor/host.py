@@ -16,7 +16,7 @@ from agiledart_dataflow.source_instance import SourceInstance
 from agiledart_dataflow.user_errors import NO_RECORD, user_code_error
 from agiledart_executor.running import TURN_NS, Running
 from agiledart_kernel.errors import AgileDartError, RemoteProtocolError
-from agiledart_transport.framed import Cork
+from agiledart_transport.framed import Cork, Link
 
 WATCHED_NS = 250_000_000
 """How long a source is left alone whose reader says itself when it has something: it may still have to notice silence."""
@@ -69,10 +69,11 @@ class InstanceHost:
         end = running.inputs.get((edge, source))
         if end is None or running.instance is None:
             raise RemoteProtocolError("channel", f"no channel {edge} from {source} to {running.name}")
-        end.channel.accept(first_row, len(batch), barrier=bool(batch.barrier))
+        count, barrier = len(batch.held), batch.barrier != 0
+        end.channel.accept(first_row, count, barrier=barrier)
         if running.broken:
             return
-        end.rows_or_mark.append(batch.goes_in_order)
+        end.rows_or_mark.append(count > 0 or barrier)
         running.instance.offer(edge, source, batch)
         self.wake(running)
 
@@ -105,11 +106,14 @@ class InstanceHost:
         self.wake(running)
         self.turn()
 
-    def gather(self) -> None:
-        """Several things happen at once: who they wake waits for `turn`, which must follow in the same callback."""
+    def gather(self, _link: Link | None = None) -> None:
+        """Several things happen at once: who they wake waits for `turn`, which must follow in the same callback.
+
+        This and `turn` are what a link calls before and after the frames of one read.
+        """
         self._gathers = True
 
-    def turn(self) -> None:
+    def turn(self, _link: Link | None = None) -> None:
         """Let all who were woken work, and those whom these wake; what they send leaves together.
 
         A frame passes from one socket to the next in one callback of the loop: each further turn of the loop would cost
@@ -156,7 +160,7 @@ class InstanceHost:
             running.first_ns = running.first_ns or now
             if again:
                 self.wake(running)
-            elif not running.reported and running.done:
+            elif running.ended and not running.reported and running.done:
                 running.reported = True
                 self._finished(running)
             return now
@@ -173,19 +177,25 @@ class InstanceHost:
         instance = running.instance
         assert instance is not None
         more = running.blocked  # the flush below may make room, and then nobody else would wake it
+        before = instance.queued_rows
+        worked_ns = 0
         if not more:
-            before = instance.queued_rows
             more = instance.work(running.emit, running.budget)
-            running.pace(before - instance.queued_rows, time.monotonic_ns() - began)
+            worked_ns = time.monotonic_ns() - began
             if running.writer is not None:
                 running.writer.flush()
                 if instance.finished:
                     running.writer.close()
         for output in running.outputs.values():
             output.flush()
-        finished = instance.finished
+        if not self._ready:
+            self.cork.flush()  # who waits for the frame does not wait for the book-keeping
+        if worked_ns and ((rows := before - instance.queued_rows) >= running.budget or worked_ns > TURN_NS):
+            running.pace(rows, worked_ns)
+        running.ended = finished = instance.finished
         for (edge, source), input_end in running.inputs.items():
-            input_end.taken(instance.consumed(edge, source), finished=finished)
+            if finished or input_end.channel.owes:
+                input_end.taken(instance.consumed(edge, source), finished=finished)
         return more and not running.blocked
 
     def _read(self, running: Running, began: int) -> bool:
@@ -208,6 +218,7 @@ class InstanceHost:
                 again = not source.finished
         for output in running.outputs.values():
             output.flush()
+        running.ended = source.finished
         blocked = running.blocked
         if running.watched is not None and (blocked or source.finished):
             self._unwatch(running)  # or it would wake for what it may not read

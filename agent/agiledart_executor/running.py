@@ -76,7 +76,11 @@ class InputEnd:
 
 @dataclass(eq=False)
 class Running:
-    """One instance with its channels."""
+    """One instance with its channels.
+
+    Attributes:
+        ended: whether it is at the end of its input, as of the last time it worked.
+    """
 
     stage: int
     index: int
@@ -91,6 +95,7 @@ class Running:
     queued: bool = False
     reported: bool = False
     broken: bool = False
+    ended: bool = False
     timer: asyncio.TimerHandle | None = None
     timer_ns: int = 0
     watched: int | None = None
@@ -108,11 +113,6 @@ class Running:
         self.emit = emit
 
     @property
-    def ended(self) -> bool:
-        """At the end of its input."""
-        return self.instance.finished if self.instance is not None else bool(self.source and self.source.finished)
-
-    @property
     def done(self) -> bool:
         """At the end of its input, and all of its output delivered."""
         return self.ended and all(end.channel.idle for end in self.outputs.values())
@@ -121,7 +121,7 @@ class Running:
     def blocked(self) -> bool:
         """An output has no room."""
         for end in self.outputs.values():  # noqa: SIM110  asked several times a batch: without a generator
-            if end.channel.blocked:
+            if end.channel.rows_waiting and end.channel.blocked:
                 return True
         return False
 

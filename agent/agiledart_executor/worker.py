@@ -336,7 +336,7 @@ class Worker:
     def _accepted(self, link: Link) -> LinkHandler:
         assert self._port is not None
         link.cork = self._host.cork
-        return LinkHandler(self._port.data, self._link_closed, before=self._gather, after=self._turn)
+        return LinkHandler(self._port.data, self._link_closed, before=self._host.gather, after=self._host.turn)
 
     async def _link(self, where: str) -> Link:
         """The link to the executor at `host:port/id`, dialled once."""
@@ -373,17 +373,11 @@ class Worker:
             ),
             on_closed=self._link_closed,
             on_writable=lambda _: self._host.wake_all(),
-            before=self._gather,
-            after=self._turn,
+            before=self._host.gather,
+            after=self._host.turn,
         )
         link.cork = self._host.cork
         return link
-
-    def _gather(self, _: Link) -> None:
-        self._host.gather()
-
-    def _turn(self, _: Link) -> None:
-        self._host.turn()
 
     def _link_closed(self, link: Link, reason: str) -> None:
         """Say which instances cannot go on without the link; the node waits a little for the cause. A link that no

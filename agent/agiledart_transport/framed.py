@@ -54,7 +54,7 @@ _START_TURNS: Final = 8
 """Turns of the loop between the opening of a dialled link and its first frame: who awaits `connect` through other tasks
 (`wait_for` of Python 3.11 makes one) holds the link by then."""
 
-_OWNERS_KINDS: Final = (FrameKind.DATA, FrameKind.ACK, FrameKind.CONTROL)
+_OWNERS_KINDS: Final = frozenset((int(FrameKind.DATA), int(FrameKind.ACK), int(FrameKind.CONTROL)))
 _FLUSH_AT: Final = 64 << 10
 _RECEIVE_BYTES: Final = 256 << 10
 _EXPIRY_CHECK_SECONDS: Final = 3_600.0  # a long timer would not notice that the wall clock was set or the machine slept
@@ -104,8 +104,13 @@ class Cork:
         return self.held
 
     def release(self) -> None:
-        """Let them write."""
+        """Let them write, and hold nothing back any more."""
         self.held = False
+        if self._links:
+            self.flush()
+
+    def flush(self) -> None:
+        """Let them write what they were given so far."""
         if self._links:
             links, self._links = self._links, []
             for link in links:
@@ -133,6 +138,7 @@ class Link(asyncio.BufferedProtocol):
         dialled: did we open it?
         remote: the peer's socket address as text.
         detail: why it closed, in words, when `closed`.
+        writable: does the link take data without piling it up?
         frames_in, frames_out, bytes_in, bytes_out: since it was opened; bytes are those of frames, not of TLS.
         cork: may hold back what is sent; for the owner to set.
     """
@@ -159,6 +165,7 @@ class Link(asyncio.BufferedProtocol):
         self._held = False  # between a HELLO and the moment at which frames are let through
         self._room: asyncio.Event = asyncio.Event()
         self._room.set()
+        self.writable = True
         self._reason = ""
         self._expiry: asyncio.TimerHandle | None = None  # of the grant; of closing, once that began
 
@@ -174,11 +181,6 @@ class Link(asyncio.BufferedProtocol):
         return bool(self._reason) or self.gone.done()
 
     @property
-    def writable(self) -> bool:
-        """Does the link take data without piling it up?"""
-        return self._room.is_set()
-
-    @property
     def unsent_bytes(self) -> int:
         """Bytes that wait here for the peer to read; what the system's socket buffer holds is not counted."""
         return self._unsent_bytes + (self._transport.get_write_buffer_size() if self._transport is not None else 0)
@@ -188,7 +190,7 @@ class Link(asyncio.BufferedProtocol):
 
         Never waits: heed `writable`, or `await drain()`. A peer that lets `MAX_UNSENT_BYTES` pile up is cut off.
         """
-        if self.closed:
+        if self._reason or self.gone.done():
             return
         raw = frame(kind, body)
         if not self._unsent and (self.cork is None or not self.cork.take(self)):
@@ -208,9 +210,7 @@ class Link(asyncio.BufferedProtocol):
         self._unsent.clear()
         self._unsent_bytes = 0
         # Below the high water mark only a very large frame can be too much: no need to ask how much waits.
-        if (not self._room.is_set() or len(joined) > HIGH_WATER_BYTES) and self.unsent_bytes + len(
-            joined
-        ) > MAX_UNSENT_BYTES:
+        if (not self.writable or len(joined) > HIGH_WATER_BYTES) and self.unsent_bytes + len(joined) > MAX_UNSENT_BYTES:
             self.abort("slow")
             return
         self._transport.write(joined)
@@ -316,10 +316,12 @@ class Link(asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         """asyncio: the send buffer is full."""
+        self.writable = False
         self._room.clear()
 
     def resume_writing(self) -> None:
         """asyncio: the send buffer has room."""
+        self.writable = True
         self._room.set()
         if self._handler is not None and self._handler.on_writable is not None and not self._reason:
             self._call(self._handler.on_writable)
@@ -338,6 +340,7 @@ class Link(asyncio.BufferedProtocol):
             self._greeting.exception()  # nobody may be waiting any more, and that is no error
         self._unsent.clear()
         self._unsent_bytes = 0
+        self.writable = True
         self._room.set()
         if self._expiry is not None:
             self._expiry.cancel()
@@ -405,13 +408,12 @@ class Link(asyncio.BufferedProtocol):
         if self._delivering:  # called again from a handler: the loop below goes on
             return
         self._delivering = True
-        handler = self._handler
+        handler, reader = self._handler, self._reader
         try:
             if handler is not None and handler.before is not None:
                 handler.before(self)
             while not (self._paused or self._held or self._reason) and self._handler is not None:
-                found = self._reader.next()
-                if found is None:
+                if reader.is_empty or (found := reader.next()) is None:
                     break
                 kind, body = found
                 self.frames_in += 1

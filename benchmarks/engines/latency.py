@@ -40,13 +40,17 @@ def _node(environment: str, module: str, *words: str) -> Callable[[int, float], 
     return command
 
 
-def _ours(port: int, warm: float) -> list[str]:
-    words = ["null"] if warm < 0 else []
-    return [sys.executable, "-m", "benchmarks.engines.ours_latency", str(port), str(warm), *words]
+def _ours(form: str) -> Callable[[int, float], list[str]]:
+    def command(port: int, warm: float) -> list[str]:
+        words = ["null"] if warm < 0 else []
+        return [sys.executable, "-m", "benchmarks.engines.ours_latency", form, str(port), str(warm), *words]
+
+    return command
 
 
 CARRIERS: tuple[Carrier, ...] = (
-    Carrier("ours", "", _ours),
+    Carrier("ours", "", _ours("rows")),
+    Carrier("ours-columns", "", _ours("columns")),
     Carrier("zenoh", "zenoh", _node("zenoh", "zenoh_node", "tuple")),
     Carrier("zenoh-batched", "zenoh", _node("zenoh", "zenoh_node", "batched")),
     Carrier("dora", "dora", _node("dora", "dora_node", "tuple")),

@@ -1,6 +1,6 @@
 """J3 on our engine: three agents on this machine, an executor each, TLS between them; submitted as users submit.
 
-    python -m benchmarks.engines.ours_latency PORT WARM_SECONDS [null]
+    python -m benchmarks.engines.ours_latency rows|columns PORT WARM_SECONDS [null]
 
 The sink's file tells each result's due time and the milliseconds since, so the same latencies are left out as
 elsewhere. With `null` the sink only counts, for rates at which the file would be what is measured.
@@ -21,14 +21,20 @@ from benchmarks.engines.setup import HERE
 NAME = "latency"
 _POLL_SECONDS = 0.2
 _RUNNING = ("deploying", "running")
-EXPECTED = {"trips": ["a1"], "derived": ["a1"], "totals": ["a2"], "results": ["a3"]}
+_ENDS = {"trips": ["a1"], "totals": ["a2"], "results": ["a3"]}
+FORMS = {
+    "rows": ("latency", {**_ENDS, "derived": ["a1"]}),
+    "columns": ("latency_columns", {**_ENDS, "kept": ["a1"], "derived": ["a1"], "needed": ["a2"]}),
+}
+"""The builder, and where its stages shall be."""
 
 
-def submit(client: ControlClient, port: int, results: str) -> None:
+def submit(client: ControlClient, form: str, port: int, results: str) -> None:
     """Start it, and make sure that tuples cross two hops."""
     settings = {"trips": f"tcp:127.0.0.1:{port}@a1", "results": f"{results}@a3", "name": NAME}
-    body = client.ask(make_submission(f"{HERE / 'ours_pipeline.py'}:latency", settings, {}))
-    if body["placement"] != EXPECTED:
+    builder, expected = FORMS[form]
+    body = client.ask(make_submission(f"{HERE / 'ours_pipeline.py'}:{builder}", settings, {}))
+    if body["placement"] != expected:
         raise SystemExit(f"placed otherwise than wanted: {body['placement']}")
 
 
@@ -55,12 +61,12 @@ def latencies(path: Path, warm: float) -> dict[str, Any]:
 
 def main() -> None:
     """One run."""
-    port, warm, counts_only = int(sys.argv[1]), float(sys.argv[2]), sys.argv[3:] == ["null"]
+    form, port, warm, counts_only = sys.argv[1], int(sys.argv[2]), float(sys.argv[3]), sys.argv[4:] == ["null"]
     with Mesh(3) as mesh:
         mesh.start()
         path = mesh.folder / "results.csv"
         with mesh.client(0) as client:
-            submit(client, port, "null:" if counts_only else f"csv:{path}")
+            submit(client, form, port, "null:" if counts_only else f"csv:{path}")
             body = wait(client)
         if not counts_only:
             say_result(**latencies(path, warm))

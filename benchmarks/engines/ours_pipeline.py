@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from agiledart import Context, KeyedOperator, ReadTime, Sink, Source, Topology
+from agiledart import Context, KeyedOperator, ReadTime, Sink, Source, Topology, col
 from benchmarks.engines.jobs import FARE_MIN
 from benchmarks.engines.trips import Trip
 
@@ -80,6 +80,27 @@ def latency(trips: Source[Trip], results: Sink[Result], name: str = "latency") -
         .sink("results", results)
     )
     _pin(topology, {"derived": "a1", "totals": "a2"})
+    return topology
+
+
+def latency_columns(trips: Source[Trip], results: Sink[Result], name: str = "latency") -> Topology:
+    """The same with expressions: all fields travel as columns, and become rows where each gives one result."""
+    topology = Topology(name)
+    east = ((col("lon") + 74.1) * 1000).cast(int)
+    (
+        topology.source("trips", trips, event_time=col("ts") // 1_000_000)
+        .where(col("fare") >= FARE_MIN, step_name="kept")
+        .with_columns(
+            step_name="derived",
+            ratio=col("tip") / col("fare"),
+            cell=east * 1000 + ((col("lat") - 40.5) * 1000).cast(int),
+        )
+        .select("zone", "fare", "ratio", step_name="needed", due_ns=col("ts"))
+        .key_by(col("zone"))
+        .stateful("totals", RunningTotals())
+        .sink("results", results)
+    )
+    _pin(topology, {"kept": "a1", "derived": "a1", "needed": "a2", "totals": "a2"})
     return topology
 
 

@@ -216,14 +216,18 @@ class ReceivingChannel:
 
     Args:
         window: the sender's; with a smaller one there, half of this one would never be full.
+
+    Attributes:
+        owes: so much has come that `due` may have something; else there is no need to ask before the end.
     """
 
-    __slots__ = ("_every", "_told", "_told_marks", "frames", "marks", "rows")
+    __slots__ = ("_every", "_told", "_told_marks", "frames", "marks", "owes", "rows")
 
     def __init__(self, window: int = CHANNEL_WINDOW_FRAMES) -> None:
         self._every = max(1, window // 2)
         self._told = self._told_marks = 0
         self.frames = self.marks = self.rows = 0
+        self.owes = False
 
     def accept(self, first_row: int, rows: int, *, barrier: bool = False) -> None:
         """Count a frame that says it starts with row number `first_row`.
@@ -236,8 +240,10 @@ class ReceivingChannel:
         if rows or barrier:
             self.frames += 1
             self.rows += rows
+            self.owes = self.owes or self.frames - self._told >= self._every
         else:
             self.marks += 1
+            self.owes = self.owes or self.marks - self._told_marks >= _MARKS_EVERY
 
     def due(self, taken: int, *, all_of_it: bool = False) -> tuple[int, int] | None:
         """What to acknowledge now, as totals, or None.
@@ -249,5 +255,6 @@ class ReceivingChannel:
         marks = self.marks - self._told_marks
         if taken - self._told >= self._every or marks >= _MARKS_EVERY or (all_of_it and (taken > self._told or marks)):
             self._told, self._told_marks = taken, self.marks
+            self.owes = self.frames - taken >= self._every
             return taken, self.marks
         return None

@@ -51,7 +51,9 @@ def fields_wanted(topology: "Topology", step: "Step") -> frozenset[str] | None:
 
 
 def _taken(topology: "Topology", step: "Step") -> frozenset[str] | None:
-    """Fields of the rows that enter a step that it, or somebody behind it, looks at."""
+    """Fields of the rows that enter a step that it, or somebody behind it, looks at; all where they travel to its place."""
+    if any(topology.steps[before].at != step.at for before in step.inputs if step.at):
+        return None
     inline = step.make.get("inline")
     if step.kind == "where" and isinstance(inline, RowExpression):
         behind = fields_wanted(topology, step)

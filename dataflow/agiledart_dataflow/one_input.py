@@ -1,9 +1,10 @@
-"""`OneInput`: the merge of a single channel, which is in order by itself: less to do for each batch."""
+"""`OneInput`: the merge of a single channel, which is in order by itself: less to do for each batch, and columns stay columns."""
 
 from collections.abc import Sequence
 from typing import Any
 
-from agiledart_dataflow.batch import Batch, listed
+from agiledart_dataflow.arrivals import MAX_COLUMN_ROWS
+from agiledart_dataflow.batch import Batch, Held, concatenated, listed
 from agiledart_dataflow.merge import Channel, Merge
 from agiledart_dataflow.position import END, START, Position
 
@@ -16,19 +17,19 @@ class OneInput(Merge):
         padding: of its edge.
     """
 
-    __slots__ = ("_edge", "_next", "_only", "_source")
+    __slots__ = ("_edge", "_only", "_ready", "_source")
 
     def __init__(self, channel: Channel, padding: Position) -> None:
         super().__init__(((channel, padding),))
         self._edge, self._source = channel
         self._only = self._inputs[channel]
-        self._next: Batch | None = None  # has come, and nothing waits before it
+        self._ready: list[Batch] = []  # have come, and nothing waits before them: one of rows, or some of columns
 
     def offer(self, edge: int, source: int, batch: Batch) -> None:
         """As above."""
-        only, mark = self._only, batch.mark
+        only, mark, held = self._only, batch.mark, batch.held
         if (
-            self._next is not None
+            (self._ready and not self._joins(held))
             or only.waiting
             or only.padding
             or self._rows
@@ -41,33 +42,41 @@ class OneInput(Merge):
             self._go_the_usual_way()
             super().offer(edge, source, batch)
             return
-        rows, positions = batch.rows, listed(batch.order) or []
+        positions = listed(batch.order) or []
         self._check(edge, only.mark, positions, mark)
         only.mark = mark
         count = len(positions)
         only.rows += count
         self.queued_rows += count
-        self._next = Batch(rows, positions, mark)
+        self._ready.append(Batch(held, positions, mark))
 
-    def take(self, limit: int) -> tuple[list[Any], list[Position], Position]:
-        """As above."""
-        batch = self._next
-        if batch is None:
+    def _joins(self, held: Held) -> bool:
+        """May these wait beside what is ready? Columns that are not too many in all, and marks without rows."""
+        first = self._ready[0].held
+        if (type(first) is list and len(first)) or (type(held) is list and len(held)):
+            return False
+        return self.queued_rows + len(held) <= MAX_COLUMN_ROWS
+
+    def take(self, limit: int) -> tuple[Held, list[Position], Position]:
+        """As above; of columns all that are ready."""
+        ready = self._ready
+        if not ready:
             return super().take(limit)
+        batch = ready[0] if len(ready) == 1 else concatenated(ready)
         count = len(batch.held)
-        if count > limit:
+        if count > limit and type(batch.held) is list:
             self._go_the_usual_way()
             return super().take(limit)
-        self._next = None
+        self._only.consumed += len(ready)
+        ready.clear()
         self.queued_rows -= count
-        self._only.consumed += 1
         self.frontier = batch.mark
         return batch.held, batch.order, batch.mark
 
     @property
     def has_released(self) -> bool:
         """As above."""
-        return self._next is not None or super().has_released
+        return bool(self._ready) or self._offered or self._at < len(self._rows)
 
     def snapshot(self, barrier: int = 0) -> Any:
         """As above."""
@@ -76,17 +85,22 @@ class OneInput(Merge):
 
     def restore(self, plain: Any) -> None:
         """As above."""
-        self._next = None
+        self._ready.clear()
         super().restore(plain)
 
     def _go_the_usual_way(self) -> None:
         """Let what has come wait as in any merge."""
-        batch, self._next = self._next, None
-        if batch is not None:
-            self._only.waiting.append(batch)
-            self._only.joined.append(1)
-            self._only.appended += 1
+        ready, self._ready = self._ready, []
+        only = self._only
+        for batch in ready:
             self._offered = True
+            if len(batch.held) or not only.waiting:
+                only.waiting.append(batch)
+                only.joined.append(1)
+                only.appended += 1
+            else:
+                only.waiting[-1].mark = batch.mark
+                only.joined[-1] += 1
 
 
 def merge_of(channels: Sequence[tuple[Channel, Position]]) -> Merge:

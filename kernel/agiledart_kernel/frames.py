@@ -60,14 +60,18 @@ class FrameReader:
 
     Args:
         limit: no body is larger, whatever its kind. `MAX_HELLO_BYTES` until the peer has proven itself; set it then.
+
+    Attributes:
+        is_empty: no byte is left, so `next` need not be asked.
     """
 
-    __slots__ = ("_buffer", "_start", "limit")
+    __slots__ = ("_buffer", "_start", "is_empty", "limit")
 
     def __init__(self, limit: int = MAX_HELLO_BYTES) -> None:
         self.limit = limit
         self._buffer: bytes | bytearray = b""
         self._start = 0
+        self.is_empty = True
 
     @property
     def buffered(self) -> int:
@@ -76,6 +80,7 @@ class FrameReader:
 
     def feed(self, data: bytes) -> None:
         """Append what arrived."""
+        self.is_empty = self.is_empty and not data
         if self._start == len(self._buffer):
             self._buffer, self._start = data, 0  # the usual case: nothing was left over, nothing is copied
             return
@@ -102,8 +107,10 @@ class FrameReader:
         end = begin + length
         if len(self._buffer) < end:
             return None
-        body = bytes(memoryview(self._buffer)[begin:end])
+        buffer = self._buffer
+        body = buffer[begin:end] if type(buffer) is bytes else bytes(memoryview(buffer)[begin:end])
         self._start = end
+        self.is_empty = end == len(buffer)
         return kind, body
 
 
@@ -264,6 +271,27 @@ class DataHeader(NamedTuple):
         if header.rows > MAX_ROWS:
             raise RemoteProtocolError("oversize", f"{header.rows} rows, at most {MAX_ROWS}")
         return header
+
+
+_CHANNEL: Final = slice(4, 28)
+_PLACE = struct.Struct(">QI")
+_PLACE_AT: Final = 32
+
+
+def channel_of(body: bytes) -> bytes:
+    """What the headers of all frames of one channel have in common: application, plan, edge, instances, incarnation."""
+    return body[_CHANNEL]
+
+
+def rows_of_channel(body: bytes, channel: bytes) -> tuple[int, int] | None:
+    """(sequence, rows) of a DATA body with rows whose header is like that of a judged one with this `channel_of`.
+
+    None for every other body, which `DataHeader.unpack` then judges: it takes all that this takes, and says the same of it.
+    """
+    if body[_CHANNEL] != channel or body[0] != DATA_VERSION or body[1] or len(body) < DATA_HEADER_BYTES:
+        return None
+    sequence, rows = _PLACE.unpack_from(body, _PLACE_AT)
+    return (sequence, rows) if 0 < rows <= MAX_ROWS else None
 
 
 def forwarded(body: bytes) -> bytes | None:

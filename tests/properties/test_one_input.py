@@ -1,12 +1,13 @@
 """The merge of a single channel against the merge of any number, over the same batches, takes and snapshots."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agiledart_dataflow.batch import Batch
+from agiledart_dataflow.batch import Batch, as_rows
+from agiledart_dataflow.columns import Columns
 from agiledart_dataflow.merge import Merge, merge_type
 from agiledart_dataflow.one_input import OneInput, merge_of
 from agiledart_dataflow.position import END, Position, covering, final_mark
@@ -93,3 +94,67 @@ def _rows(played: Played) -> list[int]:
         if isinstance(seen, tuple) and len(seen) == 4:
             found += seen[0][0]
     return found
+
+
+class Pair(NamedTuple):
+    """A row that can come in columns."""
+
+    number: int
+    word: str
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(("rows", "columns", "mark", "take", "barrier", "snapshot")), st.integers(0, 4)))
+)
+def test_columns_come_out_as_the_rows_that_a_merge_gives(script: list[Move]) -> None:
+    one, expected = merge_of([(CHANNEL, ())]), Merge([(CHANNEL, ())])
+    found: list[list[Any]] = [[], []]
+    ends: list[Any] = []
+    for merge, seen in zip((one, expected), found, strict=True):
+        first = barriers = 0
+        for move, count in [*script, ("columns", 3), ("columns", 2), ("take", 99)]:
+            if move in ("rows", "columns"):
+                rows = [Pair(n, str(n)) for n in range(first, first + count)]
+                positions: list[Position] = [(n, 1, 0, n) for n in range(first, first + count)]
+                first += count
+                held: Any = Columns.from_rows(rows, Pair) if move == "columns" and rows else rows
+                mark = covering(positions[-1]) if positions else (first, 0, END)
+                merge.offer(*CHANNEL, Batch(held, positions or None, mark))
+            elif move == "mark":
+                merge.offer(*CHANNEL, Batch([], None, (first, 0, END)))
+            elif move == "barrier":
+                barriers += 1
+                merge.offer(*CHANNEL, Batch([], None, (first, 0, END), barriers))
+            elif move == "take":
+                _take_all(merge, seen, count + 1)
+            else:
+                packed = msgspec.msgpack.encode(merge.snapshot())
+                merge.restore(msgspec.msgpack.Decoder(merge_type(Pair)).decode(packed))
+        merge.offer(*CHANNEL, Batch([], None, final_mark(first)))
+        _take_all(merge, seen, 3)
+        ends.append((merge.received(), merge.queued_rows, merge.frontier, merge.consumed(*CHANNEL)))
+    assert found[0] == found[1]
+    assert ends[0] == ends[1]
+
+
+def _take_all(merge: Merge, seen: list[Any], limit: int) -> None:
+    while merge.has_released:
+        held, positions, mark = merge.take(limit)
+        assert len(held) == len(positions)
+        assert not positions or positions[-1] <= mark
+        seen += zip(as_rows(held), positions, strict=True)
+        while merge.barriers:
+            seen.append((merge.barriers[0], msgspec.msgpack.encode(merge.snapshot(merge.barriers.pop(0)))))
+
+
+def test_columns_that_wait_together_stay_columns() -> None:
+    merge = merge_of([(CHANNEL, ())])
+    for first in (0, 3):
+        rows = [Pair(n, "") for n in range(first, first + 3)]
+        positions: list[Position] = [(n, 1, 0, n) for n in range(first, first + 3)]
+        merge.offer(*CHANNEL, Batch(Columns.from_rows(rows, Pair), positions, covering(positions[-1])))
+    merge.offer(*CHANNEL, Batch([], None, (9, 0, END)))
+    held, positions, mark = merge.take(2)
+    assert isinstance(held, Columns)
+    assert [row.number for row in held.rows()] == [0, 1, 2, 3, 4, 5]
+    assert (len(positions), mark, merge.consumed(*CHANNEL), merge.has_released) == (6, (9, 0, END), 3, False)

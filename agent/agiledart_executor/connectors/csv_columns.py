@@ -38,6 +38,7 @@ _FEW_LINES = 100
 """Fewer lines than this are read as rows: a call of pyarrow costs more."""
 
 _LARGEST_BLOCK = 4 << 20
+_BOM = b"\xef\xbb\xbf"
 _TIME_LENGTH = 19
 _SPACE_AT_AN_END = (0x202C, 0x2C20, 0x200A, 0x0A20)
 """A space behind or in front of a comma or line end, as two bytes with the first one low."""
@@ -62,18 +63,10 @@ class CsvColumnsReader:
 
     def __init__(self, lines: FileLines, row_type: Any, wanted: frozenset[str] | None = None) -> None:
         self._source = lines
-        self._schema = schema_of(row_type)
-        self._row_type = row_type
         self._parser = RowParser(row_type)
-        self._columns = [field for field in self._schema.fields if not _is_read_time(field)]
-        self._eager = [
-            field for field in self._columns if field.kind != "text" or wanted is None or field.name in wanted
-        ]
-        self._has_ints = any(field.kind == "int" for field in self._columns)
+        self._columns = ColumnParser(row_type, wanted)
         self._block_bytes = BLOCK_BYTES
         self._left: Columns | list[Any] = []
-        self._scratch: Any = ()
-        self._readers: dict[tuple[str, ...], Callable[[bytes], Any]] = {}
 
     def read(self, max_rows: int, wall_ns: int) -> Reading:
         """About `ROWS_AT_ONCE` rows as columns, or `max_rows` as a list where a block needs the careful way."""
@@ -85,7 +78,7 @@ class CsvColumnsReader:
         data, overlong = cut
         malformed: dict[str, int] = {"columns": overlong} if overlong else {}
         if data:
-            columns = None if overlong else self._columns_of(data, wall_ns)
+            columns = None if overlong else self._columns.parse(data, wall_ns)
             if columns is not None:
                 self._left = columns
                 # Learn how long lines are; a few less than wanted, so that blocks do not spill over.
@@ -107,14 +100,40 @@ class CsvColumnsReader:
             self._left = left.slice(ROWS_AT_ONCE, len(left)) if len(left) > ROWS_AT_ONCE else []
         return Reading(part, len(part) + sum(malformed.values()), malformed)
 
-    def _columns_of(self, data: bytes, wall_ns: int) -> Columns | None:
-        """The columns of whole lines; None when they need a closer look."""
+    def close(self) -> None:
+        self._source.close()
+
+
+class ColumnParser:
+    """Whole lines → columns, where there is no doubt about any of them.
+
+    Args:
+        row_type, wanted: as above.
+    """
+
+    def __init__(self, row_type: Any, wanted: frozenset[str] | None = None) -> None:
+        self._schema = schema_of(row_type)
+        self._columns = [field for field in self._schema.fields if not _is_read_time(field)]
+        self._eager = [
+            field for field in self._columns if field.kind != "text" or wanted is None or field.name in wanted
+        ]
+        self._has_ints = any(field.kind == "int" for field in self._columns)
+        self._scratch: Any = ()
+        self._readers: dict[tuple[str, ...], Callable[[bytes], Any]] = {}
+
+    def parse(self, data: bytes, wall_ns: int) -> Columns | None:
+        """The columns of lines, each with its end; None when there are few, or when they need a closer look."""
+        if (
+            len(data) < _FEW_LINES * 64 and data.count(b"\n") < _FEW_LINES
+        ):  # asked first, and without NumPy: they may be all
+            return None
+        if data.startswith(_BOM):  # pyarrow would pass over it
+            return None
         if b'"' in data or b"\r" in data or b"\t" in data or (self._has_ints and (b"x" in data or b"X" in data)):
             return None
-        characters = np.frombuffer(data, np.uint8)
-        lines = int(np.count_nonzero(characters == 10)) if len(data) < _FEW_LINES * 64 else _FEW_LINES
-        if lines < _FEW_LINES or not _are_lines_short(data):
+        if not _are_lines_short(data):
             return None
+        characters = np.frombuffer(data, np.uint8)
         try:
             batch = self._reader(self._eager)(data)
         except pa.ArrowException:
@@ -211,14 +230,11 @@ class CsvColumnsReader:
                 return None
         return Column(field.kind, values, valid)
 
-    def close(self) -> None:
-        self._source.close()
-
 
 class _Later:
     """Text columns of a block, read together when the first of them is asked for."""
 
-    def __init__(self, reader: CsvColumnsReader, data: bytes, fields: list[ColumnField]) -> None:
+    def __init__(self, reader: ColumnParser, data: bytes, fields: list[ColumnField]) -> None:
         self._reader = reader
         self._data = data
         self._fields = fields

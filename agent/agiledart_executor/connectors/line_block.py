@@ -12,6 +12,9 @@ from agiledart_executor.connectors.parsing import RowParser
 
 _PIECE_BYTES: Final = 12 << 10
 
+_SHORT_BYTES: Final = 2 << 10
+"""Only in so little data lines are counted, to see whether they are too few to be decoded together."""
+
 
 class LineBlock:
     """Lines that have come and wait to be read."""
@@ -35,7 +38,8 @@ class LineBlock:
         """Lines for an empty block: line feeds between them and none at the end, no carriage returns."""
         self._held, self._at, self._is_rows = [], 0, self._parser.whole_line
         self._is_plain = not (self._parser.whole_line or data.translate(None, PLAIN))
-        if self._is_plain and self._parser.bulk is not None:
+        is_short = len(data) < _SHORT_BYTES and data.count(b"\n") + 1 < FEW_LINES
+        if self._is_plain and self._parser.bulk is not None and not is_short:
             self._data, self._begin = data, 0
         else:
             self._held = data.decode("utf-8", "replace").split("\n")

@@ -7,7 +7,7 @@
 Nothing is encrypted and nobody proves who he is: for programs on the same machine or in a network of one's own. A connection is
 tried again after 0.1 s, then ever later up to 5 s; without `reconnect` the first one has 30 s to come about. What a connection
 that breaks has sent of its last line is dropped and counted as malformed (`cut`). Memory is bounded: nothing is received while
-lines wait.
+lines wait. Where steps take columns, a hundred lines and more that one read brought become columns straight from bytes.
 """
 
 import errno
@@ -15,13 +15,17 @@ import os
 import selectors
 import socket
 import time
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from agiledart_dataflow.connectors import Connector, Reading
+from agiledart_executor.connectors.column_block import ColumnBlock
 from agiledart_executor.connectors.line_block import LineBlock
 from agiledart_executor.connectors.parsing import RowParser
 from agiledart_kernel.errors import ConfigurationError, OperationFailed
 from agiledart_kernel.limits import MAX_LINE_BYTES
+
+if TYPE_CHECKING:
+    from agiledart_executor.connectors.csv_columns import ColumnParser
 
 RECEIVE_BYTES: Final = 256 << 10
 """Bytes taken from one connection at one time: some thousand lines."""
@@ -34,6 +38,13 @@ LONGEST_PAUSE_S: Final = 5.0
 PATIENCE_S: Final = 30.0
 
 OPTIONS: Final = ("listen", "reconnect")
+
+
+def _make_roomy(sock: socket.socket) -> None:
+    """Let the system keep as much as is taken at one time: it begins with a quarter of that, and where it does not let it grow a
+    source as fast as it can be is read in pieces so small that they cost columns three times as much.
+    """
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2 * RECEIVE_BYTES)
 
 
 class _Peer:
@@ -50,6 +61,12 @@ class _Peer:
 class LineSocketReader:
     """Reads typed rows from connections; a line that is none is counted by reason and never stops the run.
 
+    Args:
+        connector: where they come from.
+        row_type: of the rows.
+        clock: monotonic seconds.
+        columns: makes columns of many lines; without it there are only rows.
+
     Raises:
         ConfigurationError: the path is no HOST:PORT.
         OperationFailed: the address is not known or cannot be listened on.
@@ -57,13 +74,22 @@ class LineSocketReader:
 
     stamps = True
 
-    def __init__(self, connector: Connector, row_type: Any, clock: Any = time.monotonic) -> None:
+    def __init__(
+        self,
+        connector: Connector,
+        row_type: Any,
+        clock: Any = time.monotonic,
+        columns: "ColumnParser | None" = None,
+    ) -> None:
         self._name = connector.url()
         self._listens = connector.option("listen", "0") == "1"
         self._returns = connector.option("reconnect", "0") == "1"
-        self._block = LineBlock(RowParser(row_type))
+        self._block: LineBlock | ColumnBlock = LineBlock(RowParser(row_type))
+        if columns is not None:
+            self._block = ColumnBlock(self._block, columns)
         self._clock = clock
         self._selector = selectors.DefaultSelector()
+        self._descriptor = self._selector.fileno()
         self._peers: dict[int, _Peer] = {}
         self._malformed: dict[str, int] = {}
         self._came = False
@@ -90,7 +116,7 @@ class LineSocketReader:
     def fileno(self) -> int | None:
         """What becomes readable when a line or a connection comes; None while there is none to wait for."""
         waits = bool(self._peers) or self._door is not None
-        return self._selector.fileno() if waits else None
+        return self._descriptor if waits else None
 
     def close(self) -> None:
         for peer in list(self._peers.values()):
@@ -118,6 +144,7 @@ class LineSocketReader:
         door = socket.socket(self._family, socket.SOCK_STREAM)
         try:
             door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            _make_roomy(door)  # who is accepted inherits it
             door.bind(self._address)
             door.listen(MAX_CONNECTIONS)
         except OSError as error:
@@ -135,6 +162,7 @@ class LineSocketReader:
                 return
             self._connecting = socket.socket(self._family, socket.SOCK_STREAM)
             self._connecting.setblocking(False)
+            _make_roomy(self._connecting)
         code = self._connecting.connect_ex(self._address)
         if code in (errno.EINPROGRESS, errno.EALREADY, errno.EWOULDBLOCK):
             return

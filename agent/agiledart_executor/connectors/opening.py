@@ -69,7 +69,12 @@ def open_source(
         _check_options(connector, (*OPTIONS, *PACING))
         for name in OPTIONS:
             _flag(connector, name)
-        return LineSocketReader(connector, row_type)
+        parser = None
+        if columns and find_spec("pyarrow") is not None:
+            from agiledart_executor.connectors.csv_columns import ColumnParser, reads_columns
+
+            parser = ColumnParser(row_type, wanted) if reads_columns(row_type) else None
+        return LineSocketReader(connector, row_type, columns=parser)
     if connector.kind in ("list", "call"):
         from agiledart_executor.connectors.memory import MemoryReader
 

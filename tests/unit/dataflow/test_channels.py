@@ -148,6 +148,18 @@ def test_acknowledges_in_halves_and_two_punctuations_at_once():
     assert channel.due(5, all_of_it=True) == (5, 2)
 
 
+@given(st.lists(st.tuples(st.sampled_from(["rows", "barrier", "mark", "due"]), st.integers(0, 9)), max_size=60))
+def test_nothing_is_due_where_nothing_is_owed(steps: list[tuple[str, int]]) -> None:
+    channel, taken = ReceivingChannel(window=4), 0
+    for what, number in steps:
+        if what == "due":
+            taken = min(channel.frames, taken + number)
+            owed, due = channel.owes, channel.due(taken)
+            assert owed or due is None
+        else:
+            channel.accept(channel.rows, number + 1 if what == "rows" else 0, barrier=what == "barrier")
+
+
 def test_a_lazy_mark_waits_for_rows_for_the_end_or_to_be_let_go():
     channel = SendingChannel(window=1, lazy_marks=True)
     channel.put(Batch([], None, (1, 1, 0, 1)))

@@ -1,5 +1,6 @@
 """Verbs with expressions: row types, names, specification, what is told at build; which sources give columns and what they read."""
 
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -157,6 +158,19 @@ def test_columns_are_planned_where_expressions_come_first() -> None:
         {"source": csv("trips.csv", speed=60)},
     ):
         assert wanted(lambda s: s.where(col("fare") > 1), **how)[0] is False
+
+
+def test_all_fields_are_read_of_rows_that_travel_whole() -> None:
+    def pinned(*places: str) -> frozenset[str] | None:
+        topology = Topology("pinned")
+        trips(topology, csv("trips.csv", at="a1")).where(col("fare") > 1).with_columns(x=col("tip") * 2)
+        for index, place in enumerate(places, 1):
+            topology.steps[index] = replace(topology.steps[index], at=place)
+        return fields_wanted(topology, topology.steps[0])
+
+    assert pinned("", "") == pinned("a1", "a1") == frozenset({"fare", "tip"})
+    assert pinned("a2", "a2") is None
+    assert pinned("a1", "a2") is None
 
 
 def test_readers_follow_the_plan(tmp_path: Path) -> None:

@@ -3,7 +3,8 @@
 import asyncio
 import sys
 from collections.abc import Callable
-from typing import NamedTuple
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -140,6 +141,24 @@ def test_rows_pass_all_instances_in_the_callback_that_brought_them():
         return pipeline
 
     assert sorted(asyncio.run(play()).finished) == ["keep_even", "readings", "report"]
+
+
+def test_a_frame_leaves_before_the_book_keeping_of_its_instance():
+    """Whoever waits for it at the other end of a link waits for nothing else."""
+    seen: list[str] = []
+
+    async def play() -> None:
+        pipeline = Pipeline(rows(1))
+        host, middle = pipeline.host, pipeline.running[1]
+        link: Any = SimpleNamespace(flush=lambda: seen.append("frame"))
+        middle.outputs[1, 0].deliver = lambda batch, first_row, channel: host.cork.take(link) and None
+        middle.pace = lambda count, ns: seen.append("books")  # type: ignore[method-assign]
+        host.gather()
+        host.receive(middle, 0, 0, 0, Batch([Reading(0, 0)], [(0, 1, 0, 0)], (0, 1, 0, 0)))
+        host.turn()
+
+    asyncio.run(play())
+    assert seen[:2] == ["frame", "books"]
 
 
 def test_who_is_woken_while_frames_are_gathered_waits_for_the_last_of_them():

@@ -2,6 +2,8 @@
 
 import asyncio
 import socket
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -175,3 +177,14 @@ def test_an_executor_waits_for_the_socket_instead_of_asking() -> None:
     pause, rows = asyncio.run(play())
     assert rows == [Pair(1, "a"), Pair(2, "b")]
     assert pause > 0.1  # it is not asked again every few milliseconds
+
+
+def test_a_slow_stream_needs_no_numpy() -> None:
+    """An executor on a small board reads a few lines a second."""
+    code = (
+        "import sys; from typing import NamedTuple; from agiledart_executor.connectors.csv_columns import ColumnParser\n"
+        "class Row(NamedTuple):\n    at: int\n    word: str\n"
+        "assert ColumnParser(Row).parse(b'1,a\\n' * 50, 0) is None; print(*(m for m in ('numpy', 'pyarrow') if m in sys.modules))"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == ""
