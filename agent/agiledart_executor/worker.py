@@ -18,7 +18,7 @@ from collections.abc import Coroutine
 
 from agiledart_dataflow.batch import Batch
 from agiledart_dataflow.batch_codec import BatchCodec
-from agiledart_dataflow.channels import SendingChannel
+from agiledart_dataflow.channels import ReceivingChannel, SendingChannel
 from agiledart_dataflow.deployment import DeploymentPart
 from agiledart_dataflow.stage_plan import StagePlan
 from agiledart_dataflow.user_errors import NO_RECORD, user_code_error
@@ -47,7 +47,7 @@ from agiledart_executor.messages import (
     StartReading,
     Verdict,
 )
-from agiledart_executor.running import InputEnd, OutputEnd, Running
+from agiledart_executor.running import SOURCE_ROWS, InputEnd, OutputEnd, Running
 from agiledart_executor.tapping import Tapping
 from agiledart_executor.watchdog import Call, Watchdog
 from agiledart_kernel.codec import Codec, encode
@@ -73,6 +73,9 @@ TRIED_FRAMES = 2
 YOUNG_OBJECTS = 20_000
 """New objects that wait for the collector. Rows live for one batch; with Python's 700 it looks at each batch in the middle of
 it, for 0.1 to 0.2 µs a row."""
+
+LOCAL_WINDOW_FRAMES = 2
+"""Frames under way within one process. There is no way to fill; what waits there only takes memory, and both ends have one core."""
 
 DIAL_TRIES = 4
 """Attempts to reach an executor that said it listens; each waits for some seconds."""
@@ -421,10 +424,11 @@ def _local_output(
             try_rows(codec, batch, running.name)
         host.receive(target_running, edge, running.index, first_row, batch)
 
-    target_running.inputs[edge, running.index].acknowledge = lambda frames, marks: host.acknowledged(
-        running, edge, target, frames, marks
-    )
-    return OutputEnd(SendingChannel(lazy_marks=lazy_marks), deliver)
+    end = target_running.inputs[edge, running.index]
+    end.channel = ReceivingChannel(LOCAL_WINDOW_FRAMES)
+    end.acknowledge = lambda frames, marks: host.acknowledged(running, edge, target, frames, marks)
+    channel = SendingChannel(LOCAL_WINDOW_FRAMES, bound_rows=SOURCE_ROWS, lazy_marks=lazy_marks)
+    return OutputEnd(channel, deliver)
 
 
 def _in_words(error: BaseException) -> str:
