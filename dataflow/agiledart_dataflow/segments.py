@@ -92,7 +92,7 @@ class Segments:
             return _row_run(by_row)
         from agiledart_dataflow.vector_chain import NeedsRows, VectorChain  # NumPy is loaded only where it is used
 
-        return _column_run(VectorChain(steps, self.counts), by_row, NeedsRows, steps[0].enters)
+        return _column_run(VectorChain(steps, self.counts, self._on_error), by_row, NeedsRows, steps[0].enters)
 
 
 def _cut(steps: Sequence[RowStep], in_columns: bool) -> list[tuple[bool, Sequence[RowStep]]]:
