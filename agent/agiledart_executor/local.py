@@ -10,11 +10,13 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from agiledart_dataflow.batch import Batch, concatenated
 from agiledart_dataflow.batch_codec import first_rows
 from agiledart_dataflow.connectors import SinkWriter, SourceReader
+from agiledart_dataflow.fused_path import FusedPath, fused_path
 from agiledart_dataflow.instance import Instance
 from agiledart_dataflow.ledger import audit
 from agiledart_dataflow.program import Program, compile_program
@@ -74,6 +76,7 @@ def run_topology(
     schedule_seed: int | None = None,
     on_progress: Progress | None = None,
     on_log: Callable[[str], None] | None = None,
+    batch_rows: int = MAX_BATCH_ROWS,
 ) -> LocalRun:
     """Run a topology to the end of its input.
 
@@ -83,6 +86,7 @@ def run_topology(
         schedule_seed: run it under a hostile schedule drawn from this seed.
         on_progress: called about five times a second with the counts so far.
         on_log: told of records that an error policy let go, in the words of `agiledart logs`.
+        batch_rows: rows that pass from step to step at once. More may be read at once.
 
     Raises:
         UserCodeError: user code raised.
@@ -92,7 +96,7 @@ def run_topology(
     """
     refuse_overwriting(topology, file_here)
     plan = plan_stages(topology.specification(), parallelism)
-    run = _Run(compile_program(topology, plan))
+    run = _Run(compile_program(topology, plan), batch_rows)
     began = time.monotonic()
     interrupted = False
     try:
@@ -136,14 +140,16 @@ def _named(step: str) -> Iterator[None]:
 class _Run:
     """All instances of one run and the channels between them."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, batch_rows: int) -> None:
         self.program = program
+        self._batch_rows = batch_rows
         self._readers: list[SourceReader] = []
         self._writers: dict[str, SinkWriter] = {}
         self._sources: list[SourceInstance] = []
         self._instances: dict[tuple[int, int], Instance] = {}
         self._order: list[tuple[int, Instance]] = []
         self._codecs = {edge.index: program.codec(edge.index) for edge in program.plan.edges}
+        self._untried = dict.fromkeys(self._codecs, _TRIED_BATCHES)
 
     def open(self) -> None:
         """Open sources, then sinks, so that a missing input leaves no empty result; names the step that cannot be opened."""
@@ -170,7 +176,10 @@ class _Run:
 
     def straight(self, on_progress: Progress | None, on_log: Callable[[str], None] | None = None) -> None:
         """Sources in order of event time, stages in order of the graph."""
-        emitters = [self._deliverer(source.stage, source.index) for source in self._sources]
+        paths = [self._fused_paths(source) for source in self._sources]
+        emitters = [
+            self._deliverer(source.stage, source.index, path) for source, path in zip(self._sources, paths, strict=True)
+        ]
         workers = [(instance, self._deliverer(stage, instance.index)) for stage, instance in self._order]
         waiting = [0] * len(self._sources)
         next_progress = next_flush = time.monotonic_ns() + PROGRESS_NS
@@ -192,7 +201,7 @@ class _Run:
                 time.sleep(min(max(wake - now, 1_000_000) / 1e9, _LONGEST_SLEEP_S))
                 continue
             source = self._sources[chosen]
-            polled = source.poll(now, time.time_ns(), MAX_BATCH_ROWS)
+            polled = source.poll(now, time.time_ns(), self._read_at_once(source, paths[chosen]))
             waiting[chosen] = polled.wait_until_ns or 0
             if polled.batch is None:
                 continue
@@ -246,20 +255,39 @@ class _Run:
             while instance.work(emitters[instance.index], 1 + random.index(100)):
                 pass
 
-    def _deliverer(self, stage: int, index: int) -> Callable[[int, int, Batch], None]:
-        """emit(edge, target, batch) that puts a batch straight into the merge of the next instance."""
+    def _fused_paths(self, source: SourceInstance) -> dict[int, FusedPath]:
+        """The ways from a source to a sink that are one loop, by the edge with which they begin."""
+        plan = self.program.plan
+        paths = {
+            edge.index: fused_path(plan, edge, self._instances, self._batch_rows)
+            for edge in plan.outgoing(source.stage)
+        }
+        return {edge: path for edge, path in paths.items() if path is not None}
+
+    def _read_at_once(self, source: SourceInstance, paths: Mapping[int, FusedPath]) -> int:
+        """Rows to ask a source for: many batches, where all that follows cuts them itself."""
+        edges = self.program.plan.outgoing(source.stage)
+        cuts = all(edge.index in paths and not self._untried[paths[edge.index].into_sink] for edge in edges)
+        return max(self._batch_rows, MAX_BATCH_ROWS) if cuts else self._batch_rows
+
+    def _deliverer(
+        self, stage: int, index: int, paths: Mapping[int, FusedPath] = MappingProxyType({})
+    ) -> Callable[[int, int, Batch], None]:
+        """emit(edge, target, batch) that puts a batch straight into the merge of the next instance, or on its fused path."""
         edges = [edge for edge in self.program.plan.edges if edge.source == stage]
         offers = {
             (edge.index, target): self._instances[edge.target, target].offer
             for edge in edges
             for target in self.program.plan.targets(edge.index, index)
         }
-        untried = dict.fromkeys((edge.index for edge in edges), _TRIED_BATCHES)
+        untried = self._untried
 
         def emit(edge: int, target: int, batch: Batch) -> None:
             if untried[edge] and len(batch):
                 untried[edge] -= 1
                 self._through_the_wire(edge, first_rows(batch, MAX_BATCH_ROWS))
+            elif edge in paths and not untried[paths[edge].into_sink]:
+                batch = paths[edge].take(batch)
             offers[edge, target](edge, index, batch)
 
         return emit

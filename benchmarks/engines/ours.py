@@ -220,10 +220,9 @@ def main() -> None:
     form, batch, job, path = sys.argv[1:]
     sums: Any = RowSums() if job == "j1" else WindowSums()
     topology = FORMS[form](job, path, sums)
-    vars(local)["MAX_BATCH_ROWS"] = int(batch)
     csv_columns.ROWS_AT_ONCE = int(batch)
     began = time.perf_counter()
-    local.run_topology(topology)
+    local.run_topology(topology, batch_rows=int(batch))
     say_result(**sums.result(), seconds=time.perf_counter() - began)
 
 

@@ -234,6 +234,10 @@ class OnlyInput(Arrivals):
         self._edge, self._source = channel
         self._input = self._inputs[channel]
 
+    def went_past(self, rows: int) -> None:
+        """Count rows that somebody took from the channel directly; nothing waits here."""
+        self._input.rows += rows
+
     def offer(self, edge: int, source: int, batch: Batch) -> None:
         """As above."""
         if batch.barrier or edge != self._edge or source != self._source or batch.mark[0] == END:

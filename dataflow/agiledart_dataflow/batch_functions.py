@@ -4,16 +4,21 @@ Forms: `pyarrow.RecordBatch` (also without an annotation), `dict` (field → Num
 `polars.DataFrame`. What it returns may be any of them, too; it has as many rows as it took, in the same order. A function that
 resizes returns beside its rows their origins: of each the number of the row of the batch from which it was made. That row's time
 and position are the new row's; so results depend neither on where batches end nor on what travels with rows.
+
+A function that raises does not say at which row. Under another policy than `fail` halves of the batch are tried by themselves, and
+halves of those that raise again, down to the rows at fault: what a row becomes does not depend on its neighbours, so all others
+come out as if those had not been there.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Literal, get_origin, get_type_hints
 
-from agiledart_dataflow.batch import Order
+from agiledart_dataflow.batch import Order, joined_order, listed
 from agiledart_dataflow.callsite import CallSite
 from agiledart_dataflow.column import NUMERIC, Column, arrow_numbers, column_of, numbers_of
 from agiledart_dataflow.column_schema import ColumnField, schema_of
 from agiledart_dataflow.columns import Columns
+from agiledart_dataflow.error_policy import ErrorPolicy
 from agiledart_dataflow.late import late
 from agiledart_dataflow.user_errors import NO_RECORD, user_code_error
 from agiledart_kernel.errors import AgileDartError
@@ -58,16 +63,27 @@ class VectorFunction:
         function: of a batch in this form.
         row_type: of the rows that it returns.
         resizes: it returns (rows, origins), fewer or more rows than it took.
+        policy: what becomes of rows at which it raises. That it returns something else than it should fails in any case.
 
     Attributes:
         left_nothing: rows of the last batch from which no row was made.
+        refused: rows of the last batch at which it raised, under another policy than `fail`: (row, what goes with it, error).
     """
 
     def __init__(
-        self, name: str, function: Callable[[Any], Any], form: Form, row_type: Any, *, resizes: bool = False
+        self,
+        name: str,
+        function: Callable[[Any], Any],
+        form: Form,
+        row_type: Any,
+        *,
+        resizes: bool = False,
+        policy: ErrorPolicy = "fail",
     ) -> None:
         self.resizes = resizes
         self.left_nothing = 0
+        self.refused: list[tuple[Any, Any, Exception]] = []
+        self._lenient = policy != "fail"
         self._name = name
         self._function = function
         self._form: Form = form
@@ -75,14 +91,34 @@ class VectorFunction:
 
     def run(self, columns: Columns, order: Order) -> tuple[Columns, Order]:
         """The rows that the function makes of these. Raises `UserCodeError`."""
-        self.left_nothing = 0
-        if not len(columns):
-            return Columns.from_rows([], self._row_type), order
+        self.left_nothing, self.refused = 0, []
+        parts = list(self._parts(columns, order)) if len(columns) else []
+        if not parts:
+            return Columns.from_rows([], self._row_type), None if order is None else order[:0]
+        return Columns.concatenate([part for part, _ in parts]), joined_order([at for _, at in parts])
+
+    def _parts(self, columns: Columns, order: Order) -> Iterator[tuple[Columns, Order]]:
+        """What it makes of these rows, at least one, in as few parts as the rows at fault allow."""
         try:
             made = self._function(in_form(columns, self._form))
+        except (Exception, SystemExit) as error:  # user code may raise anything; it leaves here named
+            if not self._lenient or not isinstance(error, Exception):
+                raise user_code_error(self._name, self._function, error, NO_RECORD) from error
+            count, half = len(columns), len(columns) // 2
+            if count == 1:
+                self.refused.append((columns.rows()[0], None if order is None else listed(order)[0], error))
+                return
+            for start, stop in ((0, half), (half, count)):
+                yield from self._parts(columns.slice(start, stop), None if order is None else order[start:stop])
+            return
+        yield self._judged(made, columns, order)
+
+    def _judged(self, made: Any, columns: Columns, order: Order) -> tuple[Columns, Order]:
+        """What it returned for these rows, as columns of its row type. Raises `UserCodeError`."""
+        try:
             if self.resizes:
                 made, origins = _with_origins(made, len(columns), self._row_type)
-                self.left_nothing = len(columns) - len(np.unique(origins))
+                self.left_nothing += len(columns) - len(np.unique(origins))
                 return made, order_of_origins(order, origins)
             made = columns_of(made, self._row_type)
             if len(made) != len(columns):
@@ -92,7 +128,7 @@ class VectorFunction:
                 )
         except AgileDartError:
             raise
-        except (Exception, SystemExit) as error:  # user code may raise anything; it leaves here named
+        except Exception as error:
             raise user_code_error(self._name, self._function, error, NO_RECORD) from error
         return made, order
 

@@ -5,11 +5,12 @@ the number of the result. Times stay as they are.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from traceback import walk_tb
 from typing import Any
 
 from agiledart_dataflow.batch import Order
 from agiledart_dataflow.carries import Carries
-from agiledart_dataflow.loop_text import RowStep, loop_of
+from agiledart_dataflow.loop_text import RowStep, fused_loop_of, loop_of
 from agiledart_dataflow.statistics import StepCounts
 from agiledart_dataflow.user_errors import user_code_error
 from agiledart_kernel.errors import UserCodeError
@@ -26,9 +27,10 @@ class RowChain:
         counts: where to count, by step; another chain's, when both count the same steps.
         carries: what goes with the rows.
         on_error: told of rows that steps with another policy than `fail` raised for.
+        fused: it is run by `run_into`; else by `run`.
 
     Raises:
-        UserCodeError: from `run`, when a step's function raises.
+        UserCodeError: when a step's function raises.
     """
 
     __slots__ = ("_filename", "_lines", "_run", "_steps", "counts")
@@ -39,11 +41,13 @@ class RowChain:
         counts: Mapping[str, StepCounts] | None = None,
         carries: Carries = "positions",
         on_error: OnError | None = None,
+        *,
+        fused: bool = False,
     ) -> None:
         self._steps = tuple(steps)
         self.counts = {step.name: StepCounts() if counts is None else counts[step.name] for step in steps}
         self._filename = f"<stage {'+'.join(step.name for step in steps)}>"
-        loop = loop_of(self._steps, carries)
+        loop = fused_loop_of(self._steps) if fused else loop_of(self._steps, carries)
         self._lines = loop.lines
         # In the loop's own globals, so that who looks at a running thread can tell step and record too.
         made: dict[str, Any] = {
@@ -66,6 +70,28 @@ class RowChain:
         except (Exception, SystemExit) as error:  # user code may raise anything; it leaves here named
             raise self._blamed(error) from error
         return out
+
+    def run_into(self, rows: list[Any], batch_rows: int, write: Callable[[list[Any]], None]) -> int:
+        """Take rows through the steps, `batch_rows` at a time, and write what is left of each batch: how many rows that were.
+
+        Raises what `write` raises, too.
+        """
+        try:
+            written: int = self._run(rows, batch_rows, write)
+        except UserCodeError:
+            raise
+        except (Exception, SystemExit) as error:  # as above
+            if self._is_of_a_step(error):
+                raise self._blamed(error) from error
+            raise
+        return written
+
+    def _is_of_a_step(self, error: BaseException) -> bool:
+        """Whether a step raised it, and not who writes what the steps made."""
+        return any(
+            frame.f_code.co_filename == self._filename and line in self._lines
+            for frame, line in walk_tb(error.__traceback__)
+        )
 
     def _blamed(self, error: BaseException) -> UserCodeError:
         """Which step and record: the line of the generated loop says the step, its variables hold the record."""

@@ -82,6 +82,7 @@ class ColumnarVerbs(RowVerbs[T]):
         *,
         returns: type[U] | None = None,
         resizes: bool = False,
+        on_error: ErrorPolicy = "fail",
     ) -> "Stream[U]":
         """A function of many rows at once; it returns as many, of the type `returns` (or of the same type).
 
@@ -89,16 +90,18 @@ class ColumnarVerbs(RowVerbs[T]):
         `polars.DataFrame`; it may return any of them. With `resizes=True` it returns fewer or more rows, and beside them their
         origins, `(rows, origins)`: for each the number of the row of the batch from which it was made, counting up. It then has
         that row's time. Where batches end depends on timing: each row's results must not depend on its neighbours.
+        With another `on_error` than "fail" it is called again for ever smaller parts of a batch at which it raises, so that
+        only the rows at fault are let go.
         """
         where = call_site()
         name = step_name(function, name, "map_batches", where)
         row_type: Any = self._row_type if returns is None else returns
         schema_of(row_type)
-        vector = VectorFunction(name, function, form_of(function, where), row_type, resizes=resizes)
-        options = (("yields", "many"),) if resizes else ()
-        index = self._add(
-            name, "map_batches", row_type, where, function=function, options=options, make={"vector": vector}
-        )
+        policy = error_policy(on_error, where)
+        vector = VectorFunction(name, function, form_of(function, where), row_type, resizes=resizes, policy=on_error)
+        options = (*((("yields", "many"),) if resizes else ()), *policy["options"])
+        make = {"vector": vector, **policy["make"]}
+        index = self._add(name, "map_batches", row_type, where, function=function, options=options, make=make)
         return self._topology.stream(index)
 
     @overload

@@ -5,11 +5,12 @@ in, call `work`, and deliver what it emits. It does no I/O itself; a sink's writ
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
-from agiledart_dataflow.arrivals import Arrivals, arrivals_type, inbox_of
+from agiledart_dataflow.arrivals import Arrivals, OnlyInput, arrivals_type, inbox_of
 from agiledart_dataflow.batch import Held, Order, as_rows, listed
 from agiledart_dataflow.connectors import SinkWriter
 from agiledart_dataflow.error_reports import ErrorReports, own_frames
@@ -39,6 +40,22 @@ Onlooker = Callable[[list[Any], Order], None]
 
 BarrierReport = Callable[[int, bytes], None]
 """Told of a barrier that has come through all inputs, with the instance's snapshot at it."""
+
+
+@dataclass(frozen=True)
+class Direct:
+    """A sink for whoever writes into it directly.
+
+    Attributes:
+        step: its name, for errors.
+        channel: (edge, upstream instance) by which its rows would come.
+        write, count: take rows; note how many were taken.
+    """
+
+    step: str
+    channel: tuple[int, int]
+    write: Callable[[list[Any]], None]
+    count: Callable[[int], None]
 
 
 class Instance:
@@ -146,6 +163,46 @@ class Instance:
                 return False
             left -= count or 1
         return True
+
+    def direct(self) -> "Direct | None":
+        """Of a sink of one input: how to write rows past its inbox. None where somebody looks, or more than rows comes in."""
+        inbox, writer, counted = self._inbox, self._writer, self._counted
+        if writer is None or not isinstance(inbox, OnlyInput) or self._carries != "rows":
+            return None
+        if self._onlookers or self._observer is not None:
+            return None
+
+        def count(rows: int) -> None:
+            inbox.went_past(rows)
+            counted.rows_in += rows
+            counted.rows_out += rows
+
+        return Direct(self._own_step, self.inputs[0], writer.write, count)
+
+    def fused_with(self, sink: "Direct", batch_rows: int) -> Callable[[list[Any]], None] | None:
+        """A loop for rows that would enter here: through the steps and into the sink, batch by batch, as `work` of both would.
+
+        None where it would not be the same: something goes with the rows, somebody looks, more is done than one loop, the
+        sink is not all that follows. Rows must not wait here meanwhile. Raises what `work` raises.
+        """
+        inbox, outbox = self._inbox, self._outbox
+        if self._fast is None or not isinstance(inbox, OnlyInput) or (outbox.only, self.index) != sink.channel:
+            return None
+        assert self._segments is not None  # else there is no fast way
+        chain = self._segments.fused()
+        if chain is None:
+            return None
+
+        def run(rows: list[Any]) -> None:
+            try:
+                written = chain.run_into(rows, batch_rows, sink.write)
+            except OperationFailed as error:
+                raise OperationFailed(f"{sink.step}: {error}") from None
+            inbox.went_past(len(rows))
+            outbox.went_past(written)
+            sink.count(written)
+
+        return run
 
     def show(self, onlookers: Mapping[str, Onlooker]) -> None:
         """From now on show these what leaves the steps by whose names they stand; replaces the ones before.

@@ -179,6 +179,15 @@ class Outbox:
         self._only_sent += count
         emit(only, self._only_target, batch)
 
+    @property
+    def only(self) -> int | None:
+        """The edge over which everything leaves as it is, to one instance; None: there are more, or more is to be done."""
+        return self._only
+
+    def went_past(self, rows: int) -> None:
+        """Count rows that somebody put into the only channel directly."""
+        self._only_sent += rows
+
     def has_side(self, side: str) -> bool:
         """Does anybody take this side output ("step/tag")?"""
         return side in self._sides

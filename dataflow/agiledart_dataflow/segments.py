@@ -57,6 +57,12 @@ class Segments:
             return None
         return RowChain(self._steps, self.counts, self._carries, self._on_error).run  # type: ignore[return-value]  # of lists
 
+    def fused(self) -> RowChain | None:
+        """A chain to `run_into` for batches that are lists, when one loop does it all and nothing goes with the rows."""
+        if self._carries != "rows" or not all(step.takes_rows for step in self._steps):
+            return None
+        return RowChain(self._steps, self.counts, self._carries, self._on_error, fused=True)
+
     def parts(self, ends: Container[str]) -> list[tuple[str, "Segments"]]:
         """The same steps cut after each one named in `ends`: (last step, part) in order, counting in this one's counts.
 
@@ -86,7 +92,7 @@ class Segments:
             return _row_run(by_row)
         from agiledart_dataflow.vector_chain import NeedsRows, VectorChain  # NumPy is loaded only where it is used
 
-        return _column_run(VectorChain(steps, self.counts), by_row, NeedsRows, steps[0].enters)
+        return _column_run(VectorChain(steps, self.counts, self._on_error), by_row, NeedsRows, steps[0].enters)
 
 
 def _cut(steps: Sequence[RowStep], in_columns: bool) -> list[tuple[bool, Sequence[RowStep]]]:

@@ -162,12 +162,12 @@ class SourceInstance:
         """The usual reading of a plain source, with as little to do as possible; None for any other."""
         rows = reading.rows
         count = len(rows)
-        if type(rows) is not list or not 0 < count <= max_rows or reading.exhausted:
+        if not count or (count > max_rows and type(rows) is list) or reading.exhausted:
             return None
         times = self._judge.times_in_order(rows)
         if times is None:
             return None
-        last_ms = times[-1]
+        last_ms = int(times[-1])
         order = self._numbered(times, count)
         self._counts.records += count
         self._mark = mark = (last_ms, RECORD, self._number, self._sequence - 1, END)

@@ -51,19 +51,27 @@ class SourceJudge:
         """Rows may be malformed by the user's word."""
         return self._check is not None
 
-    def times_in_order(self, rows: list[Any]) -> list[int] | None:
+    def times_in_order(self, held: Held) -> Any:
         """Event times of rows, at least one, that may all go at once; None when they have to be looked at one by one."""
         if self._time_of is no_time:
             self._clock.newest = 0
-            return [0] * len(rows)
-        try:
-            times = times_of(rows, self._time_of)
-        except (Exception, SystemExit):  # noqa: BLE001  user code; the careful way finds the row
+            return [0] * len(held)
+        times: Any
+        if type(held) is list:
+            try:
+                times = times_of(held, self._time_of)
+            except (Exception, SystemExit):  # noqa: BLE001  user code; the careful way finds the row
+                return None
+            ascending = is_ascending(times)
+        elif self._times_of_columns is not None:
+            times = self._times_of_columns(held)
+            ascending = bool((times[1:] >= times[:-1]).all())
+        else:
             return None
         newest = self._clock.newest
-        if not is_ascending(times) or (newest is not None and times[0] < newest):
+        if not ascending or (newest is not None and times[0] < newest):
             return None
-        self._clock.newest = times[-1]
+        self._clock.newest = int(times[-1])
         return times
 
     def read(self, max_rows: int, wall_ns: int) -> Reading:
@@ -86,18 +94,13 @@ class SourceJudge:
         """Judge rows that were read: those that may go at once with their times, in the usual case all; others are queued."""
         if not len(held):
             return [], []
-        at_once = not (self._clock.sorts or self._clock.due or self._check or self._paces)
-        if type(held) is not list and at_once and self._times_of_columns is not None:
-            times = self._times_of_columns(held)
-            if (self._clock.newest is None or times[0] >= self._clock.newest) and bool((times[1:] >= times[:-1]).all()):
-                self._clock.newest = int(times[-1])
+        if type(held) is not list and self._times_of_columns is None:
+            held = as_rows(held)
+        if not (self._clock.sorts or self._clock.due or self._check or self._paces):
+            times = self.times_in_order(held)
+            if times is not None:
                 return held, times
-        rows = as_rows(held)
-        if at_once:
-            known = self.times_in_order(rows)
-            if known is not None:
-                return rows, known
-        self._judge_each(rows, wall_ms)
+        self._judge_each(as_rows(held), wall_ms)
         return [], []
 
     def _judge_each(self, rows: list[Any], wall_ms: int) -> None:

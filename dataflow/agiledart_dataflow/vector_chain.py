@@ -1,9 +1,10 @@
 """`VectorChain`: stateless steps over `Columns`, one call of NumPy for each function of an expression."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from agiledart_dataflow.batch import Order
+from agiledart_dataflow.chain import OnError
 from agiledart_dataflow.columns import Columns
 from agiledart_dataflow.expressions.row_expression import RowBuilder, RowExpression
 from agiledart_dataflow.late import late
@@ -62,19 +63,23 @@ class VectorChain:
     Args:
         steps: all of them with a `vector`.
         counts: where to count, by step.
+        on_error: told of rows that a step with another policy than `fail` raised for.
 
     Raises:
         NeedsRows: from `run`, when a step that can also take rows raised something.
         UserCodeError: from `run`, when one that takes columns only did.
     """
 
-    __slots__ = ("_counts", "_resizing", "_runs", "_takes_rows")
+    __slots__ = ("_counts", "_function", "_on_error", "_runs", "_step", "_takes_rows")
 
-    def __init__(self, steps: Sequence[RowStep], counts: Mapping[str, StepCounts]) -> None:
+    def __init__(
+        self, steps: Sequence[RowStep], counts: Mapping[str, StepCounts], on_error: OnError | None = None
+    ) -> None:
         self._runs: list[Callable[[Columns, Order], tuple[Columns, Order]]] = [step.vector.run for step in steps]
         self._counts = [counts[step.name] for step in steps]
-        alone = steps[0].vector  # a step that takes columns only stands alone in its chain
-        self._resizing = alone if getattr(alone, "resizes", False) else None
+        self._step = steps[0]  # a step that takes columns only stands alone in its chain
+        self._function: Any = self._step.vector if self._step.kind == "batch" else None
+        self._on_error = on_error
         self._takes_rows = all(step.takes_rows for step in steps)
 
     def run(self, columns: Columns, order: Order) -> tuple[Columns, Order]:
@@ -94,5 +99,16 @@ class VectorChain:
         for counts, before, after in zip(self._counts, sizes[:-1], sizes[1:], strict=True):
             counts.rows_in += before
             counts.rows_out += after
-            counts.dropped += before - after if self._resizing is None else self._resizing.left_nothing
+            counts.dropped += before - after if self._function is None else self._function.left_nothing
+        if self._function is not None and self._function.refused:
+            self._let_go(self._function.refused)
         return columns, order
+
+    def _let_go(self, refused: Sequence[tuple[Any, Any, Exception]]) -> None:
+        if self._step.policy == "skip":
+            self._counts[0].skipped += len(refused)
+        else:
+            self._counts[0].dead_letters += len(refused)
+        for row, at, error in refused:
+            if self._on_error is not None:
+                self._on_error(self._step, row, at, error)

@@ -105,6 +105,8 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(csv_columns, "_FEW_LINES", 1)
     monkeypatch.setattr(csv_columns, "ROWS_AT_ONCE", 5)
     monkeypatch.setattr(csv_columns, "BLOCK_BYTES", 200)
+    monkeypatch.setattr(csv_columns, "_BYTES_AT_ONCE", 1_500)
+    monkeypatch.setattr(csv_columns, "_PARSED_BYTES", 256)
 
 
 @settings(deadline=None, max_examples=200)
@@ -142,6 +144,33 @@ def test_lines_that_are_too_long_are_malformed(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(csv_columns, "BLOCK_BYTES", 3 * MAX_LINE_BYTES)
     good = "a,1,1.5,,2013-01-01 00:00:00,,,1\n"
     check(good * 20 + "a" * (MAX_LINE_BYTES + 7) + good + good * 20, frozenset(), "", header=False)
+
+
+def test_what_is_parsed_at_once_is_handed_out_in_batches() -> None:
+    data = "".join(f"a{n},{n},1.5,,2013-01-01 00:00:00,,,1\n" for n in range(200)).encode()
+    reader = CsvColumnsReader(Opened(data), Wide, frozenset())
+    sizes: list[int] = []
+    seen: list[tuple[str, int]] = []
+    while not (reading := reader.read(7, 99)).exhausted:
+        sizes.append(len(reading.rows))
+        seen += [(row.name, row.count) for row in as_rows(reading.rows)]
+    assert seen == [(f"a{n}", n) for n in range(200)]
+    assert max(sizes) == 5
+    assert sizes.count(5) > 35
+
+
+class Names(NamedTuple):
+    """Nothing but texts, which are only read when somebody asks."""
+
+    first: str
+    last: str
+
+
+def test_texts_that_nobody_asks_for_still_count() -> None:
+    lines = ["a,b"] * 40
+    assert everything(CsvColumnsReader(Opened("\n".join(lines).encode()), Names, frozenset()))[1:] == (40, {}, True)
+    lines[20] = "a"
+    assert everything(CsvColumnsReader(Opened("\n".join(lines).encode()), Names, frozenset()))[1] == 40
 
 
 def test_which_rows_can_come_as_columns() -> None:

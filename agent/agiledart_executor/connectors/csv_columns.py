@@ -4,11 +4,15 @@ A block in which anything could be read in two ways (a quote, a carriage return,
 NaN) goes through the loop over lines, with all its malformed lines counted by reason: what comes out is what `CsvReader`
 gives, line for line. Columns of text are only read when somebody asks for them; numbers always are, because one of them
 could be malformed.
+
+What pyarrow reads in one call is a megabyte, whatever the size of a batch: a call costs as much as parsing a few hundred
+rows. Batches are slices of that, so their columns are views.
 """
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from agiledart_dataflow.batch import part_of
 from agiledart_dataflow.column import EARLIEST_US, Column, numbers_of
 from agiledart_dataflow.column_schema import ColumnField, schema_of
 from agiledart_dataflow.columns import Columns
@@ -39,9 +43,14 @@ _FEW_LINES = 100
 
 _LARGEST_BLOCK = 4 << 20
 _BOM = b"\xef\xbb\xbf"
+_BYTES_AT_ONCE = 1 << 20
+"""Read and parsed in one call, at least, once the length of lines is known."""
+
+_PARSED_BYTES = 256 << 10
+"""pyarrow cuts a block into pieces of so many bytes, which stay in the processor's cache. Longer lines are read as rows."""
+
 _TIME_LENGTH = 19
-_SPACE_AT_AN_END = (0x202C, 0x2C20, 0x200A, 0x0A20)
-"""A space behind or in front of a comma or line end, as two bytes with the first one low."""
+_SPACE, _COMMA, _LINE_FEED = b" ,\n"
 
 
 def reads_columns(row_type: Any) -> bool:
@@ -66,24 +75,26 @@ class CsvColumnsReader:
         self._parser = RowParser(row_type)
         self._columns = ColumnParser(row_type, wanted)
         self._block_bytes = BLOCK_BYTES
-        self._left: Columns | list[Any] = []
+        self._left: Columns | list[Any] = []  # what was parsed, from `_at` on not yet handed out
+        self._at = 0
 
     def read(self, max_rows: int, wall_ns: int) -> Reading:
         """About `ROWS_AT_ONCE` rows as columns, or `max_rows` as a list where a block needs the careful way."""
-        if len(self._left):
+        if self._at < len(self._left):
             return self._handed_out(max_rows, {})
         cut = self._source.cut(self._block_bytes)
         if cut is None:
             return Reading([], 0, {}, exhausted=True)
         data, overlong = cut
         malformed: dict[str, int] = {"columns": overlong} if overlong else {}
+        self._left, self._at = [], 0
         if data:
             columns = None if overlong else self._columns.parse(data, wall_ns)
             if columns is not None:
                 self._left = columns
-                # Learn how long lines are; a few less than wanted, so that blocks do not spill over.
-                size = ROWS_AT_ONCE * len(data) // len(columns) * 99 // 100
-                self._block_bytes = min(_LARGEST_BLOCK, max(1_024, size))
+                # Learn how long lines are; a few less than whole batches, so that blocks do not spill over.
+                batch = ROWS_AT_ONCE * len(data) // len(columns) * 99 // 100
+                self._block_bytes = min(_LARGEST_BLOCK, max(1_024, batch * max(1, _BYTES_AT_ONCE // batch)))
             else:
                 block = block_of(data, overlong)
                 malformed = {"columns": block.overlong} if block.overlong else {}
@@ -91,13 +102,9 @@ class CsvColumnsReader:
         return self._handed_out(max_rows, malformed)
 
     def _handed_out(self, max_rows: int, malformed: dict[str, int]) -> Reading:
-        left = self._left
-        part: Any
-        if isinstance(left, list):
-            part, self._left = left[:max_rows], left[max_rows:]
-        else:
-            part = left.slice(0, ROWS_AT_ONCE)
-            self._left = left.slice(ROWS_AT_ONCE, len(left)) if len(left) > ROWS_AT_ONCE else []
+        stop = min(len(self._left), self._at + (max_rows if isinstance(self._left, list) else ROWS_AT_ONCE))
+        part = part_of(self._left, self._at, stop)
+        self._at = stop
         return Reading(part, len(part) + sum(malformed.values()), malformed)
 
     def close(self) -> None:
@@ -116,16 +123,14 @@ class ColumnParser:
         self._columns = [field for field in self._schema.fields if not _is_read_time(field)]
         self._eager = [
             field for field in self._columns if field.kind != "text" or wanted is None or field.name in wanted
-        ]
+        ] or self._columns[:1]  # without any, nobody would count the lines' fields
         self._has_ints = any(field.kind == "int" for field in self._columns)
-        self._scratch: Any = ()
+        self._scratch: Any = None
         self._readers: dict[tuple[str, ...], Callable[[bytes], Any]] = {}
 
     def parse(self, data: bytes, wall_ns: int) -> Columns | None:
         """The columns of lines, each with its end; None when there are few, or when they need a closer look."""
-        if (
-            len(data) < _FEW_LINES * 64 and data.count(b"\n") < _FEW_LINES
-        ):  # asked first, and without NumPy: they may be all
+        if len(data) < _FEW_LINES * 64 and data.count(b"\n") < _FEW_LINES:  # first, and without NumPy: they may be all
             return None
         if data.startswith(_BOM):  # pyarrow would pass over it
             return None
@@ -158,17 +163,19 @@ class ColumnParser:
 
     def _has_space_at_an_end(self, characters: Any) -> bool:
         """Whether a field begins or ends with a space, which pyarrow would pass over beside a number."""
-        if characters[0] == 32:
-            return True
-        for start in (0, 1):
-            pairs = characters[start : start + (len(characters) - start) // 2 * 2].view("<u2")
-            if len(self._scratch) <= len(pairs):
-                self._scratch = np.empty(len(pairs) * 5 // 4 + 1, bool)
-            found = self._scratch[: len(pairs)]
-            for pair in _SPACE_AT_AN_END:
-                if np.equal(pairs, pair, out=found).any():
-                    return True
-        return False
+        count = len(characters)
+        if self._scratch is None or self._scratch.shape[1] < count:
+            self._scratch = np.empty((3, count * 5 // 4), bool)
+        spaces, ends, found = self._scratch[:, :count]
+        np.equal(characters, _COMMA, out=ends)
+        np.equal(characters, _LINE_FEED, out=found)
+        np.logical_or(ends, found, out=ends)
+        np.equal(characters, _SPACE, out=spaces)
+        return bool(
+            spaces[0]
+            or np.logical_and(spaces[1:], ends[:-1], out=found[1:]).any()
+            or np.logical_and(spaces[:-1], ends[1:], out=found[1:]).any()
+        )
 
     def texts(self, fields: list[ColumnField], data: bytes) -> dict[str, Column]:
         """Columns of text, of a block that was read before."""
@@ -189,7 +196,7 @@ class ColumnParser:
         names = tuple(field.name for field in fields)
         if names not in self._readers:
             reading = pacsv.ReadOptions(
-                column_names=[field.name for field in self._columns], use_threads=False, block_size=2 * _LARGEST_BLOCK
+                column_names=[field.name for field in self._columns], use_threads=False, block_size=_PARSED_BYTES
             )
             parsing = pacsv.ParseOptions(quote_char=False, ignore_empty_lines=False)
             converting = pacsv.ConvertOptions(
@@ -205,8 +212,7 @@ class ColumnParser:
                 table = pacsv.read_csv(
                     pa.BufferReader(data), read_options=reading, parse_options=parsing, convert_options=converting
                 )
-                batches = table.to_batches()
-                return batches[0] if len(batches) == 1 else table.combine_chunks().to_batches()[0]
+                return table.combine_chunks().to_batches()[0]
 
             self._readers[names] = read
         return self._readers[names]

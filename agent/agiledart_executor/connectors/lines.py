@@ -5,10 +5,12 @@ MAX_LINE_BYTES is counted, not kept.
 """
 
 import gzip
+import os
 import sys
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from io import BufferedReader
 from itertools import islice
 from typing import BinaryIO, Protocol
 
@@ -16,6 +18,7 @@ from agiledart_kernel.errors import OperationFailed
 from agiledart_kernel.limits import MAX_LINE_BYTES
 
 BLOCK_BYTES = 64 << 10
+_TAIL_BYTES = 4 << 10
 _GZIP = b"\x1f\x8b"
 _BOM = b"\xef\xbb\xbf"
 PLAIN = bytes(code for code in range(0x20, 0x7F) if code not in b'_"') + b"\n"
@@ -69,6 +72,7 @@ class FileLines:
     def __init__(self, path: str, *, skip_header: bool = False) -> None:
         self._path = path or "-"
         self._file = self._open()
+        self._looks_ahead = self._path != "-" and isinstance(self._file, BufferedReader)  # a file that is not packed
         self._rest = b""
         self._discarding = False
         self._skips = skip_header
@@ -87,6 +91,13 @@ class FileLines:
         if magic == _GZIP:
             return gzip.open(file, "rb")  # type: ignore[return-value]  # a GzipFile reads like a BinaryIO
         return file
+
+    def _to_a_line_end(self, size: int) -> int:
+        """As many bytes, or a few less with which a line ends: then the rest of a line need not be copied from block to block."""
+        if not self._looks_ahead or size <= _TAIL_BYTES:
+            return size
+        tail = os.pread(self._file.fileno(), _TAIL_BYTES, self._file.tell() + size - _TAIL_BYTES)
+        return size - len(tail) + tail.rfind(b"\n") + 1 if len(tail) == _TAIL_BYTES and b"\n" in tail else size
 
     def _read(self, size: int) -> bytes:
         try:
@@ -108,7 +119,7 @@ class FileLines:
         """Whole lines as bytes, each with its end, about so many bytes: (lines, how many were too long). None at the end."""
         if self._ended:
             return None
-        data = self._read(size)
+        data = self._read(self._to_a_line_end(size))
         if self._first:
             self._first = False
             data = data.removeprefix(_BOM)

@@ -76,10 +76,14 @@ class RowExpression:
         """The values for these rows. Raises what Python raises for one of them."""
         if isinstance(self.typed, TypedField):
             return columns.named(self.typed.name)
-        from agiledart_dataflow.expressions.vectors import column_of_expression  # NumPy is loaded only where it is used
-
         usual = self._usual_way().column(columns)
-        return column_of_expression(self.typed, columns) if usual is None else usual
+        if usual is None:
+            from agiledart_dataflow.expressions.vectors import (
+                column_of_expression,
+            )  # NumPy is loaded only where it is used
+
+            usual = column_of_expression(self.typed, columns)
+        return usual
 
     def _usual_way(self) -> "Straight":
         if self._straight is None:
@@ -90,10 +94,10 @@ class RowExpression:
 
     def mask(self, columns: Columns) -> "Array":
         """Where a condition is True."""
-        from agiledart_dataflow.expressions.vectors import mask_of_expression  # as above
-
         usual = self._usual_way().column(columns)
         if usual is None:
+            from agiledart_dataflow.expressions.vectors import mask_of_expression  # as above
+
             return mask_of_expression(self.typed, columns)
         mask: Array = usual.values
         return mask

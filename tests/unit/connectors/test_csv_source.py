@@ -161,6 +161,21 @@ def test_lines_across_blocks_are_whole(size: int, tmp_path: Path) -> None:
     assert read(b"a" * size + b"\nb\n", tmp_path, str).rows == ["a" * size, "b"]
 
 
+@pytest.mark.parametrize("size", [100, 4_096, 4_097, 5_000, 9_000, 50_000])
+@pytest.mark.parametrize("length", [5, 700, 6_000])
+def test_pieces_of_a_file_are_whole_lines_and_all_of_it(size: int, length: int, tmp_path: Path) -> None:
+    data = b"".join(str(n).encode() * (length // 5) + b"\n" for n in range(10_000, 10_000 + 150_000 // length))
+    (tmp_path / "lines").write_bytes(data[:-1])
+    lines = FileLines(str(tmp_path / "lines"))
+    pieces: list[bytes] = []
+    while (cut := lines.cut(size)) is not None:
+        assert not cut[1]
+        pieces.append(cut[0])
+    lines.close()
+    assert b"".join(pieces) == data
+    assert all(piece.endswith(b"\n") for piece in pieces if piece)
+
+
 @pytest.mark.parametrize("end", [b"\n", b""])
 def test_a_line_longer_than_the_limit_is_one_malformed_line(end: bytes, tmp_path: Path) -> None:
     got = read(
