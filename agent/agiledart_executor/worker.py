@@ -16,18 +16,18 @@ import sys
 import time
 from collections.abc import Coroutine
 
-from agiledart_dataflow.batch import Batch
-from agiledart_dataflow.batch_codec import BatchCodec
-from agiledart_dataflow.channels import ReceivingChannel, SendingChannel
+from agiledart_dataflow.channels import SendingChannel
 from agiledart_dataflow.deployment import DeploymentPart
 from agiledart_dataflow.stage_plan import StagePlan
 from agiledart_dataflow.user_errors import NO_RECORD, user_code_error
+from agiledart_executor.asking_judge import AskingJudge
 from agiledart_executor.bounds import bind_process
-from agiledart_executor.data_links import Acknowledger, DataPort, Sender, take_acknowledgement, try_rows
+from agiledart_executor.data_links import Acknowledger, DataPort, Sender, take_acknowledgement
 from agiledart_executor.host import InstanceHost
 from agiledart_executor.last_words import LastWords
 from agiledart_executor.latency_log import LatencyKeeping, LatencyLog
 from agiledart_executor.launching import Launchable, make_ready
+from agiledart_executor.local_channel import local_output
 from agiledart_executor.messages import (
     AgentMessage,
     Bound,
@@ -37,7 +37,6 @@ from agiledart_executor.messages import (
     Finished,
     InstanceBroke,
     InstanceName,
-    JudgePeer,
     Launch,
     Launched,
     LaunchFailed,
@@ -47,18 +46,17 @@ from agiledart_executor.messages import (
     StartReading,
     Verdict,
 )
-from agiledart_executor.running import SOURCE_ROWS, InputEnd, OutputEnd, Running
+from agiledart_executor.running import InputEnd, OutputEnd, Running
 from agiledart_executor.tapping import Tapping
 from agiledart_executor.watchdog import Call, Watchdog
 from agiledart_kernel.codec import Codec, encode
-from agiledart_kernel.errors import AgileDartError, OperationFailed, Refused, RemoteProtocolError
-from agiledart_kernel.frames import DataHeader, FrameKind, FrameReader, Hello, encode_hello, frame
+from agiledart_kernel.errors import AgileDartError, OperationFailed, RemoteProtocolError
+from agiledart_kernel.frames import DataHeader, FrameKind, FrameReader, Hello, frame
 from agiledart_kernel.limits import MAX_FRAME_BYTES
 from agiledart_kernel.node_id import NodeId
 from agiledart_transport.contexts import client_context, server_context
 from agiledart_transport.event_loop import run_on_uvloop
 from agiledart_transport.framed import Link, LinkHandler
-from agiledart_transport.judge import PeerInfo
 from agiledart_transport.links import Listener, connect, serve
 
 REPORT_SECONDS = 0.5
@@ -67,51 +65,14 @@ REPORT_SECONDS = 0.5
 MAX_MESSAGE_CHARS = 4_000
 """What a user's exception may say at most: it stands in the application's record."""
 
-TRIED_FRAMES = 2
-"""Frames of a channel within one process that are encoded and decoded to see whether they could travel."""
-
 YOUNG_OBJECTS = 20_000
 """New objects that wait for the collector. Rows live for one batch; with Python's 700 it looks at each batch in the middle of
 it, for 0.1 to 0.2 µs a row."""
 
-LOCAL_WINDOW_FRAMES = 2
-"""Frames under way within one process. There is no way to fill; what waits there only takes memory, and both ends have one core."""
-
 DIAL_TRIES = 4
 """Attempts to reach an executor that said it listens; each waits for some seconds."""
 
-_PEER_INFO: Codec[PeerInfo] = Codec(PeerInfo)
 _PART: Codec[DeploymentPart] = Codec(DeploymentPart)
-
-
-class AskingJudge:
-    """Asks the agent about each peer: judging needs the cryptography library, which an executor does not load."""
-
-    def __init__(self, send: "Worker") -> None:
-        self._worker = send
-        self._open: dict[int, asyncio.Future[Verdict]] = {}
-        self._number = 0
-
-    async def judge(self, certificate: bytes, hello: Hello, service: str, *, serves: bool = False) -> PeerInfo:
-        """The verified peer; raises `Refused`."""
-        self._number += 1
-        number = self._number
-        answer: asyncio.Future[Verdict] = asyncio.get_running_loop().create_future()
-        self._open[number] = answer
-        try:
-            self._worker.tell(JudgePeer(number, certificate, encode_hello(hello), service, serves))
-            verdict = await answer
-        finally:
-            del self._open[number]
-        if verdict.refused:
-            raise Refused(verdict.refused)
-        return _PEER_INFO.decode(verdict.peer)
-
-    def answered(self, verdict: Verdict) -> None:
-        """The agent's word."""
-        future = self._open.get(verdict.request)
-        if future is not None and not future.done():
-            future.set_result(verdict)
 
 
 class Worker:
@@ -126,7 +87,7 @@ class Worker:
     def __init__(self, writer: asyncio.StreamWriter, configuration: Configure, words: LastWords) -> None:
         self._writer, self._configuration = writer, configuration
         self._host = InstanceHost(self._finished, self._broke)
-        self._judge = AskingJudge(self)
+        self._judge = AskingJudge(self.tell)
         self._client_tls = client_context(configuration.credentials)
         self._hello = Hello(
             service="data",
@@ -303,7 +264,7 @@ class Worker:
         lazy = self._code.plan.edges[edge].lazy_marks
         local = self._host.running.get((self._edge(edge)[1], target))
         if local is not None:
-            return _local_output(self._host, running, local, (edge, target), self._code.codecs[edge], lazy_marks=lazy)
+            return local_output(self._host, running, local, (edge, target), self._code.codecs[edge], lazy_marks=lazy)
         if where is None:
             raise OperationFailed(f"{running.name}: the place of instance {target} downstream is not known")
         link = await self._link(where)
@@ -399,36 +360,6 @@ def _uses(running: Running, link: Link) -> bool:
     """Does a channel of an instance go over this link?"""
     ends = [*(end.deliver for end in running.outputs.values()), *(end.acknowledge for end in running.inputs.values())]
     return any(isinstance(end, Sender | Acknowledger) and end.link is link for end in ends)
-
-
-def _local_output(
-    host: InstanceHost,
-    running: Running,
-    target_running: Running,
-    way: tuple[int, int],
-    codec: BatchCodec,
-    *,
-    lazy_marks: bool,
-) -> OutputEnd:
-    """A channel within this process: no encoding, the same credit.
-
-    The first rows go through the codec all the same: a step whose rows are not what it says is told wherever it runs.
-    """
-    edge, target = way
-    untried = TRIED_FRAMES
-
-    def deliver(batch: Batch, first_row: int, channel: SendingChannel) -> None:
-        nonlocal untried
-        if len(batch) and untried:
-            untried -= 1
-            try_rows(codec, batch, running.name)
-        host.receive(target_running, edge, running.index, first_row, batch)
-
-    end = target_running.inputs[edge, running.index]
-    end.channel = ReceivingChannel(LOCAL_WINDOW_FRAMES)
-    end.acknowledge = lambda frames, marks: host.acknowledged(running, edge, target, frames, marks)
-    channel = SendingChannel(LOCAL_WINDOW_FRAMES, bound_rows=SOURCE_ROWS, lazy_marks=lazy_marks)
-    return OutputEnd(channel, deliver)
 
 
 def _in_words(error: BaseException) -> str:

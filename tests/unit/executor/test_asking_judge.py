@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from agiledart_executor.asking_judge import AskingJudge
 from agiledart_executor.messages import JudgePeer, Verdict
-from agiledart_executor.worker import AskingJudge
 from agiledart_kernel.codec import encode
 from agiledart_kernel.errors import Refused
 from agiledart_kernel.frames import Hello
@@ -34,7 +34,7 @@ def peer(number: int) -> PeerInfo:
 def test_two_questions_at_one_time_get_their_own_answers():
     async def play() -> list[PeerInfo]:
         agent = Agent()
-        judge = AskingJudge(agent)  # type: ignore[arg-type]  # only `tell` of a worker is used
+        judge = AskingJudge(agent.tell)
         open_ones = [asyncio.ensure_future(judge.judge(b"", Hello(), "data")) for _ in range(3)]
         await asyncio.sleep(0)
         for question in reversed(agent.asked):
@@ -49,7 +49,7 @@ def test_two_questions_at_one_time_get_their_own_answers():
 def test_a_refusal_has_the_agents_reason():
     async def play() -> None:
         agent = Agent()
-        judge = AskingJudge(agent)  # type: ignore[arg-type]  # as above
+        judge = AskingJudge(agent.tell)
         question = asyncio.ensure_future(judge.judge(b"", Hello(), "data"))
         await asyncio.sleep(0)
         judge.answered(Verdict(agent.asked[0].request, refused="expired"))

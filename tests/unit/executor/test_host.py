@@ -18,7 +18,8 @@ from agiledart_dataflow.source_instance import SourceInstance
 from agiledart_dataflow.stages import plan_stages
 from agiledart_executor.connectors.opening import open_sink, open_source
 from agiledart_executor.host import InstanceHost
-from agiledart_executor.running import InputEnd, OutputEnd, Running
+from agiledart_executor.local_channel import local_output
+from agiledart_executor.running import SOURCE_ROWS, InputEnd, OutputEnd, Running
 from agiledart_kernel.errors import RemoteProtocolError
 
 
@@ -58,10 +59,10 @@ def topology(rows: list[Reading], expand: Callable[[Reading], list[Reading]] | N
 
 
 class Pipeline:
-    """All instances of a topology in one host, channels of a given window between them."""
+    """All instances of a topology in one host, channels as within an executor between them, or such with a given window."""
 
     def __init__(
-        self, rows: list[Reading], window: int = 16, expand: Callable[[Reading], list[Reading]] | None = None
+        self, rows: list[Reading], window: int | None = None, expand: Callable[[Reading], list[Reading]] | None = None
     ) -> None:
         made = topology(rows, expand)
         self.program: Program = compile_program(made, plan_stages(made.specification()))
@@ -83,14 +84,19 @@ class Pipeline:
                     running.writer = open_sink(endpoint.connector, endpoint.row_type)
                 running.instance = Instance(self.program, stage.index, 0, running.writer)
             for edge, source in plan.inputs(stage.index, 0):
-                running.inputs[edge, source] = InputEnd(channel=ReceivingChannel(window))
+                running.inputs[edge, source] = InputEnd(channel=ReceivingChannel(window or 1))
             self.running.append(running)
         for edge in plan.edges:
             self._join(edge.index, self.running[edge.source], self.running[edge.target], window)
         for running in self.running:
             self.host.add(running)
 
-    def _join(self, edge: int, up: Running, down: Running, window: int) -> None:
+    def _join(self, edge: int, up: Running, down: Running, window: int | None) -> None:
+        if window is None:
+            codec = self.program.codec(edge)
+            up.outputs[edge, 0] = local_output(self.host, up, down, (edge, 0), codec, lazy_marks=False)
+            return
+
         def deliver(batch: Batch, first_row: int, channel: SendingChannel) -> None:
             self.host.receive(down, edge, 0, first_row, batch)
 
@@ -115,8 +121,8 @@ def rows(count: int) -> list[Reading]:
     return [Reading(n, n) for n in range(count)]
 
 
-@pytest.mark.parametrize("window", [1, 2, 16])
-def test_a_pipeline_runs_to_its_end(window: int):
+@pytest.mark.parametrize("window", [None, 1, 2, 16])
+def test_a_pipeline_runs_to_its_end(window: int | None):
     async def play() -> Pipeline:
         pipeline = Pipeline(rows(5_000), window)
         await pipeline.run()
@@ -163,7 +169,7 @@ def test_a_frame_leaves_before_the_book_keeping_of_its_instance():
 
 def test_who_is_woken_while_frames_are_gathered_waits_for_the_last_of_them():
     async def play() -> tuple[list[int], int]:
-        pipeline = Pipeline([])
+        pipeline = Pipeline([], window=16)
         sink = pipeline.running[2]
         assert sink.instance is not None
         waiting: list[int] = []
@@ -297,6 +303,31 @@ def test_a_slow_step_gets_few_rows_at_a_time():
         return running
 
     assert asyncio.run(play()).budget == WORK_BUDGET
+
+
+def test_rows_do_not_heap_up_between_a_fast_source_and_a_slow_step_of_one_process():
+    """A process that gets little of a busy machine is slow in all its steps, and would fill whatever room there is."""
+    waiting: list[int] = []
+
+    async def play() -> None:
+        def counted(reading: Reading) -> list[Reading]:
+            waiting.append(queued())
+            return [reading]
+
+        pipeline = Pipeline(rows(20_000), expand=counted)
+        source, step = pipeline.running[:2]
+
+        def queued() -> int:
+            assert step.instance is not None
+            return step.instance.queued_rows + sum(end.channel.rows_waiting for end in source.outputs.values())
+
+        step.budget, source.budget = 1, SOURCE_ROWS
+        step.pace = lambda rows, ns: None  # type: ignore[method-assign]  as slow as it began
+        await pipeline.run()
+
+    asyncio.run(play())
+    assert len(waiting) == 20_000
+    assert max(waiting) <= 5 * SOURCE_ROWS
 
 
 def test_drain_ends_a_source_early_and_the_pipeline_with_it():

@@ -1,0 +1,46 @@
+"""`AskingJudge`: has the agent judge who dials; judging needs the cryptography library, which an executor does not load."""
+
+import asyncio
+from collections.abc import Callable
+
+from agiledart_executor.messages import JudgePeer, Verdict
+from agiledart_kernel.codec import Codec
+from agiledart_kernel.errors import Refused
+from agiledart_kernel.frames import Hello, encode_hello
+from agiledart_transport.judge import PeerInfo
+
+_PEER_INFO: Codec[PeerInfo] = Codec(PeerInfo)
+
+
+class AskingJudge:
+    """Asks about each peer, and waits.
+
+    Args:
+        tell: sends a question to the agent.
+    """
+
+    def __init__(self, tell: Callable[[JudgePeer], None]) -> None:
+        self._tell = tell
+        self._open: dict[int, asyncio.Future[Verdict]] = {}
+        self._number = 0
+
+    async def judge(self, certificate: bytes, hello: Hello, service: str, *, serves: bool = False) -> PeerInfo:
+        """The verified peer; raises `Refused`."""
+        self._number += 1
+        number = self._number
+        answer: asyncio.Future[Verdict] = asyncio.get_running_loop().create_future()
+        self._open[number] = answer
+        try:
+            self._tell(JudgePeer(number, certificate, encode_hello(hello), service, serves))
+            verdict = await answer
+        finally:
+            del self._open[number]
+        if verdict.refused:
+            raise Refused(verdict.refused)
+        return _PEER_INFO.decode(verdict.peer)
+
+    def answered(self, verdict: Verdict) -> None:
+        """The agent's word."""
+        future = self._open.get(verdict.request)
+        if future is not None and not future.done():
+            future.set_result(verdict)
