@@ -19,8 +19,11 @@ PAPER = ((100, 1_000, 10_000), 100_000)
 SMALL = ((100, 400), 5_000)
 """Sizes of the rings, and look-ups in each."""
 
-_PER_SECOND = 10_000
+_PER_SECOND = 20_000
 """Look-ups sent in a virtual second."""
+
+_PATIENCE_S = 5
+"""Virtual seconds after the last one, in which they must have arrived."""
 
 
 def run(settings: Settings) -> Report:
@@ -49,7 +52,8 @@ def _measure(nodes: int, lookups: int, settings: Settings) -> Row:
         ledger.send(members, min(_PER_SECOND // 10, lookups - ledger.sent))
         ring.world.run_for(SECOND // 10)
         ledger.collect()
-    ring.world.run_for(5 * SECOND)
+    ring.world.run_until(lambda: _all_arrived(ledger), _PATIENCE_S * SECOND, SECOND // 4)
+    ring.world.run_for(SECOND)  # for what arrives once more
     ledger.collect()
     return {
         "nodes": nodes,
@@ -70,6 +74,11 @@ def _measure(nodes: int, lookups: int, settings: Settings) -> Row:
         "cpu_seconds_of_build": round(built - started, 2),
         "virtual_seconds": round(ring.world.now / SECOND, 1),
     }
+
+
+def _all_arrived(ledger: LookupLedger) -> bool:
+    ledger.collect()
+    return not ledger.lost
 
 
 def _bound(nodes: int) -> int:

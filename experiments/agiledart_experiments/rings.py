@@ -15,7 +15,7 @@ from agiledart_simulation.checkers.ring import leaf_violations
 from agiledart_simulation.network import NetworkConfig
 from agiledart_simulation.ring import Ring, simulated_ids
 
-JOINS_PER_SECOND = 200
+JOINS_PER_SECOND = 400
 PLANE = NetworkConfig(base_ns=50_000, span_ns=40 * MILLISECOND, jitter_ns=0)
 """Nodes are points in the unit square, 40 ms across: distance decides, as in the published simulations."""
 
