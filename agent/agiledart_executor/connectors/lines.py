@@ -101,7 +101,9 @@ class FileLines:
 
     def _read(self, size: int) -> bytes:
         try:
-            return self._file.read1(size) if self._path == "-" else self._file.read(size)  # type: ignore[attr-defined]
+            if self._path == "-":
+                return self._file.read1(size)  # type: ignore[attr-defined,no-any-return]
+            return self._file.read(self._to_a_line_end(size))
         except EOFError:
             raise OperationFailed(
                 f"{self._path} is cut short: its gzip data end in the middle; get the whole file"
@@ -119,7 +121,7 @@ class FileLines:
         """Whole lines as bytes, each with its end, about so many bytes: (lines, how many were too long). None at the end."""
         if self._ended:
             return None
-        data = self._read(self._to_a_line_end(size))
+        data = self._read(size)
         if self._first:
             self._first = False
             data = data.removeprefix(_BOM)
