@@ -6,11 +6,12 @@ right when it arrives at the node that was closest when it was sent, or that is 
 
 from agiledart_experiments.lookups import LookupLedger
 from agiledart_experiments.report import Goal, Report, Row, Settings
-from agiledart_experiments.rings import Meter, built_ring, settle, without_collector
+from agiledart_experiments.rings import Meter, built_ring, settle
 from agiledart_kernel.instants import SECOND
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.randomness import RandomStream
 from agiledart_overlay.config import OverlayConfig
+from agiledart_simulation.collector import without_collector
 from agiledart_simulation.ring import Ring, simulated_ids
 
 PAPER = (1_000, 10)

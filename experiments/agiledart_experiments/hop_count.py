@@ -9,8 +9,9 @@ import time
 
 from agiledart_experiments.lookups import LookupLedger, quantile
 from agiledart_experiments.report import Goal, Report, Row, Settings
-from agiledart_experiments.rings import JOINS_PER_SECOND, built_ring, without_collector
+from agiledart_experiments.rings import JOINS_PER_SECOND, built_ring
 from agiledart_kernel.instants import SECOND
+from agiledart_simulation.collector import without_collector
 
 MEANS = {100: 1.62, 1_000: 2.39, 10_000: 3.12}
 """Mean hops with tables from global knowledge."""
@@ -30,8 +31,7 @@ def run(settings: Settings) -> Report:
     """Look-ups from random nodes to random keys."""
     usual, lookups = PAPER if settings.is_paper else SMALL
     sizes = settings.sizes_or(usual)
-    with without_collector():
-        rows = tuple(_measure(nodes, lookups, settings) for nodes in sizes)
+    rows = tuple(_measure(nodes, lookups, settings) for nodes in sizes)
     parameters = {"nodes": sizes, "lookups": lookups, "joins_per_second": JOINS_PER_SECOND, "preset": "simulation"}
     notes = (
         "each ring is built by real joins, one after the other",
@@ -41,6 +41,11 @@ def run(settings: Settings) -> Report:
 
 
 def _measure(nodes: int, lookups: int, settings: Settings) -> Row:
+    with without_collector():
+        return _measured(nodes, lookups, settings)
+
+
+def _measured(nodes: int, lookups: int, settings: Settings) -> Row:
     settings.progress(f"{nodes:,} nodes join")
     started = time.process_time()
     ring = built_ring(nodes, settings.seed, settings.progress)

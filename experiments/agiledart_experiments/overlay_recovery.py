@@ -7,12 +7,13 @@ of the base for each further failure. All nodes die silently, as by loss of powe
 
 from agiledart_experiments.lookups import LookupLedger
 from agiledart_experiments.report import Goal, Report, Row, Settings
-from agiledart_experiments.rings import built_ring, settle, without_collector
+from agiledart_experiments.rings import built_ring, settle
 from agiledart_kernel.instants import SECOND
 from agiledart_kernel.node_id import ID_BITS
 from agiledart_kernel.randomness import RandomStream
 from agiledart_overlay.config import OverlayConfig
 from agiledart_simulation.checkers.ring import leaf_violations, table_violations
+from agiledart_simulation.collector import without_collector
 from agiledart_simulation.ring import Ring, simulated_ids
 
 PAPER = (1_000, (1, 2, 4, 8, 16, 32, 64, 128))

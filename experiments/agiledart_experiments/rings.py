@@ -1,8 +1,6 @@
 """Rings for experiments: built by real joins, observed from outside."""
 
-import gc
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 from agiledart_experiments import huge_pages
 from agiledart_kernel.codec import Codec
@@ -18,18 +16,6 @@ from agiledart_simulation.ring import Ring, simulated_ids
 JOINS_PER_SECOND = 400
 PLANE = NetworkConfig(base_ns=50_000, span_ns=40 * MILLISECOND, jitter_ns=0)
 """Nodes are points in the unit square, 40 ms across: distance decides, as in the published simulations."""
-
-
-@contextmanager
-def without_collector() -> Iterator[None]:
-    """The simulator makes no cycles worth collecting; looking for them costs a fifth of the time."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 class Meter(Codec[OverlayMessage]):

@@ -4,15 +4,14 @@
 everything, one application at a time.
 """
 
-import gc
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from agiledart_kernel.instants import MILLISECOND, SECOND
 from agiledart_node.config import NodeConfig
 from agiledart_simulation.checkers.balance import share_below
 from agiledart_simulation.checkers.schedulers import schedulers_of
+from agiledart_simulation.collector import without_collector
 from agiledart_simulation.network import NetworkConfig
 from agiledart_simulation.node_ring import NodeRing
 from agiledart_simulation.workload import Scheduling, Workload
@@ -98,17 +97,6 @@ class RunFigures:
         return share_below(self.mapped, operators)
 
 
-@contextmanager
-def _without_collector() -> Iterator[None]:
-    was = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was:
-            gc.enable()
-
-
 def run_submissions(options: RunOptions, network: NetworkConfig | None = None) -> RunFigures:
     """Assemble a ring, submit everything, wait for all answers; see `RunFigures`."""
     (figures,) = run_growing(options, (options.applications,), network)
@@ -123,7 +111,7 @@ def run_growing(
     Args:
         counts: rising; the last one is that of `options`. All figures are those since the beginning.
     """
-    with _without_collector():
+    with without_collector():
         yield from _run(options, counts, network)
 
 
