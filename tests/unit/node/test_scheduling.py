@@ -1,17 +1,24 @@
 """Parts of scheduling on their own: advertisements, votes, walks, turns, offices."""
 
+import asyncio
+from types import SimpleNamespace
+from typing import Any, cast
+
 import pytest
 
+from agiledart_kernel.codec import encode
+from agiledart_kernel.count import MAX_COUNT
 from agiledart_kernel.instants import SECOND, Duration, Instant
 from agiledart_kernel.node_id import NodeId, key_of_name, ring_distance
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.randomness import RandomStream
 from agiledart_node.conversations import Conversations
+from agiledart_node.node import NODE_CODEC
 from agiledart_node.scheduling.advertisements import MAX_ADVERTISEMENTS, Advertisements, Heard
-from agiledart_node.scheduling.claims import office_key
+from agiledart_node.scheduling.claims import CLAIM_CODEC, Claim, Claims, office_key
 from agiledart_node.scheduling.electing import winner_of
-from agiledart_node.scheduling.finding import estimated_nodes, walk_length
-from agiledart_node.scheduling.messages import Advertisement, Candidate, Office
+from agiledart_node.scheduling.finding import Finding, estimated_nodes, walk_length
+from agiledart_node.scheduling.messages import Advertisement, Candidate, FindScheduler, Office
 from agiledart_node.scheduling.turns import Turns
 from agiledart_overlay.leaf_set import LeafSet
 
@@ -162,3 +169,27 @@ def test_turns_are_given_in_order_and_one_that_waits_too_long_is_told() -> None:
     turns.give_back()
     talks.begin(come("e", 9))
     assert seen[-1] == ("e", True)
+
+
+def test_a_walk_with_the_largest_count_of_hops_is_passed_on_in_words_that_others_can_read() -> None:
+    sent: list[Any] = []
+    desk = SimpleNamespace(me=peer(1), send=lambda to, message: sent.append(message))
+    known = SimpleNamespace(best=lambda domain, refused: None)
+    gossip = SimpleNamespace(peers=lambda domain: [peer(2)])
+    finding = Finding(cast(Any, desk), cast(Any, known), cast(Any, gossip), cast(Any, None), RandomStream(1, "walk"))
+    finding.on_find(peer(3), FindScheduler(1, peer(3), "z", ttl=3, visited=(), refused=(), hops=MAX_COUNT))
+    (query,) = sent
+    assert NODE_CODEC.decode(encode(query)) == query
+
+
+def test_an_office_of_the_last_term_can_still_be_claimed() -> None:
+    stored: list[bytes] = []
+
+    async def store(key: NodeId, version: int, value: bytes) -> Any:
+        stored.append(value)
+        return SimpleNamespace(ok=True)
+
+    claims = Claims(cast(Any, None), cast(Any, SimpleNamespace(store=store)))
+    before = Claim(Office("z", 0, MAX_COUNT), None)
+    claim = asyncio.run(claims.claim("z", 0, peer(1), (7, before)))
+    assert [CLAIM_CODEC.decode(value) for value in stored] == [claim]
