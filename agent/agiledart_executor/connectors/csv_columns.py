@@ -20,7 +20,7 @@ from agiledart_dataflow.columns_ipc import MAX_COLUMN_ROWS
 from agiledart_dataflow.connectors import Reading
 from agiledart_dataflow.late import late
 from agiledart_dataflow.schema import ReadTime
-from agiledart_executor.connectors.lines import BLOCK_BYTES, FileLines, block_of
+from agiledart_executor.connectors.lines import BLOCK_BYTES, BOM, FileLines, block_of
 from agiledart_executor.connectors.parsing import RowParser
 from agiledart_kernel.limits import MAX_LINE_BYTES
 
@@ -42,7 +42,6 @@ _FEW_LINES = 100
 """Fewer lines than this are read as rows: a call of pyarrow costs more."""
 
 _LARGEST_BLOCK = 4 << 20
-_BOM = b"\xef\xbb\xbf"
 _BYTES_AT_ONCE = 1 << 20
 """Read and parsed in one call, at least, once the length of lines is known."""
 
@@ -132,7 +131,7 @@ class ColumnParser:
         """The columns of lines, each with its end; None when there are few, or when they need a closer look."""
         if len(data) < _FEW_LINES * 64 and data.count(b"\n") < _FEW_LINES:  # first, and without NumPy: they may be all
             return None
-        if data.startswith(_BOM):  # pyarrow would pass over it
+        if data.startswith(BOM):  # pyarrow would pass over it
             return None
         if b'"' in data or b"\r" in data or b"\t" in data or (self._has_ints and (b"x" in data or b"X" in data)):
             return None

@@ -20,7 +20,7 @@ from agiledart_kernel.limits import MAX_LINE_BYTES
 BLOCK_BYTES = 64 << 10
 _TAIL_BYTES = 4 << 10
 _GZIP = b"\x1f\x8b"
-_BOM = b"\xef\xbb\xbf"
+BOM = b"\xef\xbb\xbf"
 PLAIN = bytes(code for code in range(0x20, 0x7F) if code not in b'_"') + b"\n"
 """Bytes of which a block may consist to be parsed the fast way: with others Python's number syntax is wider than ours."""
 
@@ -124,7 +124,7 @@ class FileLines:
         data = self._read(size)
         if self._first:
             self._first = False
-            data = data.removeprefix(_BOM)
+            data = data.removeprefix(BOM)
         if not data:
             self._ended = True
             data, self._rest = self._rest, b""
