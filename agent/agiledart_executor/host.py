@@ -181,6 +181,8 @@ class InstanceHost:
         worked_ns = 0
         if not more:
             more = instance.work(running.emit, running.budget)
+            if not self._ready:
+                self.cork.flush()  # who waits for the frame does not wait for the book-keeping
             worked_ns = time.monotonic_ns() - began
             if running.writer is not None:
                 running.writer.flush()
@@ -188,8 +190,6 @@ class InstanceHost:
                     running.writer.close()
         for output in running.outputs.values():
             output.flush()
-        if not self._ready:
-            self.cork.flush()  # who waits for the frame does not wait for the book-keeping
         if worked_ns and ((rows := before - instance.queued_rows) >= running.budget or worked_ns > TURN_NS):
             running.pace(rows, worked_ns)
         running.ended = finished = instance.finished
