@@ -208,10 +208,13 @@ class InstanceHost:
             if polled.batch is not None:
                 source.send(polled.batch, running.emit)
             treated = 0 if polled.wait_until_ns is not None else running.budget
-            running.pace(treated, time.monotonic_ns() - began)
+            took_ns = time.monotonic_ns() - began
+            if treated or took_ns > TURN_NS:
+                running.pace(treated, took_ns)
             if polled.wait_until_ns is not None and not source.finished:
                 until = polled.wait_until_ns
-                if polled.wait_for is not None and self._watch(running, polled.wait_for):
+                number = polled.wait_for
+                if number is not None and (running.watched == number or self._watch(running, number)):
                     until = max(until, began + WATCHED_NS)
                 self._look_at(running, until)
             else:
@@ -248,8 +251,6 @@ class InstanceHost:
 
     def _watch(self, running: Running, descriptor: int) -> bool:
         """Wake a source when its reader has something; False for what cannot be waited for (a file)."""
-        if running.watched == descriptor:
-            return True
         self._unwatch(running)
         try:
             self._loop.add_reader(descriptor, self.wake_now, running)
