@@ -69,14 +69,17 @@ class Sender:
             self._send(first_row, 0, self._codec.encode(batch), 0, PUNCTUATION_ONLY)
             return
         try:
-            pieces = self._codec.encode_within(batch)
+            body = self._codec.encode(batch)
+            if len(body) < MAX_BATCH_BYTES and not self._left and self.link.writable:  # the usual case
+                rows = len(batch.held)
+                channel.sized(rows, len(body), columns=type(batch.held) is not list)
+                self.link.send(_DATA, self._pack(first_row, rows, 0, 0) + body)
+                return
+            pieces = self._codec.encode_within(batch, body=body)
         except (TypeError, ValueError, OverflowError) as error:
             raise UserCodeError(f"{self._step}: a row cannot travel to another process: {error}") from None
         first, body = pieces[0]
         channel.sized(len(first.held), len(body), columns=type(batch.held) is not list)
-        if len(pieces) == 1 and not self._left and self.link.writable and len(body) < MAX_BATCH_BYTES:  # the usual case
-            self.link.send(_DATA, self._pack(first_row, len(first.held), 0, 0) + body)
-            return
         channel.frames_sent += len(pieces) - 1
         for piece, body in pieces:
             if len(body) > MAX_DATA_FRAME_BYTES - DATA_HEADER_BYTES:

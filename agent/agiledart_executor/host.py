@@ -181,6 +181,8 @@ class InstanceHost:
         worked_ns = 0
         if not more:
             more = instance.work(running.emit, running.budget)
+            if not self._ready:
+                self.cork.flush()  # who waits for the frame does not wait for the book-keeping
             worked_ns = time.monotonic_ns() - began
             if running.writer is not None:
                 running.writer.flush()
@@ -188,8 +190,6 @@ class InstanceHost:
                     running.writer.close()
         for output in running.outputs.values():
             output.flush()
-        if not self._ready:
-            self.cork.flush()  # who waits for the frame does not wait for the book-keeping
         if worked_ns and ((rows := before - instance.queued_rows) >= running.budget or worked_ns > TURN_NS):
             running.pace(rows, worked_ns)
         running.ended = finished = instance.finished
@@ -208,10 +208,13 @@ class InstanceHost:
             if polled.batch is not None:
                 source.send(polled.batch, running.emit)
             treated = 0 if polled.wait_until_ns is not None else running.budget
-            running.pace(treated, time.monotonic_ns() - began)
+            took_ns = time.monotonic_ns() - began
+            if treated or took_ns > TURN_NS:
+                running.pace(treated, took_ns)
             if polled.wait_until_ns is not None and not source.finished:
                 until = polled.wait_until_ns
-                if polled.wait_for is not None and self._watch(running, polled.wait_for):
+                number = polled.wait_for
+                if number is not None and (running.watched == number or self._watch(running, number)):
                     until = max(until, began + WATCHED_NS)
                 self._look_at(running, until)
             else:
@@ -248,8 +251,6 @@ class InstanceHost:
 
     def _watch(self, running: Running, descriptor: int) -> bool:
         """Wake a source when its reader has something; False for what cannot be waited for (a file)."""
-        if running.watched == descriptor:
-            return True
         self._unwatch(running)
         try:
             self._loop.add_reader(descriptor, self.wake_now, running)

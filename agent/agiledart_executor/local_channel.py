@@ -32,7 +32,7 @@ def local_output(
 
     def deliver(batch: Batch, first_row: int, channel: SendingChannel) -> None:
         nonlocal untried
-        if len(batch) and untried:
+        if untried and len(batch.held):
             untried -= 1
             try_rows(codec, batch, running.name)
         host.receive(target_running, edge, running.index, first_row, batch)

@@ -34,23 +34,30 @@ class Output(Protocol):
 
 @dataclass(eq=False)
 class OutputEnd:
-    """Upstream end of a channel and its way out; `ready` says whether that takes a frame now."""
+    """Upstream end of a channel and its way out; `ready` says whether that takes a frame now (None: always)."""
 
     channel: SendingChannel
     deliver: Output
-    ready: Callable[[], bool] = lambda: True
+    ready: Callable[[], bool] | None = None
+
+    def put(self, batch: Batch) -> None:
+        """Send a batch at once where nothing waits before it; else it waits for `flush`."""
+        channel = self.channel
+        first_row = channel.rows_sent
+        if (self.ready is None or self.ready()) and channel.passes(batch):
+            self.deliver(batch, first_row, channel)
+        else:
+            channel.put(batch)
 
     def flush(self) -> None:
         """Send all that may go now."""
         channel = self.channel
-        while self.ready():
+        while (self.ready is None or self.ready()) and channel.has_more:
             first_row = channel.rows_sent
             batch = channel.next_frame()
             if batch is None:
                 return
             self.deliver(batch, first_row, channel)
-            if not channel.has_more:
-                return
 
 
 @dataclass(eq=False)
@@ -108,7 +115,7 @@ class Running:
         outputs = self.outputs
 
         def emit(edge: int, target: int, batch: Batch) -> None:
-            outputs[edge, target].channel.put(batch)
+            outputs[edge, target].put(batch)
 
         self.emit = emit
 

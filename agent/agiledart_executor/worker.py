@@ -20,6 +20,7 @@ from agiledart_dataflow.channels import SendingChannel
 from agiledart_dataflow.deployment import DeploymentPart
 from agiledart_dataflow.stage_plan import StagePlan
 from agiledart_dataflow.user_errors import NO_RECORD, user_code_error
+from agiledart_executor import short_turns
 from agiledart_executor.asking_judge import AskingJudge
 from agiledart_executor.bounds import bind_process
 from agiledart_executor.data_links import Acknowledger, DataPort, Sender, take_acknowledgement
@@ -419,6 +420,7 @@ def main() -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the agent says when to end
     words = LastWords(int(sys.argv[2]) if len(sys.argv) > 2 else -1)
     words.arm()
+    short_turns.ask()
     pair = socket.socket(fileno=int(sys.argv[1]))
     pair.setblocking(False)
     run_on_uvloop(run(pair, words))

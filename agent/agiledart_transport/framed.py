@@ -430,8 +430,11 @@ class Link(asyncio.BufferedProtocol):
             self._went_wrong(error)
         finally:
             self._delivering = False
-            if handler is not None and handler.after is not None:
-                self._call(handler.after)
+            if handler is not None and (after := handler.after) is not None:
+                try:  # as `_call`, without the call: it comes with every frame
+                    after(self)
+                except Exception as error:  # noqa: BLE001  judged there
+                    self._went_wrong(error)
 
     def _call(self, callback: Callable[..., None], *arguments: object) -> None:
         """Run the owner's code."""

@@ -51,6 +51,7 @@ def _ours(form: str) -> Callable[[int, float], list[str]]:
 CARRIERS: tuple[Carrier, ...] = (
     Carrier("ours", "", _ours("rows")),
     Carrier("ours-columns", "", _ours("columns")),
+    Carrier("bare", "", _node("", "bare_node")),
     Carrier("zenoh", "zenoh", _node("zenoh", "zenoh_node", "tuple")),
     Carrier("zenoh-batched", "zenoh", _node("zenoh", "zenoh_node", "batched")),
     Carrier("dora", "dora", _node("dora", "dora_node", "tuple")),

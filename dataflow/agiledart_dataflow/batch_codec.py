@@ -48,7 +48,7 @@ class BatchCodec:
         """The bytes of a batch. Raises TypeError, ValueError or OverflowError for rows that cannot travel."""
         held = batch.held
         if type(held) is list or not len(held):
-            return self._encoder.encode((batch.rows, batch.order if len(held) else self._nothing(), batch.mark))
+            return self._encoder.encode((held or [], batch.order if len(held) else self._nothing(), batch.mark))
         order = batch.order
         if self._carries == "times":
             order = struct.pack(f"<{len(order)}q", *order) if type(order) is list else order.astype("<i8").tobytes()
@@ -58,21 +58,26 @@ class BatchCodec:
     def _nothing(self) -> list[Any] | None:
         return None if self._carries == "rows" else []
 
-    def encode_within(self, batch: Batch, limit: int = 2 * MAX_BATCH_BYTES) -> list[tuple[Batch, bytes]]:
+    def encode_within(
+        self, batch: Batch, limit: int = 2 * MAX_BATCH_BYTES, body: bytes | None = None
+    ) -> list[tuple[Batch, bytes]]:
         """The batch in pieces whose bytes stay within `limit` (columns: within theirs), as far as whole rows allow.
         Raises as `encode`.
+
+        Args:
+            body: the bytes of the whole batch, where they are known.
         """
         if type(batch.held) is not list:
             limit = max(limit, MAX_COLUMN_BATCH_BYTES)
         found: list[tuple[Batch, bytes]] = []
-        waiting = [batch]
+        waiting = [(batch, self.encode(batch) if body is None else body)]
         while waiting:
-            piece = waiting.pop()
-            body = self.encode(piece)
+            piece, body = waiting.pop()
             if len(body) <= limit or len(piece) < 2:
                 found.append((piece, body))
             else:
-                waiting += reversed(list(piece.pieces((len(piece) + 1) // 2)))
+                halves = list(piece.pieces((len(piece) + 1) // 2))
+                waiting += [(half, self.encode(half)) for half in reversed(halves)]
         return found
 
     def decode(self, body: bytes | bytearray | memoryview) -> Batch:

@@ -41,6 +41,9 @@ class SendingChannel:
         bound_rows: rows that may wait here before the instance must stop producing (`blocked`). One call of an
             operator may overshoot it, which is why the bound is checked before the call, not inside it.
         lazy_marks: a mark waits for rows to go with, for the end, or until `release_mark`: nobody downstream minds it.
+
+    Attributes:
+        has_more: something was put in that was not sent.
     """
 
     __slots__ = (
@@ -57,6 +60,7 @@ class SendingChannel:
         "_window",
         "columns_limit",
         "frames_sent",
+        "has_more",
         "marks_sent",
         "rows_limit",
         "rows_sent",
@@ -82,6 +86,7 @@ class SendingChannel:
         self.rows_waiting = self.rows_sent = 0
         self.rows_limit = max_rows
         self.columns_limit = MAX_COLUMN_BATCH_ROWS
+        self.has_more = False
 
     @property
     def blocked(self) -> bool:
@@ -116,6 +121,27 @@ class SendingChannel:
             self.rows_waiting += count
         if self._mark is None or batch.mark > self._mark:
             self._mark = batch.mark
+        self.has_more = bool(self._pending) or self._mark != self._mark_sent
+
+    def passes(self, batch: Batch) -> bool:
+        """Does a batch go at once, as it is? Then it counts as sent; else nothing has changed, and it has to be `put`.
+
+        What `put` and `next_frame` do with rows for which nobody waits: most frames, when a stream is slow.
+        """
+        count, mark = len(batch.held), batch.mark
+        if (
+            self._pending
+            or not count
+            or count > (self.rows_limit if type(batch.held) is list else self.columns_limit)
+            or self.frames_sent - self._acknowledged >= self._window
+            or (self._mark is not None and mark < self._mark)
+        ):
+            return False
+        self._mark = self._mark_sent = mark
+        self.frames_sent += 1
+        self.rows_sent += count
+        self.has_more = False
+        return True
 
     def next_frame(self) -> Batch | None:
         """The next frame that may go now, or None. Call until None."""
@@ -126,6 +152,7 @@ class SendingChannel:
             self.frames_sent += 1
             self.rows_sent += len(batch.held)
             self._mark_sent = batch.mark
+            self.has_more = bool(self._pending) or self._mark != batch.mark
             return batch
         if self._mark == self._mark_sent or self.marks_sent - self._acknowledged_marks >= PUNCTUATION_WINDOW:
             return None
@@ -135,12 +162,8 @@ class SendingChannel:
         self._released = False
         self.marks_sent += 1
         self._mark_sent = self._mark
+        self.has_more = False
         return Batch([], None, self._mark)
-
-    @property
-    def has_more(self) -> bool:
-        """After a frame: is there anything that was not sent?"""
-        return bool(self._pending) or self._mark != self._mark_sent
 
     def release_mark(self) -> None:
         """Let the newest mark go although no rows go with it: now and then, so that figures downstream do not stand still."""

@@ -268,7 +268,9 @@ class Instance:
             if self._run_batch is not None:
                 out = self._run_batch(held, order, mark)
             else:
-                out = operator.run(as_rows(held), listed(order), mark)
+                if type(held) is not list:
+                    held, order = as_rows(held), listed(order)
+                out = operator.run(held, order, mark)
         except AgileDartError:
             raise
         except (Exception, SystemExit) as error:  # user code may raise anything; it leaves here named

@@ -42,13 +42,16 @@ class OneInput(Merge):
             self._go_the_usual_way()
             super().offer(edge, source, batch)
             return
-        positions = listed(batch.order) or []
+        positions = batch.order
+        if type(positions) is not list:
+            positions = listed(positions) or []
+            batch = Batch(held, positions, mark)
         self._check(edge, only.mark, positions, mark)
         only.mark = mark
         count = len(positions)
         only.rows += count
         self.queued_rows += count
-        self._ready.append(Batch(held, positions, mark))
+        self._ready.append(batch)
 
     def _joins(self, held: Held) -> bool:
         """May these wait beside what is ready? Columns that are not too many in all, and marks without rows."""

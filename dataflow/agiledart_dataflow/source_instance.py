@@ -315,7 +315,8 @@ class SourceInstance:
             return None
         if self._carries == "times":
             return times
-        columns = listed(times), repeat(RECORD), repeat(self._number), range(first, last)
+        times = times if type(times) is list else listed(times)
+        columns = times, repeat(RECORD), repeat(self._number), range(first, last)
         return list(zip(*columns, repeat(0), strict=False) if self._lateness_ms else zip(*columns, strict=False))
 
     def _put_late_aside(self, rows: list[Any], order: Any) -> tuple[list[Any], Any]:

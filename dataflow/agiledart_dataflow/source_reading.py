@@ -62,7 +62,7 @@ class SourceJudge:
                 times = times_of(held, self._time_of)
             except (Exception, SystemExit):  # noqa: BLE001  user code; the careful way finds the row
                 return None
-            ascending = is_ascending(times)
+            ascending = len(times) == 1 or is_ascending(times)
         elif self._times_of_columns is not None:
             times = self._times_of_columns(held)
             ascending = bool((times[1:] >= times[:-1]).all())

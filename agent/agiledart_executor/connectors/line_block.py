@@ -59,7 +59,7 @@ class LineBlock:
             return some, max_rows
         rows: list[Any] = []
         count = 0
-        while count < max_rows and (self._at < len(self._held) or self._cut()):
+        while count < max_rows and (self._at < len(self._held) or (self._data is not None and self._cut())):
             some = self._held[self._at : self._at + max_rows - count]
             self._at += len(some)
             count += len(some)
@@ -72,10 +72,9 @@ class LineBlock:
         return rows, count
 
     def _cut(self) -> bool:
-        """Have the next piece at hand; False: there is none."""
+        """Have the next piece of the data at hand; True."""
         data, begin = self._data, self._begin
-        if data is None:
-            return False
+        assert data is not None
         end = data.find(b"\n", begin + _PIECE_BYTES)
         piece = data[begin:] if end < 0 else data[begin:end]
         self._data, self._begin = (None, 0) if end < 0 else (data, end + 1)

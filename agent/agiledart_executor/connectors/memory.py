@@ -1,8 +1,10 @@
 """Sources and sinks whose data are objects of this process: lists, callables, `collect`, and `null`, which only counts."""
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import islice
+from operator import attrgetter
 from typing import Any
 
 from agiledart_dataflow.connectors import Connector, Reading
@@ -38,15 +40,15 @@ class ReadTimes:
     def __init__(self, row_type: Any, clock: Callable[[], int]) -> None:
         self.histogram = LatencyHistogram()
         self._clock = clock
-        self._index = read_time_index(row_type)
-        self._name = "" if self._index is None else fields_of(row_type)[self._index].name
+        index = read_time_index(row_type)
+        self._read_at = None if index is None else attrgetter(fields_of(row_type)[index].name)
 
     def count(self, rows: list[Any]) -> int:
         """Count rows that are being written; returns the wall time at which that happens."""
         now = self._clock()
-        if self._index is not None:
-            for row in rows:
-                self.histogram.add(now - getattr(row, self._name))
+        if self._read_at is not None:
+            for read_at, times in Counter(map(self._read_at, rows)).items():  # rows of one reading have one time
+                self.histogram.add(now - read_at, times)
         return now
 
 

@@ -70,21 +70,26 @@ def columns_of(kind: Any, null: str = "NULL") -> Columns:
                 element(one, now, columns)
 
         return fixed
-    return lambda value, now, columns: columns.append(_scalar(value, null))
+    ways: dict[type, Callable[[Any], str]] = {**_SCALARS, type(None): lambda _: null}
+    return lambda value, now, columns: columns.append(ways.get(type(value), _other_scalar)(value))
 
 
-def _scalar(value: Any, null: str) -> str:
-    """One column, by the value's own type."""
-    if isinstance(value, str):
-        return _quoted(value)
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, float | Decimal):
-        return plain_number(value)
-    if value is None:
-        return null
-    if isinstance(value, datetime):
-        return value.isoformat(" ")
+_SCALARS: dict[type, Callable[[Any], str]] = {
+    str: _quoted,
+    int: str,
+    bool: lambda value: "true" if value else "false",
+    float: plain_number,
+    Decimal: plain_number,
+    datetime: lambda value: value.isoformat(" "),
+}
+"""One column, by the value's own type."""
+
+
+def _other_scalar(value: Any) -> str:
+    """What is of one of these types by descent, or of none."""
+    for kind in (str, float, Decimal, datetime):
+        if isinstance(value, kind):
+            return _SCALARS[kind](value)
     return _quoted(str(value))
 
 

@@ -223,3 +223,37 @@ def test_everything_arrives_once_and_in_order(steps: list[tuple[int, int]], wind
     assert arrived == [f"row {n}" for n in range(first)]
     assert marks == sorted(marks)
     assert sender.rows_waiting == 0
+
+
+def test_a_batch_for_which_nobody_waits_passes():
+    channel = SendingChannel(window=2)
+    assert channel.passes(batch(0, 2))
+    assert (channel.frames_sent, channel.rows_sent, channel.has_more, channel.in_flight) == (1, 2, False, 1)
+    channel.acknowledge(1, 0)
+    assert channel.idle
+
+
+@pytest.mark.parametrize(
+    ("sent", "late"),
+    [
+        ([], Batch([], [], (5, 1, 0, 5))),  # no rows: a punctuation has a window of its own
+        ([], batch(0, 4)),  # more than a frame may hold
+        ([batch(0, 1), batch(1, 1)], batch(2, 1)),  # the window is full
+        ([batch(5, 1)], batch(6, 1, mark=4)),  # a mark would go back
+    ],
+)
+def test_a_batch_that_cannot_go_as_it_is_does_not_pass_and_changes_nothing(sent: list[Batch], late: Batch):
+    channel = SendingChannel(window=2, max_rows=3)
+    for one in sent:
+        assert channel.passes(one)
+    assert not channel.passes(late)
+    assert (channel.frames_sent, channel.rows_sent, channel.has_more) == (len(sent), len(sent), False)
+
+
+def test_nothing_passes_what_waits():
+    channel = SendingChannel(window=2)
+    channel.put(batch(0, 1))
+    assert channel.has_more
+    assert not channel.passes(batch(1, 1))
+    assert [frame.rows for frame in drain(channel)] == [["row 0"]]
+    assert not channel.has_more
