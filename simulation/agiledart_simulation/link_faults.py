@@ -15,7 +15,6 @@ class LinkFaults:
     def __init__(self, nemesis: Nemesis) -> None:
         self._nemesis = nemesis
         self._cuts = 0
-        self._clogged: dict[NodeId, int] = {}
         self.kinds: dict[str, Callable[[], bool]] = {
             "island": lambda: self._partition(1, 1),
             "partition": lambda: self._partition(1, 2),
@@ -101,18 +100,19 @@ class LinkFaults:
         """One direction between two nodes loses everything for a while; all others still reach both.
 
         Unless a second closed link ends at one of them, too: it may be that of a helper, who would have told that the other
-        end of the first lives. Whoever is at an end of both may be taken for dead, and take others for dead.
+        end of the first lives. Whoever is at an end of both may be taken for dead, and take others for dead. So may both ends
+        while rings that were apart find together: the helper may be in the other one.
         """
         up = self._nemesis.up()
         if len(up) < 3:
             return False
         self._nemesis.random.shuffle(up)
         duration = int(20 * SECOND * self._nemesis.random.uniform())
-        now = self._nemesis.ring.world.now
+        now, clogged = self._nemesis.ring.world.now, self._nemesis.clogged
         for end in up[:2]:
-            if self._clogged.get(end, 0) > now:
-                self._nemesis.disturb(end, max(duration, self._clogged[end] - now))
-            self._clogged[end] = max(self._clogged.get(end, 0), now + duration)
+            if clogged.get(end, 0) > now:
+                self._nemesis.disturb(end, max(duration, clogged[end] - now))
+            clogged[end] = max(clogged.get(end, 0), now + duration)
         self._nemesis.do(Clog(up[0], up[1]))
         self._nemesis.ring.world.call(duration, lambda: self._nemesis.do(Unclog(up[0], up[1])))
         return True

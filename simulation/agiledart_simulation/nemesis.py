@@ -28,6 +28,7 @@ class Nemesis:
         cut: nodes that are cut off by a partition.
         faults: all that happened, with the instant.
         calms: how often all was undone; what goes on by itself stops then.
+        clogged: until when a closed link ends at a node.
     """
 
     def __init__(self, ring: Ring, scenario: Scenario, on_split: Callable[[], None]) -> None:
@@ -36,6 +37,7 @@ class Nemesis:
         self.cut: dict[NodeId, None] = {}
         self.faults: list[tuple[int, Fault]] = []
         self.calms = 0
+        self.clogged: dict[NodeId, int] = {}
         self._disturbed: dict[NodeId, int] = {}
         self._network_until = 0
         self.deaths = DeathLedger(ring.world, self.is_calm)
@@ -78,6 +80,13 @@ class Nemesis:
         )
         if is_wild or now < self._network_until:
             return False
+        together = self._network_until + self.ring.config.heal_interval_ns + self.ring.config.merge_after_ns
+        if (
+            self._network_until
+            and now < together
+            and any(now < self.clogged.get(end, -_CALM_NS) + _CALM_NS for end in (a, b))
+        ):
+            return False  # the helper who could tell better may still be in another ring
         return now >= self._disturbed.get(a, 0) and now >= self._disturbed.get(b, 0)
 
     def disturb(self, node: NodeId, duration_ns: int) -> None:

@@ -59,3 +59,19 @@ def test_a_second_closed_link_of_a_node_excuses_false_alarms_about_it() -> None:
     for one in hostile.ids:
         for other in hostile.ids:
             assert hostile.is_calm(one, other) == (one not in shared and other not in shared)
+
+
+def test_a_closed_link_excuses_false_alarms_while_rings_that_were_apart_find_together() -> None:
+    """Who could tell that the other end lives may still be in another ring (partitions, seed 700012)."""
+    run = run_of(3)
+    hostile, world, config = run.hostile, run.ring.world, run.ring.config
+    assert hostile.act("partition")
+    world.run_for(35 * SECOND)  # healed after 30 s at most, and others are forgiven for 4 s more
+    one, other = hostile.ids[:2]
+    hostile.disturb_network(0)
+    world.run_for(4 * SECOND)
+    assert hostile.is_calm(one, other), "without a closed link nothing is excused any more"
+    hostile.clogged[one] = world.now + 60 * SECOND
+    assert not hostile.is_calm(one, other)
+    world.run_for(config.heal_interval_ns + config.merge_after_ns)
+    assert hostile.is_calm(one, other), "they have had time to find together"
