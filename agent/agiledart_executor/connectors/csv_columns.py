@@ -20,6 +20,7 @@ from agiledart_dataflow.columns_ipc import MAX_COLUMN_ROWS
 from agiledart_dataflow.connectors import Reading
 from agiledart_dataflow.late import late
 from agiledart_dataflow.schema import ReadTime
+from agiledart_executor.connectors.ambiguity import Ambiguity
 from agiledart_executor.connectors.lines import BLOCK_BYTES, BOM, FileLines, block_of
 from agiledart_executor.connectors.parsing import RowParser
 from agiledart_kernel.limits import MAX_LINE_BYTES
@@ -49,7 +50,6 @@ _PARSED_BYTES = 256 << 10
 """pyarrow cuts a block into pieces of so many bytes, which stay in the processor's cache. Longer lines are read as rows."""
 
 _TIME_LENGTH = 19
-_SPACE, _COMMA, _LINE_FEED = b" ,\n"
 
 
 def reads_columns(row_type: Any) -> bool:
@@ -123,8 +123,8 @@ class ColumnParser:
         self._eager = [
             field for field in self._columns if field.kind != "text" or wanted is None or field.name in wanted
         ] or self._columns[:1]  # without any, nobody would count the lines' fields
-        self._has_ints = any(field.kind == "int" for field in self._columns)
-        self._scratch: Any = None
+        hexadecimal = b"xX" if any(field.kind == "int" for field in self._columns) else b""
+        self._ambiguity = Ambiguity(b'"\r\t' + hexadecimal)
         self._readers: dict[tuple[str, ...], Callable[[bytes], Any]] = {}
 
     def parse(self, data: bytes, wall_ns: int) -> Columns | None:
@@ -133,18 +133,13 @@ class ColumnParser:
             return None
         if data.startswith(BOM):  # pyarrow would pass over it
             return None
-        if b'"' in data or b"\r" in data or b"\t" in data or (self._has_ints and (b"x" in data or b"X" in data)):
+        if not _are_lines_short(data) or self._ambiguity.is_in(data):
             return None
-        if not _are_lines_short(data):
-            return None
-        characters = np.frombuffer(data, np.uint8)
         try:
             batch = self._reader(self._eager)(data)
         except pa.ArrowException:
             return None
         rows = batch.num_rows
-        if self._has_space_at_an_end(characters):
-            return None
         made: dict[str, Any] = {}
         for field, array in zip(self._eager, batch.columns, strict=True):
             column = self._checked(field, array)
@@ -159,22 +154,6 @@ class ColumnParser:
             else:
                 parts.append(made[field.name] if field.name in made else later.maker(field))
         return Columns(self._schema, parts, rows)
-
-    def _has_space_at_an_end(self, characters: Any) -> bool:
-        """Whether a field begins or ends with a space, which pyarrow would pass over beside a number."""
-        count = len(characters)
-        if self._scratch is None or self._scratch.shape[1] < count:
-            self._scratch = np.empty((3, count * 5 // 4), bool)
-        spaces, ends, found = self._scratch[:, :count]
-        np.equal(characters, _COMMA, out=ends)
-        np.equal(characters, _LINE_FEED, out=found)
-        np.logical_or(ends, found, out=ends)
-        np.equal(characters, _SPACE, out=spaces)
-        return bool(
-            spaces[0]
-            or np.logical_and(spaces[1:], ends[:-1], out=found[1:]).any()
-            or np.logical_and(spaces[:-1], ends[1:], out=found[1:]).any()
-        )
 
     def texts(self, fields: list[ColumnField], data: bytes) -> dict[str, Column]:
         """Columns of text, of a block that was read before."""
