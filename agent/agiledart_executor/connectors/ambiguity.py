@@ -33,7 +33,7 @@ class Ambiguity:
         self._found = bytearray()  # the sums of neighbours, as bytes: their `find` is the fastest pass there is
         self._sums: Any = None
 
-    def is_in(self, data: bytes) -> bool:
+    def is_in(self, data: bytes | bytearray) -> bool:
         """Is there one in these lines, each with its end?"""
         if self._sums is None:
             self._found = bytearray(_PIECE)

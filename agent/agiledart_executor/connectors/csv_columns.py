@@ -21,7 +21,7 @@ from agiledart_dataflow.connectors import Reading
 from agiledart_dataflow.late import late
 from agiledart_dataflow.schema import ReadTime
 from agiledart_executor.connectors.ambiguity import Ambiguity
-from agiledart_executor.connectors.lines import BLOCK_BYTES, BOM, FileLines, block_of
+from agiledart_executor.connectors.lines import BLOCK_BYTES, BOM, Data, FileLines, block_of
 from agiledart_executor.connectors.parsing import RowParser
 from agiledart_kernel.limits import MAX_LINE_BYTES
 
@@ -125,9 +125,9 @@ class ColumnParser:
         ] or self._columns[:1]  # without any, nobody would count the lines' fields
         hexadecimal = b"xX" if any(field.kind == "int" for field in self._columns) else b""
         self._ambiguity = Ambiguity(b'"\r\t' + hexadecimal)
-        self._readers: dict[tuple[str, ...], Callable[[bytes], Any]] = {}
+        self._readers: dict[tuple[str, ...], Callable[[Data], Any]] = {}
 
-    def parse(self, data: bytes, wall_ns: int) -> Columns | None:
+    def parse(self, data: Data, wall_ns: int) -> Columns | None:
         """The columns of lines, each with its end; None when there are few, or when they need a closer look."""
         if len(data) < _FEW_LINES * 64 and data.count(b"\n") < _FEW_LINES:  # first, and without NumPy: they may be all
             return None
@@ -155,7 +155,7 @@ class ColumnParser:
                 parts.append(made[field.name] if field.name in made else later.maker(field))
         return Columns(self._schema, parts, rows)
 
-    def texts(self, fields: list[ColumnField], data: bytes) -> dict[str, Column]:
+    def texts(self, fields: list[ColumnField], data: Data) -> dict[str, Column]:
         """Columns of text, of a block that was read before."""
         try:
             batch = self._reader(fields)(data)
@@ -169,7 +169,7 @@ class ColumnParser:
         arrays = zip(fields, batch.columns, strict=True)
         return {field.name: Column("text", _text_array(array, field)) for field, array in arrays}
 
-    def _reader(self, fields: list[ColumnField]) -> Callable[[bytes], Any]:
+    def _reader(self, fields: list[ColumnField]) -> Callable[[Data], Any]:
         """A function of a block that reads these fields."""
         names = tuple(field.name for field in fields)
         if names not in self._readers:
@@ -186,7 +186,7 @@ class ColumnParser:
                 false_values=["0", "false"],
             )
 
-            def read(data: bytes) -> Any:
+            def read(data: Data) -> Any:
                 table = pacsv.read_csv(
                     pa.BufferReader(data), read_options=reading, parse_options=parsing, convert_options=converting
                 )
@@ -218,7 +218,7 @@ class ColumnParser:
 class _Later:
     """Text columns of a block, read together when the first of them is asked for."""
 
-    def __init__(self, reader: ColumnParser, data: bytes, fields: list[ColumnField]) -> None:
+    def __init__(self, reader: ColumnParser, data: Data, fields: list[ColumnField]) -> None:
         self._reader = reader
         self._data = data
         self._fields = fields
@@ -253,7 +253,7 @@ def _text_array(array: Any, field: ColumnField) -> Any:
     return array
 
 
-def _are_lines_short(data: bytes) -> bool:
+def _are_lines_short(data: Data) -> bool:
     """False when a line might be longer than the longest one allowed; then somewhere half of that has no line end."""
     half = MAX_LINE_BYTES // 2
     return len(data) <= MAX_LINE_BYTES or all(
