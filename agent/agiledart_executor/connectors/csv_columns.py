@@ -21,6 +21,7 @@ from agiledart_dataflow.connectors import Reading
 from agiledart_dataflow.late import late
 from agiledart_dataflow.schema import ReadTime
 from agiledart_executor.connectors.ambiguity import Ambiguity
+from agiledart_executor.connectors.columns_import import at_once
 from agiledart_executor.connectors.lines import BLOCK_BYTES, BOM, Data, FileLines, block_of
 from agiledart_executor.connectors.parsing import RowParser
 from agiledart_kernel.limits import MAX_LINE_BYTES
@@ -64,15 +65,21 @@ class CsvColumnsReader:
     Args:
         lines: the file.
         row_type: with fields that `reads_columns` allows.
-        wanted: fields that will be asked for, as far as is known; None: all of them.
+        wanted, may_begin: as for `ColumnParser`.
     """
 
     stamps = True
 
-    def __init__(self, lines: FileLines, row_type: Any, wanted: frozenset[str] | None = None) -> None:
+    def __init__(
+        self,
+        lines: FileLines,
+        row_type: Any,
+        wanted: frozenset[str] | None = None,
+        may_begin: Callable[[], bool] = at_once,
+    ) -> None:
         self._source = lines
         self._parser = RowParser(row_type)
-        self._columns = ColumnParser(row_type, wanted)
+        self._columns = ColumnParser(row_type, wanted, may_begin)
         self._block_bytes = BLOCK_BYTES
         self._left: Columns | list[Any] = []  # what was parsed, from `_at` on not yet handed out
         self._at = 0
@@ -114,10 +121,15 @@ class ColumnParser:
     """Whole lines → columns, where there is no doubt about any of them.
 
     Args:
-        row_type, wanted: as above.
+        row_type: with fields that `reads_columns` allows.
+        wanted: fields that will be asked for, as far as is known; None: all of them.
+        may_begin: whether NumPy and pyarrow may be used now; what comes before is left to the loop over lines.
     """
 
-    def __init__(self, row_type: Any, wanted: frozenset[str] | None = None) -> None:
+    def __init__(
+        self, row_type: Any, wanted: frozenset[str] | None = None, may_begin: Callable[[], bool] = at_once
+    ) -> None:
+        self._may_begin = may_begin
         self._schema = schema_of(row_type)
         self._columns = [field for field in self._schema.fields if not _is_read_time(field)]
         self._eager = [
@@ -130,6 +142,8 @@ class ColumnParser:
     def parse(self, data: Data, wall_ns: int) -> Columns | None:
         """The columns of lines, each with its end; None when there are few, or when they need a closer look."""
         if len(data) < _FEW_LINES * 64 and data.count(b"\n") < _FEW_LINES:  # first, and without NumPy: they may be all
+            return None
+        if not self._may_begin():
             return None
         if data.startswith(BOM):  # pyarrow would pass over it
             return None
