@@ -7,10 +7,13 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
+from agiledart_dataflow.batch import as_rows
 from agiledart_dataflow.columns import Columns
+from agiledart_dataflow.connectors import SourceReader
 from agiledart_executor.connectors import csv_columns
 from agiledart_executor.connectors.block_buffers import BlockBuffers
 from agiledart_executor.connectors.csv_columns import CsvColumnsReader
+from agiledart_executor.connectors.csv_source import CsvReader
 from agiledart_executor.connectors.lines import BLOCK_BYTES, FileLines
 
 
@@ -72,3 +75,36 @@ def test_texts_that_are_asked_for_late_are_those_of_their_own_block(
     reader.close()
     assert len(kept) > 5
     assert [row for columns in kept for row in columns.rows()] == rows
+
+
+def test_a_large_block_that_needs_a_closer_look_gives_what_rows_give(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = [f"{number},name of {number}" for number in range(30_000)]
+    lines[20_000:20_003] = ["x,no number", '7,"quoted, text"', "8,carriage return\r"]
+    path = tmp_path / "rows.csv"
+    path.write_bytes("\n".join(lines).encode())
+    monkeypatch.setattr(csv_columns, "_BYTES_AT_ONCE", BLOCK_BYTES + 1)
+    monkeypatch.setattr(csv_columns, "ROWS_AT_ONCE", 4_000)
+    by_rows = everything(CsvReader(FileLines(str(path)), Named))
+    by_columns = everything(CsvColumnsReader(FileLines(str(path)), Named))
+    assert by_columns[:2] == by_rows[:2]
+    assert by_columns[2] == {True, False}
+
+
+def everything(reader: SourceReader) -> tuple[list[Named], dict[str, int], set[bool]]:
+    """(rows, malformed lines by reason, whether they came as columns)."""
+    rows: list[Named] = []
+    malformed: dict[str, int] = {}
+    forms: set[bool] = set()
+    exhausted = False
+    while not exhausted:
+        reading = reader.read(1_000, 0)
+        rows += as_rows(reading.rows)
+        if len(reading.rows):
+            forms.add(type(reading.rows) is not list)
+        for reason, count in reading.malformed.items():
+            malformed[reason] = malformed.get(reason, 0) + count
+        exhausted = reading.exhausted
+    reader.close()
+    return rows, malformed, forms
