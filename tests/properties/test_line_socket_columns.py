@@ -1,6 +1,7 @@
 """The source `tcp:` in columns gives what it gives in rows, wherever reads cut its lines."""
 
 import socket
+from collections.abc import Callable
 from datetime import datetime
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from agiledart import tcp
 from agiledart_dataflow.batch import as_rows
 from agiledart_executor.connectors import column_block, csv_columns
+from agiledart_executor.connectors.columns_import import at_once
 from agiledart_executor.connectors.opening import open_source
 
 
@@ -48,12 +50,12 @@ ODD = st.sampled_from(
 Came = tuple[list[Any], int, dict[str, int], bool]
 
 
-def read(pieces: list[bytes], row_type: Any, *, columns: bool) -> Came:
+def read(pieces: list[bytes], row_type: Any, *, columns: bool, may_begin: Callable[[], bool] = at_once) -> Came:
     """(rows, lines, malformed, whether columns came) of a connection that sends these pieces, each read before the next."""
     rows: list[Any] = []
     lines, malformed, came, exhausted = 0, dict[str, int](), False, False
     with socket.create_server(("127.0.0.1", 0)) as door:
-        reader = open_source(tcp("127.0.0.1", door.getsockname()[1]), row_type, columns=columns)
+        reader = open_source(tcp("127.0.0.1", door.getsockname()[1]), row_type, columns=columns, may_begin=may_begin)
         reader.read(10, 0)
         peer, _ = door.accept()
         peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -103,6 +105,14 @@ def test_many_good_lines_come_as_columns() -> None:
     line = b"a,1,1.5,,2013-01-01 00:00:00,,1\n"
     rows, lines, malformed, came = read([line * 12, line * 3 + line[:9], line[9:]], Wide, columns=True)
     assert (len(rows), lines, malformed, came) == (16, 16, {}, True)
+
+
+def test_rows_come_until_columns_may_begin() -> None:
+    piece = b"a,1,1.5,,2013-01-01 00:00:00,,1\n" * 6
+    answers = [False, False, True]
+    assert read([piece] * 2, Wide, columns=True, may_begin=lambda: answers.pop(0))[1:] == (12, {}, False)
+    assert read([piece], Wide, columns=True, may_begin=lambda: answers.pop(0))[1:] == (6, {}, True)
+    assert not answers
 
 
 class Pair(NamedTuple):

@@ -20,7 +20,9 @@ from agiledart_dataflow.columns_ipc import MAX_COLUMN_ROWS
 from agiledart_dataflow.connectors import Reading
 from agiledart_dataflow.late import late
 from agiledart_dataflow.schema import ReadTime
-from agiledart_executor.connectors.lines import BLOCK_BYTES, BOM, FileLines, block_of
+from agiledart_executor.connectors.ambiguity import Ambiguity
+from agiledart_executor.connectors.columns_import import at_once
+from agiledart_executor.connectors.lines import BLOCK_BYTES, BOM, Data, FileLines, block_of
 from agiledart_executor.connectors.parsing import RowParser
 from agiledart_kernel.limits import MAX_LINE_BYTES
 
@@ -49,7 +51,6 @@ _PARSED_BYTES = 256 << 10
 """pyarrow cuts a block into pieces of so many bytes, which stay in the processor's cache. Longer lines are read as rows."""
 
 _TIME_LENGTH = 19
-_SPACE, _COMMA, _LINE_FEED = b" ,\n"
 
 
 def reads_columns(row_type: Any) -> bool:
@@ -64,15 +65,21 @@ class CsvColumnsReader:
     Args:
         lines: the file.
         row_type: with fields that `reads_columns` allows.
-        wanted: fields that will be asked for, as far as is known; None: all of them.
+        wanted, may_begin: as for `ColumnParser`.
     """
 
     stamps = True
 
-    def __init__(self, lines: FileLines, row_type: Any, wanted: frozenset[str] | None = None) -> None:
+    def __init__(
+        self,
+        lines: FileLines,
+        row_type: Any,
+        wanted: frozenset[str] | None = None,
+        may_begin: Callable[[], bool] = at_once,
+    ) -> None:
         self._source = lines
         self._parser = RowParser(row_type)
-        self._columns = ColumnParser(row_type, wanted)
+        self._columns = ColumnParser(row_type, wanted, may_begin)
         self._block_bytes = BLOCK_BYTES
         self._left: Columns | list[Any] = []  # what was parsed, from `_at` on not yet handed out
         self._at = 0
@@ -114,37 +121,39 @@ class ColumnParser:
     """Whole lines → columns, where there is no doubt about any of them.
 
     Args:
-        row_type, wanted: as above.
+        row_type: with fields that `reads_columns` allows.
+        wanted: fields that will be asked for, as far as is known; None: all of them.
+        may_begin: whether NumPy and pyarrow may be used now; what comes before is left to the loop over lines.
     """
 
-    def __init__(self, row_type: Any, wanted: frozenset[str] | None = None) -> None:
+    def __init__(
+        self, row_type: Any, wanted: frozenset[str] | None = None, may_begin: Callable[[], bool] = at_once
+    ) -> None:
+        self._may_begin = may_begin
         self._schema = schema_of(row_type)
         self._columns = [field for field in self._schema.fields if not _is_read_time(field)]
         self._eager = [
             field for field in self._columns if field.kind != "text" or wanted is None or field.name in wanted
         ] or self._columns[:1]  # without any, nobody would count the lines' fields
-        self._has_ints = any(field.kind == "int" for field in self._columns)
-        self._scratch: Any = None
-        self._readers: dict[tuple[str, ...], Callable[[bytes], Any]] = {}
+        hexadecimal = b"xX" if any(field.kind == "int" for field in self._columns) else b""
+        self._ambiguity = Ambiguity(b'"\r\t' + hexadecimal)
+        self._readers: dict[tuple[str, ...], Callable[[Data], Any]] = {}
 
-    def parse(self, data: bytes, wall_ns: int) -> Columns | None:
+    def parse(self, data: Data, wall_ns: int) -> Columns | None:
         """The columns of lines, each with its end; None when there are few, or when they need a closer look."""
         if len(data) < _FEW_LINES * 64 and data.count(b"\n") < _FEW_LINES:  # first, and without NumPy: they may be all
             return None
+        if not self._may_begin():
+            return None
         if data.startswith(BOM):  # pyarrow would pass over it
             return None
-        if b'"' in data or b"\r" in data or b"\t" in data or (self._has_ints and (b"x" in data or b"X" in data)):
+        if not _are_lines_short(data) or self._ambiguity.is_in(data):
             return None
-        if not _are_lines_short(data):
-            return None
-        characters = np.frombuffer(data, np.uint8)
         try:
             batch = self._reader(self._eager)(data)
         except pa.ArrowException:
             return None
         rows = batch.num_rows
-        if self._has_space_at_an_end(characters):
-            return None
         made: dict[str, Any] = {}
         for field, array in zip(self._eager, batch.columns, strict=True):
             column = self._checked(field, array)
@@ -160,23 +169,7 @@ class ColumnParser:
                 parts.append(made[field.name] if field.name in made else later.maker(field))
         return Columns(self._schema, parts, rows)
 
-    def _has_space_at_an_end(self, characters: Any) -> bool:
-        """Whether a field begins or ends with a space, which pyarrow would pass over beside a number."""
-        count = len(characters)
-        if self._scratch is None or self._scratch.shape[1] < count:
-            self._scratch = np.empty((3, count * 5 // 4), bool)
-        spaces, ends, found = self._scratch[:, :count]
-        np.equal(characters, _COMMA, out=ends)
-        np.equal(characters, _LINE_FEED, out=found)
-        np.logical_or(ends, found, out=ends)
-        np.equal(characters, _SPACE, out=spaces)
-        return bool(
-            spaces[0]
-            or np.logical_and(spaces[1:], ends[:-1], out=found[1:]).any()
-            or np.logical_and(spaces[:-1], ends[1:], out=found[1:]).any()
-        )
-
-    def texts(self, fields: list[ColumnField], data: bytes) -> dict[str, Column]:
+    def texts(self, fields: list[ColumnField], data: Data) -> dict[str, Column]:
         """Columns of text, of a block that was read before."""
         try:
             batch = self._reader(fields)(data)
@@ -190,7 +183,7 @@ class ColumnParser:
         arrays = zip(fields, batch.columns, strict=True)
         return {field.name: Column("text", _text_array(array, field)) for field, array in arrays}
 
-    def _reader(self, fields: list[ColumnField]) -> Callable[[bytes], Any]:
+    def _reader(self, fields: list[ColumnField]) -> Callable[[Data], Any]:
         """A function of a block that reads these fields."""
         names = tuple(field.name for field in fields)
         if names not in self._readers:
@@ -207,7 +200,7 @@ class ColumnParser:
                 false_values=["0", "false"],
             )
 
-            def read(data: bytes) -> Any:
+            def read(data: Data) -> Any:
                 table = pacsv.read_csv(
                     pa.BufferReader(data), read_options=reading, parse_options=parsing, convert_options=converting
                 )
@@ -239,7 +232,7 @@ class ColumnParser:
 class _Later:
     """Text columns of a block, read together when the first of them is asked for."""
 
-    def __init__(self, reader: ColumnParser, data: bytes, fields: list[ColumnField]) -> None:
+    def __init__(self, reader: ColumnParser, data: Data, fields: list[ColumnField]) -> None:
         self._reader = reader
         self._data = data
         self._fields = fields
@@ -274,7 +267,7 @@ def _text_array(array: Any, field: ColumnField) -> Any:
     return array
 
 
-def _are_lines_short(data: bytes) -> bool:
+def _are_lines_short(data: Data) -> bool:
     """False when a line might be longer than the longest one allowed; then somewhere half of that has no line end."""
     half = MAX_LINE_BYTES // 2
     return len(data) <= MAX_LINE_BYTES or all(

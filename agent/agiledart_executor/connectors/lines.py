@@ -12,8 +12,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from io import BufferedReader
 from itertools import islice
-from typing import BinaryIO, Protocol
+from typing import BinaryIO, Protocol, TypeAlias
 
+from agiledart_executor.connectors.block_buffers import BlockBuffers
 from agiledart_kernel.errors import OperationFailed
 from agiledart_kernel.limits import MAX_LINE_BYTES
 
@@ -23,6 +24,9 @@ _GZIP = b"\x1f\x8b"
 BOM = b"\xef\xbb\xbf"
 PLAIN = bytes(code for code in range(0x20, 0x7F) if code not in b'_"') + b"\n"
 """Bytes of which a block may consist to be parsed the fast way: with others Python's number syntax is wider than ours."""
+
+Data: TypeAlias = bytes | bytearray
+"""Bytes that were read, not to be changed."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +77,8 @@ class FileLines:
         self._path = path or "-"
         self._file = self._open()
         self._looks_ahead = self._path != "-" and isinstance(self._file, BufferedReader)  # a file that is not packed
-        self._rest = b""
+        self._buffers = BlockBuffers()
+        self._rest: Data = b""
         self._discarding = False
         self._skips = skip_header
         self._first = True
@@ -99,10 +104,12 @@ class FileLines:
         tail = os.pread(self._file.fileno(), _TAIL_BYTES, self._file.tell() + size - _TAIL_BYTES)
         return size - len(tail) + tail.rfind(b"\n") + 1 if len(tail) == _TAIL_BYTES and b"\n" in tail else size
 
-    def _read(self, size: int) -> bytes:
+    def _read(self, size: int) -> Data:
         try:
             if self._path == "-":
                 return self._file.read1(size)  # type: ignore[attr-defined,no-any-return]
+            if size > BLOCK_BYTES and isinstance(self._file, BufferedReader):
+                return self._buffers.read(self._file, self._to_a_line_end(size))
             return self._file.read(self._to_a_line_end(size))
         except EOFError:
             raise OperationFailed(
@@ -117,7 +124,7 @@ class FileLines:
         cut = self.cut(BLOCK_BYTES)
         return None if cut is None else block_of(*cut)
 
-    def cut(self, size: int) -> tuple[bytes, int] | None:
+    def cut(self, size: int) -> tuple[Data, int] | None:
         """Whole lines as bytes, each with its end, about so many bytes: (lines, how many were too long). None at the end."""
         if self._ended:
             return None
@@ -148,9 +155,9 @@ class FileLines:
             self._rest = data[end:]
         if len(self._rest) > MAX_LINE_BYTES:
             self._rest, self._discarding = b"", True
-        return self._headless(data[:end], overlong)
+        return self._headless(data if end == len(data) else data[:end], overlong)
 
-    def _headless(self, data: bytes, overlong: int) -> tuple[bytes, int]:
+    def _headless(self, data: Data, overlong: int) -> tuple[Data, int]:
         """The lines without the header, when it has not come yet."""
         if self._skips and data:
             self._skips = False
@@ -162,18 +169,18 @@ class FileLines:
             self._file.close()
 
 
-def block_of(data: bytes, overlong: int = 0) -> Block:
+def block_of(lines: Data, overlong: int = 0) -> Block:
     """Lines that were cut."""
-    if not data:
+    if not lines:
         return Block(b"", overlong, [])
-    data = data[:-1]
+    data = bytes(lines[:-1])
     if b"\r" in data:
         data = data.replace(b"\r\n", b"\n").removesuffix(b"\r")
     if len(data) <= MAX_LINE_BYTES:
         return Block(data, overlong)
-    lines = data.decode("utf-8", "replace").split("\n")
-    kept = [line for line in lines if len(line) <= MAX_LINE_BYTES]
-    return Block(data, overlong + len(lines) - len(kept), kept)
+    texts = data.decode("utf-8", "replace").split("\n")
+    kept = [line for line in texts if len(line) <= MAX_LINE_BYTES]
+    return Block(data, overlong + len(texts) - len(kept), kept)
 
 
 class GeneratedLines:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from agiledart_dataflow.connectors import Connector, SinkWriter, SourceReader
 from agiledart_dataflow.overload import OPTIONS as OVERLOAD
+from agiledart_executor.connectors.columns_import import at_once
 from agiledart_kernel.errors import ConfigurationError, OperationFailed
 
 if TYPE_CHECKING:
@@ -30,7 +31,12 @@ Clock = Callable[[], int]
 
 
 def open_source(
-    connector: Connector, row_type: Any, *, columns: bool = False, wanted: frozenset[str] | None = None
+    connector: Connector,
+    row_type: Any,
+    *,
+    columns: bool = False,
+    wanted: frozenset[str] | None = None,
+    may_begin: Callable[[], bool] = at_once,
 ) -> SourceReader:
     """The reader of a source.
 
@@ -39,6 +45,7 @@ def open_source(
         row_type: of its rows.
         columns: give columns, where they can be made without making rows first.
         wanted: then: fields that will be looked at; None: all of them.
+        may_begin: then: whether lines may become columns by now.
 
     Raises:
         OperationFailed: what it reads is not there; the message has the path.
@@ -54,7 +61,7 @@ def open_source(
             from agiledart_executor.connectors.csv_columns import CsvColumnsReader, reads_columns
 
             if reads_columns(row_type):
-                return CsvColumnsReader(lines, row_type, wanted)
+                return CsvColumnsReader(lines, row_type, wanted, may_begin)
         return CsvReader(lines, row_type)
     if connector.kind in ("parquet", "batches"):
         from agiledart_executor.connectors.batches import open_batches, open_parquet
@@ -73,7 +80,7 @@ def open_source(
         if columns and find_spec("pyarrow") is not None:
             from agiledart_executor.connectors.csv_columns import ColumnParser, reads_columns
 
-            parser = ColumnParser(row_type, wanted) if reads_columns(row_type) else None
+            parser = ColumnParser(row_type, wanted, may_begin) if reads_columns(row_type) else None
         return LineSocketReader(connector, row_type, columns=parser)
     if connector.kind in ("list", "call"):
         from agiledart_executor.connectors.memory import MemoryReader

@@ -161,13 +161,13 @@ def test_lines_across_blocks_are_whole(size: int, tmp_path: Path) -> None:
     assert read(b"a" * size + b"\nb\n", tmp_path, str).rows == ["a" * size, "b"]
 
 
-@pytest.mark.parametrize("size", [100, 4_096, 4_097, 5_000, 9_000, 50_000])
+@pytest.mark.parametrize("size", [100, 4_096, 4_097, 5_000, 9_000, 50_000, 70_000])
 @pytest.mark.parametrize("length", [5, 700, 6_000])
 def test_pieces_of_a_file_are_whole_lines_and_all_of_it(size: int, length: int, tmp_path: Path) -> None:
     data = b"".join(str(n).encode() * (length // 5) + b"\n" for n in range(10_000, 10_000 + 150_000 // length))
     (tmp_path / "lines").write_bytes(data[:-1])
     lines = FileLines(str(tmp_path / "lines"))
-    pieces: list[bytes] = []
+    pieces: list[bytes | bytearray] = []
     while (cut := lines.cut(size)) is not None:
         assert not cut[1]
         pieces.append(cut[0])
