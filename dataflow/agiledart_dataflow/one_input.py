@@ -23,13 +23,15 @@ class OneInput(Merge):
         super().__init__(((channel, padding),))
         self._edge, self._source = channel
         self._only = self._inputs[channel]
-        self._ready: list[Batch] = []  # have come, and nothing waits before them: one of rows, or some of columns
+        self._ready: list[
+            Batch
+        ] = []  # have come, and nothing waits before them; columns come first where there are several
 
     def offer(self, edge: int, source: int, batch: Batch) -> None:
         """As above."""
         only, mark, held = self._only, batch.mark, batch.held
         if (
-            (self._ready and not self._joins(held))
+            (self._ready and not self._waits_beside(held))
             or only.waiting
             or only.padding
             or self._rows
@@ -50,28 +52,41 @@ class OneInput(Merge):
         self.queued_rows += count
         self._ready.append(Batch(held, positions, mark))
 
-    def _joins(self, held: Held) -> bool:
-        """May these wait beside what is ready? Columns that are not too many in all, and marks without rows."""
+    def _waits_beside(self, held: Held) -> bool:
+        """May these wait beside what is ready? Behind columns, or without rows; rows behind rows are cut as in any merge."""
         first = self._ready[0].held
-        if (type(first) is list and len(first)) or (type(held) is list and len(held)):
-            return False
-        return self.queued_rows + len(held) <= MAX_COLUMN_ROWS
+        return type(first) is not list or (not len(first) and (type(held) is not list or not len(held)))
 
     def take(self, limit: int) -> tuple[Held, list[Position], Position]:
-        """As above; of columns all that are ready."""
+        """As above; of columns all that are ready, as far as they are not too many."""
         ready = self._ready
         if not ready:
             return super().take(limit)
-        batch = ready[0] if len(ready) == 1 else concatenated(ready)
+        stop = 1 if len(ready) == 1 else self._joined()
+        batch = ready[0] if stop == 1 else concatenated(ready[:stop])
         count = len(batch.held)
         if count > limit and type(batch.held) is list:
             self._go_the_usual_way()
             return super().take(limit)
-        self._only.consumed += len(ready)
-        ready.clear()
+        self._only.consumed += stop
+        del ready[:stop]
         self.queued_rows -= count
         self.frontier = batch.mark
         return batch.held, batch.order, batch.mark
+
+    def _joined(self) -> int:
+        """How many of the batches that are ready can leave together: rows, or columns, and marks without rows."""
+        rows = 0
+        form: type | None = None
+        for number, batch in enumerate(self._ready):
+            held = batch.held
+            if not len(held):
+                continue
+            rows += len(held)
+            if form is not None and (type(held) is list or type(held) is not form or rows > MAX_COLUMN_ROWS):
+                return number
+            form = type(held)
+        return len(self._ready)
 
     @property
     def has_released(self) -> bool:
