@@ -4,9 +4,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from agiledart_dataflow.arrivals import MAX_COLUMN_ROWS
-from agiledart_dataflow.batch import Batch, Held, concatenated, listed
+from agiledart_dataflow.batch import Batch, Held, Order, concatenated, place
 from agiledart_dataflow.merge import Channel, Merge
 from agiledart_dataflow.position import END, START, Position
+from agiledart_dataflow.position_arrays import is_strictly_ascending
+from agiledart_kernel.errors import RemoteProtocolError
 
 
 class OneInput(Merge):
@@ -44,8 +46,14 @@ class OneInput(Merge):
             self._go_the_usual_way()
             super().offer(edge, source, batch)
             return
-        positions = listed(batch.order) or []
-        self._check(edge, only.mark, positions, mark)
+        positions = batch.order
+        if positions is None or type(positions) is list:
+            positions = positions or []
+            self._check(edge, only.mark, positions, mark)
+        elif is_strictly_ascending(positions):
+            self._check(edge, only.mark, [place(positions, 0), place(positions, -1)][: len(positions)], mark)
+        else:
+            raise RemoteProtocolError("position", f"records out of order on edge {edge}")
         only.mark = mark
         count = len(positions)
         only.rows += count
@@ -57,7 +65,7 @@ class OneInput(Merge):
         first = self._ready[0].held
         return type(first) is not list or (not len(first) and (type(held) is not list or not len(held)))
 
-    def take(self, limit: int) -> tuple[Held, list[Position], Position]:
+    def take(self, limit: int) -> tuple[Held, Order, Position]:
         """As above; of columns all that are ready, as far as they are not too many."""
         ready = self._ready
         if not ready:

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterator
 from itertools import islice
+from operator import attrgetter
 from typing import Any
 
 from agiledart_dataflow.connectors import Connector, Reading
@@ -45,9 +46,16 @@ class ReadTimes:
         """Count rows that are being written; returns the wall time at which that happens."""
         now = self._clock()
         if self._index is not None:
-            for row in rows:
-                self.histogram.add(now - getattr(row, self._name))
+            self.histogram.add_all([now - read_at for read_at in map(attrgetter(self._name), rows)])
         return now
+
+    def count_columns(self, columns: Any) -> None:
+        """The same for rows that are columns."""
+        read_at = columns.named(self._name)
+        if read_at.kind == "int" and read_at.valid is None:
+            self.histogram.add_array(self._clock() - read_at.values)
+        else:
+            self.count(columns.rows())
 
 
 class MemoryWriter:
@@ -68,10 +76,10 @@ class MemoryWriter:
 
     def write_columns(self, columns: Any) -> None:
         """Rows that nobody keeps need not be made; a list that says that it `takes_columns` gets them as they are."""
-        if self.rows is not None and not self._has_times and getattr(self.rows, "takes_columns", False):
-            self.rows += columns
-        elif self._has_times or self.rows is not None:
-            self.write(columns.rows())
+        if self._has_times:
+            self._times.count_columns(columns)
+        if self.rows is not None:
+            self.rows += columns if getattr(self.rows, "takes_columns", False) else columns.rows()
 
     def flush(self) -> None:
         """Nothing waits here."""
