@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from agiledart_dataflow.arrivals import MAX_COLUMN_ROWS
-from agiledart_dataflow.batch import Batch, Held, Order, concatenated, place
+from agiledart_dataflow.batch import Batch, Held, Order, concatenated, listed, place
 from agiledart_dataflow.merge import Channel, Merge
 from agiledart_dataflow.position import END, START, Position
 from agiledart_dataflow.position_arrays import is_strictly_ascending
@@ -117,6 +117,7 @@ class OneInput(Merge):
         only = self._only
         for batch in ready:
             self._offered = True
+            batch.order = listed(batch.order)
             if len(batch.held) or not only.waiting:
                 only.waiting.append(batch)
                 only.joined.append(1)

@@ -3,12 +3,13 @@
 from typing import Any, NamedTuple
 
 import msgspec
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from agiledart_dataflow import one_input
-from agiledart_dataflow.batch import Batch, as_rows
+from agiledart_dataflow.batch import Batch, as_rows, listed
 from agiledart_dataflow.columns import Columns
 from agiledart_dataflow.merge import Merge, merge_type
 from agiledart_dataflow.one_input import OneInput, merge_of
@@ -121,7 +122,8 @@ def test_columns_come_out_as_the_rows_that_a_merge_gives(script: list[Move]) -> 
                 first += count
                 held: Any = Columns.from_rows(rows, Pair) if move == "columns" and rows else rows
                 mark = covering(positions[-1]) if positions else (first, 0, END)
-                merge.offer(*CHANNEL, Batch(held, positions or None, mark))
+                order = np.array(positions) if type(held) is not list and merge is one else positions or None
+                merge.offer(*CHANNEL, Batch(held, order, mark))
             elif move == "mark":
                 merge.offer(*CHANNEL, Batch([], None, (first, 0, END)))
             elif move == "barrier":
@@ -143,6 +145,8 @@ def _take_all(merge: Merge, seen: list[Any], limit: int) -> None:
     while merge.has_released:
         held, positions, mark = merge.take(limit)
         assert len(held) == len(positions)
+        assert type(positions) is list or type(held) is not list
+        positions = listed(positions)
         assert not positions or positions[-1] <= mark
         seen += zip(as_rows(held), positions, strict=True)
         while merge.barriers:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agiledart import Topology, TopologyError, UserCodeError, col, collect, count, count_of, records
+from agiledart import ReadTime, Topology, TopologyError, UserCodeError, col, collect, count, count_of, records
 from agiledart_dataflow.callsite import call_site
 from agiledart_dataflow.columns import Columns
 from agiledart_dataflow.error_policy import ErrorPolicy
@@ -20,6 +20,7 @@ from agiledart_dataflow.state.store import MemoryStore
 from agiledart_executor import local
 from agiledart_executor.local import run_topology
 from tests.properties.test_columnar_steps import Batches, Trip, cuts, fresh, results, same, tables
+from tests.reference.inline_host import InlineHost
 
 RESULTS: dict[str, Any] = {
     "trips": count(),
@@ -89,6 +90,31 @@ def test_rows_and_columns_give_what_the_reference_gives(
         assert all(same(tuple(a), b) for a, b in zip(got, wanted, strict=True)), (form, got, wanted)
     hostile = run(topology_of("spread", KEYS[key]()), rows, sizes, parallelism=3, schedule_seed=len(rows))
     assert all(same(tuple(a), b) for a, b in zip(hostile, wanted, strict=True))
+
+
+@settings(deadline=None, max_examples=60)
+@given(tables, cuts, st.integers(1, 4), st.integers(0, 1_000_000), st.integers(2, 9))
+def test_columns_with_positions_on_any_schedule(
+    rows: list[Trip], sizes: list[tuple[int, bool]], parallelism: int, seed: int, few: int
+) -> None:
+    topology = Topology("hostile")
+    (
+        topology.source("trips", records([]), event_time="at", rows=Trip)
+        .where(col("fare") != 7.0)
+        .key_by(col("zone"))
+        .running("x", **RESULTS)
+        .with_columns(read=col("at").cast(ReadTime))  # for which the sink wants positions
+        .sink("out", collect)
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        for module in ("segments", "operators.running_values"):
+            patch.setattr(f"agiledart_dataflow.{module}.FEW_ROWS", few)
+        host = InlineHost(topology, parallelism=parallelism, seed=seed, restarts=0.1, barriers=1)
+        host.read_from("trips", Batches(rows, sizes))
+        got = host.run()["out"]
+    wanted = [(*row, row[0]) for row in in_words(rows, "zone")]
+    assert len(got) == len(wanted)
+    assert all(same(tuple(a), b) for a, b in zip(got, wanted, strict=True))
 
 
 ODD = st.sampled_from([float("nan"), float("inf"), -float("inf"), 0.0, -0.0, 1.5, 1e308])

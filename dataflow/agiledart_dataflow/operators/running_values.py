@@ -93,7 +93,9 @@ class RunningValues:
         counts.rows_in += count
         counts.taken += left
         counts.rows_out += left
-        return made, order if not self._refused else self._told(order)
+        if self._refused:
+            order = self._told(order)
+        return made, listed(order) if type(made) is list else order
 
     def _run_columns(self, columns: Any) -> "Held | None":
         """What comes out of columns; None when they do not hold what their types say, which rows tell better."""
