@@ -27,8 +27,9 @@ from agiledart_kernel.limits import MAX_LINE_BYTES
 if TYPE_CHECKING:
     from agiledart_executor.connectors.csv_columns import ColumnParser
 
-RECEIVE_BYTES: Final = 256 << 10
-"""Bytes taken from one connection at one time: some thousand lines."""
+RECEIVE_BYTES: Final = 1 << 20
+"""Bytes taken from one connection at one time: some thousand lines, as many as are read of a file. What is done once for a batch
+of columns, in this process and those behind it, costs as much as some hundred lines."""
 
 MAX_CONNECTIONS: Final = 64
 """Connections that a listening source has at one time; more wait in the system's queue."""
