@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from agiledart_dataflow.batch import Held, Order, place
 from agiledart_dataflow.position import Position
 from agiledart_dataflow.sampling import sampled_among
 from agiledart_dataflow.schema import ReadTime, fields_of, read_time_index
@@ -109,17 +110,16 @@ class LatencyLog:
 
     # ---- on the executor's loop
 
-    def __call__(self, rows: list[Any], positions: list[Position]) -> None:
+    def __call__(self, held: Held, order: Order) -> None:
         """The sink has written these."""
-        chosen = sampled_among(positions)
+        chosen = sampled_among(order)
         if not chosen:
             return
         if len(self._waiting) + len(chosen) > MAX_WAITING:
             self.lost += len(chosen)
             return
         now, sink, sources = self._clock(), self._sink, self._sink.sources
-        for index in chosen:
-            _, _, source, sequence, *_ = positions[index]
+        for row, (_, _, source, sequence, *_) in zip(*self._picked(held, order, chosen), strict=True):
             self._waiting.append(
                 LatencySample(
                     sink.application,
@@ -128,9 +128,18 @@ class LatencyLog:
                     sources[source] if 0 <= source < len(sources) else "",
                     sequence,
                     ReadTime(now),
-                    round(max(0, now - getattr(rows[index], self._field)) / 1e6, 6),
+                    round(max(0, now - getattr(row, self._field)) / 1e6, 6),
                 )
             )
+
+    @staticmethod
+    def _picked(held: Held, order: Order, chosen: list[int]) -> tuple[list[Any], list[Position]]:
+        """Some of the rows, and their positions."""
+        if isinstance(held, list):
+            return [held[number] for number in chosen], [place(order, number) for number in chosen]
+        import numpy as np  # columns are here, so NumPy is
+
+        return held.take(np.array(chosen)).rows(), [place(order, number) for number in chosen]
 
     def hand_over(self) -> None:
         """Have what waits written, unless the disk has not taken the last yet."""

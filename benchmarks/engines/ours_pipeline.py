@@ -1,9 +1,9 @@
 """J3 as a user of ours writes it: submitted to agents; the modules that it imports travel with it."""
 
-from dataclasses import dataclass, replace
-from typing import NamedTuple
+from dataclasses import replace
+from typing import Any, NamedTuple
 
-from agiledart import Context, KeyedOperator, ReadTime, Sink, Source, Topology, col
+from agiledart import ReadTime, Sink, Source, Stream, Topology, col, count
 from benchmarks.engines.jobs import FARE_MIN
 from benchmarks.engines.trips import Trip
 
@@ -27,40 +27,6 @@ class Derived(NamedTuple):
     cell: int
 
 
-class Result(NamedTuple):
-    """One result for each tuple; `due` is written as the milliseconds since."""
-
-    zone: int
-    due_ns: int
-    due: ReadTime
-    number: int
-    fares: float
-    mean: float
-
-
-@dataclass
-class Totals:
-    """One zone's state."""
-
-    count: int = 0
-    fares: float = 0.0
-    ratios: float = 0.0
-
-
-class RunningTotals(KeyedOperator[int, Derived, Totals, Result]):
-    """How many so far, the sum of fares, the mean share."""
-
-    def initial(self, key: int) -> Totals:
-        return Totals()
-
-    def on_record(self, key: int, record: Derived, state: Totals, context: Context[Result]) -> None:
-        state.count += 1
-        state.fares += record.fare
-        state.ratios += record.ratio
-        mean = state.ratios / state.count
-        context.emit(Result(key, record.due_ns, ReadTime(record.due_ns), state.count, state.fares, mean))
-
-
 def derived(trip: Trip) -> Derived | None:
     """The tip's share and a cell, of about half of the trips; one step, because a pinned step stands alone."""
     if trip.fare < FARE_MIN:
@@ -69,25 +35,20 @@ def derived(trip: Trip) -> Derived | None:
     return Derived(*trip, trip.tip / trip.fare, cell)
 
 
-def latency(trips: Source[Trip], results: Sink[Result], name: str = "latency") -> Topology:
+def latency(trips: Source[Trip], results: Sink[Any], name: str = "latency") -> Topology:
     """Parse, filter and derive where the source is; aggregate; write."""
     topology = Topology(name)
-    (
-        topology.source("trips", trips, event_time=lambda trip: trip.ts // 1_000_000)
-        .flat_map(derived)
-        .key_by(lambda row: row.zone)
-        .stateful("totals", RunningTotals())
-        .sink("results", results)
-    )
-    _pin(topology, {"derived": "a1", "totals": "a2"})
+    rows = topology.source("trips", trips, event_time=lambda trip: trip.ts // 1_000_000).flat_map(derived)
+    _totals(rows, results, "due_ns")
+    _pin(topology, {"derived": "a1", "totals": "a2", "result": "a2"})
     return topology
 
 
-def latency_columns(trips: Source[Trip], results: Sink[Result], name: str = "latency") -> Topology:
-    """The same with expressions: all fields travel as columns, and become rows where each gives one result."""
+def latency_columns(trips: Source[Trip], results: Sink[Any], name: str = "latency") -> Topology:
+    """The same with expressions: all fields travel as columns."""
     topology = Topology(name)
     east = ((col("lon") + 74.1) * 1000).cast(int)
-    (
+    columns = (
         topology.source("trips", trips, event_time=col("ts") // 1_000_000)
         .where(col("fare") >= FARE_MIN, step_name="kept")
         .with_columns(
@@ -95,13 +56,28 @@ def latency_columns(trips: Source[Trip], results: Sink[Result], name: str = "lat
             ratio=col("tip") / col("fare"),
             cell=east * 1000 + ((col("lat") - 40.5) * 1000).cast(int),
         )
-        .select("zone", "fare", "ratio", step_name="needed", due_ns=col("ts"))
-        .key_by(col("zone"))
-        .stateful("totals", RunningTotals())
+    )
+    _totals(columns, results, "ts")
+    _pin(topology, {"kept": "a1", "derived": "a1", "totals": "a2", "result": "a2"})
+    return topology
+
+
+def _totals(rows: Stream[Any], results: Sink[Any], due: str) -> None:
+    """By zone: how many so far, the sum of fares, the mean share. `due` is also written as the milliseconds since."""
+    (
+        rows.key_by(col("zone"))
+        .running("totals", number=count(), fares=col("fare").sum(), mean=col("ratio").mean())
+        .select(
+            "zone",
+            step_name="result",
+            due_ns=col(due),
+            due=col(due).cast(ReadTime),
+            number=col("number"),
+            fares=col("fares"),
+            mean=col("mean"),
+        )
         .sink("results", results)
     )
-    _pin(topology, {"kept": "a1", "derived": "a1", "needed": "a2", "totals": "a2"})
-    return topology
 
 
 def _pin(topology: Topology, places: dict[str, str]) -> None:

@@ -10,17 +10,23 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
+from agiledart_dataflow.late import late
 from agiledart_dataflow.position import START, Position, covering
 from agiledart_kernel.limits import MAX_BATCH_ROWS
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from agiledart_dataflow.columns import Columns
+else:
+    np = late("numpy")
 
 Held: TypeAlias = "list[Any] | Columns"
 """Rows in either form."""
 
 Order: TypeAlias = Any
-"""None, a list of event times (beside `Columns` also an int64 array of NumPy), or a list of positions."""
+"""None, a list of event times, or a list of positions; beside `Columns` also an int64 array of NumPy, of times in one dimension, of
+positions in two (a row each)."""
 
 
 class Batch(msgspec.Struct, gc=False):
@@ -84,10 +90,10 @@ class Batch(msgspec.Struct, gc=False):
         if total <= limit:
             yield self
             return
-        has_positions = order is not None and type(order[0]) is tuple
+        positions = has_positions(order)
         for start in range(0, total, limit):
             stop = start + limit
-            mark = self.mark if stop >= total else covering(order[stop - 1]) if has_positions else START
+            mark = self.mark if stop >= total else covering(place(order, stop - 1)) if positions else START
             yield Batch(part_of(held, start, stop), None if order is None else order[start:stop], mark)
 
 
@@ -112,7 +118,24 @@ def part_of(held: Held, start: int, stop: int) -> Held:
 
 def listed(order: Order) -> Any:
     """What goes with rows, as a list (an array beside columns becomes one)."""
-    return order if order is None or type(order) is list else order.tolist()
+    if order is None or type(order) is list:
+        return order
+    return order.tolist() if order.ndim == 1 else list(map(tuple, order.tolist()))
+
+
+def has_positions(order: Order) -> bool:
+    """Do positions go with rows (at least one), and not times or nothing?"""
+    if order is None or not len(order):
+        return False
+    return type(order[0]) is tuple if type(order) is list else bool(order.ndim == 2)
+
+
+def place(order: Order, number: int) -> Position:
+    """The position of one row."""
+    if type(order) is list:
+        listed_one: Position = order[number]
+        return listed_one
+    return tuple(order[number].tolist())
 
 
 def joined_rows(parts: Sequence[Held]) -> Held:
@@ -131,6 +154,8 @@ def joined_order(orders: Sequence[Order]) -> Order:
     """What goes with the rows of several batches of one edge, as one."""
     if len(orders) == 1 or orders[0] is None:
         return orders[0]
+    if not any(type(order) is list for order in orders):
+        return np.concatenate(orders)
     return list(chain.from_iterable(listed(order) for order in orders))
 
 

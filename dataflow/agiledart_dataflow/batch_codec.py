@@ -4,7 +4,7 @@
     columns   0xC1 · u32 length of the head · head: MessagePack [rows, order, mark] · Arrow IPC
 
 0xC1 is the one byte that no MessagePack value begins with. `order` is nil, a list of positions, a list of times, or
-(beside columns) the times as little-endian int64.
+(beside columns) the times as little-endian int64 or the positions as `position_arrays` packs them.
 """
 
 import struct
@@ -15,6 +15,7 @@ import msgspec
 from agiledart_dataflow.batch import Batch, part_of
 from agiledart_dataflow.carries import Carries
 from agiledart_dataflow.position import Position
+from agiledart_dataflow.position_arrays import Packed, packed, unpacked
 from agiledart_dataflow.schema import generic
 from agiledart_kernel.errors import ConfigurationError, RemoteProtocolError
 from agiledart_kernel.limits import MAX_BATCH_BYTES, MAX_COLUMN_BATCH_BYTES, MAX_DATA_FRAME_BYTES
@@ -23,7 +24,7 @@ _COLUMNS: Final = 0xC1
 _HEAD = struct.Struct(">BI")
 
 _ORDER_TYPES: Final[dict[Carries, Any]] = {"rows": None, "times": list[int], "positions": list[tuple[int, ...]]}
-_COLUMN_ORDER_TYPES: Final[dict[Carries, Any]] = {"rows": None, "times": bytes, "positions": list[tuple[int, ...]]}
+_COLUMN_ORDER_TYPES: Final[dict[Carries, Any]] = {"rows": None, "times": bytes, "positions": Packed}
 
 
 class BatchCodec:
@@ -52,6 +53,8 @@ class BatchCodec:
         order = batch.order
         if self._carries == "times":
             order = struct.pack(f"<{len(order)}q", *order) if type(order) is list else order.astype("<i8").tobytes()
+        elif self._carries == "positions":
+            order = packed(order)
         head = self._encoder.encode((len(held), order, batch.mark))
         return b"".join((_HEAD.pack(_COLUMNS, len(head)), head, held.to_ipc()))
 
@@ -108,6 +111,8 @@ class BatchCodec:
             raise RemoteProtocolError("form", f"columns came, but {error}") from None
         if self._carries == "times":
             order = _times(order)
+        elif self._carries == "positions":
+            order = unpacked(order, len(held))
         if not mark or len(held) != count or (order is not None and len(order) != count):
             raise RemoteProtocolError("form", f"{len(held)} rows in columns, {count} said, mark {mark}")
         return Batch(held, order, mark)

@@ -160,7 +160,9 @@ def order_of_origins(order: Order, origins: Any) -> Order:
     if order is None:
         return None
     if type(order) is not list:
-        return order[origins]
+        if order.ndim == 1:
+            return order[origins]
+        order = listed(order)
     numbers: list[int] = origins.tolist()
     if not order or type(order[0]) is not tuple:
         return [order[number] for number in numbers]

@@ -13,7 +13,7 @@ no harm.
 from collections import deque
 from typing import Any
 
-from agiledart_dataflow.batch import Batch, Order, joined_order, joined_rows, part_of
+from agiledart_dataflow.batch import Batch, Order, has_positions, joined_order, joined_rows, part_of, place
 from agiledart_dataflow.position import START, covering, is_final
 from agiledart_kernel.errors import RemoteProtocolError
 from agiledart_kernel.limits import (
@@ -203,9 +203,9 @@ class SendingChannel:
         order = joined_order(orders)
         if not pending:
             mark = self._newest_mark()
-        elif order is not None and type(order[-1]) is tuple:
+        elif has_positions(order):
             # Rows come in strictly rising order, so what was sent last is a promise of its own when more is to follow.
-            mark = covering(order[-1])
+            mark = covering(place(order, -1))
         return Batch(joined_rows(parts), order, mark)
 
     def _newest_mark(self) -> tuple[int, ...]:

@@ -34,6 +34,8 @@ def wants_columns(topology: "Topology", source: "Step") -> bool:
 def _begins_vectorised(step: "Step") -> bool:
     if step.kind in _VECTORISED:
         return True
+    if step.kind == "running-values":
+        return step.keying is not None and isinstance(step.keying.function, KeyExpression)
     named = step.make.get("named")
     return named is not None and named.key is not None
 
@@ -66,6 +68,12 @@ def _taken(topology: "Topology", step: "Step") -> frozenset[str] | None:
             if value.field is None or behind is None or name in behind
         ]
         return frozenset().union(*taken)
+    if step.kind == "running-values" and step.keying is not None and isinstance(step.keying.function, KeyExpression):
+        behind = fields_wanted(topology, step)
+        running = step.make["operator"]
+        taken = [part.fields for part in (*step.keying.function.parts, *running.values)]
+        kept = {field.field for field in running.fields}
+        return None if behind is None else frozenset().union(behind & kept, *taken)
     named = step.make.get("named")
     if named is not None and isinstance(named.key, KeyExpression):
         values = [part.value_of for part in named.aggregator.parts if hasattr(part, "value_of")]

@@ -38,6 +38,9 @@ _CHUNK = 1_024
 Onlooker = Callable[[list[Any], Order], None]
 """Shown the rows that leave a step and what goes with them, once for each batch. Must not raise and must not keep the lists."""
 
+Observer = Callable[[Held, Order], None]
+"""The same for rows in either form, of which it may look at few."""
+
 BarrierReport = Callable[[int, bytes], None]
 """Told of a barrier that has come through all inputs, with the instance's snapshot at it."""
 
@@ -116,7 +119,7 @@ class Instance:
         if self._segments is not None:
             self._counts |= self._segments.counts
         self._onlookers: Mapping[str, Onlooker] = {}
-        self._observer: Onlooker | None = None
+        self._observer: Observer | None = None
         self._parts = [] if self._segments is None else [("", self._segments)]
         self._fast = self._fast_way()
         self._write_columns = getattr(writer, "write_columns", None)
@@ -214,7 +217,7 @@ class Instance:
             self._parts = self._segments.parts(onlookers) if onlookers else [("", self._segments)]
         self._fast = self._fast_way()
 
-    def observe(self, observer: Onlooker) -> None:
+    def observe(self, observer: Observer) -> None:
         """From now on show it all that a sink has written."""
         self._observer = observer
 
@@ -253,7 +256,7 @@ class Instance:
         except OperationFailed as error:
             raise OperationFailed(f"{self._own_step}: {error}") from None
         if self._observer is not None:
-            self._observer(as_rows(held), listed(order))
+            self._observer(held, order)
 
     def _look(self, step: str, held: Held, order: Order) -> None:
         onlooker = self._onlookers.get(step)

@@ -8,6 +8,7 @@ from agiledart_dataflow.callsite import CallSite
 from agiledart_dataflow.error_policy import ErrorPolicy, error_policy
 from agiledart_dataflow.handles import needs_name
 from agiledart_dataflow.keying import Keying
+from agiledart_dataflow.named_running import NamedRunning
 from agiledart_dataflow.operators.keyed import KeyedOperator
 from agiledart_kernel.instants import milliseconds
 
@@ -56,7 +57,7 @@ class KeyedHandle(Generic[K, R]):
         self,
         name: str,
         kind: str,
-        operator: KeyedOperator[Any, Any, Any, Any],
+        operator: KeyedOperator[Any, Any, Any, Any] | NamedRunning,
         state_type: Any,
         row_type: Any,
         where: CallSite,
@@ -67,7 +68,7 @@ class KeyedHandle(Generic[K, R]):
         key_type: Any = None,
         **make: Any,
     ) -> "Stream[Any]":
-        """Add a step that a `KeyedOperator` carries out."""
+        """Add a step with state by key."""
         needs_name(name, kind, f"my-{kind}", where)
         check_keep(name, keep, where)
         policy = error_policy(on_error, where)

@@ -2,13 +2,15 @@
 
 from collections.abc import Callable
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from agiledart_dataflow.aggregators import Aggregator, Count
-from agiledart_dataflow.callsite import call_site
+from agiledart_dataflow.callsite import CallSite, call_site
 from agiledart_dataflow.error_policy import ErrorPolicy
+from agiledart_dataflow.expressions.aggregates import Aggregate
 from agiledart_dataflow.handles import needs_name
 from agiledart_dataflow.keyed_handle import Keep, KeyedHandle, span_ms
+from agiledart_dataflow.named_running import named_running
 from agiledart_dataflow.operator_making import aggregate_state_type
 from agiledart_dataflow.operator_types import operator_types
 from agiledart_dataflow.operators.distinct import FirstOnly
@@ -103,11 +105,28 @@ class KeyedVerbs(KeyedHandle[K, R]):
             on_error=on_error,
         )
 
+    @overload
     def running(
         self, name: str, aggregator: Aggregator[R, Any, V], *, on_error: ErrorPolicy = "fail", keep: Keep = "memory"
-    ) -> "Stream[Change[K, V, R]]":
-        """What an aggregator makes of all rows of a key so far, anew at each row."""
+    ) -> "Stream[Change[K, V, R]]": ...
+    @overload
+    def running(self, name: str, **results: Aggregate) -> "Stream[Any]": ...
+    @overload
+    def running(
+        self, name: str, *, on_error: ErrorPolicy = "fail", keep: Keep = "memory", **results: Aggregate
+    ) -> "Stream[Any]": ...
+    def running(
+        self, name: str, aggregator: Any = None, *, on_error: Any = "fail", keep: Any = "memory", **results: Any
+    ) -> "Stream[Any]":
+        """What is made of all rows of a key so far, anew at each row.
+
+        An aggregator gives rows of type `Change`. Named results, `trips=count(), fares=col("fare").sum()`, give the rows
+        themselves with the results as further fields (SQL: `SUM(fare) OVER (PARTITION BY key ROWS UNBOUNDED PRECEDING)`);
+        sums of floats are then added up in the order of the rows, and columns stay columns.
+        """
         where = call_site()
+        if results:
+            return self._running_values(name, aggregator, results, on_error, keep, where)
         _, row_type = self.types
         value = value_type(aggregator, row_type, where)
         state_type = generic(list, aggregate_state_type(aggregator, row_type))
@@ -120,6 +139,25 @@ class KeyedVerbs(KeyedHandle[K, R]):
             self._change(value),
             where,
             options=options,
+            keep=keep,
+            on_error=on_error,
+        )
+
+    def _running_values(
+        self, name: str, aggregator: Any, results: dict[str, Any], on_error: Any, keep: Any, where: CallSite
+    ) -> "Stream[Any]":
+        needs_name(name, "running", "totals", where)
+        if aggregator is not None:
+            raise where.error("running() takes one aggregator, or named results, not both")
+        named = named_running(name, self.types[1], results, where)
+        return self._operate(
+            name,
+            "running-values",
+            named,
+            named.state_type,
+            named.row_type,
+            where,
+            options=(("results", repr(sorted(results.items()))),),
             keep=keep,
             on_error=on_error,
         )

@@ -13,6 +13,7 @@ PATHS: Final[dict[str, int]] = {
     "broadcast": KEYED_PATH + 1,
     "keyed-window": KEYED_PATH,
     "running": KEYED_PATH,
+    "running-values": 0,
     "distinct": KEYED_PATH,
     "pattern": KEYED_PATH,
     "window-join": KEYED_PATH + 1,

@@ -3,8 +3,19 @@
 from bisect import bisect_left
 from collections.abc import Sequence
 from itertools import accumulate
+from typing import TYPE_CHECKING, Any
 
 import msgspec
+
+from agiledart_dataflow.late import late
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from agiledart_dataflow.column import Array
+else:
+    np = late("numpy")
+    Array = Any
 
 _SUB_BITS = 5
 _SUB = 1 << _SUB_BITS
@@ -53,6 +64,18 @@ class LatencyHistogram:
         self._counts[bucket] = self._counts.get(bucket, 0) + times
         self.samples += times
         self.largest = max(self.largest, value)
+
+    def add_array(self, latencies: "Array") -> None:
+        """Count many that are an array of int64, by calls of NumPy."""
+        if not len(latencies):
+            return
+        values = np.maximum(latencies, 0)
+        shifts = np.maximum(np.frexp(values.astype(np.float64))[1].astype(np.int64) - _SUB_BITS - 1, 0)
+        buckets, numbers = np.unique((shifts << _SUB_BITS) + (values >> shifts), return_counts=True)
+        for bucket, count in zip(buckets.tolist(), numbers.tolist(), strict=True):
+            self._counts[bucket] = self._counts.get(bucket, 0) + count
+        self.samples += len(values)
+        self.largest = max(self.largest, int(values.max()))
 
     def merge(self, other: "LatencyHistogram") -> None:
         """Count what another one has counted."""

@@ -113,7 +113,7 @@ def _of_step(step: StepSpecification, counts: StepCounts) -> list[str]:
     if step.kind in _TAKING:
         if counts.taken + let_go != counts.rows_in:
             return [f"{counts.rows_in} rows in, {counts.taken} taken and {let_go} let go"]
-        if step.kind == "running" and counts.rows_out != counts.taken:
+        if step.kind in ("running", "running-values") and counts.rows_out != counts.taken:
             return [f"{counts.rows_out} values out of {counts.taken} rows taken"]
         if _closes(step) and counts.rows_out + counts.failed > counts.taken * _windows_of_a_row(step):
             return [f"{counts.rows_out} windows out of {counts.taken} rows taken"]

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from agiledart_dataflow.barriers import Alignment
-from agiledart_dataflow.batch import Batch, Held, listed
+from agiledart_dataflow.batch import Batch, Held, Order, listed
 from agiledart_dataflow.position import END, START, Position, is_final
 from agiledart_dataflow.schema import generic
 from agiledart_kernel.errors import LocalProtocolError, RemoteProtocolError
@@ -124,7 +124,7 @@ class Merge:
             if positions[-1] > mark or not all(map(lt, positions, positions[1:])):
                 raise RemoteProtocolError("position", f"records out of order before mark {mark} on edge {edge}")
 
-    def take(self, limit: int) -> tuple[Held, list[Position], Position]:
+    def take(self, limit: int) -> tuple[Held, Order, Position]:
         """At most `limit` records in order, and the mark up to which they are complete.
 
         Without a record the mark is the frontier, the least mark of all inputs.

@@ -44,7 +44,7 @@ def named_window(
     parts: list[Aggregator[Any, Any, Any]] = []
     results: dict[str, Any] = {}
     for field, aggregate in named.items():
-        part, kind = _part(field, aggregate, row_type, values, where)
+        part, kind = aggregate_part(field, aggregate, row_type, values, where)
         parts.append(part)
         results[field] = kind
     key = key_of if isinstance(key_of, KeyExpression) else None
@@ -73,10 +73,18 @@ def _flattener(row_type: Any, *, several: bool) -> Callable[[tuple[Any, int, int
     return lambda pane: new(row_type, (*pane[:3], *pane[3]))
 
 
-def _part(
+def aggregate_part(
     field: str, aggregate: Any, row_type: Any, values: dict[str, RowExpression], where: CallSite
 ) -> tuple[Aggregator[Any, Any, Any], Any]:
-    """(aggregator, type of its result)."""
+    """(aggregator, type of its result) of one named aggregate. Raises `TopologyError`.
+
+    Args:
+        field: the name of the result.
+        aggregate: what the user gave.
+        row_type: of the rows that enter.
+        values: expressions by their text, so that each different one is there once; those of this aggregate are added.
+        where: the user's line.
+    """
     if not isinstance(aggregate, Aggregate):
         hint = f": write {field}=….sum(), .mean(), .min() or .max()" if isinstance(aggregate, Expression) else ""
         raise where.error(f"{field} is no aggregate but {type(aggregate).__name__}{hint}")

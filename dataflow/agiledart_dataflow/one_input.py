@@ -4,9 +4,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from agiledart_dataflow.arrivals import MAX_COLUMN_ROWS
-from agiledart_dataflow.batch import Batch, Held, concatenated, listed
+from agiledart_dataflow.batch import Batch, Held, Order, concatenated, listed, place
 from agiledart_dataflow.merge import Channel, Merge
 from agiledart_dataflow.position import END, START, Position
+from agiledart_dataflow.position_arrays import is_strictly_ascending
+from agiledart_kernel.errors import RemoteProtocolError
 
 
 class OneInput(Merge):
@@ -23,13 +25,13 @@ class OneInput(Merge):
         super().__init__(((channel, padding),))
         self._edge, self._source = channel
         self._only = self._inputs[channel]
-        self._ready: list[Batch] = []  # have come, and nothing waits before them: one of rows, or some of columns
+        self._ready: list[Batch] = []  # have come, and nothing waits before them; of several, columns come first
 
     def offer(self, edge: int, source: int, batch: Batch) -> None:
         """As above."""
         only, mark, held = self._only, batch.mark, batch.held
         if (
-            (self._ready and not self._joins(held))
+            (self._ready and not self._waits_beside(held))
             or only.waiting
             or only.padding
             or self._rows
@@ -43,38 +45,56 @@ class OneInput(Merge):
             super().offer(edge, source, batch)
             return
         positions = batch.order
-        if type(positions) is not list:
-            positions = listed(positions) or []
+        if positions is None:
+            positions = []
             batch = Batch(held, positions, mark)
-        self._check(edge, only.mark, positions, mark)
+        if type(positions) is list:
+            self._check(edge, only.mark, positions, mark)
+        elif is_strictly_ascending(positions):
+            self._check(edge, only.mark, [place(positions, 0), place(positions, -1)][: len(positions)], mark)
+        else:
+            raise RemoteProtocolError("position", f"records out of order on edge {edge}")
         only.mark = mark
         count = len(positions)
         only.rows += count
         self.queued_rows += count
         self._ready.append(batch)
 
-    def _joins(self, held: Held) -> bool:
-        """May these wait beside what is ready? Columns that are not too many in all, and marks without rows."""
+    def _waits_beside(self, held: Held) -> bool:
+        """May these wait beside what is ready? Behind columns, or without rows; rows behind rows are cut as in any merge."""
         first = self._ready[0].held
-        if (type(first) is list and len(first)) or (type(held) is list and len(held)):
-            return False
-        return self.queued_rows + len(held) <= MAX_COLUMN_ROWS
+        return type(first) is not list or (not len(first) and (type(held) is not list or not len(held)))
 
-    def take(self, limit: int) -> tuple[Held, list[Position], Position]:
-        """As above; of columns all that are ready."""
+    def take(self, limit: int) -> tuple[Held, Order, Position]:
+        """As above; of columns all that are ready, as far as they are not too many."""
         ready = self._ready
         if not ready:
             return super().take(limit)
-        batch = ready[0] if len(ready) == 1 else concatenated(ready)
+        stop = 1 if len(ready) == 1 else self._joined()
+        batch = ready[0] if stop == 1 else concatenated(ready[:stop])
         count = len(batch.held)
         if count > limit and type(batch.held) is list:
             self._go_the_usual_way()
             return super().take(limit)
-        self._only.consumed += len(ready)
-        ready.clear()
+        self._only.consumed += stop
+        del ready[:stop]
         self.queued_rows -= count
         self.frontier = batch.mark
         return batch.held, batch.order, batch.mark
+
+    def _joined(self) -> int:
+        """How many of the batches that are ready can leave together: rows, or columns, and marks without rows."""
+        rows = 0
+        form: type | None = None
+        for number, batch in enumerate(self._ready):
+            held = batch.held
+            if not len(held):
+                continue
+            rows += len(held)
+            if form is not None and (type(held) is list or type(held) is not form or rows > MAX_COLUMN_ROWS):
+                return number
+            form = type(held)
+        return len(self._ready)
 
     @property
     def has_released(self) -> bool:
@@ -97,6 +117,7 @@ class OneInput(Merge):
         only = self._only
         for batch in ready:
             self._offered = True
+            batch.order = listed(batch.order)
             if len(batch.held) or not only.waiting:
                 only.waiting.append(batch)
                 only.joined.append(1)

@@ -14,6 +14,7 @@ from agiledart_dataflow.operators.named_panes import NamedPanes
 from agiledart_dataflow.operators.pane_values import kept_values
 from agiledart_dataflow.operators.panes import PaneWindow, kept_state_type, pane_state_type
 from agiledart_dataflow.operators.running import Reduction
+from agiledart_dataflow.operators.running_values import RunningValues
 from agiledart_dataflow.operators.sliding import SlidingWindow
 from agiledart_dataflow.operators.top import Top
 from agiledart_dataflow.position import Position
@@ -60,6 +61,8 @@ def make_operator(
         codec = EntryCodec(head.name, head.keying.key_type, make["state_type"], operator.to_plain, operator.from_plain)
         on_disk = make_store is not None and make.get("keep") == "disk"
         store = make_store(head.name, codec) if make_store is not None and on_disk else MemoryStore(codec)
+        if head.kind == "running-values":
+            return RunningValues(head.name, key_functions[0], operator, store, mishap)
         options: dict[str, Any] = {
             "time_to_live_ms": make.get("time_to_live_ms", 0),
             "has_lateness": has_lateness,

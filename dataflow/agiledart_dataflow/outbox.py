@@ -4,7 +4,7 @@ from collections.abc import Callable
 from itertools import count as counting
 from typing import Any
 
-from agiledart_dataflow.batch import Batch, Held, Order, as_rows
+from agiledart_dataflow.batch import Batch, Held, Order, as_rows, has_positions, listed
 from agiledart_dataflow.carries import Carries
 from agiledart_dataflow.partitioning import KeyFunction, KeyRouter, split_by_key, split_in_turn
 from agiledart_dataflow.position import START, Position
@@ -52,8 +52,8 @@ class _Route:
                 self.sent[target] += count
                 emit(number, target, Batch(held, order, mark))
             return
-        if self.router is None and order is not None and type(order[0]) is tuple:
-            for target, (rows, positions) in enumerate(split_in_turn(as_rows(held), order, len(targets))):
+        if self.router is None and has_positions(order):
+            for target, (rows, positions) in enumerate(split_in_turn(as_rows(held), listed(order), len(targets))):
                 self.sent[target] += len(rows)
                 emit(number, target, Batch(rows, positions, mark))
             return
@@ -74,7 +74,9 @@ class _Route:
                 row = _first_bad(held, key_of, self.router)
                 raise user_code_error(f"key_by of {self.step}", key_of, error, row) from error
             # The first instance gets the rows whose key raises: there it raises again, under the step's own policy.
-            parts = split_by_key(as_rows(held), order, _or_nothing(key_of, self.router), self.router, len(targets))
+            parts = split_by_key(
+                as_rows(held), listed(order), _or_nothing(key_of, self.router), self.router, len(targets)
+            )
         for target, (part, part_order) in enumerate(parts):
             self.sent[target] += len(part)
             emit(number, target, Batch(part, part_order, mark))
@@ -105,7 +107,9 @@ def _nothing(order: Order) -> Order:
 
 
 def _times(order: Order) -> Order:
-    return None if order is None else [position[0] for position in order]
+    if order is None or type(order) is not list:
+        return order if order is None else order[:, 0]
+    return [position[0] for position in order]
 
 
 def _first_bad(held: Held, key_of: KeyFunction, router: KeyRouter) -> Any:

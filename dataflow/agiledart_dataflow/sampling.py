@@ -5,9 +5,18 @@ causes are chosen or none. Source: design of the data path, latency.
 """
 
 from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
+from agiledart_dataflow.late import late
 from agiledart_dataflow.position import Position
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from agiledart_dataflow.column import Array
+else:
+    np = late("numpy")
+    Array = Any
 
 SAMPLED_SHARE: Final = 0.05
 
@@ -21,8 +30,13 @@ _START: Final = 0x27D4EB2F
 """So that a hash of zeros is not zero: the first record, which meets a cold system, would always be among the sampled."""
 
 
-def sampled_among(positions: Sequence[Position]) -> list[int]:
-    """Indices of the positions whose record is sampled. About 0.2 µs for each position."""
+def sampled_among(positions: "Sequence[Position] | Array") -> list[int]:
+    """Indices of the positions whose record is sampled. About 0.2 µs for each position of a list, 0.02 of an array."""
+    if not isinstance(positions, Sequence):
+        source, sequence = positions[:, 2].astype(np.uint64), positions[:, 3].astype(np.uint64)
+        hashes = sequence * _SEQUENCE + source * _SOURCE + _START & _WORD
+        chosen: list[int] = np.flatnonzero(((hashes ^ (hashes >> 15)) * _MIX & _WORD) < _BOUND).tolist()
+        return chosen
     return [
         index
         for index, position in enumerate(positions)

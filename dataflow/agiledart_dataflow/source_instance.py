@@ -21,6 +21,7 @@ from agiledart_dataflow.operators.keyed_step import LATE
 from agiledart_dataflow.outbox import Emit, Outbox
 from agiledart_dataflow.pacing import Pacer, stamper
 from agiledart_dataflow.position import END, RECORD, START, Position, final_mark, reached
+from agiledart_dataflow.position_arrays import record_positions
 from agiledart_dataflow.program import Program
 from agiledart_dataflow.schema import generic
 from agiledart_dataflow.source_reading import SourceJudge
@@ -144,10 +145,10 @@ class SourceInstance:
             times, held = [time_ms for time_ms, _ in kept], [row for _, row in kept]
             wait = None if len(held) else wait
         count = len(held)
-        order = self._numbered(times, count)
+        order = self._numbered(times, held)
         self._counts.records += count
         if self._may_be_late and count:
-            held, order = self._put_late_aside(as_rows(held), order)
+            held, order = self._put_late_aside(as_rows(held), listed(order))
         self.finished = self._exhausted and not self._clock.due and (intake is None or intake.is_empty)
         mark = self._complete(int(times[-1]) if count else None)
         if wait is None and read_nothing and not count and not self.finished:
@@ -168,7 +169,7 @@ class SourceInstance:
         if times is None:
             return None
         last_ms = int(times[-1])
-        order = self._numbered(times, count)
+        order = self._numbered(times, rows)
         self._counts.records += count
         self._mark = mark = (last_ms, RECORD, self._number, self._sequence - 1, END)
         if reading.drained and (number := self._fileno()) is not None:
@@ -307,14 +308,16 @@ class SourceInstance:
             waiting=waiting,
         )
 
-    def _numbered(self, times: Any, count: int) -> Any:
+    def _numbered(self, times: Any, held: Held) -> Any:
         """What goes with the next rows; they get the next sequence numbers."""
         first = self._sequence
-        self._sequence = last = first + count
+        self._sequence = last = first + len(held)
         if self._carries == "rows":
             return None
         if self._carries == "times":
             return times
+        if type(held) is not list and not self._lateness_ms:
+            return record_positions(times, self._number, first, len(held))
         times = times if type(times) is list else listed(times)
         columns = times, repeat(RECORD), repeat(self._number), range(first, last)
         return list(zip(*columns, repeat(0), strict=False) if self._lateness_ms else zip(*columns, strict=False))

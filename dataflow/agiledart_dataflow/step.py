@@ -64,7 +64,7 @@ class Step:
 
 def need_of(step: Step) -> Carries:
     """What a step needs to know of each row that enters it; positions, unless less is known to do."""
-    if step.kind in STATELESS or step.kind in ("source", "union", "side"):
+    if step.kind in STATELESS or step.kind in ("source", "union", "side", "running-values"):
         return "rows"
     if step.kind == "sink":  # whose latencies are sampled by the source and number of the record behind a result
         return "rows" if read_time_index(step.row_type) is None else "positions"
@@ -74,8 +74,10 @@ def need_of(step: Step) -> Carries:
 
 
 def minds_time(step: Step) -> bool:
-    """Does a step do something when time passes without rows? Stateless ones and sinks do not, nor user code without timers."""
-    if step.kind in STATELESS or step.kind in ("source", "union", "sink", "side"):
+    """Does a step do something when time passes without rows? Stateless ones, sinks, named running values and code without timers
+    do not.
+    """
+    if step.kind in STATELESS or step.kind in ("source", "union", "sink", "side", "running-values"):
         return False
     if step.kind == "stateful":
         operator = type(step.make.get("operator"))

@@ -251,6 +251,21 @@ def few(rows: list[Row]) -> tuple[int, int, float]:
     return len(rows), total(rows), min(row.weight for row in rows)
 
 
+def in_turn(rows: list[Row]) -> tuple[Any, ...]:
+    """Named running values: sums are added up in the order of the rows."""
+    total = 0.0
+    for row in rows:
+        total += row.weight
+    values = [row.value for row in rows]
+    return (
+        len(rows),
+        total,
+        sum(value * 3 for value in values) / len(rows),
+        min(row.weight for row in rows),
+        max(values),
+    )
+
+
 LEAST = min_of(lambda row: (row.value, row.key))
 
 
@@ -327,6 +342,30 @@ CASES = [
         lambda rows: windows.running(rows, len),
         two=True,
     ),
+    *[
+        Case(
+            f"named running values{what}",
+            lambda a, b, stream=stream, by=by: (
+                stream(a, b)
+                .key_by(by)
+                .running(
+                    "x",
+                    rows=count(),
+                    sum=col("weight").sum(),
+                    mean=(col("value") * 3).mean(),
+                    least=col("weight").min(),
+                    greatest=col("value").max(),
+                )
+            ),
+            lambda rows: [(*change.cause, *change.value) for change in windows.running(rows, in_turn)],
+            two=two,
+        )
+        for what, by, stream, two in (
+            ("", col("key"), lambda a, b: a, False),
+            (" of two streams", key, lambda a, b: a.union(b, name="u"), True),
+            (" behind steps", col("key"), lambda a, b: a.flat_map(lambda row: [row], "same", returns=Row), False),
+        )
+    ],
     *[
         Case(
             f"named results of {what}",

@@ -104,6 +104,9 @@ CASES: dict[str, Build] = {
     "sliding": lambda s, _, p: s.key_by(key).window(sliding(ms(4))).aggregate("step", sum_of(value), on_error=p),
     "sliding, own": lambda s, _, p: s.key_by(key).window(sliding(ms(4))).aggregate("step", Last(), on_error=p),
     "running": lambda s, _, p: s.key_by(key).running("step", mean_of(value), on_error=p),
+    "running, named": lambda s, _, p: s.key_by(key).running(
+        "step", rows=count(), ratio=(12 // col("value")).sum(), on_error=p
+    ),
     "reduce": lambda s, _, p: s.filter(lambda r: r.value != 0, "some").key_by(key).reduce("step", latest, on_error=p),
     "distinct": lambda s, _, p: s.deduplicate("step", by=value, time_to_live=ms(4), on_error=p),
     "pattern": lambda s, _, p: s.key_by(key).pattern(

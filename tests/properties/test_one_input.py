@@ -3,10 +3,13 @@
 from typing import Any, NamedTuple
 
 import msgspec
+import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agiledart_dataflow.batch import Batch, as_rows
+from agiledart_dataflow import one_input
+from agiledart_dataflow.batch import Batch, as_rows, listed
 from agiledart_dataflow.columns import Columns
 from agiledart_dataflow.merge import Merge, merge_type
 from agiledart_dataflow.one_input import OneInput, merge_of
@@ -119,7 +122,8 @@ def test_columns_come_out_as_the_rows_that_a_merge_gives(script: list[Move]) -> 
                 first += count
                 held: Any = Columns.from_rows(rows, Pair) if move == "columns" and rows else rows
                 mark = covering(positions[-1]) if positions else (first, 0, END)
-                merge.offer(*CHANNEL, Batch(held, positions or None, mark))
+                order = np.array(positions) if type(held) is not list and merge is one else positions or None
+                merge.offer(*CHANNEL, Batch(held, order, mark))
             elif move == "mark":
                 merge.offer(*CHANNEL, Batch([], None, (first, 0, END)))
             elif move == "barrier":
@@ -141,6 +145,8 @@ def _take_all(merge: Merge, seen: list[Any], limit: int) -> None:
     while merge.has_released:
         held, positions, mark = merge.take(limit)
         assert len(held) == len(positions)
+        assert type(positions) is list or type(held) is not list
+        positions = listed(positions)
         assert not positions or positions[-1] <= mark
         seen += zip(as_rows(held), positions, strict=True)
         while merge.barriers:
@@ -158,3 +164,18 @@ def test_columns_that_wait_together_stay_columns() -> None:
     assert isinstance(held, Columns)
     assert [row.number for row in held.rows()] == [0, 1, 2, 3, 4, 5]
     assert (len(positions), mark, merge.consumed(*CHANNEL), merge.has_released) == (6, (9, 0, END), 3, False)
+
+
+def test_columns_that_are_too_many_for_one_take_stay_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(one_input, "MAX_COLUMN_ROWS", 5)
+    merge = merge_of([(CHANNEL, ())])
+    for first in (0, 3, 6):
+        rows = [Pair(n, "") for n in range(first, first + 3)]
+        positions: list[Position] = [(n, 1, 0, n) for n in range(first, first + 3)]
+        held: Any = rows if first == 6 else Columns.from_rows(rows, Pair)
+        merge.offer(*CHANNEL, Batch(held, positions, covering(positions[-1])))
+    for first in (0, 3, 6):
+        held, positions, mark = merge.take(3)
+        assert isinstance(held, Columns) == (first < 6)
+        assert [row.number for row in as_rows(held)] == [first, first + 1, first + 2]
+        assert (mark, merge.has_released) == (covering(positions[-1]), first < 6)

@@ -28,7 +28,11 @@ if TYPE_CHECKING:
     from agiledart_executor.connectors.csv_columns import ColumnParser
 
 RECEIVE_BYTES: Final = 256 << 10
-"""Bytes taken from one connection at one time: some thousand lines."""
+"""Bytes taken from one connection at one time where lines become rows: some thousand lines that stay in the processor's cache."""
+
+COLUMN_BYTES: Final = 1 << 20
+"""The same where they become columns, as many as are read of a file: what is done once for a batch of columns, in this process and
+those behind it, costs as much as some hundred lines."""
 
 MAX_CONNECTIONS: Final = 64
 """Connections that a listening source has at one time; more wait in the system's queue."""
@@ -40,11 +44,11 @@ PATIENCE_S: Final = 30.0
 OPTIONS: Final = ("listen", "reconnect")
 
 
-def _make_roomy(sock: socket.socket) -> None:
+def _make_roomy(sock: socket.socket, at_once: int) -> None:
     """Let the system keep as much as is taken at one time: it begins with a quarter of that, and where it does not let it grow a
     source as fast as it can be is read in pieces so small that they cost columns three times as much.
     """
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2 * RECEIVE_BYTES)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2 * at_once)
 
 
 class _Peer:
@@ -94,7 +98,7 @@ class LineSocketReader:
         self._malformed: dict[str, int] = {}
         self._came = False
         self._drained = False  # whether the last receiving took all that had come
-        self._incoming = memoryview(bytearray(RECEIVE_BYTES))
+        self._incoming = memoryview(bytearray(RECEIVE_BYTES if columns is None else COLUMN_BYTES))
         self._pause = FIRST_PAUSE_S
         self._next_try = 0.0
         self._connecting: socket.socket | None = None
@@ -144,7 +148,7 @@ class LineSocketReader:
         door = socket.socket(self._family, socket.SOCK_STREAM)
         try:
             door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            _make_roomy(door)  # who is accepted inherits it
+            _make_roomy(door, len(self._incoming))  # who is accepted inherits it
             door.bind(self._address)
             door.listen(MAX_CONNECTIONS)
         except OSError as error:
@@ -162,7 +166,7 @@ class LineSocketReader:
                 return
             self._connecting = socket.socket(self._family, socket.SOCK_STREAM)
             self._connecting.setblocking(False)
-            _make_roomy(self._connecting)
+            _make_roomy(self._connecting, len(self._incoming))
         code = self._connecting.connect_ex(self._address)
         if code in (errno.EINPROGRESS, errno.EALREADY, errno.EWOULDBLOCK):
             return
@@ -224,7 +228,7 @@ class LineSocketReader:
                 self._bad("cut")
             return
         data = bytes(self._incoming[:count])
-        self._drained = self._drained and count < RECEIVE_BYTES
+        self._drained = self._drained and count < len(self._incoming)
         if not data:
             self._let_go(peer)
             if peer.rest:

@@ -41,7 +41,8 @@ class ReadTimes:
         self.histogram = LatencyHistogram()
         self._clock = clock
         index = read_time_index(row_type)
-        self._read_at = None if index is None else attrgetter(fields_of(row_type)[index].name)
+        self._name = "" if index is None else fields_of(row_type)[index].name
+        self._read_at = attrgetter(self._name) if self._name else None
 
     def count(self, rows: list[Any]) -> int:
         """Count rows that are being written; returns the wall time at which that happens."""
@@ -50,6 +51,14 @@ class ReadTimes:
             for read_at, times in Counter(map(self._read_at, rows)).items():  # rows of one reading have one time
                 self.histogram.add(now - read_at, times)
         return now
+
+    def count_columns(self, columns: Any) -> None:
+        """The same for rows that are columns."""
+        read_at = columns.named(self._name)
+        if read_at.kind == "int" and read_at.valid is None:
+            self.histogram.add_array(self._clock() - read_at.values)
+        else:
+            self.count(columns.rows())
 
 
 class MemoryWriter:
@@ -70,10 +79,10 @@ class MemoryWriter:
 
     def write_columns(self, columns: Any) -> None:
         """Rows that nobody keeps need not be made; a list that says that it `takes_columns` gets them as they are."""
-        if self.rows is not None and not self._has_times and getattr(self.rows, "takes_columns", False):
-            self.rows += columns
-        elif self._has_times or self.rows is not None:
-            self.write(columns.rows())
+        if self._has_times:
+            self._times.count_columns(columns)
+        if self.rows is not None:
+            self.rows += columns if getattr(self.rows, "takes_columns", False) else columns.rows()
 
     def flush(self) -> None:
         """Nothing waits here."""

@@ -79,6 +79,8 @@ class _Binder:
         elif node.name == "fill_null":
             optional = types[1].optional
         of = types[0].type if kind == "object" else PYTHON_TYPES[kind]
+        if node.name == "cast":
+            (of,) = node.options
         if node.name in (*_ALIGNED, "and", "or") and kind == types[0].kind:
             of = types[0].type if all(one.type == types[0].type for one in types) else of
         return TypedCall(node.name, arguments, node.options, ValueType(kind, optional, of))

@@ -97,7 +97,7 @@ class Expression:
         return _call("sqrt", self)
 
     def cast(self, kind: type) -> "Expression":
-        """What Python's `int`, `float`, `str` or `bool` make of the value."""
+        """What Python's `int`, `float`, `str` or `bool` make of the value; `ReadTime`: an int is the wall time (ns) of reading."""
         return _call("cast", self, options=(kind,))
 
     # truth

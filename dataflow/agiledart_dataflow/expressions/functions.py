@@ -12,6 +12,7 @@ from typing import Any
 
 from agiledart_dataflow.column_schema import ColumnKind
 from agiledart_dataflow.expressions.nodes import ValueType
+from agiledart_dataflow.schema import ReadTime
 
 _NUMBERS = ("int", "float")
 _ORDERED = ("int", "float", "bool", "text", "bytes", "time", "span")
@@ -111,13 +112,14 @@ _CASTS: dict[Any, tuple[ColumnKind, tuple[str, ...]]] = {
     float: ("float", ("int", "float", "bool", "text")),
     bool: ("bool", ("int", "float", "bool")),
     str: ("text", ("int", "float", "bool", "text", "time", "span", "object")),
+    ReadTime: ("int", ("int",)),
 }
 
 
 def _cast(name: str, types: tuple[ValueType, ...], options: tuple[Any, ...]) -> ColumnKind:
     (kind,) = options
     if kind not in _CASTS:
-        raise MismatchError(f"cast takes int, float, bool or str, not {kind!r}")
+        raise MismatchError(f"cast takes int, float, bool, str or ReadTime, not {kind!r}")
     gives, takes = _CASTS[kind]
     if types[0].kind not in takes:
         raise MismatchError(f"{types[0]} cannot become {kind.__name__}")

@@ -179,7 +179,7 @@ def _cast(kinds: Any, options: Any, a: Any) -> Any:
         return a if kind == "bool" else a != 0
     if to is float:
         return a if kind == "float" else a.astype(np.float64)
-    return _whole(np.trunc(a)) if kind == "float" else a.astype(np.int64)
+    return _whole(np.trunc(a)) if kind == "float" else a.astype(np.int64, copy=False)
 
 
 def _minimum(kinds: Any, options: Any, first: Any, *others: Any) -> Any:

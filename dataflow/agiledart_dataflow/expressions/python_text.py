@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from agiledart_dataflow.expressions.functions import FUNCTIONS
 from agiledart_dataflow.expressions.nodes import Typed, TypedCall, TypedField, TypedLiteral, TypedWhen
+from agiledart_dataflow.schema import ReadTime
 
 
 class Names(Protocol):
@@ -96,6 +97,8 @@ class PythonText:
         template = function.text
         if node.name == "round" and node.options == (None,):
             template = "round({0})"
+        if node.name == "cast" and node.options == (ReadTime,):  # the same int by another name
+            template = "{0}"
         if node.name == "slice":
             start, stop = ("" if one is None else str(one) for one in node.options)
             template = f"{{0}}[{start}:{stop}]"

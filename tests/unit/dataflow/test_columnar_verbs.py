@@ -8,9 +8,12 @@ from typing import Any, NamedTuple
 import pytest
 
 from agiledart import ReadTime, Topology, TopologyError, col, collect, count, csv, null, tumbling, when
+from agiledart_dataflow.callsite import call_site
 from agiledart_dataflow.column_planning import fields_wanted, wants_columns
+from agiledart_dataflow.columns import Columns
 from agiledart_dataflow.connectors import Connector
 from agiledart_dataflow.event_times import field_read
+from agiledart_dataflow.expressions.row_expression import RowExpression
 from agiledart_dataflow.program import compile_program
 from agiledart_dataflow.schema import fields_of
 from agiledart_dataflow.stages import plan_stages
@@ -158,6 +161,29 @@ def test_columns_are_planned_where_expressions_come_first() -> None:
         {"source": csv("trips.csv", speed=60)},
     ):
         assert wanted(lambda s: s.where(col("fare") > 1), **how)[0] is False
+
+
+def test_named_running_values_take_columns_and_read_their_own_fields() -> None:
+    def running(key: Any, *fields: str) -> Any:
+        return lambda s: s.key_by(key).running("x", n=count(), total=col("fare").sum()).select("total", *fields)
+
+    assert wanted(running(col("zone"), "note")) == (True, frozenset({"zone", "fare"}))  # the sink looks at none
+    kept = running(col("zone"), "note")
+    assert wanted(lambda s: kept(s).where(col("note") != "")) == (True, frozenset({"zone", "fare", "note"}))
+    assert wanted(running(lambda row: row.zone)) == (False, None)
+
+
+def test_an_int_can_be_the_time_of_reading() -> None:
+    rows = [Trip(n, "a", "", 1.0, None, ReadTime(0)) for n in range(5)]
+    topology = Topology("read")
+    made = trips(topology, rows).select(read=col("at").cast(ReadTime), note=col("note"))
+    assert fields_of(topology.steps[1].row_type)[0].is_read_time
+    made.sink("out", collect)
+    assert [row.read for row in run_topology(topology).collected["out"]] == [0, 1, 2, 3, 4]
+    value = RowExpression(col("at").cast(ReadTime).node, Trip, call_site())
+    assert value.column(Columns.from_rows(rows, Trip)).to_list() == [0, 1, 2, 3, 4]
+    with pytest.raises(TopologyError, match="float cannot become ReadTime"):
+        trips(Topology("read"), rows).select(read=col("fare").cast(ReadTime))
 
 
 def test_all_fields_are_read_of_rows_that_travel_whole() -> None:

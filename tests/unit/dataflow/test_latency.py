@@ -1,5 +1,6 @@
 """The latency histogram: exact to 3 %, the same merged or not."""
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -40,3 +41,14 @@ def test_it_is_bounded() -> None:
 
 def test_without_samples_it_says_zero() -> None:
     assert filled([]).summary().p99 == 0.0
+
+
+@given(st.lists(st.integers(-5, 2**62) | st.integers(0, 4_000), max_size=60))
+def test_many_at_once_are_counted_as_one_by_one(values: list[int]) -> None:
+    one_by_one, array = filled(values), LatencyHistogram()
+    array.add_array(np.array(values, np.int64))
+    assert (array.to_plain(), array.samples, array.largest) == (
+        one_by_one.to_plain(),
+        one_by_one.samples,
+        one_by_one.largest,
+    )

@@ -8,14 +8,18 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
+import numpy as np
 import pytest
 
 from agiledart import ReadTime, Topology, log, null, records
+from agiledart_dataflow.columns import Columns
+from agiledart_dataflow.connectors import Connector
 from agiledart_dataflow.position import RECORD, Position
 from agiledart_dataflow.program import compile_program
 from agiledart_dataflow.sampling import is_sampled
 from agiledart_dataflow.stages import plan_stages
 from agiledart_executor import latency_log, launching
+from agiledart_executor.connectors.memory import MemoryWriter
 from agiledart_executor.connectors.opening import open_sink
 from agiledart_executor.latency_log import LatencyKeeping, LatencyLog, SampledSink
 from agiledart_executor.launching import Launchable
@@ -70,6 +74,32 @@ def test_exactly_the_chosen_records_are_kept_with_what_they_took(tmp_path: Path)
     chosen = [n for n in range(1_000) if is_sampled(1, n)]
     assert kept(tmp_path) == [["app", 3, "out", "other", n, NOW, n / 1_000] for n in chosen]
     assert latencies.figures() == {"kept": len(chosen), "lost": 0}
+
+
+def test_columns_are_sampled_like_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    latencies = made(tmp_path)
+    rows = Columns.from_rows([Row(n, ReadTime(NOW - n * 1_000)) for n in range(1_000)], Row)
+    columns = rows.replaced(Row, {field.name: rows.named(field.name) for field in rows.schema.fields})
+    turned: list[int] = []
+    make_rows = Columns.rows
+    monkeypatch.setattr(Columns, "rows", lambda some: turned.append(len(some)) or make_rows(some))
+    latencies(columns, np.array([(5, RECORD, 1, n, 0) for n in range(1_000)]))
+    latencies.close()
+    chosen = [n for n in range(1_000) if is_sampled(1, n)]
+    assert kept(tmp_path) == [["app", 3, "out", "other", n, NOW, n / 1_000] for n in chosen]
+    assert turned == [len(chosen)], "only rows that are kept are made"
+
+
+def test_a_sink_that_only_counts_makes_no_rows_of_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    ages = [5, 1_000, 10**9, -3]
+    rows = [Row(n, ReadTime(NOW - age)) for n, age in enumerate(ages)]
+    by_row, by_column = (MemoryWriter(Connector("null"), Row, lambda: NOW) for _ in range(2))
+    by_row.write(rows)
+    columns = Columns.from_rows(rows, Row)
+    columns.named("read_at")
+    monkeypatch.setattr(Columns, "rows", lambda _: pytest.fail("rows were made"))
+    by_column.write_columns(columns)
+    assert by_column.latency.to_plain() == by_row.latency.to_plain()
 
 
 def test_a_clock_that_was_set_back_is_no_negative_latency(tmp_path: Path) -> None:

@@ -1,0 +1,64 @@
+"""Positions as an array are the same positions: in order or not, on the wire, in the sample."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agiledart_dataflow.batch import Batch, has_positions, joined_order, listed, place
+from agiledart_dataflow.columns import Columns
+from agiledart_dataflow.one_input import merge_of
+from agiledart_dataflow.position import END, Position
+from agiledart_dataflow.position_arrays import is_strictly_ascending, packed, record_positions, unpacked
+from agiledart_dataflow.sampling import sampled_among
+from agiledart_kernel.errors import RemoteProtocolError
+
+ELEMENT = st.sampled_from([-1, 0, 1, 2, END]) | st.integers(-(2**63), 2**63 - 1)
+POSITIONS = st.integers(1, 6).flatmap(lambda width: st.lists(st.tuples(*[ELEMENT] * width), min_size=1, max_size=8))
+
+
+@given(POSITIONS)
+def test_order_and_wire(positions: list[Position]) -> None:
+    array = np.array(positions, np.int64)
+    assert is_strictly_ascending(array) == all(a < b for a, b in pairwise(positions))
+    assert listed(unpacked(packed(array), len(positions))) == positions
+    assert packed(positions) == packed(array)
+    assert listed(array) == positions
+    assert [place(array, number) for number in range(len(positions))] == positions
+    assert has_positions(array)
+    assert listed(joined_order([array, array])) == listed(joined_order([array, positions])) == positions * 2
+
+
+@given(st.lists(st.tuples(ELEMENT, st.just(1), st.integers(0, 99), st.integers(0, 2**40)), min_size=1, max_size=50))
+def test_the_same_records_are_sampled(positions: list[Position]) -> None:
+    assert sampled_among(np.array(positions, np.int64)) == sampled_among(positions)
+
+
+def test_what_the_wire_may_not_say() -> None:
+    assert listed(unpacked([5, 1, 0, b"\1" + bytes(15)], 2)) == [(5, 1, 0, 1), (5, 1, 0, 0)]
+    for elements in ([], [1, 1, 0, 2, 3], [b"1234567"], [bytes(8)], [2**64]):
+        with pytest.raises((ValueError, OverflowError)):
+            unpacked(elements, 2)
+
+
+@pytest.mark.parametrize("times", [[3, 4, 4], np.array([3, 4, 4])])
+def test_records_of_a_source(times: object) -> None:
+    assert listed(record_positions(times, 2, 7, 3)) == [(3, 1, 2, 7), (4, 1, 2, 8), (4, 1, 2, 9)]
+
+
+@pytest.mark.parametrize(
+    ("positions", "mark", "what"),
+    [
+        ([(1, 1, 0, 1), (1, 1, 0, 1)], (9,), "out of order"),
+        ([(1, 1, 0, 1), (3, 1, 0, 2)], (2,), "out of order"),
+        ([(0, 1, 0, 1), (3, 1, 0, 2)], (9,), "after mark"),
+    ],
+)
+def test_an_input_of_columns_is_checked(positions: list[Position], mark: Position, what: str) -> None:
+    merge = merge_of([((0, 0), ())])
+    merge.offer(0, 0, Batch([], None, (0, 5)))
+    columns = Columns.from_rows([1, 2], int)
+    with pytest.raises(RemoteProtocolError, match=what):
+        merge.offer(0, 0, Batch(columns, np.array(positions), mark))
