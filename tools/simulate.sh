@@ -12,13 +12,15 @@ for part in swarm:6 applications:6 partitions:3 crashes:3 pauses:2 joins:2 weath
     arguments=("$scenario" --seed "$seed" --minutes "$share" -o json)
     if [[ -n $directory ]]; then
         mkdir -p "$directory"
-        parts+=("$directory/simulate-$scenario.part")
-        "$agiledart" simulate "${arguments[@]}" --keep "${parts[-1]}" >/dev/null || failed=1
+        written=$directory/simulate-$scenario.part
+        rm -f "$written"
+        "$agiledart" simulate "${arguments[@]}" --keep "$written" >/dev/null || failed=1
+        if [[ -s $written ]]; then parts+=("$written"); fi # it may have been ended before it could write
     else
         "$agiledart" simulate "${arguments[@]}" || failed=1
     fi
 done
-if [[ -n $directory ]]; then
+if [[ ${#parts[@]} -gt 0 ]]; then
     "$(dirname "$agiledart")/python" "$(dirname "$0")/gather_runs.py" "$directory" "${parts[@]}"
 fi
 exit $failed

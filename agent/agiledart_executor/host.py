@@ -102,7 +102,7 @@ class InstanceHost:
 
     def wake_now(self, running: Running) -> None:
         """Let an instance work before this returns."""
-        self.gather()
+        self._gathers = True
         self.wake(running)
         self.turn()
 
@@ -181,7 +181,7 @@ class InstanceHost:
         worked_ns = 0
         if not more:
             more = instance.work(running.emit, running.budget)
-            if not self._ready:
+            if self.cork.links and not self._ready:
                 self.cork.flush()  # who waits for the frame does not wait for the book-keeping
             worked_ns = time.monotonic_ns() - began
             if running.writer is not None:

@@ -89,32 +89,26 @@ class Cork:
 
     Attributes:
         held: set by the owner, who releases it in the same callback of the loop.
+        links: those that have something to write; a link that is given something while this is held puts itself there.
     """
 
-    __slots__ = ("_links", "held")
+    __slots__ = ("held", "links")
 
     def __init__(self) -> None:
         self.held = False
-        self._links: list[Link] = []
-
-    def take(self, link: "Link") -> bool:
-        """Will this link be told to flush?"""
-        if self.held:
-            self._links.append(link)
-        return self.held
+        self.links: list[Link] = []
 
     def release(self) -> None:
         """Let them write, and hold nothing back any more."""
         self.held = False
-        if self._links:
+        if self.links:
             self.flush()
 
     def flush(self) -> None:
         """Let them write what they were given so far."""
-        if self._links:
-            links, self._links = self._links, []
-            for link in links:
-                link.flush()
+        links, self.links = self.links, []
+        for link in links:
+            link.flush()
 
 
 _incoming: "WeakKeyDictionary[asyncio.AbstractEventLoop, memoryview]" = WeakKeyDictionary()
@@ -193,8 +187,11 @@ class Link(asyncio.BufferedProtocol):
         if self._reason or self.gone.done():
             return
         raw = frame(kind, body)
-        if not self._unsent and (self.cork is None or not self.cork.take(self)):
-            self._loop.call_soon(self.flush)
+        if not self._unsent:
+            if (cork := self.cork) is not None and cork.held:
+                cork.links.append(self)
+            else:
+                self._loop.call_soon(self.flush)
         self._unsent.append(raw)
         self._unsent_bytes += len(raw)
         self.frames_out += 1

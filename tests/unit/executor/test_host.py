@@ -157,7 +157,7 @@ def test_a_frame_leaves_before_the_book_keeping_of_its_instance():
         pipeline = Pipeline(rows(1))
         host, middle = pipeline.host, pipeline.running[1]
         link: Any = SimpleNamespace(flush=lambda: seen.append("frame"))
-        middle.outputs[1, 0].deliver = lambda batch, first_row, channel: host.cork.take(link) and None
+        middle.outputs[1, 0].deliver = lambda batch, first_row, channel: host.cork.links.append(link)
         middle.pace = lambda count, ns: seen.append("books")  # type: ignore[method-assign]
         host.gather()
         host.receive(middle, 0, 0, 0, Batch([Reading(0, 0)], [(0, 1, 0, 0)], (0, 1, 0, 0)))
