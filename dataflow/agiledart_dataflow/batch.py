@@ -154,7 +154,7 @@ def joined_order(orders: Sequence[Order]) -> Order:
     """What goes with the rows of several batches of one edge, as one."""
     if len(orders) == 1 or orders[0] is None:
         return orders[0]
-    if not any(type(order) is list for order in orders):
+    if not any(type(order) is list for order in orders) and len({order.shape[1:] for order in orders}) == 1:
         return np.concatenate(orders)
     return list(chain.from_iterable(listed(order) for order in orders))
 

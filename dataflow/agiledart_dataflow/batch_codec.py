@@ -113,7 +113,7 @@ class BatchCodec:
             order = _times(order)
         elif self._carries == "positions":
             order = unpacked(order, len(held))
-        if not mark or len(held) != count or (order is not None and len(order) != count):
+        if not mark or not count or len(held) != count or (order is not None and len(order) != count):
             raise RemoteProtocolError("form", f"{len(held)} rows in columns, {count} said, mark {mark}")
         return Batch(held, order, mark)
 

@@ -45,8 +45,8 @@ class NamedRunning:
     @property
     def state_type(self) -> Any:
         """Of what `to_plain` gives."""
-        kinds = [int if name == "n" else self.values[int(name[1:])].type.type for name in state_names(self.kept)]
-        return generic(tuple, *[int | str if kind is int else kind for kind in kinds])
+        types = [None if name == "n" else self.values[int(name[1:])].type for name in state_names(self.kept)]
+        return generic(tuple, *[int | str if one is None or one.kind == "int" else one.type for one in types])
 
     @staticmethod
     def to_plain(state: tuple[Any, ...]) -> list[Any]:

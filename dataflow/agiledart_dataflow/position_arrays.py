@@ -50,9 +50,9 @@ def packed(positions: "Array | Sequence[Position]") -> Packed:
 
 
 def unpacked(elements: Packed, count: int) -> "Array":
-    """The positions that `packed` wrote. Raises ValueError or OverflowError for everything else."""
-    if not elements or any(type(element) is int for element in elements[CAUSE_LENGTH:]):
-        raise ValueError("positions without elements, or with a path that is said once for all")
+    """The positions of rows that `packed` wrote. Raises ValueError or OverflowError for everything else."""
+    if len(elements) < CAUSE_LENGTH or any(type(element) is int for element in elements[CAUSE_LENGTH:]):
+        raise ValueError("positions that name no record, or with a path that is said once for all")
     if any(isinstance(element, bytes) and len(element) != 8 * count for element in elements):
         raise ValueError(f"elements of more or fewer than {count} positions")
     positions = np.empty((count, len(elements)), np.int64)

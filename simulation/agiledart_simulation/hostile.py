@@ -260,6 +260,7 @@ class Hostile(Nemesis):
         self._links.calm_down()
         self.calms += 1
         self.cut = {}
+        self.clogged = {end: min(until, self.ring.world.now) for end, until in self.clogged.items()}
         self.do(Heal())
         for node in self.ring.world.live:
             if node.stutter_ns:

@@ -1,6 +1,6 @@
 """Named running values: rows and columns give the same to the last bit, in any mixture, with any error policy and schedule."""
 
-from typing import Any
+from typing import Any, NamedTuple, NewType
 
 import pytest
 from hypothesis import given, settings
@@ -219,3 +219,33 @@ def test_the_run_counts_every_row(in_columns: bool) -> None:
         patch.setattr(local, "open_source", lambda *_, **__: Batches(rows, [(10, in_columns)]))
         counts = run_topology(topology).summary.steps["x"]
     assert (counts.rows_in, counts.rows_out, counts.taken, counts.skipped) == (30, 20, 20, 10)
+
+
+Nanos = NewType("Nanos", int)
+
+
+class Stamped(NamedTuple):
+    """Times whose sums soon have more than 64 bits."""
+
+    name: str
+    at: ReadTime
+    taken: Nanos
+
+
+def test_sums_of_ints_with_names_of_their_own_go_on_elsewhere() -> None:
+    rows = [Stamped("a", ReadTime(2**61 + n), Nanos(-(2**62) + n)) for n in range(12)]
+    results = {
+        "at_sum": col("at").sum(),
+        "at_mean": col("at").mean(),
+        "least": col("taken").min(),
+        "all": col("taken").sum(),
+    }
+    where = call_site()
+    named = named_running("x", Stamped, results, where)
+    codec = EntryCodec("x", str, named.state_type, named.to_plain, named.from_plain)
+    key = KeyExpression((RowExpression(col("name").node, Stamped, where),))
+    before, after, whole = (RunningValues("x", key, named, MemoryStore(codec)) for _ in range(3))
+    wanted, _ = whole.run(rows, None, (0,))
+    made, _ = before.run(rows[:7], None, (0,))
+    after.restore(before.snapshot())
+    assert made + after.run(rows[7:], None, (0,))[0] == wanted

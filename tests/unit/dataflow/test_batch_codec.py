@@ -1,7 +1,9 @@
 """Both forms of a batch on the wire, with all that may go with them; nothing malformed gets through."""
 
+import struct
 from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -100,3 +102,11 @@ def test_a_changed_body_is_refused_or_a_batch(carries: Carries, place: int, byte
 def test_a_body_cut_short_is_refused(length: int) -> None:
     with pytest.raises(RemoteProtocolError):
         BatchCodec(Place, "times").decode(BODY[:length])
+
+
+def test_columns_without_rows_are_refused() -> None:
+    """Nobody sends them: what has no rows travels as a punctuation."""
+    head = msgspec.msgpack.encode((0, [1, 1, 0, b""], MARK))
+    empty = Columns.from_rows(ROWS, Place).slice(0, 0).to_ipc()
+    with pytest.raises(RemoteProtocolError, match="0 rows"):
+        BatchCodec(Place).decode(struct.pack(">BI", 0xC1, len(head)) + head + empty)

@@ -16,7 +16,7 @@ from agiledart_dataflow.sampling import sampled_among
 from agiledart_kernel.errors import RemoteProtocolError
 
 ELEMENT = st.sampled_from([-1, 0, 1, 2, END]) | st.integers(-(2**63), 2**63 - 1)
-POSITIONS = st.integers(1, 6).flatmap(lambda width: st.lists(st.tuples(*[ELEMENT] * width), min_size=1, max_size=8))
+POSITIONS = st.integers(4, 7).flatmap(lambda width: st.lists(st.tuples(*[ELEMENT] * width), min_size=1, max_size=8))
 
 
 @given(POSITIONS)
@@ -38,7 +38,16 @@ def test_the_same_records_are_sampled(positions: list[Position]) -> None:
 
 def test_what_the_wire_may_not_say() -> None:
     assert listed(unpacked([5, 1, 0, b"\1" + bytes(15)], 2)) == [(5, 1, 0, 1), (5, 1, 0, 0)]
-    for elements in ([], [1, 1, 0, 2, 3], [b"1234567"], [bytes(8)], [2**64]):
+    narrow = b"\1" + bytes(15)
+    for elements in (
+        [],
+        [1, 1, 0, 2, 3],
+        [1, 1, 0, b"1234567"],
+        [1, 1, 0, bytes(8)],
+        [2**64, 1, 0, 1],
+        [narrow],
+        [1, 1, narrow],
+    ):
         with pytest.raises((ValueError, OverflowError)):
             unpacked(elements, 2)
 
@@ -62,3 +71,8 @@ def test_an_input_of_columns_is_checked(positions: list[Position], mark: Positio
     columns = Columns.from_rows([1, 2], int)
     with pytest.raises(RemoteProtocolError, match=what):
         merge.offer(0, 0, Batch(columns, np.array(positions), mark))
+
+
+def test_positions_of_different_lengths_are_joined_as_lists() -> None:
+    short, long = record_positions([1, 2], 0, 0, 2), np.array([(3, 1, 0, 2, 7)])
+    assert joined_order([short, long]) == [(1, 1, 0, 0), (2, 1, 0, 1), (3, 1, 0, 2, 7)]
