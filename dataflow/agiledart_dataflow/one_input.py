@@ -45,13 +45,14 @@ class OneInput(Merge):
             super().offer(edge, source, batch)
             return
         positions = batch.order
-        if positions is None:
+        if positions is None or (type(positions) is not list and not len(positions)):
             positions = []
             batch = Batch(held, positions, mark)
         if type(positions) is list:
             self._check(edge, only.mark, positions, mark)
         elif is_strictly_ascending(positions):
-            self._check(edge, only.mark, [place(positions, 0), place(positions, -1)][: len(positions)], mark)
+            ends = [place(positions, 0), place(positions, -1)]
+            self._check(edge, only.mark, ends if len(positions) > 1 else ends[:1], mark)
         else:
             raise RemoteProtocolError("position", f"records out of order on edge {edge}")
         only.mark = mark

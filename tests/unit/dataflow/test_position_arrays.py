@@ -76,3 +76,11 @@ def test_an_input_of_columns_is_checked(positions: list[Position], mark: Positio
 def test_positions_of_different_lengths_are_joined_as_lists() -> None:
     short, long = record_positions([1, 2], 0, 0, 2), np.array([(3, 1, 0, 2, 7)])
     assert joined_order([short, long]) == [(1, 1, 0, 0), (2, 1, 0, 1), (3, 1, 0, 2, 7)]
+
+
+def test_columns_that_have_lost_all_their_rows_carry_a_mark() -> None:
+    merge = merge_of([((0, 0), ())])
+    empty = Columns.from_rows([1], int).slice(0, 0)
+    merge.offer(0, 0, Batch(empty, record_positions([1], 0, 0, 1)[:0], (9,)))
+    held, _, mark = merge.take(100)
+    assert (len(held), mark) == (0, (9,))
