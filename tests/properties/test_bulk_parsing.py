@@ -7,6 +7,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from agiledart_executor.connectors.line_block import LineBlock
+from agiledart_executor.connectors.lines import PLAIN
 from agiledart_executor.connectors.parsing import RowParser
 
 
@@ -25,10 +26,13 @@ GOOD = ("a b", "7", "2.5", "2013-01-01 00:00:00", "0.00")
 NUMBERS = (
     "1", "-2.5", "+3", " 4", "5 ", "", "nan", "-inf", "Infinity", "1e3", "1E2", "1.0", "1e999", "-1e999", "-0", "-0.0", "0",
     "007", ".5", "5.", "-0e5", "true", "null", "0x1", "9007199254740993", "18446744073709551617", "1.7976931348623157e308",
-    "7" * 400, "7" * 4_001, "7" * 4_305, "--1", "\\u0031", "1]", "[",
+    "7" * 400, "7" * 4_001, "7" * 4_305, "--1", "\\u0031", "1]", "[", "1_0", "٣", "²", "1\x00", "1\x7f", "\t1", "\ufeff1",
 )  # fmt: skip
-TEXTS = ("", "a", " ", "-0", "null", "\\", "\\n", "]", "],[", "1.0", "{}")
-TIMES = ("", "2013-01-01 00:00:00", "2013-02-30 00:00:00", "2013-01-01T00:00:00", "0", "\\")
+TEXTS = (
+    "", "a", " ", "-0", "null", "\\", "\\n", "]", "],[", "1.0", "{}", "_", "ä€😀", "\ufeff", "\u2028", "\x85", "\x00", "\t", "\x1b", "\x7f",
+    "\udcff", "\udced\udca0\udc80", "\udce2",
+)  # fmt: skip  # the last stand for bytes that are no UTF-8
+TIMES = ("", "2013-01-01 00:00:00", "2013-02-30 00:00:00", "2013-01-01T00:00:00", "0", "\\", "2013-01-0٣ 00:00:00")
 OF = (TEXTS, NUMBERS, NUMBERS, TIMES, NUMBERS)
 
 
@@ -59,7 +63,8 @@ def at_once(lines: list[str]) -> tuple[str, dict[str, int]]:
     malformed: dict[str, int] = {}
     assert PARSER.bulk is not None
     PARSER.bulk.try_again()
-    return repr(PARSER.parse(lines, 0, malformed, plain=True)), malformed
+    plain = not "\n".join(lines).encode().translate(None, PLAIN)
+    return repr(PARSER.parse(lines, 0, malformed, plain=plain)), malformed
 
 
 def as_bytes(lines: list[str], max_rows: int) -> tuple[str, dict[str, int]]:
@@ -68,7 +73,7 @@ def as_bytes(lines: list[str], max_rows: int) -> tuple[str, dict[str, int]]:
     assert PARSER.bulk is not None
     PARSER.bulk.try_again()
     block = LineBlock(PARSER)
-    block.fill("\n".join(lines).encode())
+    block.fill("\n".join(lines).encode(errors="surrogateescape"))
     rows: list[Any] = []
     taken = 0
     while not block.is_empty:
@@ -87,10 +92,13 @@ def as_bytes(lines: list[str], max_rows: int) -> tuple[str, dict[str, int]]:
 @example([["x", "1", "2", GOOD[3], "3", "y", "1", "2", GOOD[3], "3"]], 4, 9)
 @example([list(GOOD)], 600, 100)
 @example([[""]], 0, 1)
+@example([["ä_", *GOOD[1:]]], 9, 5)
+@example([["\udcff", *GOOD[1:]]], 9, 5)
 def test_lines_at_once_and_one_by_one_are_the_same(given_lines: list[list[str]], good: int, max_rows: int) -> None:
     lines = [",".join(texts) for texts in given_lines]
     lines = [",".join(GOOD)] * good + lines
-    assert at_once(lines) == as_bytes(lines, max_rows) == one_by_one(lines)
+    as_texts = [line.encode(errors="surrogateescape").decode(errors="replace") for line in lines]
+    assert at_once(as_texts) == as_bytes(lines, max_rows) == one_by_one(as_texts)
 
 
 @given(st.sampled_from(NUMBERS), st.sampled_from((1, 2, 4)))

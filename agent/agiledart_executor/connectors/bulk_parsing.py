@@ -63,7 +63,8 @@ class BulkParser:
     def parse(self, lines: bytes) -> Parsed | None:
         """The rows of these lines, one for each; None when one of them may be malformed.
 
-        Lines are at least one, with a line feed between them, of printable ASCII without quotes and `_`.
+        Lines are at least one, with a line feed between them and without quotes: what else JSON does not take as it stands is found
+        out by the decoder (control characters, bytes that are no UTF-8) or here (backslashes).
         """
         if self._paused:
             self._paused -= 1

@@ -17,9 +17,13 @@ _SHORT_BYTES: Final = 2 << 10
 
 
 class LineBlock:
-    """Lines that have come and wait to be read."""
+    """Lines that have come and wait to be read.
 
-    __slots__ = ("_at", "_begin", "_data", "_held", "_is_plain", "_is_rows", "_parser")
+    Attributes:
+        is_empty: whether all has been taken.
+    """
+
+    __slots__ = ("_at", "_begin", "_data", "_held", "_is_plain", "_is_rows", "_parser", "is_empty")
 
     def __init__(self, parser: RowParser) -> None:
         self._parser = parser
@@ -28,26 +32,28 @@ class LineBlock:
         self._held: list[Any] = []  # cut, from `_at` on: rows or texts
         self._at = 0
         self._is_plain = self._is_rows = False
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether all has been taken."""
-        return self._data is None and self._at >= len(self._held)
+        self.is_empty = True
 
     def fill(self, data: bytes) -> None:
         """Lines for an empty block: line feeds between them and none at the end, no carriage returns."""
-        self._held, self._at, self._is_rows = [], 0, self._parser.whole_line
-        self._is_plain = not (self._parser.whole_line or data.translate(None, PLAIN))
+        self.is_empty = False
         is_short = len(data) < _SHORT_BYTES and data.count(b"\n") + 1 < FEW_LINES
-        if self._is_plain and self._parser.bulk is not None and not is_short:
+        if self._parser.bulk is not None and not is_short and b'"' not in data:
+            self._held, self._at = [], 0
             self._data, self._begin = data, 0
         else:
-            self._held = data.decode("utf-8", "replace").split("\n")
+            self._hold(data)
 
     def fill_texts(self, lines: list[str], *, plain: bool) -> None:
         """The same for texts; `plain` as for `RowParser.parse`."""
         self._held, self._at, self._is_rows = lines, 0, self._parser.whole_line
         self._is_plain = plain
+        self.is_empty = not lines
+
+    def _hold(self, data: bytes) -> None:
+        """Have these lines at hand as texts."""
+        self._held, self._at, self._is_rows = data.decode("utf-8", "replace").split("\n"), 0, self._parser.whole_line
+        self._is_plain = not (self._is_rows or data.translate(None, PLAIN))
 
     def take(self, max_rows: int, wall_ns: int, malformed: dict[str, int]) -> tuple[list[Any], int]:
         """The rows of the next lines, and how many lines these are, at most `max_rows`; counts malformed ones by reason."""
@@ -56,6 +62,7 @@ class LineBlock:
             some, self._at = self._held[self._at : stop], stop
             if not self._is_rows:
                 some = self._parser.parse(some, wall_ns, malformed, plain=self._is_plain)
+            self.is_empty = stop == len(self._held) and self._data is None
             return some, max_rows
         rows: list[Any] = []
         count = 0
@@ -69,6 +76,7 @@ class LineBlock:
                 rows += some
             else:
                 rows = some
+        self.is_empty = self._data is None and self._at >= len(self._held)
         return rows, count
 
     def _cut(self) -> bool:
@@ -80,6 +88,8 @@ class LineBlock:
         self._data, self._begin = (None, 0) if end < 0 else (data, end + 1)
         bulk = self._parser.bulk
         rows = None if bulk is None or piece.count(b"\n") + 1 < FEW_LINES else bulk.parse(piece)
-        self._is_rows = rows is not None
-        self._held, self._at = piece.decode().split("\n") if rows is None else rows, 0
+        if rows is None:
+            self._hold(piece)
+        else:
+            self._held, self._at, self._is_rows = rows, 0, True
         return True
