@@ -14,6 +14,37 @@ LOCAL_WINDOW_FRAMES = 2
 """Frames under way. There is no way to fill; what waits only takes memory, and both ends have one core."""
 
 
+class LocalEnd(OutputEnd):
+    """Upstream end of a channel within this process.
+
+    Where nothing waits, rows go to the instance beside this one as a call (operator chaining); else they are frames, with the
+    same credit and counts as over a link.
+    """
+
+    def __init__(
+        self, host: InstanceHost, running: Running, target: Running, edge: int, channel: SendingChannel, codec: BatchCodec
+    ) -> None:
+        super().__init__(channel, self._deliver)
+        self._host, self._running, self._target, self._edge = host, running, target, edge
+        self._codec = codec
+        self._untried = TRIED_FRAMES
+
+    def emit(self, edge: int, target: int, batch: Batch) -> None:
+        if not (
+            len(batch.held)
+            and not self._untried
+            and self.channel.goes_past(batch.mark)
+            and self._host.pass_through(self._target, edge, self._running.index, batch)
+        ):
+            super().emit(edge, target, batch)
+
+    def _deliver(self, batch: Batch, first_row: int, channel: SendingChannel) -> None:
+        if self._untried and len(batch.held):
+            self._untried -= 1
+            try_rows(self._codec, batch, self._running.name)
+        self._host.receive(self._target, self._edge, self._running.index, first_row, batch)
+
+
 def local_output(
     host: InstanceHost,
     running: Running,
@@ -28,17 +59,8 @@ def local_output(
     The first rows go through the codec all the same: a step whose rows are not what it says is told wherever it runs.
     """
     edge, target = way
-    untried = TRIED_FRAMES
-
-    def deliver(batch: Batch, first_row: int, channel: SendingChannel) -> None:
-        nonlocal untried
-        if untried and len(batch.held):
-            untried -= 1
-            try_rows(codec, batch, running.name)
-        host.receive(target_running, edge, running.index, first_row, batch)
-
     end = target_running.inputs[edge, running.index]
     end.channel = ReceivingChannel(LOCAL_WINDOW_FRAMES)
     end.acknowledge = lambda frames, marks: host.acknowledged(running, edge, target, frames, marks)
     channel = SendingChannel(LOCAL_WINDOW_FRAMES, bound_rows=SOURCE_ROWS, lazy_marks=lazy_marks)
-    return OutputEnd(channel, deliver)
+    return LocalEnd(host, running, target_running, edge, channel, codec)

@@ -40,8 +40,8 @@ class OutputEnd:
     deliver: Output
     ready: Callable[[], bool] | None = None
 
-    def put(self, batch: Batch) -> None:
-        """Send a batch at once where nothing waits before it; else it waits for `flush`."""
+    def emit(self, edge: int, target: int, batch: Batch) -> None:
+        """An `Emit` for this channel alone: send a batch at once where nothing waits before it; else it waits for `flush`."""
         channel = self.channel
         first_row = channel.rows_sent
         if (self.ready is None or self.ready()) and channel.passes(batch):
@@ -112,12 +112,16 @@ class Running:
     last_ns: int = 0
 
     def __post_init__(self) -> None:
+        self.take_outputs()
+
+    def take_outputs(self) -> None:
+        """From now on emit to the outputs that are here: to an only one directly."""
         outputs = self.outputs
 
         def emit(edge: int, target: int, batch: Batch) -> None:
-            outputs[edge, target].put(batch)
+            outputs[edge, target].emit(edge, target, batch)
 
-        self.emit = emit
+        self.emit = next(iter(outputs.values())).emit if len(outputs) == 1 else emit
 
     @property
     def done(self) -> bool:

@@ -133,6 +133,7 @@ class Link(asyncio.BufferedProtocol):
         remote: the peer's socket address as text.
         detail: why it closed, in words, when `closed`.
         writable: does the link take data without piling it up?
+        has_more: while a frame is handed over: has more come behind it?
         frames_in, frames_out, bytes_in, bytes_out: since it was opened; bytes are those of frames, not of TLS.
         cork: may hold back what is sent; for the owner to set.
     """
@@ -156,6 +157,7 @@ class Link(asyncio.BufferedProtocol):
         self._unsent: list[bytes] = []
         self._unsent_bytes = 0
         self._paused = self._delivering = False
+        self.has_more = False
         self._held = False  # between a HELLO and the moment at which frames are let through
         self._room: asyncio.Event = asyncio.Event()
         self._room.set()
@@ -413,6 +415,7 @@ class Link(asyncio.BufferedProtocol):
                 if reader.is_empty or (found := reader.next()) is None:
                     break
                 kind, body = found
+                self.has_more = not reader.is_empty
                 self.frames_in += 1
                 self.bytes_in += len(body) + HEADER_BYTES
                 if kind in _OWNERS_KINDS:

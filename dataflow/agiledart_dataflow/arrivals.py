@@ -248,6 +248,23 @@ class OnlyInput(Arrivals):
         self._input.rows += count
         self._ready.append((self._input, batch))
 
+    def passes(self, edge: int, source: int, batch: Batch) -> bool:
+        """Do the rows of a batch go past, because nothing waits here? Then they count as taken; else nothing has changed."""
+        mark = batch.mark
+        if (
+            self._ready
+            or self.barriers
+            or batch.barrier
+            or edge != self._edge
+            or source != self._source
+            or mark[0] == END
+            or mark < self.frontier
+        ):
+            return False
+        self._input.rows += len(batch.held)
+        self._input.mark = self.frontier = mark
+        return True
+
     def take(self, limit: int) -> tuple[Held, Order, Position]:
         """As above."""
         ready = self._ready

@@ -143,6 +143,17 @@ class SendingChannel:
         self.has_more = False
         return True
 
+    def goes_past(self, mark: tuple[int, ...]) -> bool:
+        """May rows with this mark go by another way than as a frame, because none waits or is under way?
+
+        Then the mark counts as sent; if its rows come here all the same, they take it with them.
+        """
+        if self._pending or self.frames_sent != self._acknowledged or (self._mark is not None and mark < self._mark):
+            return False
+        self._mark = self._mark_sent = mark
+        self.has_more = False
+        return True
+
     def next_frame(self) -> Batch | None:
         """The next frame that may go now, or None. Call until None."""
         if self._pending:

@@ -11,12 +11,12 @@ from typing import Any
 import msgspec
 
 from agiledart_dataflow.arrivals import Arrivals, OnlyInput, arrivals_type, inbox_of
-from agiledart_dataflow.batch import Held, Order, as_rows, listed
+from agiledart_dataflow.batch import Batch, Held, Order, as_rows, listed
 from agiledart_dataflow.connectors import SinkWriter
 from agiledart_dataflow.error_reports import ErrorReports, own_frames
 from agiledart_dataflow.loop_text import RowStep
 from agiledart_dataflow.merge import Merge, merge_type, typed_rows
-from agiledart_dataflow.one_input import merge_of
+from agiledart_dataflow.one_input import OneInput, merge_of
 from agiledart_dataflow.operator_making import MakeStore
 from agiledart_dataflow.outbox import Emit, Outbox
 from agiledart_dataflow.position import START, Position, is_final, reached
@@ -97,6 +97,7 @@ class Instance:
         )
         self.offer = self._inbox.offer
         """offer(edge, source, batch): put the next batch of a channel into the inbox; no work is done yet."""
+        self._passes = self._inbox.passes if isinstance(self._inbox, OnlyInput | OneInput) else None
         self._operator = program.operator(stage, self._mishap, make_store)
         self._run_batch = getattr(self._operator, "run_batch", None)
         self._sides: dict[str, tuple[list[Any], list[Any]]] = getattr(self._operator, "sides", {})
@@ -165,6 +166,24 @@ class Instance:
             if not inbox.has_released and not inbox.barriers:
                 return False
             left -= count or 1
+        return True
+
+    def pass_through(self, edge: int, source: int, batch: Batch, emit: Emit) -> bool:
+        """Take the rows of a batch at once, as `offer` and `work` would; False where they have to be offered: there are
+        several inputs, something waits, the batch is more than rows or more than passes in one go.
+
+        Raises what `work` raises.
+        """
+        held, order, mark = batch.held, batch.order, batch.mark
+        count = len(held)
+        if not 0 < count <= _CHUNK or self._passes is None or not self._passes(edge, source, batch):
+            return False
+        if self._fast is not None and type(held) is list:
+            self._mark = mark
+            held, order = self._fast(held, order)
+            self._outbox.send(held, order, mark, emit)
+        else:
+            self._pass(held, order, mark, emit)
         return True
 
     def direct(self) -> "Direct | None":
@@ -252,7 +271,7 @@ class Instance:
             if self._write_columns is not None and type(held) is not list:
                 self._write_columns(held)
             else:
-                self._writer.write(as_rows(held))
+                self._writer.write(held if type(held) is list else as_rows(held))
         except OperationFailed as error:
             raise OperationFailed(f"{self._own_step}: {error}") from None
         if self._observer is not None:

@@ -1,6 +1,7 @@
 """`OneInput`: the merge of a single channel, which is in order by itself: less to do for each batch, and columns stay columns."""
 
 from collections.abc import Sequence
+from operator import lt
 from typing import Any
 
 from agiledart_dataflow.arrivals import MAX_COLUMN_ROWS
@@ -60,6 +61,33 @@ class OneInput(Merge):
         only.rows += count
         self.queued_rows += count
         self._ready.append(batch)
+
+    def passes(self, edge: int, source: int, batch: Batch) -> bool:
+        """Do the rows of a batch go past, because nothing waits here? Then they count as taken; else nothing has changed.
+
+        Not those that are out of order: who offers them is told so.
+        """
+        only, mark, positions = self._only, batch.mark, batch.order
+        if (
+            self._ready
+            or only.waiting
+            or only.padding
+            or self._rows
+            or self._floor is not START
+            or self.barriers
+            or batch.barrier
+            or edge != self._edge
+            or source != self._source
+            or mark[0] == END
+            or type(positions) is not list
+            or positions[0] <= only.mark
+            or positions[-1] > mark
+            or (len(positions) > 1 and not all(map(lt, positions, positions[1:])))
+        ):
+            return False
+        only.rows += len(positions)
+        only.mark = self.frontier = mark
+        return True
 
     def _waits_beside(self, held: Held) -> bool:
         """May these wait beside what is ready? Behind columns, or without rows; rows behind rows are cut as in any merge."""

@@ -1,4 +1,4 @@
-"""`OutputEnd.put` sends at once what may go at once: the same rows, marks, barriers and counts as through the queue."""
+"""`OutputEnd.emit` sends at once what may go at once: the same rows, marks, barriers and counts as through the queue."""
 
 from typing import Any
 
@@ -73,7 +73,7 @@ def test_rows_marks_and_barriers_leave_as_through_the_queue(steps: list[Step], w
             elif what in ("shut", "open"):
                 way.open = what == "open"
             if batch is not None and way is at_once:
-                way.end.put(batch)
+                way.end.emit(0, 0, batch)
             elif batch is not None:
                 way.channel.put(batch)
             way.end.flush()
@@ -91,5 +91,5 @@ def test_rows_marks_and_barriers_leave_as_through_the_queue(steps: list[Step], w
 
 def test_rows_for_which_nobody_waits_leave_before_anybody_flushes() -> None:
     way = _Way(2, lazy=False)
-    way.end.put(Batch([1], [(1, 1)], (1, 1)))
+    way.end.emit(0, 0, Batch([1], [(1, 1)], (1, 1)))
     assert way.story() == [1]

@@ -84,7 +84,9 @@ class RunningValues:
         if not count:
             return [], None
         made: Held | None = None
-        if self._key is not None and type(held) is not list and count >= FEW_ROWS:
+        if type(held) is list:
+            made = self._over_rows(self, held)
+        elif self._key is not None and count >= FEW_ROWS:
             made = self._run_columns(held)
         if made is None:
             made = self._over_rows(self, as_rows(held))
@@ -95,7 +97,9 @@ class RunningValues:
         counts.rows_out += left
         if self._refused:
             order = self._told(order)
-        return made, listed(order) if type(made) is list else order
+        if type(made) is list and type(order) is not list:
+            order = listed(order)
+        return made, order
 
     def _run_columns(self, columns: Any) -> "Held | None":
         """What comes out of columns; None when they do not hold what their types say, which rows tell better."""

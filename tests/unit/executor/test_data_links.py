@@ -66,7 +66,7 @@ def a_port() -> tuple[DataPort, list[int]]:
     taken: list[int] = []
     running = SimpleNamespace(inputs={})
     host = SimpleNamespace(
-        running={(1, 0): running}, receive=lambda _, edge, source, sequence, batch: taken.append(sequence)
+        running={(1, 0): running}, receive=lambda _, edge, source, sequence, batch, **_more: taken.append(sequence)
     )
     nodes = {(0, 0): UPSTREAM}
     port = DataPort(
@@ -81,7 +81,7 @@ def a_port() -> tuple[DataPort, list[int]]:
 
 
 def a_link(node: NodeId) -> Any:
-    return SimpleNamespace(peer=SimpleNamespace(agent_id=node))
+    return SimpleNamespace(peer=SimpleNamespace(agent_id=node), has_more=False)
 
 
 def a_frame(**changes: int) -> bytes:

@@ -217,6 +217,7 @@ def test_room_that_comes_with_a_flush_is_used():
             SendingChannel(16, max_rows=100, bound_rows=250),
             lambda batch, first_row, channel: far_end.accept(first_row, len(batch.rows)),
         )
+        middle.take_outputs()
         batch = Batch([Reading(n, n) for n in range(2_000)], None, covering((1_999, 1, 0, 1_999)))
         pipeline.host.receive(middle, 0, 0, 0, batch)
         for _ in range(1_000):
