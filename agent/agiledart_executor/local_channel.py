@@ -22,7 +22,13 @@ class LocalEnd(OutputEnd):
     """
 
     def __init__(
-        self, host: InstanceHost, running: Running, target: Running, edge: int, channel: SendingChannel, codec: BatchCodec
+        self,
+        host: InstanceHost,
+        running: Running,
+        target: Running,
+        edge: int,
+        channel: SendingChannel,
+        codec: BatchCodec,
     ) -> None:
         super().__init__(channel, self._deliver)
         self._host, self._running, self._target, self._edge = host, running, target, edge

@@ -10,6 +10,7 @@ import pytest
 
 from agiledart import Topology, collect, records
 from agiledart_dataflow.batch import Batch
+from agiledart_dataflow.carries import Carries
 from agiledart_dataflow.channels import ReceivingChannel, SendingChannel
 from agiledart_dataflow.instance import WORK_BUDGET, Instance
 from agiledart_dataflow.position import covering
@@ -62,10 +63,15 @@ class Pipeline:
     """All instances of a topology in one host, channels as within an executor between them, or such with a given window."""
 
     def __init__(
-        self, rows: list[Reading], window: int | None = None, expand: Callable[[Reading], list[Reading]] | None = None
+        self,
+        rows: list[Reading],
+        window: int | None = None,
+        expand: Callable[[Reading], list[Reading]] | None = None,
+        at_least: Carries = "rows",
+        made: Topology | None = None,
     ) -> None:
-        made = topology(rows, expand)
-        self.program: Program = compile_program(made, plan_stages(made.specification()))
+        made = made or topology(rows, expand)
+        self.program: Program = compile_program(made, plan_stages(made.specification(), at_least=at_least))
         self.finished: list[str] = []
         self.broken: list[str] = []
         self.all_done = asyncio.Event()

@@ -1,0 +1,198 @@
+"""Batches that pass through idle instances within one turn: what is counted, whose error it is, who gives way."""
+
+import asyncio
+import time
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from agiledart import Topology, collect, records
+from agiledart_dataflow.batch import Batch
+from agiledart_dataflow.channels import ReceivingChannel, SendingChannel
+from agiledart_dataflow.position import covering
+from agiledart_executor import host as host_module
+from agiledart_executor.running import TURN_NS, OutputEnd
+from agiledart_kernel.errors import RemoteProtocolError
+from tests.unit.executor.test_host import Pipeline, Reading, rows
+
+
+def frame(first: int, count: int, value: int = 0) -> Batch:
+    """Some rows as they come over a link."""
+    numbers = range(first, first + count)
+    positions = [(number, 1, 0, number) for number in numbers]
+    return Batch([Reading(number, value) for number in numbers], positions, covering(positions[-1]))
+
+
+class Far:
+    """A pipeline without its source: the middle instance's input comes from elsewhere, its output goes to the sink beside it."""
+
+    def __init__(self) -> None:
+        self.pipeline = Pipeline([], at_least="positions")
+        self.host = self.pipeline.host
+        _, self.middle, self.sink = self.pipeline.running
+        self.middle.budget = self.sink.budget = 64
+        self.acknowledged: list[tuple[int, int]] = []
+        end = self.middle.inputs[0, 0]
+        end.channel = ReceivingChannel(4)
+        end.acknowledge = lambda frames, marks: self.acknowledged.append((frames, marks))
+        self.sent = 0
+
+    def receive(self, *counts: int, value: int = 0) -> None:
+        """Frames of so many rows come in one read of a link, which calls `gather` and `turn` around them."""
+        self.host.gather()
+        for number, count in enumerate(counts, 1):
+            is_last = number == len(counts)
+            self.host.receive(self.middle, 0, 0, self.sent, frame(self.sent, count, value), is_last=is_last)
+            self.sent += count
+        self.host.turn()
+
+    def written(self) -> int:
+        assert self.sink.instance is not None
+        return self.sink.instance.statistics().steps["report"].rows_in
+
+
+def in_a_loop(play: Any) -> Any:
+    async def run() -> Any:
+        return play()
+
+    return asyncio.run(run())
+
+
+def test_a_lone_frame_is_at_the_sink_when_receive_returns_and_its_neighbours_frames_are_none() -> None:
+    def play() -> None:
+        far = Far()
+        local = far.middle.outputs[1, 0].channel
+        for _ in range(10):
+            far.receive(3)
+            assert far.written() == far.sent
+        assert local.frames_sent == 2  # the first are tried on the wire
+        assert local.idle
+        assert far.acknowledged == [(2, 0), (4, 0), (6, 0), (8, 0), (10, 0)]  # of a window of four, two at a time
+        assert far.middle.instance is not None
+        assert far.middle.instance.statistics().received == [(0, 0, 30)]
+        assert not far.pipeline.broken
+
+    in_a_loop(play)
+
+
+def test_frames_with_more_behind_them_are_worked_on_together() -> None:
+    def play() -> None:
+        far = Far()
+        for _ in range(4):
+            far.receive(1)
+        calls = far.host.calls
+        far.receive(1, 1, 1)
+        assert far.written() == far.sent
+        assert far.host.calls == calls + 2  # one call of the middle, and the sink's within it
+
+    in_a_loop(play)
+
+
+def test_a_frame_out_of_order_is_the_senders_fault_and_breaks_nobody() -> None:
+    def play() -> None:
+        far = Far()
+        far.receive(3)
+        batch = frame(3, 2)
+        batch.order.reverse()
+        with pytest.raises(RemoteProtocolError, match="order"):
+            far.host.receive(far.middle, 0, 0, 3, batch, is_last=True)
+        with pytest.raises(RemoteProtocolError, match="was expected"):
+            far.host.receive(far.middle, 0, 0, 77, frame(77, 1), is_last=True)
+        assert not far.pipeline.broken
+
+    in_a_loop(play)
+
+
+def test_an_error_within_a_pass_is_that_of_the_instance_that_raised() -> None:
+    def play() -> None:
+        far = Far()
+        far.receive(1)
+        far.receive(1, value=-66)
+        assert far.middle.broken
+        assert not far.sink.broken
+        assert far.host.current is None
+        (message,) = far.pipeline.broken
+        assert "the beast" in message
+
+    in_a_loop(play)
+
+
+def test_a_source_goes_on_when_the_instance_beside_it_breaks() -> None:
+    async def play() -> Pipeline:
+        pipeline = Pipeline([*rows(40), Reading(50, -66), *[Reading(60 + n, 1) for n in range(40)]])
+        await pipeline.run()
+        return pipeline
+
+    pipeline = asyncio.run(play())
+    source, middle, _ = pipeline.running
+    assert middle.broken
+    assert not source.broken
+    assert len(pipeline.broken) == 1
+
+
+def test_time_within_a_pass_is_counted_for_who_worked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A clock that only user code moves: 3 µs in the step, 2 in the sink for each row, nothing in the source."""
+    now = 1_000_000
+    monkeypatch.setattr(host_module, "time", SimpleNamespace(monotonic_ns=lambda: now, time_ns=time.time_ns))
+
+    def slow(reading: Reading) -> Reading:
+        nonlocal now
+        now += 3_000
+        return reading
+
+    made = Topology("host")
+    readings = made.source("readings", records(rows(200), row_type=Reading), event_time=lambda reading: reading.at)
+    readings.map(slow).sink("report", collect)
+
+    async def run() -> Pipeline:
+        pipeline = Pipeline([], made=made)
+        writer = pipeline.running[2].writer
+        assert writer is not None
+        write = writer.write
+
+        def write_slowly(found: list[Any]) -> None:
+            nonlocal now
+            now += 2_000 * len(found)
+            write(found)
+
+        monkeypatch.setattr(writer, "write", write_slowly)
+        await pipeline.run()
+        return pipeline
+
+    pipeline = asyncio.run(run())
+    assert not pipeline.broken
+    assert [running.busy_ns for running in pipeline.running] == [0, 600_000, 400_000]
+
+
+def test_who_needs_long_for_a_batch_is_given_less_and_not_within_a_turn() -> None:
+    """After a pass that took a fifth of a second, so many rows are offered, and worked on in pieces."""
+
+    def play() -> None:
+        far = Far()
+        for _ in range(3):
+            far.receive(1)
+        before = far.middle.budget
+        far.middle.pace(before, 5 * TURN_NS)
+        assert far.middle.budget == before // 2
+        calls = far.host.calls
+        far.receive(before)
+        assert far.host.calls > calls + 2
+        assert far.written() == far.sent
+
+    in_a_loop(play)
+
+
+def test_an_instance_with_a_blocked_output_takes_nothing_more() -> None:
+    def play() -> None:
+        far = Far()
+        far.middle.outputs[1, 0] = OutputEnd(SendingChannel(1, bound_rows=1), lambda batch, first_row, channel: None)
+        far.middle.take_outputs()
+        far.receive(2)  # goes
+        assert far.middle.instance is not None
+        far.receive(2)  # waits in the channel
+        assert far.middle.outputs[1, 0].channel.rows_waiting == 2
+        far.receive(2)
+        assert far.middle.instance.queued_rows == 2
+
+    in_a_loop(play)
