@@ -16,8 +16,8 @@ _SCHED_SETATTR = {"x86_64": 314, "aarch64": 274}
 _ATTRIBUTES = struct.Struct("=IIQiIQQQII")
 """Size, policy, flags, niceness, priority, runtime (ns; with the normal policy the length of a turn), and four for others."""
 
-TURN_NS = 100_000
-"""The shortest that may be asked for."""
+SLICE_NS = 100_000
+"""The shortest turn that may be asked for."""
 
 
 def ask() -> bool:
@@ -29,5 +29,5 @@ def ask() -> bool:
     if sys.platform != "linux" or number is None or os.sched_getscheduler(0) != os.SCHED_OTHER:
         return False
     nice = os.getpriority(os.PRIO_PROCESS, 0)
-    attributes = _ATTRIBUTES.pack(_ATTRIBUTES.size, os.SCHED_OTHER, 0, nice, 0, TURN_NS, 0, 0, 0, 0)
+    attributes = _ATTRIBUTES.pack(_ATTRIBUTES.size, os.SCHED_OTHER, 0, nice, 0, SLICE_NS, 0, 0, 0, 0)
     return bool(ctypes.CDLL(None).syscall(number, 0, attributes, 0) == 0)

@@ -249,3 +249,17 @@ def test_sums_of_ints_with_names_of_their_own_go_on_elsewhere() -> None:
     made, _ = before.run(rows[:7], None, (0,))
     after.restore(before.snapshot())
     assert made + after.run(rows[7:], None, (0,))[0] == wanted
+
+
+def test_a_bool_where_the_type_says_int_is_kept_as_an_int() -> None:
+    """It counts as one everywhere else in Python; as a bool it could not be restored."""
+    rows = [Stamped("a", ReadTime(1), Nanos(taken)) for taken in (False, True, 3)]
+    where = call_site()
+    named = named_running("x", Stamped, {"least": col("taken").min(), "most": col("taken").max()}, where)
+    codec = EntryCodec("x", str, named.state_type, named.to_plain, named.from_plain)
+    key = KeyExpression((RowExpression(col("name").node, Stamped, where),))
+    before, after = (RunningValues("x", key, named, MemoryStore(codec)) for _ in range(2))
+    made, _ = before.run(rows[:2], None, (0,))
+    after.restore(before.snapshot())
+    made += after.run(rows[2:], None, (0,))[0]
+    assert [(type(row.least), row.least, row.most) for row in made] == [(int, 0, 0), (int, 0, 1), (int, 0, 3)]

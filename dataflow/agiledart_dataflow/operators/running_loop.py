@@ -13,6 +13,8 @@ from agiledart_dataflow.operators.pane_values import Kept
 OverRows = Callable[[Any, Sequence[Any]], list[Any]]
 """run(self, rows) → rows; `self` and `row` are the names by which errors find the record."""
 
+_ZERO = {"float": " + 0.0", "int": " + 0"}
+
 OverLists = Callable[..., None]
 """run(keys, values of each kept value …, list to append to for each result …)."""
 
@@ -86,9 +88,8 @@ class RunningText:
             if name == "n" or name[0] == "s":
                 fresh.append(f"{name} = {'0.0' if is_float else '0'}")
                 continue
-            exact[number] = (
-                f"w{number} = v{number}{' + 0.0' if is_float else ''}"  # an int is a float here, -0.0 is 0.0
-            )
+            # An int where floats are is a float, -0.0 is 0.0, a bool where ints are is an int: what is kept has its type.
+            exact[number] = f"w{number} = v{number}{_ZERO.get(self._kinds[int(number)], '')}"
             fresh.append(f"{name} = w{number}")
         lines += [*exact.values(), f"if e is None: {'; '.join(fresh)}", f"else: {state} = e.state"]
         for name in self.state:

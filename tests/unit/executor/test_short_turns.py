@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from agiledart_executor.short_turns import TURN_NS
+from agiledart_executor.short_turns import SLICE_NS
 
 ASKED = """
 import ctypes, os, struct, sys
@@ -32,4 +32,4 @@ def test_the_kernel_gives_short_turns_and_keeps_the_niceness() -> None:
     number = str(SCHED_GETATTR[platform.machine()])
     told = subprocess.run([sys.executable, "-c", ASKED, number], capture_output=True, text=True, check=True)
     _, policy, _, nice, _, runtime = map(int, told.stdout.split())
-    assert (policy, nice, runtime) == (0, 3, TURN_NS)
+    assert (policy, nice, runtime) == (0, 3, SLICE_NS)
