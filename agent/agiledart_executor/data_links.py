@@ -31,9 +31,6 @@ from agiledart_transport.framed import Link
 _ACK = struct.Struct(">QHHHxxQQ")
 """Application, edge, source, target; data frames taken and punctuations seen, both counted from the first."""
 
-_FEW_ROWS = 8
-"""A frame of so few rows does not say how many fit into one: where they are few, nobody needs to know."""
-
 _DATA = int(FrameKind.DATA)  # a member of an enumeration costs a look-up of its own each time
 
 
@@ -75,8 +72,7 @@ class Sender:
             body = self._codec.encode(batch)
             if len(body) < MAX_BATCH_BYTES and not self._left and self.link.writable:  # the usual case
                 rows = len(batch.held)
-                if rows > _FEW_ROWS:
-                    channel.sized(rows, len(body), columns=type(batch.held) is not list)
+                channel.sized(rows, len(body), columns=type(batch.held) is not list)
                 self.link.send(_DATA, self._pack(first_row, rows, 0, 0) + body)
                 return
             pieces = self._codec.encode_within(batch, body=body)

@@ -18,6 +18,9 @@ from agiledart_executor.running import TURN_NS, Running
 from agiledart_kernel.errors import AgileDartError, RemoteProtocolError
 from agiledart_transport.framed import Cork, Link
 
+MAX_NESTED = 16
+"""Instances that may work within each other: each takes some frames of the stack, which users' code needs, too."""
+
 WATCHED_NS = 250_000_000
 """How long a source is left alone whose reader says itself when it has something: it may still have to notice silence."""
 
@@ -31,7 +34,8 @@ class InstanceHost:
 
     Attributes:
         cork: of the links that take its frames; what it sends in one turn leaves in one write.
-        current, calls: the instance that works at this moment, and how often any has: another thread watches them.
+        current, calls: the instance that works at this moment, and a number that changes with each call: another thread
+            watches them.
     """
 
     def __init__(self, finished: Callable[[Running], None], broke: Callable[[Running, str], None]) -> None:
@@ -45,6 +49,7 @@ class InstanceHost:
         self.current: Running | None = None
         self.calls = 0
         self._lent_ns = 0  # of the time of who works, what went to instances beside it
+        self._nested = self._turn_end = 0
 
     def add(self, running: Running) -> None:
         """Take an instance whose outputs are joined; sources wait for `start_reading`."""
@@ -82,13 +87,16 @@ class InstanceHost:
         if running.broken:
             return
         if is_last and not (self._ready or self._turn_due):
-            self.cork.held = True
+            cork = self.cork
+            cork.held, self._turn_end = True, time.monotonic_ns() + TURN_NS
             has_passed = self.pass_through(running, edge, source, batch)
-            self.cork.release()
-            if has_passed:
+            if has_passed and not running.broken:
                 end.frames_taken += 1
                 if end.channel.owes:
+                    cork.flush()  # who waits for the frame does not wait for the acknowledgement
                     end.taken(end.batches_taken, finished=False)
+            cork.release()
+            if has_passed:
                 return
         end.rows_or_mark.append(count > 0 or barrier)
         running.instance.offer(edge, source, batch)
@@ -145,9 +153,9 @@ class InstanceHost:
             return
         self._gathers = self.cork.held = True
         now = time.monotonic_ns()
-        end = now + TURN_NS
+        self._turn_end = now + TURN_NS
         try:
-            while ready and now <= end:
+            while ready and now <= self._turn_end:
                 running = ready.popleft()
                 running.queued = False
                 if not running.broken:
@@ -197,42 +205,49 @@ class InstanceHost:
             self.fail(running, str(user_code_error(running.name, None, error, NO_RECORD)))
 
     def pass_through(self, running: Running, edge: int, source: int, batch: Batch) -> bool:
-        """Let an instance for which nothing waits take a batch at once: within the turn of the one beside it that has made it,
-        or as it comes from a link.
+        """Let an instance for which nothing waits take a batch at once: within the call of the one beside it that has made it,
+        which may itself be within another's, or as it comes from a link.
 
         What `receive` and a turn of its own would do, with a third of the calls: a lone tuple costs little else. False where
-        the batch has to be received: the instance has something to do before, or has to be given less at one time.
+        the batch has to be received: the instance has something to do before or has to be given less at one time, the turn
+        has been long, or too many work within each other.
         """
         instance = running.instance
         count = len(batch.held)
-        if instance is None or running.queued or running.broken or count > running.budget:
+        if instance is None or not count or running.queued or running.broken or count > running.budget:
             return False
         ends = running.outputs.values()
         for end in ends:
             if end.channel.rows_waiting:
                 return False
-        caller, lent_ns, began = self.current, self._lent_ns, time.monotonic_ns()
-        self.current, self.calls, self._lent_ns = running, self.calls + 1, 0
+        began = time.monotonic_ns()
+        if began > self._turn_end or self._nested >= MAX_NESTED:
+            return False
+        caller, lent_ns = self.current, self._lent_ns
+        self.current, self.calls, self._lent_ns, self._nested = running, self.calls + 1, 0, self._nested + 1
+        own_ns = 0
+        has_passed = True
         try:
-            if not instance.pass_through(edge, source, batch, running.emit):
-                return False
-            if running.writer is not None:
-                running.writer.flush()
-            for end in ends:
-                if end.channel.has_more:
-                    end.flush()
+            has_passed = instance.pass_through(edge, source, batch, running.emit)
+            if has_passed:
+                if running.writer is not None:
+                    running.writer.flush()
+                for end in ends:
+                    if end.channel.has_more:
+                        end.flush()
         except BaseException as error:  # noqa: BLE001  as in `_run`
             self._went_wrong(running, error)
         finally:
             now = time.monotonic_ns()
-            took_ns = now - began
-            running.busy_ns += took_ns - self._lent_ns
+            own_ns = now - began - self._lent_ns
+            self.current, self._lent_ns, self._nested = caller, lent_ns + now - began, self._nested - 1
+        if has_passed:
+            running.busy_ns += own_ns
             running.last_ns = now
             running.first_ns = running.first_ns or now
-            self.current, self._lent_ns = caller, lent_ns + took_ns
-        if count >= running.budget or took_ns > TURN_NS:
-            running.pace(count, took_ns)
-        return True
+            if count >= running.budget or own_ns > TURN_NS:
+                running.pace(count, own_ns)
+        return has_passed
 
     def _work(self, running: Running, began: int) -> bool:
         instance = running.instance

@@ -146,7 +146,7 @@ class SendingChannel:
     def goes_past(self, mark: tuple[int, ...]) -> bool:
         """May rows with this mark go by another way than as a frame, because none waits or is under way?
 
-        Then the mark counts as sent; if its rows come here all the same, they take it with them.
+        Then the mark counts as sent. Who does not find another way puts the same rows in here next, and they take it with them.
         """
         if self._pending or self.frames_sent != self._acknowledged or (self._mark is not None and mark < self._mark):
             return False

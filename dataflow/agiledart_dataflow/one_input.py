@@ -44,6 +44,8 @@ class OneInput(Merge):
         ):
             self._go_the_usual_way()
             super().offer(edge, source, batch)
+            if self._floor is not START and len(batch.held) and place(batch.order, 0) > self._floor:
+                self._floor = START  # what was taken before a restore has come again, all of it
             return
         positions = batch.order
         if positions is None or (type(positions) is not list and not len(positions)):

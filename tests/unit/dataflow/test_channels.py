@@ -257,3 +257,38 @@ def test_nothing_passes_what_waits():
     assert not channel.passes(batch(1, 1))
     assert [frame.rows for frame in drain(channel)] == [["row 0"]]
     assert not channel.has_more
+
+
+def test_rows_go_past_a_channel_in_which_nothing_waits_or_is_under_way_and_take_the_mark_with_them():
+    channel = SendingChannel(2)
+    assert channel.goes_past((5, 1, 0, 0))
+    assert channel.idle
+    assert channel.next_frame() is None
+    assert (channel.frames_sent, channel.rows_sent) == (0, 0)
+    assert not channel.goes_past((4, 1, 0, 0))  # an older mark
+    channel.put(Batch([1], [(6, 1, 0, 0)], (6, 1, 0, 0)))
+    assert not channel.goes_past((7, 1, 0, 0))  # waits
+    assert channel.next_frame() is not None
+    assert not channel.goes_past((7, 1, 0, 0))  # is under way
+    channel.acknowledge(1, 0)
+    channel.put(Batch([], None, (6, 1, 0, 0), 1))
+    assert not channel.goes_past((7, 1, 0, 0))  # a barrier waits
+
+
+def test_rows_that_found_no_way_past_leave_as_a_frame_with_their_mark():
+    channel = SendingChannel(2)
+    assert channel.goes_past((5, 1, 0, 0))
+    channel.put(Batch([1], [(5, 1, 0, 0)], (5, 1, 0, 0)))
+    frame = channel.next_frame()
+    assert frame is not None
+    assert (frame.held, frame.mark) == ([1], (5, 1, 0, 0))
+    assert channel.next_frame() is None
+
+
+def test_a_lazy_mark_that_waited_goes_past_with_newer_rows():
+    channel = SendingChannel(2, lazy_marks=True)
+    channel.put(Batch([], None, (3, 1, 0, 0)))
+    assert channel.next_frame() is None
+    assert channel.goes_past((5, 1, 0, 0))
+    channel.release_mark()
+    assert channel.next_frame() is None

@@ -58,6 +58,22 @@ def test_a_batch_of_large_rows_waits_for_a_link_that_does_not_take_more():
     assert end.channel.idle
 
 
+def test_one_large_row_does_not_make_frames_small_for_ever() -> None:
+    link = FakeLink(room=1_000)
+    sender = Sender(cast(Any, link), DataHeader(1, 1, 0, 0, 0, 0, 0, 0, 0, 0), BatchCodec(Row), "grow")
+    end = OutputEnd(SendingChannel(), sender, sender.ready)
+    sent = 0
+    for text, count in (("x" * MAX_BATCH_BYTES, 1), *[("x", 1)] * 3, ("x", 600), ("x", 600)):
+        rows = [Row(text)] * count
+        positions = [(n, 1) for n in range(sent, sent + count)]
+        end.channel.put(Batch(rows, positions, positions[-1]))
+        sent += count
+        end.flush()
+        end.channel.acknowledge(end.channel.frames_sent, 0)
+    end.flush()
+    assert [DataHeader.unpack(body).rows for body in link.sent] == [1, 1, 1, 1, 600, 600]
+
+
 UPSTREAM, OTHER = NodeId(1), NodeId(2)
 
 

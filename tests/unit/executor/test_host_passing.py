@@ -131,14 +131,32 @@ def test_a_source_goes_on_when_the_instance_beside_it_breaks() -> None:
     assert len(pipeline.broken) == 1
 
 
+class Clock:
+    """Stands still but for what user code adds."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.now = 1_000_000
+        patch.setattr(host_module, "time", SimpleNamespace(monotonic_ns=lambda: self.now, time_ns=time.time_ns))
+
+    def slow_sink(self, far: Far, patch: pytest.MonkeyPatch, ns: int) -> None:
+        """From now on a row costs the sink so much."""
+        writer = far.sink.writer
+        assert writer is not None
+        write = writer.write
+
+        def write_slowly(found: list[Any]) -> None:
+            self.now += ns * len(found)
+            write(found)
+
+        patch.setattr(writer, "write", write_slowly)
+
+
 def test_time_within_a_pass_is_counted_for_who_worked(monkeypatch: pytest.MonkeyPatch) -> None:
     """A clock that only user code moves: 3 µs in the step, 2 in the sink for each row, nothing in the source."""
-    now = 1_000_000
-    monkeypatch.setattr(host_module, "time", SimpleNamespace(monotonic_ns=lambda: now, time_ns=time.time_ns))
+    clock = Clock(monkeypatch)
 
     def slow(reading: Reading) -> Reading:
-        nonlocal now
-        now += 3_000
+        clock.now += 3_000
         return reading
 
     made = Topology("host")
@@ -152,8 +170,7 @@ def test_time_within_a_pass_is_counted_for_who_worked(monkeypatch: pytest.Monkey
         write = writer.write
 
         def write_slowly(found: list[Any]) -> None:
-            nonlocal now
-            now += 2_000 * len(found)
+            clock.now += 2_000 * len(found)
             write(found)
 
         monkeypatch.setattr(writer, "write", write_slowly)
@@ -165,20 +182,118 @@ def test_time_within_a_pass_is_counted_for_who_worked(monkeypatch: pytest.Monkey
     assert [running.busy_ns for running in pipeline.running] == [0, 600_000, 400_000]
 
 
-def test_who_needs_long_for_a_batch_is_given_less_and_not_within_a_turn() -> None:
-    """After a pass that took a fifth of a second, so many rows are offered, and worked on in pieces."""
+def test_who_needs_long_is_given_less_and_who_stands_before_it_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    """25 ms a row in the sink: it gets fewer rows at one time, not from within a turn; the middle's pace stays its own."""
+    clock = Clock(monkeypatch)
 
     def play() -> None:
         far = Far()
         for _ in range(3):
             far.receive(1)
-        before = far.middle.budget
-        far.middle.pace(before, 5 * TURN_NS)
-        assert far.middle.budget == before // 2
+        clock.slow_sink(far, monkeypatch, 25_000_000)
         calls = far.host.calls
-        far.receive(before)
-        assert far.host.calls > calls + 2
+        far.receive(4)
         assert far.written() == far.sent
+        assert far.host.calls == calls + 2
+        assert far.sink.budget == 2
+        assert far.middle.budget == 64
+        written = far.written()
+        far.receive(4)
+        assert far.written() == written + 2  # two of them, and then it is the sockets' turn
+        assert far.sink.busy_ns == 6 * 25_000_000
+        assert far.middle.busy_ns == 0
+
+    in_a_loop(play)
+
+
+def test_a_turn_that_has_been_long_ends_between_neighbours(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock(monkeypatch)
+
+    def play() -> None:
+        far = Far()
+        for _ in range(3):
+            far.receive(1)
+        assert far.middle.instance is not None
+        through = far.middle.instance.pass_through
+
+        def slowly(edge: int, source: int, batch: Batch, emit: Any) -> bool:
+            clock.now += TURN_NS + 1
+            return through(edge, source, batch, emit)
+
+        monkeypatch.setattr(far.middle.instance, "pass_through", slowly)
+        frames = far.middle.outputs[1, 0].channel.frames_sent
+        far.receive(1)
+        assert far.middle.outputs[1, 0].channel.frames_sent == frames + 1  # it went as a frame, for another turn
+
+    in_a_loop(play)
+
+
+def test_instances_work_within_each_other_only_so_deep(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host_module, "MAX_NESTED", 1)
+
+    def play() -> None:
+        far = Far()
+        for _ in range(5):
+            far.receive(1)
+            assert far.written() == far.sent
+        assert far.middle.outputs[1, 0].channel.frames_sent == 5
+
+    in_a_loop(play)
+
+
+def test_what_a_filter_drops_still_moves_time_downstream_at_once() -> None:
+    def play() -> None:
+        far = Far()
+        for _ in range(3):
+            far.receive(1)
+        written = far.written()
+        far.receive(1, value=1)  # odd: dropped
+        assert far.written() == written
+        assert far.sink.instance is not None
+        assert far.middle.instance is not None
+        assert far.sink.instance.mark == far.middle.instance.mark
+
+    in_a_loop(play)
+
+
+def test_a_sink_is_flushed_with_what_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    def play() -> None:
+        far = Far()
+        for _ in range(3):
+            far.receive(1)
+        flushed: list[int] = []
+        monkeypatch.setattr(far.sink.writer, "flush", lambda: flushed.append(far.written()))
+        far.host.receive(far.middle, 0, 0, far.sent, frame(far.sent, 2), is_last=True)
+        assert flushed == [5]
+
+    in_a_loop(play)
+
+
+def test_rows_that_broke_an_instance_are_not_acknowledged() -> None:
+    def play() -> None:
+        far = Far()
+        far.receive(1)
+        far.receive(1, value=-66)
+        assert far.middle.broken
+        assert far.acknowledged == []
+
+    in_a_loop(play)
+
+
+def test_frames_wait_for_those_that_were_woken_before() -> None:
+    """A turn is due: what comes now comes behind it."""
+
+    def play() -> None:
+        far = Far()
+        for _ in range(3):
+            far.receive(1)
+        far.host.gather()
+        far.host.wake(far.sink)
+        calls = far.host.calls
+        far.host.receive(far.middle, 0, 0, far.sent, frame(far.sent, 1), is_last=True)
+        assert far.host.calls == calls
+        far.host.turn()
+        assert far.host.calls > calls
 
     in_a_loop(play)
 
