@@ -1,7 +1,7 @@
 """Hopping and tumbling windows: each key's rows of [start, end), put out once, when the mark passes the end.
 
 A pane closes at (end, 0, source, number, path) of its first row: unique for each key, and the same in whatever instance
-the key lives. Where only event times are carried, the panes of one window leave in the order in which their keys first came,
+the key lives. It leaves when the mark passes that position, so it never lies above a mark that leaves with it. Where only event times are carried, the panes of one window leave in the order in which their keys first came,
 which is the same order. END_OF_INPUT closes all panes. What `max_out_of_order` allows was sorted at the source.
 """
 
@@ -16,7 +16,7 @@ from agiledart_dataflow.operators.base import Mishap
 from agiledart_dataflow.operators.pane_closing import closing
 from agiledart_dataflow.operators.pane_loop import Fill, fill_loop
 from agiledart_dataflow.operators.pane_values import LONG, Compact, fitness, kept_values, results
-from agiledart_dataflow.position import Position
+from agiledart_dataflow.position import EXPIRY, Position
 from agiledart_dataflow.rows import Pane
 from agiledart_dataflow.schema import generic
 from agiledart_dataflow.statistics import StepCounts
@@ -99,7 +99,10 @@ class PaneWindow:
         until = mark[0]
         if self._panes and min(self._panes) <= until:
             for end in sorted(end for end in self._panes if end <= until):
-                self._close(end, out, at)
+                if self._positions and end == until and mark[1] == EXPIRY:
+                    self._close_up_to(mark, out, at)
+                else:
+                    self._close(end, out, at)
             self._forget_current()
             self.counts.rows_out += len(out)
         return out, at
@@ -154,6 +157,27 @@ class PaneWindow:
         for root, key in sorted((position[2:], key) for key, position in firsts.items()):
             out.append(new(Pane, (key, start, end, value_of(key, pane[key]))))
             at.append((end, 0, *root))
+
+    def _close_up_to(self, mark: Position, out: list[Any], at: list[Any]) -> None:
+        """Close what a mark covers of the window that ends at its time.
+
+        Such a mark stands between panes of a window upstream that closed at the same time. All rows of this window have come,
+        but its other panes lie above the mark: who merges them with others shall not get them before it.
+        """
+        end = mark[0]
+        pane, firsts, before = self._panes[end], self._firsts[end], self._before.get(end, {})
+        later = {key: first for key, first in firsts.items() if (end, EXPIRY, *first[2:]) > mark}
+        if len(later) < len(firsts):
+            for key in later:
+                del firsts[key]
+            self._close(end, out, at)  # looks into `pane` for those that are left in `firsts`
+            if not later:
+                return
+            rest = self._panes[end] = self._new_pane()
+            rest.update((key, pane[key]) for key in later)
+            self._firsts[end] = later
+            if kept := {key: before[key] for key in later if key in before}:
+                self._before[end] = kept
 
     def _close_carefully(
         self, end: int, pane: Any, firsts: Any, value_of: Callable[[Any, Any], Any], put: tuple[list[Any], list[Any]]

@@ -1,0 +1,77 @@
+"""Windows over a union of rows and of other windows' results: marks may stand between panes that close at the same time."""
+
+from datetime import timedelta
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agiledart import Pane, Topology, collect, count_of, records, sum_of, tumbling
+from agiledart_dataflow.operators.panes import PaneWindow
+from agiledart_dataflow.position import END
+from agiledart_dataflow.windows import Panes
+from agiledart_executor.local import run_topology
+
+
+class Row(NamedTuple):
+    """A row."""
+
+    at: int
+    key: int
+
+
+def as_row(pane: Pane[int, int]) -> Row:
+    return Row(pane.end_ms, pane.value % 7)
+
+
+def topology(rows: list[Row]) -> Topology:
+    made = Topology("t")
+    source = made.source("rows", records(rows, row_type=Row), event_time=lambda row: row.at)
+    window = tumbling(timedelta(milliseconds=9))
+    panes = source.key_by(lambda row: row.key).window(window).aggregate("inner", sum_of(lambda row: row.at)).map(as_row)
+    both = source.union(panes, name="both")
+    both.key_by(lambda row: row.key).window(window).count("outer").sink("out", collect)
+    both.sink("all", collect)
+    return made
+
+
+@pytest.mark.parametrize("parallelism", [1, 2, 3])
+@given(st.lists(st.integers(0, 6), min_size=20, max_size=60), st.integers(1, 1_000))
+def test_they_are_the_same_under_every_schedule(parallelism: int, keys: list[int], seed: int) -> None:
+    rows = [Row(number // 3, key) for number, key in enumerate(keys)]
+    wanted = run_topology(topology(rows)).collected
+    found = run_topology(topology(rows), parallelism=parallelism, schedule_seed=seed).collected
+    assert sorted(found["out"]) == sorted(wanted["out"])
+    assert sorted(found["all"]) == sorted(wanted["all"])
+
+
+def a_window() -> PaneWindow:
+    return PaneWindow("w", lambda row: row.key, Panes(9, 9), count_of())
+
+
+KEYS = (3, 1, 2, 0)
+
+
+def filled(window: PaneWindow) -> PaneWindow:
+    """One row of each key, by records 10 to 13."""
+    rows = [Row(5, key) for key in KEYS]
+    assert window.run(rows, [(5, 1, 0, 10 + number) for number in range(4)], (5, 1, 0, 13, END)) == ([], [])
+    return window
+
+
+@pytest.mark.parametrize("saved", [False, True])
+def test_a_pane_leaves_when_the_mark_passes_its_position(saved: bool) -> None:
+    window = filled(a_window())
+    seen: list[Any] = []
+    for mark in ((9, 0, 0, 9, END), (9, 0, 0, 11, END), (9, 0, 0, 12), (9, 0, END)):
+        panes, at = window.run([], [], mark)
+        assert all(position <= mark for position in at)
+        seen += [(pane.key, pane.value) for pane in panes]
+        if saved:
+            before, window = window.snapshot(), a_window()
+            window.restore(before)
+        if mark == (9, 0, 0, 11, END):
+            assert [key for key, _ in seen] == [3, 1]
+    assert seen == [(key, 1) for key in KEYS]
+    assert window.state_keys == 0
