@@ -1,8 +1,9 @@
 """Hopping and tumbling windows: each key's rows of [start, end), put out once, when the mark passes the end.
 
 A pane closes at (end, 0, source, number, path) of its first row: unique for each key, and the same in whatever instance
-the key lives. It leaves when the mark passes that position, so it never lies above a mark that leaves with it. Where only event times are carried, the panes of one window leave in the order in which their keys first came,
-which is the same order. END_OF_INPUT closes all panes. What `max_out_of_order` allows was sorted at the source.
+the key lives. It leaves when the mark passes that position, so it never lies above a mark that leaves with it. Where only event
+times are carried, the panes of one window leave in the order in which their keys first came, which is the same order. END_OF_INPUT
+closes all panes. What `max_out_of_order` allows was sorted at the source.
 """
 
 from collections import defaultdict
