@@ -90,11 +90,8 @@ class LatencyRounds:
         for carrier in shuffled(self._carriers, self._seed, number):
             if carrier.name in self.figures.wrong:
                 continue
-            try:
-                found = once(carrier, self._rate, self._seconds, first=self._first)
-            except RunError as error:
-                self.figures.wrong[carrier.name] = str(error)
-                self._say(f"  {carrier.name}: {error}")
+            found = self._tried(carrier)
+            if found is None:
                 continue
             self.figures.runs.append({"engine": carrier.name, "round": number, **found})
             by = self.figures.engines.setdefault(carrier.name, {})
@@ -103,6 +100,17 @@ class LatencyRounds:
                     by.setdefault(measure, {})[number] = value
             shown = {key: value for key, value in found.items() if not key.endswith("_ns")}
             self._say(f"  round {number}: {carrier.name:14} {shown}")
+
+    def _tried(self, carrier: Carrier) -> dict[str, Any] | None:
+        """A run, at the second try where the first fails (a port may be taken meanwhile); None: left out from now on."""
+        for last in (False, True):
+            try:
+                return once(carrier, self._rate, self._seconds, first=self._first)
+            except RunError as error:
+                self._say(f"  {carrier.name}: {error}")
+                if last:
+                    self.figures.wrong[carrier.name] = str(error)
+        return None
 
 
 def _hurry(pid: int) -> None:
