@@ -1,0 +1,237 @@
+"""Random graphs in one executor's host, some channels as links with delay: the results of a plain run, and a ledger that adds up.
+
+Batches go from instance to instance as calls while nothing waits and as frames when something does; links shut and open, frames
+come one by one or many at a time, acknowledgements late. Nothing of this may show in the results.
+"""
+
+import asyncio
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agiledart import Pane, Topology, collect, count, records, sum_of, tumbling
+from agiledart_dataflow.batch import Batch
+from agiledart_dataflow.carries import Carries
+from agiledart_dataflow.channels import ReceivingChannel, SendingChannel
+from agiledart_dataflow.instance import Instance
+from agiledart_dataflow.ledger import audit
+from agiledart_dataflow.program import Program, compile_program
+from agiledart_dataflow.source_instance import SourceInstance
+from agiledart_dataflow.stages import plan_stages
+from agiledart_executor.connectors.opening import open_sink, open_source
+from agiledart_executor.host import InstanceHost
+from agiledart_executor.local import run_topology
+from agiledart_executor.local_channel import local_output
+from agiledart_executor.running import InputEnd, OutputEnd, Running
+from agiledart_kernel.randomness import RandomStream
+
+WINDOW = tumbling(timedelta(milliseconds=9))
+
+
+class Row(NamedTuple):
+    """A row."""
+
+    at: int
+    key: int
+
+
+def is_kept(row: Row) -> bool:
+    return row.key != 1
+
+
+def moved(row: Row) -> Row:
+    return Row(row.at, row.key + 1)
+
+
+def repeated(row: Row) -> list[Row]:
+    return [row] * (row.key % 3)
+
+
+def as_row(pane: Pane[int, int]) -> Row:
+    return Row(pane.end_ms, pane.value % 7)
+
+
+def key_of(row: Row) -> int:
+    return row.key
+
+
+def topology(seed: int, rows: int) -> Topology:
+    """One or two sources, up to six steps, and a sink for every stream."""
+    random = RandomStream(seed, "topology")
+    made = Topology("t")
+    streams: list[Any] = []
+    for number in range(1 + random.index(2)):
+        data = [Row(n // (3 - number), random.index(7)) for n in range(rows)]
+        streams.append(made.source(f"s{number}", records(data, row_type=Row), event_time=lambda row: row.at))
+    for number in range(1 + random.index(6)):
+        stream, name, kind = random.choice(streams), f"n{number}", random.index(6)
+        others = [one for one in streams if one is not stream]
+        if kind == 0:
+            stream = stream.filter(is_kept, name=name)
+        elif kind == 1:
+            stream = stream.flat_map(repeated, name=name)
+        elif kind == 2:
+            stream = stream.distinct(name)
+        elif kind == 3 and others:
+            stream = stream.union(random.choice(others), name=name)
+        elif kind == 4:
+            panes = stream.key_by(key_of).window(WINDOW).aggregate(name, sum_of(lambda row: row.at))
+            stream = panes.map(as_row, name=f"m{number}")
+        elif kind == 5:
+            counted = stream.key_by(key_of).window(WINDOW).aggregate(name, count=count())
+            stream = counted.map(lambda row: Row(row.end_ms, row.count), name=f"m{number}", returns=Row)
+        else:
+            stream = stream.map(moved, name=name)
+        streams.append(stream)
+    for number, stream in enumerate(streams):
+        stream.sink(f"out{number}", collect)
+    return made
+
+
+class _DelayedLink:
+    """A channel between two instances whose frames and acknowledgements wait until somebody lets them through."""
+
+    def __init__(self, host: InstanceHost, up: Running, down: Running, way: tuple[int, int], window: int) -> None:
+        self._host, self._up, self._down, self._way = host, up, down, way
+        self.open = True
+        self._frames: list[tuple[int, Batch]] = []
+        self._acknowledgements: list[tuple[int, int]] = []
+        end = down.inputs[way[0], up.index]
+        end.channel = ReceivingChannel(window)
+        end.acknowledge = lambda frames, marks: self._acknowledgements.append((frames, marks))
+
+    def deliver(self, batch: Batch, first_row: int, channel: SendingChannel) -> None:
+        self._frames.append((first_row, batch))
+
+    def move(self, random: RandomStream) -> None:
+        """Some of what waits arrives, as from one read of a socket; now and then the link shuts or opens."""
+        edge, target = self._way
+        if self._frames and random.index(3):
+            count = 1 + random.index(len(self._frames))
+            some, self._frames = self._frames[:count], self._frames[count:]
+            self._host.gather()
+            for number, (first_row, batch) in enumerate(some, 1):
+                self._host.receive(self._down, edge, self._up.index, first_row, batch, is_last=number == count)
+            self._host.turn()
+        if self._acknowledgements and random.index(3):
+            some_acknowledgements, self._acknowledgements = self._acknowledgements, []
+            self._host.gather()
+            for frames, marks in some_acknowledgements:
+                self._host.acknowledged(self._up, edge, target, frames, marks)
+            self._host.turn()
+        if not random.index(10):
+            self.open = not self.open
+            if self.open:
+                self._host.wake_all()
+
+
+class _Mesh:
+    """All instances of a program in one host."""
+
+    def __init__(self, program: Program, random: RandomStream) -> None:
+        self.program, self._random = program, random
+        self.done = asyncio.Event()
+        self.broken: list[str] = []
+        self._finished = 0
+        self._host = InstanceHost(self._has_finished, self._broke)
+        self._links: list[_DelayedLink] = []
+        plan = program.plan
+        self.running = {
+            (stage.index, index): self._made(stage.index, index)
+            for stage in plan.stages
+            for index in range(stage.parallelism)
+        }
+        for edge, source, target in plan.channels():
+            up, down = self.running[plan.edges[edge].source, source], self.running[plan.edges[edge].target, target]
+            up.outputs[edge, target] = self._joined(edge, target, up, down)
+        for running in self.running.values():
+            self._host.add(running)
+
+    def _made(self, stage: int, index: int) -> Running:
+        plan, program = self.program.plan, self.program
+        running = Running(stage, index, f"{plan.stages[stage].name}#{index}")
+        endpoint = None if plan.stages[stage].kind == "operator" else program.endpoint(stage)
+        if plan.stages[stage].kind == "source" and endpoint is not None:
+            running.source = SourceInstance(program, stage, open_source(endpoint.connector, endpoint.row_type))
+            return running
+        if endpoint is not None:
+            running.writer = open_sink(endpoint.connector, endpoint.row_type)
+        running.instance = Instance(program, stage, index, running.writer)
+        running.inputs.update({channel: InputEnd() for channel in plan.inputs(stage, index)})
+        return running
+
+    def _joined(self, edge: int, target: int, up: Running, down: Running) -> OutputEnd:
+        lazy = self.program.plan.edges[edge].lazy_marks
+        if self._random.index(5) < 3:
+            return local_output(self._host, up, down, (edge, target), self.program.codec(edge), lazy_marks=lazy)
+        window = self._random.choice((1, 2, 4, 16))
+        link = _DelayedLink(self._host, up, down, (edge, target), window)
+        self._links.append(link)
+        return OutputEnd(SendingChannel(window, lazy_marks=lazy), link.deliver, lambda: link.open)
+
+    def _has_finished(self, _: Running) -> None:
+        self._finished += 1
+        if self._finished == len(self.running):
+            self.done.set()
+
+    def _broke(self, _: Running, message: str) -> None:
+        self.broken.append(message)
+        self.done.set()
+
+    async def run(self) -> None:
+        self._host.start_reading()
+        for _ in range(200_000):
+            if self.done.is_set():
+                return
+            await asyncio.sleep(0)
+            for link in self._links:
+                link.move(self._random)
+            if not self._random.index(50):
+                for running in self.running.values():
+                    running.release_marks()
+        raise AssertionError(f"it hangs: {[one.name for one in self.running.values() if not one.reported]}")
+
+    def collected(self) -> dict[str, list[Any]]:
+        sinks = [stage for stage in self.program.plan.stages if stage.kind == "sink"]
+        rows: Callable[[Any], list[Any]] = lambda running: running.writer.rows  # noqa: E731
+        return {stage.name: rows(self.running[stage.index, 0]) for stage in sinks}
+
+
+def judge(seed: int, at_least: Carries) -> None:
+    """One graph, drawn from the seed, twice."""
+    random = RandomStream(seed, "case")
+    rows, parallelism = random.choice((20, 100, 300)), 1 + random.index(2)
+    made = topology(seed, rows)
+    plan = plan_stages(made.specification(), parallelism, at_least)
+
+    async def play() -> _Mesh:
+        mesh = _Mesh(compile_program(made, plan), RandomStream(seed, "mesh"))
+        await mesh.run()
+        return mesh
+
+    mesh = asyncio.run(play())
+    assert not mesh.broken, seed
+    wanted = run_topology(topology(seed, rows)).collected
+    found = mesh.collected()
+    assert {name: sorted(one) for name, one in found.items()} == {n: sorted(one) for n, one in wanted.items()}, seed
+    parts = [running.instance or running.source for running in mesh.running.values()]
+    statistics = [part.statistics() for part in parts if part is not None]
+    assert not audit(mesh.program.specification, statistics, plan), seed
+
+
+@pytest.mark.parametrize("at_least", ["rows", "positions"])
+@given(st.integers(0, 10**6))
+def test_the_results_are_those_of_a_plain_run(at_least: Carries, seed: int) -> None:
+    judge(seed, at_least)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("at_least", ["rows", "positions"])
+@pytest.mark.parametrize("first", range(0, 1_000, 250))
+def test_many_more_of_them(at_least: Carries, first: int) -> None:
+    for seed in range(first, first + 250):
+        judge(seed, at_least)
