@@ -21,10 +21,10 @@ from benchmarks.engines.setup import HERE
 NAME = "latency"
 _POLL_SECONDS = 0.2
 _RUNNING = ("deploying", "running")
-_ENDS = {"trips": ["a1"], "totals": ["a2"], "result": ["a2"], "results": ["a3"]}
+_ENDS = {"trips": ["a1"], "totals+result": ["a2"], "results": ["a3"]}
 FORMS = {
     "rows": ("latency", {**_ENDS, "derived": ["a1"]}),
-    "columns": ("latency_columns", {**_ENDS, "kept": ["a1"], "derived": ["a1"]}),
+    "columns": ("latency_columns", {**_ENDS, "kept+derived": ["a1"]}),
 }
 """The builder, and where its stages shall be."""
 

@@ -28,7 +28,7 @@ class Derived(NamedTuple):
 
 
 def derived(trip: Trip) -> Derived | None:
-    """The tip's share and a cell, of about half of the trips; one step, because a pinned step stands alone."""
+    """The tip's share and a cell, of about half of the trips."""
     if trip.fare < FARE_MIN:
         return None
     cell = int((trip.lon + 74.1) * 1000) * 1000 + int((trip.lat - 40.5) * 1000)

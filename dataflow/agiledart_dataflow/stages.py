@@ -1,8 +1,8 @@
 """Logical graph → stages: what is fused, what is cut, how rows pass from stage to stage.
 
 A stage is what is placed. It is cut at every shuffle edge (by key, into a union of several streams, into a step that
-runs once) and at every pinned step; sources and sinks are stages of their own. Steps inside a stage call each other
-directly.
+runs once) and where the node changes to which steps are pinned; sources and sinks are stages of their own. Steps inside
+a stage call each other directly.
 Source: spec of the dataflow, section 2.
 """
 
@@ -72,11 +72,11 @@ def _fused(specification: Specification) -> list[list[StepSpecification]]:
     group_of: dict[int, list[StepSpecification]] = {}
     for step in specification.steps:
         joins = False
-        if step.is_stateless and not step.at:
+        if step.is_stateless:
             (before,) = step.inputs
             upstream = specification.steps[before]
             takers = [one for one in specification.consumers(before) if one.kind != "side"]
-            joins = upstream.kind != "source" and len(takers) == 1 and not upstream.at
+            joins = upstream.kind != "source" and len(takers) == 1 and step.at == upstream.at
         if joins:
             group = group_of[step.inputs[0]]
         else:

@@ -78,6 +78,14 @@ def test_a_pinned_step_is_a_stage_of_its_own() -> None:
     assert plan.stage_named("odd-2").at == "pi2"
 
 
+def test_steps_pinned_to_one_node_are_one_stage() -> None:
+    specification = fork().specification()
+    at = {"odd": "pi2", "odd-2": "pi2"}
+    steps = [msgspec.structs.replace(step, at=at.get(step.name, step.at)) for step in specification.steps]
+    plan = plan_stages(msgspec.structs.replace(specification, steps=tuple(steps)))
+    assert plan.stage_named("odd+odd-2").at == "pi2"
+
+
 @pytest.mark.parametrize(
     ("parallelism", "words"),
     [
