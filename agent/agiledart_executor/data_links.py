@@ -13,12 +13,13 @@ from agiledart_dataflow.batch import Batch
 from agiledart_dataflow.batch_codec import BatchCodec
 from agiledart_dataflow.channels import SendingChannel
 from agiledart_executor.host import InstanceHost
-from agiledart_executor.running import Running
+from agiledart_executor.running import OutputEnd, Running
 from agiledart_kernel.errors import RemoteProtocolError, UserCodeError
 from agiledart_kernel.frames import (
     BARRIER,
     DATA_HEADER_BYTES,
     PUNCTUATION_ONLY,
+    ROWS_PLACE,
     DataHeader,
     FrameKind,
     channel_of,
@@ -42,21 +43,24 @@ class Sender:
         header: of this channel; sequence, rows and flags change with each frame.
         codec: of the edge's rows.
         step: name for messages to the user when a row cannot travel.
+
+    Attributes:
+        left: parts of the last batch that the link did not take yet.
     """
 
     def __init__(self, link: Link, header: DataHeader, codec: BatchCodec, step: str) -> None:
         self.link, self._codec, self._step = link, codec, step
-        self._pack = header.packer()
-        self._left: deque[tuple[int, int, bytes, int]] = deque()  # first row, rows, body, barrier
+        self._pack, self._around = header.packer(), header.around_place()
+        self.left: deque[tuple[int, int, bytes, int]] = deque()  # first row, rows, body, barrier
 
     def ready(self) -> bool:
         """Does the link take a frame now? It is shared by many channels, whose windows together may be larger than what
         a link lets pile up for a peer that does not read. Sends first what is left of the last batch.
         """
-        if self._left:
-            while self._left and self.link.writable:
-                self._send(*self._left.popleft())
-            if self._left:
+        if self.left:
+            while self.left and self.link.writable:
+                self._send(*self.left.popleft())
+            if self.left:
                 return False
         return self.link.writable
 
@@ -70,10 +74,11 @@ class Sender:
             return
         try:
             body = self._codec.encode(batch)
-            if len(body) < MAX_BATCH_BYTES and not self._left and self.link.writable:  # the usual case
+            if len(body) < MAX_BATCH_BYTES and not self.left and self.link.writable:  # the usual case
                 rows = len(batch.held)
                 channel.sized(rows, len(body), columns=type(batch.held) is not list)
-                self.link.send(_DATA, self._pack(first_row, rows, 0, 0) + body)
+                before, behind = self._around
+                self.link.send(_DATA, b"".join((before, ROWS_PLACE.pack(first_row, rows), behind, body)))
                 return
             pieces = self._codec.encode_within(batch, body=body)
         except (TypeError, ValueError, OverflowError) as error:
@@ -89,8 +94,8 @@ class Sender:
 
     def _put(self, first_row: int, rows: int, body: bytes, barrier: int) -> None:
         """Send a frame behind those that wait for the link."""
-        if self._left or not self.link.writable:
-            self._left.append((first_row, rows, body, barrier))
+        if self.left or not self.link.writable:
+            self.left.append((first_row, rows, body, barrier))
             self.ready()
         else:
             self._send(first_row, rows, body, barrier)
@@ -98,6 +103,23 @@ class Sender:
     def _send(self, first_row: int, rows: int, body: bytes, barrier: int, flags: int = 0) -> None:
         head = self._pack(first_row, rows, BARRIER if barrier else flags, barrier)
         self.link.send(_DATA, head + body)
+
+
+class LinkEnd(OutputEnd):
+    """Upstream end of a channel to another process."""
+
+    def __init__(self, sender: Sender, *, lazy_marks: bool) -> None:
+        super().__init__(SendingChannel(lazy_marks=lazy_marks), sender, sender.ready)
+        self._sender = sender
+
+    def emit(self, edge: int, target: int, batch: Batch) -> None:
+        """As above, without a question to the sender where its link takes frames and nothing is left over."""
+        sender, channel = self._sender, self.channel
+        first_row = channel.rows_sent
+        if not sender.left and sender.link.writable and channel.passes(batch):
+            sender(batch, first_row, channel)
+        else:
+            super().emit(edge, target, batch)
 
 
 def try_rows(codec: BatchCodec, batch: Batch, step: str) -> None:

@@ -16,14 +16,13 @@ import sys
 import time
 from collections.abc import Coroutine
 
-from agiledart_dataflow.channels import SendingChannel
 from agiledart_dataflow.deployment import DeploymentPart
 from agiledart_dataflow.stage_plan import StagePlan
 from agiledart_dataflow.user_errors import NO_RECORD, user_code_error
 from agiledart_executor import short_turns
 from agiledart_executor.asking_judge import AskingJudge
 from agiledart_executor.bounds import bind_process
-from agiledart_executor.data_links import Acknowledger, DataPort, Sender, take_acknowledgement
+from agiledart_executor.data_links import Acknowledger, DataPort, LinkEnd, Sender, take_acknowledgement
 from agiledart_executor.host import InstanceHost
 from agiledart_executor.last_words import LastWords
 from agiledart_executor.latency_log import LatencyKeeping, LatencyLog
@@ -282,7 +281,7 @@ class Worker:
             schema=edge,
         )
         sender = Sender(link, header, self._code.codecs[edge], running.name)
-        return OutputEnd(SendingChannel(lazy_marks=lazy), sender, sender.ready)
+        return LinkEnd(sender, lazy_marks=lazy)
 
     # ---- links
 

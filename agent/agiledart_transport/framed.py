@@ -20,7 +20,9 @@ from weakref import WeakKeyDictionary
 
 from agiledart_kernel.errors import Refused, RemoteProtocolError
 from agiledart_kernel.frames import (
+    FRAME_HEADER,
     HEADER_BYTES,
+    LIMIT_BY_KIND,
     FrameKind,
     FrameReader,
     Hello,
@@ -28,6 +30,7 @@ from agiledart_kernel.frames import (
     close_reason,
     decode_hello,
     frame,
+    oversize,
 )
 from agiledart_kernel.grants import REASONS
 from agiledart_kernel.limits import MAX_FRAME_BYTES
@@ -188,7 +191,9 @@ class Link(asyncio.BufferedProtocol):
         """
         if self._reason or self.gone.done():
             return
-        raw = frame(kind, body)
+        if len(body) > LIMIT_BY_KIND[kind]:
+            raise oversize(kind, body)
+        raw = FRAME_HEADER.pack(len(body), kind) + body  # as `frame`, without the call: it comes with every frame
         if not self._unsent:
             if (cork := self.cork) is not None and cork.held:
                 cork.links.append(self)

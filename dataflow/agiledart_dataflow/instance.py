@@ -122,6 +122,7 @@ class Instance:
         self._onlookers: Mapping[str, Onlooker] = {}
         self._observer: Observer | None = None
         self._parts = [] if self._segments is None else [("", self._segments)]
+        self._list_run = self._list_way()
         self._fast = self._fast_way()
         self._write_columns = getattr(writer, "write_columns", None)
         if (steps[0].kind == "sink") != (writer is not None):
@@ -234,17 +235,20 @@ class Instance:
         self._onlookers = onlookers
         if self._segments is not None:
             self._parts = self._segments.parts(onlookers) if onlookers else [("", self._segments)]
+        self._list_run = self._list_way()
         self._fast = self._fast_way()
 
     def observe(self, observer: Observer) -> None:
         """From now on show it all that a sink has written."""
         self._observer = observer
 
+    def _list_way(self) -> Run | None:
+        """The stateless steps for rows in a list, where they are one generated loop into which nobody looks; else None."""
+        return None if self._onlookers or self._segments is None else self._segments.over_lists()
+
     def _fast_way(self) -> Run | None:
-        """What to do with rows in a list where a stage is nothing but one generated loop; else None."""
-        if self._onlookers or self._operator is not None or self._own_step or self._segments is None:
-            return None
-        return self._segments.over_lists()
+        """What to do with rows in a list where a stage is nothing but such a loop; else None."""
+        return None if self._operator is not None or self._own_step else self._list_run
 
     def _pass(self, held: Held, order: Order, mark: Position, emit: Emit) -> None:
         self._mark = mark
@@ -258,11 +262,15 @@ class Instance:
             held, order = self._operate(held, order, mark)
         if self._onlookers:
             self._look(self._first_step, held, order)
-        for last, part in self._parts:
-            if len(held):
-                held, order = part.run(held, order)
-                if self._onlookers:
-                    self._look(last, held, order)
+        if self._list_run is not None and type(held) is list:
+            if held:
+                held, order = self._list_run(held, order)
+        else:
+            for last, part in self._parts:
+                if len(held):
+                    held, order = part.run(held, order)
+                    if self._onlookers:
+                        self._look(last, held, order)
         self._outbox.send(held, order, mark, emit)
 
     def _write(self, held: Held, order: Order) -> None:

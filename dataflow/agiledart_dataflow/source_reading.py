@@ -59,7 +59,11 @@ class SourceJudge:
         times: Any
         if type(held) is list:
             try:
-                times = times_of(held, self._time_of)
+                if len(held) == 1:  # the lone row of a slow stream
+                    time = self._time_of(held[0])
+                    times = [time if type(time) is int else event_time(time)]
+                else:
+                    times = times_of(held, self._time_of)
             except (Exception, SystemExit):  # noqa: BLE001  user code; the careful way finds the row
                 return None
             ascending = len(times) == 1 or is_ascending(times)

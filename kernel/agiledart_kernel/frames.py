@@ -28,7 +28,8 @@ PROTOCOL_MAX: Final = 1
 """The wire protocols that this software speaks."""
 
 HEADER_BYTES: Final = 5
-_HEADER = struct.Struct(">IB")
+FRAME_HEADER: Final = struct.Struct(">IB")
+"""Length of the body, kind."""
 
 
 class FrameKind(IntEnum):
@@ -48,11 +49,16 @@ LIMIT_BY_KIND: Final = (MAX_HELLO_BYTES, MAX_FRAME_BYTES, MAX_DATA_FRAME_BYTES, 
 """Largest body of each kind, by the kind's number."""
 
 
+def oversize(kind: int, body: bytes) -> ValueError:
+    """What to raise for a body that is larger than its kind allows."""
+    return ValueError(f"a {FrameKind(kind).name} frame has at most {LIMIT_BY_KIND[kind]} bytes, got {len(body)}")
+
+
 def frame(kind: int, body: bytes) -> bytes:
     """The wire form of one frame; ValueError when the body is larger than its kind allows: our own mistake."""
     if len(body) > LIMIT_BY_KIND[kind]:
-        raise ValueError(f"a {FrameKind(kind).name} frame has at most {LIMIT_BY_KIND[kind]} bytes, got {len(body)}")
-    return _HEADER.pack(len(body), kind) + body
+        raise oversize(kind, body)
+    return FRAME_HEADER.pack(len(body), kind) + body
 
 
 class FrameReader:
@@ -98,7 +104,7 @@ class FrameReader:
         """
         if len(self._buffer) - self._start < HEADER_BYTES:
             return None
-        length, kind = _HEADER.unpack_from(self._buffer, self._start)
+        length, kind = FRAME_HEADER.unpack_from(self._buffer, self._start)
         if kind >= len(LIMIT_BY_KIND):
             raise RemoteProtocolError("kind", f"no frame has the kind {kind}")
         if length > self.limit or length > LIMIT_BY_KIND[kind]:
@@ -255,6 +261,11 @@ class DataHeader(NamedTuple):
 
         return packed
 
+    def around_place(self) -> tuple[bytes, bytes]:
+        """The header bytes of this channel's frames with rows: what stands before and behind the packed `ROWS_PLACE`."""
+        packed = self._replace(flags=0, epoch=0).pack()
+        return packed[:_PLACE_AT], packed[_PLACE_AT + ROWS_PLACE.size :]
+
     @classmethod
     def unpack(cls, body: bytes | memoryview) -> "DataHeader":
         """The header of a DATA body; raises `RemoteProtocolError("form")`."""
@@ -274,7 +285,9 @@ class DataHeader(NamedTuple):
 
 
 _CHANNEL: Final = slice(4, 28)
-_PLACE = struct.Struct(">QI")
+ROWS_PLACE: Final = struct.Struct(">QI")
+"""Of a frame with rows: its sequence, how many."""
+
 _PLACE_AT: Final = 32
 
 
@@ -290,7 +303,7 @@ def rows_of_channel(body: bytes, channel: bytes) -> tuple[int, int] | None:
     """
     if body[_CHANNEL] != channel or body[0] != DATA_VERSION or body[1] or len(body) < DATA_HEADER_BYTES:
         return None
-    sequence, rows = _PLACE.unpack_from(body, _PLACE_AT)
+    sequence, rows = ROWS_PLACE.unpack_from(body, _PLACE_AT)
     return (sequence, rows) if 0 < rows <= MAX_ROWS else None
 
 

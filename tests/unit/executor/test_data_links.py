@@ -8,7 +8,7 @@ import pytest
 from agiledart_dataflow.batch import Batch
 from agiledart_dataflow.batch_codec import BatchCodec
 from agiledart_dataflow.channels import SendingChannel
-from agiledart_executor.data_links import DataPort, Sender
+from agiledart_executor.data_links import DataPort, LinkEnd, Sender
 from agiledart_executor.running import OutputEnd
 from agiledart_kernel.errors import RemoteProtocolError
 from agiledart_kernel.frames import DataHeader, FrameKind
@@ -61,7 +61,7 @@ def test_a_batch_of_large_rows_waits_for_a_link_that_does_not_take_more():
 def test_one_large_row_does_not_make_frames_small_for_ever() -> None:
     link = FakeLink(room=1_000)
     sender = Sender(cast(Any, link), DataHeader(1, 1, 0, 0, 0, 0, 0, 0, 0, 0), BatchCodec(Row), "grow")
-    end = OutputEnd(SendingChannel(), sender, sender.ready)
+    end = LinkEnd(sender, lazy_marks=False)
     sent = 0
     for text, count in (("x" * MAX_BATCH_BYTES, 1), *[("x", 1)] * 3, ("x", 600), ("x", 600)):
         rows = [Row(text)] * count

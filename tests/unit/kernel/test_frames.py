@@ -5,7 +5,16 @@ import pytest
 
 from agiledart_kernel import frames
 from agiledart_kernel.errors import Refused, RemoteProtocolError
-from agiledart_kernel.frames import DataHeader, FrameKind, FrameReader, Hello, decode_hello, encode_hello, frame
+from agiledart_kernel.frames import (
+    ROWS_PLACE,
+    DataHeader,
+    FrameKind,
+    FrameReader,
+    Hello,
+    decode_hello,
+    encode_hello,
+    frame,
+)
 from agiledart_kernel.limits import MAX_DATA_FRAME_BYTES, MAX_FRAME_BYTES, MAX_HELLO_BYTES
 
 GOLDEN_HELLO = (
@@ -222,3 +231,9 @@ def test_application_numbers_differ_by_name_and_version() -> None:
     numbers = {frames.application_number(name, version) for name in ("a", "b", "a\0") for version in (1, 2, 12)}
     assert len(numbers) == 9
     assert all(0 <= number < 2**64 for number in numbers)
+
+
+def test_the_header_of_rows_is_what_stands_around_their_place() -> None:
+    header = DataHeader(2**63, 7, 3, 4, 5, 6, 0, 99, 12, 8, hops=2)
+    before, behind = header.around_place()
+    assert before + ROWS_PLACE.pack(99, 12) + behind == header.pack()
