@@ -5,9 +5,8 @@ come one by one or many at a time, acknowledgements late. Nothing of this may sh
 """
 
 import asyncio
-from collections.abc import Callable
 from datetime import timedelta
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -28,23 +27,9 @@ from agiledart_executor.local import run_topology
 from agiledart_executor.local_channel import local_output
 from agiledart_executor.running import InputEnd, OutputEnd, Running
 from agiledart_kernel.randomness import RandomStream
+from tests.properties.test_pass_through import Row, is_kept, moved
 
 WINDOW = tumbling(timedelta(milliseconds=9))
-
-
-class Row(NamedTuple):
-    """A row."""
-
-    at: int
-    key: int
-
-
-def is_kept(row: Row) -> bool:
-    return row.key != 1
-
-
-def moved(row: Row) -> Row:
-    return Row(row.at, row.key + 1)
 
 
 def repeated(row: Row) -> list[Row]:
@@ -197,8 +182,8 @@ class _Mesh:
 
     def collected(self) -> dict[str, list[Any]]:
         sinks = [stage for stage in self.program.plan.stages if stage.kind == "sink"]
-        rows: Callable[[Any], list[Any]] = lambda running: running.writer.rows  # noqa: E731
-        return {stage.name: rows(self.running[stage.index, 0]) for stage in sinks}
+        writers: list[tuple[str, Any]] = [(stage.name, self.running[stage.index, 0].writer) for stage in sinks]
+        return {name: writer.rows for name, writer in writers}
 
 
 def judge(seed: int, at_least: Carries) -> None:
