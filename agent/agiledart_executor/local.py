@@ -26,6 +26,7 @@ from agiledart_dataflow.stages import plan_stages
 from agiledart_dataflow.statistics import InstanceStatistics, Summary, summarise
 from agiledart_dataflow.topology import Topology
 from agiledart_dataflow.user_errors import NO_RECORD, user_code_error
+from agiledart_executor.collector import collecting_rarely
 from agiledart_executor.connectors.opening import open_sink, open_source
 from agiledart_executor.spool.opening import open_intake
 from agiledart_executor.state.opening import disk_stores
@@ -102,10 +103,11 @@ def run_topology(
     try:
         run.open()
         try:
-            if schedule_seed is None:
-                run.straight(on_progress, on_log)
-            else:
+            if schedule_seed is not None:
                 run.hostile(RandomStream(schedule_seed, "schedule"))
+            else:
+                with collecting_rarely():
+                    run.straight(on_progress, on_log)
         except KeyboardInterrupt:
             interrupted = True
         run.close_sinks()

@@ -8,7 +8,6 @@ nor cryptography nor a metrics library: it must stay small.
 """
 
 import asyncio
-import gc
 import os
 import signal
 import socket
@@ -22,6 +21,7 @@ from agiledart_dataflow.user_errors import NO_RECORD, user_code_error
 from agiledart_executor import short_turns
 from agiledart_executor.asking_judge import AskingJudge
 from agiledart_executor.bounds import bind_process
+from agiledart_executor.collector import collect_rarely
 from agiledart_executor.data_links import Acknowledger, DataPort, LinkEnd, Sender, take_acknowledgement
 from agiledart_executor.host import InstanceHost
 from agiledart_executor.last_words import LastWords
@@ -64,10 +64,6 @@ REPORT_SECONDS = 0.5
 
 MAX_MESSAGE_CHARS = 4_000
 """What a user's exception may say at most: it stands in the application's record."""
-
-YOUNG_OBJECTS = 20_000
-"""New objects that wait for the collector. Rows live for one batch; with Python's 700 it looks at each batch in the middle of
-it, for 0.1 to 0.2 µs a row."""
 
 DIAL_TRIES = 4
 """Attempts to reach an executor that said it listens; each waits for some seconds."""
@@ -229,8 +225,7 @@ class Worker:
                 lambda edge, index: self._nodes.get((self._edge(edge)[0], index), NodeId(0)),
                 lambda edge: self._stage_name(self._edge(edge)[0]),
             )
-            gc.freeze()  # what user code imported stays; the collector need not look at it again
-            gc.set_threshold(YOUNG_OBJECTS, *gc.get_threshold()[1:])
+            collect_rarely()
         if self._listener is None:
             self._listener = await self._listen()
         addresses = part.known_addresses()

@@ -86,9 +86,8 @@ def panes(sums: WindowSums) -> Callable[[Any], None]:
     """Adds windows up."""
 
     def add(rows: Any) -> None:
-        for row in rows:
-            count, fares, mean = row.value
-            sums.add(row.key, count, fares, mean)
+        for key, _, _, (trips, fares, mean) in rows:
+            sums.add(key, trips, fares, mean)
 
     return add
 

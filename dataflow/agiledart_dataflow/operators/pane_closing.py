@@ -49,7 +49,7 @@ def _summed(number: int) -> str:
 
 
 def _of_one(part: Part) -> str:
-    return "1" if part.kind == "count" else f"v{part.value} + 0.0"
+    return "1" if part.kind == "count" else f"v{part.value} or 0.0"
 
 
 def _of_many(part: Part) -> str:

@@ -43,17 +43,21 @@ def fill_loop(
         put = _guarded([*put, "hash(k)", *checks], single=single, positions=positions, calls=kept is None)
     each = "" if single else " "
     loop = [] if single else ["for pane, firsts in panes:" if positions else "for pane in panes:"]
-    if positions:
-        loop.append(f"{each}if k not in pane: firsts[k] = p")
-    if kept is None:
-        made = "add(pane[k] if k in pane else create(), row)" if checks is None else "made" if single else "next(made)"
-        loop.append(f"{each}pane[k] = {made}")
-    elif kept == 0:
-        loop.append(f"{each}pane[k] += 1")
-    elif kept == 1:
-        loop.append(f"{each}pane[k].append(v0)")
+    first = "firsts[k] = p; " if positions else ""
+    if kept:
+        again = "; ".join(f"s.append(v{number})" for number in range(kept))
+        loop.append(f"{each}if k in pane: s = pane[k]; {again}")
+        loop.append(f"{each}else: {first}pane[k] = [{', '.join(f'v{number}' for number in range(kept))}]")
     else:
-        loop += [f"{each}s = pane[k]", each + "; ".join(f"s.append(v{number})" for number in range(kept))]
+        if positions:
+            loop.append(f"{each}if k not in pane: firsts[k] = p")
+        if kept == 0:
+            loop.append(f"{each}pane[k] += 1")
+        else:
+            made = (
+                "add(pane[k] if k in pane else create(), row)" if checks is None else "made" if single else "next(made)"
+            )
+            loop.append(f"{each}pane[k] = {made}")
     current = ("pane, firsts" if positions else "pane") if single else "panes"
     values = "".join(f"value{number}, " for number in range(kept or 0))
     parameters = f"key_of, add, create, {values}{''.join(f'{name}, ' for name in names.values)}"

@@ -8,6 +8,7 @@ closes all panes. What `max_out_of_order` allows was sorted at the source.
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from itertools import repeat
 from math import gcd
 from typing import Any, Final
 
@@ -129,9 +130,7 @@ class PaneWindow:
         return (*found[0], lo, lo + self._step_ms) if self._positions else (found[0], lo, lo + self._step_ms)
 
     def _new_pane(self) -> dict[Any, Any]:
-        if self._kept is None:
-            return {}
-        return defaultdict(int) if self._counts_only else defaultdict(list)
+        return defaultdict(int) if self._counts_only else {}
 
     def _forget_current(self) -> None:
         nothing: tuple[Any, ...] = ({}, {}) if self._positions and self._single else ({},)
@@ -146,8 +145,8 @@ class PaneWindow:
             self._close_carefully(end, pane, firsts, self._value_of(before), (out, at))
             return
         if not self._positions and self._closing is not None and not before:  # the usual case
-            close = self._closing
-            out += [new(Pane, (key, start, end, close(flat))) for key, flat in pane.items()]
+            values = map(self._closing, pane.values())
+            out += map(new, repeat(Pane), zip(pane, repeat(start), repeat(end), values, strict=False))
             at += [end] * len(pane)
             return
         value_of = self._value_of(before)
