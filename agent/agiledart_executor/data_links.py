@@ -4,14 +4,16 @@ The upstream end dials. DATA frames go down, ACK frames come back. A frame is ta
 names for its source instance, so an admitted executor can't feed rows into a channel that isn't its own.
 """
 
+import asyncio
 import struct
 from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
 from agiledart_dataflow.batch import Batch
-from agiledart_dataflow.batch_codec import BatchCodec
+from agiledart_dataflow.batch_codec import BatchCodec, ColumnsNotReady
 from agiledart_dataflow.channels import SendingChannel
+from agiledart_executor.connectors.columns_import import OF_THIS_PROCESS, ColumnsImport
 from agiledart_executor.host import InstanceHost
 from agiledart_executor.running import OutputEnd, Running
 from agiledart_kernel.errors import RemoteProtocolError, UserCodeError
@@ -27,7 +29,7 @@ from agiledart_kernel.frames import (
 )
 from agiledart_kernel.limits import MAX_BATCH_BYTES, MAX_DATA_FRAME_BYTES
 from agiledart_kernel.node_id import NodeId
-from agiledart_transport.framed import Link
+from agiledart_transport.framed import Link, NotNow
 
 _ACK = struct.Struct(">QHHHxxQQ")
 """Application, edge, source, target; data frames taken and punctuations seen, both counted from the first."""
@@ -50,7 +52,7 @@ class Sender:
 
     def __init__(self, link: Link, header: DataHeader, codec: BatchCodec, step: str) -> None:
         self.link, self._codec, self._step = link, codec, step
-        self._pack, self._around = header.packer(), header.around_place()
+        self._header, self._around = header, header.around_place()
         self.left: deque[tuple[int, int, bytes, int]] = deque()  # first row, rows, body, barrier
 
     def ready(self) -> bool:
@@ -101,8 +103,9 @@ class Sender:
             self._send(first_row, rows, body, barrier)
 
     def _send(self, first_row: int, rows: int, body: bytes, barrier: int, flags: int = 0) -> None:
-        head = self._pack(first_row, rows, BARRIER if barrier else flags, barrier)
-        self.link.send(_DATA, head + body)
+        flags = BARRIER if barrier else flags
+        header = self._header._replace(sequence=first_row, rows=rows, flags=flags, epoch=barrier)
+        self.link.send(_DATA, header.pack() + body)
 
 
 class LinkEnd(OutputEnd):
@@ -141,6 +144,7 @@ class DataPort:
         target_stage: stage that an edge leads to.
         node_of: which node runs the source instance of a channel (edge, index).
         sender_of: name of the stage that an edge leaves, for messages.
+        columns: imports what columns need; until then a link that brings some is not read.
     """
 
     def __init__(
@@ -151,8 +155,10 @@ class DataPort:
         target_stage: Callable[[int], int],
         node_of: Callable[[int, int], NodeId],
         sender_of: Callable[[int], str],
+        columns: ColumnsImport = OF_THIS_PROCESS,
     ) -> None:
         self._number, self._host, self._codecs = number, host, codecs
+        self._columns = columns
         self._target_stage, self._node_of, self._sender_of = target_stage, node_of, sender_of
         self._routes: dict[tuple[int, int, int], _Route] = {}  # (edge, source, target), judged: no more than there are
         self._last: _Route | None = None  # of the frame before, which most often is of the same channel
@@ -168,7 +174,10 @@ class DataPort:
             route, header = self._judged(link, body)
             first_row, rows, barrier = header.sequence, header.rows, header.epoch if header.flags == BARRIER else 0
         try:
-            batch = route.codec.decode(memoryview(body)[DATA_HEADER_BYTES:])
+            batch = route.codec.decode(memoryview(body)[DATA_HEADER_BYTES:], self._columns.has_ended)
+        except ColumnsNotReady:
+            self._read_later(link)
+            raise NotNow from None
         except RemoteProtocolError as error:
             # The sender runs the same user code: a step there makes other rows than it says, which is for the user to mend.
             self._host.fail(route.running, f"{self._sender_of(route.edge)}: its rows are not what it says: {error}")
@@ -178,6 +187,19 @@ class DataPort:
         if barrier:
             batch.barrier = barrier
         self._host.receive(route.running, route.edge, route.source, first_row, batch, is_last=not link.has_more)
+
+    def _read_later(self, link: Link) -> None:
+        """Read no more from a link until what columns need is there."""
+        loop = asyncio.get_running_loop()
+
+        def read_on() -> None:
+            try:
+                loop.call_soon_threadsafe(link.resume_reading)
+            except RuntimeError:  # the process ends, and its loop is closed
+                return
+
+        link.pause_reading()
+        self._columns.afterwards(read_on)
 
     def _judged(self, link: Link, body: bytes) -> tuple["_Route", DataHeader]:
         """Any frame's route and header; raises RemoteProtocolError."""

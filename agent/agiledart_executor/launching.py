@@ -13,7 +13,7 @@ from agiledart_dataflow.schema import read_time_index
 from agiledart_dataflow.source_instance import SourceInstance
 from agiledart_dataflow.stage_plan import StagePlan
 from agiledart_dataflow.user_errors import NO_RECORD, user_code_error
-from agiledart_executor.connectors.columns_import import ColumnsImport
+from agiledart_executor.connectors.columns_import import OF_THIS_PROCESS
 from agiledart_executor.connectors.log_sink import SinkOrigin
 from agiledart_executor.connectors.opening import open_sink, open_source
 from agiledart_executor.latency_log import NO_LATENCIES, LatencyKeeping, LatencyLog, SampledSink
@@ -30,9 +30,6 @@ _PLAN: Codec[StagePlan] = Codec(StagePlan)
 
 _ROOT = Path.cwd()
 """The agent's state directory, before user code had a chance to go elsewhere."""
-
-_COLUMNS = ColumnsImport()
-"""Of this process: the links of its instances must not wait for it."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +101,7 @@ class Launchable:
                     endpoint.row_type,
                     columns=endpoint.columns,
                     wanted=endpoint.wanted,
-                    may_begin=_COLUMNS.has_ended,
+                    may_begin=OF_THIS_PROCESS.has_ended,
                 )
                 running.source = SourceInstance(self.program, stage, reader, intake)
             elif kind == "sink":

@@ -67,12 +67,16 @@ class RefusedByPeer(Refused):
     """The other end refused us and said why in its CLOSE frame: `reason` is one of `LINK_REASONS`."""
 
 
+class NotNow(Exception):
+    """Raised by `on_frame`, which has paused reading, for a frame that it can take only later."""
+
+
 @dataclass(frozen=True, slots=True)
 class LinkHandler:
     """What the owner of a link wants to be told. No call comes before `on_link` returned or `connect` did.
 
     Args:
-        on_frame: (link, kind, body) for each CONTROL, DATA and ACK frame, in order.
+        on_frame: (link, kind, body) for each CONTROL, DATA and ACK frame, in order; may raise `NotNow`.
         on_closed: (link, reason), once, with one of `LINK_REASONS`; `link.detail` has the peer's words.
         on_writable: the link takes data again after `writable` was false.
         before, after: called around the frames that one read of the socket brought.
@@ -159,6 +163,7 @@ class Link(asyncio.BufferedProtocol):
         self._handler: LinkHandler | None = None
         self._unsent: list[bytes] = []
         self._unsent_bytes = 0
+        self._again: tuple[int, bytes] | None = None  # a frame that was not taken when it came
         self._paused = self._delivering = False
         self.has_more = False
         self._held = False  # between a HELLO and the moment at which frames are let through
@@ -417,9 +422,12 @@ class Link(asyncio.BufferedProtocol):
             if handler is not None and handler.before is not None:
                 handler.before(self)
             while not (self._paused or self._held or self._reason) and self._handler is not None:
-                if reader.is_empty or (found := reader.next()) is None:
+                if self._again is not None:
+                    (kind, body), self._again = self._again, None
+                elif reader.is_empty or (found := reader.next()) is None:
                     break
-                kind, body = found
+                else:
+                    kind, body = found
                 self.has_more = not reader.is_empty
                 self.frames_in += 1
                 self.bytes_in += len(body) + HEADER_BYTES
@@ -431,6 +439,10 @@ class Link(asyncio.BufferedProtocol):
                     self._end_transport()
                 else:
                     raise RemoteProtocolError("unexpected frame", "a second HELLO")
+        except NotNow:
+            self._again = kind, body
+            self.frames_in -= 1
+            self.bytes_in -= len(body) + HEADER_BYTES
         except Exception as error:  # noqa: BLE001  judged there
             self._went_wrong(error)
         finally:

@@ -8,12 +8,14 @@
 """
 
 import struct
+from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
 
 from agiledart_dataflow.batch import Batch, part_of
 from agiledart_dataflow.carries import Carries
+from agiledart_dataflow.late import at_once
 from agiledart_dataflow.position import Position
 from agiledart_dataflow.position_arrays import Packed, packed, unpacked
 from agiledart_dataflow.schema import generic
@@ -25,6 +27,10 @@ _HEAD = struct.Struct(">BI")
 
 _ORDER_TYPES: Final[dict[Carries, Any]] = {"rows": None, "times": list[int], "positions": list[tuple[int, ...]]}
 _COLUMN_ORDER_TYPES: Final[dict[Carries, Any]] = {"rows": None, "times": bytes, "positions": Packed}
+
+
+class ColumnsNotReady(Exception):
+    """Columns came, and what they need is not imported yet."""
 
 
 class BatchCodec:
@@ -83,12 +89,22 @@ class BatchCodec:
                 waiting += [(half, self.encode(half)) for half in reversed(halves)]
         return found
 
-    def decode(self, body: bytes | bytearray | memoryview) -> Batch:
-        """The batch that these bytes stand for; raises `RemoteProtocolError` (`oversize`, `form`) and nothing else."""
+    def decode(self, body: bytes | bytearray | memoryview, may_import: Callable[[], bool] = at_once) -> Batch:
+        """The batch that these bytes stand for.
+
+        Args:
+            may_import: asked when columns come: can NumPy and pyarrow be used now?
+
+        Raises:
+            RemoteProtocolError: they stand for none (`oversize`, `form`).
+            ColumnsNotReady: columns came too early.
+        """
         if len(body) > MAX_DATA_FRAME_BYTES:
             raise RemoteProtocolError("oversize", f"a batch of {len(body)} bytes, at most {MAX_DATA_FRAME_BYTES}")
         try:
             if len(body) and body[0] == _COLUMNS:
+                if not may_import():
+                    raise ColumnsNotReady
                 return self._decode_columns(memoryview(body))
             rows, order, mark = self._decoder.decode(body)
         except (msgspec.MsgspecError, ValueError, RecursionError, OverflowError, struct.error) as error:

@@ -4,7 +4,6 @@ A frame is `length u32 big-endian · kind u8 · body`; the length counts the bod
 """
 
 import struct
-from collections.abc import Callable
 from enum import IntEnum
 from hashlib import sha256
 from typing import Annotated, Final, NamedTuple
@@ -248,18 +247,6 @@ class DataHeader(NamedTuple):
         return _DATA.pack(
             DATA_VERSION, flags, hops, a, plan, edge, source, target, incarnation, epoch, sequence, rows, schema
         )
-
-    def packer(self) -> Callable[[int, int, int, int], bytes]:
-        """pack(sequence, rows, flags, epoch): the header bytes of a frame of this channel, without a header in between."""
-        a, plan, edge, source, target, incarnation, _, _, _, schema, hops, _ = self
-        pack = _DATA.pack
-
-        def packed(sequence: int, rows: int, flags: int, epoch: int) -> bytes:
-            return pack(
-                DATA_VERSION, flags, hops, a, plan, edge, source, target, incarnation, epoch, sequence, rows, schema
-            )
-
-        return packed
 
     def around_place(self) -> tuple[bytes, bytes]:
         """The header bytes of this channel's frames with rows: what stands before and behind the packed `ROWS_PLACE`."""

@@ -5,11 +5,11 @@ import asyncio
 import pytest
 
 from agiledart_kernel.errors import RemoteProtocolError
-from agiledart_kernel.frames import FrameKind
+from agiledart_kernel.frames import HEADER_BYTES, FrameKind
 from agiledart_kernel.limits import MAX_DATA_FRAME_BYTES
 from agiledart_transport.certificates import make_credentials
 from agiledart_transport.contexts import load_credentials
-from agiledart_transport.framed import HIGH_WATER_BYTES, MAX_UNSENT_BYTES, Cork, LinkHandler
+from agiledart_transport.framed import HIGH_WATER_BYTES, MAX_UNSENT_BYTES, Cork, LinkHandler, NotNow
 from agiledart_transport.links import Link, format_address, parse_address
 from tests.conformance.conftest import Run
 from tests.conformance.mesh import NET, NOW, Node, agent
@@ -273,6 +273,40 @@ def test_what_a_peer_sent_before_it_went_is_delivered_to_a_paused_owner(run: Run
             await asyncio.sleep(0.001)
             at_a.resume_reading()
         assert [body for _, body in a.frames] == [b"0", b"1", b"2", b"3", b"4"]
+        assert a.ended == [("peer closed", "leaving")]
+
+    run(scenario())
+
+
+def test_a_frame_that_is_not_taken_comes_again_and_first_even_from_a_peer_that_went(run: Run) -> None:
+    async def scenario() -> None:
+        a, b = agent("a"), agent("b")
+        at_a, at_b = await pair(a, b)
+        taken: list[bytes] = []
+        refused: list[bytes] = []
+
+        def every_second_time(link: Link, kind: int, body: bytes) -> None:
+            if body not in refused:
+                refused.append(body)
+                link.pause_reading()
+                raise NotNow
+            taken.append(body)
+
+        a.on_frame = every_second_time
+        bodies = [b"%d" % n for n in range(5)]
+        for body in bodies:
+            at_b.send(CONTROL, body)
+        at_b.close("leaving")
+        await b.until(lambda: bool(b.ended))
+        for n in range(5):
+            await a.until(lambda n=n: len(refused) == n + 1)  # type: ignore[misc]
+            assert (taken, at_a.frames_in) == (bodies[:n], n)
+            assert not a.ended
+            at_a.resume_reading()
+        await a.until(lambda: bool(a.ended))
+        assert taken == bodies
+        sizes = [1, 1, 1, 1, 1, len("leaving")]
+        assert (at_a.frames_in, at_a.bytes_in) == (6, sum(HEADER_BYTES + size for size in sizes))
         assert a.ended == [("peer closed", "leaving")]
 
     run(scenario())

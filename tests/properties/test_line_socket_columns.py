@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from agiledart import tcp
 from agiledart_dataflow.batch import as_rows
+from agiledart_dataflow.late import at_once
 from agiledart_executor.connectors import column_block, csv_columns
-from agiledart_executor.connectors.columns_import import at_once
 from agiledart_executor.connectors.opening import open_source
 
 

@@ -17,11 +17,6 @@ def _import_all() -> None:
         import_module(name)
 
 
-def at_once() -> bool:
-    """For who rather waits: it is imported where it is first used."""
-    return True
-
-
 class ColumnsImport:
     """Begins when it is first asked for.
 
@@ -29,11 +24,13 @@ class ColumnsImport:
         load: what to do in the thread.
     """
 
-    __slots__ = ("_began", "_ended", "_load")
+    __slots__ = ("_began", "_calls", "_ended", "_load", "_lock")
 
     def __init__(self, load: Callable[[], None] = _import_all) -> None:
         self._load = load
         self._began = self._ended = False
+        self._calls: list[Callable[[], None]] = []
+        self._lock = threading.Lock()
 
     def has_ended(self) -> bool:
         """Whether the modules can be used without waiting. One that cannot be imported tells so whoever uses it then."""
@@ -42,10 +39,26 @@ class ColumnsImport:
             threading.Thread(target=self._run, name="columns import", daemon=True).start()
         return self._ended
 
+    def afterwards(self, call: Callable[[], None]) -> None:
+        """Call this once it has ended: from its thread, or now."""
+        with self._lock:
+            if not self._ended:
+                self._calls.append(call)
+                return
+        call()
+
     def _run(self) -> None:
         try:
             self._load()
         except ImportError:
             pass
         finally:
-            self._ended = True
+            with self._lock:
+                self._ended = True
+                calls, self._calls = self._calls, []
+            for call in calls:
+                call()
+
+
+OF_THIS_PROCESS: Final = ColumnsImport()
+"""For a process whose links must not wait for it."""

@@ -18,10 +18,9 @@ from agiledart_dataflow.column_schema import ColumnField, schema_of
 from agiledart_dataflow.columns import Columns
 from agiledart_dataflow.columns_ipc import MAX_COLUMN_ROWS
 from agiledart_dataflow.connectors import Reading
-from agiledart_dataflow.late import late
+from agiledart_dataflow.late import at_once, late
 from agiledart_dataflow.schema import ReadTime
 from agiledart_executor.connectors.ambiguity import Ambiguity
-from agiledart_executor.connectors.columns_import import at_once
 from agiledart_executor.connectors.lines import BLOCK_BYTES, BOM, Data, FileLines, block_of
 from agiledart_executor.connectors.parsing import RowParser
 from agiledart_kernel.limits import MAX_LINE_BYTES

@@ -13,8 +13,8 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from agiledart_dataflow.connectors import Connector, SinkWriter, SourceReader
+from agiledart_dataflow.late import at_once
 from agiledart_dataflow.overload import OPTIONS as OVERLOAD
-from agiledart_executor.connectors.columns_import import at_once
 from agiledart_kernel.errors import ConfigurationError, OperationFailed
 
 if TYPE_CHECKING:

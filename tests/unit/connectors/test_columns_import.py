@@ -4,7 +4,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from threading import Event
+from threading import Event, current_thread
 from typing import Any, NamedTuple
 
 import pytest
@@ -67,6 +67,24 @@ def test_the_import_begins_with_the_first_question_and_nobody_waits_for_it() -> 
     assert not imports.has_ended()
     gate.set()
     assert ends(imports)
+
+
+def test_who_waits_is_told_from_its_thread_and_who_comes_later_at_once() -> None:
+    gate, told = Event(), Event()
+    threads: list[str] = []
+
+    def tell() -> None:
+        threads.append(current_thread().name)
+        told.set()
+
+    imports = ColumnsImport(lambda: None if gate.wait(10) else missing())
+    assert not imports.has_ended()
+    imports.afterwards(tell)
+    assert threads == []
+    gate.set()
+    assert told.wait(10)
+    imports.afterwards(tell)
+    assert threads == ["columns import", current_thread().name]
 
 
 def missing() -> None:

@@ -1,5 +1,7 @@
 """The way out of a channel heeds the link that it shares with others; the way in judges whose frames it takes."""
 
+import asyncio
+from threading import Event
 from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
 
@@ -8,12 +10,15 @@ import pytest
 from agiledart_dataflow.batch import Batch
 from agiledart_dataflow.batch_codec import BatchCodec
 from agiledart_dataflow.channels import SendingChannel
+from agiledart_dataflow.columns import Columns
+from agiledart_executor.connectors.columns_import import OF_THIS_PROCESS, ColumnsImport
 from agiledart_executor.data_links import DataPort, LinkEnd, Sender
 from agiledart_executor.running import OutputEnd
 from agiledart_kernel.errors import RemoteProtocolError
-from agiledart_kernel.frames import DataHeader, FrameKind
+from agiledart_kernel.frames import DATA_HEADER_BYTES, DataHeader, FrameKind
 from agiledart_kernel.limits import MAX_BATCH_BYTES
 from agiledart_kernel.node_id import NodeId
+from agiledart_transport.framed import NotNow
 
 
 class Row(NamedTuple):
@@ -77,7 +82,7 @@ def test_one_large_row_does_not_make_frames_small_for_ever() -> None:
 UPSTREAM, OTHER = NodeId(1), NodeId(2)
 
 
-def a_port() -> tuple[DataPort, list[int]]:
+def a_port(columns: ColumnsImport = OF_THIS_PROCESS) -> tuple[DataPort, list[int]]:
     """The way in to one instance of edge 0, whose source instance 0 runs at UPSTREAM; sequences that came through."""
     taken: list[int] = []
     running = SimpleNamespace(inputs={})
@@ -92,6 +97,7 @@ def a_port() -> tuple[DataPort, list[int]]:
         lambda edge: 1,
         lambda edge, index: nodes.get((edge, index), NodeId(0)),
         lambda edge: "grow",
+        columns,
     )
     return port, taken
 
@@ -131,3 +137,47 @@ def test_what_is_remembered_of_channels_is_bounded_by_channels() -> None:
         port.data(link, FrameKind.DATA, a_frame(plan=plan, sequence=plan))
     assert taken == list(range(50))
     assert len(port._routes) == 1
+
+
+def test_a_link_that_brings_columns_is_not_read_until_they_can_be_taken() -> None:
+    gate = Event()
+    frame = DataHeader(1, 1, 0, 0, 0, 0, 0, 0, rows=2, schema=0).pack() + BatchCodec(Row).encode(
+        Batch(Columns.from_rows([Row("x"), Row("y")], Row), [(4, 1, 0, 0), (5, 1, 0, 1)], (5, 1, 0, 1))
+    )
+
+    async def scenario() -> None:
+        port, taken = a_port(ColumnsImport(gate.wait))
+        reads_on = asyncio.Event()
+        link = a_link(UPSTREAM)
+        paused: list[bool] = []
+        link.pause_reading, link.resume_reading = lambda: paused.append(True), reads_on.set
+        port.data(link, FrameKind.DATA, a_frame())  # rows need nothing
+        with pytest.raises(NotNow):
+            port.data(link, FrameKind.DATA, frame)
+        assert (taken, paused) == ([0], [True])
+        assert not reads_on.is_set()
+        gate.set()
+        await reads_on.wait()
+        port.data(link, FrameKind.DATA, frame)
+        assert (taken, paused) == ([0, 0], [True])
+
+    asyncio.run(scenario())
+
+
+def test_an_import_that_outlives_its_loop_says_nothing(capfd: pytest.CaptureFixture[str]) -> None:
+    gate, ended = Event(), Event()
+    imports = ColumnsImport(gate.wait)
+
+    async def scenario() -> None:
+        port, _ = a_port(imports)
+        link = a_link(UPSTREAM)
+        link.pause_reading = link.resume_reading = lambda: None
+        frame = Batch(Columns.from_rows([Row("x")], Row), [(4, 1, 0, 0)], (5, 1))
+        with pytest.raises(NotNow):
+            port.data(link, FrameKind.DATA, a_frame()[:DATA_HEADER_BYTES] + BatchCodec(Row).encode(frame))
+
+    asyncio.run(scenario())
+    imports.afterwards(ended.set)  # behind what the port wants
+    gate.set()
+    assert ended.wait(10)
+    assert capfd.readouterr().err == ""
