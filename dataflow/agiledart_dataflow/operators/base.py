@@ -1,9 +1,10 @@
-"""What every operator with state must do."""
+"""What every operator with state must do, and how one does it whose state is all in a store."""
 
 from collections.abc import Callable
 from typing import Any, Protocol
 
 from agiledart_dataflow.position import Position
+from agiledart_dataflow.state.store import KeyedStore
 from agiledart_dataflow.statistics import StepCounts
 
 Output = tuple[list[Any], list[Position]]
@@ -39,5 +40,23 @@ class Operator(Protocol):
         ...
 
     def restore(self, plain: Any) -> None:
-        """Go back to a snapshot, as `agiledart_dataflow.snapshots` restored its types."""
+        """Go back to a snapshot, with the types that its state had."""
         ...
+
+
+class StateInStore:
+    """The last three of these for an operator that keeps nothing but what is in its store."""
+
+    store: KeyedStore
+
+    @property
+    def state_keys(self) -> int:
+        return len(self.store)
+
+    def snapshot(self) -> Any:
+        """All key groups as bytes: (group, bytes) in order."""
+        return self.store.snapshot()
+
+    def restore(self, plain: Any) -> None:
+        for group, data in plain:
+            self.store.restore_group(group, data)

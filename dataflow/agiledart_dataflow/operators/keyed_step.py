@@ -9,7 +9,7 @@ entry in place while timers wait.
 from collections.abc import Callable
 from typing import Any
 
-from agiledart_dataflow.operators.base import Mishap, Output
+from agiledart_dataflow.operators.base import Mishap, Output, StateInStore
 from agiledart_dataflow.operators.keyed import Context, KeyedOperator
 from agiledart_dataflow.position import EXPIRY, Position, is_final
 from agiledart_dataflow.state.entries import NOTHING, Entry, NamedTimer
@@ -28,7 +28,7 @@ Side = dict[str, tuple[list[Any], list[Position]]]
 _NO_ROWS: tuple[list[Any], list[Position]] = ([], [])
 
 
-class KeyedStep:
+class KeyedStep(StateInStore):
     """Runs a `KeyedOperator`.
 
     Args:
@@ -246,15 +246,3 @@ class KeyedStep:
         context = self.context
         context._rows, context._side = [], []  # noqa: SLF001  as above
         context._timers, context._cancels, context._forgets = [], [], False  # noqa: SLF001  as above
-
-    @property
-    def state_keys(self) -> int:
-        return len(self.store)
-
-    def snapshot(self) -> Any:
-        """All key groups as bytes: (group, bytes) in order."""
-        return self.store.snapshot()
-
-    def restore(self, plain: Any) -> None:
-        for group, data in plain:
-            self.store.restore_group(group, data)

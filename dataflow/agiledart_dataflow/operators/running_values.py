@@ -13,7 +13,7 @@ from agiledart_dataflow.column_schema import schema_of
 from agiledart_dataflow.expressions.row_expression import KeyExpression
 from agiledart_dataflow.loop_text import Names
 from agiledart_dataflow.named_running import NamedRunning
-from agiledart_dataflow.operators.base import Mishap
+from agiledart_dataflow.operators.base import Mishap, StateInStore
 from agiledart_dataflow.operators.running_loop import RunningText
 from agiledart_dataflow.position import Position
 from agiledart_dataflow.schema import is_named_tuple
@@ -24,7 +24,7 @@ from agiledart_dataflow.statistics import StepCounts
 from agiledart_kernel.errors import AgileDartError
 
 
-class RunningValues:
+class RunningValues(StateInStore):
     """Adds the running values of its key to each row.
 
     Args:
@@ -151,15 +151,3 @@ class RunningValues:
             return None
         gone = {number for _, _, number in refused}
         return [at for number, at in enumerate(order) if number not in gone]
-
-    @property
-    def state_keys(self) -> int:
-        return len(self.store)
-
-    def snapshot(self) -> Any:
-        """All key groups as bytes: (group, bytes) in order."""
-        return self.store.snapshot()
-
-    def restore(self, plain: Any) -> None:
-        for group, data in plain:
-            self.store.restore_group(group, data)
