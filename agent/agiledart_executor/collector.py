@@ -23,9 +23,11 @@ def collect_rarely() -> None:
 def collecting_rarely() -> Iterator[None]:
     """For as long as a job runs in a process that is somebody else's."""
     before = gc.get_threshold()
-    if 0 < before[0] < YOUNG_OBJECTS:  # else its owner wants it rarer, or not at all
+    rarer = 0 < before[0] < YOUNG_OBJECTS  # else its owner wants it so, or another job runs that began earlier
+    if rarer:
         gc.set_threshold(YOUNG_OBJECTS, *before[1:])
     try:
         yield
     finally:
-        gc.set_threshold(*before)
+        if rarer and gc.get_threshold()[0] == YOUNG_OBJECTS:  # else user code has changed its mind meanwhile
+            gc.set_threshold(*before)

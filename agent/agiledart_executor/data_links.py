@@ -164,7 +164,12 @@ class DataPort:
         self._last: _Route | None = None  # of the frame before, which most often is of the same channel
 
     def data(self, link: Link, kind: int, body: bytes) -> None:
-        """A frame on an accepted link; raises RemoteProtocolError, which closes the link."""
+        """A frame on an accepted link.
+
+        Raises:
+            RemoteProtocolError: which closes the link.
+            NotNow: it brings columns, and what they need is still being imported; reading goes on afterwards.
+        """
         if kind != _DATA:
             raise RemoteProtocolError("kind", "only DATA frames are taken here")
         route = self._last
@@ -189,7 +194,7 @@ class DataPort:
         self._host.receive(route.running, route.edge, route.source, first_row, batch, is_last=not link.has_more)
 
     def _read_later(self, link: Link) -> None:
-        """Read no more from a link until what columns need is there."""
+        """A link that reads no more goes on when what columns need is there."""
         loop = asyncio.get_running_loop()
 
         def read_on() -> None:
@@ -198,7 +203,6 @@ class DataPort:
             except RuntimeError:  # the process ends, and its loop is closed
                 return
 
-        link.pause_reading()
         self._columns.afterwards(read_on)
 
     def _judged(self, link: Link, body: bytes) -> tuple["_Route", DataHeader]:

@@ -68,7 +68,8 @@ class RefusedByPeer(Refused):
 
 
 class NotNow(Exception):
-    """Raised by `on_frame`, which has paused reading, for a frame that it can take only later."""
+    """Raised by `on_frame` for a frame that it can take only later: the link reads no more, and when its owner, in a later turn of
+    the loop, resumes reading, the frame comes again first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +166,7 @@ class Link(asyncio.BufferedProtocol):
         self._unsent_bytes = 0
         self._again: tuple[int, bytes] | None = None  # a frame that was not taken when it came
         self._paused = self._delivering = False
+        self._going_on = False  # between `resume_reading` and the turn in which frames come again
         self.has_more = False
         self._held = False  # between a HELLO and the moment at which frames are let through
         self._room: asyncio.Event = asyncio.Event()
@@ -240,7 +242,7 @@ class Link(asyncio.BufferedProtocol):
     def resume_reading(self) -> None:
         """Take frames again, first those that had arrived, also when the peer is gone by now."""
         if self._paused:
-            self._paused = False
+            self._paused, self._going_on = False, True
             self._loop.call_soon(self._go_on)
 
     def close(self, reason: str = "done") -> None:
@@ -356,7 +358,7 @@ class Link(asyncio.BufferedProtocol):
         if not self.gone.done():
             self.gone.set_result(None)
         # What the peer sent before it went is still delivered: on_closed comes after the last frame.
-        if self._reason or not (self._paused or self._held):
+        if self._reason or not (self._paused or self._going_on or self._held):
             self._finish()
 
     # ----------------------------------------------------------------------------------------------------------- inside
@@ -396,6 +398,7 @@ class Link(asyncio.BufferedProtocol):
 
     def _go_on(self) -> None:
         """Deliver what is here, then read on; or finish, when there is nothing left to read from."""
+        self._going_on = False
         self._deliver()
         if self._paused or self._held:
             return
@@ -408,6 +411,7 @@ class Link(asyncio.BufferedProtocol):
         """Tell the owner, once."""
         if not self._reason:
             self._reason = "truncated" if self._reader.buffered else "lost"
+        self._again = None
         handler, self._handler = self._handler, None
         if handler is not None:
             self._call(handler.on_closed, self._reason)
@@ -440,6 +444,7 @@ class Link(asyncio.BufferedProtocol):
                 else:
                     raise RemoteProtocolError("unexpected frame", "a second HELLO")
         except NotNow:
+            self.pause_reading()
             self._again = kind, body
             self.frames_in -= 1
             self.bytes_in -= len(body) + HEADER_BYTES

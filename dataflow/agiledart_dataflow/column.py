@@ -100,6 +100,13 @@ class Column:
             return np.array([value is None for value in self.values])
         return numbers_of(self.values.is_null()) if self.values.null_count else None
 
+    def has_nan(self) -> bool:
+        """Whether NaN is among the numbers."""
+        if isinstance(self.values, list):
+            return any(value != value for value in self.values)
+        numbers = self.values if self.valid is None else self.values[self.valid]
+        return bool(np.isnan(numbers).any())
+
 
 def column_of(field: ColumnField, values: list[Any]) -> Column:
     """The column of a field's values; an `object` one when they do not fit the kind.

@@ -45,5 +45,5 @@ def late(name: str) -> Any:
 
 
 def at_once() -> bool:
-    """May NumPy and pyarrow be imported now? For who rather waits."""
+    """`may_import` of a caller that would rather wait for NumPy and pyarrow than come again."""
     return True

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from agiledart_dataflow.aggregators import Extreme, Together
 from agiledart_dataflow.expressions.row_expression import RowExpression
 from agiledart_dataflow.inference import CannotTellError, optional_stripped, return_annotation, traced_type
+from agiledart_dataflow.keying import without_nan
 from agiledart_dataflow.operators.base import Mishap, Operator
 from agiledart_dataflow.operators.broadcast import BroadcastStep
 from agiledart_dataflow.operators.keyed_step import KeyedStep
@@ -55,10 +56,11 @@ def make_operator(
         return Top(head.name, head.function, **{**make["ranking"], "mishap": mishap})
     if head.keying is None:
         return None
-    key_functions = head.key_functions
+    key_type = head.keying.key_type
+    key_functions = tuple(without_nan(function, key_type) for function in head.key_functions)
     if "operator" in make:
         operator = make["operator"]
-        codec = EntryCodec(head.name, head.keying.key_type, make["state_type"], operator.to_plain, operator.from_plain)
+        codec = EntryCodec(head.name, key_type, make["state_type"], operator.to_plain, operator.from_plain)
         on_disk = make_store is not None and make.get("keep") == "disk"
         store = make_store(head.name, codec) if make_store is not None and on_disk else MemoryStore(codec)
         if head.kind == "running-values":
@@ -74,7 +76,7 @@ def make_operator(
     window = make["window"]
     if has_lateness and isinstance(window, Panes):  # a late row belongs to another window than its time of arrival says
         panes = LatePanes(window, make["aggregator"], make["named"].flat if "named" in make else None)
-        codec = EntryCodec(head.name, head.keying.key_type, _late_state(head), panes.to_plain, panes.from_plain)
+        codec = EntryCodec(head.name, key_type, _late_state(head), panes.to_plain, panes.from_plain)
         return KeyedStep(head.name, key_functions, panes, MemoryStore(codec), has_lateness=True, mishap=mishap)
     if isinstance(window, Sliding):
         return SlidingWindow(head.name, key_functions[0], window.size_ms, make["aggregator"], mishap)

@@ -134,6 +134,10 @@ def check_key(kind: Any) -> None:
     origin = get_origin(kind) or kind
     if origin in (list, dict, set):
         raise SchemaError(f"a {origin.__name__} can change and cannot be a key; use a tuple")
+    if origin in (frozenset, time) or (isinstance(origin, type) and issubclass(origin, msgspec.Struct)):
+        raise SchemaError(
+            f"a {origin.__name__} cannot be a key; use numbers, texts, tuples of them or frozen dataclasses"
+        )
     if dataclasses.is_dataclass(origin) and isinstance(origin, type) and origin.__hash__ is None:
         raise SchemaError(f"{origin.__name__} can change and cannot be a key; make it @dataclass(frozen=True)")
     parts = [field.type for field in fields_of(kind)] or [part for part in get_args(kind) if part is not ...]

@@ -36,7 +36,10 @@ class ColumnsImport:
         """Whether the modules can be used without waiting. One that cannot be imported tells so whoever uses it then."""
         if not self._began:
             self._began = True
-            threading.Thread(target=self._run, name="columns import", daemon=True).start()
+            try:
+                threading.Thread(target=self._run, name="columns import", daemon=True).start()
+            except RuntimeError:  # the system has no thread for us: who uses columns imports them in its own
+                self._end()
         return self._ended
 
     def afterwards(self, call: Callable[[], None]) -> None:
@@ -53,11 +56,14 @@ class ColumnsImport:
         except ImportError:
             pass
         finally:
-            with self._lock:
-                self._ended = True
-                calls, self._calls = self._calls, []
-            for call in calls:
-                call()
+            self._end()
+
+    def _end(self) -> None:
+        with self._lock:
+            self._ended = True
+            calls, self._calls = self._calls, []
+        for call in calls:
+            call()
 
 
 OF_THIS_PROCESS: Final = ColumnsImport()

@@ -1,6 +1,7 @@
 """Expressions of one row type in all the forms in which steps use them: a function of a row, text, a column."""
 
 from collections.abc import Callable, Mapping
+from math import nan
 from typing import TYPE_CHECKING, Any
 
 from agiledart_dataflow.callsite import CallSite
@@ -10,6 +11,7 @@ from agiledart_dataflow.columns import Columns
 from agiledart_dataflow.expressions.binding import bound, fields_used
 from agiledart_dataflow.expressions.nodes import Field, Node, TypedField, ValueType
 from agiledart_dataflow.expressions.python_text import Names, PythonText, Scope
+from agiledart_dataflow.partitioning import not_nan
 from agiledart_dataflow.schema import is_named_tuple
 
 if TYPE_CHECKING:
@@ -142,12 +144,16 @@ class RowBuilder:
 
 
 class KeyExpression:
-    """The key of each row: the value of one expression, or a tuple of several; may be called with a row."""
+    """The key of each row: the value of one expression, or a tuple of several; may be called with a row.
 
-    __slots__ = ("__name__", "_function", "names", "parts")
+    NaN cannot be a key, nor a part of one: TypeError, whichever form the rows have.
+    """
+
+    __slots__ = ("__name__", "_floats", "_function", "names", "parts")
 
     def __init__(self, parts: tuple[RowExpression, ...]) -> None:
         self.parts = parts
+        self._floats = [part.type.kind == "float" for part in parts]
         self.names = tuple(part.field or "key" for part in parts)
         self._function = _function(self.python)
         self.__name__ = "key_by"
@@ -157,7 +163,10 @@ class KeyExpression:
 
     def python(self, row: str, names: Names) -> str:
         """The key as text over the variable `row`."""
-        texts = [part.python(row, names) for part in self.parts]
+        texts = [
+            f"{names.bind(not_nan)}({part.python(row, names)})" if is_float else part.python(row, names)
+            for part, is_float in zip(self.parts, self._floats, strict=True)
+        ]
         return texts[0] if len(texts) == 1 else f"({', '.join(texts)})"
 
     @property
@@ -168,4 +177,8 @@ class KeyExpression:
 
     def columns(self, columns: Columns) -> list[Column]:
         """The parts of the key for these rows."""
-        return [part.column(columns) for part in self.parts]
+        made = [part.column(columns) for part in self.parts]
+        for column, is_float in zip(made, self._floats, strict=True):
+            if is_float and column.has_nan():
+                not_nan(nan)
+        return made

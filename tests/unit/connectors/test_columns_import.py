@@ -4,7 +4,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from threading import Event, current_thread
+from threading import Event, Thread, current_thread
 from typing import Any, NamedTuple
 
 import pytest
@@ -95,6 +95,18 @@ def missing() -> None:
 @pytest.mark.parametrize("load", [missing, lambda: None])
 def test_it_ends_whether_it_succeeds_or_not(load: Callable[[], None]) -> None:
     assert ends(ColumnsImport(load))
+
+
+def test_without_a_thread_it_is_left_to_who_uses_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(Thread, "start", refuse)
+    told: list[bool] = []
+    imports = ColumnsImport(missing)
+    assert imports.has_ended()
+    imports.afterwards(lambda: told.append(True))
+    assert told
 
 
 def test_afterwards_all_is_there_that_columns_need() -> None:

@@ -3,7 +3,9 @@
 import subprocess
 import sys
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, date, datetime, timedelta, timezone
+from decimal import Decimal
+from enum import Enum
 from typing import Any, NamedTuple
 
 import pytest
@@ -27,6 +29,19 @@ class Room:
     number: int
 
 
+class Kind(str, Enum):  # noqa: UP042  a StrEnum formats as its text, this one does not
+    """Equals its text."""
+
+    TAXI = "taxi"
+
+
+class Side(Enum):
+    """Equals nothing else."""
+
+    LEFT = 1
+    RIGHT = 2
+
+
 @pytest.mark.parametrize(
     ("one", "other"),
     [
@@ -36,6 +51,13 @@ class Room:
         ((1, 2.0), (1.0, 2)),
         (Route((1, 2), (3, 4)), ((1, 2), (3, 4))),
         (2**70, float(2**70)),
+        (1, Decimal("1.00")),
+        (0.5, Decimal("0.50")),
+        (10**400, Decimal("1e400")),
+        (float("inf"), Decimal("Infinity")),
+        (Decimal("0.1"), Decimal("0.10")),
+        ("taxi", Kind.TAXI),
+        (datetime(2013, 1, 1, 12, tzinfo=UTC), datetime(2013, 1, 1, 14, tzinfo=timezone(timedelta(hours=2)))),
     ],
 )
 def test_equal_keys_have_one_group(one: Any, other: Any) -> None:
@@ -45,13 +67,26 @@ def test_equal_keys_have_one_group(one: Any, other: Any) -> None:
 
 @pytest.mark.parametrize(
     ("one", "other"),
-    [("1", 1), (("a", "b"), ("a,b",)), (("ab", ""), ("a", "b")), (b"a", "a"), (None, "n"), ((1,), 1), (1.5, 1)],
+    [
+        ("1", 1),
+        (("a", "b"), ("a,b",)),
+        (("ab", ""), ("a", "b")),
+        (b"a", "a"),
+        (None, "n"),
+        ((1,), 1),
+        (1.5, 1),
+        (Side.LEFT, Side.RIGHT),
+        (Side.LEFT, 1),
+        (0.1, Decimal("0.1")),
+        (datetime(2013, 1, 1, 12, tzinfo=UTC), datetime(2013, 1, 1, 12)),  # noqa: DTZ001  that is the point
+        (date(2013, 1, 1), datetime(2013, 1, 1)),  # noqa: DTZ001  as above
+    ],
 )
 def test_different_keys_have_different_texts(one: Any, other: Any) -> None:
     assert canonical(one) != canonical(other)
 
 
-@pytest.mark.parametrize("key", [[1], {"a": 1}, {1}, float("nan"), object(), (1, [2])])
+@pytest.mark.parametrize("key", [[1], {"a": 1}, {1}, float("nan"), Decimal("NaN"), object(), (1, [2])])
 def test_what_cannot_be_a_key_is_refused(key: Any) -> None:
     with pytest.raises(TypeError, match="key"):
         key_group(key)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 from copy import copy
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime, time, timedelta
 from typing import Any, NamedTuple
 
 import pytest
@@ -179,6 +179,11 @@ def tell(build: Callable[[Stream[Reading]], Any]) -> str:
         (lambda s: s.key_by(lambda r: [r.room], returns=list), ["key"]),
         (lambda s: s.key_by(lambda r: r.room, returns=list[str]), ["key", "tuple"]),
         (lambda s: s.key_by(lambda r: Mutable(r.room), returns=Mutable), ["key", "frozen=True"]),
+        (
+            lambda s: s.key_by(lambda r: r.room, returns=frozenset[str]),
+            ["a frozenset cannot be a key", "frozen dataclasses"],
+        ),
+        (lambda s: s.key_by(lambda r: r.room, returns=tuple[str, time]), ["a time cannot be a key"]),
         (lambda s: s.key_by(room_of).window(sliding(MINUTE)).count(), ["count()"]),
         (lambda s: s.key_by(room_of).window(MINUTE), ["sliding("]),
         (lambda s: s.key_by(room_of).window(sliding(MINUTE)).aggregate("x", sum), ["aggregator"]),
