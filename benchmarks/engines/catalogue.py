@@ -85,6 +85,13 @@ ENGINES: tuple[Engine, ...] = (
         parts={"": (0.2, 1.0), "zone": (0.1, 0.4), "vehicle": (0.08, 0.3)},
     ),
     Engine(
+        "bytewax-replay",
+        "bytewax",
+        _python("bytewax", "bytewax_job", "replay"),
+        ("zone", "vehicle"),
+        {"": (0.2, 1.0), "vehicle": (0.1, 0.4)},
+    ),
+    Engine(
         "bytewax-fold",
         "bytewax",
         _python("bytewax", "bytewax_job", "fold"),

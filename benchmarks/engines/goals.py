@@ -46,6 +46,7 @@ def _goals() -> list[Goal]:
     for job in ("zone", "vehicle"):
         goals.append(Goal(job, "Bytewax window ÷ columns, 10000 rows", ("bytewax-window",), wide, "≥", 20))
         goals.append(Goal(job, "Bytewax fold ÷ columns, 10000 rows", ("bytewax-fold",), wide, "≥", 4))
+        goals.append(Goal(job, "Bytewax window, told of a replay ÷ rows", ("bytewax-replay",), ("ours-lines",), "≥", 1))
     for batch, name in (("10", "ours-lines-10"), ("100", "ours-lines-100"), ("1000", "ours-lines")):
         goals.append(Goal("j1", f"rows, {batch} a batch ÷ plain loop, same functions", (name,), ("plain",), "≤", 1.15))
     goals.append(Goal("j1", "one more fused step", ("ours-lines+1",), ("ours-lines",), "≤", 1.10))
