@@ -13,6 +13,8 @@ import signal
 from dataclasses import dataclass
 from typing import Final
 
+from agiledart_dataflow.user_errors import EXPRESSION_FILE
+
 ASK_SIGNAL: Final = signal.SIGUSR1
 """What the agent sends to be told where all threads are."""
 
@@ -30,6 +32,7 @@ _THREAD = re.compile(r"^(?:Current thread|Thread) 0x[0-9a-f]+.*$", re.MULTILINE)
 _FATAL = re.compile(r"^Fatal Python error: (.*)$", re.MULTILINE)
 _USER_FILE = re.compile(r"^<[0-9a-f]{8}>/")
 _LIBRARY = re.compile(r"/lib/python[0-9.]+/|^<frozen |^<string>$")
+_MADE = ("<stage ", EXPRESSION_FILE)
 _OURS = ("/agiledart_dataflow/", "/agiledart_executor/", "/agiledart_kernel/", "/agiledart_transport/")
 
 
@@ -83,7 +86,7 @@ class Frame:
     def is_foreign(self) -> bool:
         """Whether it is neither ours nor Python's own library."""
         return not (
-            any(part in self.file for part in _OURS) or self.file.startswith("<stage ") or _LIBRARY.search(self.file)
+            any(part in self.file for part in _OURS) or self.file.startswith(_MADE) or _LIBRARY.search(self.file)
         )
 
     def __str__(self) -> str:

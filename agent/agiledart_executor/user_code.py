@@ -213,7 +213,8 @@ def _named(module: ModuleType, name: str, place: str) -> Topology | Callable[...
         what = f"{name} in {place} is a {type(value).__name__}, not a Topology or a function that returns one."
     else:
         what = f"{place} has no {name}." + (f" Did you mean {close[0]}?" if close else "")
-    raise ConfigurationError(f"{what} It defines: {', '.join(candidates) or 'no topology'}.")
+    defines = ", ".join(candidates) or "no topology, and no function that says it returns one (`-> Topology`)"
+    raise ConfigurationError(f"{what} It defines: {defines}.")
 
 
 def _builders(module: ModuleType) -> list[str]:

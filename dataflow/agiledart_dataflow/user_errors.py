@@ -9,6 +9,9 @@ from agiledart_kernel.errors import UserCodeError
 NO_RECORD: Any = object()
 """Stands for the record where there was none yet."""
 
+EXPRESSION_FILE = "<expression>"
+"""The file in tracebacks of what was made of an expression."""
+
 MAX_RECORD_TEXT = 200
 MAX_ERROR_TEXT = 300
 
@@ -32,9 +35,8 @@ def _message(error: BaseException) -> str:
 
 def is_ours(filename: str) -> bool:
     """Whether a file of a traceback is the engine's, generated loops among them."""
-    return any(ours in filename for ours in ("/agiledart_dataflow/", "/agiledart_executor/")) or filename.startswith(
-        "<stage "
-    )
+    folders = any(ours in filename for ours in ("/agiledart_dataflow/", "/agiledart_executor/"))
+    return folders or filename.startswith(("<stage ", EXPRESSION_FILE))
 
 
 def _place(traceback: TracebackType | None, function: Callable[..., Any] | None) -> str:
@@ -42,6 +44,7 @@ def _place(traceback: TracebackType | None, function: Callable[..., Any] | None)
 
     The innermost frame in the step's own file, else the innermost that is not ours.
     """
+    function = getattr(function, "__wrapped__", function)
     own = getattr(getattr(function, "__code__", None), "co_filename", None)
     place = other = ""
     while traceback is not None:

@@ -1,8 +1,10 @@
 """NaN is no key, of no operator, in neither form of rows, at no parallelism: such rows go to the error policy."""
 
+import re
 from collections.abc import Callable
 from datetime import timedelta
 from math import isnan, nan
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -85,5 +87,7 @@ def test_without_a_policy_the_application_fails_and_says_why(key: str, paralleli
     trips = topology.source("trips", records([]), event_time="at", rows=Trip)
     KEYS[key](trips).window(tumbling(MS)).count("step").sink("out", collect)
     rows = [Trip(1, "a", 1, 1.0, 1.0), Trip(2, "a", 1, nan, nan)]
-    with pytest.raises(UserCodeError, match="NaN equals nothing"):
+    with pytest.raises(UserCodeError, match="NaN equals nothing") as found:
         results(topology, rows, [(2, in_columns)], parallelism=parallelism)
+    place = rf"{Path(__file__).name}:\d+ " if key.startswith("function") else ""  # an expression has no line
+    assert re.match(rf"{place}in (key_by of )?step: TypeError: NaN", str(found.value))

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from io import BufferedReader
 from itertools import islice
+from pathlib import Path
 from typing import BinaryIO, Protocol, TypeAlias
 
 from agiledart_executor.connectors.block_buffers import BlockBuffers
@@ -92,7 +93,8 @@ class FileLines:
             magic = file.read(2)
             file.seek(0)
         except OSError as error:
-            raise OperationFailed(f"{self._path} cannot be read: {_reason(error)}") from None
+            looked = "" if Path(self._path).is_absolute() else f"; a relative path, looked for in {Path.cwd()}"
+            raise OperationFailed(f"{self._path} cannot be read: {_reason(error)}{looked}") from None
         if magic == _GZIP:
             return gzip.open(file, "rb")  # type: ignore[return-value]  # a GzipFile reads like a BinaryIO
         return file

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from agiledart_dataflow.expressions.functions import FUNCTIONS
 from agiledart_dataflow.expressions.nodes import Typed, TypedCall, TypedField, TypedLiteral, TypedWhen
 from agiledart_dataflow.schema import ReadTime
+from agiledart_dataflow.user_errors import EXPRESSION_FILE
 
 
 class Names(Protocol):
@@ -32,6 +33,11 @@ class Scope:
         name = f"k{len(self.values)}"
         self.values[name] = value
         return name
+
+    def function(self, text: str) -> Callable[..., Any]:
+        """What a lambda is in which these names stand; the text is our own, no part of it comes from the user."""
+        made: Callable[..., Any] = eval(compile(text, EXPRESSION_FILE, "eval"), self.values)
+        return made
 
 
 class PythonText:
@@ -131,7 +137,4 @@ def function_of_call(node: TypedCall) -> Callable[..., Any]:
     names = Scope()
     parameters = [f"a{number}" for number in range(len(node.arguments))]
     text = PythonText(str, names).applied(node, parameters)
-    function: Callable[..., Any] = eval(  # our own text: no part of it comes from the user
-        f"lambda {', '.join(parameters)}: {text}", names.values
-    )
-    return function
+    return names.function(f"lambda {', '.join(parameters)}: {text}")

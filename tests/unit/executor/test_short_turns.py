@@ -1,5 +1,6 @@
 """Executors ask for short turns; in a process of its own, because it cannot be taken back."""
 
+import os
 import platform
 import subprocess
 import sys
@@ -32,4 +33,4 @@ def test_the_kernel_gives_short_turns_and_keeps_the_niceness() -> None:
     number = str(SCHED_GETATTR[platform.machine()])
     told = subprocess.run([sys.executable, "-c", ASKED, number], capture_output=True, text=True, check=True)
     _, policy, _, nice, _, runtime = map(int, told.stdout.split())
-    assert (policy, nice, runtime) == (0, 3, SLICE_NS)
+    assert (policy, nice, runtime) == (0, min(os.nice(0) + 3, 19), SLICE_NS)

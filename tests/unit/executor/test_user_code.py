@@ -244,6 +244,9 @@ def test_without_a_name_the_only_topology_is_taken_and_two_are_asked_about(proje
     (project / "none.py").write_text("x = 1\n")
     with pytest.raises(ConfigurationError, match="defines no topology"):
         load_builder("none.py", project)
+    (project / "silent.py").write_text(PRELUDE + BUILDER.replace(" -> Topology", ""))
+    with pytest.raises(ConfigurationError, match="It defines: no topology, and no function that says it returns one"):
+        load_builder("silent.py:biuld", project)
 
 
 @pytest.mark.parametrize(
