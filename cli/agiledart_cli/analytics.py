@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from agiledart_cli.interruptible import interruptible
 from agiledart_cli.options import agent_options
 from agiledart_cli.output import count, milliseconds, output_option, paint, print_json, print_table, say
 from agiledart_kernel.errors import ConfigurationError, OperationFailed
@@ -16,6 +17,7 @@ from agiledart_kernel.sink_log import latency_log_name
 
 if TYPE_CHECKING:
     from agiledart_analytics.jobs import Job
+    from agiledart_analytics.running import Outcome
 
 SHOWN_ROWS = 20
 TOKEN_SECONDS = 3_600
@@ -100,13 +102,17 @@ def run(
         check_plot(picture)
     with _reader(job, application, sink, parquet, token_file, bootstrap, agent, identity) as (reader, sinks):
         say("starting Spark (about 10 s) …")
-        from agiledart.spark import spark_session
 
-        session = spark_session(f"agiledart {name}", master=master)
-        try:
-            outcome = run_job(session, job, reader=reader, sinks=sinks, parquet=parquet or "", results=results or "")
-        finally:
-            session.stop()
+        def ran() -> "Outcome":
+            from agiledart.spark import spark_session
+
+            session = spark_session(f"agiledart {name}", master=master)
+            try:
+                return run_job(session, job, reader=reader, sinks=sinks, parquet=parquet or "", results=results or "")
+            finally:
+                session.stop()
+
+        outcome = interruptible(ran)
     if picture:
         plot(outcome, job, picture)
     if output == "json":
