@@ -61,14 +61,16 @@ def main() -> int:
     given = parser.parse_args()
     try:
         jobs = catalogue.chosen(given.jobs, (*catalogue.JOBS, *RATES))
-        everybody = [engine.name for engine in catalogue.ENGINES] + [carrier.name for carrier in CARRIERS]
+        engines = [engine for engine in catalogue.ENGINES if not set(jobs).isdisjoint(engine.jobs)]
+        carriers = [carrier for carrier in CARRIERS if not set(jobs).isdisjoint(RATES)]
+        everybody = [engine.name for engine in engines] + [carrier.name for carrier in carriers]
         names = catalogue.chosen(given.engines, tuple(everybody))
     except ValueError as error:
         parser.error(str(error))
     if given.nice:
         os.nice(19)
     adopt()
-    engines = usable([engine for engine in catalogue.ENGINES if engine.name in names])
+    engines = usable([engine for engine in engines if engine.name in names])
     measured: dict[str, JobFigures] = {}
     latencies: list[LatencyFigures] = []
     for job in [job for job in jobs if job in catalogue.JOBS]:
@@ -78,7 +80,7 @@ def main() -> int:
         for number in range(given.rounds):
             throughput.round(number)
         print(report.throughput_table(throughput.figures), end="\n\n", flush=True)
-    carriers = usable([carrier for carrier in CARRIERS if carrier.name in names])
+    carriers = usable([carrier for carrier in carriers if carrier.name in names])
     for rate in [rate for job in jobs for rate in RATES.get(job, ())]:
         rounds = LatencyRounds(rate, given.seconds, carriers, given.seed, _say)
         if given.first:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from agiledart_cli.client import ControlClient
+from agiledart_cli.errors import AnsweredNoError
 from agiledart_cli.finding import find_agent
 from agiledart_node.commands import Command, CreateToken, Info, Nodes
 
@@ -149,7 +150,10 @@ class Mesh:
         wanted = {agent.name for agent in self.living()}
 
         def same() -> bool:
-            return all(names_seen(agent) == wanted for agent in self.living())
+            try:
+                return all(names_seen(agent) == wanted for agent in self.living())
+            except AnsweredNoError:  # one that slept for long looks for its ring again, and says so meanwhile
+                return False
 
         wait_for(same, seconds, f"everybody knows {sorted(wanted)}")
 
