@@ -60,7 +60,8 @@ def _canonical_decimal(key: Decimal) -> str:
         raise TypeError(_NAN)
     if not key.is_finite() or float(key) == key:
         return canonical(float(key))
-    return canonical(int(key)) if key == key.to_integral_value() else f"m{key.normalize()}"
+    numerator, denominator = key.as_integer_ratio()  # exact, where `normalize` rounds to the digits of the context
+    return canonical(numerator) if denominator == 1 else f"m{numerator:x}/{denominator:x}"
 
 
 def not_nan(key: float) -> float:

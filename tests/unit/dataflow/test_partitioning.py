@@ -78,6 +78,7 @@ def test_equal_keys_have_one_group(one: Any, other: Any) -> None:
         (Side.LEFT, Side.RIGHT),
         (Side.LEFT, 1),
         (0.1, Decimal("0.1")),
+        (Decimal("0." + 40 * "1"), Decimal("0." + 39 * "1" + "2")),
         (datetime(2013, 1, 1, 12, tzinfo=UTC), datetime(2013, 1, 1, 12)),  # noqa: DTZ001  that is the point
         (date(2013, 1, 1), datetime(2013, 1, 1)),  # noqa: DTZ001  as above
     ],
