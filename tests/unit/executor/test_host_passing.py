@@ -52,6 +52,31 @@ class Far:
         return self.sink.instance.statistics().steps["report"].rows_in
 
 
+class Clock:
+    """Stands still but for what user code adds, so a machine that has much else to do ends no turn early."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.now = 1_000_000
+        patch.setattr(host_module, "time", SimpleNamespace(monotonic_ns=lambda: self.now, time_ns=time.time_ns))
+
+    def slow_sink(self, far: Far, patch: pytest.MonkeyPatch, ns: int) -> None:
+        """From now on a row costs the sink so much."""
+        writer = far.sink.writer
+        assert writer is not None
+        write = writer.write
+
+        def write_slowly(found: list[Any]) -> None:
+            self.now += ns * len(found)
+            write(found)
+
+        patch.setattr(writer, "write", write_slowly)
+
+
+@pytest.fixture(autouse=True)
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    return Clock(monkeypatch)
+
+
 def in_a_loop(play: Any) -> Any:
     async def run() -> Any:
         return play()
@@ -131,29 +156,8 @@ def test_a_source_goes_on_when_the_instance_beside_it_breaks() -> None:
     assert len(pipeline.broken) == 1
 
 
-class Clock:
-    """Stands still but for what user code adds."""
-
-    def __init__(self, patch: pytest.MonkeyPatch) -> None:
-        self.now = 1_000_000
-        patch.setattr(host_module, "time", SimpleNamespace(monotonic_ns=lambda: self.now, time_ns=time.time_ns))
-
-    def slow_sink(self, far: Far, patch: pytest.MonkeyPatch, ns: int) -> None:
-        """From now on a row costs the sink so much."""
-        writer = far.sink.writer
-        assert writer is not None
-        write = writer.write
-
-        def write_slowly(found: list[Any]) -> None:
-            self.now += ns * len(found)
-            write(found)
-
-        patch.setattr(writer, "write", write_slowly)
-
-
-def test_time_within_a_pass_is_counted_for_who_worked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_time_within_a_pass_is_counted_for_who_worked(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     """A clock that only user code moves: 3 µs in the step, 2 in the sink for each row, nothing in the source."""
-    clock = Clock(monkeypatch)
 
     def slow(reading: Reading) -> Reading:
         clock.now += 3_000
@@ -182,9 +186,10 @@ def test_time_within_a_pass_is_counted_for_who_worked(monkeypatch: pytest.Monkey
     assert [running.busy_ns for running in pipeline.running] == [0, 600_000, 400_000]
 
 
-def test_who_needs_long_is_given_less_and_who_stands_before_it_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_needs_long_is_given_less_and_who_stands_before_it_is_not(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """25 ms a row in the sink: it gets fewer rows at one time, not from within a turn; the middle's pace stays its own."""
-    clock = Clock(monkeypatch)
 
     def play() -> None:
         far = Far()
@@ -206,9 +211,7 @@ def test_who_needs_long_is_given_less_and_who_stands_before_it_is_not(monkeypatc
     in_a_loop(play)
 
 
-def test_a_turn_that_has_been_long_ends_between_neighbours(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = Clock(monkeypatch)
-
+def test_a_turn_that_has_been_long_ends_between_neighbours(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     def play() -> None:
         far = Far()
         for _ in range(3):
