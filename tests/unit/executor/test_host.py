@@ -22,6 +22,7 @@ from agiledart_executor.host import InstanceHost
 from agiledart_executor.local_channel import local_output
 from agiledart_executor.running import SOURCE_ROWS, InputEnd, OutputEnd, Running
 from agiledart_kernel.errors import RemoteProtocolError
+from tests.unit.executor.host_clock import Clock
 
 
 class Reading(NamedTuple):
@@ -143,8 +144,9 @@ def test_a_pipeline_runs_to_its_end(window: int | None):
         assert all(end.channel.idle for end in running.outputs.values())
 
 
-def test_rows_pass_all_instances_in_the_callback_that_brought_them():
+def test_rows_pass_all_instances_in_the_callback_that_brought_them(monkeypatch: pytest.MonkeyPatch):
     """No turn of the loop lies between a source's socket and the sink behind it."""
+    Clock(monkeypatch)
 
     async def play() -> Pipeline:
         pipeline = Pipeline(rows(1))
@@ -155,9 +157,10 @@ def test_rows_pass_all_instances_in_the_callback_that_brought_them():
     assert sorted(asyncio.run(play()).finished) == ["keep_even", "readings", "report"]
 
 
-def test_a_frame_leaves_before_the_book_keeping_of_its_instance():
+def test_a_frame_leaves_before_the_book_keeping_of_its_instance(monkeypatch: pytest.MonkeyPatch):
     """Whoever waits for it at the other end of a link waits for nothing else."""
     seen: list[str] = []
+    Clock(monkeypatch, ns_a_look=1)
 
     async def play() -> None:
         pipeline = Pipeline(rows(1))
@@ -173,7 +176,9 @@ def test_a_frame_leaves_before_the_book_keeping_of_its_instance():
     assert seen[:2] == ["frame", "books"]
 
 
-def test_who_is_woken_while_frames_are_gathered_waits_for_the_last_of_them():
+def test_who_is_woken_while_frames_are_gathered_waits_for_the_last_of_them(monkeypatch: pytest.MonkeyPatch):
+    Clock(monkeypatch)
+
     async def play() -> tuple[list[int], int]:
         pipeline = Pipeline([], window=16)
         sink = pipeline.running[2]
@@ -191,8 +196,9 @@ def test_who_is_woken_while_frames_are_gathered_waits_for_the_last_of_them():
     assert asyncio.run(play()) == ([1, 2, 3], 0)
 
 
-def test_who_has_more_to_do_than_fits_a_turn_goes_on_once_a_turn_of_the_loop():
+def test_who_has_more_to_do_than_fits_a_turn_goes_on_once_a_turn_of_the_loop(monkeypatch: pytest.MonkeyPatch):
     """However many sockets have something, the loop comes round: their frames wait for the turn that is due."""
+    Clock(monkeypatch, ns_a_look=500_000)
 
     async def play() -> list[int]:
         pipeline = Pipeline(rows(60_000))
@@ -209,8 +215,9 @@ def test_who_has_more_to_do_than_fits_a_turn_goes_on_once_a_turn_of_the_loop():
     assert 0 < first == second == third < after
 
 
-def test_room_that_comes_with_a_flush_is_used():
+def test_room_that_comes_with_a_flush_is_used(monkeypatch: pytest.MonkeyPatch):
     """An acknowledgement opens half the window, the flush makes room: no further one comes to wake the instance."""
+    Clock(monkeypatch)
 
     async def play() -> int:
         pipeline = Pipeline([], expand=eightfold)

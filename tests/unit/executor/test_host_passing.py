@@ -1,8 +1,6 @@
 """Batches that pass through idle instances within one turn: what is counted, whose error it is, who gives way."""
 
 import asyncio
-import time
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,6 +12,7 @@ from agiledart_dataflow.position import covering
 from agiledart_executor import host as host_module
 from agiledart_executor.running import TURN_NS, OutputEnd
 from agiledart_kernel.errors import RemoteProtocolError
+from tests.unit.executor.host_clock import Clock
 from tests.unit.executor.test_host import Pipeline, Reading, rows
 
 
@@ -52,29 +51,22 @@ class Far:
         return self.sink.instance.statistics().steps["report"].rows_in
 
 
-class Clock:
-    """Stands still but for what user code adds, so a machine that has much else to do ends no turn early."""
-
-    def __init__(self, patch: pytest.MonkeyPatch) -> None:
-        self.now = 1_000_000
-        patch.setattr(host_module, "time", SimpleNamespace(monotonic_ns=lambda: self.now, time_ns=time.time_ns))
-
-    def slow_sink(self, far: Far, patch: pytest.MonkeyPatch, ns: int) -> None:
-        """From now on a row costs the sink so much."""
-        writer = far.sink.writer
-        assert writer is not None
-        write = writer.write
-
-        def write_slowly(found: list[Any]) -> None:
-            self.now += ns * len(found)
-            write(found)
-
-        patch.setattr(writer, "write", write_slowly)
-
-
 @pytest.fixture(autouse=True)
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return Clock(monkeypatch)
+
+
+def slow_sink(far: Far, clock: Clock, patch: pytest.MonkeyPatch, ns: int) -> None:
+    """From now on a row costs the sink so much."""
+    writer = far.sink.writer
+    assert writer is not None
+    write = writer.write
+
+    def write_slowly(found: list[Any]) -> None:
+        clock.now += ns * len(found)
+        write(found)
+
+    patch.setattr(writer, "write", write_slowly)
 
 
 def in_a_loop(play: Any) -> Any:
@@ -195,7 +187,7 @@ def test_who_needs_long_is_given_less_and_who_stands_before_it_is_not(
         far = Far()
         for _ in range(3):
             far.receive(1)
-        clock.slow_sink(far, monkeypatch, 25_000_000)
+        slow_sink(far, clock, monkeypatch, 25_000_000)
         calls = far.host.calls
         far.receive(4)
         assert far.written() == far.sent
