@@ -24,7 +24,7 @@ def ring():
 
 
 @pytest.mark.parametrize("attack", REFUSED_FOR, ids=lambda attack: attack.__name__)
-def test_refused_for_the_right_reason(ring, attack):
+def test_refused_for_the_right_reason(ring, attack) -> None:
     target = Target.of(ring.agent("a2").address, ring.agent("a1").state_dir)
     before = refusals(ring.agent("a2"))
     asyncio.run(attack(target))
@@ -37,7 +37,7 @@ def test_refused_for_the_right_reason(ring, attack):
     assert names_seen(ring.agent("a1")) == {"a1", "a2"}
 
 
-def test_each_reason_is_said_once(ring):
+def test_each_reason_is_said_once(ring) -> None:
     target = Target.of(ring.agent("a2").address, ring.agent("a1").state_dir)
 
     async def many() -> None:
@@ -54,7 +54,7 @@ def test_each_reason_is_said_once(ring):
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_ten_thousand_attempts_leave_no_trace():
+def test_ten_thousand_attempts_leave_no_trace() -> None:
     attempts = 10_000
     with mesh(1) as made:
         agent = made.agent("a1")

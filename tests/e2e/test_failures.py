@@ -63,7 +63,7 @@ def fails_everywhere(made: Mesh, victim: AgentProcess) -> None:
     print(f"failed everywhere after {time.monotonic() - began:.2f} s: {state_at(made.living()[0])[1]}")
 
 
-def test_a_bystander_changes_nothing(eight: Mesh, tmp_path: Path):
+def test_a_bystander_changes_nothing(eight: Mesh, tmp_path: Path) -> None:
     answered, lines = submit(eight, tmp_path, speed=150)
     bystanders = [a for a in eight.agents if a.name not in hosts(answered) | {"a1"}]
     assert bystanders
@@ -81,7 +81,7 @@ def test_a_bystander_changes_nothing(eight: Mesh, tmp_path: Path):
     assert state_at(back)[0] == "finished", "the restarted agent finds the application's record"
 
 
-def test_the_scheduler_that_hosts_nothing_changes_nothing(eight: Mesh, tmp_path: Path):
+def test_the_scheduler_that_hosts_nothing_changes_nothing(eight: Mesh, tmp_path: Path) -> None:
     answered, lines = submit(eight, tmp_path, speed=150)
     if "a1" in hosts(answered):
         pytest.skip("a1 hosts a stage in this ring")
@@ -91,7 +91,7 @@ def test_the_scheduler_that_hosts_nothing_changes_nothing(eight: Mesh, tmp_path:
 
 
 @pytest.mark.parametrize("role", ["source", "middle", "sink"])
-def test_a_host_that_dies_fails_the_application(eight: Mesh, tmp_path: Path, role: str):
+def test_a_host_that_dies_fails_the_application(eight: Mesh, tmp_path: Path, role: str) -> None:
     answered, _ = submit(eight, tmp_path, speed=10)
     middle = sorted(hosts(answered) - {"a2", "a3"})
     names = {"source": "a2", "sink": "a3", "middle": middle[0] if middle else "a2"}
@@ -102,7 +102,7 @@ def test_a_host_that_dies_fails_the_application(eight: Mesh, tmp_path: Path, rol
     assert "Start it again" in again.stdout + again.stderr
 
 
-def test_a_dead_host_does_not_stop_the_next_submission(eight: Mesh, tmp_path: Path):
+def test_a_dead_host_does_not_stop_the_next_submission(eight: Mesh, tmp_path: Path) -> None:
     answered, _ = submit(eight, tmp_path, speed=10)
     victim = next(iter(sorted(hosts(answered) - {"a2", "a3"})), None)
     if victim is None:

@@ -65,7 +65,7 @@ def nasty(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Answers]:
     ],
     ids="-".join,
 )
-def test_exact_on_a_nasty_stream(nasty: tuple[Path, Answers], tmp_path: Path, options: tuple[str, ...]):
+def test_exact_on_a_nasty_stream(nasty: tuple[Path, Answers], tmp_path: Path, options: tuple[str, ...]) -> None:
     source, expected = nasty
     report = demo(source, tmp_path, *options)
     assert report["agents"] == int(options[1])
@@ -73,7 +73,7 @@ def test_exact_on_a_nasty_stream(nasty: tuple[Path, Answers], tmp_path: Path, op
 
 
 @pytest.mark.slow
-def test_the_real_stream_on_five_agents_within_thirty_seconds(tmp_path: Path):
+def test_the_real_stream_on_five_agents_within_thirty_seconds(tmp_path: Path) -> None:
     source = data_path(TAXI_SAMPLE)
     expected = answer(read_lines(source))
     began = time.monotonic()
@@ -91,7 +91,7 @@ def test_the_real_stream_on_five_agents_within_thirty_seconds(tmp_path: Path):
     assert took < 30
 
 
-def test_paced_input_gives_latencies(tmp_path: Path):
+def test_paced_input_gives_latencies(tmp_path: Path) -> None:
     """Ten minutes of trips at 600 × real time: results come while the input still flows."""
     source = write_lines(tmp_path / "t.csv.gz", list(itertools.islice(generate(seed=2), 600)))
     report = demo(source, tmp_path, "--agents", "2", "--speed", "600")
@@ -106,7 +106,9 @@ def test_paced_input_gives_latencies(tmp_path: Path):
         ("--input", b"this is no gzip file", "gzip"),
     ],
 )
-def test_a_bad_input_is_said_before_anything_starts(tmp_path: Path, option: str, content: bytes | None, message: str):
+def test_a_bad_input_is_said_before_anything_starts(
+    tmp_path: Path, option: str, content: bytes | None, message: str
+) -> None:
     source = tmp_path / "x.csv.gz"
     if content is not None:
         source.write_bytes(content)
@@ -124,7 +126,7 @@ INSTALLED = str(Path(sys.executable).with_name("agiledart"))
     "after", [0.15, 1.0, 2.5, pytest.param(4.0, marks=pytest.mark.slow), pytest.param(8.0, marks=pytest.mark.slow)]
 )
 @pytest.mark.parametrize("how", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
-def test_ctrl_c_at_any_moment_leaves_nothing(tmp_path: Path, after: float, how: signal.Signals):
+def test_ctrl_c_at_any_moment_leaves_nothing(tmp_path: Path, after: float, how: signal.Signals) -> None:
     folder = Path(tempfile.mkdtemp(dir="/tmp", prefix="adt-"))  # nobody else writes here; sockets need a short path
     environment = os.environ | {"TMPDIR": str(folder)}
     process = subprocess.Popen(
@@ -146,7 +148,7 @@ def test_ctrl_c_at_any_moment_leaves_nothing(tmp_path: Path, after: float, how: 
 
 
 @pytest.mark.slow
-def test_kill_nine_of_the_demo_leaves_nothing(tmp_path: Path):
+def test_kill_nine_of_the_demo_leaves_nothing(tmp_path: Path) -> None:
     """The agents hold a pipe to it and end by themselves; the temporary folder goes with them."""
     folder = Path(tempfile.mkdtemp(dir="/tmp", prefix="adt-"))
     process = subprocess.Popen(

@@ -131,7 +131,7 @@ def submit(made: Mesh, topology: str, trips: str, report: str) -> None:
     assert ran.returncode == 0, ran.stderr
 
 
-def test_an_agent_says_how_it_is_and_promtool_agrees():
+def test_an_agent_says_how_it_is_and_promtool_agrees() -> None:
     with mesh(1) as made:
         agent = made.agents[0]
         assert page(agent, "/livez") == (200, "alive\n")
@@ -146,7 +146,7 @@ def test_an_agent_says_how_it_is_and_promtool_agrees():
         assert agent.end() == 0
 
 
-def test_a_metrics_port_in_use_ends_the_second_agent_with_advice(tmp_path: Path):
+def test_a_metrics_port_in_use_ends_the_second_agent_with_advice(tmp_path: Path) -> None:
     with mesh(1) as made:
         taken = address_of(made.agents[0])
         ran = cli("agent", "--state-dir", str(made.folder / "x"), "--listen", "127.0.0.1:0", "--metrics", taken)
@@ -155,7 +155,9 @@ def test_a_metrics_port_in_use_ends_the_second_agent_with_advice(tmp_path: Path)
         assert "Traceback" not in ran.stderr
 
 
-def test_systemd_is_told_when_the_agent_is_ready_and_when_it_stops(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_systemd_is_told_when_the_agent_is_ready_and_when_it_stops(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = Path(tempfile.mkdtemp(prefix="adt-notify-"))
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
@@ -200,7 +202,7 @@ def every_panel_shows_something(prometheus: Prometheus) -> None:
 
 
 @pytest.mark.slow
-def test_five_agents_under_a_real_prometheus(five: Mesh, prometheus: Prometheus, tmp_path: Path):
+def test_five_agents_under_a_real_prometheus(five: Mesh, prometheus: Prometheus, tmp_path: Path) -> None:
     wait_for(lambda: prometheus.values('sum(up{job="agiledart"})') == [5.0], 30, "all five are scraped")
     wait_for(lambda: prometheus.values("min(agiledart_overlay_known_peers)") == [4.0], 20, "each knows the others")
 

@@ -14,7 +14,7 @@ from tests.e2e.mesh import COMMAND, AgentProcess, alive, cli, mesh, names_seen, 
 pytestmark = pytest.mark.e2e
 
 
-def test_three_agents_find_each_other_lose_one_and_get_it_back():
+def test_three_agents_find_each_other_lose_one_and_get_it_back() -> None:
     with mesh(3) as made:
         victim = made.agent("a2")
         node_id = victim.ready()["node_id"]
@@ -30,7 +30,7 @@ def test_three_agents_find_each_other_lose_one_and_get_it_back():
         assert back["incarnation"] == 2
 
 
-def test_an_agent_that_is_restarted_at_once_is_back_before_anybody_missed_it():
+def test_an_agent_that_is_restarted_at_once_is_back_before_anybody_missed_it() -> None:
     with mesh(3) as made:
         victim = made.agent("a3")
         victim.kill()
@@ -40,7 +40,7 @@ def test_an_agent_that_is_restarted_at_once_is_back_before_anybody_missed_it():
         assert names_seen(made.agent("a1")) == {"a1", "a2", "a3"}
 
 
-def test_agents_of_one_machine_say_so_and_one_that_was_told_otherwise_is_another():
+def test_agents_of_one_machine_say_so_and_one_that_was_told_otherwise_is_another() -> None:
     with mesh(2) as made:
         made.grow(1, "--host", "elsewhere")
         for asked in made.agents:
@@ -49,7 +49,7 @@ def test_agents_of_one_machine_say_so_and_one_that_was_told_otherwise_is_another
             assert hosts["a3"] == "elsewhere"
 
 
-def test_sigterm_drains_and_leaves_nothing():
+def test_sigterm_drains_and_leaves_nothing() -> None:
     with mesh(3) as made:
         leaver = made.agent("a3")
         assert leaver.end() == 0
@@ -58,14 +58,14 @@ def test_sigterm_drains_and_leaves_nothing():
         assert not (leaver.state_dir / "control.sock").exists()
 
 
-def test_a_founder_can_leave_and_the_ring_goes_on():
+def test_a_founder_can_leave_and_the_ring_goes_on() -> None:
     with mesh(3) as made:
         assert made.agent("a1").end() == 0
         made.wait_for_ring(3.0)
         assert names_seen(made.agent("a2")) == {"a2", "a3"}
 
 
-def test_the_whole_ring_stops_and_starts_again():
+def test_the_whole_ring_stops_and_starts_again() -> None:
     """After a power cut all start at once, without tokens, and are one ring again."""
     with mesh(3) as made:
         addresses = {}
@@ -79,7 +79,7 @@ def test_the_whole_ring_stops_and_starts_again():
         made.wait_for_ring(15.0)
 
 
-def test_an_agent_ends_with_whoever_started_it(tmp_path_factory: pytest.TempPathFactory):
+def test_an_agent_ends_with_whoever_started_it(tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.mktemp("p")
     reader, writer = os.pipe()
     agent = AgentProcess("a1", folder)
@@ -95,7 +95,7 @@ def test_an_agent_ends_with_whoever_started_it(tmp_path_factory: pytest.TempPath
     assert process.wait(5) == 0
 
 
-def test_a_second_signal_cuts():
+def test_a_second_signal_cuts() -> None:
     with mesh(1) as made:
         process = made.agent("a1").process
         assert process is not None
@@ -104,7 +104,7 @@ def test_a_second_signal_cuts():
         assert process.wait(5) in (0, -signal.SIGTERM)
 
 
-def test_one_state_directory_has_one_agent():
+def test_one_state_directory_has_one_agent() -> None:
     with mesh(1) as made:
         agent = made.agent("a1")
         second = cli("agent", "--state-dir", str(agent.state_dir), "--listen", "127.0.0.1:0", "--metrics", "")
@@ -113,7 +113,7 @@ def test_one_state_directory_has_one_agent():
         assert "Traceback" not in second.stderr
 
 
-def test_a_port_in_use_is_named():
+def test_a_port_in_use_is_named() -> None:
     with mesh(1) as made:
         agent = made.agent("a1")
         port = agent.address.rpartition(":")[2]
@@ -123,7 +123,7 @@ def test_a_port_in_use_is_named():
         assert f"pid {agent.pid}" in second.stderr
 
 
-def test_nobody_answers(tmp_path: Path):
+def test_nobody_answers(tmp_path: Path) -> None:
     nothing = cli("nodes", "--agent", "/nonexistent")
     assert nothing.returncode == 3
     nothing = cli("nodes", env=os.environ | {"XDG_STATE_HOME": str(tmp_path), "STATE_DIRECTORY": str(tmp_path)})
@@ -131,7 +131,7 @@ def test_nobody_answers(tmp_path: Path):
     assert 'Start one with "agiledart agent"' in nothing.stderr
 
 
-def test_a_stopped_agent_is_missed_and_found_again():
+def test_a_stopped_agent_is_missed_and_found_again() -> None:
     """SIGSTOP: silent, but its sockets stay open; after SIGCONT it is a member again."""
     with mesh(3) as made:
         sleeper = made.agent("a2")

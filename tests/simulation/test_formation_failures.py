@@ -193,7 +193,7 @@ def test_a_leaving_host_says_so_before_it_goes() -> None:
     left: list[str] = []
     carried_out = mesh.world._on_effect
 
-    def listen(peer, effect):  # type: ignore[no-untyped-def]
+    def listen(peer, effect) -> None:  # type: ignore[no-untyped-def]
         if isinstance(effect, Left):
             left.append(peer.name)
         carried_out(peer, effect)

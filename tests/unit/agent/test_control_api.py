@@ -65,7 +65,7 @@ def api(asked: list[tuple[int, Command, str]], refused: list[str]) -> ControlApi
 
 @pytest.mark.parametrize("role", ["admin", "submitter", "reader", "agent", "executor"])
 @pytest.mark.parametrize("command", ONE_OF_EACH, ids=lambda command: type(command).__name__)
-def test_every_role_at_every_command(api, asked, refused, role: str, command: Command):
+def test_every_role_at_every_command(api, asked, refused, role: str, command: Command) -> None:
     allowed = {
         "admin": True,
         "submitter": not isinstance(command, CreateToken | Leave),
@@ -78,11 +78,11 @@ def test_every_role_at_every_command(api, asked, refused, role: str, command: Co
     assert not asker.got if allowed else isinstance(asker.got[0], Refusal)
 
 
-def test_every_command_has_roles():
+def test_every_command_has_roles() -> None:
     assert set(ROLES_BY_COMMAND) == {type(command) for command in ONE_OF_EACH}
 
 
-def test_answers_find_their_asker(api, asked):
+def test_answers_find_their_asker(api, asked) -> None:
     one, two = Asker(api), Asker(api)
     one.ask(7, Nodes())
     two.ask(7, ListApplications())
@@ -94,7 +94,7 @@ def test_answers_find_their_asker(api, asked):
     assert two.got == [Progress(7, "soon"), Refusal(7, "no", 2)]
 
 
-def test_a_client_that_went_away_gets_nothing(api, asked):
+def test_a_client_that_went_away_gets_nothing(api, asked) -> None:
     asker = Asker(api)
     asker.ask(1, Nodes())
     api.forget(asker.client)
@@ -102,7 +102,7 @@ def test_a_client_that_went_away_gets_nothing(api, asked):
     assert asker.got == []
 
 
-def test_open_requests_are_bounded_and_not_doubled(api, asked):
+def test_open_requests_are_bounded_and_not_doubled(api, asked) -> None:
     asker = Asker(api)
     asker.ask(1, Nodes())
     asker.ask(1, Nodes())
@@ -112,7 +112,7 @@ def test_open_requests_are_bounded_and_not_doubled(api, asked):
     assert len(asked) == MAX_OPEN_REQUESTS
 
 
-def test_what_is_no_request_closes_the_connection(api):
+def test_what_is_no_request_closes_the_connection(api) -> None:
     asker = Asker(api)
     with pytest.raises(RemoteProtocolError):
         api.receive(asker.client, CONTROL.encode(Answer(1, b"")))
@@ -120,7 +120,7 @@ def test_what_is_no_request_closes_the_connection(api):
         api.receive(asker.client, b"\xc1")
 
 
-def test_the_socket_belongs_to_its_owner_and_survives_garbage(tmp_path: Path):
+def test_the_socket_belongs_to_its_owner_and_survives_garbage(tmp_path: Path) -> None:
     seen: list[int] = []
     refused: list[str] = []
 
@@ -154,7 +154,7 @@ def test_the_socket_belongs_to_its_owner_and_survives_garbage(tmp_path: Path):
     assert refused == ["kind"] or refused == ["oversize"]
 
 
-def test_an_answer_that_is_too_large_is_refused_in_words(api, asked):
+def test_an_answer_that_is_too_large_is_refused_in_words(api, asked) -> None:
     asker = Asker(api)
     asker.ask(1, Info())
     api.answer(asked[-1][0], {"text": "x" * MAX_FRAME_BYTES})
@@ -163,6 +163,6 @@ def test_an_answer_that_is_too_large_is_refused_in_words(api, asked):
     assert "more than a frame may have" in said.text
 
 
-def test_a_state_directory_too_deep_for_a_socket_is_named(api, tmp_path: Path):
+def test_a_state_directory_too_deep_for_a_socket_is_named(api, tmp_path: Path) -> None:
     with pytest.raises(OperationFailed, match="shorter --state-dir"):
         asyncio.run(api.listen(tmp_path / ("x" * 110) / "control.sock"))

@@ -57,7 +57,7 @@ class SlowPool(ExecutorPool):
         return executor
 
 
-def test_what_is_stopped_while_it_starts_does_not_stay():
+def test_what_is_stopped_while_it_starts_does_not_stay() -> None:
     async def play() -> SlowPool:
         pool = SlowPool()
         launch = asyncio.create_task(pool.launch("taxi", 1, 7, {0: [InstanceName(0, 0)]}, b""))
@@ -74,7 +74,7 @@ def test_what_is_stopped_while_it_starts_does_not_stay():
     assert pool.processes == ()
 
 
-def test_who_starts_again_after_a_stop_gets_a_new_process():
+def test_who_starts_again_after_a_stop_gets_a_new_process() -> None:
     async def play() -> SlowPool:
         pool = SlowPool()
         pool.go.set()

@@ -36,7 +36,7 @@ from agiledart_overlay.observations import (
 )
 
 
-def test_console_and_json():
+def test_console_and_json() -> None:
     console, structured = io.StringIO(), io.StringIO()
     AgentLog("console", "a1", stream=console).info("ring.joined", "joined", nodes=5)
     AgentLog("json", "a1", stream=structured).warning("peer.failed", "gone", peer="ff")
@@ -45,7 +45,7 @@ def test_console_and_json():
     assert (event["event"], event["level"], event["node"], event["peer"]) == ("peer.failed", "warning", "a1", "ff")
 
 
-def test_a_stranger_cannot_fill_a_disk():
+def test_a_stranger_cannot_fill_a_disk() -> None:
     stream = io.StringIO()
     log = AgentLog(stream=stream)
     for n in range(1000):
@@ -55,13 +55,13 @@ def test_a_stranger_cannot_fill_a_disk():
     assert log.refusals == {"tls": 1000, "expired": 1000}
 
 
-def test_a_closed_terminal_does_not_end_an_agent():
+def test_a_closed_terminal_does_not_end_an_agent() -> None:
     stream = io.StringIO()
     stream.close()
     AgentLog(stream=stream).error("x", "y")
 
 
-def test_debug_only_when_asked():
+def test_debug_only_when_asked() -> None:
     stream = io.StringIO()
     AgentLog(stream=stream).debug("x", "y")
     assert stream.getvalue() == ""
@@ -69,7 +69,7 @@ def test_debug_only_when_asked():
     assert "y" in stream.getvalue()
 
 
-def test_printed_lines_are_numbered_and_bounded():
+def test_printed_lines_are_numbered_and_bounded() -> None:
     lines = PrintedLines()
     for n in range(MAX_LOG_LINES + 5):
         lines.add("app", f"line {n}")
@@ -83,7 +83,7 @@ def test_printed_lines_are_numbered_and_bounded():
     assert lines.after("other", 0) == []
 
 
-def test_applications_are_bounded_too():
+def test_applications_are_bounded_too() -> None:
     lines = PrintedLines()
     for n in range(MAX_LOGGED_APPLICATIONS + 1):
         lines.add(f"app{n}", "x")
@@ -91,7 +91,7 @@ def test_applications_are_bounded_too():
     assert lines.after("app1", 0)
 
 
-def test_long_lines_are_bounded_by_their_length():
+def test_long_lines_are_bounded_by_their_length() -> None:
     lines = PrintedLines()
     text = "x" * 4_096
     for _ in range(3_000):
@@ -107,7 +107,7 @@ def test_long_lines_are_bounded_by_their_length():
     assert lines.after("other0", 0)
 
 
-def test_an_answer_is_bounded_and_can_be_continued():
+def test_an_answer_is_bounded_and_can_be_continued() -> None:
     lines = PrintedLines()
     for _ in range(200):
         lines.add("talker", "x" * 4_096)
@@ -134,7 +134,7 @@ ONE_OF_EACH: tuple[Observation, ...] = (
 )  # fmt: skip
 
 
-def test_every_observation_has_an_event_of_its_own():
+def test_every_observation_has_an_event_of_its_own() -> None:
     kinds = (*vars(observations).values(), *vars(of_scheduling).values())
     defined = {kind for kind in kinds if isinstance(kind, type) and issubclass(kind, Observation)}
     assert {type(one) for one in ONE_OF_EACH} == defined - {Observation}
@@ -143,7 +143,7 @@ def test_every_observation_has_an_event_of_its_own():
     assert len(set(names)) == len(names)
 
 
-def test_observations_are_one_object_a_line():
+def test_observations_are_one_object_a_line() -> None:
     stream = io.StringIO()
     log = AgentLog("json", "a1", verbose=True, stream=stream)
     for one in ONE_OF_EACH:
@@ -154,7 +154,7 @@ def test_observations_are_one_object_a_line():
     assert [e["level"] for e in events if e["event"] in ("node.late", "node.doubted")] == ["warning", "warning"]
 
 
-def test_the_same_trouble_is_said_once_a_minute_and_what_explains_it_only_when_asked(monkeypatch):
+def test_the_same_trouble_is_said_once_a_minute_and_what_explains_it_only_when_asked(monkeypatch) -> None:
     now = [100.0]
     monkeypatch.setattr("agiledart_agent.logs.time.monotonic", lambda: now[0])
     stream = io.StringIO()
@@ -169,7 +169,7 @@ def test_the_same_trouble_is_said_once_a_minute_and_what_explains_it_only_when_a
     assert json.loads(stream.getvalue().splitlines()[1])["left_out"] == 499
 
 
-def test_an_error_that_nobody_caught_is_one_line_as_json_and_a_trace_for_people():
+def test_an_error_that_nobody_caught_is_one_line_as_json_and_a_trace_for_people() -> None:
     structured, console = io.StringIO(), io.StringIO()
     try:
         raise ValueError("two\nlines")

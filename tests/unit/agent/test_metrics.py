@@ -81,7 +81,7 @@ def sink(*latencies_ms: float) -> InstanceStatistics:
     return InstanceStatistics(1, 0, {"report": counts}, None, histogram.to_plain(), queued_rows=3, state_keys=7)
 
 
-def test_names_and_labels_follow_the_rules():
+def test_names_and_labels_follow_the_rules() -> None:
     names = [one.name for one in METRICS]
     assert len(names) == len(set(names))
     for one in METRICS:
@@ -92,17 +92,17 @@ def test_names_and_labels_follow_the_rules():
         assert one.help.endswith("."), one.name
 
 
-def test_the_reference_is_up_to_date():
+def test_the_reference_is_up_to_date() -> None:
     assert TARGET.read_text() == reference(), "run: python -m tools.metrics_reference"
 
 
-def test_each_observation_is_counted_or_left_out_on_purpose():
+def test_each_observation_is_counted_or_left_out_on_purpose() -> None:
     members = (*inspect.getmembers(observations, inspect.isclass), *inspect.getmembers(of_scheduling, inspect.isclass))
     there = [one for _, one in members if issubclass(one, Observation)]
     assert set(there) - {Observation} == set(COUNTED)
 
 
-def test_both_formats_are_read_by_their_parsers(world: World):
+def test_both_formats_are_read_by_their_parsers(world: World) -> None:
     world.report("taxi", source(10, 2, {"fields": 1}))
     world.report("taxi", sink(1, 20, 300))
     plain = {family.name for family in parse_text(world.text())}
@@ -114,13 +114,13 @@ def test_both_formats_are_read_by_their_parsers(world: World):
     assert {one.name.removesuffix("_total") for one in METRICS} <= plain
 
 
-def test_promtool_has_nothing_to_say(world: World):
+def test_promtool_has_nothing_to_say(world: World) -> None:
     world.report("taxi", source(10, 2, {'we"ird\n': 1}))
     world.report("taxi", sink(1, 20, 300))
     lint("check", "metrics", text=world.text())
 
 
-def test_latency_samples_are_counted_on_after_the_run(world: World):
+def test_latency_samples_are_counted_on_after_the_run(world: World) -> None:
     name = "agiledart_application_latency_samples_total"
 
     def value(state: str) -> float | None:
@@ -133,7 +133,7 @@ def test_latency_samples_are_counted_on_after_the_run(world: World):
     assert (value("kept"), value("lost")) == (12, 3)
 
 
-def test_the_node(world: World):
+def test_the_node(world: World) -> None:
     overlay = OverlayStatistics(True, 4, 9, 5, 2, (("Probe", 3), ("Join", 1)), (("Probe", 2),), (("outside", 6),))
     world.figures = NodeFigures("", overlay, 3, {"dialling": 1}, {"grant": 5}, ())
     assert world.value("agiledart_agent_ready") == 1
@@ -149,7 +149,7 @@ def test_the_node(world: World):
     assert world.value("agiledart_agent_ready") == 0
 
 
-def test_observations_are_counted(world: World):
+def test_observations_are_counted(world: World) -> None:
     peer = Peer(NodeId(7), 1, "pi7")
     for observation in (NodeWasLate(5), NodeWasLate(6), PeerDeclaredFailed(peer, "silent"), MessageDropped("outside")):
         world.metrics.observed(observation)
@@ -159,7 +159,7 @@ def test_observations_are_counted(world: World):
     assert peer.node.hex not in world.text()
 
 
-def test_an_application(world: World):
+def test_an_application(world: World) -> None:
     world.report("taxi", source(10, 2, {"fields": 1, "time": 3}), busy_ns=1_500_000_000, waiting_rows=4)
     world.report("taxi", sink(0.5, 20, 300), blocked=True)
     assert world.value("agiledart_application_records_total", app="taxi", operator="trips") == 10
@@ -180,7 +180,7 @@ def test_an_application(world: World):
     assert world.value(f"{name}_sum") == pytest.approx(0.3205, rel=0.03)
 
 
-def test_the_lag_is_that_of_the_slowest_running_instance(world: World):
+def test_the_lag_is_that_of_the_slowest_running_instance(world: World) -> None:
     slow, quick, ended = source(1), source(1, index=1), source(1, index=2)
     slow.event_time, quick.event_time = 800_000, 1_000_000
     ended.event_time, ended.finished = 100_000, True
@@ -191,14 +191,14 @@ def test_the_lag_is_that_of_the_slowest_running_instance(world: World):
     assert world.value("agiledart_application_instances", state="finished") == 1
 
 
-def test_a_report_replaces_the_last_one_and_instances_add_up(world: World):
+def test_a_report_replaces_the_last_one_and_instances_add_up(world: World) -> None:
     world.report("taxi", source(10))
     world.report("taxi", source(15))
     world.report("taxi", source(5, index=1))
     assert world.value("agiledart_application_records_total") == 20
 
 
-def test_counters_stay_when_a_run_ends_and_go_on_with_the_next(world: World):
+def test_counters_stay_when_a_run_ends_and_go_on_with_the_next(world: World) -> None:
     world.report("taxi", source(10))
     world.metrics.applications.ended("taxi", 1)
     assert world.value("agiledart_application_records_total") == 10
@@ -209,14 +209,14 @@ def test_counters_stay_when_a_run_ends_and_go_on_with_the_next(world: World):
     assert world.value("agiledart_application_records_total") == 14
 
 
-def test_a_newer_run_closes_the_older_one(world: World):
+def test_a_newer_run_closes_the_older_one(world: World) -> None:
     world.report("taxi", source(10))
     world.report("taxi", source(1), version=2)
     assert world.value("agiledart_application_records_total") == 11
     assert world.value("agiledart_application_instances", state="running") == 1
 
 
-def test_sink_logs(world: World, tmp_path: Path):
+def test_sink_logs(world: World, tmp_path: Path) -> None:
     (tmp_path / "0").mkdir()
     (tmp_path / "log.json").write_bytes(b"x" * 10)
     (tmp_path / "0" / "1.log").write_bytes(b"x" * 30)
@@ -231,21 +231,21 @@ def test_sink_logs(world: World, tmp_path: Path):
     assert world.value("agiledart_sink_log_sent_bytes_total") == 3_000
 
 
-def test_a_failure_is_counted_from_zero(world: World):
+def test_a_failure_is_counted_from_zero(world: World) -> None:
     world.report("taxi", source(1))
     assert world.value("agiledart_application_failures_total", app="taxi") == 0
     world.metrics.applications.failed("taxi")
     assert world.value("agiledart_application_failures_total", app="taxi") == 1
 
 
-def test_a_report_that_makes_no_sense_is_no_figure(world: World):
+def test_a_report_that_makes_no_sense_is_no_figure(world: World) -> None:
     world.metrics.applications.reported("taxi", 1, 0, 0, {"statistics": ["nonsense"], "busy_ns": "much"})
     world.report("taxi", source(3, index=1), busy_ns=-5, waiting_rows=None)
     assert world.value("agiledart_application_records_total") == 3
     assert world.value("agiledart_application_busy_seconds_total") == 0
 
 
-def test_labels_are_bounded(world: World):
+def test_labels_are_bounded(world: World) -> None:
     reasons = {f"reason {number}": 1 for number in range(40)}
     for number in range(MAX_APPLICATIONS + 20):
         for index in range(60):
@@ -273,7 +273,7 @@ def test_labels_are_bounded(world: World):
     assert len(lines) == len(set(lines))
 
 
-def test_an_application_that_has_ended_makes_room(world: World):
+def test_an_application_that_has_ended_makes_room(world: World) -> None:
     for number in range(MAX_APPLICATIONS):
         world.report(f"app-{number}", source(1))
     world.metrics.applications.ended("app-3", 1)
@@ -283,7 +283,7 @@ def test_an_application_that_has_ended_makes_room(world: World):
     assert 'app="app-2"' in world.text()
 
 
-def test_hammering_takes_a_twentieth_of_the_agent_at_most(world: World):
+def test_hammering_takes_a_twentieth_of_the_agent_at_most(world: World) -> None:
     made: list[float] = []
 
     def slow_look() -> NodeFigures:
@@ -298,7 +298,7 @@ def test_hammering_takes_a_twentieth_of_the_agent_at_most(world: World):
     assert made == pytest.approx([0, 5], abs=0.02)
 
 
-def test_quick_scrapes_share_a_text(world: World):
+def test_quick_scrapes_share_a_text(world: World) -> None:
     first = world.metrics.render("")
     world.report("taxi", source(1))
     assert world.metrics.render("") == first

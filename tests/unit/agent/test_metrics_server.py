@@ -66,7 +66,7 @@ def run(test: Callable[[Port], Awaitable[None]]) -> Port:
     return asyncio.run(main())
 
 
-def test_the_three_pages():
+def test_the_three_pages() -> None:
     async def test(port: Port) -> None:
         status, head, body = await port.get("/metrics?x=1", headers="accept: openmetrics\r\n")
         assert (status, body) == (200, "some_metric 1\n")
@@ -81,7 +81,7 @@ def test_the_three_pages():
     assert not run(test).refused
 
 
-def test_head_has_no_body():
+def test_head_has_no_body() -> None:
     async def test(port: Port) -> None:
         status, head, body = await port.get("/metrics", "HEAD")
         assert (status, body) == (200, "")
@@ -90,7 +90,7 @@ def test_head_has_no_body():
     run(test)
 
 
-def test_nothing_else_is_served():
+def test_nothing_else_is_served() -> None:
     async def test(port: Port) -> None:
         assert (await port.get("/"))[0] == 404
         assert (await port.get("/metrics/../etc/passwd"))[0] == 404
@@ -106,7 +106,7 @@ def test_nothing_else_is_served():
     [b"\x16\x03\x01\x02\x00\r\n\r\n", b"GET /metrics\r\n\r\n", b"GET metrics HTTP/1.1\r\n\r\n", b"\r\n\r\n",
      b"GET /metrics HTTP/1.1\r\nno colon\r\n\r\n"],
 )  # fmt: skip
-def test_garbage_is_refused(data: bytes):
+def test_garbage_is_refused(data: bytes) -> None:
     async def test(port: Port) -> None:
         assert (await port.send(data)).startswith(b"HTTP/1.1 400 ")
         assert (await port.get("/livez"))[0] == 200
@@ -114,7 +114,7 @@ def test_garbage_is_refused(data: bytes):
     assert run(test).refused == {"garbage": 1}
 
 
-def test_an_endless_head_is_refused():
+def test_an_endless_head_is_refused() -> None:
     async def test(port: Port) -> None:
         answer = await port.send(b"GET /metrics HTTP/1.1\r\nX: " + b"x" * (3 * MAX_HEAD))
         assert answer == b"" or answer.startswith(b"HTTP/1.1 431 ")
@@ -123,7 +123,7 @@ def test_an_endless_head_is_refused():
     assert run(test).refused == {"too large": 1}
 
 
-def test_a_client_that_says_nothing_is_sent_away(monkeypatch: pytest.MonkeyPatch):
+def test_a_client_that_says_nothing_is_sent_away(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metrics_server, "HEAD_SECONDS", 0.02)
 
     async def test(port: Port) -> None:
@@ -132,7 +132,7 @@ def test_a_client_that_says_nothing_is_sent_away(monkeypatch: pytest.MonkeyPatch
     assert run(test).refused == {"slow client": 1}
 
 
-def test_a_client_that_reads_nothing_is_cut(monkeypatch: pytest.MonkeyPatch):
+def test_a_client_that_reads_nothing_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metrics_server, "BODY_SECONDS", 0.05)
 
     async def test(port: Port) -> None:
@@ -152,7 +152,7 @@ def test_a_client_that_reads_nothing_is_cut(monkeypatch: pytest.MonkeyPatch):
     assert run(test).refused == {"slow client": 1}
 
 
-def test_too_many_clients_are_cut_and_leave_no_trace():
+def test_too_many_clients_are_cut_and_leave_no_trace() -> None:
     async def test(port: Port) -> None:
         held = [await port.connect() for _ in range(MAX_CLIENTS)]
         for _, writer in held:
@@ -167,7 +167,7 @@ def test_too_many_clients_are_cut_and_leave_no_trace():
     assert run(test).refused == {"too many clients": 1}
 
 
-def test_a_client_that_goes_is_no_error():
+def test_a_client_that_goes_is_no_error() -> None:
     async def test(port: Port) -> None:
         _, writer = await port.connect()
         writer.close()
@@ -177,7 +177,7 @@ def test_a_client_that_goes_is_no_error():
     assert not run(test).refused
 
 
-def test_a_port_in_use_is_said_with_what_to_do():
+def test_a_port_in_use_is_said_with_what_to_do() -> None:
     async def test(port: Port) -> None:
         second = Port()
         number = int(port.server.address.rpartition(":")[2])
@@ -189,7 +189,7 @@ def test_a_port_in_use_is_said_with_what_to_do():
     run(test)
 
 
-def test_heads():
+def test_heads() -> None:
     assert parse_head(b"GET /a?b HTTP/1.1\r\nAccept: x\r\naccept: y\r\n\r\n") == ("GET", "/a", "x,y")
     assert parse_head(b"GET / HTTP/2.0\r\n\r\n") is None
     assert response(metrics_server.HTTPStatus.OK, "t", b"b").endswith(b"Connection: close\r\n\r\nb")

@@ -34,7 +34,7 @@ async def _to_one_who_hangs_up(peer: Peer) -> Link:
 
 
 @pytest.mark.parametrize("dial", [_to_no_address, _to_one_who_hangs_up])
-def test_a_dial_that_fails_is_told_and_tried_again(dial: Any):
+def test_a_dial_that_fails_is_told_and_tried_again(dial: Any) -> None:
     async def play() -> tuple[list[NodeId], int]:
         lost: list[NodeId] = []
         links = PeerLinks(Codec(Word), dial, lambda sender, message: None, lost.append)
@@ -60,7 +60,7 @@ class FilledLink:
         return Peer(self.node, 1)
 
 
-def test_the_use_of_a_link_is_told_when_it_moves():
+def test_the_use_of_a_link_is_told_when_it_moves() -> None:
     links = PeerLinks(Codec(Word), _to_no_address, lambda sender, message: None, lambda node: None)
     slow, free = FilledLink(1, 0), FilledLink(2, 0)
     for link in (slow, free):

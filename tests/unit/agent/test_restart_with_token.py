@@ -34,7 +34,7 @@ def start(identity: Identity, join: str) -> list[str]:
     return _network(settings, identity, AgentLog(stream=io.StringIO()))[0]
 
 
-def test_a_member_needs_its_token_no_more(founder: Identity, tmp_path: Path):
+def test_a_member_needs_its_token_no_more(founder: Identity, tmp_path: Path) -> None:
     member = Identity.load_or_create(tmp_path / "member")
     assert start(member, token(founder, made=NOW, lasts=3600)) == ["127.0.0.1:1"]
     chain = member.chain
@@ -42,13 +42,13 @@ def test_a_member_needs_its_token_no_more(founder: Identity, tmp_path: Path):
     assert member.chain == chain
 
 
-def test_a_stranger_does(founder: Identity, tmp_path: Path):
+def test_a_stranger_does(founder: Identity, tmp_path: Path) -> None:
     stranger = Identity.load_or_create(tmp_path / "stranger")
     with pytest.raises(OperationFailed, match="expired"):
         start(stranger, token(founder, made=NOW - 7200, lasts=3600))
 
 
-def test_a_member_of_another_network_is_refused(founder: Identity, tmp_path: Path):
+def test_a_member_of_another_network_is_refused(founder: Identity, tmp_path: Path) -> None:
     other = Identity.load_or_create(tmp_path / "other")
     other.found_network()
     with pytest.raises(OperationFailed, match="belongs to network"):

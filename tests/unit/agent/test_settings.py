@@ -8,7 +8,7 @@ from agiledart_agent.settings import AgentSettings, default_state_dir, split_add
 from agiledart_kernel.errors import ConfigurationError
 
 
-def test_each_origin_overrides_the_one_before(tmp_path: Path):
+def test_each_origin_overrides_the_one_before(tmp_path: Path) -> None:
     file = tmp_path / "agent.toml"
     file.write_text('[agent]\nzone = "cellar"\nexecutors = 3\nname = "file"\n')
     settings = AgentSettings.load(
@@ -37,24 +37,24 @@ def test_each_origin_overrides_the_one_before(tmp_path: Path):
         ("[agent]\nlog_format = 'xml'\n", "console and json"),
     ],
 )
-def test_a_mistake_is_named(tmp_path: Path, text: str, complaint: str):
+def test_a_mistake_is_named(tmp_path: Path, text: str, complaint: str) -> None:
     file = tmp_path / "agent.toml"
     file.write_text(text)
     with pytest.raises(ConfigurationError, match=complaint):
         AgentSettings.load({}, {}, file)
 
 
-def test_a_missing_file_is_named(tmp_path: Path):
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"none\.toml: No such file"):
         AgentSettings.load({}, {}, tmp_path / "none.toml")
 
 
-def test_the_state_directory_of_a_service_comes_from_systemd():
+def test_the_state_directory_of_a_service_comes_from_systemd() -> None:
     assert default_state_dir({"STATE_DIRECTORY": "/run/x:/run/y"}) == Path("/run/x")
     assert default_state_dir({"XDG_STATE_HOME": "/s", "HOME": "/h"}).name == "agiledart"
 
 
-def test_addresses():
+def test_addresses() -> None:
     assert split_address("[::1]:80") == ("::1", 80)
     for wrong in ("host", "host:", ":80", "host:99999", "host:http"):
         with pytest.raises(ConfigurationError):

@@ -23,7 +23,7 @@ def drain(channel: SendingChannel) -> list[Batch]:
     return frames
 
 
-def test_sends_at_once_while_the_window_is_open():
+def test_sends_at_once_while_the_window_is_open() -> None:
     channel = SendingChannel(window=2)
     channel.put(batch(0, 1))
     assert [len(frame) for frame in drain(channel)] == [1]
@@ -31,7 +31,7 @@ def test_sends_at_once_while_the_window_is_open():
     assert [len(frame) for frame in drain(channel)] == [1]
 
 
-def test_rows_collect_while_the_window_is_full_and_leave_as_one_frame():
+def test_rows_collect_while_the_window_is_full_and_leave_as_one_frame() -> None:
     channel = SendingChannel(window=1)
     channel.put(batch(0, 1))
     drain(channel)
@@ -44,7 +44,7 @@ def test_rows_collect_while_the_window_is_full_and_leave_as_one_frame():
     assert frames[0].mark == (5, 1, 0, 5)
 
 
-def test_a_long_batch_is_cut_and_each_piece_promises_what_it_holds():
+def test_a_long_batch_is_cut_and_each_piece_promises_what_it_holds() -> None:
     channel = SendingChannel(window=8, max_rows=3)
     channel.put(batch(0, 7, mark=9))
     frames = drain(channel)
@@ -52,7 +52,7 @@ def test_a_long_batch_is_cut_and_each_piece_promises_what_it_holds():
     assert [frame.mark for frame in frames] == [covering((2, 1, 0, 2)), covering((5, 1, 0, 5)), (9, 1, 0, 9)]
 
 
-def test_a_punctuation_needs_no_credit_and_only_the_newest_waits():
+def test_a_punctuation_needs_no_credit_and_only_the_newest_waits() -> None:
     channel = SendingChannel(window=1)
     for n in range(PUNCTUATION_WINDOW + 3):
         channel.put(Batch([], [], (n, 1, 0, n)))
@@ -63,7 +63,7 @@ def test_a_punctuation_needs_no_credit_and_only_the_newest_waits():
     assert frame.mark[0] == PUNCTUATION_WINDOW + 2
 
 
-def test_a_mark_never_overtakes_rows_that_still_wait():
+def test_a_mark_never_overtakes_rows_that_still_wait() -> None:
     channel = SendingChannel(window=1)
     channel.put(batch(0, 1))
     drain(channel)
@@ -76,7 +76,7 @@ def test_a_mark_never_overtakes_rows_that_still_wait():
     assert frame.mark == (8, 1, 0, 8)
 
 
-def test_blocked_until_there_is_room():
+def test_blocked_until_there_is_room() -> None:
     channel = SendingChannel(window=1, max_rows=10, bound_rows=15)
     channel.put(batch(0, 40))
     assert channel.blocked
@@ -89,7 +89,7 @@ def test_blocked_until_there_is_room():
     assert not channel.blocked
 
 
-def test_frames_get_smaller_when_rows_are_large():
+def test_frames_get_smaller_when_rows_are_large() -> None:
     channel = SendingChannel()
     channel.sized(10, 1_500_000)
     assert channel.rows_limit == 1
@@ -97,7 +97,7 @@ def test_frames_get_smaller_when_rows_are_large():
     assert channel.rows_limit == 750
 
 
-def test_large_rows_block_earlier():
+def test_large_rows_block_earlier() -> None:
     channel = SendingChannel(window=1)
     channel.put(batch(0, 100))
     drain(channel)
@@ -107,13 +107,13 @@ def test_large_rows_block_earlier():
     assert channel.blocked
 
 
-def test_acknowledging_what_was_never_sent_is_a_fault_of_the_peer():
+def test_acknowledging_what_was_never_sent_is_a_fault_of_the_peer() -> None:
     channel = SendingChannel()
     with pytest.raises(RemoteProtocolError, match="acknowledgement"):
         channel.acknowledge(1, 0)
 
 
-def test_a_late_acknowledgement_takes_nothing_back():
+def test_a_late_acknowledgement_takes_nothing_back() -> None:
     channel = SendingChannel(window=4)
     for n in range(3):
         channel.put(batch(n, 1))
@@ -123,7 +123,7 @@ def test_a_late_acknowledgement_takes_nothing_back():
     assert channel.in_flight == 0
 
 
-def test_the_receiver_sees_gaps_and_repeats():
+def test_the_receiver_sees_gaps_and_repeats() -> None:
     channel = ReceivingChannel()
     channel.accept(0, 5)
     channel.accept(5, 0)
@@ -133,7 +133,7 @@ def test_the_receiver_sees_gaps_and_repeats():
         channel.accept(9, 1)
 
 
-def test_acknowledges_in_halves_and_two_punctuations_at_once():
+def test_acknowledges_in_halves_and_two_punctuations_at_once() -> None:
     channel = ReceivingChannel(window=8)
     for n in range(4):
         channel.accept(n, 1)
@@ -160,7 +160,7 @@ def test_nothing_is_due_where_nothing_is_owed(steps: list[tuple[str, int]]) -> N
             channel.accept(channel.rows, number + 1 if what == "rows" else 0, barrier=what == "barrier")
 
 
-def test_a_lazy_mark_waits_for_rows_for_the_end_or_to_be_let_go():
+def test_a_lazy_mark_waits_for_rows_for_the_end_or_to_be_let_go() -> None:
     channel = SendingChannel(window=1, lazy_marks=True)
     channel.put(Batch([], None, (1, 1, 0, 1)))
     assert channel.next_frame() is None
@@ -189,7 +189,7 @@ def test_a_lazy_mark_waits_for_rows_for_the_end_or_to_be_let_go():
     st.integers(1, 5),
     st.integers(1, 9),
 )
-def test_everything_arrives_once_and_in_order(steps: list[tuple[int, int]], window: int, max_rows: int):
+def test_everything_arrives_once_and_in_order(steps: list[tuple[int, int]], window: int, max_rows: int) -> None:
     """Whatever the sizes of batches and however late the receiver takes them."""
     sender, receiver = SendingChannel(window, max_rows), ReceivingChannel(window)
     wire: list[Batch] = []
@@ -225,7 +225,7 @@ def test_everything_arrives_once_and_in_order(steps: list[tuple[int, int]], wind
     assert sender.rows_waiting == 0
 
 
-def test_a_batch_for_which_nobody_waits_passes():
+def test_a_batch_for_which_nobody_waits_passes() -> None:
     channel = SendingChannel(window=2)
     assert channel.passes(batch(0, 2))
     assert (channel.frames_sent, channel.rows_sent, channel.has_more, channel.in_flight) == (1, 2, False, 1)
@@ -242,7 +242,7 @@ def test_a_batch_for_which_nobody_waits_passes():
         ([batch(5, 1)], batch(6, 1, mark=4)),  # a mark would go back
     ],
 )
-def test_a_batch_that_cannot_go_as_it_is_does_not_pass_and_changes_nothing(sent: list[Batch], late: Batch):
+def test_a_batch_that_cannot_go_as_it_is_does_not_pass_and_changes_nothing(sent: list[Batch], late: Batch) -> None:
     channel = SendingChannel(window=2, max_rows=3)
     for one in sent:
         assert channel.passes(one)
@@ -250,7 +250,7 @@ def test_a_batch_that_cannot_go_as_it_is_does_not_pass_and_changes_nothing(sent:
     assert (channel.frames_sent, channel.rows_sent, channel.has_more) == (len(sent), len(sent), False)
 
 
-def test_nothing_passes_what_waits():
+def test_nothing_passes_what_waits() -> None:
     channel = SendingChannel(window=2)
     channel.put(batch(0, 1))
     assert channel.has_more
@@ -259,7 +259,7 @@ def test_nothing_passes_what_waits():
     assert not channel.has_more
 
 
-def test_rows_go_past_a_channel_in_which_nothing_waits_or_is_under_way_and_take_the_mark_with_them():
+def test_rows_go_past_a_channel_in_which_nothing_waits_or_is_under_way_and_take_the_mark_with_them() -> None:
     channel = SendingChannel(2)
     assert channel.goes_past((5, 1, 0, 0))
     assert channel.idle
@@ -275,7 +275,7 @@ def test_rows_go_past_a_channel_in_which_nothing_waits_or_is_under_way_and_take_
     assert not channel.goes_past((7, 1, 0, 0))  # a barrier waits
 
 
-def test_rows_that_found_no_way_past_leave_as_a_frame_with_their_mark():
+def test_rows_that_found_no_way_past_leave_as_a_frame_with_their_mark() -> None:
     channel = SendingChannel(2)
     assert channel.goes_past((5, 1, 0, 0))
     channel.put(Batch([1], [(5, 1, 0, 0)], (5, 1, 0, 0)))
@@ -285,7 +285,7 @@ def test_rows_that_found_no_way_past_leave_as_a_frame_with_their_mark():
     assert channel.next_frame() is None
 
 
-def test_a_lazy_mark_that_waited_goes_past_with_newer_rows():
+def test_a_lazy_mark_that_waited_goes_past_with_newer_rows() -> None:
     channel = SendingChannel(2, lazy_marks=True)
     channel.put(Batch([], None, (3, 1, 0, 0)))
     assert channel.next_frame() is None

@@ -47,16 +47,16 @@ def run(*command: str, cwd: Path = ROOT) -> str:
 # ---- Prometheus
 
 
-def test_the_configuration_is_valid():
+def test_the_configuration_is_valid() -> None:
     lint("check", "config", str(DEPLOY / "prometheus" / "prometheus.yml"))
 
 
-def test_the_rules_are_valid():
+def test_the_rules_are_valid() -> None:
     said = lint("check", "rules", "--lint=all", "--lint-fatal", str(RULES))
     assert f"{len(list(rule_expressions()))} rules found" in said
 
 
-def test_each_alert_fires_on_what_it_is_for(tmp_path: Path):
+def test_each_alert_fires_on_what_it_is_for(tmp_path: Path) -> None:
     tests = tmp_path / "alerts_test.yml"
     given = (Path(__file__).parent / "alerts_test.yml").read_text()
     tests.write_text(given.replace("RULES", str(RULES)))
@@ -68,7 +68,7 @@ def test_each_alert_fires_on_what_it_is_for(tmp_path: Path):
 @pytest.mark.parametrize(
     ("where", "expression"), [*dashboard_expressions(), *rule_expressions()], ids=lambda value: str(value)[:40]
 )
-def test_an_expression_speaks_of_what_there_is(where: str, expression: str):
+def test_an_expression_speaks_of_what_there_is(where: str, expression: str) -> None:
     declared = {one.name: set(one.labels) for one in METRICS}
     for one in METRICS:
         if one.kind == "histogram":
@@ -84,7 +84,7 @@ def test_an_expression_speaks_of_what_there_is(where: str, expression: str):
     assert set(grouped_in(expression)) <= allowed, where
 
 
-def test_a_counter_is_never_shown_raw():
+def test_a_counter_is_never_shown_raw() -> None:
     counters = {one.name for one in METRICS if one.kind == "counter"}
     for where, expression in (*dashboard_expressions(), *rule_expressions()):
         for name, _ in metrics_in(expression):
@@ -95,7 +95,7 @@ def test_a_counter_is_never_shown_raw():
 # ---- Grafana
 
 
-def test_the_dashboard_is_one():
+def test_the_dashboard_is_one() -> None:
     document = dashboard()
     panels = document["panels"]
     assert len({panel["id"] for panel in panels}) == len(panels)
@@ -111,26 +111,26 @@ def test_the_dashboard_is_one():
 # ---- containers
 
 
-def test_the_compose_file_is_valid():
+def test_the_compose_file_is_valid() -> None:
     shown = run(tool("docker-compose", "docker-compose"), "-f", str(COMPOSE), "--profile", "spark", "config")
     for service in ("a1", "a2", "a3", "token", "prometheus", "grafana", "trips", "spark"):
         assert f"\n  {service}:\n" in shown
 
 
-def test_what_the_compose_file_mounts_is_there():
+def test_what_the_compose_file_mounts_is_there() -> None:
     mounted = re.findall(r"- (\./[\w/.-]+):", COMPOSE.read_text())
     assert len(mounted) == 3
     assert all((ROOT / path).is_dir() for path in mounted)
 
 
-def test_prometheus_scrapes_the_agents_of_the_compose_file():
+def test_prometheus_scrapes_the_agents_of_the_compose_file() -> None:
     agents = re.findall(r"hostname: (\w+)", COMPOSE.read_text())
     port = DEFAULT_METRICS.rpartition(":")[2]
     targets = re.findall(r'"(\w+:\d+)"', (DEPLOY / "prometheus" / "prometheus.yml").read_text())
     assert targets == [f"{agent}:{port}" for agent in agents]
 
 
-def test_the_image_holds_all_that_the_wheel_is_made_of():
+def test_the_image_holds_all_that_the_wheel_is_made_of() -> None:
     kept = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
     document = tomllib.loads((ROOT / "pyproject.toml").read_text())
     needed = {package.split("/")[0] for package in document["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]}
@@ -148,7 +148,7 @@ def commands() -> list[list[str]]:
     ]
 
 
-def test_each_command_line_is_one_that_the_agent_takes(tmp_path: Path):
+def test_each_command_line_is_one_that_the_agent_takes(tmp_path: Path) -> None:
     assert len(commands()) == 4
     for words in commands():
         # The file of the unit lies elsewhere here; tokens are not read by --check.
@@ -162,7 +162,7 @@ def test_each_command_line_is_one_that_the_agent_takes(tmp_path: Path):
         assert f"state_dir = {tmp_path}" in ran.stdout
 
 
-def test_the_variables_of_the_image_are_settings():
+def test_the_variables_of_the_image_are_settings() -> None:
     text = (DEPLOY / "docker" / "Dockerfile").read_text()
     environment = dict(re.findall(r"(AGILEDART_\w+)=(\S+)", text))
     settings = AgentSettings.load({}, environment)
@@ -173,7 +173,7 @@ def test_the_variables_of_the_image_are_settings():
 # ---- systemd
 
 
-def test_the_unit_is_valid(tmp_path: Path):
+def test_the_unit_is_valid(tmp_path: Path) -> None:
     analyze = tool("systemd-analyze", "systemd")
     unit = tmp_path / "agiledart.service"
     unit.write_text(re.sub(r"^ExecStart=\S+", "ExecStart=/bin/true", UNIT.read_text(), flags=re.MULTILINE))
@@ -187,7 +187,7 @@ def test_the_unit_is_valid(tmp_path: Path):
     assert "agiledart.service:" not in ran.stderr, ran.stderr
 
 
-def test_the_unit_gives_the_agent_time_to_drain():
+def test_the_unit_gives_the_agent_time_to_drain() -> None:
     from agiledart_agent.daemon import DRAIN_SECONDS
 
     text = UNIT.read_text()
@@ -198,6 +198,6 @@ def test_the_unit_gives_the_agent_time_to_drain():
         assert f"\n{line}\n" in text
 
 
-def test_the_settings_file_is_one():
+def test_the_settings_file_is_one() -> None:
     settings = AgentSettings.load({}, {}, DEPLOY / "systemd" / "agent.toml")
     assert settings.metrics == DEFAULT_METRICS

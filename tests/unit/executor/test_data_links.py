@@ -43,7 +43,7 @@ class FakeLink:
         self.sent.append(body)
 
 
-def test_a_batch_of_large_rows_waits_for_a_link_that_does_not_take_more():
+def test_a_batch_of_large_rows_waits_for_a_link_that_does_not_take_more() -> None:
     link = FakeLink(room=3)
     header = DataHeader(1, 1, 0, 0, 0, 0, 0, 0, 0, 0)
     sender = Sender(cast(Any, link), header, BatchCodec(Row), "grow")

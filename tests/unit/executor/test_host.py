@@ -129,7 +129,7 @@ def rows(count: int) -> list[Reading]:
 
 
 @pytest.mark.parametrize("window", [None, 1, 2, 16])
-def test_a_pipeline_runs_to_its_end(window: int | None):
+def test_a_pipeline_runs_to_its_end(window: int | None) -> None:
     async def play() -> Pipeline:
         pipeline = Pipeline(rows(5_000), window)
         await pipeline.run()
@@ -144,7 +144,7 @@ def test_a_pipeline_runs_to_its_end(window: int | None):
         assert all(end.channel.idle for end in running.outputs.values())
 
 
-def test_rows_pass_all_instances_in_the_callback_that_brought_them(monkeypatch: pytest.MonkeyPatch):
+def test_rows_pass_all_instances_in_the_callback_that_brought_them(monkeypatch: pytest.MonkeyPatch) -> None:
     """No turn of the loop lies between a source's socket and the sink behind it."""
     Clock(monkeypatch)
 
@@ -157,7 +157,7 @@ def test_rows_pass_all_instances_in_the_callback_that_brought_them(monkeypatch: 
     assert sorted(asyncio.run(play()).finished) == ["keep_even", "readings", "report"]
 
 
-def test_a_frame_leaves_before_the_book_keeping_of_its_instance(monkeypatch: pytest.MonkeyPatch):
+def test_a_frame_leaves_before_the_book_keeping_of_its_instance(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever waits for it at the other end of a link waits for nothing else."""
     seen: list[str] = []
     Clock(monkeypatch, ns_a_look=1)
@@ -176,7 +176,7 @@ def test_a_frame_leaves_before_the_book_keeping_of_its_instance(monkeypatch: pyt
     assert seen[:2] == ["frame", "books"]
 
 
-def test_who_is_woken_while_frames_are_gathered_waits_for_the_last_of_them(monkeypatch: pytest.MonkeyPatch):
+def test_who_is_woken_while_frames_are_gathered_waits_for_the_last_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
     Clock(monkeypatch)
 
     async def play() -> tuple[list[int], int]:
@@ -196,7 +196,7 @@ def test_who_is_woken_while_frames_are_gathered_waits_for_the_last_of_them(monke
     assert asyncio.run(play()) == ([1, 2, 3], 0)
 
 
-def test_who_has_more_to_do_than_fits_a_turn_goes_on_once_a_turn_of_the_loop(monkeypatch: pytest.MonkeyPatch):
+def test_who_has_more_to_do_than_fits_a_turn_goes_on_once_a_turn_of_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     """However many sockets have something, the loop comes round: their frames wait for the turn that is due."""
     Clock(monkeypatch, ns_a_look=500_000)
 
@@ -215,7 +215,7 @@ def test_who_has_more_to_do_than_fits_a_turn_goes_on_once_a_turn_of_the_loop(mon
     assert 0 < first == second == third < after
 
 
-def test_room_that_comes_with_a_flush_is_used(monkeypatch: pytest.MonkeyPatch):
+def test_room_that_comes_with_a_flush_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     """An acknowledgement opens half the window, the flush makes room: no further one comes to wake the instance."""
     Clock(monkeypatch)
 
@@ -243,7 +243,7 @@ def test_room_that_comes_with_a_flush_is_used(monkeypatch: pytest.MonkeyPatch):
     assert asyncio.run(play()) == 0
 
 
-def test_nothing_is_read_before_the_start():
+def test_nothing_is_read_before_the_start() -> None:
     async def play() -> Pipeline:
         pipeline = Pipeline(rows(10))
         for _ in range(20):
@@ -255,7 +255,7 @@ def test_nothing_is_read_before_the_start():
     assert pipeline.running[0].source.statistics().source.lines == 0
 
 
-def test_user_code_that_raises_breaks_its_instance_and_says_where():
+def test_user_code_that_raises_breaks_its_instance_and_says_where() -> None:
     async def play() -> Pipeline:
         pipeline = Pipeline([*rows(10), Reading(11, -66)])
         await pipeline.run()
@@ -269,7 +269,7 @@ def test_user_code_that_raises_breaks_its_instance_and_says_where():
 
 
 @pytest.mark.parametrize(("value", "said"), [(-67, "Unusual: no Exception"), (-68, "SystemExit: 4")])
-def test_what_is_no_exception_breaks_its_instance_too(value: int, said: str):
+def test_what_is_no_exception_breaks_its_instance_too(value: int, said: str) -> None:
     """Rows would be missing from the result if the host went on."""
 
     async def play() -> Pipeline:
@@ -284,7 +284,7 @@ def test_what_is_no_exception_breaks_its_instance_too(value: int, said: str):
     assert "keep_even" not in pipeline.finished
 
 
-def test_a_sink_that_is_given_what_it_cannot_write_breaks():
+def test_a_sink_that_is_given_what_it_cannot_write_breaks() -> None:
     async def play() -> Pipeline:
         pipeline = Pipeline(rows(10))
         sink = pipeline.running[-1]
@@ -298,7 +298,7 @@ def test_a_sink_that_is_given_what_it_cannot_write_breaks():
     assert message.endswith("in report: IndexError: list index out of range")
 
 
-def test_a_slow_step_gets_few_rows_at_a_time():
+def test_a_slow_step_gets_few_rows_at_a_time() -> None:
     """Or its process would count as stuck while it treats thousands of them."""
 
     async def play() -> Running:
@@ -319,7 +319,7 @@ def test_a_slow_step_gets_few_rows_at_a_time():
     assert asyncio.run(play()).budget == WORK_BUDGET
 
 
-def test_rows_do_not_heap_up_between_a_fast_source_and_a_slow_step_of_one_process():
+def test_rows_do_not_heap_up_between_a_fast_source_and_a_slow_step_of_one_process() -> None:
     """A process that gets little of a busy machine is slow in all its steps, and would fill whatever room there is."""
     waiting: list[int] = []
 
@@ -344,7 +344,7 @@ def test_rows_do_not_heap_up_between_a_fast_source_and_a_slow_step_of_one_proces
     assert max(waiting) <= 5 * SOURCE_ROWS
 
 
-def test_drain_ends_a_source_early_and_the_pipeline_with_it():
+def test_drain_ends_a_source_early_and_the_pipeline_with_it() -> None:
     async def play() -> Pipeline:
         pipeline = Pipeline(rows(300_000))
         pipeline.host.start_reading()
@@ -364,7 +364,7 @@ def test_drain_ends_a_source_early_and_the_pipeline_with_it():
     assert len(pipeline.finished) == 3
 
 
-def test_frames_that_cannot_be_right_are_the_peers_fault():
+def test_frames_that_cannot_be_right_are_the_peers_fault() -> None:
     async def play() -> None:
         pipeline = Pipeline(rows(10))
         middle = pipeline.running[1]

@@ -20,7 +20,7 @@ FORBIDDEN = (
 )
 
 
-def test_a_worker_loads_only_what_it_needs():
+def test_a_worker_loads_only_what_it_needs() -> None:
     script = "import sys, agiledart_executor.worker; print(*sorted(m for m in sys.modules if '.' not in m))"
     ran = subprocess.run([sys.executable, "-P", "-c", script], capture_output=True, text=True, check=True)
     loaded = ran.stdout.split()
@@ -28,7 +28,7 @@ def test_a_worker_loads_only_what_it_needs():
     assert not set(FORBIDDEN) & set(loaded)
 
 
-def test_an_agent_loads_no_user_side_library():
+def test_an_agent_loads_no_user_side_library() -> None:
     script = "import sys, agiledart_agent.daemon; print(*sorted(m for m in sys.modules if '.' not in m))"
     ran = subprocess.run([sys.executable, "-P", "-c", script], capture_output=True, text=True, check=True)
     assert not set(ran.stdout.split()) & {"click", "rich", "numpy", "pyarrow", "pyspark", "agiledart_cli"}
