@@ -35,7 +35,7 @@ lint: $(STAMP) ## ruff: style and banned names
 	@$(VENV)/bin/ruff check --quiet . && $(VENV)/bin/ruff format --check --quiet . || { echo "run: make format"; exit 1; }
 
 types: $(STAMP) ## mypy, strict
-	@$(VENV)/bin/mypy --no-error-summary $(ROOTS) tools benchmarks
+	@$(VENV)/bin/mypy --no-error-summary $(ROOTS) tools benchmarks tests
 
 contracts: $(STAMP) ## who may import whom
 	@$(VENV)/bin/lint-imports --no-cache >/tmp/agiledart-contracts.$$$$ 2>&1 || { cat /tmp/agiledart-contracts.$$$$; rm -f /tmp/agiledart-contracts.$$$$; exit 1; }; rm -f /tmp/agiledart-contracts.$$$$

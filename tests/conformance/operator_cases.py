@@ -266,7 +266,7 @@ def in_turn(rows: list[Row]) -> tuple[Any, ...]:
     )
 
 
-LEAST = min_of(lambda row: (row.value, row.key))
+LEAST: Any = min_of(lambda row: (row.value, row.key))
 
 
 def least(rows: list[Row]) -> tuple[int, str]:

@@ -203,7 +203,7 @@ def test_a_handler_may_pause_between_two_frames(run: Run) -> None:
         for n in range(5):
             at_b.send(CONTROL, b"%d" % n)
         for n in range(5):
-            await a.until(lambda n=n: len(a.frames) == n + 1)  # type: ignore[misc]
+            await a.until(lambda n=n: len(a.frames) == n + 1)
             await asyncio.sleep(0.005)
             assert len(a.frames) == n + 1
             at_a.resume_reading()
@@ -298,7 +298,7 @@ def test_a_frame_that_is_not_taken_comes_again_and_first_even_from_a_peer_that_w
         at_b.close("leaving")
         await b.until(lambda: bool(b.ended))
         for n in range(5):
-            await a.until(lambda n=n: len(refused) == n + 1)  # type: ignore[misc]
+            await a.until(lambda n=n: len(refused) == n + 1)
             assert (taken, at_a.frames_in) == (bodies[:n], n)
             assert not a.ended
             at_a.resume_reading()

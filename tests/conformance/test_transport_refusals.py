@@ -217,7 +217,7 @@ def forged_leaf(holder: str, victim: str) -> ssl.SSLContext:
     """A leaf of our network that names the victim's key, signed by the holder's: what a thief can make."""
     honest = certificates.public_bytes
     try:
-        certificates.public_bytes = lambda key: public_of(victim)  # type: ignore[assignment]
+        certificates.public_bytes = lambda key: public_of(victim)
         return client_context(certificates.make_credentials(key_of(holder), NET.network, NOW))
     finally:
         certificates.public_bytes = honest
@@ -251,7 +251,8 @@ def test_a_stranger_is_refused_and_told_why(run: Run, case: str) -> None:
         with pytest.raises(RefusedByPeer) as refusal:
             await b.dial(listener, context=context)
         assert refusal.value.reason == reason
-        assert b.frames == b.ended == []
+        assert b.frames == []
+        assert b.ended == []
         await no_trace(a, listener, reason)
 
     run(scenario())
@@ -399,7 +400,8 @@ def test_a_dialler_that_meets_no_tls_or_nonsense_gives_up(run: Run) -> None:
         assert await answer(frame(4, b"expired"), liar.server) == "expired"
         assert await answer(frame(0, encode_hello(liar.hello)), liar.server) == "service"
         assert await answer(b"", liar.server) == "ConnectionResetError"
-        assert b.frames == b.ended == []
+        assert b.frames == []
+        assert b.ended == []
 
     run(scenario())
 

@@ -3,9 +3,10 @@
 import asyncio
 import ssl
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric import ed25519
 
@@ -49,7 +50,7 @@ class Target:
         )  # fmt: skip
 
 
-Attack = Callable[[Target], Awaitable[None]]
+Attack = Callable[[Target], Coroutine[Any, Any, None]]
 
 
 async def _raw(target: Target, data: bytes) -> None:

@@ -82,7 +82,7 @@ def build(first: Source[Reading], second: Source[Reading], rooms: Source[Room], 
     table = topology.reference("rooms", rooms, rows=Room)
     keyed, others = stream.key_by(lambda r: r.room), other.key_by(lambda r: r.room)
     alarms = keyed.connect(other).stateful("alarms", Alarms(), on_error="dead_letter")
-    results = {
+    results: dict[str, Any] = {
         "tumbling": keyed.window(tumbling(ms(50), allowed_lateness=ms(4))).aggregate("t", mean_of(lambda r: r.value)),
         "hopping": keyed.window(hopping(ms(60), ms(20))).aggregate("h", sum_of(lambda r: r.value)),
         "session": keyed.window(session(ms(7))).count("s"),

@@ -2,12 +2,13 @@
 
 import asyncio
 import itertools
+from collections.abc import Iterator
 
 import pytest
 
 from agiledart_node.commands import Info
-from tests.e2e.attacks import REFUSED_FOR, Target, slow
-from tests.e2e.mesh import AgentProcess, mesh, names_seen, wait_for
+from tests.e2e.attacks import REFUSED_FOR, Attack, Target, slow
+from tests.e2e.mesh import AgentProcess, Mesh, mesh, names_seen, wait_for
 
 pytestmark = pytest.mark.e2e
 
@@ -18,13 +19,13 @@ def refusals(agent: AgentProcess) -> dict[str, int]:
 
 
 @pytest.fixture(scope="module")
-def ring():
+def ring() -> Iterator[Mesh]:
     with mesh(2) as made:
         yield made
 
 
 @pytest.mark.parametrize("attack", REFUSED_FOR, ids=lambda attack: attack.__name__)
-def test_refused_for_the_right_reason(ring, attack) -> None:
+def test_refused_for_the_right_reason(ring: Mesh, attack: Attack) -> None:
     target = Target.of(ring.agent("a2").address, ring.agent("a1").state_dir)
     before = refusals(ring.agent("a2"))
     asyncio.run(attack(target))
@@ -37,7 +38,7 @@ def test_refused_for_the_right_reason(ring, attack) -> None:
     assert names_seen(ring.agent("a1")) == {"a1", "a2"}
 
 
-def test_each_reason_is_said_once(ring) -> None:
+def test_each_reason_is_said_once(ring: Mesh) -> None:
     target = Target.of(ring.agent("a2").address, ring.agent("a1").state_dir)
 
     async def many() -> None:
@@ -65,7 +66,7 @@ def test_ten_thousand_attempts_leave_no_trace() -> None:
             gate = asyncio.Semaphore(16)
             cycle = itertools.cycle(kinds)
 
-            async def one(attack) -> None:
+            async def one(attack: Attack) -> None:
                 async with gate:
                     await attack(target)
 

@@ -167,13 +167,13 @@ def test_kill_nine_of_the_demo_leaves_nothing(tmp_path: Path) -> None:
 def tree(root: int) -> list[int]:
     """All descendants of a process that run now."""
     children: dict[int, list[int]] = {}
-    for pid in filter(str.isdigit, os.listdir("/proc")):
+    for name in filter(str.isdigit, os.listdir("/proc")):
         try:
-            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            fields = Path(f"/proc/{name}/stat").read_text().rpartition(")")[2].split()
         except OSError:
             continue
-        children.setdefault(int(fields[1]), []).append(int(pid))
-    found, todo = [], list(children.get(root, ()))
+        children.setdefault(int(fields[1]), []).append(int(name))
+    found, todo = list[int](), list(children.get(root, ()))
     while todo:
         pid = todo.pop()
         found.append(pid)

@@ -60,7 +60,7 @@ def test_top_shows_rates_that_are_true(running: tuple[Mesh, Path]) -> None:
     ring, _ = running
 
     def flows() -> bool:
-        return ring.agents[1].ask(Status("doubling"))["summary"].get("records_in", 0) > 200
+        return bool(ring.agents[1].ask(Status("doubling"))["summary"].get("records_in", 0) > 200)
 
     wait_for(flows, 20, "rows flow")
     told = cli("top", "-o", "json", "--agent", str(ring.agents[1].state_dir))

@@ -5,6 +5,7 @@ import json
 import shutil
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -38,7 +39,7 @@ def write(path: Path, rows: list[Reading] | list[Room]) -> Path:
 
 def test_most_operators_on_five_agents(tmp_path: Path) -> None:
     first, second = readings(1, 6_000, disorder=12), readings(2, 1_500, disorder=0)
-    expected = run_local(build(records(first), records(second), records(ROOMS), collect))
+    expected: Any = run_local(build(records(first), records(second), records(ROOMS), collect))
     assert set(Counter(name for name, _ in expected)) >= {"late", "errors", "fifths", "pattern", "lookup", "distinct"}
     job = shutil.copy(Path(__file__).with_name("operators_job.py"), tmp_path)
     with mesh(5) as made:

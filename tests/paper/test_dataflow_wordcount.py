@@ -2,6 +2,7 @@
 
 from collections import Counter
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -33,7 +34,6 @@ def test_t6_wordcount_is_exact_for_any_parallelism(parallelism: int) -> None:
         source.flat_map(words_of, "split").key_by(lambda word: word).window(sliding(timedelta(days=1))).count("count")
     )
     counts.sink("out", collect)
-    last = {
-        change.key: change.value for change in run_local(topology, parallelism=parallelism, schedule_seed=parallelism)
-    }
+    changes: Any = run_local(topology, parallelism=parallelism, schedule_seed=parallelism)
+    last = {change.key: change.value for change in changes}
     assert last == Counter(word for line in lines for word in words_of(line))

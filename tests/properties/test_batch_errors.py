@@ -54,7 +54,7 @@ def test_batches_lose_the_rows_that_rows_lose(behind: Callable[[Stream[Trip]], A
             stream = topology.source("trips", records([]), event_time="at", rows=Trip)
             if in_batches:
                 function = copied if resizes else dearer
-                step = stream.map_batches(function, "step", resizes=resizes, on_error=policy)
+                step: Any = stream.map_batches(function, "step", resizes=resizes, on_error=policy)
             elif resizes:
                 step = stream.flat_map(copied_row, "step", returns=Trip, on_error=policy)
             else:
@@ -71,7 +71,7 @@ def run(policy: ErrorPolicy, vehicles: list[int], function: Any = dearer) -> tup
     topology = Topology("once")
     rows = [Trip(at, "a", vehicle, 1.0, None) for at, vehicle in enumerate(vehicles)]
     stream = topology.source("trips", records(rows), event_time="at", rows=Trip)
-    step = stream.map_batches(function, "dearer", on_error=policy)
+    step: Any = stream.map_batches(function, "dearer", on_error=policy)
     step.sink("out", collect)
     if policy == "dead_letter":
         step.errors("letters").sink("bad", collect)

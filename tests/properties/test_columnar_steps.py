@@ -61,7 +61,7 @@ def fresh(rows: list[Trip]) -> Columns:
     return columns.replaced(Trip, {field.name: columns.named(field.name) for field in columns.schema.fields})
 
 
-def doubled(batch: dict[str, np.ndarray]) -> dict[str, np.ndarray]:  # type: ignore[type-arg]  # arrays of any kind
+def doubled(batch: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """A function of arrays."""
     return {**batch, "fare": batch["fare"] * 2}
 
@@ -197,7 +197,7 @@ def _opened(fold_at: int) -> Any:
 
 def expected(rows: list[Trip], every: int, key: str) -> list[tuple[Any, ...]]:
     """The definition, slowly; windows by end, keys in the order in which they come first."""
-    of = {
+    of: Any = {
         "zone": lambda row: row.zone,
         "vehicle": lambda row: row.vehicle,
         "both": lambda row: (row.zone, row.vehicle),

@@ -12,6 +12,7 @@ from agiledart import (
     Aggregator,
     Change,
     Context,
+    Entry,
     KeyedOperator,
     Pane,
     Ranking,
@@ -273,12 +274,12 @@ def test_top_is_the_sorted_list_at_each_row_that_changes_it(
         ).count("count").top("top", n=n, compare="keys" if keys_only else "values").sink("out", collect)
 
     expected = []
-    shown: list[tuple[str, int]] = []
+    shown: list[Entry[str, int]] = []
     for number, row in enumerate(rows):
         inside = [(i, one) for i, one in enumerate(rows[: number + 1]) if row.at - size < one.at]
         counts = {key: sum(one.key == key for _, one in inside) for _, one in inside for key in [one.key]}
         newest = {one.key: i for i, one in inside}
-        best = sorted(counts.items(), key=lambda item: (-item[1], -newest[item[0]]))[:n]
+        best = [Entry(*item) for item in sorted(counts.items(), key=lambda item: (-item[1], -newest[item[0]]))[:n]]
         if ([key for key, _ in best] != [key for key, _ in shown]) if keys_only else best != shown:
             shown = best
             expected.append(Ranking(row, best))

@@ -140,13 +140,13 @@ def built(rows: list[Row], case: str, policy: ErrorPolicy) -> Topology:
     """The step on two sources."""
     topology = Topology("policies")
     half = len(rows) // 2
-    sources = [
+    left, right = [
         topology.source(name, some, event_time=lambda row: row.at, rows=Row)
         for name, some in (("left", rows[:half]), ("right", rows[half:]))
     ]
-    made = CASES[case](*sources, policy)
+    made = CASES[case](left, right, policy)
     made.sink("out", collect)
-    sources[1].sink("other", collect)  # a stream must lead somewhere
+    right.sink("other", collect)  # a stream must lead somewhere
     if policy == "dead_letter":
         made.errors("letters").map(lambda one: one.record, "records", returns=Row).sink("bad", collect)
     return topology
@@ -196,12 +196,12 @@ def test_a_row_that_raises_is_as_if_it_had_not_been_there(
 def built_of(parts: list[list[Row]], case: str) -> Topology:
     """The step on two sources of rows none of which raises."""
     topology = Topology("policies")
-    sources = [
+    left, right = [
         topology.source(name, some, event_time=lambda row: row.at, rows=Row)
         for name, some in zip(("left", "right"), parts, strict=True)
     ]
-    CASES[case](*sources, "fail").sink("out", collect)
-    sources[1].sink("other", collect)
+    CASES[case](left, right, "fail").sink("out", collect)
+    right.sink("other", collect)
     return topology
 
 

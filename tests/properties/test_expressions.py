@@ -218,7 +218,7 @@ def check(expression: Expression, table: list[Row]) -> None:
     except (ArithmeticError, ValueError, TypeError):
         # a part raises for some row, though that row may not need it: then rows are asked, and say
         parts = list(parts_of(typed))
-        assert any(outcome(lambda row, part=part: value_of(part, row), row)[1] for part in parts for row in table)  # type: ignore[misc]
+        assert any(outcome(lambda row, part=part: value_of(part, row), row)[1] for part in parts for row in table)
         return
     assert all(problem is None for _, problem in wanted)
     assert len(values) == len(table)

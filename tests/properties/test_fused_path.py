@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agiledart import Topology, UserCodeError, collect, records
+from agiledart_dataflow.batch import Batch
 from agiledart_dataflow.connectors import Connector
 from agiledart_dataflow.error_policy import ErrorPolicy
 from agiledart_dataflow.fused_path import FusedPath
@@ -23,7 +24,7 @@ class Pieces(list[Any]):
         super().__init__()
         self.sizes: list[int] = []
 
-    def __iadd__(self, rows: Iterable[Any]) -> "Pieces":  # type: ignore[misc]  # whatever the sink hands over
+    def __iadd__(self, rows: Iterable[Any]) -> "Pieces":  # whatever the sink hands over
         before = len(self)
         self.extend(rows)
         self.sizes.append(len(self) - before)
@@ -106,7 +107,12 @@ def test_one_loop_is_as_good_as_instances(
 def test_the_loop_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     taken: list[int] = []
     take = FusedPath.take
-    monkeypatch.setattr(FusedPath, "take", lambda self, batch: (taken.append(len(batch)), take(self, batch))[1])
+
+    def counted(self: FusedPath, batch: Batch) -> Batch:
+        taken.append(len(batch))
+        return take(self, batch)
+
+    monkeypatch.setattr(FusedPath, "take", counted)
     out = Pieces()
     run_topology(built([("plus", "fail"), ("odd", "fail")], 5_000, True, out), batch_rows=10)
     assert sum(taken) == 5_000 - 2 * 10  # all but the batches that are tried on the wire
@@ -120,7 +126,7 @@ def test_it_is_not_taken_where_more_is_to_be_done(keyed: bool, monkeypatch: pyte
     topology = Topology("more")
     rows = topology.source("rows", records(list(range(2_000))), rows=int).map(plus)
     if keyed:
-        rows = rows.key_by(odd).distinct("once")  # type: ignore[assignment]  # a stream of the same rows
+        rows = rows.key_by(odd).distinct("once")
     else:
         rows.sink("second", collect)
     rows.sink("out", collect)
@@ -130,7 +136,7 @@ def test_it_is_not_taken_where_more_is_to_be_done(keyed: bool, monkeypatch: pyte
 class Full(Pieces):
     """A sink that cannot take more."""
 
-    def __iadd__(self, rows: Iterable[Any]) -> "Full":  # type: ignore[misc]  # whatever the sink hands over
+    def __iadd__(self, rows: Iterable[Any]) -> "Full":  # whatever the sink hands over
         super().__iadd__(rows)
         if len(self) > 500:
             raise OperationFailed("it is full")

@@ -58,7 +58,7 @@ _field = {
     "until": st.sampled_from([-1, HOUR, 2 * HOUR]),
     "depth": st.integers(0, 3),
 }
-steps = st.lists(st.fixed_dictionaries(_field), min_size=1, max_size=4)  # type: ignore[arg-type]
+steps = st.lists(st.fixed_dictionaries(_field), min_size=1, max_size=4)
 
 
 @settings(max_examples=200)

@@ -21,7 +21,7 @@ class Wide(NamedTuple):
     """Each kind of column that columns know."""
 
     name: str
-    count: int
+    count: int  # type: ignore[assignment]  # hides the method of tuples, as users' columns may
     weight: float
     note: str | None
     at: datetime

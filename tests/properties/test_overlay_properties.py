@@ -266,7 +266,7 @@ MESSAGES: dict[type, st.SearchStrategy[Any]] = {
     scribe_wire.TopicReply: st.builds(scribe_wire.TopicReply, small, flags, st.none() | peers, values),
 }
 
-CODEC: Codec[wire.OverlayMessage] = Codec(wire.OverlayMessage)
+CODEC: Codec[Any] = Codec(wire.OverlayMessage)
 
 messages = st.one_of(*MESSAGES.values())
 events = st.one_of(

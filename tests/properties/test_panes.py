@@ -5,12 +5,12 @@ from datetime import timedelta
 from fractions import Fraction
 from math import inf, isnan, nan
 from typing import Any, NamedTuple
+from unittest import mock
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agiledart import Aggregator, all_of, count_of, hopping, max_of, mean_of, min_of, sum_of
-from agiledart_dataflow.operators import panes
 from agiledart_dataflow.operators.panes import PaneWindow
 from agiledart_dataflow.position import covering, final_mark
 from agiledart_dataflow.rows import Pane
@@ -100,11 +100,8 @@ def test_panes_are_those_of_slow_arithmetic(
         out += got[0]
         at += got[1]
         if compacts:
-            before, panes.LONG = panes.LONG, 1
-            try:
+            with mock.patch("agiledart_dataflow.operators.panes.LONG", 1):
                 made._compact()  # at any time it must change nothing
-            finally:
-                panes.LONG = before
         saved = made.snapshot()
         made = PaneWindow("panes", lambda row: row.key, window, aggregator, positions=positions)
         made.restore(saved)

@@ -45,7 +45,7 @@ def with_polars() -> Callable[[Any], Any]:
     """Polars, where it is installed; its frames number their rows themselves."""
     pl = pytest.importorskip("polars", reason="polars is not installed (pip install 'agiledart[polars]')")
 
-    def copied(batch: pl.DataFrame) -> Any:
+    def copied(batch: Any) -> Any:
         made = batch.with_row_index("origin").select(pl.all().repeat_by("vehicle").explode(empty_as_null=False))
         fare = pl.int_range(pl.len()).over("origin").cast(pl.Float64)
         return made.with_columns(fare=fare).drop("origin"), made["origin"]
@@ -137,7 +137,7 @@ def test_what_is_left_out_is_counted() -> None:
     topology = Topology("counted")
     rows = [Trip(at, "a", at % 3, 1.0, None) for at in range(9)]
     stream = topology.source("trips", records(rows), event_time="at", rows=Trip)
-    some = stream.map_batches(with_arrays, "copies", resizes=True).where(col("fare") < 0)
+    some: Any = stream.map_batches(with_arrays, "copies", resizes=True).where(col("fare") < 0)
     some.map_batches(with_arrays, "none", resizes=True).sink("out", collect)
     done = run_topology(topology)
     counts = done.summary.steps["copies"]

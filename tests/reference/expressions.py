@@ -1,14 +1,14 @@
 """What an expression means, said slowly: a walk over its tree for one row, with nothing but Python's own operations."""
 
 import operator
-from collections.abc import Iterator
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from math import ceil, floor, sqrt
 from typing import Any
 
 from agiledart_dataflow.expressions.nodes import Typed, TypedCall, TypedField, TypedLiteral, TypedWhen
 
-PLAIN = {
+PLAIN: dict[str, Callable[..., Any]] = {
     "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "//": operator.floordiv, "%": operator.mod,
     "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
     "neg": operator.neg, "abs": abs, "floor": floor, "ceil": ceil, "sqrt": sqrt, "minimum": min, "maximum": max,
@@ -21,12 +21,12 @@ PLAIN = {
 }  # fmt: skip
 
 
-def _truncate(at: datetime, to: Any) -> datetime:
+def _truncate(at: datetime, to: timedelta) -> datetime:
     epoch = datetime.fromisoformat("1970-01-01") if at.tzinfo is None else datetime(1970, 1, 1, tzinfo=UTC)
     return epoch + (at - epoch) // to * to
 
 
-WITH_OPTIONS = {
+WITH_OPTIONS: dict[str, Callable[..., Any]] = {
     "round": lambda value, digits: round(value) if digits is None else round(value, digits),
     "cast": lambda value, kind: kind(value),
     "is_in": lambda value, values: any(value == one for one in values),

@@ -127,9 +127,9 @@ class InlineHost:
             statistics = source.statistics().source
             assert statistics is not None
             source._judge._reader = MemoryReader(Connector("list", payload=rows[statistics.lines :]))
-        for name, writer in self.writers.items():
+        for sink, writer in self.writers.items():
             if writer.rows is not None:
-                writer.rows[:] = snapshots[name]
+                writer.rows[:] = snapshots[sink]
 
     def run(self) -> dict[str, list[Any]]:
         """Rows by sink."""

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from agiledart import Change, Pane, Ranking
+from agiledart import Change, Entry, Pane, Ranking
 from tests.reference.rows import Placed, Row, in_order, keys_of, timed
 
 Value = Callable[[list[Row]], Any]
@@ -89,12 +89,12 @@ def sliding(rows: Sequence[Placed], size: int, value: Value) -> list[Any]:
 def top(rows: Sequence[Placed], size: int, n: int) -> list[Any]:
     """The keys with most rows of the last `size` at each row that changes them; of two the one with the newer row."""
     out: list[Any] = []
-    shown: list[tuple[str, int]] = []
+    shown: list[Entry[str, int]] = []
     for number, one in enumerate(rows):
         inside = [(i, other.row) for i, other in enumerate(rows[: number + 1]) if one.row.at - size < other.row.at]
         newest = {row.key: i for i, row in inside}
         counts = {key: sum(row.key == key for _, row in inside) for key in newest}
-        best = sorted(counts.items(), key=lambda item: (-item[1], -newest[item[0]]))[:n]
+        best = [Entry(*item) for item in sorted(counts.items(), key=lambda item: (-item[1], -newest[item[0]]))[:n]]
         if best != shown:
             shown = best
             out.append(Ranking(one.row, best))

@@ -1,7 +1,7 @@
 """A world of whole nodes with a fake instance host: submissions, crashes and reports without processes."""
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 
@@ -61,7 +61,7 @@ class Mesh(NodeRing):
         super().__init__(seed, count, settings, network, checks_wire=True, start_ns=start_ns)
         self.commands: dict[int, Command] = {}
 
-    def build(self) -> "Mesh":
+    def build(self) -> Self:
         assert self.join_all()
         self.world.run_for(3 * SECOND)
         return self

@@ -17,9 +17,9 @@ def test_copies_of_a_record_lie_on_distinct_machines() -> None:
     random = RandomStream(3, "keys")
     first: NodeId | None = None
     for host in range(HOSTS):
-        key = random.bits(256).to_bytes(32, "big")
+        public_key = random.bits(256).to_bytes(32, "big")
         for index in range(virtual_nodes(CORES)):
-            node = node_id_of_key(key, index)
+            node = node_id_of_key(public_key, index)
             first = first or node
             ring.start(node, [] if node == first else [first], peer=Peer(node, 1, host=f"host{host}"))
             ring.world.run_for(SECOND)

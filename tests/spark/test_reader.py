@@ -275,7 +275,7 @@ def test_rows_that_retention_took(log: FakeLog, capsys: pytest.CaptureFixture[st
     with pytest.raises(OperationFailed, match=r"3 rows \(0 to 3\) of the sink trips/0 were removed .*failOnDataLoss"):
         stream().partitions({"trips/0": 0, "trips/1": 0}, {"trips/0": 9, "trips/1": 1})
     reader = stream(failOnDataLoss="false")
-    planned = reader.partitions({"trips/0": 0, "trips/1": 0}, {"trips/0": 9, "trips/1": 1})
+    planned: Any = reader.partitions({"trips/0": 0, "trips/1": 0}, {"trips/0": 9, "trips/1": 1})
     assert [(one.start, one.end) for one in planned] == [(3, 9), (0, 1)]
     assert "3 rows (0 to 3) of the sink trips/0 are gone" in capsys.readouterr().err
 
@@ -283,7 +283,7 @@ def test_rows_that_retention_took(log: FakeLog, capsys: pytest.CaptureFixture[st
 def test_rows_that_go_between_planning_and_reading(log: FakeLog, capsys: pytest.CaptureFixture[str]) -> None:
     for loses, expected in (("false", [("p0", 5 + n) for n in range(4)]), ("true", None)):
         reader = stream(failOnDataLoss=loses)
-        planned = reader.partitions({"trips/0": log.first.get(0, 0)}, {"trips/0": 9})
+        planned: Any = reader.partitions({"trips/0": log.first.get(0, 0)}, {"trips/0": 9})
         if expected is None:
             log.trim(0, 5)
             planned[0].start = 0
@@ -325,7 +325,7 @@ def test_a_log_that_was_begun_anew_is_noticed(log: FakeLog) -> None:
 
 
 def test_nothing_of_a_reader_that_is_pickled_holds_a_connection(log: FakeLog) -> None:
-    reader = stream()
+    reader: Any = stream()
     reader.latestOffset({"trips/0": 0, "trips/1": 0}, ReadAllAvailable())
     assert reader.__getstate__()["_client"] is None
     assert reader._client is not None

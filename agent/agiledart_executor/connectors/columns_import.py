@@ -26,7 +26,7 @@ class ColumnsImport:
 
     __slots__ = ("_began", "_calls", "_ended", "_load", "_lock")
 
-    def __init__(self, load: Callable[[], None] = _import_all) -> None:
+    def __init__(self, load: Callable[[], object] = _import_all) -> None:
         self._load = load
         self._began = self._ended = False
         self._calls: list[Callable[[], None]] = []

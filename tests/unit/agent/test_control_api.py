@@ -37,6 +37,10 @@ ONE_OF_EACH: tuple[Command, ...] = (
 )  # fmt: skip
 
 
+Asked = list[tuple[int, Command, str]]
+"""Requests that went on: number, command, who."""
+
+
 class Asker:
     """A client and what it got."""
 
@@ -49,7 +53,7 @@ class Asker:
 
 
 @pytest.fixture
-def asked() -> list[tuple[int, Command, str]]:
+def asked() -> Asked:
     return []
 
 
@@ -59,13 +63,15 @@ def refused() -> list[str]:
 
 
 @pytest.fixture
-def api(asked: list[tuple[int, Command, str]], refused: list[str]) -> ControlApi:
+def api(asked: Asked, refused: list[str]) -> ControlApi:
     return ControlApi(lambda *request: asked.append(request), lambda reason, _: refused.append(reason))
 
 
 @pytest.mark.parametrize("role", ["admin", "submitter", "reader", "agent", "executor"])
 @pytest.mark.parametrize("command", ONE_OF_EACH, ids=lambda command: type(command).__name__)
-def test_every_role_at_every_command(api, asked, refused, role: str, command: Command) -> None:
+def test_every_role_at_every_command(
+    api: ControlApi, asked: Asked, refused: list[str], role: str, command: Command
+) -> None:
     allowed = {
         "admin": True,
         "submitter": not isinstance(command, CreateToken | Leave),
@@ -82,7 +88,7 @@ def test_every_command_has_roles() -> None:
     assert set(ROLES_BY_COMMAND) == {type(command) for command in ONE_OF_EACH}
 
 
-def test_answers_find_their_asker(api, asked) -> None:
+def test_answers_find_their_asker(api: ControlApi, asked: Asked) -> None:
     one, two = Asker(api), Asker(api)
     one.ask(7, Nodes())
     two.ask(7, ListApplications())
@@ -94,7 +100,7 @@ def test_answers_find_their_asker(api, asked) -> None:
     assert two.got == [Progress(7, "soon"), Refusal(7, "no", 2)]
 
 
-def test_a_client_that_went_away_gets_nothing(api, asked) -> None:
+def test_a_client_that_went_away_gets_nothing(api: ControlApi, asked: Asked) -> None:
     asker = Asker(api)
     asker.ask(1, Nodes())
     api.forget(asker.client)
@@ -102,7 +108,7 @@ def test_a_client_that_went_away_gets_nothing(api, asked) -> None:
     assert asker.got == []
 
 
-def test_open_requests_are_bounded_and_not_doubled(api, asked) -> None:
+def test_open_requests_are_bounded_and_not_doubled(api: ControlApi, asked: Asked) -> None:
     asker = Asker(api)
     asker.ask(1, Nodes())
     asker.ask(1, Nodes())
@@ -112,7 +118,7 @@ def test_open_requests_are_bounded_and_not_doubled(api, asked) -> None:
     assert len(asked) == MAX_OPEN_REQUESTS
 
 
-def test_what_is_no_request_closes_the_connection(api) -> None:
+def test_what_is_no_request_closes_the_connection(api: ControlApi) -> None:
     asker = Asker(api)
     with pytest.raises(RemoteProtocolError):
         api.receive(asker.client, CONTROL.encode(Answer(1, b"")))
@@ -127,11 +133,11 @@ def test_the_socket_belongs_to_its_owner_and_survives_garbage(tmp_path: Path) ->
     async def play() -> object:
         def ask(number: int, command: Command, who: str) -> None:
             seen.append(number)
-            api.answer(number, {"who": who})
+            control.answer(number, {"who": who})
 
-        api = ControlApi(ask, lambda reason, _: refused.append(reason))
+        control = ControlApi(ask, lambda reason, _: refused.append(reason))
         path = tmp_path / "c.sock"
-        await api.listen(path)
+        await control.listen(path)
         assert path.stat().st_mode & 0o777 == 0o600
         _, rude = await asyncio.open_unix_connection(path)
         rude.write(b"\xff" * 100)
@@ -143,7 +149,7 @@ def test_the_socket_belongs_to_its_owner_and_survives_garbage(tmp_path: Path) ->
         assert item is not None
         writer.close()
         rude.close()
-        await api.close()
+        await control.close()
         assert not path.exists()
         answer = CONTROL.decode(item[1])
         assert isinstance(answer, Answer)
@@ -154,7 +160,7 @@ def test_the_socket_belongs_to_its_owner_and_survives_garbage(tmp_path: Path) ->
     assert refused == ["kind"] or refused == ["oversize"]
 
 
-def test_an_answer_that_is_too_large_is_refused_in_words(api, asked) -> None:
+def test_an_answer_that_is_too_large_is_refused_in_words(api: ControlApi, asked: Asked) -> None:
     asker = Asker(api)
     asker.ask(1, Info())
     api.answer(asked[-1][0], {"text": "x" * MAX_FRAME_BYTES})
@@ -163,6 +169,6 @@ def test_an_answer_that_is_too_large_is_refused_in_words(api, asked) -> None:
     assert "more than a frame may have" in said.text
 
 
-def test_a_state_directory_too_deep_for_a_socket_is_named(api, tmp_path: Path) -> None:
+def test_a_state_directory_too_deep_for_a_socket_is_named(api: ControlApi, tmp_path: Path) -> None:
     with pytest.raises(OperationFailed, match="shorter --state-dir"):
         asyncio.run(api.listen(tmp_path / ("x" * 110) / "control.sock"))

@@ -41,7 +41,7 @@ def test_an_effect_that_fails_is_told_and_takes_no_other_with_it() -> None:
         peer = Peer(NodeId(1))
         node = Script([Send(peer, Refute(1)), Send(peer, Leave()), SetTimer("t", now())])
         driver = Driver(cast(Any, node), send)
-        driver.feed(Leave())  # type: ignore[arg-type]  any event
+        driver.feed(cast(Any, Leave()))  # any event
         await node.timer_fired.wait()
         driver.stop()
         return node

@@ -3,6 +3,8 @@
 import io
 import json
 
+import pytest
+
 from agiledart_agent.logs import MAX_ANSWER_CHARS, MAX_LOGGED_APPLICATIONS, MAX_PRINTED_CHARS, AgentLog, PrintedLines
 from agiledart_agent.observed import event_of
 from agiledart_kernel.limits import MAX_LOG_LINES
@@ -154,7 +156,9 @@ def test_observations_are_one_object_a_line() -> None:
     assert [e["level"] for e in events if e["event"] in ("node.late", "node.doubted")] == ["warning", "warning"]
 
 
-def test_the_same_trouble_is_said_once_a_minute_and_what_explains_it_only_when_asked(monkeypatch) -> None:
+def test_the_same_trouble_is_said_once_a_minute_and_what_explains_it_only_when_asked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     now = [100.0]
     monkeypatch.setattr("agiledart_agent.logs.time.monotonic", lambda: now[0])
     stream = io.StringIO()

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
+from http import HTTPStatus
 
 import pytest
 
@@ -192,4 +193,4 @@ def test_a_port_in_use_is_said_with_what_to_do() -> None:
 def test_heads() -> None:
     assert parse_head(b"GET /a?b HTTP/1.1\r\nAccept: x\r\naccept: y\r\n\r\n") == ("GET", "/a", "x,y")
     assert parse_head(b"GET / HTTP/2.0\r\n\r\n") is None
-    assert response(metrics_server.HTTPStatus.OK, "t", b"b").endswith(b"Connection: close\r\n\r\nb")
+    assert response(HTTPStatus.OK, "t", b"b").endswith(b"Connection: close\r\n\r\nb")

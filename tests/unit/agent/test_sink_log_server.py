@@ -271,7 +271,9 @@ def test_a_log_that_nobody_writes_is_trimmed_by_its_agent(tmp_path: Path, monkey
     append(log, 0, [1, 2, 3])
     log.close()
     week = log.description.max_age_ms * 1_000_000
-    monkeypatch.setattr(sink_log_server.time, "time_ns", lambda: log.description.opened_ms * 1_000_000 + 2 * week)
+    monkeypatch.setattr(
+        "agiledart_agent.sink_log_server.time.time_ns", lambda: log.description.opened_ms * 1_000_000 + 2 * week
+    )
 
     async def scenario(bench: Bench) -> None:
         trimming = asyncio.create_task(bench.server.trim_for_ever())

@@ -25,7 +25,7 @@ class Row(NamedTuple):
 
     name: str
     at: datetime
-    count: int
+    count: int  # type: ignore[assignment]  # hides the method of tuples, as users' columns may
     weight: float
     price: Decimal
     read_at: ReadTime
@@ -230,7 +230,7 @@ def test_a_header_is_skipped_and_not_counted(tmp_path: Path) -> None:
 
 
 def test_standard_input_is_a_file_called_minus(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(b"1\n2\n"))))  # type: ignore[arg-type]
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(b"1\n2\n"))))
     assert read_all(open_source(Connector("csv", "-"), int)).rows == [1, 2]
 
 

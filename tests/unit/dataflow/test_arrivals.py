@@ -47,6 +47,7 @@ def test_batches_are_joined_up_to_a_limit_and_cut() -> None:
     seen: list[int] = []
     while inbox.has_released:
         held, order, _ = inbox.take(4)
+        assert isinstance(held, list)
         assert order == [row.at for row in held]
         sizes.append(len(held))
         seen += order

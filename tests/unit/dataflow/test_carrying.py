@@ -99,7 +99,7 @@ def windowed(aggregator: Any, window: Any = SECOND) -> Callable[[Any], Any]:
     return lambda rows: rows.filter(kept).key_by(lambda row: row.key).window(window).aggregate("sums", aggregator)
 
 
-SUMS = all_of(sum_of(lambda row: row.value), mean_of(lambda row: row.value))
+SUMS: Any = all_of(sum_of(lambda row: row.value), mean_of(lambda row: row.value))
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 
+from agiledart_dataflow.carries import Carries
 from agiledart_dataflow.chain import RowChain
+from agiledart_dataflow.error_policy import ErrorPolicy
 from agiledart_dataflow.loop_text import Names, RowStep
 from agiledart_dataflow.position import Position
 from agiledart_dataflow.statistics import StepCounts
@@ -92,7 +94,7 @@ class Unprintable:
         ([RowStep("bad", "optional", bad_map)], [3], ["in bad", "record 3"]),
         ([RowStep("bad", "many", bad_many)], [2, 3], ["in bad", "ZeroDivision", "record 3"]),
         ([RowStep("none", "many", lambda x: None)], [5], ["in none", "TypeError", "record 5"]),
-        ([RowStep("key", "map", lambda x: {}["fare"])], [5], ["in key", "KeyError: 'fare'"]),
+        ([RowStep("key", "map", lambda x: dict[str, int]()["fare"])], [5], ["in key", "KeyError: 'fare'"]),
         ([RowStep("odd", "map", lambda x: x.y)], [Unprintable()], ["in odd", "Unprintable whose repr raises"]),
         ([RowStep("long", "map", lambda x: 1 // 0)], ["x" * 10_000], ["in long", "xxx…"]),
     ],
@@ -127,7 +129,7 @@ def test_times_go_with_the_rows_that_a_row_becomes() -> None:
 
 @pytest.mark.parametrize("carries", ["rows", "times", "positions"])
 @pytest.mark.parametrize("policy", ["skip", "dead_letter"])
-def test_a_policy_lets_rows_go_and_says_which(policy: str, carries: str) -> None:
+def test_a_policy_lets_rows_go_and_says_which(policy: ErrorPolicy, carries: Carries) -> None:
     told: list[tuple[str, object, object, str]] = []
     steps: list[RowStep] = [
         RowStep("inverse", "map", lambda x: 12 // x, policy=policy),
@@ -144,7 +146,7 @@ def test_a_policy_lets_rows_go_and_says_which(policy: str, carries: str) -> None
     rows, at = chain.run([0, 1, 2, 3, 12], given[carries])
     # 0 raises in inverse; 12 goes through; 6 raises in not-six; 4 is None; 1 goes through
     assert rows == [12, 0, 2, -1]
-    where = {"rows": [None, None], "times": [0, 2], "positions": [(0, 1, 0, 0), (2, 1, 0, 2)]}[carries]
+    where: Any = {"rows": [None, None], "times": [0, 2], "positions": [(0, 1, 0, 0), (2, 1, 0, 2)]}[carries]
     assert told == [("inverse", 0, where[0], "ZeroDivisionError"), ("not-six", 6, where[1], "ZeroDivisionError")]
     field = "skipped" if policy == "skip" else "dead_letters"
     assert [getattr(chain.counts[name], field) for name in ("inverse", "not-six", "some", "many")] == [1, 1, 0, 0]

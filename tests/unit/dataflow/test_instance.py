@@ -165,7 +165,7 @@ def test_top_goes_on_from_a_snapshot() -> None:
         batch = Batch([row], [position], covering(position))
         for one, out in ((straight, sent[0]), (instance, sent[1])):
             one.offer(0, 0, batch)
-            one.work(lambda edge, target, made, out=out: out.extend(made.rows))  # type: ignore[misc]
+            one.work(lambda edge, target, made, out=out: out.extend(made.rows))
         saved = instance.snapshot()
         instance = Instance(program, 1, 0)
         instance.restore(saved)

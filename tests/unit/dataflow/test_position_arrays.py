@@ -1,6 +1,7 @@
 """Positions as an array are the same positions: in order or not, on the wire, in the sample."""
 
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -39,7 +40,7 @@ def test_the_same_records_are_sampled(positions: list[Position]) -> None:
 def test_what_the_wire_may_not_say() -> None:
     assert listed(unpacked([5, 1, 0, b"\1" + bytes(15)], 2)) == [(5, 1, 0, 1), (5, 1, 0, 0)]
     narrow = b"\1" + bytes(15)
-    for elements in (
+    wrong: list[list[Any]] = [
         [],
         [1, 1, 0, 2, 3],
         [1, 1, 0, b"1234567"],
@@ -47,7 +48,8 @@ def test_what_the_wire_may_not_say() -> None:
         [2**64, 1, 0, 1],
         [narrow],
         [1, 1, narrow],
-    ):
+    ]
+    for elements in wrong:
         with pytest.raises((ValueError, OverflowError)):
             unpacked(elements, 2)
 

@@ -172,7 +172,7 @@ def keyed(topology: Topology) -> Any:
         (lambda t: keyed(t).distinct(None), "keeps state and needs a name"),
         (lambda t: keyed(t).distinct("x", time_to_live=5), "is a timedelta"),
         (lambda t: keyed(t).distinct("x", keep="tape"), "'memory' or on 'disk'"),
-        (lambda t: stream(t).distinct("x", keep="tape"), "'memory' or on 'disk'"),
+        (lambda t: stream(t).distinct("x", keep="tape"), "'memory' or on 'disk'"),  # type: ignore[arg-type]
         (lambda t: t.source("y", ROWS, event_time=lambda row: row.at, clock="sun"), "'events' or 'wall'"),
         (lambda t: t.source("y", ROWS, event_time=lambda row: row.at, idle_timeout=timedelta(0)), "above zero"),
         (lambda t: counted(0), "holds 1 to"),

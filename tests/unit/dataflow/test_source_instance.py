@@ -1,6 +1,6 @@
 """The source: lateness, order, numbers, pacing, the end, and what user code may do wrong there."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any, NamedTuple
 
@@ -183,7 +183,7 @@ def test_no_more_rows_than_asked_for() -> None:
         {"check": lambda row: 1 // 0},
     ],
 )
-def test_what_user_code_raises_names_the_source_and_the_record(wrong: dict[str, Callable[[Any], Any]]) -> None:
+def test_what_user_code_raises_names_the_source_and_the_record(wrong: dict[str, Any]) -> None:
     with pytest.raises(UserCodeError, match=r"in rows: .* for record Row\(at=5"):
         source(Script(rows(5)), **wrong).poll(0, 0)
 

@@ -231,7 +231,7 @@ def test_mistakes_are_told_at_their_line_with_the_mend(build: Callable[[Stream[A
     [
         (lambda: Topology(""), "cannot name"),
         (lambda: Topology("a/b"), "cannot name"),
-        (lambda: Topology("x").source("s", "file.csv", event_time=lambda r: r), "csv('file.csv')"),  # type: ignore[arg-type, misc]
+        (lambda: Topology("x").source("s", "file.csv", event_time=lambda r: r), "csv('file.csv')"),
         (lambda: Topology("x").source("s", csv("file.csv"), event_time=lambda r: r.at), "rows="),
         (lambda: Topology("x").source("s", [], event_time=lambda r: r), "rows="),
         (

@@ -90,8 +90,8 @@ class Pipeline:
                 if endpoint is not None:
                     running.writer = open_sink(endpoint.connector, endpoint.row_type)
                 running.instance = Instance(self.program, stage.index, 0, running.writer)
-            for edge, source in plan.inputs(stage.index, 0):
-                running.inputs[edge, source] = InputEnd(channel=ReceivingChannel(window or 1))
+            for incoming, source in plan.inputs(stage.index, 0):
+                running.inputs[incoming, source] = InputEnd(channel=ReceivingChannel(window or 1))
             self.running.append(running)
         for edge in plan.edges:
             self._join(edge.index, self.running[edge.source], self.running[edge.target], window)
@@ -167,7 +167,7 @@ def test_a_frame_leaves_before_the_book_keeping_of_its_instance(monkeypatch: pyt
         host, middle = pipeline.host, pipeline.running[1]
         link: Any = SimpleNamespace(flush=lambda: seen.append("frame"))
         middle.outputs[1, 0].deliver = lambda batch, first_row, channel: host.cork.links.append(link)
-        middle.pace = lambda count, ns: seen.append("books")  # type: ignore[method-assign]
+        middle.pace = lambda rows, ns: seen.append("books")  # type: ignore[method-assign]
         host.gather()
         host.receive(middle, 0, 0, 0, Batch([Reading(0, 0)], [(0, 1, 0, 0)], (0, 1, 0, 0)))
         host.turn()
@@ -251,8 +251,11 @@ def test_nothing_is_read_before_the_start() -> None:
         return pipeline
 
     pipeline = asyncio.run(play())
-    assert pipeline.running[0].source is not None
-    assert pipeline.running[0].source.statistics().source.lines == 0
+    source = pipeline.running[0].source
+    assert source is not None
+    counts = source.statistics().source
+    assert counts is not None
+    assert counts.lines == 0
 
 
 def test_user_code_that_raises_breaks_its_instance_and_says_where() -> None:
@@ -289,7 +292,7 @@ def test_a_sink_that_is_given_what_it_cannot_write_breaks() -> None:
         pipeline = Pipeline(rows(10))
         sink = pipeline.running[-1]
         assert sink.writer is not None
-        sink.writer.write = lambda rows: [][0]  # type: ignore[method-assign, misc, assignment]
+        sink.writer.write = lambda rows: [][0]  # type: ignore[method-assign]
         await pipeline.run()
         return pipeline
 
@@ -336,7 +339,7 @@ def test_rows_do_not_heap_up_between_a_fast_source_and_a_slow_step_of_one_proces
             return step.instance.queued_rows + sum(end.channel.rows_waiting for end in source.outputs.values())
 
         step.budget, source.budget = 1, SOURCE_ROWS
-        step.pace = lambda rows, ns: None  # type: ignore[method-assign]  as slow as it began
+        step.pace = lambda rows, ns: None  # type: ignore[method-assign]  # as slow as it began
         await pipeline.run()
 
     asyncio.run(play())

@@ -82,7 +82,12 @@ def test_columns_are_sampled_like_rows(tmp_path: Path, monkeypatch: pytest.Monke
     columns = rows.replaced(Row, {field.name: rows.named(field.name) for field in rows.schema.fields})
     turned: list[int] = []
     make_rows = Columns.rows
-    monkeypatch.setattr(Columns, "rows", lambda some: turned.append(len(some)) or make_rows(some))
+
+    def counted(some: Columns) -> list[Any]:
+        turned.append(len(some))
+        return make_rows(some)
+
+    monkeypatch.setattr(Columns, "rows", counted)
     latencies(columns, np.array([(5, RECORD, 1, n, 0) for n in range(1_000)]))
     latencies.close()
     chosen = [n for n in range(1_000) if is_sampled(1, n)]

@@ -142,7 +142,7 @@ def test_a_reason_arrives_whole() -> None:
 
 
 def test_memory_above_the_bound_ends_the_process_with_a_reason() -> None:
-    pipe, codes = Pipe(), []
+    pipe, codes = Pipe(), list[int]()
     watch = Watchdog("taxi", Bounds(memory_bytes=1_000_000), lambda: CALL, pipe.words, end=codes.append)
     watch._turn()
     pipe.listen()
@@ -154,7 +154,7 @@ def test_memory_above_the_bound_ends_the_process_with_a_reason() -> None:
 
 
 def test_a_call_that_hangs_ends_the_process_with_a_reason(capfd: pytest.CaptureFixture[str]) -> None:
-    pipe, codes = Pipe(), []
+    pipe, codes = Pipe(), list[int]()
     watch = Watchdog("taxi", Bounds(1e-9, 1e-6), lambda: CALL, pipe.words, end=codes.append)
     watch._judge._bounds = Bounds(1e-9, 0.0)
     for _ in range(3):
@@ -210,7 +210,8 @@ def started(code: str, pipe: Pipe) -> Iterator[subprocess.Popen[bytes]]:
     finally:
         process.kill()
         process.wait()
-        process.stdout.close()
+        if process.stdout is not None:
+            process.stdout.close()
 
 
 def test_c_code_that_holds_the_interpreters_lock_is_found_all_the_same() -> None:

@@ -146,7 +146,7 @@ def test_pauses_end_by_time_only() -> None:
 
     of.begin(wait())
     timer = next(effect for effect in of.effects if isinstance(effect, SetTimer))
-    assert timer.at == SECOND
+    assert timer.at == Instant(SECOND)
     of.now = Instant(SECOND)
     of.timer(timer.name)  # type: ignore[arg-type]
-    assert done == [SECOND]
+    assert done == [Instant(SECOND)]

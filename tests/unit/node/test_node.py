@@ -111,8 +111,8 @@ def test_tags_of_all_messages_between_agents_are_unique() -> None:
     tags = tags_of(NodeMessage)
     of_applications = (*get_args(FormationMessage), *get_args(SchedulingMessage))
     assert len(tags) == len(get_args(OverlayMessage)) + len(of_applications)
-    assert all(350 <= kind.__struct_config__.tag < 370 for kind in get_args(SchedulingMessage))  # type: ignore[attr-defined]
-    assert all(50 <= kind.__struct_config__.tag < 90 for kind in get_args(FormationMessage))  # type: ignore[attr-defined]
+    assert all(350 <= kind.__struct_config__.tag < 370 for kind in get_args(SchedulingMessage))
+    assert all(50 <= kind.__struct_config__.tag < 90 for kind in get_args(FormationMessage))
 
 
 def test_a_plan_made_on_an_old_load_is_refused_before_anything_starts() -> None:

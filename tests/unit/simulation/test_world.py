@@ -187,9 +187,9 @@ def test_a_node_has_its_own_clock() -> None:
     world.start(A, rate_ppb=100_000_000, offset_ns=7 * SECOND)
     world.start(B)
     node = world.nodes[A.node]
-    assert node.local(0) == 7 * SECOND
-    assert node.local(SECOND) == 8_100_000_000
-    world.inject(A.node, Go((SetTimer("x", Instant(node.local(0) + SECOND)),)))
+    assert node.local(Instant(0)) == 7 * SECOND
+    assert node.local(Instant(SECOND)) == 8_100_000_000
+    world.inject(A.node, Go((SetTimer("x", Instant(node.local(Instant(0)) + SECOND)),)))
     fired: list[int] = []
     world.observers.append(lambda stepped: fired.append(world.now) if stepped is node and node.machine.seen else None)
     world.run_for(2 * SECOND)
