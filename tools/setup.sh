@@ -47,8 +47,14 @@ if [ "$spark" = yes ]; then
     fi
 fi
 
-echo "Setting up $venv with $("$python" --version) (first time only; $size) …" >&2
-[ -x "$venv/bin/python" ] || "$python" -m venv "$venv"
+if [ ! -x "$venv/bin/python" ]; then
+    echo "Setting up $venv with $("$python" --version) (first time only; $size) …" >&2
+    "$python" -m venv "$venv"
+elif [ "$spark" = no ] || has_spark; then
+    echo "Bringing $venv ($("$venv/bin/python" --version)) up to date, as pyproject.toml says …" >&2
+else
+    echo "Adding Spark to $venv ($("$venv/bin/python" --version); $size) …" >&2
+fi
 
 # Beside what is installed, not in /tmp: that is memory on some small machines.
 work=$(mktemp -d "$venv/.setup-XXXXXX")

@@ -79,3 +79,31 @@ def test_a_word_that_is_neither_yes_nor_no_is_refused(tmp_path: Path) -> None:
     done = subprocess.run([setup, ".venv", "perhaps"], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (2, "SPARK=perhaps: it is yes or no.\n")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("has_spark", "word", "said"),
+    [
+        (True, "yes", "Bringing .venv (Python 3.12.0) up to date, as pyproject.toml says …"),
+        (False, "no", "Bringing .venv (Python 3.12.0) up to date, as pyproject.toml says …"),
+        (False, "yes", "Adding Spark to .venv (Python 3.12.0; downloads about "),
+    ],
+)
+def test_an_environment_that_is_there_is_kept_and_said_so(
+    tmp_path: Path, has_spark: bool, word: str, said: str
+) -> None:
+    python = tmp_path / ".venv" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text(
+        f"""#!/bin/sh
+case "$1" in
+    --version) echo "Python 3.12.0" ;;
+    -c) exit {0 if has_spark else 1} ;;
+esac
+"""
+    )
+    python.chmod(0o755)
+    setup = ROOT / "tools" / "setup.sh"
+    done = subprocess.run([setup, ".venv", word], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stderr.startswith(said)
+    assert python.read_text().startswith("#!/bin/sh"), "left as it was"
