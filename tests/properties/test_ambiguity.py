@@ -1,6 +1,6 @@
-"""`Ambiguity` finds what a plain look finds, also where a pair of bytes lies across two pieces."""
+"""`Ambiguity` finds what a plain look finds, also where what is ambiguous lies across two pieces."""
 
-from itertools import pairwise
+import re
 
 import pytest
 from hypothesis import given
@@ -9,31 +9,35 @@ from hypothesis import strategies as st
 from agiledart_executor.connectors import ambiguity
 from agiledart_executor.connectors.ambiguity import Ambiguity
 
+SPACE = re.compile(rb"^ |[,\n] | [,\n]|[\"\t\r]", re.DOTALL)
+HEXADECIMAL = re.compile(rb"(?:^|[,\n+-])0[xX]", re.DOTALL)
+
 
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ambiguity, "_PIECE", 4)
 
 
-def plainly(data: bytes, alone: bytes) -> bool:
-    """The same, byte by byte."""
-    pairs = {bytes(pair) for pair in pairwise(data)}
-    return data.startswith(b" ") or any(byte in data for byte in alone) or not pairs.isdisjoint(
-        {b" ,", b", ", b" \n", b"\n "}
-    )  # fmt: skip
-
-
 @given(
-    st.lists(st.sampled_from(b' ,\nabB1"\xd0\xa6\x80&'), min_size=1, max_size=20).map(bytes),
-    st.sampled_from([b"", b'"']),
+    st.lists(st.sampled_from(b' ,\nabB1"\xd0\xa6\x80&') | st.sampled_from(b"0xX,-"), min_size=1, max_size=20).map(
+        bytes
+    ),
+    st.booleans(),
 )
-def test_it_finds_what_a_plain_look_finds(data: bytes, alone: bytes) -> None:
-    assert Ambiguity(alone).is_in(data) is plainly(data, alone)
+def test_it_finds_what_a_plain_look_finds(data: bytes, ints: bool) -> None:
+    plainly = SPACE.search(data) or (ints and HEXADECIMAL.search(data))
+    assert Ambiguity(ints=ints).is_in(data) is bool(plainly)
 
 
 @pytest.mark.parametrize("place", range(9))
-@pytest.mark.parametrize("odd", [b" ,", b", ", b" \n", b"\n ", b"x"])
+@pytest.mark.parametrize("odd", [b" ,", b", ", b" \n", b"\n ", b'"', b",0x", b"\n0X", b"-0x"])
 def test_it_finds_one_wherever_it_lies(place: int, odd: bytes) -> None:
-    looks = Ambiguity(b"x")
+    looks = Ambiguity(ints=True)
     assert looks.is_in(b"1" * place + odd + b"2\n")
     assert not looks.is_in(b"1" * place + b"2 3\n")
+
+
+@pytest.mark.parametrize("place", range(9))
+@pytest.mark.parametrize("text", [b"Bronx", b"x", b"X0", b"10x", b"a0x1"])
+def test_a_name_with_an_x_is_none(place: int, text: bytes) -> None:
+    assert not Ambiguity(ints=True).is_in(b"a" * place + text + b",1\n")

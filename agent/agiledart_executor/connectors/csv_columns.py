@@ -134,8 +134,7 @@ class ColumnParser:
         self._eager = [
             field for field in self._columns if field.kind != "text" or wanted is None or field.name in wanted
         ] or self._columns[:1]  # without any, nobody would count the lines' fields
-        hexadecimal = b"xX" if any(field.kind == "int" for field in self._columns) else b""
-        self._ambiguity = Ambiguity(b'"\r\t' + hexadecimal)
+        self._ambiguity = Ambiguity(ints=any(field.kind == "int" for field in self._columns))
         self._readers: dict[tuple[str, ...], Callable[[Data], Any]] = {}
 
     def parse(self, data: Data, wall_ns: int) -> Columns | None:
