@@ -1,9 +1,10 @@
 """What stages must know of the kinds of steps, without their code: how long positions become, which take several inputs."""
 
+import re
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from agiledart_dataflow.specification import Specification
+    from agiledart_dataflow.specification import Specification, StepSpecification
 
 KEYED_PATH: Final = 2
 """Path elements that `operators.keyed_step` appends: −1 and the number of the row, or the timer's number and the row's."""
@@ -40,3 +41,12 @@ def lateness_ms(specification: "Specification") -> int:
     return max(
         (int(value) for step in specification.steps for name, value in step.options if name == LATENESS), default=0
     )
+
+
+_SPANS = re.compile(r"(\d+) ms")
+
+
+def windows_of_a_row(step: "StepSpecification") -> int:
+    """How many windows a row may be in at most, of a hopping or tumbling window in memory."""
+    size, every = _SPANS.findall(dict(step.options)["window"])[:2]
+    return -(-int(size) // int(every))

@@ -11,16 +11,14 @@ The first three hold at every moment for the figures of one instance; those of t
 under way any more. A loss, a repetition or a miscount anywhere between two counters breaks one of them.
 """
 
-import re
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
-from agiledart_dataflow.kinds import PATHS
+from agiledart_dataflow.kinds import PATHS, windows_of_a_row
 from agiledart_dataflow.specification import Specification, StepSpecification
 from agiledart_dataflow.stage_plan import ERRORS, StagePlan
 from agiledart_dataflow.statistics import InstanceStatistics, SourceCounts, StepCounts
 
-_SPANS = re.compile(r"(\d+) ms")
 """The lengths in the text of a window."""
 
 _KEEPING = frozenset({"map", "with_columns", "select", "union", "sink", "side"})
@@ -115,7 +113,7 @@ def _of_step(step: StepSpecification, counts: StepCounts) -> list[str]:
             return [f"{counts.rows_in} rows in, {counts.taken} taken and {let_go} let go"]
         if step.kind in ("running", "running-values") and counts.rows_out != counts.taken:
             return [f"{counts.rows_out} values out of {counts.taken} rows taken"]
-        if _closes(step) and counts.rows_out + counts.failed > counts.taken * _windows_of_a_row(step):
+        if _closes(step) and counts.rows_out + counts.failed > counts.taken * windows_of_a_row(step):
             return [f"{counts.rows_out} windows out of {counts.taken} rows taken"]
     elif counts.taken or counts.failed:
         return [f"{counts.taken} rows taken where nothing is kept"]
@@ -129,12 +127,6 @@ def _of_step(step: StepSpecification, counts: StepCounts) -> list[str]:
 def _closes(step: StepSpecification) -> bool:
     """Is it a window that the end of the input closes?"""
     return step.kind == "window" and dict(step.options).get("window", "").startswith("hopping")
-
-
-def _windows_of_a_row(step: StepSpecification) -> int:
-    """How many windows a row may be in."""
-    size, every = _SPANS.findall(dict(step.options)["window"])[:2]
-    return -(-int(size) // int(every))
 
 
 def _of_outputs(plan: StagePlan, one: InstanceStatistics) -> list[str]:

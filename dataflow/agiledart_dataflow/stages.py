@@ -12,7 +12,7 @@ import msgspec
 
 from agiledart_dataflow.carries import Carries, most
 from agiledart_dataflow.carrying import carried, lazily_marked
-from agiledart_dataflow.kinds import BRANCHED, KEYED_PATH, PATHS, lateness_ms
+from agiledart_dataflow.kinds import BRANCHED, KEYED_PATH, PATHS, lateness_ms, windows_of_a_row
 from agiledart_dataflow.position import CAUSE_LENGTH, Position, union_padding
 from agiledart_dataflow.specification import Specification, StepSpecification
 from agiledart_dataflow.stage_plan import ERRORS, Edge, Partitioning, Stage, StageKind, StagePlan, suggestion
@@ -175,8 +175,8 @@ def _depths(specification: Specification) -> dict[int, int]:
             depth += 1
         elif step.kind == "source" and has_lateness:
             depth = 1
-        elif step.kind == "window" and has_lateness:
-            depth += KEYED_PATH
+        elif step.kind == "window":
+            depth += KEYED_PATH if has_lateness else windows_of_a_row(step) > 1
         elif step.kind in PATHS:
             depth += PATHS[step.kind]
         elif step.kind == "top":

@@ -1,13 +1,14 @@
 """Windows over a union of rows and of other windows' results: marks may stand between panes that close at the same time."""
 
 from datetime import timedelta
+from enum import Enum
 from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agiledart import Pane, Topology, collect, count_of, records, sum_of, tumbling
+from agiledart import Pane, Topology, collect, count_of, hopping, records, sum_of, tumbling
 from agiledart_dataflow.operators.panes import PaneWindow
 from agiledart_dataflow.position import END
 from agiledart_dataflow.windows import Panes
@@ -44,6 +45,35 @@ def test_they_are_the_same_under_every_schedule(parallelism: int, keys: list[int
     found = run_topology(topology(rows), parallelism=parallelism, schedule_seed=seed).collected
     assert sorted(found["out"]) == sorted(wanted["out"])
     assert sorted(found["all"]) == sorted(wanted["all"])
+
+
+class Load(Enum):
+    """A key without an order."""
+
+    QUIET = 0
+    BUSY = 1
+
+
+def rekeyed(rows: list[Row], hop_ms: int) -> Topology:
+    """A row is the first of several panes, which go by other keys into windows that end at one time."""
+    made = Topology("t")
+    source = made.source("rows", records(rows, row_type=Row), event_time=lambda row: row.at)
+    windows = source.key_by(lambda row: row.key).window(
+        hopping(timedelta(milliseconds=12), timedelta(milliseconds=hop_ms))
+    )
+    busy = windows.count("inner").key_by(lambda pane: Load(pane.value > 1), returns=Load)
+    busy.window(tumbling(timedelta(milliseconds=20))).count("outer").sink("out", collect)
+    return made
+
+
+@given(st.lists(st.integers(0, 4), min_size=1, max_size=40), st.sampled_from((3, 4, 5, 12)), st.integers(1, 1_000))
+def test_windows_behind_hopping_windows_come_in_one_order(keys: list[int], hop_ms: int, seed: int) -> None:
+    rows = [Row(2 * number, key) for number, key in enumerate(keys)]
+    wanted = run_topology(rekeyed(rows, hop_ms)).collected["out"]
+    for parallelism in (1, 2, 3):
+        assert (
+            run_topology(rekeyed(rows, hop_ms), parallelism=parallelism, schedule_seed=seed).collected["out"] == wanted
+        )
 
 
 def a_window() -> PaneWindow:

@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from itertools import repeat
 from math import gcd
+from operator import itemgetter
 from typing import Any, Final
 
 from agiledart_dataflow.aggregators import Aggregator
@@ -61,6 +62,7 @@ class PaneWindow:
         self._kept = kept_values(aggregator)
         self._counts_only = self._kept is not None and not self._kept.values
         self._single = window.size_ms == window.every_ms
+        self._hops = window.size_ms > window.every_ms
         self._step_ms = gcd(window.size_ms, window.every_ms)
         self._panes: dict[int, Any] = {}
         self._firsts: dict[int, dict[Any, Position]] = {}
@@ -154,9 +156,18 @@ class PaneWindow:
             out += [new(Pane, (key, start, end, value_of(key, state))) for key, state in pane.items()]
             at += [end] * len(pane)
             return
-        for root, key in sorted((position[2:], key) for key, position in firsts.items()):
+        for place, key in self._placed(end, firsts):
             out.append(new(Pane, (key, start, end, value_of(key, pane[key]))))
-            at.append((end, 0, *root))
+            at.append(place)
+
+    def _placed(self, end: int, firsts: dict[Any, Position]) -> list[tuple[Position, Any]]:
+        """Where the panes of the window that ends then stand, in order, with their keys: each behind the first of its rows.
+
+        A row that several windows hold is the first of several panes. Their ends tell these apart also behind a step that
+        gives them other times and other keys.
+        """
+        which = (end,) if self._hops else ()
+        return sorted((((end, EXPIRY, *first[2:], *which), key) for key, first in firsts.items()), key=itemgetter(0))
 
     def _close_up_to(self, mark: Position, out: list[Any], at: list[Any]) -> None:
         """Close what a mark covers of the window that ends at its time.
@@ -166,7 +177,7 @@ class PaneWindow:
         """
         end = mark[0]
         pane, firsts, before = self._panes[end], self._firsts[end], self._before.get(end, {})
-        later = {key: first for key, first in firsts.items() if (end, EXPIRY, *first[2:]) > mark}
+        later = {key: firsts[key] for place, key in self._placed(end, firsts) if place > mark}
         if len(later) < len(firsts):
             for key in later:
                 del firsts[key]
@@ -186,7 +197,7 @@ class PaneWindow:
         start = end - self._window.size_ms
         entries: list[tuple[Any, Any]] = [(end, key) for key in pane]
         if self._positions:
-            entries = [((end, 0, *root), key) for root, key in sorted((p[2:], key) for key, p in firsts.items())]
+            entries = self._placed(end, firsts)
         for at, key in entries:
             try:
                 made = Pane(key, start, end, value_of(key, pane[key]))
