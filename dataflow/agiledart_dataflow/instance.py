@@ -19,7 +19,7 @@ from agiledart_dataflow.merge import Merge, merge_type, typed_rows
 from agiledart_dataflow.one_input import OneInput, merge_of
 from agiledart_dataflow.operator_making import MakeStore
 from agiledart_dataflow.outbox import Emit, Outbox
-from agiledart_dataflow.position import START, Position, is_final, reached
+from agiledart_dataflow.position import START, Position, final_behind, is_final, reached
 from agiledart_dataflow.program import Program
 from agiledart_dataflow.rows import DeadLetter, Either
 from agiledart_dataflow.schema import generic
@@ -260,6 +260,8 @@ class Instance:
                 self._write(held, order)
         elif self._operator is not None:
             held, order = self._operate(held, order, mark)
+            if is_final(mark) and len(held) and order is not None:
+                mark = final_behind(mark, listed(order[-1:])[0])
         if self._onlookers:
             self._look(self._first_step, held, order)
         if self._list_run is not None and type(held) is list:

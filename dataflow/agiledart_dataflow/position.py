@@ -35,6 +35,14 @@ def final_mark(time_ms: int | None) -> Position:
     return (END, -END if time_ms is None else time_ms)
 
 
+def final_behind(mark: Position, last: Position | int) -> Position:
+    """A final mark behind rows that the end of the input brought forth, of which the last has this position or time.
+
+    Downstream they have happened: every instance there must learn how far time has come, also one that gets none of them.
+    """
+    return final_mark(max(mark[1], last if isinstance(last, int) else last[0]))
+
+
 def is_final(mark: Position) -> bool:
     """True for the mark of END_OF_INPUT."""
     return mark[0] == END

@@ -11,7 +11,7 @@ from typing import Any
 
 from agiledart_dataflow.operators.base import Mishap, Output, StateInStore
 from agiledart_dataflow.operators.keyed import Context, KeyedOperator
-from agiledart_dataflow.position import EXPIRY, Position, is_final
+from agiledart_dataflow.position import EXPIRY, Position, end_of_time, is_final
 from agiledart_dataflow.state.entries import NOTHING, Entry, NamedTimer
 from agiledart_dataflow.state.store import KeyedStore
 from agiledart_dataflow.statistics import StepCounts
@@ -89,14 +89,14 @@ class KeyedStep(StateInStore):
                 self._clear()
                 mishap(error, row, position)
         passed = len(out)
+        reached = end_of_time(mark)
+        while near and near[0][0] <= reached:
+            self._fire(out, at)
         if is_final(mark):
             self.context.at_end = True
             while near:
                 self._fire(out, at)
             self.context.at_end = False
-        else:
-            while near and near[0][0] <= mark:
-                self._fire(out, at)
         counts = self.counts
         counts.rows_in += len(rows)
         counts.rows_out += len(out)
