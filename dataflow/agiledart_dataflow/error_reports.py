@@ -50,7 +50,7 @@ class ErrorReports:
     def note(
         self, step: str, function: Callable[..., Any] | None, error: BaseException, record: Any, policy: str = "skip"
     ) -> None:
-        """A step raised for a record, and its policy lets the record go. The caller counts it."""
+        """A step raised for a record, and its policy lets the record go, or what else became of it. The caller counts it."""
         known = self._steps.get(step)
         if known is None:
             known = self._steps[step] = _Step(policy)
@@ -92,7 +92,7 @@ class ErrorReports:
 
 def described(step: str, function: Callable[..., Any] | None, error: BaseException, record: Any, policy: str) -> str:
     """Step, place, error and record in one line, then the user's own frames."""
-    fate = "dead letter" if policy == "dead_letter" else "skipped"
+    fate = {"dead_letter": "dead letter", "skip": "skipped"}.get(policy, policy)
     lines = [f"{fate}: {user_code_error(step, function, error, record)}"]
     lines += [f"  {line}" for line in own_frames(error.__traceback__)]
     return "\n".join(lines)

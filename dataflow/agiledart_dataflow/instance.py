@@ -13,7 +13,8 @@ import msgspec
 from agiledart_dataflow.arrivals import Arrivals, OnlyInput, arrivals_type, inbox_of
 from agiledart_dataflow.batch import Batch, Held, Order, as_rows, listed
 from agiledart_dataflow.connectors import SinkWriter
-from agiledart_dataflow.error_reports import ErrorReports, own_frames
+from agiledart_dataflow.dead_letters import CANNOT_TRAVEL, Letters
+from agiledart_dataflow.error_reports import ErrorReports
 from agiledart_dataflow.loop_text import RowStep
 from agiledart_dataflow.merge import Merge, merge_type, typed_rows
 from agiledart_dataflow.one_input import OneInput, merge_of
@@ -21,7 +22,7 @@ from agiledart_dataflow.operator_making import MakeStore
 from agiledart_dataflow.outbox import Emit, Outbox
 from agiledart_dataflow.position import START, Position, final_behind, is_final, reached
 from agiledart_dataflow.program import Program
-from agiledart_dataflow.rows import DeadLetter, Either
+from agiledart_dataflow.rows import Either
 from agiledart_dataflow.schema import generic
 from agiledart_dataflow.segments import Run
 from agiledart_dataflow.stage_plan import ERRORS
@@ -102,6 +103,7 @@ class Instance:
         self._run_batch = getattr(self._operator, "run_batch", None)
         self._sides: dict[str, tuple[list[Any], list[Any]]] = getattr(self._operator, "sides", {})
         self.reports = ErrorReports()
+        self._letters = Letters(program.row_type)
         self._segments = program.segments(stage, self._let_go)
         self.on_barrier: BarrierReport | None = None
         self._outbox = Outbox(plan, stage, index, program.key_functions(stage))
@@ -329,11 +331,15 @@ class Instance:
         error: Exception,
         record: Any,
     ) -> None:
+        edge = self._outbox.edge_of(side := f"{step}/{ERRORS}") if policy == "dead_letter" else None
+        if edge is not None:
+            letter = self._letters.letter(edge, step, function, record, error)
+            if letter is not None:
+                self._outbox.put_aside(side, [letter], [at])
+            else:
+                policy, counts = CANNOT_TRAVEL, self._counts[step]
+                counts.skipped, counts.dead_letters = counts.skipped + 1, counts.dead_letters - 1
         self.reports.note(step, function, error, row, policy)
-        if policy == "dead_letter" and self._outbox.has_side(side := f"{step}/{ERRORS}"):
-            text = str(user_code_error(step, function, error, NO_RECORD))
-            letter = DeadLetter(record, step, text, "\n".join(own_frames(error.__traceback__)))
-            self._outbox.put_aside(side, [letter], [at])
 
     def _mishap(self, error: Exception, row: Any, at: Position) -> None:
         """The operator raised for a row, and its error policy goes on without it."""

@@ -192,9 +192,10 @@ class Outbox:
         """Count rows that somebody put into the only channel directly."""
         self._only_sent += rows
 
-    def has_side(self, side: str) -> bool:
-        """Does anybody take this side output ("step/tag")?"""
-        return side in self._sides
+    def edge_of(self, side: str) -> int | None:
+        """The edge of this side output ("step/tag"); None when nobody takes it."""
+        route = self._sides.get(side)
+        return None if route is None else route.number
 
     def put_aside(self, side: str, rows: list[Any], order: list[Any]) -> None:
         """Rows for a side output; they leave with the next `send`, in front of its mark. Nobody takes it: dropped."""

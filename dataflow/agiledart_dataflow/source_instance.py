@@ -84,7 +84,7 @@ class SourceInstance:
         self._clock = EventClock(
             step.make["max_out_of_order_ms"],
             lateness_ms=program.lateness_ms,
-            keeps_late=self._outbox.has_side(f"{step.name}/{LATE}"),
+            keeps_late=self._outbox.edge_of(f"{step.name}/{LATE}") is not None,
             **step.make.get("clock", {}),
         )
         self._pacer = Pacer(step.name, step.connector.option("speed"))
