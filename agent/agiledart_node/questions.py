@@ -86,6 +86,11 @@ class Questions:
         body["latency_logs"] = latency_logs_of(record.name, record.specification)
         self._desk.emit(Replied(request, body))
 
+    async def summary(self, record: ApplicationRecord) -> dict[str, Any]:
+        """The figures of an application that runs; empty when none of its nodes answers."""
+        reports, _ = await self._reports(record)
+        return summary_of(record.specification, reports) if reports else {}
+
     async def _reports(self, record: ApplicationRecord) -> tuple[dict[tuple[int, int], dict[str, Any]], list[Peer]]:
         questions: dict[int, Question | None] = {}
         for peer in record.hosts():

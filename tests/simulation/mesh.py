@@ -134,12 +134,13 @@ class Mesh(NodeRing):
                         event = InstanceFinished(app, ver, placed.stage, placed.index, report)
                         self.world.inject(node, event)
 
-    def report(self, name: str, version: int) -> None:
+    def report(self, name: str, version: int, waiting: int = 0) -> None:
+        """All instances of an application say how they are; `waiting` records at its source."""
         for (node, app, ver), parts in list(self.running.items()):
             if (app, ver) == (name, version):
                 for part in parts:
                     for placed in part.instances:
-                        report = {"busy": 0.5, **statistics_report(placed.stage, placed.index)}
+                        report = {"busy": 0.5, **statistics_report(placed.stage, placed.index, waiting)}
                         self.world.inject(node, InstanceReported(app, ver, placed.stage, placed.index, report))
 
 
@@ -154,10 +155,10 @@ def check_body(command: Command, body: dict[str, Any]) -> None:
         msgspec.convert(body["summary"], BODIES["summary"])
 
 
-def statistics_report(stage: int, index: int) -> dict[str, Any]:
+def statistics_report(stage: int, index: int, waiting: int = 0) -> dict[str, Any]:
     from agiledart_dataflow.statistics import InstanceStatistics, SourceCounts
 
-    source = SourceCounts(lines=10, records=8, late=1, malformed={"number": 1}) if stage == 0 else None
+    source = SourceCounts(lines=10, records=8, late=1, malformed={"number": 1}, waiting=waiting) if stage == 0 else None
     statistics = InstanceStatistics(stage, index, source=source, finished=True)
     return {"statistics": msgspec.to_builtins(statistics), "first_ms": WALL_MS, "last_ms": WALL_MS + 1500}
 

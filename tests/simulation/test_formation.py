@@ -139,6 +139,28 @@ def test_a_drain_that_does_not_end_is_cut() -> None:
     assert mesh.hosts("stuck") == []
 
 
+def test_a_drain_takes_as_long_as_rows_move_and_its_last_figures_stay() -> None:
+    mesh = five()
+    mesh.submit("a1", pipeline("slow"))
+    request = mesh.ask("a5", Stop("slow"))
+    for waiting in range(400, 0, -100):
+        mesh.report("slow", 1, waiting)
+        mesh.world.run_for(100 * SECOND)
+        assert request not in mesh.answers
+    assert mesh.answer(request, 60 * SECOND)["summary"]["waiting"] == 100
+    assert mesh.status("a3", "slow")["summary"]["waiting"] == 100
+
+
+@pytest.mark.parametrize("now", [False, True])
+def test_what_is_cut_leaves_the_last_figures_seen(now: bool) -> None:
+    mesh, name = five(), f"cut-{now}".lower()
+    mesh.submit("a1", pipeline(name))
+    mesh.report(name, 1)
+    mesh.world.run_for(2 * SECOND)
+    assert mesh.answer(mesh.ask("a5", Stop(name, now=now)), 200 * SECOND)["summary"]["records_in"] == 10
+    assert mesh.status("a3", name)["summary"]["records_in"] == 10
+
+
 def test_what_cannot_start_is_undone_and_says_why() -> None:
     mesh = Mesh(4, 5).build()
     mesh.start_failure = lambda peer, part: (
