@@ -16,6 +16,7 @@ from agiledart_dataflow.state.entries import NOTHING, Entry, NamedTimer
 from agiledart_dataflow.state.store import KeyedStore
 from agiledart_dataflow.statistics import StepCounts
 from agiledart_dataflow.user_errors import NO_RECORD
+from agiledart_kernel.errors import AgileDartError
 
 TIME_TO_LIVE = "\0time to live"
 """Name of the timer by which the state of a key ends; no name of a user's begins like it."""
@@ -84,6 +85,8 @@ class KeyedStep(StateInStore):
                 continue
             try:
                 treat(key_of(row), row, position, out, at)
+            except AgileDartError:
+                raise  # of the store: state of other rows is at stake, which no policy lets go
             except Exception as error:  # noqa: BLE001  user code may raise anything; the step's policy decides
                 refused += 1
                 self._clear()
