@@ -240,6 +240,17 @@ class Sums(KeyedOperator[str, Row, list[int], tuple[str, int]]):
         context.emit((key, state[0]))
 
 
+class Calls(Sums):
+    """Counts the records of a key, also those for which it raises; a timer of these is not set."""
+
+    def on_record(self, key: str, record: Row, state: list[int], context: Context[tuple[str, int]]) -> None:
+        state[0] += 1
+        if not record.value:
+            context.timer_at(record.at + 1)
+            raise ValueError("no value")
+        context.emit((key, state[0]))
+
+
 def full(store: SqliteStore) -> None:
     """From now on its file can be neither read nor written."""
     store.close()
@@ -270,3 +281,15 @@ def test_a_store_that_fails_is_no_fault_of_a_row(
         step.run(rows, [(row.at, -1, 0, number) for number, row in enumerate(rows)], (9,))
     assert not blamed
     store.close()
+
+
+@pytest.mark.parametrize("keep", ["memory", "disk"])
+def test_the_time_to_live_of_a_key_begins_with_a_record_that_raised_too(keep: Any) -> None:
+    topology = Topology("lives")
+    rows = [Row(1, "a", 0), Row(4, "a", 0), Row(8, "a", 2), Row(20, "a", 0), Row(30, "a", 4)]
+    keyed = stream(topology, rows).key_by(lambda row: row.key)
+    keyed.stateful("sums", Calls(), time_to_live=5 * MS, on_error="skip", keep=keep).sink("out", collect)
+    done, _ = ran(topology)
+    assert done.collected["out"] == [("a", 3), ("a", 1)]
+    assert done.summary.steps["sums"].skipped == 3
+    assert [one.state_keys for one in done.statistics] == [0] * len(done.statistics)
