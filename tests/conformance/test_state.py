@@ -1,6 +1,8 @@
 """Stores of state by key: the one in memory and the one on disk do the same, and read each other's key groups."""
 
+import resource
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,7 @@ from agiledart_dataflow.partitioning import key_group
 from agiledart_dataflow.state.entries import FORMAT, Entry, EntryCodec, StateFormatError
 from agiledart_dataflow.state.store import KeyedStore, MemoryStore
 from agiledart_executor.state.sqlite_store import SqliteStore
-from agiledart_kernel.errors import OperationFailed
+from agiledart_kernel.errors import OperationFailed, UserCodeError
 
 
 @dataclass
@@ -196,3 +198,68 @@ def test_the_file_has_no_name_and_a_disk_that_fails_is_told(tmp_path: Path) -> N
     store.close()
     with pytest.raises(OperationFailed, match="taxis: its state on disk cannot be kept"):
         store.get("t")
+
+
+@contextmanager
+def disk_of(size: int) -> Iterator[None]:
+    """No file gets longer than so many bytes."""
+    before, most = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, most))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (before, most))
+
+
+def rides_in(store: KeyedStore) -> dict[str, int]:
+    """Of all keys, as the store's bytes tell."""
+    groups = [codec().decode_group(data)[1] for _, data in store.snapshot()]
+    return {plain[0]: plain[2].rides for group in groups for plain in group}
+
+
+def test_a_disk_that_is_full_for_a_while_costs_no_state(tmp_path: Path) -> None:
+    store = SqliteStore("taxis", codec(), tmp_path, 100)
+    known: dict[str, int] = {}
+
+    def drive(count: int) -> None:
+        for number in range(count):
+            rides = len(known)
+            store.save(f"taxi {rides}", entry(rides))
+            known[f"taxi {rides}"] = rides
+            if number % 7 == 6:
+                store.drop(f"taxi {rides}")
+                del known[f"taxi {rides}"]
+
+    drive(2_000)
+    with disk_of(200_000), pytest.raises(OperationFailed, match="taxis: its state on disk cannot be kept"):
+        drive(100_000)
+    drive(500)
+    assert rides_in(store) == known
+    assert len(store) == len(known) > 2_500
+    store.close()
+
+
+def test_a_state_that_cannot_be_written_is_told_with_its_key_and_costs_no_other(tmp_path: Path) -> None:
+    store = SqliteStore("taxis", codec(), tmp_path, 10)
+    for rides in range(10):
+        store.save(f"taxi {rides}", entry(rides))
+    broken = store.get("taxi 0")
+    assert broken is not None
+    broken.state.rides = 2**70
+    store.save("taxi 0", broken)
+    with pytest.raises(UserCodeError, match=r"^in taxis, state of key 'taxi 0': OverflowError: can't serialize ints"):
+        store.snapshot()
+    broken.state.rides = 0
+    assert rides_in(store) == {f"taxi {rides}": rides for rides in range(10)}
+    store.close()
+
+
+def test_a_timer_that_cannot_be_written_is_told_with_its_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agiledart_executor.state.timer_file.TimerFile.__init__.__defaults__", (4,))
+    store = SqliteStore("taxis", codec(), tmp_path)
+    for time in range(8):
+        store.push(((time, 0, 0, 0), f"taxi {time}", object() if time == 6 else None, ""))
+    with pytest.raises(UserCodeError, match=r"^in taxis, timer of key 'taxi 6': TypeError"):
+        store.push(((8, 0, 0, 0), "taxi 8", None, ""))
+    assert len(store.near) == 9
+    store.close()

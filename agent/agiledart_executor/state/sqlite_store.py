@@ -17,14 +17,14 @@ from typing import Any, Final
 
 from agiledart_dataflow.partitioning import canonical, key_group
 from agiledart_dataflow.state.entries import Entry, EntryCodec, Timer
-from agiledart_executor.state.timer_file import TimerFile
+from agiledart_executor.state.timer_file import TimerFile, transaction
 from agiledart_kernel.errors import OperationFailed
 
 CACHED_KEYS: Final = 20_000
 """Entries in memory; one of ten is written when there are more."""
 
 _PRAGMAS: Final = (
-    "journal_mode=OFF",
+    "journal_mode=MEMORY",  # without a journal a write that fails leaves a file that cannot be read
     "synchronous=OFF",
     "locking_mode=EXCLUSIVE",
     "cache_size=-4096",
@@ -42,7 +42,9 @@ class SqliteStore:
         cached_keys: entries that stay in memory.
 
     Raises:
-        OperationFailed: from any method, when the disk does not do what it should.
+        OperationFailed: from any method, when the disk does not do what it should. Nothing is lost: what was not written is
+            written the next time.
+        UserCodeError: from any method, for a state or a timer that cannot be written; names its key.
     """
 
     saves = True
@@ -116,13 +118,11 @@ class SqliteStore:
         _, entries, timers = self._codec.decode_group(data)
         with self._told():
             self._write(list(self._cached))
+            rows = [self._row(*self._codec.entry(plain)) for plain in entries]
+            with transaction(self._db):
+                gone = self._db.execute("delete from entries where g = ?", (group,)).rowcount
+                self._db.executemany("insert into entries values (?, ?, ?)", rows)
             self._cached = {key: entry for key, entry in self._cached.items() if key_group(key) != group}
-            gone = self._db.execute("delete from entries where g = ?", (group,)).rowcount
-            rows = []
-            for plain in entries:
-                key, entry = self._codec.entry(plain)
-                rows.append((*_place(key), self._codec.encode(key, entry)))
-            self._transaction("insert into entries values (?, ?, ?)", rows)
             self._count += len(rows) - gone
             self._timers.replace_group(group, timers)
 
@@ -144,22 +144,21 @@ class SqliteStore:
             del self._cached[key]
 
     def _write(self, keys: list[Any]) -> None:
-        """Bring changes to these keys, and all drops, to the file."""
-        if self._dropped:
-            self._transaction("delete from entries where g = ? and k = ?", [_place(key) for key in self._dropped])
-            self._dropped = {}
-        rows = []
-        for key in keys:
-            if key in self._changed:
-                del self._changed[key]
-                rows.append((*_place(key), self._codec.encode(key, self._cached[key])))
-        self._transaction("insert or replace into entries values (?, ?, ?)", rows)
+        """Bring changes to these keys, and all drops, to the file. They count as written only when all of them are."""
+        changed = [key for key in keys if key in self._changed]
+        if not changed and not self._dropped:
+            return
+        gone = [_place(key) for key in self._dropped]
+        rows = [self._row(key, self._cached[key]) for key in changed]
+        with transaction(self._db):
+            self._db.executemany("delete from entries where g = ? and k = ?", gone)
+            self._db.executemany("insert or replace into entries values (?, ?, ?)", rows)
+        self._dropped = {}
+        for key in changed:
+            del self._changed[key]
 
-    def _transaction(self, statement: str, rows: list[Any]) -> None:
-        if rows:
-            self._db.execute("begin")
-            self._db.executemany(statement, rows)
-            self._db.execute("commit")
+    def _row(self, key: Any, entry: Entry) -> tuple[int, bytes, bytes]:
+        return (*_place(key), self._codec.encode(key, entry))
 
     @contextmanager
     def _told(self) -> Iterator[None]:

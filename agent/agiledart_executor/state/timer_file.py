@@ -2,6 +2,8 @@
 
 import sqlite3
 import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
 from heapq import heapify, heappop, heappush
 from typing import Final
 
@@ -18,6 +20,14 @@ _SHIFT: Final = 2**63
 def sortable(position: Position) -> bytes:
     """Bytes that compare as positions of one length do."""
     return struct.pack(f">{len(position)}Q", *[element + _SHIFT for element in position])
+
+
+@contextmanager
+def transaction(database: sqlite3.Connection) -> Iterator[None]:
+    """All that is written within, or nothing of it."""
+    with database:
+        database.execute("begin")
+        yield
 
 
 class TimerFile:
@@ -49,10 +59,10 @@ class TimerFile:
         heappush(self.near, timer)
         if len(self.near) > 2 * self._size:
             self.near.sort()  # by position, which no two share
-            later = self.near[self._size :]
+            later = [self._row(timer) for timer in self.near[self._size :]]
             del self.near[self._size :]
             self._horizon = self.near[-1][0]
-            self._far += map(self._row, later)
+            self._far += later
             self._write()
 
     def pop(self) -> Timer:
@@ -83,20 +93,19 @@ class TimerFile:
     def _refill(self) -> None:
         self._write()
         rows = self._db.execute("select p, v from timers order by p limit ?", (self._size,)).fetchall()
-        if len(rows) < self._size:
-            self._horizon = None
+        near = [self._codec.decode_timer(row[1]) for row in rows]
+        is_all = len(rows) < self._size
+        if is_all:
             self._db.execute("delete from timers")
         else:
             self._db.execute("delete from timers where p <= ?", (rows[-1][0],))
-        self.near += [self._codec.decode_timer(row[1]) for row in rows]  # in order, so a heap
-        if self._horizon is not None:
-            self._horizon = self.near[-1][0]
+        self.near += near  # in order, so a heap
+        self._horizon = None if is_all else near[-1][0]
 
     def _write(self) -> None:
         if self._far:
-            self._db.execute("begin")
-            self._db.executemany("insert into timers values (?, ?, ?)", self._far)
-            self._db.execute("commit")
+            with transaction(self._db):
+                self._db.executemany("insert into timers values (?, ?, ?)", self._far)
             self._far = []
 
     def _row(self, timer: Timer) -> tuple[bytes, int, bytes]:

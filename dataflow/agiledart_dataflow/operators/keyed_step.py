@@ -16,6 +16,7 @@ from agiledart_dataflow.state.entries import NOTHING, Entry, NamedTimer
 from agiledart_dataflow.state.store import KeyedStore
 from agiledart_dataflow.statistics import StepCounts
 from agiledart_dataflow.user_errors import NO_RECORD
+from agiledart_kernel.errors import AgileDartError
 
 TIME_TO_LIVE = "\0time to live"
 """Name of the timer by which the state of a key ends; no name of a user's begins like it."""
@@ -84,9 +85,10 @@ class KeyedStep(StateInStore):
                 continue
             try:
                 treat(key_of(row), row, position, out, at)
+            except AgileDartError:
+                raise  # of the store: state of other rows is at stake, which no policy lets go
             except Exception as error:  # noqa: BLE001  user code may raise anything; the step's policy decides
                 refused += 1
-                self._clear()
                 mishap(error, row, position)
         passed = len(out)
         reached = end_of_time(mark)
@@ -121,10 +123,7 @@ class KeyedStep(StateInStore):
                 entry.state = self._operator.initial(key)
             self._operator.on_record(key, row, entry.state, context)
         except BaseException:
-            if is_new and (entry.state is NOTHING or not self._operator.keeps_what_raised):
-                store.drop(key)
-            elif store.saves:
-                store.save(key, entry)  # what was changed before stays
+            self._undo(key, entry, position, is_new=is_new)
             raise
         given = context._rows  # noqa: SLF001  the context is its step's own
         if len(given) == 1 and not context._side:  # noqa: SLF001  as above
@@ -241,8 +240,15 @@ class KeyedStep(StateInStore):
         if not entry.named:
             entry.named = None
 
-    def _clear(self) -> None:
-        """Forget what a call that raised had asked for; the state stays as the call left it."""
+    def _undo(self, key: Any, entry: Entry, position: Position, *, is_new: bool) -> None:
+        """Forget what a call that raised had asked for; a state that stays does so as the call left it, and lives as any other."""
         context = self.context
         context._rows, context._side = [], []  # noqa: SLF001  as above
         context._timers, context._cancels, context._forgets = [], [], False  # noqa: SLF001  as above
+        keeps = self._operator.keeps_what_raised
+        if is_new and (entry.state is NOTHING or not keeps):
+            self.store.drop(key)
+            return
+        if keeps and self._time_to_live_ms:
+            context._timers.append((position[0] + self._time_to_live_ms, None, TIME_TO_LIVE))  # noqa: SLF001  as above
+        self._settle(key, entry, position)

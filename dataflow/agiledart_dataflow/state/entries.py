@@ -12,7 +12,8 @@ import msgspec
 
 from agiledart_dataflow.position import Position
 from agiledart_dataflow.schema import generic
-from agiledart_kernel.errors import OperationFailed
+from agiledart_dataflow.user_errors import NO_RECORD, shown, user_code_error
+from agiledart_kernel.errors import OperationFailed, UserCodeError
 
 FORMAT: Final = 1
 """Of the bytes of an entry and of a snapshot of a key group; older ones are upgraded when read, newer ones refused."""
@@ -101,8 +102,11 @@ class EntryCodec:
         return key, entry
 
     def encode(self, key: Any, entry: Entry) -> bytes:
-        """The bytes of an entry."""
-        return self._encoder.encode((FORMAT, self.plain(key, entry)))
+        """The bytes of an entry. Raises `UserCodeError` for a state that is no plain data; names the key."""
+        try:
+            return self._encoder.encode((FORMAT, self.plain(key, entry)))
+        except Exception as error:  # a user's `to_plain` may raise anything
+            raise self._blamed("state", key, error) from error
 
     def decode(self, data: bytes) -> tuple[Any, Entry]:
         """(key, entry) of bytes. Raises `StateFormatError`."""
@@ -118,13 +122,20 @@ class EntryCodec:
         return group
 
     def encode_timer(self, timer: Timer) -> bytes:
-        """The bytes of a timer; they never leave the store that wrote them."""
-        return self._encoder.encode(timer)
+        """The bytes of a timer; they never leave the store that wrote them. Raises as `encode` does, for its payload."""
+        try:
+            return self._encoder.encode(timer)
+        except (TypeError, ValueError, OverflowError, RecursionError) as error:
+            raise self._blamed("timer", timer[1], error) from error
 
     def decode_timer(self, data: bytes) -> Timer:
         """The timer of bytes."""
         timer: Timer = self._timer_decoder.decode(data)
         return timer
+
+    def _blamed(self, what: str, key: Any, error: Exception) -> UserCodeError:
+        """The key is named here, for by now the step treats another one's record."""
+        return user_code_error(f"{self._step}, {what} of key {shown(key)}", None, error, NO_RECORD)
 
     def _read(self, decoder: "msgspec.msgpack.Decoder[Any]", data: bytes) -> Any:
         try:

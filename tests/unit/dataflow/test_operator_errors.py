@@ -1,6 +1,8 @@
 """What error policies do where no row is at fault, at rankings, at broadcast rows; and what builders are told of."""
 
+from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -11,6 +13,7 @@ from agiledart import (
     Change,
     Context,
     Either,
+    KeyedOperator,
     Pane,
     Stream,
     Topology,
@@ -23,7 +26,11 @@ from agiledart import (
     sum_of,
     tumbling,
 )
+from agiledart_dataflow.operators.keyed_step import KeyedStep
+from agiledart_dataflow.state.entries import EntryCodec
 from agiledart_executor.local import LocalRun, run_topology
+from agiledart_executor.state.sqlite_store import SqliteStore
+from agiledart_kernel.errors import OperationFailed, UserCodeError
 
 
 class Row(NamedTuple):
@@ -218,3 +225,71 @@ def test_dead_letters_of_a_join_of_two_types_say_from_which_side_they_came(paral
     assert [(pair.left.value, pair.right) for pair in done.collected["out"]] == [(1, 2), (3, 2)]
     assert sorted(done.collected["bad"], key=str) == sorted([Either(rows[1], None), Either(None, 3)], key=str)
     assert done.summary.steps["join"].dead_letters == 2
+
+
+class Sums(KeyedOperator[str, Row, list[int], tuple[str, int]]):
+    """Adds up the values of a key."""
+
+    def initial(self, key: str) -> list[int]:
+        return [0]
+
+    def on_record(self, key: str, record: Row, state: list[int], context: Context[tuple[str, int]]) -> None:
+        state[0] += record.value
+        if not record.value:
+            raise ValueError("nothing to add")
+        context.emit((key, state[0]))
+
+
+class Calls(Sums):
+    """Counts the records of a key, also those for which it raises; a timer of these is not set."""
+
+    def on_record(self, key: str, record: Row, state: list[int], context: Context[tuple[str, int]]) -> None:
+        state[0] += 1
+        if not record.value:
+            context.timer_at(record.at + 1)
+            raise ValueError("no value")
+        context.emit((key, state[0]))
+
+
+def full(store: SqliteStore) -> None:
+    """From now on its file can be neither read nor written."""
+    store.close()
+
+
+def left(store: SqliteStore) -> None:
+    """All is well."""
+
+
+@pytest.mark.parametrize(
+    ("spoil", "value", "error", "words"),
+    [
+        (full, 1, OperationFailed, "^sums: its state on disk cannot be kept"),
+        (left, 2**70, UserCodeError, "^in sums, state of key 'a': OverflowError"),
+    ],
+)
+def test_a_store_that_fails_is_no_fault_of_a_row(
+    tmp_path: Path, spoil: Callable[[SqliteStore], None], value: int, error: type[Exception], words: str
+) -> None:
+    operator = Sums()
+    codec = EntryCodec("sums", str, list[int], operator.to_plain, operator.from_plain)
+    store = SqliteStore("sums", codec, tmp_path, cached_keys=1)
+    blamed: list[Any] = []
+    step = KeyedStep("sums", (lambda row: row.key,), operator, store, mishap=lambda *told: blamed.append(told))
+    rows = [Row(1, "a", value), Row(2, "b", 1), Row(3, "a", 1)]
+    spoil(store)
+    with pytest.raises(error, match=words):
+        step.run(rows, [(row.at, -1, 0, number) for number, row in enumerate(rows)], (9,))
+    assert not blamed
+    store.close()
+
+
+@pytest.mark.parametrize("keep", ["memory", "disk"])
+def test_the_time_to_live_of_a_key_begins_with_a_record_that_raised_too(keep: Any) -> None:
+    topology = Topology("lives")
+    rows = [Row(1, "a", 0), Row(4, "a", 0), Row(8, "a", 2), Row(20, "a", 0), Row(30, "a", 4)]
+    keyed = stream(topology, rows).key_by(lambda row: row.key)
+    keyed.stateful("sums", Calls(), time_to_live=5 * MS, on_error="skip", keep=keep).sink("out", collect)
+    done, _ = ran(topology)
+    assert done.collected["out"] == [("a", 3), ("a", 1)]
+    assert done.summary.steps["sums"].skipped == 3
+    assert [one.state_keys for one in done.statistics] == [0] * len(done.statistics)
