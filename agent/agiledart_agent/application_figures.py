@@ -169,9 +169,12 @@ class Now:
 
     def add(self, statistics: InstanceStatistics, report: Mapping[str, Any]) -> None:
         """Add one instance."""
-        self.queued += statistics.queued_rows + _whole(report.get("waiting_rows"))
-        self.waiting += 0 if statistics.source is None else statistics.source.waiting
-        self.spooled += 0 if statistics.source is None else statistics.source.spooled
+        self.queued += _whole(report.get("waiting_rows"))
+        if statistics.source is None:
+            self.queued += statistics.queued_rows
+        else:  # its queue is what waits there
+            self.waiting += statistics.source.waiting
+            self.spooled += statistics.source.spooled
         self.state_keys += statistics.state_keys
         if statistics.finished:
             self.finished += 1

@@ -274,7 +274,7 @@ def _put_application(families: Families, app: str, application: Application, wal
         families.put(names.INSTANCES, one.running - one.blocked, app, operator, "running")
         families.put(names.INSTANCES, one.blocked, app, operator, "blocked")
         families.put(names.INSTANCES, one.finished, app, operator, "finished")
-        families.put(names.QUEUE, one.queued, app, operator)
+        families.put(names.QUEUE, one.waiting + one.queued, app, operator)
         if one.spooled or (operator in totals.operators and totals.operators[operator].spooled_ever):
             families.put(names.SPOOL, one.spooled, app, operator)
         families.put(names.STATE_KEYS, one.state_keys, app, operator)

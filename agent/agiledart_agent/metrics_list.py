@@ -260,7 +260,8 @@ LATENCY_SAMPLES = Declared(
 )  # fmt: skip
 QUEUE = Declared(
     "agiledart_application_queue_length", "gauge",
-    "Rows that wait in a stage's merge and in its outputs, by the operator that leads the stage.", ("app", "operator"),
+    "Rows that wait in a stage's merge (at a source: in its memory) and in its outputs, by the operator that leads the stage.",
+    ("app", "operator"),
 )  # fmt: skip
 STATE_KEYS = Declared(
     "agiledart_application_state_keys", "gauge", "Keys that an operator remembers.", ("app", "operator")

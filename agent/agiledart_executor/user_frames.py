@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
+from agiledart_dataflow.loop_text import Line
 from agiledart_dataflow.user_errors import shown
 from agiledart_executor.last_words import Frame, place_in
 
@@ -20,7 +21,8 @@ class Whereabouts:
         place: `taxi.py:42 in parse`; empty outside user code.
         step: the step's name, as far as the frames tell; empty when they do not.
         record: the record in hand, shortened; empty when there is none.
-        mark: changes whenever the engine's own loop has gone on to another record.
+        mark: changes whenever the engine's own loop has gone on to another record; what a `flat_map` makes of one record,
+            and what the steps behind it do with that, is work on this one.
     """
 
     place: str
@@ -58,9 +60,7 @@ def _engine_frame(frame: FrameType) -> tuple[str, str, tuple[int, ...]] | None:
     file = frame.f_code.co_filename
     if file.startswith("<stage "):
         names = dict(frame.f_locals)
-        step, variable = _step_at(frame)
-        record = names.get(variable, names.get("x"))
-        return step or file[7:-1], shown(record), _mark(names)
+        return _at_line(frame.f_globals, frame.f_lineno, names) or (file[7:-1], shown(names.get("x")), _mark(names))
     if "/agiledart_dataflow/operators/" in file or "/agiledart_dataflow/source_" in file:
         names = dict(frame.f_locals)
         owner = names.get("self")
@@ -71,12 +71,17 @@ def _engine_frame(frame: FrameType) -> tuple[str, str, tuple[int, ...]] | None:
     return None
 
 
-def _step_at(frame: FrameType) -> tuple[str, str]:
-    """The step that a line of a generated loop belongs to, and the variable of its record, when the loop tells them."""
-    lines: Any = frame.f_globals.get("lines")
-    if isinstance(lines, dict) and isinstance(found := lines.get(frame.f_lineno), tuple) and len(found) == 2:
-        return str(found[0]), str(found[1])
-    return "", "x"
+def _at_line(told: dict[str, Any], number: int, names: dict[str, Any]) -> tuple[str, str, tuple[int, ...]] | None:
+    """The same of a line of a generated loop with these variables, when its globals tell what the line is."""
+    lines, steps = told.get("lines"), told.get("steps")
+    if not (isinstance(lines, dict) and isinstance(steps, tuple) and isinstance(line := lines.get(number), Line)):
+        return None
+    record = shown(names.get(line.record))
+    if line.many is None:
+        return steps[line.step], record, _mark(names)
+    if line.record != line.origin:
+        record += f" made by {steps[line.many]} of {shown(names.get(line.origin))}"
+    return steps[line.step], record, tuple(names.get(name, 0) for name in line.progress)
 
 
 def _mark(names: dict[str, Any]) -> tuple[int, ...]:

@@ -50,9 +50,7 @@ class RowChain:
         loop = fused_loop_of(self._steps) if fused else loop_of(self._steps, carries)
         self._lines = loop.lines
         # In the loop's own globals, so that who looks at a running thread can tell step and record too.
-        made: dict[str, Any] = {
-            "lines": {line: (steps[n].name, variable) for line, (n, variable) in loop.lines.items()}
-        }
+        made: dict[str, Any] = {"lines": loop.lines, "steps": tuple(step.name for step in steps)}
         exec(compile(loop.text, self._filename, "exec"), made)  # our own text: users' code is called, not pasted
         self._run = made["make"](
             *[step.function for step in steps],
@@ -98,9 +96,9 @@ class RowChain:
         traceback = error.__traceback__
         while traceback is not None:
             if traceback.tb_frame.f_code.co_filename == self._filename:
-                number, variable = self._lines[traceback.tb_lineno]
-                step = self._steps[number]
-                return user_code_error(step.name, step.function, error, traceback.tb_frame.f_locals.get(variable))
+                line = self._lines[traceback.tb_lineno]
+                step = self._steps[line.step]
+                return user_code_error(step.name, step.function, error, traceback.tb_frame.f_locals.get(line.record))
             traceback = traceback.tb_next
         return user_code_error(self._filename, None, error, None)
 

@@ -27,8 +27,8 @@ Timed = tuple[int, Any]
 CHUNK_BYTES: Final = 256 << 10
 """Rows go to disk in chunks of about this size at most, as far as whole rows allow: one chunk is read back at a time."""
 
-_MEASURED: Final = 64
-"""So many rows may wait unmeasured; more are encoded once to learn what they weigh."""
+_UNWEIGHED: Final = 64
+"""So many rows may enter an empty room without being encoded to learn what they weigh: usually they leave at once."""
 
 _WORD: Final = (1 << 64) - 1
 _MAX_LEVEL: Final = 48
@@ -81,10 +81,9 @@ class Intake:
             raise LocalProtocolError(f"source {name}: {overload.policy} with{'' if store else 'out'} a store")
         self._name, self._overload, self._store = name, overload, store
         self._salt = int.from_bytes(name.encode()[:64], "big") % _WORD
-        self._waiting: deque[tuple[int, Any, int, int]] = deque()  # time, row, number, bytes
+        self._waiting: deque[tuple[int, Any, int, int]] = deque()  # time, row, number, bytes (0: not weighed yet)
         self._tail: list[Timed] = []
         self._bytes = 0
-        self._row_bytes = 64
         self._number = 0
         self.level = 0
         self.spooled_ever = 0
@@ -196,16 +195,24 @@ class Intake:
         return mixed ^ mixed >> 31
 
     def _size_of(self, due: Sequence[Timed]) -> int:
-        """What one of these rows weighs, about."""
-        if due and len(self._waiting) + len(due) > _MEASURED:
-            self._row_bytes = len(self._pack(due)) // len(due) + 1
-        return self._row_bytes
+        """What one of these rows weighs, about; 0 when it is not worth knowing yet. What waits unweighed is weighed, too."""
+        waiting = self._waiting
+        if not due or (not waiting and len(due) <= _UNWEIGHED):
+            return 0
+        if waiting and not waiting[0][3]:  # all of them came at once, into an empty room
+            size = self._weight([(time_ms, row) for time_ms, row, _number, _size in waiting])
+            self._waiting = deque((time_ms, row, number, size) for time_ms, row, number, _size in waiting)
+            self._bytes = size * len(waiting)
+        return self._weight(due)
+
+    def _weight(self, rows: Sequence[Timed]) -> int:
+        return len(self._pack(rows)) // len(rows) + 1
 
     def _put_spooling(self, store: RowStore, due: Sequence[Timed]) -> None:
         """To memory while nothing lies on disk and there is room; else to disk, behind what lies there."""
         if not store.rows and not self._tail:
             size = self._size_of(due)
-            room = min(self._overload.rows - len(self._waiting), (MAX_WAITING_BYTES - self._bytes) // size)
+            room = min(self._overload.rows - len(self._waiting), (MAX_WAITING_BYTES - self._bytes) // max(1, size))
             for time_ms, row in due[: max(0, room)]:
                 self._keep(time_ms, row, 0, size)
             due = due[max(0, room) :]

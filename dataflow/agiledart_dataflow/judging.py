@@ -16,6 +16,8 @@ def times_of(rows: list[Any], time_of: Callable[[Any], Any]) -> list[int]:
     if time_of is no_time:
         return [0] * len(rows)
     times = list(map(time_of, rows))
+    if len(times) < len(rows):
+        raise StopIteration  # `time_of` raised it; for `map` that is only its end
     if type(times[0]) is int:
         try:
             if type(sum(times)) is int:

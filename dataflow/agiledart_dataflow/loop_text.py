@@ -7,7 +7,7 @@ only around steps whose error policy asks for it.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 from agiledart_dataflow.carries import Carries
 from agiledart_dataflow.error_policy import ErrorPolicy
@@ -65,18 +65,42 @@ class RowStep:
         return self.kind != "batch" and (self.function is not None or self.inline is not None)
 
 
+class Line(NamedTuple):
+    """A line of the text that can raise.
+
+    Attributes:
+        step: number of the step.
+        record: variable that holds its record.
+        many: number of the step over whose results of one record it loops, the outermost when there are several.
+    """
+
+    step: int
+    record: str = "x"
+    many: int | None = None
+
+    @property
+    def origin(self) -> str:
+        """The variable of the record that the outermost loop over several results works on; empty outside."""
+        return "" if self.many is None else f"x{self.many}"
+
+    @property
+    def progress(self) -> tuple[str, ...]:
+        """Within such a loop, the variables that change only at its end; all others may change with every result."""
+        return () if self.many is None else (f"d{self.many}", f"e{self.many}")
+
+
 @dataclass
 class Loop:
     """Generated text.
 
     Attributes:
         text: defines `make(**values)`, which returns `run(rows, order)`.
-        lines: for each line of the text that can raise: (number of the step, variable that holds its record).
+        lines: those of the text that can raise, by number.
         names: values that the text uses beside functions and counts.
     """
 
     text: str
-    lines: Mapping[int, tuple[int, str]]
+    lines: Mapping[int, Line]
     names: Mapping[str, Any]
 
 
@@ -84,12 +108,17 @@ class _Writer:
     """Collects the lines of the loop's body."""
 
     def __init__(self) -> None:
-        self.lines: list[tuple[str, int, str]] = []
+        self.lines: list[tuple[str, Line]] = []
         self.tails: list[str] = []
         self.indent = "   "
+        self.many: int | None = None
 
     def put(self, line: str, step: int, record: str = "x") -> None:
-        self.lines.append((self.indent + line, step, record))
+        self.lines.append((self.indent + line, Line(step, record, self.many)))
+
+    def end(self, step: int) -> None:
+        """What stands behind the loops over several results, the innermost first."""
+        self.lines += [(tail, Line(step, "x", self.many)) for tail in reversed(self.tails)]
 
     def guarded(self, line: str, step: int, policy: ErrorPolicy, at: str) -> None:
         """A line that runs user code; when it raises, the policy decides."""
@@ -114,7 +143,7 @@ def fused_loop_of(steps: Sequence[RowStep]) -> Loop:
     for i, step in enumerate(steps):
         _put_step(writer, i, step, names, "rows", "None")
     writer.put("push(x)", last)
-    writer.lines += [(tail, last, "x") for tail in reversed(writer.tails)]
+    writer.end(last)
     head = [
         _make_line(steps, names),
         " def run(rows, size, write):",
@@ -141,7 +170,7 @@ def loop_of(steps: Sequence[RowStep], carries: Carries) -> Loop:
         _put_step(writer, i, step, names, carries, at)
     last = len(steps) - 1
     writer.put("push(x)" + ("; put(p)" if paired else ""), last)
-    writer.lines += [(tail, last, "x") for tail in reversed(writer.tails)]
+    writer.end(last)
     head = [
         _make_line(steps, names),
         " def run(rows, order):",
@@ -163,10 +192,8 @@ def _zeros(steps: Sequence[RowStep]) -> str:
 
 
 def _loop(head: list[str], writer: _Writer, tail: list[str], names: Names) -> Loop:
-    text = "\n".join([*head, *[line for line, _, _ in writer.lines], *tail])
-    first = len(head) + 1
-    lines = {first + offset: (number, record) for offset, (_, number, record) in enumerate(writer.lines)}
-    return Loop(text, lines, names.values)
+    text = "\n".join([*head, *[text for text, _ in writer.lines], *tail])
+    return Loop(text, dict(enumerate((line for _, line in writer.lines), len(head) + 1)), names.values)
 
 
 def _put_step(writer: _Writer, i: int, step: RowStep, names: Names, carries: Carries, at: str) -> None:
@@ -195,6 +222,7 @@ def _put_many(writer: _Writer, i: int, step: RowStep, carries: Carries, at: str)
         rows = f"y{i}"
     keep = f"; p{i} = p" if carries == "positions" else ""
     writer.put(f"x{i} = x; n{i} = -1{keep}", i)
+    writer.many = i if writer.many is None else writer.many
     writer.put(f"for n{i}, x in enumerate({rows}):", i, f"x{i}")
     writer.tails.append(f"{writer.indent}e{i} += n{i} + 1; d{i} += n{i} < 0")
     writer.indent += " "

@@ -78,3 +78,14 @@ def test_the_ledger_of_an_application_adds_up_and_says_when_it_does_not() -> Non
     metrics = AgentMetrics(NodeFigures)
     metrics.applications.reported("taxi", 1, 0, 0, report(source))
     assert 'agiledart_application_ledger_imbalances{app="taxi"} 1.0' in rendered(metrics)
+
+
+def test_what_waits_at_a_source_is_under_way_once() -> None:
+    metrics = AgentMetrics(NodeFigures)
+    counts = SourceCounts(lines=100, records=60, waiting=40)
+    source = InstanceStatistics(0, 0, steps={"trips": StepCounts(100, 60)}, source=counts, queued_rows=40)
+    metrics.applications.reported("taxi", 1, 0, 0, {**report(source), "waiting_rows": 60})  # sent, but still here
+    lines = rendered(metrics)
+    for reason, count in {"waiting": 40, "spooled": 0, "queued": 60}.items():
+        assert f'agiledart_application_pending_records{{app="taxi",reason="{reason}"}} {count}.0' in lines
+    assert 'agiledart_application_queue_length{app="taxi",operator="trips"} 100.0' in lines

@@ -1,7 +1,7 @@
 """What waits at a source whose outputs are blocked: order, bounds, and an account of every row, whatever the policy."""
 
 from collections import deque
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import given, settings
@@ -150,6 +150,42 @@ def test_large_rows_are_bounded_by_bytes(policy: str, monkeypatch: pytest.Monkey
         waiting.put(timed(start, start + 100, "x" * 1000))
         assert waiting.waiting <= 100_000 // 1000
     assert MAX_WAITING_BYTES >= 1 << 20
+
+
+@pytest.mark.parametrize("policy", ["shed_oldest", "spool"])
+def test_small_rows_are_not_taken_for_large_ones_that_have_left(policy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(intake_module, "MAX_WAITING_BYTES", 100_000)
+    waiting = intake(policy, 10_000, ListStore() if policy == "spool" else None)
+    for start in range(100):
+        waiting.put(timed(start, start + 1, "x" * 20_000 if start == 99 else ""))
+    assert numbers(waiting.take(100)) == list(range(100))
+    for start in range(100, 120):
+        waiting.put(timed(start, start + 1))
+    assert (waiting.waiting, waiting.spooled, waiting.shed) == (20, 0, {})
+
+
+@pytest.mark.parametrize(("policy", "left"), [("shed_oldest", [8, 9, 10, 11]), ("spool", list(range(12)))])
+def test_a_few_large_rows_are_weighed_too(policy: str, left: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(intake_module, "MAX_WAITING_BYTES", 100_000)
+    waiting = intake(policy, 10_000, ListStore() if policy == "spool" else None)
+    for start in range(12):
+        waiting.put(timed(start, start + 1, "x" * 20_000))
+        assert waiting.waiting <= 4
+    taken = []
+    while not waiting.is_empty:
+        taken += numbers(waiting.take(4))
+    assert taken == left
+
+
+def test_rows_that_leave_at_once_are_not_weighed() -> None:
+    waiting = intake("shed_oldest")
+    odd: Any = Row(0, object())  # type: ignore[arg-type]  # cannot be encoded
+    for _ in range(3):
+        waiting.put([(0, odd)])
+        assert waiting.take(10) == [(0, odd)]
+    waiting.put([(0, odd)])
+    with pytest.raises(UserCodeError, match="s: its rows cannot be kept"):
+        waiting.put([(0, odd)])
 
 
 def test_large_rows_go_to_disk_in_small_chunks() -> None:

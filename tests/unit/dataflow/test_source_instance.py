@@ -188,6 +188,15 @@ def test_what_user_code_raises_names_the_source_and_the_record(wrong: dict[str, 
         source(Script(rows(5)), **wrong).poll(0, 0)
 
 
+def test_no_row_gets_lost_behind_one_whose_event_time_ends_an_iteration() -> None:
+    shifts = [(0, 5), (6, 9)]  # 5 is in none, and `next` has nothing else to give
+    wrong = source(
+        Script(rows(4, 5, 6)), event_time=lambda row: next(row.at for begin, end in shifts if begin <= row.at < end)
+    )
+    with pytest.raises(UserCodeError, match=r"in rows: StopIteration.* for record Row\(at=5"):
+        wrong.poll(0, 0)
+
+
 def test_a_list_is_a_source() -> None:
     topology = Topology("t")
     topology.source("rows", records(rows(1)), event_time=lambda row: row.at).sink("out", collect)

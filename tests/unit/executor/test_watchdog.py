@@ -8,13 +8,16 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
-from typing import NamedTuple
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import pytest
 
 from agiledart import Topology, collect, sliding, sum_of
+from agiledart_dataflow.chain import RowChain
+from agiledart_dataflow.loop_text import Line, RowStep
 from agiledart_dataflow.user_limits import UserLimits, user_limits
 from agiledart_executor.bounds import Bounds, ResidentMemory, default_memory, machine_memory
 from agiledart_executor.last_words import ALIVE, ASK_SIGNAL, EXIT_BOUND, Heard, LastWords
@@ -56,7 +59,7 @@ def test_without_a_limit_nobody_is_ended() -> None:
 
 def in_a_chain() -> Whereabouts:
     """Where user code is that a generated loop calls."""
-    made: dict[str, object] = {"lines": {4: ("parse", "x")}}
+    made: dict[str, object] = {"lines": {4: Line(0, "x")}, "steps": ("parse",)}
     text = "def run(f, rows):\n out = []\n for x in rows:\n  out.append(f(x))\n return out\n"
     exec(compile(text, "<stage parse+clean>", "exec"), made)
     caught: list[Whereabouts] = []
@@ -75,6 +78,42 @@ def test_the_frames_tell_step_place_and_record() -> None:
     assert where.record == "'a row'"
     assert re.fullmatch(r"test_watchdog.py:\d+ in user", where.place)
     assert str(where).endswith("in user, for record 'a row'")
+
+
+def progress_of(function: Callable[[Any], Any], behind: Sequence[RowStep], records: Sequence[int]) -> list[Whereabouts]:
+    """Where a `flat_map` is at each of its results, with other steps behind it: in the loops of all kinds."""
+    seen: list[Whereabouts] = []
+
+    def several(row: int) -> Iterator[Any]:
+        for result in function(row):
+            seen.append(look_at(sys._getframe()))
+            yield result
+
+    def keep(row: int) -> bool:
+        seen.append(look_at(sys._getframe()))
+        return row < 0
+
+    steps = [RowStep("many", "many", several), *behind, RowStep("keep", "filter", keep)]
+    for carries, order in (("rows", None), ("positions", [(at, 0, 0, at, 0) for at in range(len(records))])):
+        RowChain(steps, carries=carries).run(list(records), order)  # type: ignore[arg-type]  # a loop over literals
+    RowChain(steps, fused=True).run_into(list(records), 2, list[Any]().extend)
+    return seen
+
+
+TWICE = RowStep("twice", "many", lambda row: [row, row])
+
+
+@pytest.mark.parametrize("behind", [[], [TWICE]])
+def test_results_of_one_record_without_end_are_no_progress(behind: list[RowStep]) -> None:
+    seen = progress_of(lambda row: range(1_000, 1_010), behind, [1])
+    assert len({where.mark for where in seen}) == 1
+    assert {(where.step, where.record) for where in seen} >= {("many", "1"), ("keep", "1009 made by many of 1")}
+
+
+@pytest.mark.parametrize("behind", [[], [TWICE]])
+def test_another_record_is_progress_even_when_it_looks_like_the_last(behind: list[RowStep]) -> None:
+    marks = [where.mark for where in progress_of(lambda row: [row], behind, [7, 7, 7, 7, 7])]
+    assert all(before != after for before, after in pairwise(marks[:: 2 + len(behind)]))
 
 
 class Row(NamedTuple):
