@@ -90,6 +90,53 @@ def test_a_window_without_a_result_is_counted_and_told(window: Any, panes: list[
         assert [one.state_keys for one in done.statistics] == [0] * len(done.statistics)
 
 
+def test_count_windows_of_which_none_has_a_result_take_their_rows() -> None:
+    topology = Topology("counted")
+    keyed = stream(topology).key_by(lambda row: row.key)
+    keyed.window(counted(1)).aggregate("panes", Picky(), on_error="dead_letter").sink("out", collect)
+    done, _ = ran(topology)
+    counts = done.summary.steps["panes"]
+    assert done.collected["out"] == []
+    assert (counts.taken, counts.dead_letters, counts.failed) == (5, 0, 5)
+
+
+class Second(Picky):
+    """Has no result for the first window of two rows, nor for one of three."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def result(self, state: int) -> int:
+        self.asked += 1
+        if self.asked == 1 or state == 3:
+            raise ValueError("not yet")
+        return state
+
+
+def test_a_count_window_goes_on_after_one_without_a_result() -> None:
+    topology = Topology("counted")
+    rows = [Row(at, "a", 1) for at in range(6)]
+    keyed = stream(topology, rows).key_by(lambda row: row.key)
+    keyed.window(counted(2)).aggregate("panes", Second(), on_error="skip").sink("out", collect)
+    done, told = ran(topology)
+    counts = done.summary.steps["panes"]
+    assert done.collected["out"] == [Pane("a", 2, 4, 2), Pane("a", 4, 6, 2)]
+    assert (counts.taken, counts.skipped, counts.failed) == (6, 0, 1)
+    assert "in panes: ValueError: not yet" in "".join(told)
+
+
+def test_a_late_row_stays_in_a_window_that_has_no_result_with_it() -> None:
+    topology = Topology("late")
+    rows = [Row(1, "a", 1), Row(12, "b", 1), Row(2, "a", 1), Row(3, "a", 1), Row(4, "a", 1)]
+    keyed = stream(topology, rows).key_by(lambda row: row.key)
+    window = tumbling(10 * MS, allowed_lateness=30 * MS)
+    keyed.window(window).aggregate("panes", Second(), on_error="skip").sink("out", collect)
+    done, _ = ran(topology)
+    counts = done.summary.steps["panes"]
+    assert [pane for pane in done.collected["out"] if pane.key == "a"] == [Pane("a", 0, 10, 2), Pane("a", 0, 10, 4)]
+    assert (counts.taken, counts.skipped, counts.failed) == (5, 0, 2)
+
+
 def test_a_row_with_which_a_sliding_window_has_no_result_is_not_in_it() -> None:
     topology = Topology("sliding")
     rows = [Row(1, "a", 1), Row(1, "a", 1), Row(2, "a", 1), Row(3, "a", 1), Row(9, "b", 1), Row(9, "b", 1)]
