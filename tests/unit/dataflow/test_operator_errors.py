@@ -1,7 +1,8 @@
 """What error policies do where no row is at fault, at rankings, at broadcast rows; and what builders are told of."""
 
 from datetime import timedelta
-from typing import Any, NamedTuple
+from enum import Enum
+from typing import Any, Literal, NamedTuple
 
 import pytest
 
@@ -23,6 +24,8 @@ from agiledart import (
     sum_of,
     tumbling,
 )
+from agiledart_dataflow.operators.top import Top
+from agiledart_dataflow.position import RECORD
 from agiledart_executor.local import LocalRun, run_topology
 
 
@@ -196,6 +199,50 @@ def test_a_change_without_a_rank_leaves_the_key_where_it_was() -> None:
         [("a", 12)],
     ]
     assert [change.value for change in done.collected["bad"]] == [3, 3]
+
+
+class Colour(Enum):
+    """A key that has no order."""
+
+    RED = "r"
+    BLUE = "b"
+    GREEN = "g"
+
+
+class Coloured(NamedTuple):
+    """A value of a colour, or of none."""
+
+    at: int
+    key: Colour | None
+    value: int
+
+
+@pytest.mark.parametrize("ties", ["newest", "key"])
+def test_keys_without_an_order_share_a_rank(ties: Literal["newest", "key"]) -> None:
+    topology = Topology("colours")
+    rows = [Coloured(1, Colour.RED, 3), Coloured(2, Colour.BLUE, 2), Coloured(3, None, 1), Coloured(4, Colour.BLUE, 1)]
+    source = topology.source("rows", [*rows, Coloured(5, None, 8)], event_time=lambda row: row.at)
+    both = source.flat_map(lambda row: [row, row._replace(key=Colour.GREEN)], "and-green", returns=Coloured)
+    values = both.key_by(lambda row: row.key).running("sum", sum_of(lambda row: row.value))
+    values.top("best", n=9, ties=ties).sink("out", collect)
+    done, _ = ran(topology)
+    red, blue, green = Colour.RED, Colour.BLUE, Colour.GREEN
+    assert [[(entry.key, entry.value) for entry in one.entries] for one in done.collected["out"]] == [
+        [(green, 3), (red, 3)],
+        [(green, 5), (red, 3), (blue, 2)],
+        [(green, 6), (red, 3), (blue, 2), (None, 1)],
+        [(green, 7), (blue, 3), (red, 3), (None, 1)],
+        [(green, 15), (None, 9), (blue, 3), (red, 3)],
+    ]
+
+
+def test_a_change_whose_place_cannot_be_found_changes_nothing() -> None:
+    refused: list[Any] = []
+    top = Top("best", lambda value: value, n=3, newest_first=False, mishap=lambda _, row, __: refused.append(row))
+    rows = [("a", 3, 1), ("b", 2, 1), ("b", 1 + 0j, 1), ("c", 1, 1), ("b", 5, 1)]
+    out, _ = top.run(rows, [(at, RECORD, 0, at) for at in range(len(rows))], (9, RECORD, 0, 9))
+    assert refused == [rows[2]]
+    assert [[tuple(entry) for entry in one.entries] for one in out][-1] == [("b", 5), ("a", 3), ("c", 1)]
 
 
 class Allowed(BroadcastOperator[str, Row, list[int], str, int, list[int]]):
