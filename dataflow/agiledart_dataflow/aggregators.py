@@ -144,29 +144,69 @@ class Mean(_ExactState[R, float], Generic[R]):
 
 
 class Extreme(Aggregator[R, list[Any], V], Generic[R, V]):
-    """Least (or greatest) value; the state holds the window's values in order."""
+    """Least (or greatest) value, NaN if one is NaN. The state holds it alone; before the first row it is empty."""
 
     commutative = True
 
     def __init__(self, value_of: Callable[[R], V], place: int) -> None:
         self.value_of: Callable[[R], Any] = value_of
         self.place = place
-        """In the ordered values: 0 the least, -1 the greatest."""
+        """In ordered values: 0 the least, -1 the greatest."""
 
     def create(self) -> list[Any]:
         return []
 
     def add(self, state: list[Any], row: R) -> list[Any]:
-        insort(state, self.value_of(row))
+        value = self.value_of(row)
+        if _is_nan(value) or not state:
+            return [value]
+        found = state[self.place]  # the only one, but in snapshots of old, which held all values in order
+        return [value if (found < value if self.place else value < found) else found]
+
+    def result(self, state: list[Any]) -> V:
+        found: Any = state[self.place]
+        if type(found) is float:
+            found = found + 0.0  # a zero has no sign
+        value: V = found
+        return value
+
+
+def _is_nan(value: Any) -> bool:
+    """Raises TypeError for what has no order, like None: alone in a window, it would be compared with nothing."""
+    return bool(value < value or value != value)
+
+
+class RemovableExtreme(Extreme[R, V], Generic[R, V]):
+    """An `Extreme` from which rows are taken out again: the state holds all values in order.
+
+    NaN, which has no place in an order, stands before the least or behind the greatest, where the result is found.
+    """
+
+    def add(self, state: list[Any], row: R) -> list[Any]:
+        value = self.value_of(row)
+        if value < value or value != value:  # `_is_nan`, without the calls that each row would pay for here
+            state.insert(len(state) if self.place else 0, value)
+        elif state and state[self.place] != state[self.place]:
+            insort(state, value, *self._in_order(state))
+        else:
+            insort(state, value)
         return state
 
     def remove(self, state: list[Any], row: R) -> list[Any]:
-        del state[bisect_left(state, self.value_of(row))]
+        value = self.value_of(row)
+        if value != value:
+            del state[self.place]
+        elif state[self.place] != state[self.place]:
+            del state[bisect_left(state, value, *self._in_order(state))]
+        else:
+            del state[bisect_left(state, value)]
         return state
 
-    def result(self, state: list[Any]) -> V:
-        value: V = state[self.place]
-        return value
+    def _in_order(self, state: list[Any]) -> tuple[int, int]:
+        """Between which places the values stand that are not NaN."""
+        if self.place:
+            return 0, bisect_left(state, 1, key=_is_nan)
+        return bisect_left(state, 0, key=lambda value: -_is_nan(value)), len(state)
 
 
 class Together(Aggregator[R, list[Any], tuple[Any, ...]], Generic[R]):
@@ -180,7 +220,16 @@ class Together(Aggregator[R, list[Any], tuple[Any, ...]], Generic[R]):
         return [part.create() for part in self.parts]
 
     def add(self, state: list[Any], row: R) -> list[Any]:
-        return [part.add(one, row) for part, one in zip(self.parts, state, strict=True)]
+        added: list[Any] = []
+        try:
+            for part, one in zip(self.parts, state, strict=True):
+                added.append(part.add(one, row))  # one by one: what was added must be known if the next part raises
+        except Exception:
+            for part, one in zip(self.parts, added, strict=False):
+                if part.can_remove:  # it may have changed its state in place
+                    part.remove(one, row)
+            raise
+        return added
 
     def remove(self, state: list[Any], row: R) -> list[Any]:
         return [part.remove(one, row) for part, one in zip(self.parts, state, strict=True)]
@@ -203,3 +252,13 @@ class Together(Aggregator[R, list[Any], tuple[Any, ...]], Generic[R]):
     @property
     def can_remove(self) -> bool:
         return all(part.can_remove for part in self.parts)
+
+
+def with_remove(aggregator: Aggregator[Any, Any, Any]) -> Aggregator[Any, Any, Any]:
+    """The same aggregate, made so that it can remove rows, if there is a way; else as it is."""
+    if type(aggregator) is Extreme:
+        return RemovableExtreme(aggregator.value_of, aggregator.place)
+    if type(aggregator) is Together:
+        made = Together(tuple(with_remove(part) for part in aggregator.parts))
+        return made if made.can_remove else aggregator
+    return aggregator
