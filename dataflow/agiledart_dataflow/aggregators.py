@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from bisect import bisect_left, insort
 from collections.abc import Callable
+from math import inf, nan
 from typing import Any, Generic, TypeVar
 
 R = TypeVar("R")
@@ -80,67 +81,85 @@ def exact(value: float) -> int:
     return numerator << (_SCALE_BITS + 1 - denominator.bit_length())
 
 
-class _ExactState(Aggregator[R, list[int], V], Generic[R, V]):
-    """A state [exact sum, count]; the sum is too long for an integer of MessagePack and is kept as text."""
+_FINITE = (0, 0, 0)
+"""How many numbers are NaN, infinite above zero and infinite below, where all are finite."""
+
+
+def _kinds(before: tuple[int, int, int], number: float, by: int) -> tuple[int, int, int]:
+    """The counts of `_FINITE` with one such number more (by 1) or less (by -1)."""
+    nans, above, below = before
+    if number != number:
+        return nans + by, above, below
+    return (nans, above + by, below) if number > 0 else (nans, above, below + by)
+
+
+def _rounded(scaled: int, kinds: tuple[int, int, int]) -> float:
+    """The double nearest to scaled / 2^1074, which may be an infinity, unless numbers that are not finite decide alone."""
+    nans, above, below = kinds
+    if nans or (above and below):
+        return nan
+    if above or below:
+        return inf if above else -inf
+    try:
+        return scaled / (1 << _SCALE_BITS)
+    except OverflowError:
+        return inf if scaled > 0 else -inf
+
+
+class _ExactState(Aggregator[R, list[Any], V], Generic[R, V]):
+    """A state [exact sum of the finite numbers in 2^-1074, count, how many are not finite].
+
+    The sum is too long for an integer of MessagePack and is kept as text. Infinities and NaN are counted, so that they can leave.
+    """
 
     commutative = True
 
-    def to_plain(self, state: list[int]) -> Any:
-        return [hex(state[0]), state[1]]
+    def __init__(self, value_of: Callable[[R], Any], kind: type = object) -> None:
+        self.value_of: Callable[[R], Any] = value_of
+        self._kind = kind  # of the numbers that are counted
 
-    def from_plain(self, plain: Any) -> list[int]:
-        return [int(plain[0], 16), plain[1]]
+    def create(self) -> list[Any]:
+        return [0, 0, _FINITE]
 
+    def add(self, state: list[Any], row: R) -> list[Any]:
+        number = self.value_of(row)
+        count = state[1] + isinstance(number, self._kind)
+        try:
+            return [state[0] + exact(number), count, state[2]]
+        except (OverflowError, ValueError):
+            return [state[0], count, _kinds(state[2], number, 1)]
 
-def _rounded(scaled: int) -> float:
-    """The double nearest to scaled / 2^1074."""
-    return scaled / (1 << _SCALE_BITS)
+    def remove(self, state: list[Any], row: R) -> list[Any]:
+        number = self.value_of(row)
+        count = state[1] - isinstance(number, self._kind)
+        try:
+            return [state[0] - exact(number), count, state[2]]
+        except (OverflowError, ValueError):
+            return [state[0], count, _kinds(state[2], number, -1)]
+
+    def to_plain(self, state: list[Any]) -> Any:
+        return [hex(state[0]), state[1], *(state[2] if any(state[2]) else ())]
+
+    def from_plain(self, plain: Any) -> list[Any]:
+        return [int(plain[0], 16), plain[1], tuple(plain[2:]) or _FINITE]
 
 
 class Sum(_ExactState[R, Any], Generic[R]):
-    """Sum of a number of each row: exact, rounded once at the end; a sum of ints is an int.
-
-    The state is [exact sum in 2^-1074, how many of the numbers are floats].
-    """
+    """Sum of a number of each row: exact, rounded once at the end; a sum of ints is an int. The state counts floats."""
 
     def __init__(self, value_of: Callable[[R], Any]) -> None:
-        self.value_of: Callable[[R], Any] = value_of
+        super().__init__(value_of, float)
 
-    def create(self) -> list[int]:
-        return [0, 0]
-
-    def add(self, state: list[int], row: R) -> list[int]:
-        number = self.value_of(row)
-        return [state[0] + exact(number), state[1] + isinstance(number, float)]
-
-    def remove(self, state: list[int], row: R) -> list[int]:
-        number = self.value_of(row)
-        return [state[0] - exact(number), state[1] - isinstance(number, float)]
-
-    def result(self, state: list[int]) -> Any:
-        return _rounded(state[0]) if state[1] else state[0] >> _SCALE_BITS
+    def result(self, state: list[Any]) -> Any:
+        return _rounded(state[0], state[2]) if state[1] else state[0] >> _SCALE_BITS
 
 
 class Mean(_ExactState[R, float], Generic[R]):
-    """Mean of a number of each row: the sum, exact and rounded once, by the number of rows.
+    """Mean of a number of each row: the sum, exact and rounded once, by the number of rows. The state counts rows."""
 
-    The state is [exact sum in 2^-1074, rows].
-    """
-
-    def __init__(self, value_of: Callable[[R], Any]) -> None:
-        self.value_of: Callable[[R], Any] = value_of
-
-    def create(self) -> list[int]:
-        return [0, 0]
-
-    def add(self, state: list[int], row: R) -> list[int]:
-        return [state[0] + exact(self.value_of(row)), state[1] + 1]
-
-    def remove(self, state: list[int], row: R) -> list[int]:
-        return [state[0] - exact(self.value_of(row)), state[1] - 1]
-
-    def result(self, state: list[int]) -> float:
-        return _rounded(state[0]) / state[1]
+    def result(self, state: list[Any]) -> float:
+        mean: float = _rounded(state[0], state[2]) / state[1]
+        return mean
 
 
 class Extreme(Aggregator[R, list[Any], V], Generic[R, V]):

@@ -26,7 +26,7 @@ from agiledart import (
     sum_of,
     tumbling,
 )
-from agiledart_dataflow.aggregators import Extreme, RemovableExtreme, Together, with_remove
+from agiledart_dataflow.aggregators import Extreme, RemovableExtreme, Sum, Together, with_remove
 from agiledart_executor.local import run_topology
 
 
@@ -87,8 +87,7 @@ def last_values(build: Build, rows: list[Row]) -> dict[str, str]:
     return {one.key: repr(one.value) for one in run_topology(topology).collected["out"]}
 
 
-FINITE = [None, 0.0, -0.0, 1.5, -99.0, 0.1, 7.0]
-UNUSUAL = [*FINITE, nan, inf, -inf, 1e308, -1e308]
+VALUES = [None, 0.0, -0.0, 1.5, -99.0, 0.1, 7.0, nan, inf, -inf, 1e308, -1e308]
 
 
 def rows_of(values: list[Any]) -> st.SearchStrategy[list[Row]]:
@@ -99,9 +98,12 @@ def rows_of(values: list[Any]) -> st.SearchStrategy[list[Row]]:
 
 
 @pytest.mark.parametrize("way", [way for way in WHOLE if way != "memory"])
-@given(rows=rows_of(FINITE))
+@given(rows=rows_of(VALUES))
 @example(rows=[Row(0, "a", 5.0, 1.0), Row(1, "a", -99.0, None), Row(2, "a", 7.0, 2.0)])
 @example(rows=[Row(0, "a", None, 1.0), Row(1, "a", 3.0, 1.0), Row(2, "a", 4.0, 1.0)])
+@example(rows=[Row(0, "a", 3.0, 3.0), Row(1, "a", nan, nan), Row(2, "a", 1.0, 1.0)])
+@example(rows=[Row(0, "a", 1.0, 1.0), Row(1, "a", inf, inf)])
+@example(rows=[Row(0, "a", 1.0, 1e308), Row(1, "a", 1.0, 1e308)])
 @settings(max_examples=30, deadline=None)
 def test_every_way_gives_what_a_window_in_memory_gives(way: str, rows: list[Row]) -> None:
     assert last_values(WHOLE[way], rows) == last_values(WHOLE["memory"], rows)
@@ -140,7 +142,7 @@ def test_a_row_with_which_a_sliding_window_has_no_result_leaves_no_value_behind(
     assert found == {"a": "(5.0, 1)"}
 
 
-@given(rows=rows_of([value for value in FINITE if value is not None]), keep=st.integers(1, 4))
+@given(rows=rows_of([value for value in VALUES if value is not None]), keep=st.integers(1, 4))
 @settings(deadline=None)
 def test_rows_leave_as_if_they_had_never_entered(rows: list[Row], keep: int) -> None:
     aggregator = with_remove(built_in())
@@ -153,6 +155,13 @@ def test_rows_leave_as_if_they_had_never_entered(rows: list[Row], keep: int) -> 
         inside = rows[max(0, number + 1 - keep) : number + 1]
         again = list(accumulate(inside, built_in().add, initial=built_in().create()))[-1]
         assert repr(aggregator.result(state)) == repr(built_in().result(again))
+
+
+def test_a_sum_that_was_saved_before_infinities_were_counted_goes_on() -> None:
+    total: Sum[float] = Sum(lambda value: value)
+    state = total.from_plain([hex(3 << 1074), 1])
+    assert total.result(total.add(state, 0.5)) == 3.5
+    assert total.to_plain(state) == [hex(3 << 1074), 1]
 
 
 def test_a_least_value_is_all_that_is_kept_where_no_row_leaves() -> None:
