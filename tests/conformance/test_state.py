@@ -196,3 +196,16 @@ def test_the_file_has_no_name_and_a_disk_that_fails_is_told(tmp_path: Path) -> N
     store.close()
     with pytest.raises(OperationFailed, match="taxis: its state on disk cannot be kept"):
         store.get("t")
+
+
+def test_keys_that_come_and_go_do_not_gather_in_memory(tmp_path: Path) -> None:
+    store = SqliteStore("taxis", codec(), tmp_path, 10)
+    store.save("stays", entry(1))
+    for number in range(100):
+        store.save(f"{number}", entry(number))
+        store.drop(f"{number}")
+        assert len(store._dropped) < 10  # what must be bounded shows nowhere else
+    assert len(store) == 1
+    assert store.get("7") is None
+    assert store.get("stays") is not None
+    store.close()
