@@ -120,9 +120,8 @@ class Top:
         """Where an entry stands, or would."""
         try:
             return bisect_left(self._order, entry)
-        except (
-            TypeError
-        ):  # equals in rank whose keys have no order: the slow way, which agrees with the fast one elsewhere
+        except TypeError:
+            # Equals in rank whose keys have no order: the slow way, which agrees with the fast one wherever that works.
             return bisect_left(self._order, _in_full(entry), key=_in_full)
 
     def _speak(self, out: list[Any], at: list[Position]) -> None:
