@@ -262,4 +262,16 @@ def test_a_timer_that_cannot_be_written_is_told_with_its_key(tmp_path: Path, mon
     with pytest.raises(UserCodeError, match=r"^in taxis, timer of key 'taxi 6': TypeError"):
         store.push(((8, 0, 0, 0), "taxi 8", None, ""))
     assert len(store.near) == 9
+
+
+def test_keys_that_come_and_go_do_not_gather_in_memory(tmp_path: Path) -> None:
+    store = SqliteStore("taxis", codec(), tmp_path, 10)
+    store.save("stays", entry(1))
+    for number in range(100):
+        store.save(f"{number}", entry(number))
+        store.drop(f"{number}")
+        assert len(store._dropped) < 10  # what must be bounded shows nowhere else
+    assert len(store) == 1
+    assert store.get("7") is None
+    assert store.get("stays") is not None
     store.close()

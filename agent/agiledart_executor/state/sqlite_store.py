@@ -92,6 +92,9 @@ class SqliteStore:
         self._changed.pop(key, None)
         self._dropped[key] = None
         self._count -= 1
+        if len(self._dropped) >= self._limit:  # keys that come and go at once make no room in memory otherwise
+            with self._told():
+                self._write([])
 
     def push(self, timer: Timer) -> None:
         with self._told():

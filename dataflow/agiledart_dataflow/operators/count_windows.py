@@ -32,13 +32,16 @@ class CountWindow(KeyedOperator[Any, Any, State, Pane[Any, Any]]):
         if not left:
             left, windows = self._every, [*windows, [context.time_ms, 0, aggregator.create()]]
         windows = [[first_ms, rows + 1, aggregator.add(total, record)] for first_ms, rows, total in windows]
-        if windows and windows[0][1] == self._size:
-            first_ms, _, total = windows.pop(0)
-            pane = Pane(key, first_ms, context.time_ms + 1, aggregator.result(total))
-            context.emit(pane if self._flat is None else self._flat(pane))
-        state[:] = left - 1, windows
+        full = windows.pop(0) if windows and windows[0][1] == self._size else None
+        state[:] = left - 1, windows  # a full window is over, whether it has a result or not
+        if full is not None:
+            context.emit_result(self._pane, key, full[0], context.time_ms + 1, full[2])
         if not windows and not state[0]:
             context.forget()  # as if the key had never been seen
+
+    def _pane(self, key: Any, start_ms: int, end_ms: int, total: Any) -> Any:
+        pane = Pane(key, start_ms, end_ms, self._aggregator.result(total))
+        return pane if self._flat is None else self._flat(pane)
 
     def to_plain(self, state: State) -> Any:
         return [state[0], [[first, rows, self._aggregator.to_plain(one)] for first, rows, one in state[1]]]

@@ -4,6 +4,7 @@
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from datetime import datetime
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -27,13 +28,27 @@ class Context(Generic[O]):
         shared: of a `BroadcastOperator`: what the broadcast stream has told so far.
     """
 
-    __slots__ = ("_cancels", "_forgets", "_has_lateness", "_rows", "_side", "_timers", "at_end", "position", "shared")
+    __slots__ = (
+        "_cancels",
+        "_forgets",
+        "_has_lateness",
+        "_no_result",
+        "_rows",
+        "_side",
+        "_timers",
+        "at_end",
+        "position",
+        "shared",
+    )
 
-    def __init__(self, *, has_lateness: bool = False) -> None:
+    def __init__(
+        self, *, has_lateness: bool = False, no_result: Callable[[Exception, Position], None] | None = None
+    ) -> None:
         self.position: Position = ()
         self.at_end = False
         self.shared: Any = None
         self._has_lateness = has_lateness
+        self._no_result = no_result  # what the error policy does about a result that raised; without it errors go on
         self._rows: list[O] = []
         self._side: list[tuple[str, Any]] = []
         self._timers: list[tuple[int, Any, str]] = []
@@ -60,6 +75,15 @@ class Context(Generic[O]):
     def emit(self, row: O) -> None:
         """Put out a row."""
         self._rows.append(row)
+
+    def emit_result(self, make: Callable[..., O], *given: Any) -> None:
+        """Put out `make(*given)`. Where that raises, an error policy counts it as `failed` and blames no record."""
+        try:
+            self._rows.append(make(*given))
+        except Exception as error:
+            if self._no_result is None:
+                raise
+            self._no_result(error, self.position)
 
     def emit_to(self, tag: str, row: Any) -> None:
         """Put out a row at a side output, which `.side(name, tag, rows=Type)` after the step takes up; else it is lost."""

@@ -60,7 +60,9 @@ class KeyedStep(StateInStore):
         self.function: Callable[..., Any] | None = operator.on_record
         self.sides: Side = {}
         self.store = store
-        self.context: Context[Any] = Context(has_lateness=has_lateness)
+        self.context: Context[Any] = Context(
+            has_lateness=has_lateness, no_result=None if mishap is None else self._tell_no_result
+        )
         self._key_of = key_of
         self._operator = operator
         self._time_to_live_ms = time_to_live_ms
@@ -239,6 +241,12 @@ class KeyedStep(StateInStore):
         del entry.named[name]
         if not entry.named:
             entry.named = None
+
+    def _tell_no_result(self, error: Exception, position: Position) -> None:
+        """A result that raised is the fault of no record."""
+        assert self._mishap is not None  # the context asks only then
+        self.counts.failed += 1
+        self._mishap(error, NO_RECORD, position)
 
     def _undo(self, key: Any, entry: Entry, position: Position, *, is_new: bool) -> None:
         """Forget what a call that raised had asked for; a state that stays does so as the call left it, and lives as any other."""

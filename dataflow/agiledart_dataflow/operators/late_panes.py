@@ -38,7 +38,7 @@ class LatePanes(KeyedOperator[Any, Any, State, Pane[Any, Any]]):
                 context.timer_at(end if end > now else end + lateness_ms, end)
             added[end] = self._aggregator.add(state[end] if end in state else self._aggregator.create(), record)
             if end <= now:
-                context.emit(self._pane(key, end, added[end]))
+                context.emit_result(self._pane, key, end, added[end])
         state |= added
         if not added:
             context.emit_to("late", record)

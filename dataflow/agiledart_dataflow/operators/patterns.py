@@ -85,6 +85,8 @@ class Pattern(KeyedOperator[Any, Any, State, Match[Any, Any]]):
             going.append([start, [record]])
             context.timer_at(context.time_ms + self._within_ms + 1, start)
         state[:] = going
+        if not going:
+            context.forget()  # as if the key had never been seen; timers of matches that are complete find nothing to do
 
     def on_timer(self, key: Any, payload: Any, state: State, context: Context[Match[Any, Any]]) -> None:
         # Each match has a timer of its own, so that those of one time are told in the order of their first rows.

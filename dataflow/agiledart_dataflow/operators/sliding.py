@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from agiledart_dataflow.aggregators import Aggregator
+from agiledart_dataflow.aggregators import Aggregator, with_remove
 from agiledart_dataflow.operators.base import Mishap, Output
 from agiledart_dataflow.position import Position, end_of_time
 from agiledart_dataflow.rows import Change
@@ -47,7 +47,7 @@ class SlidingWindow:
         self.function: Callable[..., Any] | None = key_of
         self._key_of = key_of
         self._size_ms = size_ms
-        self._aggregator = aggregator
+        self._aggregator = aggregator = with_remove(aggregator)
         self._mishap = mishap  # told of rows and results that raised; without it errors go on
         self._keeps_rows = not aggregator.can_remove
         self._windows: dict[Any, _Window] = {}
@@ -67,7 +67,12 @@ class SlidingWindow:
                 key = key_of(row)
                 window = windows.get(key)
                 state = add(aggregator.create() if window is None else window.state, row)
-                value = result(state)
+                try:
+                    value = result(state)
+                except Exception:
+                    if window is not None and not self._keeps_rows:  # the state may have been changed in place
+                        window.state = aggregator.remove(state, row)
+                    raise
             except Exception as error:
                 if mishap is None:
                     raise

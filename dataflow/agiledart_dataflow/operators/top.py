@@ -1,15 +1,18 @@
 """The n best keys. Speaks once for each source record that finds the ranking changed, when all that it caused is in.
 
-Ties: the key whose information is newer stands first (`ties="newest"`), then the smaller key. Information is renewed by
+Ties: the key whose information is newer stands first (`ties="newest"`), then the smaller key; keys that cannot be compared (Enums,
+    None beside a text) stand in the order of the texts by which they are routed. Information is renewed by
     what a record causes (kind 1), by whatever path it came; what time does (kind 0) renews nothing. Two changes of one
     source record are equally new.
 """
 
-from bisect import bisect_left, insort
+from bisect import bisect_left
 from collections.abc import Callable
+from functools import cmp_to_key
 from typing import Any
 
 from agiledart_dataflow.operators.base import Mishap, Output
+from agiledart_dataflow.partitioning import canonical
 from agiledart_dataflow.position import CAUSE_LENGTH, END, RECORD, Position, covering
 from agiledart_dataflow.rows import Entry, Ranking
 from agiledart_dataflow.statistics import StepCounts
@@ -88,29 +91,38 @@ class Top:
         return out, at
 
     def _update(self, key: Any, value: Any, *, renews: bool) -> None:
-        """Put a key where its new value belongs."""
+        """Put a key where its new value belongs. All that can raise comes before the first change."""
         order = self._order
-        rank = None if value is None else self._rank(value)
-        if rank != rank:
+        minus = None if value is None else -self._rank(value)
+        if minus != minus:
             raise ValueError(f"the rank of {key!r} is NaN, which has no place in an order")
-        minus = None if rank is None else -rank
         old = self._values.get(key)
-        newest = 0
-        if old is not None:
-            place = bisect_left(order, old[1])
-            del order[place]
-            self._touched = self._touched or place < self._n
-            newest = old[1][1]
-        if value is None:
+        left = None if old is None else self._place(old[1])
+        entry, place = None, 0
+        if value is not None:
+            newest = 0 if old is None else old[1][1]
+            if self._newest_first and (renews or old is None):
+                newest = -self._renewals if renews else 0
+            entry = (minus, newest, key)
+            place = self._place(entry)
+        if left is not None:
+            del order[left]
+            place -= left < place
+            self._touched = self._touched or left < self._n
+        if entry is None:
             self._values.pop(key, None)
             return
-        if self._newest_first and (renews or old is None):
-            newest = -self._renewals if renews else 0
-        entry = (minus, newest, key)
-        place = bisect_left(order, entry)
         order.insert(place, entry)
         self._touched = self._touched or place < self._n
         self._values[key] = (value, entry)
+
+    def _place(self, entry: tuple[Any, int, Any]) -> int:
+        """Where an entry stands, or would."""
+        try:
+            return bisect_left(self._order, entry)
+        except TypeError:
+            # Equals in rank whose keys have no order: the slow way, which agrees with the fast one wherever that works.
+            return bisect_left(self._order, _in_full(entry), key=_in_full)
 
     def _speak(self, out: list[Any], at: list[Position]) -> None:
         """All that the present source record caused is in: say the ranking if it differs from what was said last."""
@@ -142,4 +154,21 @@ class Top:
         for key, value, newest in values:
             entry = (-self._rank(value), newest, key)
             self._values[key] = (value, entry)
-            insort(self._order, entry)
+            self._order.insert(self._place(entry), entry)
+
+
+def _compared(one: Any, other: Any) -> int:
+    """Below, at or above 0 as one key stands before, at or behind another: in their own order, else in that of their texts."""
+    try:
+        return -1 if one < other else int(one != other)
+    except TypeError:
+        text, others = canonical(one), canonical(other)
+        return (text > others) - (text < others)
+
+
+_ordered = cmp_to_key(_compared)
+
+
+def _in_full(entry: tuple[Any, int, Any]) -> tuple[Any, int, Any]:
+    """An entry that can be compared with every other."""
+    return entry[0], entry[1], _ordered(entry[2])

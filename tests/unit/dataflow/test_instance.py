@@ -1,5 +1,6 @@
 """Instances: user errors, back to a snapshot, counts."""
 
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, NamedTuple
 
@@ -220,13 +221,24 @@ def key_or_none(row: Row) -> str | None:
     return None if row.key == "a" else row.key
 
 
-def test_keys_that_cannot_be_ordered_are_the_users_error() -> None:
+def ranked(rank: Callable[[int], Any]) -> Topology:
+    """Counts of such keys, which all are one."""
     topology = Topology("t")
-    source = topology.source("rows", records([Row(1, "a", 0.0), Row(2, "b", 0.0)]), event_time=lambda row: row.at)
+    source = topology.source("rows", records([Row(1, "b", 0.0), Row(2, "a", 0.0)]), event_time=lambda row: row.at)
     counts = source.key_by(key_or_none).window(sliding(timedelta(1)))
-    counts.count("n").top("best", n=1, ties="key").sink("out", collect)
+    counts.count("n").top("best", n=2, ties="key", rank=rank).sink("out", collect)
+    return topology
+
+
+def test_keys_that_cannot_be_ordered_are_ranked_all_the_same() -> None:
+    rankings = run_topology(ranked(lambda count: count)).collected["out"]
+    assert [[entry.key for entry in ranking.entries] for ranking in rankings] == [["b"], [None, "b"]]
+
+
+def test_ranks_that_cannot_be_ordered_are_the_users_error() -> None:
+    ranks = iter([1j, 2j])
     with pytest.raises(UserCodeError, match="in best: TypeError"):
-        run_topology(topology)
+        run_topology(ranked(lambda _: next(ranks)))
 
 
 def test_only_sinks_have_writers() -> None:

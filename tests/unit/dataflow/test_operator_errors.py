@@ -2,8 +2,9 @@
 
 from collections.abc import Callable
 from datetime import timedelta
+from enum import Enum
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import pytest
 
@@ -27,6 +28,8 @@ from agiledart import (
     tumbling,
 )
 from agiledart_dataflow.operators.keyed_step import KeyedStep
+from agiledart_dataflow.operators.top import Top
+from agiledart_dataflow.position import RECORD
 from agiledart_dataflow.state.entries import EntryCodec
 from agiledart_executor.local import LocalRun, run_topology
 from agiledart_executor.state.sqlite_store import SqliteStore
@@ -97,6 +100,53 @@ def test_a_window_without_a_result_is_counted_and_told(window: Any, panes: list[
         assert [one.state_keys for one in done.statistics] == [0] * len(done.statistics)
 
 
+def test_count_windows_of_which_none_has_a_result_take_their_rows() -> None:
+    topology = Topology("counted")
+    keyed = stream(topology).key_by(lambda row: row.key)
+    keyed.window(counted(1)).aggregate("panes", Picky(), on_error="dead_letter").sink("out", collect)
+    done, _ = ran(topology)
+    counts = done.summary.steps["panes"]
+    assert done.collected["out"] == []
+    assert (counts.taken, counts.dead_letters, counts.failed) == (5, 0, 5)
+
+
+class Second(Picky):
+    """Has no result for the first window of two rows, nor for one of three."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def result(self, state: int) -> int:
+        self.asked += 1
+        if self.asked == 1 or state == 3:
+            raise ValueError("not yet")
+        return state
+
+
+def test_a_count_window_goes_on_after_one_without_a_result() -> None:
+    topology = Topology("counted")
+    rows = [Row(at, "a", 1) for at in range(6)]
+    keyed = stream(topology, rows).key_by(lambda row: row.key)
+    keyed.window(counted(2)).aggregate("panes", Second(), on_error="skip").sink("out", collect)
+    done, told = ran(topology)
+    counts = done.summary.steps["panes"]
+    assert done.collected["out"] == [Pane("a", 2, 4, 2), Pane("a", 4, 6, 2)]
+    assert (counts.taken, counts.skipped, counts.failed) == (6, 0, 1)
+    assert "in panes: ValueError: not yet" in "".join(told)
+
+
+def test_a_late_row_stays_in_a_window_that_has_no_result_with_it() -> None:
+    topology = Topology("late")
+    rows = [Row(1, "a", 1), Row(12, "b", 1), Row(2, "a", 1), Row(3, "a", 1), Row(4, "a", 1)]
+    keyed = stream(topology, rows).key_by(lambda row: row.key)
+    window = tumbling(10 * MS, allowed_lateness=30 * MS)
+    keyed.window(window).aggregate("panes", Second(), on_error="skip").sink("out", collect)
+    done, _ = ran(topology)
+    counts = done.summary.steps["panes"]
+    assert [pane for pane in done.collected["out"] if pane.key == "a"] == [Pane("a", 0, 10, 2), Pane("a", 0, 10, 4)]
+    assert (counts.taken, counts.skipped, counts.failed) == (5, 0, 2)
+
+
 def test_a_row_with_which_a_sliding_window_has_no_result_is_not_in_it() -> None:
     topology = Topology("sliding")
     rows = [Row(1, "a", 1), Row(1, "a", 1), Row(2, "a", 1), Row(3, "a", 1), Row(9, "b", 1), Row(9, "b", 1)]
@@ -156,6 +206,50 @@ def test_a_change_without_a_rank_leaves_the_key_where_it_was() -> None:
         [("a", 12)],
     ]
     assert [change.value for change in done.collected["bad"]] == [3, 3]
+
+
+class Colour(Enum):
+    """A key that has no order."""
+
+    RED = "r"
+    BLUE = "b"
+    GREEN = "g"
+
+
+class Coloured(NamedTuple):
+    """A value of a colour, or of none."""
+
+    at: int
+    key: Colour | None
+    value: int
+
+
+@pytest.mark.parametrize("ties", ["newest", "key"])
+def test_keys_without_an_order_share_a_rank(ties: Literal["newest", "key"]) -> None:
+    topology = Topology("colours")
+    rows = [Coloured(1, Colour.RED, 3), Coloured(2, Colour.BLUE, 2), Coloured(3, None, 1), Coloured(4, Colour.BLUE, 1)]
+    source = topology.source("rows", [*rows, Coloured(5, None, 8)], event_time=lambda row: row.at)
+    both = source.flat_map(lambda row: [row, row._replace(key=Colour.GREEN)], "and-green", returns=Coloured)
+    values = both.key_by(lambda row: row.key).running("sum", sum_of(lambda row: row.value))
+    values.top("best", n=9, ties=ties).sink("out", collect)
+    done, _ = ran(topology)
+    red, blue, green = Colour.RED, Colour.BLUE, Colour.GREEN
+    assert [[(entry.key, entry.value) for entry in one.entries] for one in done.collected["out"]] == [
+        [(green, 3), (red, 3)],
+        [(green, 5), (red, 3), (blue, 2)],
+        [(green, 6), (red, 3), (blue, 2), (None, 1)],
+        [(green, 7), (blue, 3), (red, 3), (None, 1)],
+        [(green, 15), (None, 9), (blue, 3), (red, 3)],
+    ]
+
+
+def test_a_change_whose_place_cannot_be_found_changes_nothing() -> None:
+    refused: list[Any] = []
+    top = Top("best", lambda value: value, n=3, newest_first=False, mishap=lambda _, row, __: refused.append(row))
+    rows = [("a", 3, 1), ("b", 2, 1), ("b", 1 + 0j, 1), ("c", 1, 1), ("b", 5, 1)]
+    out, _ = top.run(rows, [(at, RECORD, 0, at) for at in range(len(rows))], (9, RECORD, 0, 9))
+    assert refused == [rows[2]]
+    assert [[tuple(entry) for entry in one.entries] for one in out][-1] == [("b", 5), ("a", 3), ("c", 1)]
 
 
 class Allowed(BroadcastOperator[str, Row, list[int], str, int, list[int]]):
