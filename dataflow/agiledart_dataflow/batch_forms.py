@@ -1,4 +1,8 @@
-"""Columns in the forms in which functions and sources of batches take and give them: Arrow, dicts of arrays, data frames."""
+"""Columns in the forms in which functions and sources of batches take and give them: Arrow, dicts of arrays, data frames.
+
+Arrays that go out share the engine's memory, which other branches read, too: they cannot be written to. Of arrays that come in
+the maker may keep hold, to fill them again: what can still be written to is copied. Arrow's arrays never change by definition.
+"""
 
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
@@ -11,6 +15,8 @@ from agiledart_dataflow.late import late
 if TYPE_CHECKING:
     import numpy as np
     import pyarrow as pa
+
+    from agiledart_dataflow.column import Array
 else:
     np = late("numpy")
     pa = late("pyarrow")
@@ -30,17 +36,29 @@ def in_form(columns: Columns, form: Form) -> Any:
     return pl.from_arrow(batch)
 
 
-def _array(column: Column) -> Any:
-    if column.kind not in NUMERIC:
+def _array(column: Column) -> "Array":
+    """The values as an array that cannot be written to, whatever the column is kept as."""
+    if column.kind not in NUMERIC or column.valid is not None:
         listed = column.to_list()
         array = np.empty(len(listed), dtype=object)
         array[:] = listed
+        array.flags.writeable = False
         return array
-    if column.valid is not None:
-        return np.array(column.to_list(), dtype=object)
-    if column.kind in ("time", "span"):
-        return column.values.view("datetime64[us]" if column.kind == "time" else "timedelta64[us]")
-    return column.values
+    lent: Array = np.asarray(memoryview(column.values).toreadonly())
+    return lent.view(_TIME_DTYPES[column.kind]) if column.kind in _TIME_DTYPES else lent
+
+
+def _kept(array: "Array") -> "Array":
+    """The array itself when nobody can write to its memory, else a copy. What `_array` lent comes back without one."""
+    owner: Any = array
+    while isinstance(owner, np.ndarray):
+        if owner.flags.writeable:
+            return array.copy()
+        owner = owner.base
+    return array
+
+
+_TIME_DTYPES: dict[str, str] = {"time": "datetime64[us]", "span": "timedelta64[us]"}
 
 
 def record_batch(columns: Columns) -> Any:
@@ -96,15 +114,13 @@ def _from_array(field: ColumnField, values: Any) -> Column:
     wanted = {"int": np.int64, "float": np.float64, "bool": np.bool_}.get(field.kind)
     array = np.asarray(values) if field.kind in NUMERIC else None
     if array is not None and array.dtype == wanted:
-        return Column(field.kind, array)
+        return Column(field.kind, _kept(array))
     if array is not None and field.kind == "float" and array.dtype.kind in "iuf":
         return Column("float", array.astype(np.float64))
     if array is not None and field.kind == "int" and array.dtype.kind in "iu" and array.dtype != np.uint64:
         return Column("int", array.astype(np.int64))
     if array is not None and array.dtype.kind in "mM" and not np.isnat(array).any():
-        return Column(
-            field.kind, array.astype("datetime64[us]" if field.kind == "time" else "timedelta64[us]").view(np.int64)
-        )
+        return Column(field.kind, _kept(array.astype(_TIME_DTYPES[field.kind], copy=False)).view(np.int64))
     return column_of(field, values.tolist() if hasattr(values, "tolist") else list(values))
 
 

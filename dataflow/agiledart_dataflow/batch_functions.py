@@ -97,16 +97,24 @@ class VectorFunction:
         try:
             made = self._function(in_form(columns, self._form))
         except (Exception, SystemExit) as error:  # user code may raise anything; it leaves here named
-            if not self._lenient or not isinstance(error, Exception):
-                raise user_code_error(self._name, self._function, error, NO_RECORD) from error
-            count, half = len(columns), len(columns) // 2
-            if count == 1:
-                self.refused.append((columns.rows()[0], None if order is None else listed(order)[0], error))
+            if _writes(error):  # a mistake in the function, at every row
+                error = ValueError(f"{error}: other steps look at it, too; change a copy").with_traceback(
+                    error.__traceback__
+                )
+            elif self._lenient and isinstance(error, Exception):
+                yield from self._without_faults(columns, order, error)
                 return
-            for start, stop in ((0, half), (half, count)):
-                yield from self._parts(columns.slice(start, stop), None if order is None else order[start:stop])
-            return
+            raise user_code_error(self._name, self._function, error, NO_RECORD) from error
         yield self._judged(made, columns, order)
+
+    def _without_faults(self, columns: Columns, order: Order, error: Exception) -> Iterator[tuple[Columns, Order]]:
+        """What it makes of the halves of rows at which it raised this; a row alone is refused."""
+        count, half = len(columns), len(columns) // 2
+        if count == 1:
+            self.refused.append((columns.rows()[0], None if order is None else listed(order)[0], error))
+            return
+        for start, stop in ((0, half), (half, count)):
+            yield from self._parts(columns.slice(start, stop), None if order is None else order[start:stop])
 
     def _judged(self, made: Any, columns: Columns, order: Order) -> tuple[Columns, Order]:
         """What it returned for these rows, as columns of its row type. Raises `UserCodeError`."""
@@ -126,6 +134,11 @@ class VectorFunction:
         except Exception as error:
             raise user_code_error(self._name, self._function, error, NO_RECORD) from error
         return made, order
+
+
+def _writes(error: BaseException) -> bool:
+    """Whether this is NumPy's error at a change of an array that must not change."""
+    return isinstance(error, ValueError) and str(error).endswith("is read-only")
 
 
 def _with_origins(made: Any, taken: int, row_type: Any) -> tuple[Columns, Any]:
