@@ -48,8 +48,10 @@ def _array(column: Column) -> "Array":
     return lent.view(_TIME_DTYPES[column.kind]) if column.kind in _TIME_DTYPES else lent
 
 
-def _kept(array: "Array") -> "Array":
-    """The array itself when nobody can write to its memory, else a copy. What `_array` lent comes back without one."""
+def _kept(array: "Array", dtype: str) -> "Array":
+    """The values of the array, of this dtype, in memory to which nobody can write. What `_array` lent comes back without a copy."""
+    if array.dtype != dtype:
+        return array.astype(dtype)
     owner: Any = array
     while isinstance(owner, np.ndarray):
         if owner.flags.writeable:
@@ -58,6 +60,7 @@ def _kept(array: "Array") -> "Array":
     return array
 
 
+_DTYPES: dict[str, str] = {"int": "int64", "float": "float64", "bool": "bool"}
 _TIME_DTYPES: dict[str, str] = {"time": "datetime64[us]", "span": "timedelta64[us]"}
 
 
@@ -111,17 +114,39 @@ def _taken(made: Any, field: ColumnField, names: list[str]) -> Any:
 
 
 def _from_array(field: ColumnField, values: Any) -> Column:
-    wanted = {"int": np.int64, "float": np.float64, "bool": np.bool_}.get(field.kind)
-    array = np.asarray(values) if field.kind in NUMERIC else None
-    if array is not None and array.dtype == wanted:
-        return Column(field.kind, _kept(array))
-    if array is not None and field.kind == "float" and array.dtype.kind in "iuf":
-        return Column("float", array.astype(np.float64))
-    if array is not None and field.kind == "int" and array.dtype.kind in "iu" and array.dtype != np.uint64:
-        return Column("int", array.astype(np.int64))
-    if array is not None and array.dtype.kind in "mM" and not np.isnat(array).any():
-        return Column(field.kind, _kept(array.astype(_TIME_DTYPES[field.kind], copy=False)).view(np.int64))
-    return column_of(field, values.tolist() if hasattr(values, "tolist") else list(values))
+    """An array or a list as the column of a field. Raises TypeError, naming the field, for values of another type."""
+    if field.kind not in NUMERIC:
+        return column_of(field, _listed(values))
+    array = np.asarray(values)
+    if array.ndim != 1:
+        raise TypeError(f"the field {field.name} is one {field.type!r} a row, not an array in {array.ndim} dimensions")
+    if array.dtype.kind in "mM":
+        return _from_times(field, array)
+    dtype = _DTYPES.get(field.kind)
+    if dtype is not None and np.can_cast(array.dtype, dtype):
+        return Column(field.kind, _kept(array, dtype))
+    return column_of(field, _listed(values))
+
+
+def _from_times(field: ColumnField, array: "Array") -> Column:
+    """An array of times or spans, of any unit, in microseconds."""
+    dtype = _TIME_DTYPES.get(field.kind, "")
+    if not dtype or np.dtype(dtype).kind != array.dtype.kind:
+        raise TypeError(f"the field {field.name} is {field.type!r} and cannot be {array.dtype}")
+    micros = _kept(array, dtype)
+    missing = np.isnat(micros)
+    if array.dtype != dtype and not bool((missing | (micros.astype(array.dtype) == array)).all()):
+        raise ValueError(
+            f"the field {field.name} is in microseconds, which do not hold these {array.dtype}; round them: .astype({dtype!r})"
+        )
+    if missing.any():
+        return column_of(field, micros.tolist())
+    return Column(field.kind, micros.view(np.int64))
+
+
+def _listed(values: Any) -> list[Any]:
+    listed: list[Any] = values.tolist() if hasattr(values, "tolist") else list(values)
+    return listed
 
 
 def from_arrow(field: ColumnField, array: Any) -> Column:

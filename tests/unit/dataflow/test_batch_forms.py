@@ -54,3 +54,51 @@ def test_an_array_that_is_filled_again_does_not_change_rows(part: Any) -> None:
     times += 1
     celsius[:] = 2.0
     assert made.rows() == [Measured(AT, 1.0)] * 2
+
+
+def held(kind: Any, values: Any) -> list[Any]:
+    """What rows of this type take of these values."""
+    return columns_of({"value": values}, kind).rows()
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        (datetime, np.array([1.6e9])),
+        (datetime, np.array([1], "timedelta64[s]")),
+        (timedelta, np.array([1.0])),
+        (timedelta, np.array([1], "datetime64[ms]")),
+        (float, np.array([1], "timedelta64[s]")),
+        (bool, np.array([1], "timedelta64[s]")),
+        (int, np.array([1], "datetime64[s]")),
+        (int, np.array([1], "datetime64[ns]")),
+        (int, np.array([1.0])),
+        (bool, np.array([1])),
+        (float, np.ones((1, 2))),
+        (datetime, np.array(["NaT"], "datetime64[us]")),
+        (datetime, np.array([1], "datetime64[ns]")),
+        (datetime, np.array([10**14], "datetime64[s]")),
+    ],
+)
+def test_an_array_of_another_type_than_the_fields_is_refused(kind: Any, values: Any) -> None:
+    with pytest.raises((TypeError, ValueError), match="the field value is"):
+        held(kind, values)
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "rows"),
+    [
+        (datetime, np.array(["2020-01-01"], "datetime64[ns]"), [AT]),
+        (datetime, np.array(["2020-01-01"], "datetime64[D]"), [AT]),
+        (datetime | None, np.array(["2020-01-01", "NaT"], "datetime64[ns]"), [AT, None]),
+        (timedelta, np.array([1], "timedelta64[m]"), [timedelta(minutes=1)]),
+        (float, np.array([1], np.uint64), [1.0]),
+        (float, np.array([0.5], np.float32), [0.5]),
+        (float, [1, 2.5], [1.0, 2.5]),
+        (int, np.array([2**64 - 1], np.uint64), [2**64 - 1]),
+        (int, np.array([7], ">i2"), [7]),
+        (bool, np.array([True]), [True]),
+    ],
+)
+def test_an_array_of_the_fields_type_is_taken_in_any_width_or_unit(kind: Any, values: Any, rows: list[Any]) -> None:
+    assert held(kind, values) == rows
