@@ -5,12 +5,17 @@ the maker may keep hold, to fill them again: what can still be written to is cop
 """
 
 from collections.abc import Callable, Mapping
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
 
 from agiledart_dataflow.column import NUMERIC, Column, arrow_numbers, column_of, numbers_of
 from agiledart_dataflow.column_schema import ColumnField, schema_of
 from agiledart_dataflow.columns import Columns
 from agiledart_dataflow.late import late
+from agiledart_dataflow.schema import generic
 
 if TYPE_CHECKING:
     import numpy as np
@@ -72,13 +77,29 @@ def record_batch(columns: Columns) -> Any:
         if column.kind in ("text", "bytes"):
             arrays.append(column.arrow())
         elif column.kind == "object":
-            arrays.append(pa.array(column.to_list()))
+            arrays.append(_arrow_objects(field, column.to_list()))
         else:
             array = arrow_numbers(column.values, column.valid)
             arrays.append(array.view(_ARROW_TIMES[column.kind]()) if column.kind in _ARROW_TIMES else array)
     return pa.record_batch(arrays, names=[field.name for field in columns.schema.fields])
 
 
+def _arrow_objects(field: ColumnField, values: list[Any]) -> Any:
+    """Values of any type as the pyarrow array that Arrow finds fit for them, or for what they consist of. Raises TypeError."""
+    try:
+        return pa.array(values)
+    except (pa.ArrowException, OverflowError):
+        pass
+    try:
+        return pa.array(msgspec.to_builtins(values, builtin_types=_ARROW_OBJECTS))
+    except (pa.ArrowException, OverflowError) as error:
+        raise TypeError(
+            f"the field {field.name} is {field.type!r}, for which Arrow has no array ({error}); take a dict in place of a batch"
+        ) from None
+
+
+_ARROW_OBJECTS = (bytes, datetime, date, time, timedelta, Decimal)
+"""Types of which Arrow has arrays itself."""
 _ARROW_TIMES: dict[str, Callable[[], Any]] = {"time": lambda: pa.timestamp("us"), "span": lambda: pa.duration("us")}
 _ARROW_TYPES: dict[str, Callable[[], Any]] = {
     "int": lambda: pa.int64(), "float": lambda: pa.float64(), "bool": lambda: pa.bool_(), "text": lambda: pa.string(),
@@ -86,8 +107,11 @@ _ARROW_TYPES: dict[str, Callable[[], Any]] = {
 }  # fmt: skip
 
 
-def columns_of(made: Any, row_type: Any) -> Columns:
-    """What a function returned, as columns of a row type. Raises TypeError or ValueError, naming the field."""
+def columns_of(made: Any, row_type: Any, *, zones: bool = False) -> Columns:
+    """What a function returned, as columns of a row type; `zones` as in `from_arrow`.
+
+    Raises TypeError or ValueError, naming the field.
+    """
     schema = schema_of(row_type)
     if isinstance(made, Columns):
         return made
@@ -100,7 +124,7 @@ def columns_of(made: Any, row_type: Any) -> Columns:
         if not hasattr(made, "schema") or not hasattr(made, "num_rows"):
             raise TypeError(f"it returned a {type(made).__name__}, not a RecordBatch, a dict of arrays or a DataFrame")
         names, length = list(made.schema.names), made.num_rows
-        parts = [from_arrow(field, _taken(made, field, names)) for field in schema.fields]
+        parts = [from_arrow(field, _taken(made, field, names), zones=zones) for field in schema.fields]
     for field, part in zip(schema.fields, parts, strict=True):
         if len(part) != length:
             raise ValueError(f"the field {field.name} has {len(part)} values, others {length}")
@@ -149,20 +173,26 @@ def _listed(values: Any) -> list[Any]:
     return listed
 
 
-def from_arrow(field: ColumnField, array: Any) -> Column:
-    """A pyarrow array as the column of a field; converted where nothing is lost. Raises TypeError or ValueError."""
+def from_arrow(field: ColumnField, array: Any, *, zones: bool = False) -> Column:
+    """A pyarrow array as the column of a field; converted where nothing is lost. Raises TypeError or ValueError.
+
+    Times with a zone are taken as UTC, without one, as columns have them; with `zones` they keep it, as objects.
+    """
     if hasattr(array, "combine_chunks"):
         array = array.combine_chunks()
     if hasattr(array, "chunks"):
         array = pa.concat_arrays(array.chunks)
     if field.kind == "object":
-        return Column("object", array.to_pylist())
+        return _objects(field, array)
+    zone = array.type.tz if zones and field.kind == "time" and pa.types.is_timestamp(array.type) else None
     try:
-        array = array.cast(_ARROW_TYPES[field.kind]())
+        array = array.cast(pa.timestamp("us", zone) if zone else _ARROW_TYPES[field.kind]())
     except pa.ArrowException as error:
         raise TypeError(f"the field {field.name} is {field.type!r}: {error}") from None
     if array.null_count and not field.optional:
         raise TypeError(f"the field {field.name} is {field.type!r} and cannot be None")
+    if zone:
+        return _objects(field, array)
     if field.kind in ("text", "bytes"):
         return Column(field.kind, array)
     valid = None
@@ -173,3 +203,11 @@ def from_arrow(field: ColumnField, array: Any) -> Column:
     if valid is not None:
         array = array.fill_null(False if field.kind == "bool" else 0)
     return Column(field.kind, numbers_of(array), valid)
+
+
+def _objects(field: ColumnField, array: Any) -> Column:
+    """The values of a pyarrow array as the field's type has them: Arrow knows no enums, no sets and no rows in rows."""
+    try:
+        return Column("object", msgspec.convert(array.to_pylist(), generic(list, field.type)))
+    except msgspec.ValidationError as error:
+        raise TypeError(f"the field {field.name} is {field.type!r}: {error}") from None

@@ -123,7 +123,7 @@ class VectorFunction:
                 made, origins = _with_origins(made, len(columns), self._row_type)
                 self.left_nothing += len(columns) - len(np.unique(origins))
                 return made, order_of_origins(order, origins)
-            made = columns_of(made, self._row_type)
+            made = columns_of(made, self._row_type, zones=True)
             if len(made) != len(columns):
                 raise ValueError(
                     f"it took {len(columns)} rows and returned {len(made)}; to drop rows use .where behind it, or"
@@ -148,7 +148,7 @@ def _with_origins(made: Any, taken: int, row_type: Any) -> tuple[Columns, Any]:
             f"it returned a {type(made).__name__}; with resizes=True it returns (rows, origins): for each row the number of the"
             " row of the batch from which it was made"
         )
-    columns = columns_of(made[0], row_type)
+    columns = columns_of(made[0], row_type, zones=True)
     origins = np.asarray(made[1])
     if not len(origins):
         origins = origins.astype(np.int64)

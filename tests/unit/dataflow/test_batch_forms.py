@@ -1,9 +1,13 @@
 """Columns as what functions of batches take and give."""
 
-from datetime import datetime, timedelta
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta, timezone
+from decimal import Decimal
+from enum import Enum, IntEnum, StrEnum
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from agiledart_dataflow.batch_forms import columns_of, in_form
@@ -102,3 +106,76 @@ def test_an_array_of_another_type_than_the_fields_is_refused(kind: Any, values: 
 )
 def test_an_array_of_the_fields_type_is_taken_in_any_width_or_unit(kind: Any, values: Any, rows: list[Any]) -> None:
     assert held(kind, values) == rows
+
+
+class Colour(Enum):
+    """An enum of texts."""
+
+    RED = "red"
+    BLUE = "blue"
+
+
+class Level(IntEnum):
+    """An enum that is an int."""
+
+    LOW = 1
+
+
+class Word(StrEnum):
+    """An enum that is a text."""
+
+    YES = "yes"
+
+
+class Place(NamedTuple):
+    """A row in a row."""
+
+    x: int
+
+
+@dataclass(frozen=True)
+class Point:
+    """An object in a row."""
+
+    x: int
+    name: str
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        (Colour, Colour.RED),
+        (Colour | None, None),
+        (Level, Level.LOW),
+        (Word, Word.YES),
+        (Decimal, Decimal("1.50")),
+        (list[Place], [Place(1)]),
+        (list[Point], [Point(1, "a"), Point(2, "b")]),
+        (date, date(2020, 1, 1)),
+        (set[int], {1, 2}),
+        (tuple[int, ...], (1, 2)),
+        (dict[str, int], {"a": 1}),
+        (datetime, datetime(2020, 1, 1, tzinfo=UTC)),
+        (datetime, datetime(2020, 1, 1, tzinfo=timezone(timedelta(hours=2)))),
+        (datetime | None, datetime(2020, 1, 1, tzinfo=UTC)),
+    ],
+)
+def test_objects_come_back_from_arrow_as_what_they_were(kind: Any, value: Any) -> None:
+    columns = Columns.from_rows([value] * 3, kind)
+    again = columns_of(in_form(columns, "arrow"), kind, zones=True).rows()
+    assert again == columns.rows()
+    assert {type(one) for one in again} == {type(value)}
+    if isinstance(value, datetime):
+        assert again[0].utcoffset() == value.utcoffset()
+
+
+@pytest.mark.parametrize("kind", [Colour, list[int], Decimal])
+def test_arrow_values_that_are_none_of_the_fields_are_refused(kind: Any) -> None:
+    with pytest.raises(TypeError, match="the field value is"):
+        columns_of(pa.record_batch({"value": ["green"]}), kind)
+
+
+def test_what_arrow_has_no_array_for_is_told_with_the_field() -> None:
+    columns = Columns.from_rows([(1, "a")], tuple[int, str])
+    with pytest.raises(TypeError, match=r"the field value is .*; take a dict"):
+        in_form(columns, "arrow")
