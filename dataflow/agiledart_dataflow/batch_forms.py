@@ -174,8 +174,9 @@ def _listed(values: Any) -> list[Any]:
 
 
 def from_arrow(field: ColumnField, array: Any, *, zones: bool = False) -> Column:
-    """A pyarrow array as the column of a field; converted where nothing is lost. Raises TypeError or ValueError.
+    """A pyarrow array as the column of a field; converted within its family of types, where nothing is lost.
 
+    What a value of another family means (a number as a time, in which unit?) is for the user to say. Raises TypeError.
     Times with a zone are taken as UTC, without one, as columns have them; with `zones` they keep it, as objects.
     """
     if hasattr(array, "combine_chunks"):
@@ -184,6 +185,10 @@ def from_arrow(field: ColumnField, array: Any, *, zones: bool = False) -> Column
         array = pa.concat_arrays(array.chunks)
     if field.kind == "object":
         return _objects(field, array)
+    if not _is_of_family(array.type, field.kind):
+        raise TypeError(
+            f"the field {field.name} is {field.type!r} and what came is {array.type}: cast it, or give the field another type"
+        )
     zone = array.type.tz if zones and field.kind == "time" and pa.types.is_timestamp(array.type) else None
     try:
         array = array.cast(pa.timestamp("us", zone) if zone else _ARROW_TYPES[field.kind]())
@@ -211,3 +216,21 @@ def _objects(field: ColumnField, array: Any) -> Column:
         return Column("object", msgspec.convert(array.to_pylist(), generic(list, field.type)))
     except msgspec.ValidationError as error:
         raise TypeError(f"the field {field.name} is {field.type!r}: {error}") from None
+
+
+_FAMILIES: dict[str, tuple[str, ...]] = {
+    "int": ("integer",),
+    "float": ("floating", "integer"),
+    "bool": ("boolean",),
+    "text": ("string", "large_string", "string_view"),
+    "bytes": ("binary", "large_binary", "binary_view", "fixed_size_binary"),
+    "time": ("timestamp", "date"),
+    "span": ("duration",),
+}
+"""Kind of a field → Arrow's types that mean the same in other widths and units, as `pyarrow.types.is_…` names them."""
+
+
+def _is_of_family(arrow_type: Any, kind: str) -> bool:
+    """Whether values of an Arrow type mean the same in a field of this kind; no values fit everywhere."""
+    plain = arrow_type.value_type if pa.types.is_dictionary(arrow_type) else arrow_type
+    return pa.types.is_null(plain) or any(getattr(pa.types, f"is_{name}")(plain) for name in _FAMILIES[kind])

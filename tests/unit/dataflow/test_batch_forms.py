@@ -179,3 +179,51 @@ def test_what_arrow_has_no_array_for_is_told_with_the_field() -> None:
     columns = Columns.from_rows([(1, "a")], tuple[int, str])
     with pytest.raises(TypeError, match=r"the field value is .*; take a dict"):
         in_form(columns, "arrow")
+
+
+@pytest.mark.parametrize(
+    ("kind", "array"),
+    [
+        (bool, pa.array([2])),
+        (bool, pa.array([0.5])),
+        (bool, pa.array(["false"])),
+        (int, pa.array(["0x10"])),
+        (int, pa.array([1.0])),
+        (int, pa.array([True])),
+        (int, pa.array([1], pa.timestamp("ms"))),
+        (int, pa.array([2**63], pa.uint64())),
+        (float, pa.array([Decimal("12345678901234567890.12")])),
+        (float, pa.array([2**53 + 1])),
+        (float, pa.array(["inf"])),
+        (str, pa.array([1.0])),
+        (str, pa.array([b"a"])),
+        (datetime, pa.array([1_600_000_000_000])),
+        (datetime, pa.array(["2020-01-01 00:00:00"])),
+        (datetime, pa.array([1], pa.timestamp("ns"))),
+        (timedelta, pa.array([1])),
+    ],
+)
+def test_what_would_mean_something_else_in_the_field_is_refused(kind: Any, array: Any) -> None:
+    with pytest.raises(TypeError, match="the field value is"):
+        columns_of(pa.record_batch({"value": array}), kind)
+
+
+@pytest.mark.parametrize(
+    ("kind", "array", "rows"),
+    [
+        (bool, pa.array([True]), [True]),
+        (int, pa.array([7], pa.uint8()), [7]),
+        (int | None, pa.array([None]), [None]),
+        (float, pa.array([7], pa.int16()), [7.0]),
+        (float, pa.array([0.5], pa.float32()), [0.5]),
+        (str, pa.array(["a"], pa.large_string()), ["a"]),
+        (str | None, pa.array(["a", None]).dictionary_encode(), ["a", None]),
+        (bytes, pa.array([b"a"], pa.binary(1)), [b"a"]),
+        (datetime, pa.array([AT], pa.timestamp("ns")), [AT]),
+        (datetime, pa.array([AT], pa.timestamp("s", "Europe/Berlin")), [AT]),
+        (datetime, pa.array([AT.date()]), [AT]),
+        (timedelta, pa.array([1], pa.duration("s")), [timedelta(seconds=1)]),
+    ],
+)
+def test_what_means_the_same_in_the_field_is_taken(kind: Any, array: Any, rows: list[Any]) -> None:
+    assert columns_of(pa.record_batch({"value": array}), kind).rows() == rows
