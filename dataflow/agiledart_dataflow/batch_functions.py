@@ -58,7 +58,8 @@ class VectorFunction:
         function: of a batch in this form.
         row_type: of the rows that it returns.
         resizes: it returns (rows, origins), fewer or more rows than it took.
-        policy: what becomes of rows at which it raises. That it returns something else than it should fails in any case.
+        policy: what becomes of rows at which it raises. That it returns something else than it should, or writes to what it took,
+            fails in any case.
 
     Attributes:
         left_nothing: rows of the last batch from which no row was made.
