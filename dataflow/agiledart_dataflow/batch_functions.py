@@ -11,12 +11,11 @@ come out as if those had not been there.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Literal, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, get_origin, get_type_hints
 
 from agiledart_dataflow.batch import Order, joined_order, listed
+from agiledart_dataflow.batch_forms import Form, columns_of, in_form
 from agiledart_dataflow.callsite import CallSite
-from agiledart_dataflow.column import NUMERIC, Column, arrow_numbers, column_of, numbers_of
-from agiledart_dataflow.column_schema import ColumnField, schema_of
 from agiledart_dataflow.columns import Columns
 from agiledart_dataflow.error_policy import ErrorPolicy
 from agiledart_dataflow.late import late
@@ -25,12 +24,8 @@ from agiledart_kernel.errors import AgileDartError
 
 if TYPE_CHECKING:
     import numpy as np
-    import pyarrow as pa
 else:
     np = late("numpy")
-    pa = late("pyarrow")
-
-Form = Literal["arrow", "arrays", "polars"]
 
 
 def form_of(function: Callable[[Any], Any], where: CallSite) -> Form:
@@ -63,7 +58,8 @@ class VectorFunction:
         function: of a batch in this form.
         row_type: of the rows that it returns.
         resizes: it returns (rows, origins), fewer or more rows than it took.
-        policy: what becomes of rows at which it raises. That it returns something else than it should fails in any case.
+        policy: what becomes of rows at which it raises. That it returns something else than it should, or writes to what it took,
+            fails in any case.
 
     Attributes:
         left_nothing: rows of the last batch from which no row was made.
@@ -102,16 +98,24 @@ class VectorFunction:
         try:
             made = self._function(in_form(columns, self._form))
         except (Exception, SystemExit) as error:  # user code may raise anything; it leaves here named
-            if not self._lenient or not isinstance(error, Exception):
-                raise user_code_error(self._name, self._function, error, NO_RECORD) from error
-            count, half = len(columns), len(columns) // 2
-            if count == 1:
-                self.refused.append((columns.rows()[0], None if order is None else listed(order)[0], error))
+            if _writes(error):  # a mistake in the function, at every row
+                error = ValueError(f"{error}: other steps look at it, too; change a copy").with_traceback(
+                    error.__traceback__
+                )
+            elif self._lenient and isinstance(error, Exception):
+                yield from self._without_faults(columns, order, error)
                 return
-            for start, stop in ((0, half), (half, count)):
-                yield from self._parts(columns.slice(start, stop), None if order is None else order[start:stop])
-            return
+            raise user_code_error(self._name, self._function, error, NO_RECORD) from error
         yield self._judged(made, columns, order)
+
+    def _without_faults(self, columns: Columns, order: Order, error: Exception) -> Iterator[tuple[Columns, Order]]:
+        """What it makes of the halves of rows at which it raised this; a row alone is refused."""
+        count, half = len(columns), len(columns) // 2
+        if count == 1:
+            self.refused.append((columns.rows()[0], None if order is None else listed(order)[0], error))
+            return
+        for start, stop in ((0, half), (half, count)):
+            yield from self._parts(columns.slice(start, stop), None if order is None else order[start:stop])
 
     def _judged(self, made: Any, columns: Columns, order: Order) -> tuple[Columns, Order]:
         """What it returned for these rows, as columns of its row type. Raises `UserCodeError`."""
@@ -120,7 +124,7 @@ class VectorFunction:
                 made, origins = _with_origins(made, len(columns), self._row_type)
                 self.left_nothing += len(columns) - len(np.unique(origins))
                 return made, order_of_origins(order, origins)
-            made = columns_of(made, self._row_type)
+            made = columns_of(made, self._row_type, zones=True)
             if len(made) != len(columns):
                 raise ValueError(
                     f"it took {len(columns)} rows and returned {len(made)}; to drop rows use .where behind it, or"
@@ -133,6 +137,11 @@ class VectorFunction:
         return made, order
 
 
+def _writes(error: BaseException) -> bool:
+    """Whether this is NumPy's error at a change of an array that must not change."""
+    return isinstance(error, ValueError) and str(error).endswith("is read-only")
+
+
 def _with_origins(made: Any, taken: int, row_type: Any) -> tuple[Columns, Any]:
     """(rows, origins as an array) that a resizing function returned. Raises TypeError or ValueError."""
     if not isinstance(made, tuple) or len(made) != 2:
@@ -140,7 +149,7 @@ def _with_origins(made: Any, taken: int, row_type: Any) -> tuple[Columns, Any]:
             f"it returned a {type(made).__name__}; with resizes=True it returns (rows, origins): for each row the number of the"
             " row of the batch from which it was made"
         )
-    columns = columns_of(made[0], row_type)
+    columns = columns_of(made[0], row_type, zones=True)
     origins = np.asarray(made[1])
     if not len(origins):
         origins = origins.astype(np.int64)
@@ -173,119 +182,3 @@ def order_of_origins(order: Order, origins: Any) -> Order:
         before = number
         made.append((*order[number], among))
     return made
-
-
-def in_form(columns: Columns, form: Form) -> Any:
-    """Columns as the form that a function takes; numbers are views where nothing is missing."""
-    if form == "arrays":
-        return {field.name: _array(columns.named(field.name)) for field in columns.schema.fields}
-    batch = record_batch(columns)
-    if form == "arrow":
-        return batch
-    import polars as pl
-
-    return pl.from_arrow(batch)
-
-
-def _array(column: Column) -> Any:
-    if column.kind not in NUMERIC:
-        listed = column.to_list()
-        array = np.empty(len(listed), dtype=object)
-        array[:] = listed
-        return array
-    if column.valid is not None:
-        return np.array(column.to_list(), dtype=object)
-    if column.kind in ("time", "span"):
-        return column.values.view("datetime64[us]" if column.kind == "time" else "timedelta64[us]")
-    return column.values
-
-
-def record_batch(columns: Columns) -> Any:
-    """Columns as a pyarrow.RecordBatch."""
-    arrays = []
-    for field in columns.schema.fields:
-        column = columns.named(field.name)
-        if column.kind in ("text", "bytes"):
-            arrays.append(column.arrow())
-        elif column.kind == "object":
-            arrays.append(pa.array(column.to_list()))
-        else:
-            array = arrow_numbers(column.values, column.valid)
-            arrays.append(array.view(_ARROW_TIMES[column.kind]()) if column.kind in _ARROW_TIMES else array)
-    return pa.record_batch(arrays, names=[field.name for field in columns.schema.fields])
-
-
-_ARROW_TIMES: dict[str, Callable[[], Any]] = {"time": lambda: pa.timestamp("us"), "span": lambda: pa.duration("us")}
-_ARROW_TYPES: dict[str, Callable[[], Any]] = {
-    "int": lambda: pa.int64(), "float": lambda: pa.float64(), "bool": lambda: pa.bool_(), "text": lambda: pa.string(),
-    "bytes": lambda: pa.binary(), **_ARROW_TIMES,
-}  # fmt: skip
-
-
-def columns_of(made: Any, row_type: Any) -> Columns:
-    """What a function returned, as columns of a row type. Raises TypeError or ValueError, naming the field."""
-    schema = schema_of(row_type)
-    if isinstance(made, Columns):
-        return made
-    if isinstance(made, Mapping):
-        names, length = list(made), max((len(one) for one in made.values()), default=0)
-        parts = [_from_array(field, _taken(made, field, names)) for field in schema.fields]
-    else:
-        if hasattr(made, "to_arrow"):
-            made = made.to_arrow()
-        if not hasattr(made, "schema") or not hasattr(made, "num_rows"):
-            raise TypeError(f"it returned a {type(made).__name__}, not a RecordBatch, a dict of arrays or a DataFrame")
-        names, length = list(made.schema.names), made.num_rows
-        parts = [from_arrow(field, _taken(made, field, names)) for field in schema.fields]
-    for field, part in zip(schema.fields, parts, strict=True):
-        if len(part) != length:
-            raise ValueError(f"the field {field.name} has {len(part)} values, others {length}")
-    return Columns(schema, parts, length)
-
-
-def _taken(made: Any, field: ColumnField, names: list[str]) -> Any:
-    if field.name not in names:
-        raise ValueError(f"the field {field.name} is missing in what it returned; there are {', '.join(names)}")
-    return made[field.name]
-
-
-def _from_array(field: ColumnField, values: Any) -> Column:
-    wanted = {"int": np.int64, "float": np.float64, "bool": np.bool_}.get(field.kind)
-    array = np.asarray(values) if field.kind in NUMERIC else None
-    if array is not None and array.dtype == wanted:
-        return Column(field.kind, array)
-    if array is not None and field.kind == "float" and array.dtype.kind in "iuf":
-        return Column("float", array.astype(np.float64))
-    if array is not None and field.kind == "int" and array.dtype.kind in "iu" and array.dtype != np.uint64:
-        return Column("int", array.astype(np.int64))
-    if array is not None and array.dtype.kind in "mM" and not np.isnat(array).any():
-        return Column(
-            field.kind, array.astype("datetime64[us]" if field.kind == "time" else "timedelta64[us]").view(np.int64)
-        )
-    return column_of(field, values.tolist() if hasattr(values, "tolist") else list(values))
-
-
-def from_arrow(field: ColumnField, array: Any) -> Column:
-    """A pyarrow array as the column of a field; converted where nothing is lost. Raises TypeError or ValueError."""
-    if hasattr(array, "combine_chunks"):
-        array = array.combine_chunks()
-    if hasattr(array, "chunks"):
-        array = pa.concat_arrays(array.chunks)
-    if field.kind == "object":
-        return Column("object", array.to_pylist())
-    try:
-        array = array.cast(_ARROW_TYPES[field.kind]())
-    except pa.ArrowException as error:
-        raise TypeError(f"the field {field.name} is {field.type!r}: {error}") from None
-    if array.null_count and not field.optional:
-        raise TypeError(f"the field {field.name} is {field.type!r} and cannot be None")
-    if field.kind in ("text", "bytes"):
-        return Column(field.kind, array)
-    valid = None
-    if array.null_count:
-        valid = numbers_of(array.is_valid())
-    if field.kind in _ARROW_TIMES:
-        array = array.view(pa.int64())
-    if valid is not None:
-        array = array.fill_null(False if field.kind == "bool" else 0)
-    return Column(field.kind, numbers_of(array), valid)

@@ -113,3 +113,14 @@ def test_fail_stays_the_rule_and_wrong_results_fail_in_any_case() -> None:
         run("skip", [0, 2], lambda batch: batch.slice(1))
     with pytest.raises(TopologyError, match="on_error is one of"):
         run("ignore", [0])  # type: ignore[arg-type]  # that is the point
+
+
+def in_place(batch: dict) -> Any:  # type: ignore[type-arg]  # of arrays
+    batch["fare"] *= 2
+    return dearer(batch)
+
+
+@pytest.mark.parametrize("policy", ["fail", "skip"])
+def test_a_function_that_changes_what_others_read_fails_whatever_the_policy(policy: ErrorPolicy) -> None:
+    with pytest.raises(UserCodeError, match=r"test_batch_errors\.py:\d+ in dearer: .* read-only: .*change a copy"):
+        run(policy, [0, 1, 2], in_place)

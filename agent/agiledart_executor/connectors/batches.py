@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from agiledart_dataflow.batch_functions import columns_of, from_arrow
+from agiledart_dataflow.batch_forms import columns_of, from_arrow
 from agiledart_dataflow.column import Column
 from agiledart_dataflow.column_schema import schema_of
 from agiledart_dataflow.columns import Columns

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator
 from datetime import datetime
+from decimal import Decimal
+from enum import Enum
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -94,3 +96,29 @@ def test_a_callable_that_yields_batches(by_rows: bool, form: str) -> None:
 
     source: Source[Trip] = batches(make, row_type=Trip)
     assert run(source, by_rows=by_rows) == expected()
+
+
+class Kind(Enum):
+    """An enum whose values a file has."""
+
+    TAXI = "taxi"
+    BUS = "bus"
+
+
+class Ride(NamedTuple):
+    """A row with fields of which Arrow has no type."""
+
+    at: int
+    kind: Kind
+    price: Decimal
+
+
+@pytest.mark.parametrize("schedule_seed", [None, 1], ids=["one process", "links"])
+def test_enums_and_decimals_are_what_the_row_says(tmp_path: Path, schedule_seed: int | None) -> None:
+    table = {"at": [0, 1], "kind": ["taxi", "bus"], "price": [0.5, 1.5]}
+    pyarrow.parquet.write_table(pa.table(table), tmp_path / "rides.parquet")
+    topology = Topology("rides")
+    rides = topology.source("rides", parquet(str(tmp_path / "rides.parquet")), event_time="at", rows=Ride)
+    rides.where(col("kind").is_in([Kind.TAXI])).sink("out", collect)
+    collected = run_topology(topology, schedule_seed=schedule_seed).collected["out"]
+    assert list(map(repr, collected)) == [repr(Ride(0, Kind.TAXI, Decimal("0.5")))]
