@@ -178,7 +178,7 @@ def test_windows_with_named_results(
     keys = KEYS[key]()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(vector_panes, "FOLD_AT", fold_at)
-        patch.setattr(vector_panes.Open, "__init__", _opened(fold_at))
+        patch.setattr(vector_panes.Open, "__init__", opened(fold_at))
         got = results(windowed("mixed", every, keys), rows, sizes)
     wanted = results(windowed("rows", every, keys), rows, ROWS)
     assert len(got) == len(wanted)
@@ -188,7 +188,9 @@ def test_windows_with_named_results(
     assert all(map(same, [row[-6:] for row in wanted], expected(rows, every, key)))
 
 
-def _opened(fold_at: int) -> Any:
+def opened(fold_at: int) -> Any:
+    """Makes windows that fold after so many rows."""
+
     def made(self: Any) -> None:
         self.pieces, self.rows, self.folded, self.fold_at = [], 0, None, fold_at
 
