@@ -116,6 +116,19 @@ def test_rows_come_until_columns_may_begin() -> None:
     assert not answers
 
 
+class Texts(NamedTuple):
+    """A row of which nothing has to be there."""
+
+    name: str
+    note: str | None
+
+
+@pytest.mark.parametrize("pieces", [[b"a,b\n" * 9 + b"\n" + b"a,b\n" * 9], [b"a,b\n" * 9, b"\n" + b"a,b\n" * 9]])
+def test_an_empty_line_is_malformed_also_where_everything_may_be_missing(pieces: list[bytes]) -> None:
+    for columns in (False, True):
+        assert read(pieces, Texts, columns=columns)[1:3] == (19, {"columns": 1})
+
+
 class Pair(NamedTuple):
     """A row whose first column is a number."""
 
