@@ -57,20 +57,19 @@ class SourceJudge:
             self._clock.newest = 0
             return [0] * len(held)
         times: Any
-        if type(held) is list:
-            try:
-                if len(held) == 1:  # the lone row of a slow stream
-                    time = self._time_of(held[0])
-                    times = [time if type(time) is int else event_time(time)]
-                else:
-                    times = times_of(held, self._time_of)
-            except (Exception, SystemExit):  # noqa: BLE001  user code; the careful way finds the row
-                return None
-            ascending = len(times) == 1 or is_ascending(times)
-        elif self._times_of_columns is not None:
-            times = self._times_of_columns(held)
-            ascending = bool((times[1:] >= times[:-1]).all())
-        else:
+        try:
+            if type(held) is not list:
+                if self._times_of_columns is None:
+                    return None
+                times = self._times_of_columns(held)
+                ascending = bool((times[1:] >= times[:-1]).all())
+            elif len(held) == 1:  # the lone row of a slow stream
+                time = self._time_of(held[0])
+                times, ascending = [time if type(time) is int else event_time(time)], True
+            else:
+                times = times_of(held, self._time_of)
+                ascending = is_ascending(times)
+        except (Exception, SystemExit):  # noqa: BLE001  user code; the careful way finds the row
             return None
         newest = self._clock.newest
         if not ascending or (newest is not None and times[0] < newest):

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agiledart import Topology, col, collect, count, hopping, maximum, records, tumbling, when
+from agiledart import Topology, UserCodeError, col, collect, count, hopping, maximum, records, tumbling, when
 from agiledart_dataflow.columns import Columns
 from agiledart_dataflow.connectors import Reading
 from agiledart_dataflow.operators import vector_panes
@@ -178,7 +178,7 @@ def test_windows_with_named_results(
     keys = KEYS[key]()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(vector_panes, "FOLD_AT", fold_at)
-        patch.setattr(vector_panes.Open, "__init__", _opened(fold_at))
+        patch.setattr(vector_panes.Open, "__init__", opened(fold_at))
         got = results(windowed("mixed", every, keys), rows, sizes)
     wanted = results(windowed("rows", every, keys), rows, ROWS)
     assert len(got) == len(wanted)
@@ -188,7 +188,9 @@ def test_windows_with_named_results(
     assert all(map(same, [row[-6:] for row in wanted], expected(rows, every, key)))
 
 
-def _opened(fold_at: int) -> Any:
+def opened(fold_at: int) -> Any:
+    """Makes windows that fold after so many rows."""
+
     def made(self: Any) -> None:
         self.pieces, self.rows, self.folded, self.fold_at = [], 0, None, fold_at
 
@@ -228,6 +230,30 @@ def test_an_odd_batch_goes_through_the_loop_over_rows() -> None:
     )
     kept = results(topology, rows, [(10, True)])
     assert [row.vehicle for row in kept] == [i for i in range(30) if i % 3]
+
+
+def timed(event_time: Any) -> Topology:
+    """A source with this event time."""
+    topology = Topology("timed")
+    topology.source("trips", records([]), event_time=event_time, rows=Trip).where(col("at") >= 0).sink("out", collect)
+    return topology
+
+
+@settings(deadline=None, max_examples=30)
+@given(tables, cuts)
+def test_an_event_time_that_raises_over_columns_alone_raises_for_nobody(
+    rows: list[Trip], sizes: list[tuple[int, bool]]
+) -> None:
+    guarded = when((col("vehicle") == 0) | (col("at") // col("vehicle") >= 0)).then(col("at")).otherwise(0)
+    assert results(timed(guarded), rows, sizes) == rows
+
+
+@pytest.mark.parametrize("in_columns", [False, True])
+@pytest.mark.parametrize("event_time", [col("at") // col("vehicle"), 5 // col("vehicle")])
+def test_an_event_time_that_raises_names_the_record(event_time: Any, in_columns: bool) -> None:
+    rows = [Trip(at, "a", 1 if at < 5 else 0, 1.0, None) for at in range(9)]
+    with pytest.raises(UserCodeError, match=r"in trips: ZeroDivisionError.* for record Trip\(at=5,"):
+        results(timed(event_time), rows, [(9, in_columns)])
 
 
 def test_ints_beyond_64_bits_take_the_window_back_to_rows() -> None:

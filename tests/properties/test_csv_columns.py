@@ -39,7 +39,7 @@ GOOD = {
     "flag": ("0", "1", "true", "false"),
 }
 ODD = {
-    "text": (" ", " a", "a ", '"a"', '"a,b"', "a\tb", "a\x00b", "0x", "\udc80"),
+    "text": (" ", " a", "a ", '"a"', '"a,b"', '"a"\rb', "a\tb", "a\x00b", "0x", "\udc80"),
     "number": ("+3", " 4", "5 ", "", "0x1f", "0X1", "1_0", "1.0", "9" * 19, "٣", "-"),
     "real": ("nan", "inf", "-Infinity", "1e999", " 1", "1 ", "", "1,2", "1f", "0x1p3", "1e", "\t1"),
     "time": (
@@ -171,6 +171,38 @@ def test_texts_that_nobody_asks_for_still_count() -> None:
     assert everything(CsvColumnsReader(Opened("\n".join(lines).encode()), Names, frozenset()))[1:] == (40, {}, True)
     lines[20] = "a"
     assert everything(CsvColumnsReader(Opened("\n".join(lines).encode()), Names, frozenset()))[1] == 40
+
+
+class Sparse(NamedTuple):
+    """Nothing that has to be there."""
+
+    at: datetime | None
+    name: str
+    weight: float | None
+    on: bool | None
+
+
+class Lone(NamedTuple):
+    """One column: an empty line is an empty text."""
+
+    name: str
+    read_at: ReadTime
+
+
+@settings(deadline=None)
+@given(
+    st.sampled_from([Names, Sparse, Lone]),
+    st.lists(st.sampled_from(["full", "empty", "commas"]), max_size=40),
+    st.none() | st.just(frozenset()),
+)
+def test_empty_lines_where_everything_may_be_missing(row_type: Any, kinds: list[str], wanted: Any) -> None:
+    full = {Names: "a,b", Sparse: "2013-01-01 00:00:00,a,1.5,1", Lone: "a"}[row_type]
+    texts = {"full": full, "empty": "", "commas": "," * full.count(",")}
+    data = "".join(texts[kind] + "\n" for kind in kinds).encode()
+    by_rows = everything(CsvReader(Opened(data), row_type))
+    by_columns = everything(CsvColumnsReader(Opened(data), row_type, wanted))
+    assert by_columns[:3] == by_rows[:3]
+    assert by_columns[3] or not kinds or ("empty" in kinds and row_type is not Lone)
 
 
 def test_which_rows_can_come_as_columns() -> None:

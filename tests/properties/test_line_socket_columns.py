@@ -42,6 +42,7 @@ GOOD = st.builds(
 ODD = st.sampled_from(
     [
         *("", "\r", ",", "a,1", "a,x,1.5,,2013-01-01 00:00:00,,1", "a,1,nan,,2013-01-01 00:00:00,,1", '"a",1,1,,,,1'),
+        '"a"\rb,1,1.5,,2013-01-01 00:00:00,,1',
         *("a,1,1.5,,2013-01-01,,1", " a, 1,1.5 ,,2013-01-01 00:00:00,,1", "a,1_0,.5,,2013-01-01 00:00:00,0x1,1"),
         *("\udcff,1,1.5,,2013-01-01 00:00:00,,1", "\ufeff,1,1.5,,2013-01-01 00:00:00,,1", "a,1,1.5,,2013-01-01 00:00:00,,1\r"),
     ]
@@ -113,6 +114,19 @@ def test_rows_come_until_columns_may_begin() -> None:
     assert read([piece] * 2, Wide, columns=True, may_begin=lambda: answers.pop(0))[1:] == (12, {}, False)
     assert read([piece], Wide, columns=True, may_begin=lambda: answers.pop(0))[1:] == (6, {}, True)
     assert not answers
+
+
+class Texts(NamedTuple):
+    """A row of which nothing has to be there."""
+
+    name: str
+    note: str | None
+
+
+@pytest.mark.parametrize("pieces", [[b"a,b\n" * 9 + b"\n" + b"a,b\n" * 9], [b"a,b\n" * 9, b"\n" + b"a,b\n" * 9]])
+def test_an_empty_line_is_malformed_also_where_everything_may_be_missing(pieces: list[bytes]) -> None:
+    for columns in (False, True):
+        assert read(pieces, Texts, columns=columns)[1:3] == (19, {"columns": 1})
 
 
 class Pair(NamedTuple):

@@ -134,6 +134,10 @@ class ColumnParser:
         self._eager = [
             field for field in self._columns if field.kind != "text" or wanted is None or field.name in wanted
         ] or self._columns[:1]  # without any, nobody would count the lines' fields
+        # pyarrow leaves all columns of an empty line empty; only one that cannot be would tell
+        self._empty_line_passes = len(self._columns) > 1 and all(
+            field.kind == "text" or field.optional for field in self._columns
+        )
         self._ambiguity = Ambiguity(ints=any(field.kind == "int" for field in self._columns))
         self._readers: dict[tuple[str, ...], Callable[[Data], Any]] = {}
 
@@ -146,6 +150,8 @@ class ColumnParser:
         if data.startswith(BOM):  # pyarrow would pass over it
             return None
         if not _are_lines_short(data) or self._ambiguity.is_in(data):
+            return None
+        if self._empty_line_passes and _has_empty_line(data):
             return None
         try:
             batch = self._reader(self._eager)(data)
@@ -244,6 +250,11 @@ class _Later:
             return self._made[field.name]
 
         return make
+
+
+def _has_empty_line(data: Data) -> bool:
+    """Whether there is a line that pyarrow takes for empty fields, however many there should be."""
+    return data.startswith(b"\n") or data.find(b"\n\n") >= 0
 
 
 def _is_read_time(field: ColumnField) -> bool:

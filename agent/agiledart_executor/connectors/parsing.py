@@ -166,7 +166,10 @@ class RowParser:
         """The careful way for one line."""
         texts = line.split(",")
         if '"' in line:
-            quoted = next(csv.reader([line]), [])
+            try:
+                quoted = next(csv.reader([line]), [])
+            except csv.Error:  # a carriage return within, or a very long field
+                quoted = texts = []  # cut at its commas, the line would keep its quotes
             if len(quoted) == len(self._columns) or len(texts) != len(self._columns):
                 texts = quoted
         reason = "columns"

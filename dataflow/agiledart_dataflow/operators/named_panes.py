@@ -100,8 +100,11 @@ class NamedPanes:
             self._waiting_times += order or ()
             if len(self._waiting) >= _WORTH_COLUMNS and not self._add_waiting():
                 return self._run_rows([], [], mark)
-        elif len(held) and not (self._add_waiting() and self._add(held, order)):
-            return self._run_rows([], [], mark)
+        elif len(held):
+            if not self._add_waiting():
+                return self._run_rows(as_rows(held), listed(order), mark)
+            if not self._add(held, order):
+                return self._run_rows([], [], mark)
         if self._waiting and self._closes(mark[0]) and not self._add_waiting():
             return self._run_rows([], [], mark)
         columns, times = vectors.closed(mark[0])
@@ -175,7 +178,7 @@ class NamedPanes:
 
     def _promote(self) -> None:
         """What is open as rows moves into columns."""
-        from agiledart_dataflow.operators.vector_panes import VectorPanes  # as above
+        from agiledart_dataflow.operators.vector_panes import Unfit, VectorPanes  # as above
         from agiledart_dataflow.operators.vector_snapshots import restored
 
         kept = kept_values(self._named.aggregator)
@@ -183,7 +186,7 @@ class NamedPanes:
         vectors = VectorPanes(self._window, self._named, kept)
         try:
             restored(vectors, self._rows.snapshot())
-        except (OverflowError, TypeError, ValueError):
+        except Unfit:
             self.takes_columns = False
             return
         self._vectors = vectors

@@ -11,7 +11,7 @@ from math import gcd
 from typing import TYPE_CHECKING, Any, Final
 
 from agiledart_dataflow.column import Column, column_of, concatenated_columns
-from agiledart_dataflow.column_schema import ColumnKind, column_field, schema_of
+from agiledart_dataflow.column_schema import ColumnField, ColumnKind, column_field, schema_of
 from agiledart_dataflow.columns import Columns
 from agiledart_dataflow.exact_sums import grouped_integer_sums, grouped_parts, grouped_sums
 from agiledart_dataflow.grouping import grouped
@@ -36,7 +36,7 @@ _FOLDS_AGAIN: Final = 2
 
 
 class Unfit(Exception):
-    """Values that arrays cannot hold: ints beyond 64 bits, times with a zone."""
+    """Values that arrays cannot hold: ints beyond 64 bits, times with a zone, what is not of its field's type."""
 
 
 @dataclass
@@ -248,16 +248,24 @@ class VectorPanes:
         return [one.kind for one in self._fields]
 
     def array(self, value: int, values: list[Any]) -> "Array":
-        """Values as an array. Raises OverflowError or TypeError for those that it cannot hold."""
-        column = column_of(self._fields[value], values)
+        """Values as an array. Raises `Unfit` for those that it cannot hold."""
+        column = fitting(self._fields[value], values)
         if column.kind == "object":
-            raise OverflowError
+            raise Unfit
         array: Array = column.values
         return array
 
     def listed(self, window: Open, value: int) -> list[Any]:
         """The values of the rows that are kept as they came."""
         return [one for _, values in window.pieces for one in Column(self._fields[value].kind, values[value]).to_list()]
+
+
+def fitting(field: ColumnField, values: list[Any]) -> Column:
+    """The column of values that were kept as rows. Raises `Unfit` where one is not of the field's type."""
+    try:
+        return column_of(field, values)
+    except TypeError as error:
+        raise Unfit from error
 
 
 def _joined(arrays: Sequence["Array"], dtype: Any) -> "Array":

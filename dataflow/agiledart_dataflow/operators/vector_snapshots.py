@@ -2,11 +2,11 @@
 
 from typing import TYPE_CHECKING, Any
 
-from agiledart_dataflow.column import Column, column_of
+from agiledart_dataflow.column import Column
 from agiledart_dataflow.column_schema import column_field
 from agiledart_dataflow.grouping import key_values
 from agiledart_dataflow.late import late
-from agiledart_dataflow.operators.vector_panes import Folded, Open, VectorPanes
+from agiledart_dataflow.operators.vector_panes import Folded, Open, Unfit, VectorPanes, fitting
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,10 +27,8 @@ def _entries(vectors: VectorPanes, window: Open) -> list[tuple[Any, None, Any]]:
         return [(key, None, number) for key, number in zip(listed_keys, counts.tolist(), strict=True)]
     folded = window.folded
     before = 0 if folded is None else len(folded.counts)
-    flats: list[list[Any]] = [[] for _ in range(count)]
-    columns = [vectors.listed(window, value) for value in range(len(kept.values))]
-    for number, values in zip(numbers[before:].tolist(), zip(*columns, strict=True), strict=True):
-        flats[number] += values
+    groups = numbers[before:].tolist()
+    by_value = [_by_group(vectors.listed(window, value), groups, count) for value in range(len(kept.values))]
     compacts: list[Any] = [None] * count
     if folded is not None:
         for place, number in enumerate(numbers[:before].tolist()):
@@ -39,7 +37,16 @@ def _entries(vectors: VectorPanes, window: Open) -> list[tuple[Any, None, Any]]:
                 [[part[place].item() for part in parts] for parts in folded.sums],
                 [_extremes(vectors, folded, value, place) for value in range(len(kept.values))],
             )
-    return [(key, None, (flat, compact)) for key, flat, compact in zip(listed_keys, flats, compacts, strict=True)]
+    states = zip(zip(*by_value, strict=True), compacts, strict=True)
+    return [(key, None, state) for key, state in zip(listed_keys, states, strict=True)]
+
+
+def _by_group(values: list[Any], groups: list[int], count: int) -> list[list[Any]]:
+    """The values of each group, in their order."""
+    found: list[list[Any]] = [[] for _ in range(count)]
+    for group, value in zip(groups, values, strict=True):
+        found[group].append(value)
+    return found
 
 
 def _extremes(vectors: VectorPanes, folded: Folded, value: int, place: int) -> list[Any]:
@@ -53,7 +60,7 @@ def _extremes(vectors: VectorPanes, folded: Folded, value: int, place: int) -> l
 
 
 def restored(vectors: VectorPanes, state: list[Any]) -> None:
-    """Fill the windows from a snapshot. Raises OverflowError, TypeError or ValueError for values that arrays cannot hold."""
+    """Fill the windows from a snapshot. Raises `Unfit` for what columns cannot hold."""
     for end, entries in state:
         if entries:
             vectors.open[end] = _window(vectors, entries)
@@ -68,13 +75,15 @@ def _window(vectors: VectorPanes, entries: list[Any]) -> Open:
         return window
     old = [(key, compact) for key, _, (_, compact) in entries if compact is not None]
     if any(compact is None for _, _, (_, compact) in entries) and old:
-        raise ValueError("some keys compacted, some not: their order would be lost")
+        raise Unfit  # some keys compacted, some not: their order would be lost
     if old:
         window.folded = _folded(vectors, old)
-    repeated = [key for key, _, (flat, _) in entries for _ in range(len(flat) // width)]
+    repeated = [key for key, _, (columns, _) in entries for _ in columns[0]]
     if repeated:
-        flats = [value for _, _, (flat, _) in entries for value in flat]
-        values = [vectors.array(number, flats[number::width]) for number in range(width)]
+        values = [
+            vectors.array(number, [one for _, _, (columns, _) in entries for one in columns[number]])
+            for number in range(width)
+        ]
         window.pieces.append((_keys(vectors, repeated), values))
         window.rows = len(repeated)
     return window
@@ -83,7 +92,7 @@ def _window(vectors: VectorPanes, entries: list[Any]) -> Open:
 def _keys(vectors: VectorPanes, keys: list[Any]) -> list[Column]:
     parts = vectors.key_types
     lists = [keys] if len(parts) == 1 else [list(one) for one in zip(*keys, strict=True)]
-    return [column_of(column_field("key", kind), values) for kind, values in zip(parts, lists, strict=True)]
+    return [fitting(column_field("key", kind), values) for kind, values in zip(parts, lists, strict=True)]
 
 
 def _folded(vectors: VectorPanes, old: list[Any]) -> Folded:

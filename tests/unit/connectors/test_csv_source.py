@@ -1,5 +1,6 @@
 """The CSV source: every malformed line is counted by its reason, none stops the run or swallows another."""
 
+import csv
 import gzip
 import io
 import sys
@@ -71,6 +72,9 @@ def test_a_good_line_becomes_a_typed_row(tmp_path: Path) -> None:
         (GOOD + ",", "columns"),
         (GOOD[:-1], "columns"),
         ("," * 6, "columns"),
+        ('"a"\rb' + GOOD[1:], "columns"),
+        ('x\ry"' + GOOD[1:], "columns"),
+        (f'"{"a" * (csv.field_size_limit() + 1)}"' + GOOD[1:], "columns"),
         (GOOD.replace("1.5", ""), "number"),
         (GOOD.replace("1.5", "nan"), "number"),
         (GOOD.replace("1.5", "inf"), "number"),
