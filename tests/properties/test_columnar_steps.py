@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute  # pa.compute is there only then
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
