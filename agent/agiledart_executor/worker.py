@@ -17,7 +17,7 @@ from collections.abc import Coroutine
 
 from agiledart_dataflow.deployment import DeploymentPart
 from agiledart_dataflow.stage_plan import StagePlan
-from agiledart_dataflow.user_errors import NO_RECORD, user_code_error
+from agiledart_dataflow.user_errors import NO_RECORD, sayable, user_code_error
 from agiledart_executor import short_turns
 from agiledart_executor.asking_judge import AskingJudge
 from agiledart_executor.bounds import bind_process
@@ -185,7 +185,7 @@ class Worker:
         self.tell(Finished(InstanceName(running.stage, running.index), running.report()))
 
     def _broke(self, running: Running, message: str) -> None:
-        self.tell(InstanceBroke(InstanceName(running.stage, running.index), _sayable(message)))
+        self.tell(InstanceBroke(InstanceName(running.stage, running.index), _message(message)))
 
     # ---- launching
 
@@ -195,7 +195,7 @@ class Worker:
             async with self._launching:
                 await self._make_ready(part, [(name.stage, name.index) for name in launch.instances])
         except BaseException as error:  # noqa: BLE001  a builder may raise anything; unanswered, its user would wait
-            self.tell(LaunchFailed(launch.request, _sayable(_in_words(error))))
+            self.tell(LaunchFailed(launch.request, _message(_in_words(error))))
             return
         assert self._listener is not None
         port = self._listener.address.rpartition(":")[2]
@@ -347,7 +347,7 @@ class Worker:
             if not running.reported and not running.broken and _uses(running, link):
                 message = f"{running.name}: the data link to {name} broke ({link.detail or reason})"
                 self.tell(
-                    InstanceBroke(InstanceName(running.stage, running.index), _sayable(message), is_consequence=True)
+                    InstanceBroke(InstanceName(running.stage, running.index), _message(message), is_consequence=True)
                 )
 
 
@@ -368,16 +368,16 @@ def _in_words(error: BaseException) -> str:
 def _show(texts: list[str]) -> None:
     """What users are told of records that their error policies let go, into the application's logs."""
     if texts:
-        text = "\n".join(texts).encode("utf-8", "replace").decode()
+        text = sayable("\n".join(texts))
         sys.stderr.write(f"{text}\n")
         sys.stderr.flush()
 
 
-def _sayable(text: str) -> str:
-    """Bounded, its end kept, and without lone surrogates: they have no wire form."""
+def _message(text: str) -> str:
+    """Bounded, its end kept, as it can travel."""
     if len(text) > MAX_MESSAGE_CHARS:
         text = f"{text[: MAX_MESSAGE_CHARS // 2]} … {text[-MAX_MESSAGE_CHARS // 2 :]}"
-    return text.encode("utf-8", "replace").decode()
+    return sayable(text)
 
 
 _FROM_AGENT: Codec[AgentMessage] = Codec(AgentMessage)

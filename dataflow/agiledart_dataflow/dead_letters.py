@@ -8,7 +8,7 @@ from agiledart_dataflow.batch_codec import BatchCodec
 from agiledart_dataflow.error_reports import own_frames
 from agiledart_dataflow.position import START
 from agiledart_dataflow.rows import DeadLetter
-from agiledart_dataflow.user_errors import NO_RECORD, user_code_error
+from agiledart_dataflow.user_errors import NO_RECORD, sayable, user_code_error
 from agiledart_kernel.errors import AgileDartError
 
 CANNOT_TRAVEL: Final = "skipped, since it is not what its type says and cannot travel as dead letter"
@@ -31,7 +31,7 @@ class Letters:
     ) -> DeadLetter[Any] | None:
         """The letter for a record; None when no other process could read it."""
         text = str(user_code_error(step, function, error, NO_RECORD))
-        letter = DeadLetter(record, step, _sayable(text), _sayable("\n".join(own_frames(error.__traceback__))))
+        letter = DeadLetter(record, step, sayable(text), sayable("\n".join(own_frames(error.__traceback__))))
         codec = self._codecs.get(edge)
         if codec is None:
             codec = self._codecs[edge] = BatchCodec(self._letter_type(edge), "rows")
@@ -40,8 +40,3 @@ class Letters:
         except (AgileDartError, TypeError, ValueError, OverflowError, RecursionError):
             return None
         return letter
-
-
-def _sayable(text: str) -> str:
-    """Without halves of surrogate pairs, which have no bytes: a message may quote what a device cut off."""
-    return text.encode("utf-8", "replace").decode()

@@ -8,7 +8,7 @@ from agiledart_dataflow.connectors import Reading, SourceReader
 from agiledart_dataflow.event_clock import EventClock
 from agiledart_dataflow.judging import is_ascending, no_time, times_of
 from agiledart_dataflow.step import Step
-from agiledart_dataflow.user_errors import NO_RECORD, user_code_error
+from agiledart_dataflow.user_errors import NO_RECORD, sayable, user_code_error
 from agiledart_kernel.errors import AgileDartError, OperationFailed
 from agiledart_kernel.instants import event_time
 
@@ -123,7 +123,7 @@ class SourceJudge:
             raise user_code_error(self._name, self._time_of, error, row) from error
 
     def _malformed(self, reason: str, count: int = 1) -> None:
-        reason = reason[:_REASON_LENGTH].encode("utf-8", "replace").decode()  # a lone surrogate has no wire form
+        reason = sayable(reason[:_REASON_LENGTH])
         if reason not in self.reasons and len(self.reasons) >= _MAX_REASONS:
             reason = "other"
         self.reasons[reason] = self.reasons.get(reason, 0) + count

@@ -25,6 +25,11 @@ def shown(value: Any, limit: int = MAX_RECORD_TEXT) -> str:
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
+def sayable(text: str) -> str:
+    """Without lone surrogates, which have no wire form: a message may quote what a device cut off."""
+    return text.encode("utf-8", "replace").decode()
+
+
 def _message(error: BaseException) -> str:
     try:
         text = str(error)
