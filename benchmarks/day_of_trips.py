@@ -27,14 +27,14 @@ from agiledart import ReadTime
 from agiledart.spark import spark_session
 from agiledart_analytics.jobs import find_job
 from agiledart_analytics.running import copy_live, run_job
-from agiledart_cli.applications import make_submission
 from agiledart_cli.client import ControlClient
-from agiledart_cli.cluster import Mesh
+from agiledart_cli.verbs.applications import make_submission
+from agiledart_cli.verbs.cluster import Mesh
 from agiledart_examples.clean_trips import clean
 from agiledart_examples.debs2015 import Trip
 from agiledart_examples.taxi_trips import generate
 from agiledart_kernel.errors import OperationFailed
-from agiledart_node.commands import CreateToken, Status
+from agiledart_node.wire.commands import CreateToken, Status
 from benchmarks.processes import rss_by_kind
 
 TARGET: Final = "agiledart_examples.clean_trips:clean_trips"

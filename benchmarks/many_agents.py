@@ -34,7 +34,7 @@ from agiledart_cli.client import ControlClient
 from agiledart_cli.finding import AGENT_FILE, in_state_dir, read_note
 from agiledart_kernel.errors import AgileDartError
 from agiledart_kernel.node_id import ID_BITS, NodeId, clockwise_distance, ring_distance
-from agiledart_node.commands import CreateToken, Nodes, Route
+from agiledart_node.wire.commands import CreateToken, Nodes, Route
 from benchmarks.run import cpu_seconds, memory
 
 PROBES = 40

@@ -13,10 +13,10 @@ import tempfile
 import time
 from pathlib import Path
 
-from agiledart_cli.applications import make_submission
-from agiledart_cli.cluster import Mesh
+from agiledart_cli.verbs.applications import make_submission
+from agiledart_cli.verbs.cluster import Mesh
 from agiledart_examples.taxi_trips import generate
-from agiledart_node.commands import Info, Status
+from agiledart_node.wire.commands import Info, Status
 from benchmarks.engines import setup
 from benchmarks.engines.data import file_of
 from benchmarks.run import QUERY, memory

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from agiledart import Context, KeyedOperator, Topology, collect, count_of, counted, never, session, sliding
+from agiledart_dataflow.data.position import Position
 from agiledart_dataflow.operators.base import Operator
-from agiledart_dataflow.position import Position
-from agiledart_dataflow.program import compile_program
-from agiledart_dataflow.stages import plan_stages
+from agiledart_dataflow.plan.stages import plan_stages
+from agiledart_dataflow.runtime.program import compile_program
 from agiledart_executor.state.opening import disk_stores
 from agiledart_kernel.randomness import RandomStream
 

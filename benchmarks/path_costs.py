@@ -14,21 +14,21 @@ from datetime import timedelta
 from typing import Any, NamedTuple
 
 from agiledart import Topology, all_of, count_of, mean_of, null, sum_of, tumbling
-from agiledart_dataflow.batch import Batch
-from agiledart_dataflow.batch_codec import BatchCodec
-from agiledart_dataflow.carries import Carries
-from agiledart_dataflow.chain import RowChain
-from agiledart_dataflow.channels import SendingChannel
-from agiledart_dataflow.columns import Columns
-from agiledart_dataflow.connectors import Reading
-from agiledart_dataflow.instance import Instance
-from agiledart_dataflow.loop_text import RowStep
-from agiledart_dataflow.operators.panes import PaneWindow
-from agiledart_dataflow.partitioning import KeyRouter, split_by_key
-from agiledart_dataflow.position import covering
-from agiledart_dataflow.program import Program, compile_program
-from agiledart_dataflow.source_instance import SourceInstance
-from agiledart_dataflow.stages import plan_stages
+from agiledart_dataflow.aggregation.panes import PaneWindow
+from agiledart_dataflow.data.batch import Batch
+from agiledart_dataflow.data.batch_codec import BatchCodec
+from agiledart_dataflow.data.carries import Carries
+from agiledart_dataflow.data.columns import Columns
+from agiledart_dataflow.data.partitioning import KeyRouter, split_by_key
+from agiledart_dataflow.data.position import covering
+from agiledart_dataflow.operators.chain import RowChain
+from agiledart_dataflow.operators.loop_text import RowStep
+from agiledart_dataflow.plan.connectors import Reading
+from agiledart_dataflow.plan.stages import plan_stages
+from agiledart_dataflow.runtime.channels import SendingChannel
+from agiledart_dataflow.runtime.instance import Instance
+from agiledart_dataflow.runtime.program import Program, compile_program
+from agiledart_dataflow.runtime.source_instance import SourceInstance
 
 ROWS = 20_000
 SIZES = (10, 100, 1_000)

@@ -20,11 +20,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from agiledart_cli.applications import make_submission
 from agiledart_cli.client import ControlClient
-from agiledart_cli.cluster import Mesh
+from agiledart_cli.verbs.applications import make_submission
+from agiledart_cli.verbs.cluster import Mesh
 from agiledart_examples.taxi_trips import generate
-from agiledart_node.commands import Info, Status, Stop
+from agiledart_node.wire.commands import Info, Status, Stop
 
 QUERY = "agiledart_examples.debs2015:frequent_routes"
 NAME = "frequent-routes"

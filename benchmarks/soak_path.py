@@ -24,9 +24,9 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, Final
 
-from agiledart_cli.applications import make_submission
-from agiledart_cli.cluster import Mesh
-from agiledart_node.commands import Status, Stop
+from agiledart_cli.verbs.applications import make_submission
+from agiledart_cli.verbs.cluster import Mesh
+from agiledart_node.wire.commands import Status, Stop
 from benchmarks.processes import tree
 
 TARGET: Final = "agiledart_examples.debs2015:frequent_routes"
@@ -140,7 +140,7 @@ def run(minutes: float, speed: float) -> dict[str, Any]:
 
 def _known(settings: dict[str, str]) -> dict[str, str]:
     """Those of the settings that the job has, its sink under whatever name."""
-    from agiledart_executor.user_code import load_builder
+    from agiledart_executor.user_code.user_code import load_builder
 
     names = load_builder(TARGET).parameters
     sink = next(name for name in names if name != "trips" and "Sink" in str(names[name].annotation))

@@ -23,15 +23,15 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from agiledart.spark import spark_session
-from agiledart_cli.cluster import Mesh
+from agiledart_cli.verbs.cluster import Mesh
 from agiledart_examples.clean_trips import CleanTrip, clean
 from agiledart_examples.debs2015 import Trip
 from agiledart_examples.taxi_trips import generate
 from agiledart_executor.connectors.csv_source import CsvReader
 from agiledart_executor.connectors.lines import GeneratedLines
-from agiledart_executor.sink_log.log import LogOptions, LogWriter
-from agiledart_executor.sink_log.rows import encoded, row_form
-from agiledart_node.commands import CreateToken
+from agiledart_node.wire.commands import CreateToken
+from agiledart_sink_log.log import LogOptions, LogWriter
+from agiledart_sink_log.rows import encoded, row_form
 from benchmarks.processes import cpu_seconds, rss_by_kind
 
 if TYPE_CHECKING:

@@ -14,18 +14,18 @@ from pathlib import Path
 from typing import Any
 
 from agiledart_agent.addresses import WILDCARDS, holder_of_port, outward_address
+from agiledart_agent.control.user_desk import UserDesk
 from agiledart_agent.driver import Driver
-from agiledart_agent.executor_desk import ExecutorDesk
-from agiledart_agent.executor_pool import ExecutorProcess
-from agiledart_agent.identity import Identity
+from agiledart_agent.executors.executor_desk import ExecutorDesk
+from agiledart_agent.executors.executor_pool import ExecutorProcess
+from agiledart_agent.identity.identity import Identity
 from agiledart_agent.logs import AgentLog
-from agiledart_agent.metrics import AgentMetrics
-from agiledart_agent.metrics_server import MetricsServer
+from agiledart_agent.metrics.metrics import AgentMetrics
+from agiledart_agent.metrics.metrics_server import MetricsServer
 from agiledart_agent.peer_links import PeerLinks
 from agiledart_agent.ring_memory import RingMemory
 from agiledart_agent.settings import AgentSettings, split_address
 from agiledart_agent.sink_log_server import SinkLogServer
-from agiledart_agent.user_desk import UserDesk
 from agiledart_kernel.errors import OperationFailed, RemoteProtocolError
 from agiledart_kernel.frames import Hello
 from agiledart_kernel.machine import LinkLost, Message, Received, Send
@@ -33,12 +33,12 @@ from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.observe import Observation
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.randomness import RandomStream
-from agiledart_node.config import NodeConfig
-from agiledart_node.events import ClockRead
+from agiledart_node.desk.config import NodeConfig
 from agiledart_node.node import NODE_CODEC, Node
-from agiledart_node.sinks import SinkFound
-from agiledart_overlay.effects import Joined, JoinFailed, Left, NeighboursChanged, PeerFailed, PeerLeft
-from agiledart_overlay.events import JoinRing, LeaveRing, SetCongestion
+from agiledart_node.records.sinks import SinkFound
+from agiledart_node.wire.events import ClockRead
+from agiledart_overlay.wire.effects import Joined, JoinFailed, Left, NeighboursChanged, PeerFailed, PeerLeft
+from agiledart_overlay.wire.events import JoinRing, LeaveRing, SetCongestion
 from agiledart_transport.contexts import client_context, load_credentials, server_context
 from agiledart_transport.framed import Link, LinkHandler
 from agiledart_transport.links import Listener, connect, format_address, serve

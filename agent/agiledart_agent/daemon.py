@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from agiledart_agent.agent import Agent, write_agent_json
-from agiledart_agent.identity import Identity
+from agiledart_agent.identity.identity import Identity
+from agiledart_agent.identity.tokens import create_token, parse_token, read_token, redeem
 from agiledart_agent.logs import AgentLog
 from agiledart_agent.ring_memory import RingMemory
 from agiledart_agent.settings import AgentSettings
 from agiledart_agent.supervisor import Supervisor
-from agiledart_agent.tokens import create_token, parse_token, read_token, redeem
 from agiledart_kernel.errors import AgileDartError, ConfigurationError, OperationFailed
 from agiledart_transport.event_loop import run_on_uvloop
 

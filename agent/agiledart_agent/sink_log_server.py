@@ -16,16 +16,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from agiledart_executor.sink_log.layout import log_directory, logs_in
-from agiledart_executor.sink_log.reader import DamagedError, LogReader, TrimmedError
-from agiledart_executor.sink_log.retention import trim_idle
 from agiledart_kernel.codec import Codec
 from agiledart_kernel.errors import OperationFailed, RemoteProtocolError
 from agiledart_kernel.frames import FrameKind
 from agiledart_kernel.machine import Event
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.services import covers
-from agiledart_kernel.sink_log import (
+from agiledart_node.records.sinks import FindSink, NoteSink, SinkFound, SinkRecord
+from agiledart_sink_log.layout import log_directory, logs_in
+from agiledart_sink_log.protocol import (
     DAMAGED,
     ELSEWHERE,
     MAX_FETCH_BYTES,
@@ -47,7 +46,8 @@ from agiledart_kernel.sink_log import (
     PartitionEnds,
     sink_name_fault,
 )
-from agiledart_node.sinks import FindSink, NoteSink, SinkFound, SinkRecord
+from agiledart_sink_log.reader import DamagedError, LogReader, TrimmedError
+from agiledart_sink_log.retention import trim_idle
 from agiledart_transport.framed import Link, LinkHandler
 
 MAX_READERS: Final = 64

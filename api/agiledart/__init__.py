@@ -16,20 +16,20 @@ Importing this package loads no event loop, no cryptography, no terminal library
 
 from agiledart.aggregates import all_of, count_of, max_of, mean_of, min_of, sum_of
 from agiledart.connectors import batches, collect, csv, jsonl, log, null, parquet, records, stdout, taxi, tcp
-from agiledart_dataflow.aggregators import Aggregator
-from agiledart_dataflow.connectors import Connector, Sink, Source
+from agiledart_dataflow.aggregation.aggregators import Aggregator
+from agiledart_dataflow.data.rows import Change, DeadLetter, Either, Entry, Joined, Match, Pane, Ranking
+from agiledart_dataflow.data.schema import ReadTime
+from agiledart_dataflow.event_time.windows import counted, hopping, session, sliding, tumbling
 from agiledart_dataflow.expressions.aggregates import count
 from agiledart_dataflow.expressions.expression import Expression, col, lit, maximum, minimum, when
-from agiledart_dataflow.keyed_stream import KeyedStream
+from agiledart_dataflow.graph.keyed_stream import KeyedStream
+from agiledart_dataflow.graph.streams import Stream
+from agiledart_dataflow.graph.topology import Topology
+from agiledart_dataflow.graph.windowed_streams import PaneStream, SlidingStream
 from agiledart_dataflow.operators.keyed import BroadcastOperator, Context, KeyedOperator
 from agiledart_dataflow.operators.patterns import never
-from agiledart_dataflow.overload import Overload
-from agiledart_dataflow.rows import Change, DeadLetter, Either, Entry, Joined, Match, Pane, Ranking
-from agiledart_dataflow.schema import ReadTime
-from agiledart_dataflow.stream import Stream
-from agiledart_dataflow.topology import Topology
-from agiledart_dataflow.windowed_streams import PaneStream, SlidingStream
-from agiledart_dataflow.windows import counted, hopping, session, sliding, tumbling
+from agiledart_dataflow.plan.connectors import Connector, Sink, Source
+from agiledart_dataflow.plan.overload import Overload
 from agiledart_kernel.errors import AgileDartError, ConfigurationError, OperationFailed, TopologyError, UserCodeError
 
 __all__ = [

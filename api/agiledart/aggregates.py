@@ -6,7 +6,7 @@ Sums and means are exact before they are rounded once, so they do not depend on 
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from agiledart_dataflow.aggregators import Aggregator, Count, Extreme, Mean, Sum, Together
+from agiledart_dataflow.aggregation.aggregators import Aggregator, Count, Extreme, Mean, Sum, Together
 
 R = TypeVar("R")
 V = TypeVar("V")

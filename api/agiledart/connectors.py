@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
 
-from agiledart_dataflow.connectors import Connector, Source, connector, records_source
+from agiledart_dataflow.plan.connectors import Connector, Source, connector, records_source
 
 T = TypeVar("T")
 

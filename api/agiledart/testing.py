@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from agiledart_dataflow.topology import Topology
+from agiledart_dataflow.graph.topology import Topology
 from agiledart_executor.local import run_topology
 
 

@@ -14,8 +14,8 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from agiledart import Topology, all_of, col, count, count_of, csv, mean_of, sum_of, tumbling
-from agiledart_dataflow.columns import Columns
-from agiledart_dataflow.connectors import Connector
+from agiledart_dataflow.data.columns import Columns
+from agiledart_dataflow.plan.connectors import Connector
 from agiledart_executor import local
 from agiledart_executor.connectors import csv_columns
 from benchmarks.engines.jobs import (

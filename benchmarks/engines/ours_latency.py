@@ -11,10 +11,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from agiledart_cli.applications import make_submission
 from agiledart_cli.client import ControlClient
-from agiledart_cli.cluster import Mesh
-from agiledart_node.commands import Status
+from agiledart_cli.verbs.applications import make_submission
+from agiledart_cli.verbs.cluster import Mesh
+from agiledart_node.wire.commands import Status
 from benchmarks.engines.jobs import Latencies, say_result
 from benchmarks.engines.setup import HERE
 

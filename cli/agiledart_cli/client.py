@@ -15,7 +15,7 @@ from agiledart_kernel.codec import Codec
 from agiledart_kernel.errors import ConfigurationError, OperationFailed, RemoteProtocolError
 from agiledart_kernel.frames import FrameKind, FrameReader, close_reason, frame
 from agiledart_kernel.limits import MAX_FRAME_BYTES
-from agiledart_node.commands import Answer, Command, ControlMessage, Progress, Refusal, Request
+from agiledart_node.wire.commands import Answer, Command, ControlMessage, Progress, Refusal, Request
 
 CONTROL: Codec[ControlMessage] = Codec(ControlMessage)
 

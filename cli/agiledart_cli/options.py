@@ -91,7 +91,7 @@ def parse_parallelism(texts: Sequence[str]) -> dict[str, int]:
 
 def parallelism_by_step(specification: Any, chosen: Mapping[str, int]) -> dict[str, int]:
     """What was chosen, with the number for every step written out, one step for each stage that may have several."""
-    from agiledart_dataflow.stages import plan_stages
+    from agiledart_dataflow.plan.stages import plan_stages
 
     named = {step: number for step, number in chosen.items() if step}
     everywhere = chosen.get("", 1)

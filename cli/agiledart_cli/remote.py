@@ -10,7 +10,7 @@ import time
 
 from cryptography.hazmat.primitives.asymmetric import ed25519
 
-from agiledart_agent.tokens import parse_token, read_token, redeem
+from agiledart_agent.identity.tokens import parse_token, read_token, redeem
 from agiledart_kernel.errors import OperationFailed, RemoteProtocolError
 from agiledart_kernel.frames import FrameKind, Hello
 from agiledart_transport.certificates import make_credentials, public_bytes

@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING, get_type_hints
 from agiledart_kernel.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from agiledart_executor.user_code import UserBuilder
+    from agiledart_executor.user_code.user_code import UserBuilder
 
 
 def load_target(target: str) -> "UserBuilder":
     """As `load_builder`; raises `ConfigurationError` too for a function that says that it returns something else."""
-    from agiledart_dataflow.topology import Topology
-    from agiledart_executor.user_code import load_builder
+    from agiledart_dataflow.graph.topology import Topology
+    from agiledart_executor.user_code.user_code import load_builder
 
     builder = load_builder(target)
     if isinstance(builder.value, Topology) or _may_return(builder.value, Topology):

@@ -10,9 +10,9 @@ from agiledart_experiments.rings import Meter, built_ring, settle
 from agiledart_kernel.instants import SECOND
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.randomness import RandomStream
-from agiledart_overlay.config import OverlayConfig
-from agiledart_simulation.collector import without_collector
-from agiledart_simulation.ring import Ring, simulated_ids
+from agiledart_overlay.wire.config import OverlayConfig
+from agiledart_simulation.world.collector import without_collector
+from agiledart_simulation.world.ring import Ring, simulated_ids
 
 PAPER = (1_000, 10)
 SMALL = (100, 1)

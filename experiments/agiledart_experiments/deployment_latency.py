@@ -7,7 +7,7 @@ schedulers stays nearly flat. With a service time σ for each plan, first come f
 
 from agiledart_experiments.report import Goal, Report, Row, Settings
 from agiledart_kernel.instants import SECOND
-from agiledart_simulation.scheduling_run import RunFigures, RunOptions, run_submissions
+from agiledart_simulation.runs.scheduling_run import RunFigures, RunOptions, run_submissions
 
 PAPER = (10_000, 20, (10, 50, 250, 500, 1_000))
 SMALL = (200, 4, (10, 40, 80))

@@ -9,7 +9,7 @@ sinks stand where their data is, whatever the mapping does.
 import time
 
 from agiledart_experiments.report import Goal, Report, Row, Settings
-from agiledart_simulation.scheduling_run import RunOptions, run_submissions
+from agiledart_simulation.runs.scheduling_run import RunOptions, run_submissions
 
 PAPER = (10_000, 20, (250, 500, 750, 1_000))
 SMALL = (800, 4, (20, 40, 60, 80))

@@ -11,10 +11,10 @@ from agiledart_experiments.rings import built_ring, settle
 from agiledart_kernel.instants import SECOND
 from agiledart_kernel.node_id import ID_BITS
 from agiledart_kernel.randomness import RandomStream
-from agiledart_overlay.config import OverlayConfig
+from agiledart_overlay.wire.config import OverlayConfig
 from agiledart_simulation.checkers.ring import leaf_violations, table_violations
-from agiledart_simulation.collector import without_collector
-from agiledart_simulation.ring import Ring, simulated_ids
+from agiledart_simulation.world.collector import without_collector
+from agiledart_simulation.world.ring import Ring, simulated_ids
 
 PAPER = (1_000, (1, 2, 4, 8, 16, 32, 64, 128))
 SMALL = (120, (1, 2, 4, 8))

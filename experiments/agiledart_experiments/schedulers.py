@@ -14,7 +14,7 @@ from dataclasses import replace
 from agiledart_experiments.lookups import quantile
 from agiledart_experiments.report import Goal, Report, Row, Settings
 from agiledart_kernel.instants import SECOND
-from agiledart_simulation.scheduling_run import RunFigures, RunOptions, run_growing
+from agiledart_simulation.runs.scheduling_run import RunFigures, RunOptions, run_growing
 
 PER_SCHEDULER = 50
 PAPER = (10_000, 20, (250, 500, 750, 1_000))

@@ -4,16 +4,16 @@ from collections.abc import Callable
 from typing import Any
 
 from agiledart_kernel.peer import Peer
-from agiledart_overlay import messages as wire
-from agiledart_overlay.arrival import Arrival
-from agiledart_overlay.effects import PeerLeft
-from agiledart_overlay.hearsay import Hearsay
-from agiledart_overlay.liveness import Liveness
-from agiledart_overlay.membership import Membership
-from agiledart_overlay.neighbours import Neighbours
-from agiledart_overlay.outside import step_out
-from agiledart_overlay.repair import Repair
-from agiledart_overlay.view import View
+from agiledart_overlay.join.arrival import Arrival
+from agiledart_overlay.join.membership import Membership
+from agiledart_overlay.liveness.hearsay import Hearsay
+from agiledart_overlay.liveness.liveness import Liveness
+from agiledart_overlay.liveness.outside import step_out
+from agiledart_overlay.ring.ring import Neighbours
+from agiledart_overlay.routing.repair import Repair
+from agiledart_overlay.state.view import View
+from agiledart_overlay.wire import messages as wire
+from agiledart_overlay.wire.effects import PeerLeft
 
 
 class Contacts:

@@ -5,16 +5,16 @@ from collections.abc import Container
 from agiledart_kernel.instants import Duration, Instant
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
-from agiledart_overlay.arc import Arc
-from agiledart_overlay.coordinates import Coordinate
-from agiledart_overlay.directory import Directory
-from agiledart_overlay.forwarding import Router
-from agiledart_overlay.leaf_set import LeafSet
-from agiledart_overlay.neighbourhood import Neighbourhood
-from agiledart_overlay.records import Record
-from agiledart_overlay.routing_table import RoutingTable
-from agiledart_overlay.statistics import OverlayStatistics
-from agiledart_overlay.view import View
+from agiledart_overlay.records.directory import Directory
+from agiledart_overlay.records.records import Record
+from agiledart_overlay.routing.forwarding import Router
+from agiledart_overlay.state.view import View
+from agiledart_overlay.tables.arc import Arc
+from agiledart_overlay.tables.coordinates import Coordinate
+from agiledart_overlay.tables.leaf_set import LeafSet
+from agiledart_overlay.tables.neighbourhood import Neighbourhood
+from agiledart_overlay.tables.routing_table import RoutingTable
+from agiledart_overlay.wire.statistics import OverlayStatistics
 
 
 class Inspection:

@@ -9,15 +9,25 @@ from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.observe import Observer, ignore
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.randomness import RandomStream
-from agiledart_overlay import messages as wire
-from agiledart_overlay import ring_messages
-from agiledart_overlay.agreement import FOREVER
-from agiledart_overlay.arrival import Arrival
-from agiledart_overlay.config import OverlayConfig
 from agiledart_overlay.contacts import Contacts
-from agiledart_overlay.directory import Directory
-from agiledart_overlay.effects import Left, NeighboursChanged
-from agiledart_overlay.events import (
+from agiledart_overlay.inspection import Inspection
+from agiledart_overlay.join.arrival import Arrival
+from agiledart_overlay.join.membership import Membership, Phase
+from agiledart_overlay.liveness.hearsay import Hearsay
+from agiledart_overlay.liveness.incarnations import Lives
+from agiledart_overlay.liveness.liveness import Liveness
+from agiledart_overlay.records.directory import Directory
+from agiledart_overlay.ring.ring import Neighbours
+from agiledart_overlay.routing.forwarding import Router
+from agiledart_overlay.routing.repair import Repair
+from agiledart_overlay.scribe.scribe import Scribe
+from agiledart_overlay.state.agreement import FOREVER
+from agiledart_overlay.state.view import View
+from agiledart_overlay.wire import messages as wire
+from agiledart_overlay.wire import ring_messages
+from agiledart_overlay.wire.config import OverlayConfig
+from agiledart_overlay.wire.effects import Left, NeighboursChanged
+from agiledart_overlay.wire.events import (
     JoinRing,
     LeaveRing,
     ReadRecord,
@@ -28,16 +38,6 @@ from agiledart_overlay.events import (
     Unwatch,
     Watch,
 )
-from agiledart_overlay.forwarding import Router
-from agiledart_overlay.hearsay import Hearsay
-from agiledart_overlay.inspection import Inspection
-from agiledart_overlay.liveness import Liveness
-from agiledart_overlay.lives import Lives
-from agiledart_overlay.membership import Membership, Phase
-from agiledart_overlay.neighbours import Neighbours
-from agiledart_overlay.repair import Repair
-from agiledart_overlay.scribe.scribe import Scribe
-from agiledart_overlay.view import View
 
 _LEAVE_POLL_SHARE = 20
 """While leaving, the hand-over is looked at so many times within its time-out."""

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import uvloop
 
-from agiledart_dataflow import partitioning
+from agiledart_dataflow.data import partitioning
 
 Run = Callable[[Coroutine[Any, Any, None]], None]
 

@@ -18,12 +18,12 @@ from agiledart_kernel.machine import Effect, Event, LinkLost, Received
 from agiledart_kernel.node_id import NodeId, node_id_of_key
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.randomness import RandomStream
-from agiledart_overlay.config import OverlayConfig
-from agiledart_overlay.effects import Delivered, JoinFailed, Left, RecordAnswer
-from agiledart_overlay.events import JoinRing, LeaveRing, ReadRecord, RouteMessage, StoreRecord
 from agiledart_overlay.machine import OverlayMachine
-from agiledart_overlay.messages import OverlayMessage
-from agiledart_simulation.world import World
+from agiledart_overlay.wire.config import OverlayConfig
+from agiledart_overlay.wire.effects import Delivered, JoinFailed, Left, RecordAnswer
+from agiledart_overlay.wire.events import JoinRing, LeaveRing, ReadRecord, RouteMessage, StoreRecord
+from agiledart_overlay.wire.messages import OverlayMessage
+from agiledart_simulation.world.world import World
 from agiledart_transport.certificates import make_credentials
 from agiledart_transport.contexts import client_context, server_context
 from agiledart_transport.framed import Link, LinkHandler

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from agiledart import Topology, collect, null, sliding, sum_of, tumbling
-from agiledart_dataflow.ledger import audit
+from agiledart_dataflow.runtime.ledger import audit
 from agiledart_kernel.randomness import RandomStream
 from tests.reference.inline_host import InlineHost
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from agiledart import Topology, collect, hopping, never, session
-from agiledart_dataflow.connectors import Reading
+from agiledart_dataflow.plan.connectors import Reading
 from agiledart_kernel.randomness import RandomStream
 from tests.conformance.operator_cases import ALL, key, ms, summary
 from tests.conformance.test_operators import many_rows

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agiledart_dataflow.partitioning import key_group
+from agiledart_dataflow.data.partitioning import key_group
 from agiledart_dataflow.state.entries import FORMAT, Entry, EntryCodec, StateFormatError
 from agiledart_dataflow.state.store import KeyedStore, MemoryStore
 from agiledart_executor.state.sqlite_store import SqliteStore

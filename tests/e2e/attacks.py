@@ -10,7 +10,7 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric import ed25519
 
-from agiledart_agent.identity import Identity
+from agiledart_agent.identity.identity import Identity
 from agiledart_kernel.frames import FrameKind, Hello, encode_hello, frame
 from agiledart_kernel.grants import sign_link
 from agiledart_transport.certificates import make_credentials, public_bytes

@@ -16,7 +16,7 @@ from typing import Any
 from agiledart_cli.client import ControlClient
 from agiledart_cli.errors import AnsweredNoError
 from agiledart_cli.finding import find_agent
-from agiledart_node.commands import Command, CreateToken, Info, Nodes
+from agiledart_node.wire.commands import Command, CreateToken, Info, Nodes
 
 COMMAND = [sys.executable, "-m", "agiledart_cli.main"]
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from agiledart_node.commands import Info
+from agiledart_node.wire.commands import Info
 from tests.e2e.attacks import REFUSED_FOR, Attack, Target, slow
 from tests.e2e.mesh import AgentProcess, Mesh, mesh, names_seen, wait_for
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from agiledart_examples.taxi_trips import generate
-from agiledart_node.commands import ListApplications, Status
+from agiledart_node.wire.commands import ListApplications, Status
 from tests.debs2015.checking import write_lines
 from tests.e2e.mesh import AgentProcess, Mesh, cli, mesh, wait_for
 from tests.oracle.debs2015 import answer, difference

@@ -11,11 +11,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from agiledart_agent.reader_identity import identity_from_token
-from agiledart_dataflow.sampling import is_sampled
-from agiledart_kernel.sink_log import UNKNOWN_SINK
-from agiledart_node.commands import CreateToken, Status
-from agiledart_transport.sink_log_client import SinkLogClient, SinkLogError
+from agiledart_agent.identity.reader_identity import identity_from_token
+from agiledart_dataflow.counts.sampling import is_sampled
+from agiledart_node.wire.commands import CreateToken, Status
+from agiledart_sink_log.client import SinkLogClient, SinkLogError
+from agiledart_sink_log.protocol import UNKNOWN_SINK
 from tests.e2e.mesh import AgentProcess, Mesh, cli, mesh, wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("latency log")]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agiledart_node.commands import Status
+from agiledart_node.wire.commands import Status
 from tests.e2e.mesh import Mesh, cli, mesh, wait_for
 from tests.e2e.test_prometheus import page
 

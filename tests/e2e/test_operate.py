@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agiledart_node.commands import Status
+from agiledart_node.wire.commands import Status
 from tests.e2e.mesh import COMMAND, Mesh, cli, mesh, wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("operate")]

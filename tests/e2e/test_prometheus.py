@@ -18,8 +18,8 @@ from typing import Any
 
 import pytest
 
-from agiledart_agent.metrics_list import METRICS
-from agiledart_node.commands import Status
+from agiledart_agent.metrics.metrics_list import METRICS
+from agiledart_node.wire.commands import Status
 from tests.e2e.mesh import AgentProcess, Mesh, cli, mesh, wait_for
 from tests.unit.agent.promtool import lint
 from tests.unit.deploy.expressions import RULES, dashboard_expressions, resolved, rule_expressions

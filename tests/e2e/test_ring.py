@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from agiledart_node.commands import Nodes
+from agiledart_node.wire.commands import Nodes
 from tests.e2e.mesh import COMMAND, AgentProcess, alive, cli, mesh, names_seen, wait_for
 
 pytestmark = pytest.mark.e2e

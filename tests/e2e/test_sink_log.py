@@ -9,11 +9,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from agiledart_agent.reader_identity import identity_from_token
-from agiledart_executor.sink_log.reader import LogReader
-from agiledart_kernel.sink_log import NOT_ALLOWED, TRIMMED, UNKNOWN_SINK
-from agiledart_node.commands import CreateToken
-from agiledart_transport.sink_log_client import NO_AGENT, SinkLogClient, SinkLogError
+from agiledart_agent.identity.reader_identity import identity_from_token
+from agiledart_node.wire.commands import CreateToken
+from agiledart_sink_log.client import NO_AGENT, SinkLogClient, SinkLogError
+from agiledart_sink_log.protocol import NOT_ALLOWED, TRIMMED, UNKNOWN_SINK
+from agiledart_sink_log.reader import LogReader
 from tests.e2e.mesh import AgentProcess, Mesh, cli, mesh, wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("sink log")]

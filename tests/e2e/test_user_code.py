@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from agiledart_node.commands import ListApplications, Logs, Status
+from agiledart_node.wire.commands import ListApplications, Logs, Status
 from tests.e2e.mesh import Mesh, alive, cli, executors_of, mesh, wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("user code")]  # the last test looks at what the others left

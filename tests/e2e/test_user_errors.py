@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from agiledart_node.commands import Logs, Status
+from agiledart_node.wire.commands import Logs, Status
 from tests.e2e.mesh import Mesh, alive, cli, executors_of, mesh, wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]

@@ -9,15 +9,15 @@ import pytest
 from agiledart_kernel.node_id import NodeId, node_id_of_key, ring_distance, shared_prefix
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.randomness import RandomStream
-from agiledart_overlay.config import OverlayConfig
-from agiledart_overlay.leaf_set import LeafSet
-from agiledart_overlay.messages import JoinRows
-from agiledart_overlay.ring_messages import Confirmed
-from agiledart_overlay.router import Rule, next_hop
-from agiledart_overlay.routing_table import RoutingTable
-from agiledart_simulation.network import NetworkConfig
-from agiledart_simulation.ring import Ring
-from agiledart_simulation.trace import Trace
+from agiledart_overlay.tables.leaf_set import LeafSet
+from agiledart_overlay.tables.next_hop import Rule, next_hop
+from agiledart_overlay.tables.routing_table import RoutingTable
+from agiledart_overlay.wire.config import OverlayConfig
+from agiledart_overlay.wire.messages import JoinRows
+from agiledart_overlay.wire.ring_messages import Confirmed
+from agiledart_simulation.world.network import NetworkConfig
+from agiledart_simulation.world.ring import Ring
+from agiledart_simulation.world.trace import Trace
 
 SMALL = OverlayConfig(id_bits=8, digit_bits=2, leaf_count=4)
 HAND_RING = "0012 0113 0230 1021 1203 1320 2011 2130 2302 3003 3121 3312"

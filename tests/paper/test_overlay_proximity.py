@@ -8,12 +8,12 @@ from agiledart_kernel.instants import Instant
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.randomness import RandomStream
-from agiledart_overlay.config import OverlayConfig
-from agiledart_overlay.coordinates import Coordinate
-from agiledart_overlay.hearsay import Hearsay
-from agiledart_overlay.proximity import forwarding_cost, hops_between, median
-from agiledart_overlay.sightings import Sighting, Vitals
-from agiledart_overlay.view import View
+from agiledart_overlay.liveness.hearsay import Hearsay
+from agiledart_overlay.state.proximity import forwarding_cost, hops_between, median
+from agiledart_overlay.state.view import View
+from agiledart_overlay.tables.coordinates import Coordinate
+from agiledart_overlay.wire.config import OverlayConfig
+from agiledart_overlay.wire.sightings import Sighting, Vitals
 
 LAN = OverlayConfig.lan()
 PURE = replace(LAN, hop_weight=0.0, congestion_weight=0.0, zone_weight=0.0, load_weight=0.0)

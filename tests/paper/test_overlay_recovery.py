@@ -7,10 +7,10 @@ from agiledart_experiments.report import Settings
 from agiledart_kernel.instants import MILLISECOND, SECOND
 from agiledart_kernel.node_id import ID_BITS, NodeId
 from agiledart_kernel.randomness import RandomStream
-from agiledart_overlay.config import OverlayConfig
+from agiledart_overlay.wire.config import OverlayConfig
 from agiledart_simulation.checkers.owners import ring_violations
 from agiledart_simulation.checkers.ring import leaf_violations, table_violations
-from agiledart_simulation.ring import Ring, simulated_ids
+from agiledart_simulation.world.ring import Ring, simulated_ids
 from tests.simulation.bench import lookups
 
 

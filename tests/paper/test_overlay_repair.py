@@ -7,14 +7,14 @@ from agiledart_kernel.machine import Effect, LinkLost, Send
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.randomness import RandomStream
-from agiledart_overlay import messages as wire
-from agiledart_overlay.config import OverlayConfig
-from agiledart_overlay.coordinates import Coordinate
-from agiledart_overlay.hearsay import Hearsay
-from agiledart_overlay.repair import Repair
-from agiledart_overlay.sightings import Sighting, Vitals
-from agiledart_overlay.slot_search import SlotSearches
-from agiledart_overlay.view import View
+from agiledart_overlay.liveness.hearsay import Hearsay
+from agiledart_overlay.routing.repair import Repair
+from agiledart_overlay.routing.slot_search import SlotSearches
+from agiledart_overlay.state.view import View
+from agiledart_overlay.tables.coordinates import Coordinate
+from agiledart_overlay.wire import messages as wire
+from agiledart_overlay.wire.config import OverlayConfig
+from agiledart_overlay.wire.sightings import Sighting, Vitals
 from tests.unit.overlay.bench import Bench, peer, sent
 
 LAN = OverlayConfig.lan()

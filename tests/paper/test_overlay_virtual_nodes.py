@@ -4,7 +4,7 @@ import pytest
 
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
-from agiledart_overlay.virtual_nodes import on_distinct_hosts, virtual_nodes
+from agiledart_overlay.tables.virtual_nodes import on_distinct_hosts, virtual_nodes
 
 
 @pytest.mark.parametrize(("cores", "nodes"), [(1, 1), (2, 1), (4, 2), (8, 3), (16, 4)])

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agiledart import Stream, Topology, UserCodeError, collect, records
-from agiledart_dataflow.error_policy import ErrorPolicy
+from agiledart_dataflow.user_code.error_policy import ErrorPolicy
 from agiledart_executor.local import LocalRun, run_topology
 from agiledart_kernel.errors import TopologyError
 from tests.properties.test_columnar_steps import Trip, results

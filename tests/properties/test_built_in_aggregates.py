@@ -26,7 +26,7 @@ from agiledart import (
     sum_of,
     tumbling,
 )
-from agiledart_dataflow.aggregators import Extreme, RemovableExtreme, Sum, Together, with_remove
+from agiledart_dataflow.aggregation.aggregators import Extreme, RemovableExtreme, Sum, Together, with_remove
 from agiledart_executor.local import run_topology
 
 

@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agiledart import Topology, UserCodeError, col, collect, count, hopping, maximum, records, tumbling, when
-from agiledart_dataflow.columns import Columns
-from agiledart_dataflow.connectors import Reading
-from agiledart_dataflow.operators import vector_panes
+from agiledart_dataflow.aggregation import vector_panes
+from agiledart_dataflow.data.columns import Columns
+from agiledart_dataflow.plan.connectors import Reading
 from agiledart_executor import local
 from agiledart_executor.local import run_topology
 
@@ -122,7 +122,7 @@ def results(topology: Topology, rows: list[Trip], sizes: list[tuple[int, bool]],
     """What comes out when the source gives these batches."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(local, "open_source", lambda *_, **__: Batches(rows, sizes))
-        patch.setattr("agiledart_dataflow.segments.FEW_ROWS", 2)
+        patch.setattr("agiledart_dataflow.operators.segments.FEW_ROWS", 2)
         return list(run_topology(topology, **how).collected["out"])
 
 

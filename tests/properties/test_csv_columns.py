@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agiledart import ReadTime
-from agiledart_dataflow.batch import as_rows
+from agiledart_dataflow.data.batch import as_rows
 from agiledart_executor.connectors import csv_columns
 from agiledart_executor.connectors.csv_columns import CsvColumnsReader, reads_columns
 from agiledart_executor.connectors.csv_source import CsvReader

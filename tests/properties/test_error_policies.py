@@ -26,7 +26,7 @@ from agiledart import (
     sum_of,
     tumbling,
 )
-from agiledart_dataflow.error_policy import ErrorPolicy
+from agiledart_dataflow.user_code.error_policy import ErrorPolicy
 from agiledart_executor.local import run_topology
 
 

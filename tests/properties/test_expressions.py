@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agiledart_dataflow.callsite import CallSite
-from agiledart_dataflow.columns import Columns
+from agiledart_dataflow.data.columns import Columns
 from agiledart_dataflow.expressions.binding import bound
 from agiledart_dataflow.expressions.expression import Expression, col, lit, maximum, minimum, when
 from agiledart_dataflow.expressions.nodes import Typed
 from agiledart_dataflow.expressions.python_text import PythonText, Scope
 from agiledart_dataflow.expressions.vectors import column_of_expression, mask_of_expression
+from agiledart_dataflow.user_code.callsite import CallSite
 from tests.reference.expressions import parts_of, value_of
 
 HERE = CallSite("here.py", 1)

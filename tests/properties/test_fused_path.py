@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agiledart import Topology, UserCodeError, collect, records
-from agiledart_dataflow.batch import Batch
-from agiledart_dataflow.connectors import Connector
-from agiledart_dataflow.error_policy import ErrorPolicy
-from agiledart_dataflow.fused_path import FusedPath
+from agiledart_dataflow.data.batch import Batch
+from agiledart_dataflow.plan.connectors import Connector
+from agiledart_dataflow.runtime.fused_path import FusedPath
+from agiledart_dataflow.user_code.error_policy import ErrorPolicy
 from agiledart_executor import local
 from agiledart_executor.local import LocalRun, run_topology
 from agiledart_kernel.errors import OperationFailed

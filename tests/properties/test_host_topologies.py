@@ -13,14 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agiledart import Pane, Topology, collect, count, records, sum_of, tumbling
-from agiledart_dataflow.batch import Batch
-from agiledart_dataflow.carries import Carries
-from agiledart_dataflow.channels import ReceivingChannel, SendingChannel
-from agiledart_dataflow.instance import Instance
-from agiledart_dataflow.ledger import audit
-from agiledart_dataflow.program import Program, compile_program
-from agiledart_dataflow.source_instance import SourceInstance
-from agiledart_dataflow.stages import plan_stages
+from agiledart_dataflow.data.batch import Batch
+from agiledart_dataflow.data.carries import Carries
+from agiledart_dataflow.plan.stages import plan_stages
+from agiledart_dataflow.runtime.channels import ReceivingChannel, SendingChannel
+from agiledart_dataflow.runtime.instance import Instance
+from agiledart_dataflow.runtime.ledger import audit
+from agiledart_dataflow.runtime.program import Program, compile_program
+from agiledart_dataflow.runtime.source_instance import SourceInstance
 from agiledart_executor.connectors.opening import open_sink, open_source
 from agiledart_executor.host import InstanceHost
 from agiledart_executor.local import run_topology

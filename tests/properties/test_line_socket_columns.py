@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agiledart import tcp
-from agiledart_dataflow.batch import as_rows
-from agiledart_dataflow.late import at_once
+from agiledart_dataflow.data.batch import as_rows
+from agiledart_dataflow.data.lazy import at_once
 from agiledart_executor.connectors import column_block, csv_columns
 from agiledart_executor.connectors.opening import open_source
 

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agiledart_dataflow import one_input
-from agiledart_dataflow.batch import Batch, as_rows, listed
-from agiledart_dataflow.columns import Columns
-from agiledart_dataflow.merge import Merge, merge_type
-from agiledart_dataflow.one_input import OneInput, merge_of
-from agiledart_dataflow.position import END, Position, covering, final_mark
+from agiledart_dataflow.data.batch import Batch, as_rows, listed
+from agiledart_dataflow.data.columns import Columns
+from agiledart_dataflow.data.position import END, Position, covering, final_mark
+from agiledart_dataflow.runtime import one_input
+from agiledart_dataflow.runtime.merge import Merge, merge_type
+from agiledart_dataflow.runtime.one_input import OneInput, merge_of
 
 CHANNEL = (3, 1)
 

@@ -5,8 +5,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agiledart_dataflow.batch import Batch
-from agiledart_dataflow.channels import SendingChannel
+from agiledart_dataflow.data.batch import Batch
+from agiledart_dataflow.runtime.channels import SendingChannel
 from agiledart_executor.running import OutputEnd
 
 Step = tuple[str, int]

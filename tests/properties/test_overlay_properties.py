@@ -12,11 +12,17 @@ from agiledart_kernel.machine import LinkLost, Received, Send, SetTimer, TimerFi
 from agiledart_kernel.node_id import NodeId, digit, ring_distance, shared_prefix
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.randomness import RandomStream
-from agiledart_overlay import messages as wire
-from agiledart_overlay import ring_messages as ring
-from agiledart_overlay.config import OverlayConfig
-from agiledart_overlay.coordinates import Coordinate
-from agiledart_overlay.events import (
+from agiledart_overlay.machine import OverlayMachine
+from agiledart_overlay.scribe import messages as scribe_wire
+from agiledart_overlay.tables.coordinates import Coordinate
+from agiledart_overlay.tables.leaf_set import LeafSet
+from agiledart_overlay.tables.neighbourhood import Neighbourhood
+from agiledart_overlay.tables.next_hop import next_hop
+from agiledart_overlay.tables.routing_table import RoutingTable
+from agiledart_overlay.wire import messages as wire
+from agiledart_overlay.wire import ring_messages as ring
+from agiledart_overlay.wire.config import OverlayConfig
+from agiledart_overlay.wire.events import (
     JoinRing,
     LeaveRing,
     ReadRecord,
@@ -25,12 +31,6 @@ from agiledart_overlay.events import (
     Unwatch,
     Watch,
 )
-from agiledart_overlay.leaf_set import LeafSet
-from agiledart_overlay.machine import OverlayMachine
-from agiledart_overlay.neighbourhood import Neighbourhood
-from agiledart_overlay.router import next_hop
-from agiledart_overlay.routing_table import RoutingTable
-from agiledart_overlay.scribe import messages as scribe_wire
 
 BITS, DIGIT_BITS = 8, 2
 SIZE = 1 << BITS

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agiledart import Aggregator, all_of, count_of, hopping, max_of, mean_of, min_of, sum_of
-from agiledart_dataflow.operators.panes import PaneWindow
-from agiledart_dataflow.position import covering, final_mark
-from agiledart_dataflow.rows import Pane
+from agiledart_dataflow.aggregation.panes import PaneWindow
+from agiledart_dataflow.data.position import covering, final_mark
+from agiledart_dataflow.data.rows import Pane
 
 
 class Row(NamedTuple):
@@ -100,7 +100,7 @@ def test_panes_are_those_of_slow_arithmetic(
         out += got[0]
         at += got[1]
         if compacts:
-            with mock.patch("agiledart_dataflow.operators.panes.LONG", 1):
+            with mock.patch("agiledart_dataflow.aggregation.panes.LONG", 1):
                 made._compact()  # at any time it must change nothing
         saved = made.snapshot()
         made = PaneWindow("panes", lambda row: row.key, window, aggregator, positions=positions)

@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agiledart import Topology, col, collect, count, records, sum_of, tumbling
-from agiledart_dataflow.batch import Batch, listed
-from agiledart_dataflow.carries import Carries
-from agiledart_dataflow.instance import Instance
-from agiledart_dataflow.position import END, Position, covering, final_mark
-from agiledart_dataflow.program import Program, compile_program
-from agiledart_dataflow.stages import plan_stages
+from agiledart_dataflow.data.batch import Batch, listed
+from agiledart_dataflow.data.carries import Carries
+from agiledart_dataflow.data.position import END, Position, covering, final_mark
+from agiledart_dataflow.plan.stages import plan_stages
+from agiledart_dataflow.runtime.instance import Instance
+from agiledart_dataflow.runtime.program import Program, compile_program
 from agiledart_kernel.errors import RemoteProtocolError
 
 

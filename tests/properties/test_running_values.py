@@ -7,16 +7,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agiledart import ReadTime, Topology, TopologyError, UserCodeError, col, collect, count, count_of, records
-from agiledart_dataflow.callsite import call_site
-from agiledart_dataflow.columns import Columns
-from agiledart_dataflow.error_policy import ErrorPolicy
+from agiledart_dataflow.aggregation import running_values
+from agiledart_dataflow.aggregation.named_running import named_running
+from agiledart_dataflow.aggregation.running_values import RunningValues
+from agiledart_dataflow.data.columns import Columns
+from agiledart_dataflow.data.partitioning import key_group
 from agiledart_dataflow.expressions.row_expression import KeyExpression, RowExpression
-from agiledart_dataflow.named_running import named_running
-from agiledart_dataflow.operators import running_values
-from agiledart_dataflow.operators.running_values import RunningValues
-from agiledart_dataflow.partitioning import key_group
 from agiledart_dataflow.state.entries import EntryCodec
 from agiledart_dataflow.state.store import MemoryStore
+from agiledart_dataflow.user_code.callsite import call_site
+from agiledart_dataflow.user_code.error_policy import ErrorPolicy
 from agiledart_executor import local
 from agiledart_executor.local import run_topology
 from tests.properties.test_columnar_steps import Batches, Trip, cuts, fresh, results, same, tables
@@ -107,7 +107,7 @@ def test_columns_with_positions_on_any_schedule(
         .sink("out", collect)
     )
     with pytest.MonkeyPatch.context() as patch:
-        for module in ("segments", "operators.running_values"):
+        for module in ("operators.segments", "aggregation.running_values"):
             patch.setattr(f"agiledart_dataflow.{module}.FEW_ROWS", few)
         host = InlineHost(topology, parallelism=parallelism, seed=seed, restarts=0.1, barriers=1)
         host.read_from("trips", Batches(rows, sizes))

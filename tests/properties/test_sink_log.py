@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agiledart_executor.sink_log.layout import segments_of
-from agiledart_executor.sink_log.log import LogOptions, LogWriter
-from agiledart_executor.sink_log.reader import DamagedError, LogReader, TrimmedError
+from agiledart_sink_log.layout import segments_of
+from agiledart_sink_log.log import LogOptions, LogWriter
+from agiledart_sink_log.reader import DamagedError, LogReader, TrimmedError
 
 FIELDS: list[dict[str, object]] = [{"name": "value", "type": "int", "nullable": False}]
 ROOMY = LogOptions(partitions=1, max_bytes=1 << 30, segment_bytes=4 << 10)

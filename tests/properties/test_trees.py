@@ -10,7 +10,6 @@ from agiledart_kernel.instants import MILLISECOND, SECOND
 from agiledart_kernel.machine import Effect
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
-from agiledart_overlay.config import OverlayConfig
 from agiledart_overlay.scribe.events import (
     AnswerOffer,
     JoinTopic,
@@ -22,8 +21,9 @@ from agiledart_overlay.scribe.events import (
     TopicMessage,
 )
 from agiledart_overlay.scribe.messages import topic_id
+from agiledart_overlay.wire.config import OverlayConfig
 from agiledart_simulation.checkers.trees import tree_violations
-from agiledart_simulation.ring import Ring, simulated_ids
+from agiledart_simulation.world.ring import Ring, simulated_ids
 
 TOPIC = topic_id("news", "everybody")
 NODES = 14

@@ -9,13 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agiledart import Topology, UserCodeError, col, collect, count, hopping, records, tumbling
-from agiledart_dataflow.batch import Batch
-from agiledart_dataflow.instance import Instance
-from agiledart_dataflow.operators import named_panes, panes, vector_panes
-from agiledart_dataflow.operators.pane_values import LONG
-from agiledart_dataflow.position import final_mark
-from agiledart_dataflow.program import Program, compile_program
-from agiledart_dataflow.stages import plan_stages
+from agiledart_dataflow.aggregation import named_panes, panes, vector_panes
+from agiledart_dataflow.aggregation.pane_values import LONG
+from agiledart_dataflow.data.batch import Batch
+from agiledart_dataflow.data.position import final_mark
+from agiledart_dataflow.plan.stages import plan_stages
+from agiledart_dataflow.runtime.instance import Instance
+from agiledart_dataflow.runtime.program import Program, compile_program
 from tests.properties.test_columnar_steps import Trip, fares, fresh, opened, same
 
 

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agiledart import Pane, Topology, collect, count_of, hopping, records, sum_of, tumbling
-from agiledart_dataflow.operators.panes import PaneWindow
-from agiledart_dataflow.position import END
-from agiledart_dataflow.windows import Panes
+from agiledart_dataflow.aggregation.panes import PaneWindow
+from agiledart_dataflow.data.position import END
+from agiledart_dataflow.event_time.windows import Panes
 from agiledart_executor.local import run_topology
 
 

@@ -6,14 +6,14 @@ It is what executors do, with all freedom that they have used against the engine
 from collections import deque
 from typing import Any
 
-from agiledart_dataflow.batch import Batch
-from agiledart_dataflow.channels import ReceivingChannel, SendingChannel
-from agiledart_dataflow.connectors import Connector
-from agiledart_dataflow.instance import Instance
-from agiledart_dataflow.program import Program, compile_program
-from agiledart_dataflow.source_instance import SourceInstance
-from agiledart_dataflow.stages import plan_stages
-from agiledart_dataflow.topology import Topology
+from agiledart_dataflow.data.batch import Batch
+from agiledart_dataflow.graph.topology import Topology
+from agiledart_dataflow.plan.connectors import Connector
+from agiledart_dataflow.plan.stages import plan_stages
+from agiledart_dataflow.runtime.channels import ReceivingChannel, SendingChannel
+from agiledart_dataflow.runtime.instance import Instance
+from agiledart_dataflow.runtime.program import Program, compile_program
+from agiledart_dataflow.runtime.source_instance import SourceInstance
 from agiledart_executor.connectors.memory import MemoryReader
 from agiledart_executor.connectors.opening import open_sink, open_source
 from agiledart_kernel.randomness import RandomStream

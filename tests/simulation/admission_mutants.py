@@ -9,11 +9,11 @@ from contextlib import contextmanager
 from typing import Any
 
 from agiledart_kernel.peer import Peer
-from agiledart_overlay.agreement import FOREVER, Agreement, Stage
-from agiledart_overlay.guardian import Guardian
-from agiledart_overlay.handshake import Handshake
-from agiledart_overlay.lapse import Lapse
-from agiledart_overlay.ring_messages import Call, Here, Place
+from agiledart_overlay.ring.admitting import Guardian
+from agiledart_overlay.ring.joining import Handshake
+from agiledart_overlay.ring.lapse import Lapse
+from agiledart_overlay.state.agreement import FOREVER, Agreement, Stage
+from agiledart_overlay.wire.ring_messages import Call, Here, Place
 
 Replace = Callable[[type, str, Any], None]
 

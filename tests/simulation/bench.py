@@ -5,8 +5,8 @@ from agiledart_kernel.node_id import ID_BITS, NodeId
 from agiledart_kernel.randomness import RandomStream
 from agiledart_simulation.checkers.ring import leaf_violations, stale_violations, table_violations
 from agiledart_simulation.checkers.routing import root_of, route_violations
-from agiledart_simulation.network import NetworkConfig
-from agiledart_simulation.ring import Ring, simulated_ids
+from agiledart_simulation.world.network import NetworkConfig
+from agiledart_simulation.world.ring import Ring, simulated_ids
 
 
 def built_ring(

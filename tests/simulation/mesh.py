@@ -5,19 +5,19 @@ from typing import Any, Self
 
 import msgspec
 
-from agiledart_dataflow.connectors import ConnectorSpecification
-from agiledart_dataflow.deployment import DeploymentPart
-from agiledart_dataflow.specification import Specification, StepSpecification
+from agiledart_dataflow.plan.connectors import ConnectorSpecification
+from agiledart_dataflow.plan.deployment import DeploymentPart
+from agiledart_dataflow.plan.specification import Specification, StepSpecification
 from agiledart_kernel.instants import MILLISECOND, SECOND
 from agiledart_kernel.peer import Peer
-from agiledart_node.bodies import BODIES
-from agiledart_node.commands import Command, ListApplications, Status, Submit
-from agiledart_node.config import NodeConfig
-from agiledart_node.effects import RefusedRequest, Replied, StartInstances
-from agiledart_node.events import InstanceFinished, InstanceReported
-from agiledart_overlay.config import OverlayConfig
-from agiledart_simulation.network import NetworkConfig
-from agiledart_simulation.node_ring import WALL_MS, NodeRing
+from agiledart_node.desk.config import NodeConfig
+from agiledart_node.wire.bodies import BODIES
+from agiledart_node.wire.commands import Command, ListApplications, Status, Submit
+from agiledart_node.wire.effects import RefusedRequest, Replied, StartInstances
+from agiledart_node.wire.events import InstanceFinished, InstanceReported
+from agiledart_overlay.wire.config import OverlayConfig
+from agiledart_simulation.world.network import NetworkConfig
+from agiledart_simulation.world.node_ring import WALL_MS, NodeRing
 
 __all__ = ["WALL_MS", "Mesh", "check_body", "pipeline", "statistics_report", "submission"]
 
@@ -156,7 +156,7 @@ def check_body(command: Command, body: dict[str, Any]) -> None:
 
 
 def statistics_report(stage: int, index: int, waiting: int = 0) -> dict[str, Any]:
-    from agiledart_dataflow.statistics import InstanceStatistics, SourceCounts
+    from agiledart_dataflow.counts.statistics import InstanceStatistics, SourceCounts
 
     source = SourceCounts(lines=10, records=8, late=1, malformed={"number": 1}, waiting=waiting) if stage == 0 else None
     statistics = InstanceStatistics(stage, index, source=source, finished=True)
@@ -164,7 +164,7 @@ def statistics_report(stage: int, index: int, waiting: int = 0) -> dict[str, Any
 
 
 def _edges(part: DeploymentPart) -> list[tuple[int, int]]:
-    from agiledart_dataflow.stage_plan import StagePlan
+    from agiledart_dataflow.plan.stage_plan import StagePlan
 
     plan = msgspec.msgpack.decode(part.plan, type=StagePlan)
     return [(edge.source, edge.target) for edge in plan.edges]

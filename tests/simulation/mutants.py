@@ -16,22 +16,22 @@ from agiledart_kernel.peer import Peer
 from agiledart_node.scheduling.claims import CLAIM_CODEC, Claim, Claims, office_key
 from agiledart_node.scheduling.messages import Office
 from agiledart_node.scheduling.serving import Serving
-from agiledart_overlay.agreement import FOREVER, Agreement
-from agiledart_overlay.arrival import Arrival
-from agiledart_overlay.checks import Checks
-from agiledart_overlay.directory import Directory
-from agiledart_overlay.forwarding import Router
-from agiledart_overlay.handshake import Handshake
-from agiledart_overlay.hearsay import Hearsay
-from agiledart_overlay.leaf_set import LeafSet
-from agiledart_overlay.liveness import Liveness
-from agiledart_overlay.membership import Membership
-from agiledart_overlay.messages import Route, RouteAck, Sighting
-from agiledart_overlay.peer_book import PeerBook
-from agiledart_overlay.records import Record
-from agiledart_overlay.repair import Repair
-from agiledart_overlay.ring_messages import Call, Place
-from agiledart_overlay.routing_table import RoutingTable
+from agiledart_overlay.join.arrival import Arrival
+from agiledart_overlay.join.membership import Membership
+from agiledart_overlay.liveness.checks import Checks
+from agiledart_overlay.liveness.hearsay import Hearsay
+from agiledart_overlay.liveness.liveness import Liveness
+from agiledart_overlay.records.directory import Directory
+from agiledart_overlay.records.records import Record
+from agiledart_overlay.ring.joining import Handshake
+from agiledart_overlay.routing.forwarding import Router
+from agiledart_overlay.routing.repair import Repair
+from agiledart_overlay.state.agreement import FOREVER, Agreement
+from agiledart_overlay.state.peer_book import PeerBook
+from agiledart_overlay.tables.leaf_set import LeafSet
+from agiledart_overlay.tables.routing_table import RoutingTable
+from agiledart_overlay.wire.messages import Route, RouteAck, Sighting
+from agiledart_overlay.wire.ring_messages import Call, Place
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 

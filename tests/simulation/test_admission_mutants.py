@@ -7,10 +7,10 @@ import pytest
 from agiledart_kernel.instants import MILLISECOND, SECOND
 from agiledart_kernel.node_id import NodeId
 from agiledart_overlay.machine import OverlayMachine
-from agiledart_simulation.admission import Bed, sweep
-from agiledart_simulation.admission_storms import Storm
-from agiledart_simulation.network import NetworkConfig
-from agiledart_simulation.ring import simulated_ids
+from agiledart_simulation.runs.admission import Bed, sweep
+from agiledart_simulation.runs.admission_storms import Storm
+from agiledart_simulation.world.network import NetworkConfig
+from agiledart_simulation.world.ring import simulated_ids
 from tests.simulation.admission_mutants import MUTANTS
 
 

@@ -4,12 +4,12 @@ import os
 import subprocess
 import sys
 
-from agiledart_simulation.runner import Run, run_seed
-from agiledart_simulation.scenario import draw
+from agiledart_simulation.runs.runner import Run, run_seed
+from agiledart_simulation.runs.scenario import draw
 
 _PROGRAM = """
-from agiledart_simulation.runner import Run
-from agiledart_simulation.scenario import draw
+from agiledart_simulation.runs.runner import Run
+from agiledart_simulation.runs.scenario import draw
 print([(queue, Run(draw(seed, 12, fixed={"queue": queue})).run().digest) for seed in (2, 7) for queue in ("heap", "wheel")])
 """
 

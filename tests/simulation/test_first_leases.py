@@ -3,8 +3,8 @@
 import pytest
 
 from agiledart_kernel.instants import MILLISECOND, SECOND
-from agiledart_overlay.config import OverlayConfig
-from agiledart_simulation.ring import Ring, simulated_ids
+from agiledart_overlay.wire.config import OverlayConfig
+from agiledart_simulation.world.ring import Ring, simulated_ids
 
 
 @pytest.mark.parametrize("config", [OverlayConfig.lan(), OverlayConfig.paper(), OverlayConfig.simulation(1_600)])

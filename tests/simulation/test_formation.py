@@ -5,13 +5,13 @@ from itertools import pairwise
 
 import pytest
 
-from agiledart_dataflow.application import application_key
-from agiledart_dataflow.formation import junctions
 from agiledart_kernel.instants import MILLISECOND, SECOND
 from agiledart_kernel.node_id import ring_distance, shared_prefix
-from agiledart_node.commands import Info, ListApplications, Logs, Nodes, Route, Status, Stop, Submit, Tap
-from agiledart_node.effects import RefusedRequest, Replied
-from agiledart_simulation.network import NetworkConfig
+from agiledart_node.forming.formation import junctions
+from agiledart_node.records.application import application_key
+from agiledart_node.wire.commands import Info, ListApplications, Logs, Nodes, Route, Status, Stop, Submit, Tap
+from agiledart_node.wire.effects import RefusedRequest, Replied
+from agiledart_simulation.world.network import NetworkConfig
 from tests.simulation.mesh import WALL_MS, Mesh, pipeline, submission
 
 
@@ -209,7 +209,7 @@ def test_refusals_are_in_the_users_words() -> None:
 def pipeline_bytes_out_of_order() -> bytes:
     import msgspec
 
-    from agiledart_dataflow.specification import Specification
+    from agiledart_dataflow.plan.specification import Specification
 
     good = pipeline()
     return msgspec.msgpack.encode(Specification("x", tuple(reversed(good.steps))))

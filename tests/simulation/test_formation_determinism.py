@@ -7,7 +7,7 @@ import sys
 SCRIPT = """
 from tests.simulation.mesh import Mesh, pipeline
 from agiledart_kernel.instants import SECOND
-from agiledart_simulation.trace import Trace
+from agiledart_simulation.world.trace import Trace
 mesh = Mesh(11, 8)
 mesh.world._trace = trace = Trace()
 mesh.build()

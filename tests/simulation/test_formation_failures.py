@@ -2,14 +2,14 @@
 
 import pytest
 
-from agiledart_dataflow.application import application_key
 from agiledart_kernel.instants import MILLISECOND, SECOND
 from agiledart_kernel.node_id import ring_distance
-from agiledart_node.effects import RefusedRequest
-from agiledart_node.events import InstanceFailed
-from agiledart_overlay.effects import Left
-from agiledart_overlay.events import LeaveRing
-from agiledart_simulation.network import NetworkConfig
+from agiledart_node.records.application import application_key
+from agiledart_node.wire.effects import RefusedRequest
+from agiledart_node.wire.events import InstanceFailed
+from agiledart_overlay.wire.effects import Left
+from agiledart_overlay.wire.events import LeaveRing
+from agiledart_simulation.world.network import NetworkConfig
 from tests.simulation.mesh import Mesh, pipeline, submission
 
 WITHIN = int(4.5 * SECOND)

@@ -4,10 +4,10 @@ import pytest
 
 from agiledart_kernel.instants import MILLISECOND, SECOND
 from agiledart_kernel.randomness import RandomStream
-from agiledart_node.commands import Status, Stop
-from agiledart_node.events import InstanceFailed
-from agiledart_overlay.events import LeaveRing
-from agiledart_simulation.network import NetworkConfig
+from agiledart_node.wire.commands import Status, Stop
+from agiledart_node.wire.events import InstanceFailed
+from agiledart_overlay.wire.events import LeaveRing
+from agiledart_simulation.world.network import NetworkConfig
 from tests.simulation.mesh import Mesh, pipeline, submission
 
 APPLICATIONS = 5
@@ -117,7 +117,7 @@ def test_everything_adds_up_when_the_storm_is_over(seed: int) -> None:
 
 
 def mesh_state(mesh: Mesh, at: str, name: str) -> str:
-    from agiledart_node.commands import ListApplications
+    from agiledart_node.wire.commands import ListApplications
 
     rows = mesh.answer(mesh.ask(at, ListApplications()))["applications"]
     return str(next((row["state"] for row in rows if row["name"] == name), "unknown"))
@@ -125,6 +125,6 @@ def mesh_state(mesh: Mesh, at: str, name: str) -> str:
 
 def test_a_planted_bug_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody minds dead hosts: the judgement above must notice."""
-    monkeypatch.setattr("agiledart_node.watching.Watching.peer_gone", lambda self, peer, how: None)
+    monkeypatch.setattr("agiledart_node.hosting.watching.Watching.peer_gone", lambda self, peer, how: None)
     with pytest.raises(AssertionError):
         test_everything_adds_up_when_the_storm_is_over(1)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from agiledart_simulation.campaign import play
-from agiledart_simulation.scenario import draw
+from agiledart_simulation.runs.campaign import play
+from agiledart_simulation.runs.scenario import draw
 from tests.simulation.mutants import MUTANTS, Mutant
 
 

@@ -5,8 +5,8 @@ from typing import Any
 from agiledart_kernel.instants import MILLISECOND, SECOND
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.observe import Observation
-from agiledart_node.commands import Stop
 from agiledart_node.scheduling.observations import ApplicationWaits
+from agiledart_node.wire.commands import Stop
 from tests.simulation.mesh import Mesh, pipeline, submission
 
 PLACES = 8

@@ -6,13 +6,13 @@ import pytest
 
 from agiledart_kernel.instants import SECOND
 from agiledart_kernel.node_id import ID_BITS, key_of_name, ring_distance
-from agiledart_overlay.directory import Directory
-from agiledart_overlay.hearsay import Hearsay
-from agiledart_overlay.leaf_set import LeafSet
-from agiledart_overlay.liveness import Liveness
+from agiledart_overlay.liveness.hearsay import Hearsay
+from agiledart_overlay.liveness.liveness import Liveness
+from agiledart_overlay.records.directory import Directory
+from agiledart_overlay.tables.leaf_set import LeafSet
 from agiledart_simulation.checkers.records import RecordLedger
 from agiledart_simulation.checkers.ring import leaf_violations
-from agiledart_simulation.runner import run_seed
+from agiledart_simulation.runs.runner import run_seed
 from tests.simulation.bench import all_violations, built_ring, lookups
 
 

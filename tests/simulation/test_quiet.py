@@ -2,9 +2,9 @@
 
 from agiledart_kernel.instants import SECOND
 from agiledart_kernel.node_id import NodeId
-from agiledart_simulation.faults import Clog, Hold
-from agiledart_simulation.runner import Run
-from agiledart_simulation.scenario import draw
+from agiledart_simulation.runs.runner import Run
+from agiledart_simulation.runs.scenario import draw
+from agiledart_simulation.world.faults import Clog, Hold
 
 
 def run_of(nodes: int) -> Run:

@@ -4,10 +4,10 @@ import pytest
 
 from agiledart_kernel.instants import SECOND
 from agiledart_kernel.node_id import ID_BITS, NodeId, key_of_name, ring_distance
-from agiledart_overlay.events import LeaveRing, StoreRecord
+from agiledart_overlay.wire.events import LeaveRing, StoreRecord
 from agiledart_simulation.checkers.records import RecordLedger
-from agiledart_simulation.network import NetworkConfig
-from agiledart_simulation.ring import Ring, simulated_ids
+from agiledart_simulation.world.network import NetworkConfig
+from agiledart_simulation.world.ring import Ring, simulated_ids
 from tests.simulation.bench import all_violations, built_ring
 
 

@@ -6,12 +6,12 @@ import pytest
 
 from agiledart_kernel.instants import MILLISECOND, SECOND
 from agiledart_kernel.node_id import NodeId
-from agiledart_overlay.config import OverlayConfig
-from agiledart_overlay.events import LeaveRing
-from agiledart_simulation.admission import SWEPT, Bed, crowd, is_lost, sweep
-from agiledart_simulation.admission_storms import Storm
+from agiledart_overlay.wire.config import OverlayConfig
+from agiledart_overlay.wire.events import LeaveRing
 from agiledart_simulation.checkers.owners import ring_violations
-from agiledart_simulation.ring import simulated_ids
+from agiledart_simulation.runs.admission import SWEPT, Bed, crowd, is_lost, sweep
+from agiledart_simulation.runs.admission_storms import Storm
+from agiledart_simulation.world.ring import simulated_ids
 
 
 def grown(count: int, seed: int = 1, **options: object) -> tuple[Bed, list[NodeId]]:

@@ -8,11 +8,11 @@ import msgspec
 import pytest
 
 from agiledart_kernel.instants import MILLISECOND, SECOND
-from agiledart_node.commands import ListApplications, Nodes, Status, Stop, Submit
-from agiledart_node.config import NodeConfig
-from agiledart_node.effects import Replied
+from agiledart_node.desk.config import NodeConfig
 from agiledart_node.node import Node
 from agiledart_node.scheduling import dispatching
+from agiledart_node.wire.commands import ListApplications, Nodes, Status, Stop, Submit
+from agiledart_node.wire.effects import Replied
 from agiledart_simulation.checkers.schedulers import (
     count_violations,
     holders,
@@ -20,9 +20,9 @@ from agiledart_simulation.checkers.schedulers import (
     schedulers_of,
     service_violations,
 )
-from agiledart_simulation.node_ring import NodeRing
-from agiledart_simulation.scheduling_run import RunOptions, run_submissions
-from agiledart_simulation.workload import Scheduling, Workload, chain
+from agiledart_simulation.runs.scheduling_run import RunOptions, run_submissions
+from agiledart_simulation.runs.workload import Scheduling, Workload, chain
+from agiledart_simulation.world.node_ring import NodeRing
 
 
 class Town:
@@ -175,7 +175,7 @@ def test_a_scheduler_without_applications_resigns_and_the_ring_falls_silent() ->
 
 
 def test_a_scheduler_that_leaves_hands_its_office_on() -> None:
-    from agiledart_overlay.events import LeaveRing
+    from agiledart_overlay.wire.events import LeaveRing
 
     town = Town(7, 10, 50)
     town.runs(*[town.submit(number, f"a{number + 1}") for number in range(5)])

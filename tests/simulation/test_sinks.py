@@ -8,8 +8,8 @@ from agiledart_kernel.instants import SECOND
 from agiledart_kernel.machine import Effect
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
-from agiledart_node.sinks import FindSink, NoteSink, SinkFound, SinkRecord
-from agiledart_overlay.events import JoinRing
+from agiledart_node.records.sinks import FindSink, NoteSink, SinkFound, SinkRecord
+from agiledart_overlay.wire.events import JoinRing
 from tests.simulation.mesh import Mesh
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from agiledart_simulation.runner import Run
-from agiledart_simulation.scenario import KINDS, PERMANENT, draw
+from agiledart_simulation.runs.runner import Run
+from agiledart_simulation.runs.scenario import KINDS, PERMANENT, draw
 
 FAST = range(1, 61)
 SLOW = range(61, 181)

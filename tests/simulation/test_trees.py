@@ -7,7 +7,6 @@ from agiledart_kernel.machine import Effect
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.randomness import RandomStream
-from agiledart_overlay.config import OverlayConfig
 from agiledart_overlay.scribe.events import (
     AnswerOffer,
     AskTopic,
@@ -21,10 +20,11 @@ from agiledart_overlay.scribe.events import (
     TopicMessage,
 )
 from agiledart_overlay.scribe.messages import topic_id
+from agiledart_overlay.wire.config import OverlayConfig
 from agiledart_simulation.checkers.routing import root_of
 from agiledart_simulation.checkers.trees import tree_violations
-from agiledart_simulation.network import NetworkConfig
-from agiledart_simulation.ring import Ring, simulated_ids
+from agiledart_simulation.world.network import NetworkConfig
+from agiledart_simulation.world.ring import Ring, simulated_ids
 
 TOPIC = topic_id("schedulers", "zone-1")
 QUIET = 20 * SECOND

@@ -4,9 +4,9 @@ from agiledart_kernel.instants import SECOND
 from agiledart_kernel.node_id import NodeId, node_id_of_key
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.randomness import RandomStream
-from agiledart_overlay.virtual_nodes import virtual_nodes
+from agiledart_overlay.tables.virtual_nodes import virtual_nodes
 from agiledart_simulation.checkers.records import RecordLedger
-from agiledart_simulation.ring import Ring
+from agiledart_simulation.world.ring import Ring
 
 HOSTS = 6
 CORES = 8

@@ -1,7 +1,7 @@
 """A watched peer is known without being in a table; when it is met as a member it must come into the tables all the same."""
 
 from agiledart_kernel.instants import SECOND
-from agiledart_overlay.events import Watch
+from agiledart_overlay.wire.events import Watch
 from agiledart_simulation.checkers.ring import leaf_violations
 from tests.simulation.bench import built_ring
 

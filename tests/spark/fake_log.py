@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from agiledart_kernel.node_id import NodeId
-from agiledart_kernel.sink_log import TRIMMED, EndsAre, Fetched, Located, PartitionEnds, StoredBatch
-from agiledart_transport.sink_log_client import NO_AGENT, SinkLogError
+from agiledart_sink_log.client import NO_AGENT, SinkLogError
+from agiledart_sink_log.protocol import TRIMMED, EndsAre, Fetched, Located, PartitionEnds, StoredBatch
 from pyspark_agiledart import connection
 from pyspark_agiledart.options import Options
 from pyspark_agiledart.types import Fields, FieldType

@@ -13,12 +13,12 @@ import msgspec
 import pyarrow.parquet
 import pytest
 
-from agiledart_agent.reader_identity import identity_from_token
+from agiledart_agent.identity.reader_identity import identity_from_token
 from agiledart_analytics.jobs import JOBS
 from agiledart_analytics.running import run_job
 from agiledart_kernel.errors import OperationFailed
-from agiledart_node.commands import CreateToken, Status
-from agiledart_transport.sink_log_client import SinkLogClient
+from agiledart_node.wire.commands import CreateToken, Status
+from agiledart_sink_log.client import SinkLogClient
 from tests.e2e.mesh import AgentProcess, cli, mesh, wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("spark")]

@@ -14,7 +14,7 @@ import pytest
 from agiledart_analytics.jobs import JOBS
 from agiledart_analytics.running import copy_live, run_job
 from agiledart_kernel.errors import OperationFailed
-from agiledart_node.commands import CreateToken
+from agiledart_node.wire.commands import CreateToken
 from tests.e2e.mesh import AgentProcess, cli, mesh, wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("spark")]

@@ -18,8 +18,8 @@ from pyspark.sql.datasource import CaseInsensitiveDict, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
 
 from agiledart_kernel.errors import ConfigurationError, OperationFailed
-from agiledart_kernel.sink_log import DAMAGED, NOT_ALLOWED, StoredBatch
-from agiledart_transport.sink_log_client import SinkLogError
+from agiledart_sink_log.client import SinkLogError
+from agiledart_sink_log.protocol import DAMAGED, NOT_ALLOWED, StoredBatch
 from pyspark_agiledart import DefaultSource
 from pyspark_agiledart.admission import admitted, ends_within, fair_shares
 from pyspark_agiledart.batch import BatchReader

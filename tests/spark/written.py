@@ -17,9 +17,9 @@ import msgspec
 import pyarrow
 import pyarrow.parquet
 
-from agiledart_agent.reader_identity import identity_from_token
-from agiledart_node.commands import CreateToken
-from agiledart_transport.sink_log_client import SinkLogClient
+from agiledart_agent.identity.reader_identity import identity_from_token
+from agiledart_node.wire.commands import CreateToken
+from agiledart_sink_log.client import SinkLogClient
 from tests.e2e.mesh import AgentProcess, cli, mesh, wait_for
 
 BUILDER = "agiledart_examples.clean_trips:clean_trips"

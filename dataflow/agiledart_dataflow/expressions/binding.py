@@ -3,8 +3,9 @@
 from difflib import get_close_matches
 from typing import Any
 
-from agiledart_dataflow.callsite import CallSite
-from agiledart_dataflow.column_schema import ColumnSchema, column_field, schema_of
+from agiledart_dataflow.data.column_schema import ColumnSchema, column_field, schema_of
+from agiledart_dataflow.data.inference import optional_stripped
+from agiledart_dataflow.data.schema import SchemaError
 from agiledart_dataflow.expressions.functions import FUNCTIONS, PYTHON_TYPES, MismatchError
 from agiledart_dataflow.expressions.nodes import (
     Call,
@@ -19,8 +20,7 @@ from agiledart_dataflow.expressions.nodes import (
     ValueType,
     When,
 )
-from agiledart_dataflow.inference import optional_stripped
-from agiledart_dataflow.schema import SchemaError
+from agiledart_dataflow.user_code.callsite import CallSite
 
 _NOTHING = ValueType("object", True, type(None))
 """The type of None before it stands beside something."""

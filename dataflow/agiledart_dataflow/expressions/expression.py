@@ -4,9 +4,9 @@ from collections.abc import Iterable
 from datetime import date, datetime, timedelta
 from typing import Any
 
-from agiledart_dataflow.callsite import call_site
 from agiledart_dataflow.expressions.aggregates import Aggregate
 from agiledart_dataflow.expressions.nodes import Call, Field, Literal, Node, When
+from agiledart_dataflow.user_code.callsite import call_site
 
 _VALUES = (str, int, float, bool, bytes, datetime, date, timedelta, type(None))
 

@@ -10,9 +10,9 @@ from datetime import UTC, datetime, timedelta
 from math import ceil, floor, sqrt
 from typing import Any
 
-from agiledart_dataflow.column_schema import ColumnKind
+from agiledart_dataflow.data.column_schema import ColumnKind
+from agiledart_dataflow.data.schema import ReadTime
 from agiledart_dataflow.expressions.nodes import ValueType
-from agiledart_dataflow.schema import ReadTime
 
 _NUMBERS = ("int", "float")
 _ORDERED = ("int", "float", "bool", "text", "bytes", "time", "span")

@@ -8,14 +8,14 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from agiledart_dataflow.column import EARLIEST_US, LATEST_US
+from agiledart_dataflow.data.column import EARLIEST_US, LATEST_US
+from agiledart_dataflow.data.lazy import late
 from agiledart_dataflow.expressions.text_kernels import TEXT_KERNELS, Odd
-from agiledart_dataflow.late import late
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from agiledart_dataflow.column import Array
+    from agiledart_dataflow.data.column import Array
 else:
     np = late("numpy")
     Array = Any

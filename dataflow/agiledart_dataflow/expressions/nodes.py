@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from agiledart_dataflow.column_schema import ColumnKind
+from agiledart_dataflow.data.column_schema import ColumnKind
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,10 @@ from itertools import count
 from math import isfinite
 from typing import Any, Protocol
 
+from agiledart_dataflow.data.schema import ReadTime
 from agiledart_dataflow.expressions.functions import FUNCTIONS
 from agiledart_dataflow.expressions.nodes import Typed, TypedCall, TypedField, TypedLiteral, TypedWhen
-from agiledart_dataflow.schema import ReadTime
-from agiledart_dataflow.user_errors import EXPRESSION_FILE
+from agiledart_dataflow.user_code.user_errors import EXPRESSION_FILE
 
 
 class Names(Protocol):

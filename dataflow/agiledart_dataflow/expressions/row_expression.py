@@ -4,18 +4,18 @@ from collections.abc import Callable, Mapping
 from math import nan
 from typing import TYPE_CHECKING, Any
 
-from agiledart_dataflow.callsite import CallSite
-from agiledart_dataflow.column import Column
-from agiledart_dataflow.column_schema import SCALAR_FIELD, schema_of
-from agiledart_dataflow.columns import Columns
+from agiledart_dataflow.data.column import Column
+from agiledart_dataflow.data.column_schema import SCALAR_FIELD, schema_of
+from agiledart_dataflow.data.columns import Columns
+from agiledart_dataflow.data.partitioning import not_nan
+from agiledart_dataflow.data.schema import is_named_tuple
 from agiledart_dataflow.expressions.binding import bound, fields_used
 from agiledart_dataflow.expressions.nodes import Field, Node, TypedField, ValueType
 from agiledart_dataflow.expressions.python_text import Names, PythonText, Scope
-from agiledart_dataflow.partitioning import not_nan
-from agiledart_dataflow.schema import is_named_tuple
+from agiledart_dataflow.user_code.callsite import CallSite
 
 if TYPE_CHECKING:
-    from agiledart_dataflow.column import Array
+    from agiledart_dataflow.data.column import Array
     from agiledart_dataflow.expressions.straight import Straight
 
 

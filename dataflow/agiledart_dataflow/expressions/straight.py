@@ -9,18 +9,18 @@ from collections.abc import Callable
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
-from agiledart_dataflow.column import Column
-from agiledart_dataflow.columns import Columns
+from agiledart_dataflow.data.column import Column
+from agiledart_dataflow.data.columns import Columns
+from agiledart_dataflow.data.lazy import late
 from agiledart_dataflow.expressions.kernels import KERNELS
 from agiledart_dataflow.expressions.nodes import Typed, TypedCall, TypedField, TypedLiteral
 from agiledart_dataflow.expressions.python_text import Scope
 from agiledart_dataflow.expressions.text_kernels import Odd
-from agiledart_dataflow.late import late
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from agiledart_dataflow.column import Array
+    from agiledart_dataflow.data.column import Array
 else:
     np = late("numpy")
     Array = Any

@@ -7,8 +7,8 @@ in Python, white space means more there: such batches run value by value.
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from agiledart_dataflow.column import numbers_of
-from agiledart_dataflow.late import late
+from agiledart_dataflow.data.column import numbers_of
+from agiledart_dataflow.data.lazy import late
 
 if TYPE_CHECKING:
     import numpy as np

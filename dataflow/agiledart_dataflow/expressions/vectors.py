@@ -9,19 +9,19 @@ from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from agiledart_dataflow.column import NUMERIC, Column, column_of
-from agiledart_dataflow.column_schema import ColumnField, ColumnKind
-from agiledart_dataflow.columns import Columns
+from agiledart_dataflow.data.column import NUMERIC, Column, column_of
+from agiledart_dataflow.data.column_schema import ColumnField, ColumnKind
+from agiledart_dataflow.data.columns import Columns
+from agiledart_dataflow.data.lazy import late
 from agiledart_dataflow.expressions.kernels import kernel_of
 from agiledart_dataflow.expressions.nodes import Typed, TypedCall, TypedField, TypedLiteral, TypedWhen, ValueType
 from agiledart_dataflow.expressions.python_text import function_of_call
 from agiledart_dataflow.expressions.text_kernels import Odd
-from agiledart_dataflow.late import late
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from agiledart_dataflow.column import Array
+    from agiledart_dataflow.data.column import Array
 else:
     np = late("numpy")
     Array = Any

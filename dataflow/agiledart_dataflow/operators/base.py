@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from agiledart_dataflow.position import Position
+from agiledart_dataflow.counts.statistics import StepCounts
+from agiledart_dataflow.data.position import Position
 from agiledart_dataflow.state.store import KeyedStore
-from agiledart_dataflow.statistics import StepCounts
 
 Output = tuple[list[Any], list[Position]]
 

@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from typing import Any
 
+from agiledart_dataflow.data.position import Position
 from agiledart_dataflow.operators.base import Mishap, Output
 from agiledart_dataflow.operators.keyed import BroadcastOperator
 from agiledart_dataflow.operators.keyed_step import KeyedStep
-from agiledart_dataflow.position import Position
 from agiledart_dataflow.state.store import KeyedStore
 
 

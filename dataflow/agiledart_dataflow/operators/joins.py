@@ -6,9 +6,9 @@ Pairs come out by the record that completes them (interval, lookup) or when the 
 from itertools import product
 from typing import Any, Literal
 
+from agiledart_dataflow.data.rows import Joined
+from agiledart_dataflow.event_time.windows import Panes
 from agiledart_dataflow.operators.keyed import Context, KeyedOperator
-from agiledart_dataflow.rows import Joined
-from agiledart_dataflow.windows import Panes
 
 How = Literal["inner", "left", "outer"]
 """Which rows without a partner come out: none, those of the left side, those of both sides."""

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any, ClassVar, Generic, TypeVar
 
-from agiledart_dataflow.position import CAUSE_LENGTH, RECORD, Position
+from agiledart_dataflow.data.position import CAUSE_LENGTH, RECORD, Position
 from agiledart_kernel.instants import event_time
 
 K = TypeVar("K")

@@ -9,13 +9,13 @@ entry in place while timers wait.
 from collections.abc import Callable
 from typing import Any
 
+from agiledart_dataflow.counts.statistics import StepCounts
+from agiledart_dataflow.data.position import EXPIRY, Position, end_of_time, is_final
 from agiledart_dataflow.operators.base import Mishap, Output, StateInStore
 from agiledart_dataflow.operators.keyed import Context, KeyedOperator
-from agiledart_dataflow.position import EXPIRY, Position, end_of_time, is_final
 from agiledart_dataflow.state.entries import NOTHING, Entry, NamedTimer
 from agiledart_dataflow.state.store import KeyedStore
-from agiledart_dataflow.statistics import StepCounts
-from agiledart_dataflow.user_errors import NO_RECORD
+from agiledart_dataflow.user_code.user_errors import NO_RECORD
 from agiledart_kernel.errors import AgileDartError
 
 TIME_TO_LIVE = "\0time to live"

@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from agiledart_dataflow.data.rows import Match
 from agiledart_dataflow.operators.keyed import Context, KeyedOperator
-from agiledart_dataflow.rows import Match
 
 R = TypeVar("R")
 

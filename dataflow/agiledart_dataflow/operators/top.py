@@ -11,11 +11,11 @@ from collections.abc import Callable
 from functools import cmp_to_key
 from typing import Any
 
+from agiledart_dataflow.counts.statistics import StepCounts
+from agiledart_dataflow.data.partitioning import canonical
+from agiledart_dataflow.data.position import CAUSE_LENGTH, END, RECORD, Position, covering
+from agiledart_dataflow.data.rows import Entry, Ranking
 from agiledart_dataflow.operators.base import Mishap, Output
-from agiledart_dataflow.partitioning import canonical
-from agiledart_dataflow.position import CAUSE_LENGTH, END, RECORD, Position, covering
-from agiledart_dataflow.rows import Entry, Ranking
-from agiledart_dataflow.statistics import StepCounts
 
 _SPOKEN = (END - 1,)
 """Path of an output: after all that the source record caused, below the mark that covers it."""

@@ -10,9 +10,9 @@ from typing import Any, Final
 
 import msgspec
 
-from agiledart_dataflow.position import Position
-from agiledart_dataflow.schema import generic
-from agiledart_dataflow.user_errors import NO_RECORD, shown, user_code_error
+from agiledart_dataflow.data.position import Position
+from agiledart_dataflow.data.schema import generic
+from agiledart_dataflow.user_code.user_errors import NO_RECORD, shown, user_code_error
 from agiledart_kernel.errors import OperationFailed, UserCodeError
 
 FORMAT: Final = 1

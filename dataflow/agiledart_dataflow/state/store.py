@@ -3,7 +3,7 @@
 from heapq import heapify, heappop, heappush
 from typing import Any, Protocol
 
-from agiledart_dataflow.partitioning import key_group
+from agiledart_dataflow.data.partitioning import key_group
 from agiledart_dataflow.state.entries import Entry, EntryCodec, Timer
 
 

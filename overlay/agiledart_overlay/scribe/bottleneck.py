@@ -9,7 +9,7 @@ from agiledart_kernel.peer import Peer
 from agiledart_overlay.scribe.messages import MAX_SIBLINGS, Dropped, Sibling, SiblingAck, SiblingProbe
 from agiledart_overlay.scribe.topic import Child, Topic
 from agiledart_overlay.scribe.tree import Tree
-from agiledart_overlay.view import View
+from agiledart_overlay.state.view import View
 
 _UNKNOWN_US = 1 << 40
 

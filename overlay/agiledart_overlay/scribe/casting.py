@@ -21,7 +21,7 @@ from agiledart_overlay.scribe.messages import (
 )
 from agiledart_overlay.scribe.topic import Topic
 from agiledart_overlay.scribe.tree import Tree
-from agiledart_overlay.view import View
+from agiledart_overlay.state.view import View
 
 MAX_SEEN = 256
 """Publications of one topic that a node remembers, to tell repetitions."""

@@ -12,7 +12,7 @@ from agiledart_overlay.scribe.events import AskTopic, TopicAnswer
 from agiledart_overlay.scribe.messages import MAX_ROOT_BYTES, MAX_TOPICS, RootCopy, RootKept, TopicAsk, TopicReply
 from agiledart_overlay.scribe.topic import Topic
 from agiledart_overlay.scribe.tree import Tree
-from agiledart_overlay.view import View
+from agiledart_overlay.state.view import View
 
 MAX_ASKED = 256
 """Questions of this node to roots at one time."""

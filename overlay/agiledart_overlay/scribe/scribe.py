@@ -13,7 +13,7 @@ from agiledart_overlay.scribe.casting import Casting
 from agiledart_overlay.scribe.roots import Roots
 from agiledart_overlay.scribe.topic import Topic
 from agiledart_overlay.scribe.tree import Tree
-from agiledart_overlay.view import View
+from agiledart_overlay.state.view import View
 
 Handler = Callable[[Peer, Any], None]
 

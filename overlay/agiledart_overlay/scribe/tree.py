@@ -30,7 +30,7 @@ from agiledart_overlay.scribe.messages import (
     Unsubscribe,
 )
 from agiledart_overlay.scribe.topic import Child, Topic
-from agiledart_overlay.view import View
+from agiledart_overlay.state.view import View
 
 
 class Tree:

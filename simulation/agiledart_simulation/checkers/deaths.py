@@ -9,9 +9,9 @@ from agiledart_kernel.instants import SECOND
 from agiledart_kernel.machine import Effect
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
-from agiledart_overlay.effects import Left, PeerFailed
 from agiledart_overlay.machine import OverlayMachine
-from agiledart_simulation.world import World
+from agiledart_overlay.wire.effects import Left, PeerFailed
+from agiledart_simulation.world.world import World
 
 Life = tuple[NodeId, int]
 

@@ -10,8 +10,8 @@ from agiledart_kernel.instants import Instant
 from agiledart_kernel.machine import Effect
 from agiledart_kernel.node_id import NodeId, ring_distance, shared_prefix
 from agiledart_kernel.peer import Peer
-from agiledart_overlay.effects import Delivered, Forwarding
 from agiledart_overlay.machine import OverlayMachine
+from agiledart_overlay.wire.effects import Delivered, Forwarding
 
 _MARK = b"look-up "
 

@@ -15,10 +15,10 @@ from heapq import heappop, heappush
 from agiledart_kernel.instants import Instant
 from agiledart_kernel.node_id import ID_BITS, NodeId
 from agiledart_kernel.randomness import RandomStream
-from agiledart_overlay.arc import Arc
 from agiledart_overlay.machine import OverlayMachine
-from agiledart_simulation.simulated_node import SimulatedNode
-from agiledart_simulation.world import World
+from agiledart_overlay.tables.arc import Arc
+from agiledart_simulation.world.simulated_node import SimulatedNode
+from agiledart_simulation.world.world import World
 
 _FOREVER = 1 << 61
 _MAX_KEPT = 20

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from agiledart_kernel.node_id import NodeId, ring_distance
 from agiledart_overlay.machine import OverlayMachine
-from agiledart_overlay.virtual_nodes import on_distinct_hosts
+from agiledart_overlay.tables.virtual_nodes import on_distinct_hosts
 
 
 class RecordLedger:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from agiledart_kernel.node_id import NodeId, digit, shared_prefix
-from agiledart_overlay.config import OverlayConfig
 from agiledart_overlay.machine import OverlayMachine
+from agiledart_overlay.wire.config import OverlayConfig
 
 
 def table_violations(machines: Sequence[OverlayMachine], bits: int, digit_bits: int) -> list[str]:

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from agiledart_agent.control_api import CONTROL, MAX_OPEN_REQUESTS, Client, ControlApi
+from agiledart_agent.control.control_api import CONTROL, MAX_OPEN_REQUESTS, Client, ControlApi
 from agiledart_kernel.errors import OperationFailed, RemoteProtocolError
 from agiledart_kernel.frames import FrameKind, FrameReader, frame
 from agiledart_kernel.limits import MAX_FRAME_BYTES
-from agiledart_node.commands import (
+from agiledart_node.wire.commands import (
     ROLES_BY_COMMAND,
     Answer,
     Command,

@@ -8,7 +8,7 @@ from agiledart_kernel.instants import Instant
 from agiledart_kernel.machine import Effect, Event, Send, SetTimer, TimerFired
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
-from agiledart_overlay.messages import Leave, Refute
+from agiledart_overlay.wire.messages import Leave, Refute
 
 
 class Script:

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from agiledart_agent.executor_pool import (
+from agiledart_agent.executors.executor_pool import (
     ExecutorEvents,
     ExecutorPool,
     ExecutorProcess,

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from agiledart_agent.executor_watch import GRACE_SECONDS, ExecutorWatch, ending, resident_memory
-from agiledart_executor.bounds import Bounds
-from agiledart_executor.last_words import EXIT_BOUND, LastWords
+from agiledart_agent.executors.executor_watch import GRACE_SECONDS, ExecutorWatch, ending, resident_memory
+from agiledart_executor.user_code.bounds import Bounds
+from agiledart_executor.user_code.last_words import EXIT_BOUND, LastWords
 
 DUMP = b"""Current thread 0x00007f (most recent call first):
   File "/usr/lib/python3.11/re/__init__.py", line 166 in match

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from agiledart_agent.files import write_durably
-from agiledart_agent.identity import (
+from agiledart_agent.identity.files import write_durably
+from agiledart_agent.identity.identity import (
     RELEASED,
     Identity,
     grant_executor,
@@ -77,7 +77,7 @@ def test_one_agent_per_directory(tmp_path: Path) -> None:
 
 def test_a_killed_agent_leaves_no_lock(tmp_path: Path) -> None:
     code = (
-        "import os, signal, sys; from pathlib import Path; from agiledart_agent.identity import Identity\n"
+        "import os, signal, sys; from pathlib import Path; from agiledart_agent.identity.identity import Identity\n"
         "identity = Identity.load_or_create(Path(sys.argv[1])); os.kill(os.getpid(), signal.SIGKILL)"
     )
     subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=False)

@@ -6,8 +6,8 @@ from random import Random
 
 import pytest
 
-from agiledart_agent.identity import Identity, Issuer
-from agiledart_agent.tokens import PREFIX, create_token, describe, parse_token, read_token, redeem
+from agiledart_agent.identity.identity import Identity, Issuer
+from agiledart_agent.identity.tokens import PREFIX, create_token, describe, parse_token, read_token, redeem
 from agiledart_kernel.errors import OperationFailed
 from agiledart_kernel.grants import Role, link_hash, verify_chain
 from agiledart_transport.certificates import check_signature
@@ -138,7 +138,7 @@ def test_a_token_whose_parts_do_not_belong_together_is_refused() -> None:
     """A checksum is no signature: somebody who makes it right still cannot change uses, or lend another's record."""
     import msgspec
 
-    from agiledart_agent import tokens
+    from agiledart_agent.identity import tokens
 
     wire = tokens._from_text(TEXT)
     other = tokens._from_text(create_token(AUTHORITY, now_seconds=NOW, addresses=[]))
@@ -156,7 +156,7 @@ def test_a_token_whose_parts_do_not_belong_together_is_refused() -> None:
 
 
 def test_garbage_with_a_good_checksum_is_refused() -> None:
-    from agiledart_agent import tokens
+    from agiledart_agent.identity import tokens
 
     draw = Random(4)
     for size in (0, 1, 50, 500):

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from agiledart_agent.machine import MAX_NAME, machine_name
+from agiledart_agent.identity.host_name import MAX_NAME, machine_name
 
 
 def test_names_differ_by_installation_and_by_host_name(tmp_path: Path) -> None:

@@ -11,18 +11,18 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 from tools.metrics_reference import TARGET, reference
 
-from agiledart_agent.application_figures import MAX_APPLICATIONS, MAX_LABEL, MAX_OPERATORS, MAX_REASONS
-from agiledart_agent.metrics import MAX_AGENT_REASONS, AgentMetrics, NodeFigures, SinkLogFigures, bytes_below
-from agiledart_agent.metrics_list import COUNTED, METRICS
-from agiledart_dataflow.latency import LatencyHistogram
-from agiledart_dataflow.statistics import InstanceStatistics, SourceCounts, StepCounts
+from agiledart_agent.metrics.application_figures import MAX_APPLICATIONS, MAX_LABEL, MAX_OPERATORS, MAX_REASONS
+from agiledart_agent.metrics.metrics import MAX_AGENT_REASONS, AgentMetrics, NodeFigures, SinkLogFigures, bytes_below
+from agiledart_agent.metrics.metrics_list import COUNTED, METRICS
+from agiledart_dataflow.counts.latency import LatencyHistogram
+from agiledart_dataflow.counts.statistics import InstanceStatistics, SourceCounts, StepCounts
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.observe import Observation
 from agiledart_kernel.peer import Peer
 from agiledart_node.scheduling import observations as of_scheduling
-from agiledart_overlay import observations
-from agiledart_overlay.observations import MessageDropped, NodeWasLate, PeerDeclaredFailed
-from agiledart_overlay.statistics import OverlayStatistics
+from agiledart_overlay.wire import observations
+from agiledart_overlay.wire.observations import MessageDropped, NodeWasLate, PeerDeclaredFailed
+from agiledart_overlay.wire.statistics import OverlayStatistics
 from tests.unit.agent.promtool import lint
 
 OPENMETRICS = "application/openmetrics-text;version=1.0.0"

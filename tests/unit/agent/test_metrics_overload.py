@@ -4,8 +4,8 @@ from typing import Any
 
 import msgspec
 
-from agiledart_agent.metrics import AgentMetrics, NodeFigures
-from agiledart_dataflow.statistics import InstanceStatistics, SourceCounts, StepCounts
+from agiledart_agent.metrics.metrics import AgentMetrics, NodeFigures
+from agiledart_dataflow.counts.statistics import InstanceStatistics, SourceCounts, StepCounts
 
 
 def report(statistics: InstanceStatistics) -> dict[str, Any]:

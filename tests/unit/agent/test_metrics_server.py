@@ -8,8 +8,8 @@ from http import HTTPStatus
 
 import pytest
 
-from agiledart_agent import metrics_server
-from agiledart_agent.metrics_server import MAX_CLIENTS, MAX_HEAD, MetricsServer, parse_head, response
+from agiledart_agent.metrics import metrics_server
+from agiledart_agent.metrics.metrics_server import MAX_CLIENTS, MAX_HEAD, MetricsServer, parse_head, response
 from agiledart_kernel.errors import OperationFailed
 
 

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from agiledart_agent.identity import Identity
-from agiledart_agent.reader_identity import identity_from_token, read_identity, write_identity
-from agiledart_agent.tokens import create_token
+from agiledart_agent.identity.identity import Identity
+from agiledart_agent.identity.reader_identity import identity_from_token, read_identity, write_identity
+from agiledart_agent.identity.tokens import create_token
 from agiledart_cli.main import run_cli
 from agiledart_kernel.errors import OperationFailed
 from agiledart_kernel.grants import Role, verify_chain
+from agiledart_sink_log.client import SinkLogClient, SinkLogError
 from agiledart_transport.certificates import check_signature, public_bytes
-from agiledart_transport.sink_log_client import SinkLogClient, SinkLogError
 
 
 @pytest.fixture

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from agiledart_agent.daemon import _network
-from agiledart_agent.identity import Identity
+from agiledart_agent.identity.identity import Identity
+from agiledart_agent.identity.tokens import create_token
 from agiledart_agent.logs import AgentLog
 from agiledart_agent.settings import AgentSettings
-from agiledart_agent.tokens import create_token
 from agiledart_kernel.errors import OperationFailed
 
 NOW = int(time.time())

@@ -12,13 +12,14 @@ import pytest
 
 from agiledart_agent import sink_log_server
 from agiledart_agent.sink_log_server import ANSWERS, MAX_WAITING, REQUESTS, SinkLogServer
-from agiledart_executor.sink_log.log import LogOptions, LogWriter
 from agiledart_kernel.errors import RemoteProtocolError
 from agiledart_kernel.frames import FrameKind
 from agiledart_kernel.machine import Event
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
-from agiledart_kernel.sink_log import (
+from agiledart_node.records.sinks import FindSink, NoteSink, SinkFound, SinkRecord
+from agiledart_sink_log.log import LogOptions, LogWriter
+from agiledart_sink_log.protocol import (
     Ends,
     EndsAre,
     Fetch,
@@ -30,7 +31,6 @@ from agiledart_kernel.sink_log import (
     LogRequest,
     PartitionEnds,
 )
-from agiledart_node.sinks import FindSink, NoteSink, SinkFound, SinkRecord
 from agiledart_transport.framed import Link, LinkHandler
 
 FIELDS: list[dict[str, object]] = [{"name": "value", "type": "int", "nullable": False}]

@@ -1,6 +1,6 @@
 """What an agent keeps of taps: bounded, numbered, forgotten when nobody reads."""
 
-from agiledart_agent.taps import FORGET_SECONDS, MAX_ROWS, MAX_TAPS, Taps
+from agiledart_agent.executors.taps import FORGET_SECONDS, MAX_ROWS, MAX_TAPS, Taps
 from agiledart_executor.messages import InstanceName, Sampled, SampledRow
 
 KEY = ("app", 1, "step")

@@ -21,7 +21,7 @@ from agiledart import (
     records,
     tumbling,
 )
-from agiledart_dataflow.statistics import Summary
+from agiledart_dataflow.counts.statistics import Summary
 from agiledart_executor import local
 from agiledart_executor.local import run_topology
 

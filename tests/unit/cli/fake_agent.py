@@ -14,7 +14,7 @@ from agiledart_cli.client import CONTROL
 from agiledart_cli.finding import AGENT_FILE
 from agiledart_kernel.frames import FrameKind, FrameReader, frame
 from agiledart_kernel.limits import MAX_FRAME_BYTES
-from agiledart_node.commands import Answer, Command, ControlMessage, Progress, Refusal, Request
+from agiledart_node.wire.commands import Answer, Command, ControlMessage, Progress, Refusal, Request
 
 Reply = Callable[[Command], list[Any]]
 """Command → what to send back, in order: text is progress, a `Refusal` refuses, bytes go out raw, all else answers."""

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from agiledart_cli import demo_spark
-from agiledart_cli.analytics import print_outcome
+from agiledart_cli.demo import demo_spark
 from agiledart_cli.main import run_cli
+from agiledart_cli.verbs.analytics import print_outcome
 
 
 def test_the_list_of_jobs_needs_no_spark(capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,7 +11,7 @@ from agiledart_cli.errors import AnsweredNoError, NoAgentError, exit_code_of
 from agiledart_cli.finding import AGENT_FILE, MESH_FILE, AgentPlace, find_agent
 from agiledart_kernel.errors import AgileDartError, ConfigurationError, OperationFailed
 from agiledart_kernel.frames import FrameKind, frame
-from agiledart_node.commands import ListApplications, Nodes, Refusal
+from agiledart_node.wire.commands import ListApplications, Nodes, Refusal
 from tests.unit.cli.fake_agent import FakeAgent, Reply
 
 NOBODY = 2**22 + 1

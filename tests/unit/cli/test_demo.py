@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from agiledart_cli.demo import check_input, result_folder, source_text
-from agiledart_cli.demo_report import FREQUENT, PROFITABLE, DemoResult, memory_line, print_report
-from agiledart_cli.demo_view import DemoView, Picture, Rates, areas, drawn, last_result, routes
+from agiledart_cli.demo.demo import check_input, result_folder, source_text
+from agiledart_cli.demo.demo_report import FREQUENT, PROFITABLE, DemoResult, memory_line, print_report
+from agiledart_cli.demo.demo_view import DemoView, Picture, Rates, areas, drawn, last_result, routes
 from agiledart_cli.processes import MemoryWatch, children_of, peak_memory_mb
 from agiledart_kernel.errors import ConfigurationError
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agiledart_cli import demo_spark
+from agiledart_cli.demo import demo_spark
 
 
 @pytest.mark.parametrize("active", [True, False])

@@ -13,7 +13,7 @@ import pytest
 from agiledart_cli import start
 from agiledart_cli.main import VERBS, cli, run_cli
 from agiledart_kernel.errors import InternalError, OperationFailed, TopologyError
-from agiledart_node.commands import Stop
+from agiledart_node.wire.commands import Stop
 from tests.unit.cli.fake_agent import FakeAgent
 
 

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from agiledart_cli.cluster import Mesh
 from agiledart_cli.signals import deferred
-from agiledart_node.commands import Nodes
+from agiledart_cli.verbs.cluster import Mesh
+from agiledart_node.wire.commands import Nodes
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 

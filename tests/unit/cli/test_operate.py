@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from agiledart_cli import checks
-from agiledart_cli.checks import BAD, OK, WATCH
 from agiledart_cli.main import run_cli
-from agiledart_cli.top_sample import Sample, compare
-from agiledart_cli.top_view import picture, sorted_steps
-from agiledart_node.commands import Command, Info, ListApplications, Nodes, Refusal, Status, Tap
+from agiledart_cli.top.top_sample import Sample, compare
+from agiledart_cli.top.top_view import picture, sorted_steps
+from agiledart_cli.verbs import checks
+from agiledart_cli.verbs.checks import BAD, OK, WATCH
+from agiledart_node.wire.commands import Command, Info, ListApplications, Nodes, Refusal, Status, Tap
 from tests.unit.cli.fake_agent import FakeAgent
 
 Out = pytest.CaptureFixture[str]
@@ -144,7 +144,7 @@ def mesh_of_two(command: Command) -> Any:
 
 
 def test_top_once_and_as_json(serve: Serve, capsys: Out, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agiledart_cli.top.FIRST_SECONDS", 0.1)
+    monkeypatch.setattr("agiledart_cli.top.top.FIRST_SECONDS", 0.1)
     with serve(mesh_of_two) as agent:
         assert run_cli(["top", "--once", "--agent", str(agent.folder)]) == 0
         told = capsys.readouterr().out
@@ -211,8 +211,8 @@ def tapped(number: int, state: str = "running", rows: int = 2) -> dict[str, Any]
 
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agiledart_cli.tap.POLL_SECONDS", 0.0)
-    monkeypatch.setattr("agiledart_cli.tap.RATE_SECONDS", 0.01)
+    monkeypatch.setattr("agiledart_cli.verbs.tap.POLL_SECONDS", 0.0)
+    monkeypatch.setattr("agiledart_cli.verbs.tap.RATE_SECONDS", 0.01)
 
 
 def in_turn(*answers: Any) -> Callable[[Command], Any]:

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from agiledart_cli.application_view import print_sums
-from agiledart_cli.top_sample import ApplicationLine, Snapshot, StepLine
-from agiledart_cli.top_view import picture
+from agiledart_cli.top.top_sample import ApplicationLine, Snapshot, StepLine
+from agiledart_cli.top.top_view import picture
+from agiledart_cli.verbs.application_view import print_sums
 
 SUMMARY: dict[str, Any] = {
     "records_in": 1_000, "late": 1, "malformed": {}, "results": {"report": 700},

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from agiledart_cli.main import run_cli
-from agiledart_dataflow.specification import Specification
-from agiledart_executor.user_code import decode_bundle, load_bundle
+from agiledart_dataflow.plan.specification import Specification
+from agiledart_executor.user_code.user_code import decode_bundle, load_bundle
 from agiledart_kernel.codec import Codec
 from agiledart_kernel.limits import MAX_RECORD_BYTES
-from agiledart_node.commands import Command, CreateToken, Logs, Route, Submit
+from agiledart_node.wire.commands import Command, CreateToken, Logs, Route, Submit
 from tests.unit.cli.fake_agent import FakeAgent
 
 CODE = """
@@ -150,7 +150,7 @@ def test_whoever_stops_waiting_reads_that_it_runs_on(
         raise KeyboardInterrupt
 
     started = {"name": "small", "version": 1, "state": "running", "placement": {}, "seconds_to_running": 0.1}
-    monkeypatch.setattr("agiledart_cli.applications.time.sleep", interrupt)
+    monkeypatch.setattr("agiledart_cli.verbs.applications.time.sleep", interrupt)
     assert ask(["submit", "small.py", "--set", "rows=csv:rows.csv", "--wait"], [started], [started])[0] == 130
     assert "small runs on. Stop it: agiledart stop small" in capsys.readouterr().err
 
@@ -243,8 +243,8 @@ def test_token_create_prints_the_token_alone_on_stdout(ask: Ask, capsys: pytest.
 def test_token_show_keeps_the_secret(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     import time
 
-    from agiledart_agent.identity import Identity
-    from agiledart_agent.tokens import create_token, parse_token
+    from agiledart_agent.identity.identity import Identity
+    from agiledart_agent.identity.tokens import create_token, parse_token
 
     identity = Identity.load_or_create(tmp_path / "state")
     identity.found_network()

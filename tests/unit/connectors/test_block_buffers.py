@@ -7,9 +7,9 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from agiledart_dataflow.batch import as_rows
-from agiledart_dataflow.columns import Columns
-from agiledart_dataflow.connectors import SourceReader
+from agiledart_dataflow.data.batch import as_rows
+from agiledart_dataflow.data.columns import Columns
+from agiledart_dataflow.plan.connectors import SourceReader
 from agiledart_executor.connectors import csv_columns
 from agiledart_executor.connectors.block_buffers import BlockBuffers
 from agiledart_executor.connectors.csv_columns import CsvColumnsReader

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from agiledart import csv
-from agiledart_dataflow.batch import as_rows
-from agiledart_dataflow.connectors import SourceReader
+from agiledart_dataflow.data.batch import as_rows
+from agiledart_dataflow.plan.connectors import SourceReader
 from agiledart_executor.connectors.columns_import import ColumnsImport
 from agiledart_executor.connectors.opening import open_source
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from agiledart import ReadTime
-from agiledart_dataflow.connectors import Connector, Reading
+from agiledart_dataflow.plan.connectors import Connector, Reading
 from agiledart_executor.connectors.csv_source import CsvReader
 from agiledart_executor.connectors.lines import BLOCK_BYTES, FileLines, GeneratedLines
 from agiledart_executor.connectors.opening import open_source

@@ -4,10 +4,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from agiledart_dataflow.arrivals import Arrivals, OnlyInput, inbox_of
-from agiledart_dataflow.batch import Batch
-from agiledart_dataflow.columns import Columns
-from agiledart_dataflow.position import START, final_mark
+from agiledart_dataflow.data.batch import Batch
+from agiledart_dataflow.data.columns import Columns
+from agiledart_dataflow.data.position import START, final_mark
+from agiledart_dataflow.runtime.arrivals import Arrivals, OnlyInput, inbox_of
 from agiledart_kernel.errors import LocalProtocolError, RemoteProtocolError
 
 LEFT, RIGHT = (0, 0), (1, 0)

@@ -8,10 +8,10 @@ import msgpack
 import pytest
 
 from agiledart import Change, Ranking
-from agiledart_dataflow.batch import Batch, concatenated
-from agiledart_dataflow.batch_codec import BatchCodec
-from agiledart_dataflow.position import covering, final_mark
-from agiledart_dataflow.rows import Entry
+from agiledart_dataflow.data.batch import Batch, concatenated
+from agiledart_dataflow.data.batch_codec import BatchCodec
+from agiledart_dataflow.data.position import covering, final_mark
+from agiledart_dataflow.data.rows import Entry
 from agiledart_kernel.errors import RemoteProtocolError
 from agiledart_kernel.limits import MAX_DATA_FRAME_BYTES
 

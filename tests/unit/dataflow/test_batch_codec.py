@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agiledart_dataflow.batch import Batch, concatenated, listed
-from agiledart_dataflow.batch_codec import BatchCodec
-from agiledart_dataflow.carries import Carries
-from agiledart_dataflow.columns import Columns
+from agiledart_dataflow.data.batch import Batch, concatenated, listed
+from agiledart_dataflow.data.batch_codec import BatchCodec
+from agiledart_dataflow.data.carries import Carries
+from agiledart_dataflow.data.columns import Columns
 from agiledart_kernel.errors import RemoteProtocolError
 
 

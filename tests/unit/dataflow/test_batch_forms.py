@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from agiledart_dataflow.batch_forms import columns_of, in_form
-from agiledart_dataflow.columns import Columns
+from agiledart_dataflow.data.batch_forms import columns_of, in_form
+from agiledart_dataflow.data.columns import Columns
 
 
 class Wide(NamedTuple):

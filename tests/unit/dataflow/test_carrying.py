@@ -20,9 +20,9 @@ from agiledart import (
     sum_of,
     tumbling,
 )
-from agiledart_dataflow.aggregators import Aggregator
-from agiledart_dataflow.stage_plan import StagePlan
-from agiledart_dataflow.stages import plan_stages
+from agiledart_dataflow.aggregation.aggregators import Aggregator
+from agiledart_dataflow.plan.stage_plan import StagePlan
+from agiledart_dataflow.plan.stages import plan_stages
 from agiledart_examples import debs2015
 
 

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from agiledart_dataflow.carries import Carries
-from agiledart_dataflow.chain import RowChain
-from agiledart_dataflow.error_policy import ErrorPolicy
-from agiledart_dataflow.loop_text import Names, RowStep
-from agiledart_dataflow.position import Position
-from agiledart_dataflow.statistics import StepCounts
+from agiledart_dataflow.counts.statistics import StepCounts
+from agiledart_dataflow.data.carries import Carries
+from agiledart_dataflow.data.position import Position
+from agiledart_dataflow.operators.chain import RowChain
+from agiledart_dataflow.operators.loop_text import Names, RowStep
+from agiledart_dataflow.user_code.error_policy import ErrorPolicy
 from agiledart_kernel.errors import UserCodeError
 
 

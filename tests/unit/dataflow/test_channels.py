@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agiledart_dataflow.batch import Batch
-from agiledart_dataflow.channels import PUNCTUATION_WINDOW, ReceivingChannel, SendingChannel
-from agiledart_dataflow.position import covering, final_mark
+from agiledart_dataflow.data.batch import Batch
+from agiledart_dataflow.data.position import covering, final_mark
+from agiledart_dataflow.runtime.channels import PUNCTUATION_WINDOW, ReceivingChannel, SendingChannel
 from agiledart_kernel.errors import RemoteProtocolError
 
 

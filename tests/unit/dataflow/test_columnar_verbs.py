@@ -8,16 +8,16 @@ from typing import Any, NamedTuple
 import pytest
 
 from agiledart import ReadTime, Topology, TopologyError, col, collect, count, csv, null, tumbling, when
-from agiledart_dataflow.callsite import call_site
-from agiledart_dataflow.column_planning import fields_wanted, wants_columns
-from agiledart_dataflow.columns import Columns
-from agiledart_dataflow.connectors import Connector
-from agiledart_dataflow.event_times import field_read
+from agiledart_dataflow.data.columns import Columns
+from agiledart_dataflow.data.schema import fields_of
+from agiledart_dataflow.event_time.event_times import field_read
 from agiledart_dataflow.expressions.row_expression import RowExpression
-from agiledart_dataflow.program import compile_program
-from agiledart_dataflow.schema import fields_of
-from agiledart_dataflow.stages import plan_stages
-from agiledart_dataflow.stream import Stream
+from agiledart_dataflow.graph.column_planning import fields_wanted, wants_columns
+from agiledart_dataflow.graph.streams import Stream
+from agiledart_dataflow.plan.connectors import Connector
+from agiledart_dataflow.plan.stages import plan_stages
+from agiledart_dataflow.runtime.program import compile_program
+from agiledart_dataflow.user_code.callsite import call_site
 from agiledart_executor.connectors.csv_columns import CsvColumnsReader
 from agiledart_executor.connectors.csv_source import CsvReader
 from agiledart_executor.connectors.opening import open_source

@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agiledart import ReadTime
-from agiledart_dataflow.columns import Columns
-from agiledart_dataflow.rows import Pane
+from agiledart_dataflow.data.columns import Columns
+from agiledart_dataflow.data.rows import Pane
 from agiledart_kernel.errors import RemoteProtocolError
 from agiledart_kernel.limits import MAX_DATA_FRAME_BYTES
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agiledart import csv, taxi
-from agiledart_dataflow.connectors import Connector, parse_connector
+from agiledart_dataflow.plan.connectors import Connector, parse_connector
 from agiledart_kernel.errors import ConfigurationError
 
 

@@ -6,10 +6,10 @@ from typing import Any, NamedTuple, cast
 import pytest
 
 from agiledart import Topology, collect, records
-from agiledart_dataflow.batch import Batch
-from agiledart_dataflow.batch_codec import BatchCodec
-from agiledart_dataflow.position import START
-from agiledart_dataflow.rows import DeadLetter
+from agiledart_dataflow.data.batch import Batch
+from agiledart_dataflow.data.batch_codec import BatchCodec
+from agiledart_dataflow.data.position import START
+from agiledart_dataflow.data.rows import DeadLetter
 from agiledart_executor.local import LocalRun, run_topology
 
 

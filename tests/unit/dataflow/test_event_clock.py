@@ -2,8 +2,8 @@
 
 import pytest
 
-from agiledart_dataflow.event_clock import MAX_EARLY, PROMISE_STEP_MS, EventClock, Late
-from agiledart_dataflow.position import END, EXPIRY
+from agiledart_dataflow.data.position import END, EXPIRY
+from agiledart_dataflow.event_time.event_clock import MAX_EARLY, PROMISE_STEP_MS, EventClock, Late
 
 S = 1_000_000_000
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agiledart_dataflow.exact_sums import compacted, grouped_integer_sums, grouped_sums, rounded_sum
+from agiledart_dataflow.aggregation.exact_sums import compacted, grouped_integer_sums, grouped_sums, rounded_sum
 
 finite = st.floats(allow_nan=False, allow_infinity=False)
 moderate = st.floats(-1e6, 1e6) | st.sampled_from([0.1, -0.1, 1e-9, 12.5, 2.0**-40, 1e17, -1e17, -0.0, 5e-324])

@@ -20,12 +20,12 @@ from agiledart import (
     sliding,
     tumbling,
 )
-from agiledart_dataflow.batch import Batch
-from agiledart_dataflow.carries import Carries
-from agiledart_dataflow.instance import Instance
-from agiledart_dataflow.position import covering, final_mark
-from agiledart_dataflow.program import Program, compile_program
-from agiledart_dataflow.stages import plan_stages
+from agiledart_dataflow.data.batch import Batch
+from agiledart_dataflow.data.carries import Carries
+from agiledart_dataflow.data.position import covering, final_mark
+from agiledart_dataflow.plan.stages import plan_stages
+from agiledart_dataflow.runtime.instance import Instance
+from agiledart_dataflow.runtime.program import Program, compile_program
 from agiledart_executor.local import run_topology
 from agiledart_kernel.errors import LocalProtocolError, TopologyError
 from agiledart_kernel.randomness import RandomStream

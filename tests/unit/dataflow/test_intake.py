@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agiledart_dataflow import intake as intake_module
-from agiledart_dataflow.intake import Intake
-from agiledart_dataflow.overload import MAX_WAITING_BYTES, POLICIES, Overload, overload_of
+from agiledart_dataflow.plan.overload import MAX_WAITING_BYTES, POLICIES, Overload, overload_of
+from agiledart_dataflow.runtime import intake as intake_module
+from agiledart_dataflow.runtime.intake import Intake
 from agiledart_kernel.errors import ConfigurationError, LocalProtocolError, OperationFailed, UserCodeError
 
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agiledart_dataflow.latency import LatencyHistogram
+from agiledart_dataflow.counts.latency import LatencyHistogram
 
 SAMPLES = st.lists(st.integers(-5, 10**13), min_size=1, max_size=60)
 

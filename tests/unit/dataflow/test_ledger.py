@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from agiledart import Topology, collect, tumbling
-from agiledart_dataflow.ledger import audit
-from agiledart_dataflow.statistics import InstanceStatistics, SourceCounts
+from agiledart_dataflow.counts.statistics import InstanceStatistics, SourceCounts
+from agiledart_dataflow.runtime.ledger import audit
 from agiledart_executor import local
 from agiledart_executor.local import LocalRun, run_topology
 from agiledart_kernel.errors import LocalProtocolError

@@ -2,9 +2,9 @@
 
 import pytest
 
-from agiledart_dataflow.batch import Batch
-from agiledart_dataflow.merge import Merge
-from agiledart_dataflow.position import END, START, Position, covering, final_mark
+from agiledart_dataflow.data.batch import Batch
+from agiledart_dataflow.data.position import END, START, Position, covering, final_mark
+from agiledart_dataflow.runtime.merge import Merge
 from agiledart_kernel.errors import LocalProtocolError, RemoteProtocolError
 
 LEFT, RIGHT = (0, 0), (0, 1)

@@ -27,9 +27,9 @@ from agiledart import (
     sum_of,
     tumbling,
 )
+from agiledart_dataflow.data.position import RECORD
 from agiledart_dataflow.operators.keyed_step import KeyedStep
 from agiledart_dataflow.operators.top import Top
-from agiledart_dataflow.position import RECORD
 from agiledart_dataflow.state.entries import EntryCodec
 from agiledart_executor.local import LocalRun, run_topology
 from agiledart_executor.state.sqlite_store import SqliteStore

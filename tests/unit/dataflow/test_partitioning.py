@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from agiledart_dataflow.partitioning import KeyRouter, canonical, groups_of_instance, instance_of_group, key_group
+from agiledart_dataflow.data.partitioning import KeyRouter, canonical, groups_of_instance, instance_of_group, key_group
 from agiledart_kernel.limits import KEY_GROUPS
 
 
@@ -123,7 +123,7 @@ def test_groups_do_not_change_between_versions() -> None:
 
 
 def test_groups_do_not_depend_on_the_hash_seed() -> None:
-    code = "from agiledart_dataflow.partitioning import key_group; print([key_group(k) for k in ('a', ('b', 1), None)])"
+    code = "from agiledart_dataflow.data.partitioning import key_group; print([key_group(k) for k in ('a', ('b', 1), None)])"
     answers = [
         subprocess.run(
             [sys.executable, "-c", code], env={"PYTHONHASHSEED": seed}, capture_output=True, text=True, check=True
@@ -134,7 +134,7 @@ def test_groups_do_not_depend_on_the_hash_seed() -> None:
 
 
 def test_the_router_forgets_before_it_grows_without_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agiledart_dataflow.partitioning._REMEMBERED", 10)
+    monkeypatch.setattr("agiledart_dataflow.data.partitioning._REMEMBERED", 10)
     router = KeyRouter(4)
     targets = [router[i] for i in range(100)]
     assert len(router) <= 10

@@ -2,10 +2,10 @@
 
 from typing import Any, NamedTuple
 
+from agiledart_dataflow.data.position import RECORD, Position
+from agiledart_dataflow.data.rows import Match
 from agiledart_dataflow.operators.keyed_step import KeyedStep
 from agiledart_dataflow.operators.patterns import Pattern
-from agiledart_dataflow.position import RECORD, Position
-from agiledart_dataflow.rows import Match
 from agiledart_dataflow.state.entries import EntryCodec
 from agiledart_dataflow.state.store import MemoryStore
 

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agiledart_dataflow.batch import Batch, has_positions, joined_order, listed, place
-from agiledart_dataflow.columns import Columns
-from agiledart_dataflow.one_input import merge_of
-from agiledart_dataflow.position import END, Position
-from agiledart_dataflow.position_arrays import is_strictly_ascending, packed, record_positions, unpacked
-from agiledart_dataflow.sampling import sampled_among
+from agiledart_dataflow.counts.sampling import sampled_among
+from agiledart_dataflow.data.batch import Batch, has_positions, joined_order, listed, place
+from agiledart_dataflow.data.columns import Columns
+from agiledart_dataflow.data.position import END, Position
+from agiledart_dataflow.data.position_arrays import is_strictly_ascending, packed, record_positions, unpacked
+from agiledart_dataflow.runtime.one_input import merge_of
 from agiledart_kernel.errors import RemoteProtocolError
 
 ELEMENT = st.sampled_from([-1, 0, 1, 2, END]) | st.integers(-(2**63), 2**63 - 1)

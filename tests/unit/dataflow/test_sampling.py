@@ -2,8 +2,8 @@
 
 import pytest
 
-from agiledart_dataflow.position import EXPIRY, RECORD
-from agiledart_dataflow.sampling import SAMPLED_SHARE, is_sampled, sampled_among
+from agiledart_dataflow.counts.sampling import SAMPLED_SHARE, is_sampled, sampled_among
+from agiledart_dataflow.data.position import EXPIRY, RECORD
 
 COUNT = 20_000
 FIRST = [23, 32, 52, 64, 70, 93, 97, 114, 131, 136, 158, 172]

@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 import pytest
 
 from agiledart import ReadTime, Topology, UserCodeError, collect, records
-from agiledart_dataflow.connectors import Connector, Reading
-from agiledart_dataflow.position import covering, final_mark
-from agiledart_dataflow.program import compile_program
-from agiledart_dataflow.source_instance import SourceInstance
-from agiledart_dataflow.stages import plan_stages
+from agiledart_dataflow.data.position import covering, final_mark
+from agiledart_dataflow.plan.connectors import Connector, Reading
+from agiledart_dataflow.plan.stages import plan_stages
+from agiledart_dataflow.runtime.program import compile_program
+from agiledart_dataflow.runtime.source_instance import SourceInstance
 from agiledart_executor.local import run_topology
 from agiledart_kernel.errors import ConfigurationError
 

@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agiledart import ConfigurationError, Overload, Topology, TopologyError, collect, csv, records, tumbling
-from agiledart_dataflow.connectors import Connector, Reading
-from agiledart_dataflow.intake import Intake
-from agiledart_dataflow.position import final_mark
-from agiledart_dataflow.program import compile_program
-from agiledart_dataflow.source_instance import SourceInstance
-from agiledart_dataflow.stages import plan_stages
+from agiledart_dataflow.data.position import final_mark
+from agiledart_dataflow.plan.connectors import Connector, Reading
+from agiledart_dataflow.plan.stages import plan_stages
+from agiledart_dataflow.runtime.intake import Intake
+from agiledart_dataflow.runtime.program import compile_program
+from agiledart_dataflow.runtime.source_instance import SourceInstance
 from agiledart_executor.local import run_topology
 from agiledart_executor.spool.opening import open_intake
 

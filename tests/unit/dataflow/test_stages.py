@@ -7,8 +7,8 @@ import msgspec
 import pytest
 
 from agiledart import Topology, TopologyError, collect, records, sliding, tumbling
-from agiledart_dataflow.stage_plan import StagePlan
-from agiledart_dataflow.stages import plan_stages
+from agiledart_dataflow.plan.stage_plan import StagePlan
+from agiledart_dataflow.plan.stages import plan_stages
 from agiledart_examples.debs2015 import frequent_routes, profitable_areas
 
 

@@ -28,7 +28,7 @@ from agiledart import (
     stdout,
     tumbling,
 )
-from agiledart_dataflow.schema import type_text
+from agiledart_dataflow.data.schema import type_text
 
 MINUTE = timedelta(minutes=1)
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agiledart import TopologyError, hopping, sliding, tumbling
-from agiledart_dataflow.windows import Panes
+from agiledart_dataflow.event_time.windows import Panes
 
 MS = timedelta(milliseconds=1)
 

@@ -9,14 +9,14 @@ from typing import Any, NamedTuple
 import pytest
 
 from agiledart import Topology, collect, records
-from agiledart_dataflow.batch import Batch
-from agiledart_dataflow.carries import Carries
-from agiledart_dataflow.channels import ReceivingChannel, SendingChannel
-from agiledart_dataflow.instance import WORK_BUDGET, Instance
-from agiledart_dataflow.position import covering
-from agiledart_dataflow.program import Program, compile_program
-from agiledart_dataflow.source_instance import SourceInstance
-from agiledart_dataflow.stages import plan_stages
+from agiledart_dataflow.data.batch import Batch
+from agiledart_dataflow.data.carries import Carries
+from agiledart_dataflow.data.position import covering
+from agiledart_dataflow.plan.stages import plan_stages
+from agiledart_dataflow.runtime.channels import ReceivingChannel, SendingChannel
+from agiledart_dataflow.runtime.instance import WORK_BUDGET, Instance
+from agiledart_dataflow.runtime.program import Program, compile_program
+from agiledart_dataflow.runtime.source_instance import SourceInstance
 from agiledart_executor.connectors.opening import open_sink, open_source
 from agiledart_executor.host import InstanceHost
 from agiledart_executor.local_channel import local_output

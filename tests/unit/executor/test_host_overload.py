@@ -8,13 +8,13 @@ from typing import NamedTuple
 import pytest
 
 from agiledart import Overload, Topology, null
-from agiledart_dataflow.batch import Batch
-from agiledart_dataflow.channels import SendingChannel
-from agiledart_dataflow.connectors import connector
-from agiledart_dataflow.program import compile_program
-from agiledart_dataflow.source_instance import SourceInstance
-from agiledart_dataflow.stages import plan_stages
-from agiledart_dataflow.statistics import SourceCounts
+from agiledart_dataflow.counts.statistics import SourceCounts
+from agiledart_dataflow.data.batch import Batch
+from agiledart_dataflow.plan.connectors import connector
+from agiledart_dataflow.plan.stages import plan_stages
+from agiledart_dataflow.runtime.channels import SendingChannel
+from agiledart_dataflow.runtime.program import compile_program
+from agiledart_dataflow.runtime.source_instance import SourceInstance
 from agiledart_executor.connectors.opening import open_source
 from agiledart_executor.host import InstanceHost
 from agiledart_executor.running import OutputEnd, Running

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from agiledart import Topology, collect, records
-from agiledart_dataflow.batch import Batch
-from agiledart_dataflow.channels import ReceivingChannel, SendingChannel
-from agiledart_dataflow.position import covering
+from agiledart_dataflow.data.batch import Batch
+from agiledart_dataflow.data.position import covering
+from agiledart_dataflow.runtime.channels import ReceivingChannel, SendingChannel
 from agiledart_executor import host as host_module
 from agiledart_executor.running import TURN_NS, OutputEnd
 from agiledart_kernel.errors import RemoteProtocolError

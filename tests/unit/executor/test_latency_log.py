@@ -12,22 +12,22 @@ import numpy as np
 import pytest
 
 from agiledart import ReadTime, Topology, log, null, records
-from agiledart_dataflow.columns import Columns
-from agiledart_dataflow.connectors import Connector
-from agiledart_dataflow.position import RECORD, Position
-from agiledart_dataflow.program import compile_program
-from agiledart_dataflow.sampling import is_sampled
-from agiledart_dataflow.stages import plan_stages
+from agiledart_dataflow.counts.sampling import is_sampled
+from agiledart_dataflow.data.columns import Columns
+from agiledart_dataflow.data.position import RECORD, Position
+from agiledart_dataflow.plan.connectors import Connector
+from agiledart_dataflow.plan.stages import plan_stages
+from agiledart_dataflow.runtime.program import compile_program
 from agiledart_executor import latency_log, launching
 from agiledart_executor.connectors.memory import MemoryWriter
 from agiledart_executor.connectors.opening import open_sink
 from agiledart_executor.latency_log import LatencyKeeping, LatencyLog, SampledSink
 from agiledart_executor.launching import Launchable
-from agiledart_executor.sink_log.layout import log_directory
-from agiledart_executor.sink_log.reader import LogReader
 from agiledart_kernel.errors import ConfigurationError
 from agiledart_kernel.limits import MAX_APPLICATION_NAME, MIN_LATENCY_LOG_BYTES
-from agiledart_kernel.sink_log import latency_log_name, sink_name_fault, user_sink_name_fault
+from agiledart_sink_log.layout import log_directory
+from agiledart_sink_log.protocol import latency_log_name, sink_name_fault, user_sink_name_fault
+from agiledart_sink_log.reader import LogReader
 
 NOW = 1_700_000_000_000_000_000
 NAME = "_latency.app"

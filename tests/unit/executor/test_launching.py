@@ -7,8 +7,8 @@ from typing import NamedTuple
 import pytest
 
 from agiledart import Topology, log, records
-from agiledart_dataflow.program import compile_program
-from agiledart_dataflow.stages import plan_stages
+from agiledart_dataflow.plan.stages import plan_stages
+from agiledart_dataflow.runtime.program import compile_program
 from agiledart_executor import launching
 from agiledart_executor.connectors.log_sink import SinkOrigin
 from agiledart_executor.connectors.opening import open_sink

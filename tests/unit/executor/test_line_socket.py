@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 import pytest
 
 from agiledart import Topology, collect, tcp
-from agiledart_dataflow.channels import SendingChannel
-from agiledart_dataflow.connectors import Connector, Reading
-from agiledart_dataflow.instance import Instance
-from agiledart_dataflow.program import compile_program
-from agiledart_dataflow.source_instance import SourceInstance
-from agiledart_dataflow.stages import plan_stages
+from agiledart_dataflow.plan.connectors import Connector, Reading
+from agiledart_dataflow.plan.stages import plan_stages
+from agiledart_dataflow.runtime.channels import SendingChannel
+from agiledart_dataflow.runtime.instance import Instance
+from agiledart_dataflow.runtime.program import compile_program
+from agiledart_dataflow.runtime.source_instance import SourceInstance
 from agiledart_executor.connectors.line_socket import LineSocketReader
 from agiledart_executor.connectors.memory import MemoryWriter
 from agiledart_executor.connectors.opening import open_source

@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 import pytest
 
 from agiledart import Pane, Topology, collect, records, tumbling
-from agiledart_dataflow.batch import Batch
-from agiledart_dataflow.instance import Instance
-from agiledart_dataflow.position import covering
-from agiledart_dataflow.program import Program, compile_program
-from agiledart_dataflow.source_instance import SourceInstance
-from agiledart_dataflow.stages import plan_stages
+from agiledart_dataflow.data.batch import Batch
+from agiledart_dataflow.data.position import covering
+from agiledart_dataflow.plan.stages import plan_stages
+from agiledart_dataflow.runtime.instance import Instance
+from agiledart_dataflow.runtime.program import Program, compile_program
+from agiledart_dataflow.runtime.source_instance import SourceInstance
 from agiledart_executor.connectors.opening import open_sink, open_source
 from agiledart_executor.messages import InstanceName, Sampled
 from agiledart_executor.running import Running

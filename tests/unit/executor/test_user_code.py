@@ -10,8 +10,8 @@ from typing import Any, Literal
 import msgspec
 import pytest
 
-from agiledart_executor import user_bundle, user_modules
-from agiledart_executor.user_code import (
+from agiledart_executor.user_code import user_bundle, user_modules
+from agiledart_executor.user_code.user_code import (
     Bundle,
     build,
     decode_bundle,
@@ -20,7 +20,7 @@ from agiledart_executor.user_code import (
     load_bundle,
     make_bundle,
 )
-from agiledart_executor.user_parameters import parse_settings, parse_span, parse_value
+from agiledart_executor.user_code.user_parameters import parse_settings, parse_span, parse_value
 from agiledart_kernel.errors import (
     ConfigurationError,
     OperationFailed,
@@ -33,8 +33,8 @@ PRELUDE = """
 from datetime import timedelta
 from typing import NamedTuple
 
-from agiledart_dataflow.connectors import Sink, Source, connector
-from agiledart_dataflow.topology import Topology
+from agiledart_dataflow.plan.connectors import Sink, Source, connector
+from agiledart_dataflow.graph.topology import Topology
 
 class Reading(NamedTuple):
     at: int

@@ -16,14 +16,14 @@ from typing import Any, NamedTuple
 import pytest
 
 from agiledart import Topology, collect, sliding, sum_of
-from agiledart_dataflow.chain import RowChain
-from agiledart_dataflow.loop_text import Line, RowStep
-from agiledart_dataflow.user_limits import UserLimits, user_limits
-from agiledart_executor.bounds import Bounds, ResidentMemory, default_memory, machine_memory
-from agiledart_executor.last_words import ALIVE, ASK_SIGNAL, EXIT_BOUND, Heard, LastWords
+from agiledart_dataflow.operators.chain import RowChain
+from agiledart_dataflow.operators.loop_text import Line, RowStep
+from agiledart_dataflow.user_code.user_limits import UserLimits, user_limits
 from agiledart_executor.local import run_topology
-from agiledart_executor.user_frames import Whereabouts, look_at, whereabouts
-from agiledart_executor.watchdog import Call, StuckJudge, Verdict, Watchdog
+from agiledart_executor.user_code.bounds import Bounds, ResidentMemory, default_memory, machine_memory
+from agiledart_executor.user_code.last_words import ALIVE, ASK_SIGNAL, EXIT_BOUND, Heard, LastWords
+from agiledart_executor.user_code.user_frames import Whereabouts, look_at, whereabouts
+from agiledart_executor.user_code.watchdog import Call, StuckJudge, Verdict, Watchdog
 from agiledart_kernel.errors import ConfigurationError
 
 CALL = Call("clean", 1)
@@ -214,7 +214,7 @@ def test_a_call_that_hangs_ends_the_process_with_a_reason(capfd: pytest.CaptureF
 CRASH = """
 import os, re, resource, sys, time
 resource.setrlimit(resource.RLIMIT_CPU, (20, 20))  # it may outlive a test that is cut off, but not for long
-from agiledart_executor.last_words import LastWords
+from agiledart_executor.user_code.last_words import LastWords
 LastWords(int(sys.argv[1])).arm()
 sys.path.insert(0, sys.argv[2])
 text = {text!r}

@@ -15,9 +15,9 @@ from agiledart_experiments.runner import run_experiment
 from agiledart_kernel.errors import ConfigurationError
 from agiledart_kernel.instants import SECOND
 from agiledart_kernel.node_id import NodeId
-from agiledart_overlay.leaf_set import LeafSet
+from agiledart_overlay.tables.leaf_set import LeafSet
 from agiledart_simulation.checkers.routing import root_of
-from agiledart_simulation.ring import simulated_ids
+from agiledart_simulation.world.ring import simulated_ids
 
 
 def quiet(_: str) -> None:

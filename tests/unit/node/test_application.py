@@ -3,7 +3,14 @@
 import msgspec
 import pytest
 
-from agiledart_dataflow.application import (
+from agiledart_dataflow.plan.deployment import InstancePlace
+from agiledart_kernel.frames import application_number
+from agiledart_kernel.instants import SECOND, Duration, Instant
+from agiledart_kernel.limits import MAX_RECORD_BYTES
+from agiledart_kernel.node_id import NodeId
+from agiledart_kernel.peer import Peer
+from agiledart_node.forming.formation import SoftState, is_path, junctions, merged_tree, waves
+from agiledart_node.records.application import (
     FINAL,
     MAX_HISTORY,
     NEXT_STATES,
@@ -17,13 +24,6 @@ from agiledart_dataflow.application import (
     listed,
     waiting_for_room,
 )
-from agiledart_dataflow.deployment import InstancePlace
-from agiledart_dataflow.formation import SoftState, is_path, junctions, merged_tree, waves
-from agiledart_kernel.frames import application_number
-from agiledart_kernel.instants import SECOND, Duration, Instant
-from agiledart_kernel.limits import MAX_RECORD_BYTES
-from agiledart_kernel.node_id import NodeId
-from agiledart_kernel.peer import Peer
 
 
 def peer(hexes: str, name: str = "") -> Peer:

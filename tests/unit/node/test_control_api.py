@@ -1,6 +1,6 @@
 """The documented bodies: schema files are up to date, and the reference names every field.
 
-Rewrite the files after a change of `agiledart_node.bodies`:  python -m tests.unit.node.test_control_api
+Rewrite the files after a change of `agiledart_node.wire.bodies`:  python -m tests.unit.node.test_control_api
 """
 
 from pathlib import Path
@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from agiledart_node.bodies import BODIES, schema_text
+from agiledart_node.wire.bodies import BODIES, schema_text
 
 REFERENCE = Path(__file__).parents[3] / "docs" / "reference"
 

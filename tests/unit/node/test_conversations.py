@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
-from agiledart_dataflow.formation_messages import Acknowledged, Load, Survey
 from agiledart_kernel.instants import MILLISECOND, SECOND, Duration, Instant
 from agiledart_kernel.machine import CancelTimer, Send, SetTimer
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.randomness import RandomStream
-from agiledart_node.conversations import Conversations, Question
+from agiledart_node.desk.conversations import Conversations, Question
+from agiledart_node.wire.formation_messages import Acknowledged, Load, Survey
 
 PEER, OTHER = Peer(NodeId(1), 3, "p"), Peer(NodeId(2), 1, "o")
 

@@ -4,12 +4,12 @@ from typing import Any
 
 import msgspec
 
-from agiledart_dataflow.formation_messages import Deploy, Halt
 from agiledart_kernel.instants import SECOND
 from agiledart_kernel.machine import Completed
-from agiledart_node.commands import Stop
-from agiledart_node.effects import StartInstances
-from agiledart_node.events import InstanceFinished, InstanceReported
+from agiledart_node.wire.commands import Stop
+from agiledart_node.wire.effects import StartInstances
+from agiledart_node.wire.events import InstanceFinished, InstanceReported
+from agiledart_node.wire.formation_messages import Deploy, Halt
 from tests.simulation.mesh import Mesh, pipeline
 from tests.unit.node.test_node import SCHEDULER, Bench, part
 

@@ -8,8 +8,30 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agiledart_dataflow.deployment import DeploymentPart, InstancePlace, PlacedInstance
-from agiledart_dataflow.formation_messages import (
+from agiledart_dataflow.plan.deployment import DeploymentPart, InstancePlace, PlacedInstance
+from agiledart_kernel.codec import encode, tags_of
+from agiledart_kernel.count import MAX_COUNT
+from agiledart_kernel.errors import ConfigurationError
+from agiledart_kernel.frames import application_number
+from agiledart_kernel.instants import SECOND, Instant
+from agiledart_kernel.machine import Completed, Effect, Event, Failed, Message, Received, Send
+from agiledart_kernel.node_id import NodeId
+from agiledart_kernel.peer import Peer
+from agiledart_kernel.randomness import RandomStream
+from agiledart_node.desk.config import NodeConfig
+from agiledart_node.node import NODE_CODEC, Node, NodeMessage
+from agiledart_node.scheduling.messages import SchedulingMessage
+from agiledart_node.wire.commands import CreateToken, Info, ListApplications, Route
+from agiledart_node.wire.effects import (
+    PrepareExecutors,
+    RefusedRequest,
+    Replied,
+    StartInstances,
+    StartSources,
+    StopInstances,
+)
+from agiledart_node.wire.events import Asked, InstanceFinished
+from agiledart_node.wire.formation_messages import (
     Acknowledged,
     AskStop,
     CollectJoins,
@@ -21,30 +43,8 @@ from agiledart_dataflow.formation_messages import (
     InstancesEnded,
     StartFlow,
 )
-from agiledart_kernel.codec import encode, tags_of
-from agiledart_kernel.count import MAX_COUNT
-from agiledart_kernel.errors import ConfigurationError
-from agiledart_kernel.frames import application_number
-from agiledart_kernel.instants import SECOND, Instant
-from agiledart_kernel.machine import Completed, Effect, Event, Failed, Message, Received, Send
-from agiledart_kernel.node_id import NodeId
-from agiledart_kernel.peer import Peer
-from agiledart_kernel.randomness import RandomStream
-from agiledart_node.commands import CreateToken, Info, ListApplications, Route
-from agiledart_node.config import NodeConfig
-from agiledart_node.effects import (
-    PrepareExecutors,
-    RefusedRequest,
-    Replied,
-    StartInstances,
-    StartSources,
-    StopInstances,
-)
-from agiledart_node.events import Asked, InstanceFinished
-from agiledart_node.node import NODE_CODEC, Node, NodeMessage
-from agiledart_node.scheduling.messages import SchedulingMessage
-from agiledart_overlay.events import JoinRing, RouteMessage
-from agiledart_overlay.messages import OverlayMessage
+from agiledart_overlay.wire.events import JoinRing, RouteMessage
+from agiledart_overlay.wire.messages import OverlayMessage
 
 ME, SCHEDULER, STRANGER = Peer(NodeId(5 << 120), 1, "me"), Peer(NodeId(9 << 120), 1, "sch"), Peer(NodeId(3 << 120), 1)
 

@@ -12,7 +12,7 @@ from agiledart_kernel.instants import SECOND, Duration, Instant
 from agiledart_kernel.node_id import NodeId, key_of_name, ring_distance
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.randomness import RandomStream
-from agiledart_node.conversations import Conversations
+from agiledart_node.desk.conversations import Conversations
 from agiledart_node.node import NODE_CODEC
 from agiledart_node.scheduling.advertisements import MAX_ADVERTISEMENTS, Advertisements, Heard
 from agiledart_node.scheduling.claims import CLAIM_CODEC, Claim, Claims, office_key
@@ -20,7 +20,7 @@ from agiledart_node.scheduling.electing import winner_of
 from agiledart_node.scheduling.finding import Finding, estimated_nodes, walk_length
 from agiledart_node.scheduling.messages import Advertisement, Candidate, FindScheduler, Office
 from agiledart_node.scheduling.turns import Turns
-from agiledart_overlay.leaf_set import LeafSet
+from agiledart_overlay.tables.leaf_set import LeafSet
 
 LIFE = Duration(10 * SECOND)
 

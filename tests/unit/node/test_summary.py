@@ -5,9 +5,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from agiledart_dataflow.statistics import InstanceStatistics, SourceCounts, StepCounts
-from agiledart_node.bodies import SummaryBody
-from agiledart_node.summary import scalars_of, statistics_of, summary_of
+from agiledart_dataflow.counts.statistics import InstanceStatistics, SourceCounts, StepCounts
+from agiledart_node.records.summary import scalars_of, statistics_of, summary_of
+from agiledart_node.wire.bodies import SummaryBody
 from tests.simulation.mesh import pipeline
 
 SPECIFICATION = msgspec.msgpack.encode(pipeline())

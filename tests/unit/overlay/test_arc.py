@@ -5,7 +5,7 @@ from itertools import permutations
 import pytest
 
 from agiledart_kernel.node_id import NodeId, ring_distance
-from agiledart_overlay.arc import arc_between, is_between, keys_after, keys_before
+from agiledart_overlay.tables.arc import arc_between, is_between, keys_after, keys_before
 
 BITS = 4
 MASK = (1 << BITS) - 1

@@ -7,11 +7,11 @@ from agiledart_kernel.instants import MILLISECOND, Instant
 from agiledart_kernel.machine import Effect, SetTimer
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
-from agiledart_overlay import messages as wire
-from agiledart_overlay.config import OverlayConfig
-from agiledart_overlay.coordinates import ORIGIN, Coordinate
-from agiledart_overlay.events import JoinRing, SetCongestion, SetLoad
-from agiledart_overlay.sightings import Sighting, Vitals
+from agiledart_overlay.tables.coordinates import ORIGIN, Coordinate
+from agiledart_overlay.wire import messages as wire
+from agiledart_overlay.wire.config import OverlayConfig
+from agiledart_overlay.wire.events import JoinRing, SetCongestion, SetLoad
+from agiledart_overlay.wire.sightings import Sighting, Vitals
 from tests.unit.overlay.bench import Bench, peer, sent
 
 LAN = OverlayConfig.lan()

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from agiledart_kernel.errors import ConfigurationError
-from agiledart_overlay.config import OverlayConfig
+from agiledart_overlay.wire.config import OverlayConfig
 
 
 @pytest.mark.parametrize(

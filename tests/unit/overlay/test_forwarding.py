@@ -2,9 +2,9 @@
 
 from agiledart_kernel.machine import CancelTimer
 from agiledart_kernel.node_id import NodeId
-from agiledart_overlay import messages as wire
-from agiledart_overlay.effects import Delivered, Forwarding
-from agiledart_overlay.events import RouteMessage
+from agiledart_overlay.wire import messages as wire
+from agiledart_overlay.wire.effects import Delivered, Forwarding
+from agiledart_overlay.wire.events import RouteMessage
 from tests.unit.overlay.bench import Bench, of, peer, sent
 
 

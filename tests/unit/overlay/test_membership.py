@@ -3,11 +3,11 @@
 from agiledart_kernel.instants import MILLISECOND
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
-from agiledart_overlay import messages as wire
-from agiledart_overlay import ring_messages as ring
-from agiledart_overlay.arc import arc_between
-from agiledart_overlay.effects import Joined, JoinFailed, Left, NeighboursChanged, PeerFailed, PeerLeft, Rejoining
-from agiledart_overlay.events import JoinRing, LeaveRing
+from agiledart_overlay.tables.arc import arc_between
+from agiledart_overlay.wire import messages as wire
+from agiledart_overlay.wire import ring_messages as ring
+from agiledart_overlay.wire.effects import Joined, JoinFailed, Left, NeighboursChanged, PeerFailed, PeerLeft, Rejoining
+from agiledart_overlay.wire.events import JoinRing, LeaveRing
 from tests.unit.overlay.bench import Bench, of, peer, sent
 
 MASK = (1 << 128) - 1

@@ -5,8 +5,6 @@ from dataclasses import replace
 from agiledart_kernel.instants import Instant
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
-from agiledart_overlay.config import OverlayConfig
-from agiledart_overlay.messages import Leave
 from agiledart_overlay.scribe import messages as wire
 from agiledart_overlay.scribe.events import (
     AnswerOffer,
@@ -21,6 +19,8 @@ from agiledart_overlay.scribe.events import (
     TopicMessage,
 )
 from agiledart_overlay.scribe.topic import Topic
+from agiledart_overlay.wire.config import OverlayConfig
+from agiledart_overlay.wire.messages import Leave
 from tests.unit.overlay.bench import Bench, of, peer, sent
 
 ME, NEAR, PARENT = peer(1), peer(3), peer(9)

@@ -1,9 +1,9 @@
 """A watched peer is in the book without being in a table; the tables must take it all the same when it shows itself."""
 
 from agiledart_kernel.machine import LinkLost
-from agiledart_overlay.effects import PeerFailed
-from agiledart_overlay.events import Watch
-from agiledart_overlay.messages import DeclaredFailed, Probe, ProbeForMe
+from agiledart_overlay.wire.effects import PeerFailed
+from agiledart_overlay.wire.events import Watch
+from agiledart_overlay.wire.messages import DeclaredFailed, Probe, ProbeForMe
 from tests.unit.overlay.bench import Bench, of, peer, sent
 
 

@@ -5,8 +5,8 @@ import pytest
 from agiledart_kernel.codec import Codec, encode, tags_of
 from agiledart_kernel.errors import RemoteProtocolError
 from agiledart_kernel.node_id import NodeId
-from agiledart_overlay.coordinates import Coordinate
-from agiledart_overlay.messages import (
+from agiledart_overlay.tables.coordinates import Coordinate
+from agiledart_overlay.wire.messages import (
     LeafState,
     OverlayMessage,
     Probe,
@@ -14,7 +14,7 @@ from agiledart_overlay.messages import (
     RecordStore,
     Route,
 )
-from agiledart_overlay.sightings import MAX_SIGHTINGS, Sighting, Vitals
+from agiledart_overlay.wire.sightings import MAX_SIGHTINGS, Sighting, Vitals
 from tests.unit.overlay.bench import peer
 
 CODEC: Codec[OverlayMessage] = Codec(OverlayMessage)

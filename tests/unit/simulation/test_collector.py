@@ -3,7 +3,7 @@
 import gc
 
 from agiledart_overlay.machine import OverlayMachine
-from agiledart_simulation.scheduling_run import RunOptions, run_submissions
+from agiledart_simulation.runs.scheduling_run import RunOptions, run_submissions
 
 NODES = 20
 

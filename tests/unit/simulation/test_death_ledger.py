@@ -1,7 +1,7 @@
 """What the ledger of deaths forgives."""
 
 from agiledart_kernel.instants import SECOND
-from agiledart_overlay.effects import Left, PeerFailed
+from agiledart_overlay.wire.effects import Left, PeerFailed
 from agiledart_simulation.checkers.deaths import DeathLedger
 from tests.simulation.bench import built_ring
 

@@ -5,7 +5,7 @@ from itertools import pairwise
 from agiledart_kernel.instants import MILLISECOND, SECOND
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.randomness import RandomStream
-from agiledart_simulation.network import Network, NetworkConfig
+from agiledart_simulation.world.network import Network, NetworkConfig
 
 A, B, C = NodeId(1), NodeId(2), NodeId(3)
 

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agiledart_kernel.instants import MILLISECOND
-from agiledart_simulation.queues import QUEUES, EventQueue, HeapQueue, WheelQueue
+from agiledart_simulation.world.queues import QUEUES, EventQueue, HeapQueue, WheelQueue
 
 both = pytest.mark.parametrize("make", QUEUES.values(), ids=QUEUES)
 

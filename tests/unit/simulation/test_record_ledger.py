@@ -5,7 +5,7 @@ from typing import Any
 
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
-from agiledart_overlay.records import Record
+from agiledart_overlay.records.records import Record
 from agiledart_simulation.checkers.records import RecordLedger
 
 KEY = NodeId(10)

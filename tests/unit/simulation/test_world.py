@@ -18,10 +18,10 @@ from agiledart_kernel.machine import (
 )
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
-from agiledart_simulation.faults import Clog, Crash, Heal, Hold, Partition, Pause, Stutter, Weather, apply
-from agiledart_simulation.network import NetworkConfig
-from agiledart_simulation.trace import Trace
-from agiledart_simulation.world import World
+from agiledart_simulation.world.faults import Clog, Crash, Heal, Hold, Partition, Pause, Stutter, Weather, apply
+from agiledart_simulation.world.network import NetworkConfig
+from agiledart_simulation.world.trace import Trace
+from agiledart_simulation.world.world import World
 
 
 class Note(Message, frozen=True, gc=False, tag=1):

@@ -1,1 +1,1 @@
-"""Tests of agiledart_executor.sink_log and of its connector."""
+"""Tests of agiledart_sink_log and of its connector."""

@@ -11,12 +11,12 @@ import msgspec
 import pytest
 
 from agiledart import ReadTime, log
-from agiledart_dataflow.connectors import SinkWriter, parse_connector
+from agiledart_dataflow.plan.connectors import SinkWriter, parse_connector
 from agiledart_executor.connectors.log_sink import LogSinkWriter, SinkOrigin
 from agiledart_executor.connectors.opening import open_sink
-from agiledart_executor.sink_log.layout import log_directory, logs_in, partition_directory, read_committed, segments_of
-from agiledart_executor.sink_log.reader import DamagedError, LogReader
 from agiledart_kernel.errors import ConfigurationError, OperationFailed
+from agiledart_sink_log.layout import log_directory, logs_in, partition_directory, read_committed, segments_of
+from agiledart_sink_log.reader import DamagedError, LogReader
 
 
 class Row(NamedTuple):

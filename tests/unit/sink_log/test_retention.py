@@ -8,11 +8,11 @@ import msgspec
 import pytest
 
 from agiledart_agent.sink_log_server import trim_all
-from agiledart_executor.sink_log.layout import log_directory, partition_directory, read_description, segments_of
-from agiledart_executor.sink_log.layout import write_description as write
-from agiledart_executor.sink_log.log import LogOptions, LogWriter
-from agiledart_executor.sink_log.reader import LogReader, TrimmedError
-from agiledart_executor.sink_log.retention import Trimmed, trim_idle
+from agiledart_sink_log.layout import log_directory, partition_directory, read_description, segments_of
+from agiledart_sink_log.layout import write_description as write
+from agiledart_sink_log.log import LogOptions, LogWriter
+from agiledart_sink_log.reader import LogReader, TrimmedError
+from agiledart_sink_log.retention import Trimmed, trim_idle
 
 FIELDS: list[dict[str, object]] = [{"name": "value", "type": "int", "nullable": False}]
 OPTIONS = LogOptions(partitions=2, max_bytes=1 << 20, max_age_ms=60_000, segment_bytes=4 << 10)

@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from agiledart import ReadTime
-from agiledart_dataflow.schema import SchemaError
-from agiledart_executor.sink_log.rows import encoded, row_form
+from agiledart_dataflow.data.schema import SchemaError
+from agiledart_sink_log.rows import encoded, row_form
 
 
 class Colour(Enum):

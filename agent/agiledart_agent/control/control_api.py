@@ -1,0 +1,189 @@
+"""Where the command line talks to its agent: a Unix socket in the state directory, or a TLS link with the service
+`control`.
+
+Who may open the socket file (mode 0600) and has the agent's user id, or is root, is an admin. Over TLS the grant's
+role decides. Both ways carry the same CONTROL frames (`agiledart_node.wire.commands`).
+"""
+
+import asyncio
+import contextlib
+import os
+import socket
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from agiledart_kernel.codec import Codec
+from agiledart_kernel.errors import OperationFailed, RemoteProtocolError
+from agiledart_kernel.frames import FrameKind, FrameReader, frame
+from agiledart_kernel.limits import MAX_FRAME_BYTES
+from agiledart_node.wire.commands import ROLES_BY_COMMAND, Answer, Command, ControlMessage, Progress, Refusal, Request
+
+CONTROL: Codec[ControlMessage] = Codec(ControlMessage)
+
+MAX_CONTROL_CLIENTS = 64
+"""Command lines that may wait for answers at one time."""
+
+MAX_OPEN_REQUESTS = 32
+"""Unanswered requests of one client."""
+
+MAX_SOCKET_PATH_BYTES = 107
+"""Linux's `sun_path` without its final zero."""
+
+_ROOM = 64
+"""Bytes of an answer around its document."""
+
+_PEER_CREDENTIALS = struct.Struct("3i")
+
+
+class Client:
+    """One connected asker; `write` takes a whole frame."""
+
+    def __init__(self, role: str, who: str, write: Callable[[int, bytes], None]) -> None:
+        self.role, self.who, self._write = role, who, write
+        self.open: set[int] = set()
+        self.gone = False
+
+    def send(self, message: ControlMessage) -> None:
+        """Answer, if somebody still listens."""
+        if not self.gone:
+            self._write(FrameKind.CONTROL, CONTROL.encode(message))
+
+
+class ControlApi:
+    """Numbers the requests of all clients, checks roles, and brings answers back to who asked.
+
+    Args:
+        ask: called with (request number, command, who) for each allowed command.
+        count_refused: called with a reason for each request or connection turned away.
+    """
+
+    def __init__(self, ask: Callable[[int, Command, str], None], count_refused: Callable[[str, str], None]) -> None:
+        self._ask, self._count_refused = ask, count_refused
+        self._asked: dict[int, tuple[Client, int]] = {}
+        self._number = 0
+        self._clients = 0
+        self._server: asyncio.AbstractServer | None = None
+        self._path: Path | None = None
+
+    # ---- requests, whichever way they came
+
+    def receive(self, client: Client, body: bytes) -> None:
+        """Take one CONTROL frame of a client; raises RemoteProtocolError when it is none."""
+        message = CONTROL.decode(body)
+        if not isinstance(message, Request):
+            raise RemoteProtocolError("form", "only requests are taken here")
+        if client.role not in ROLES_BY_COMMAND[type(message.command)]:
+            self._count_refused("role", client.who)
+            verb = type(message.command).__name__.lower()
+            client.send(Refusal(message.request, f"A {client.role} may not {verb}. Ask with a token of another role."))
+            return
+        if message.request in client.open or len(client.open) >= MAX_OPEN_REQUESTS:
+            client.send(Refusal(message.request, "Too many open requests on this connection."))
+            return
+        self._number += 1
+        client.open.add(message.request)
+        self._asked[self._number] = (client, message.request)
+        self._ask(self._number, message.command, client.who)
+
+    def progress(self, request: int, text: str) -> None:
+        """Tell the asker how it goes."""
+        if found := self._asked.get(request):
+            found[0].send(Progress(found[1], text))
+
+    def answer(self, request: int, body: Any) -> None:
+        """End a request with its result."""
+        if found := self._asked.pop(request, None):
+            found[0].open.discard(found[1])
+            document = msgspec.json.encode(body, enc_hook=str)
+            if len(document) > MAX_FRAME_BYTES - _ROOM:
+                found[0].send(Refusal(found[1], f"The answer has {len(document):,} bytes, more than a frame may have."))
+            else:
+                found[0].send(Answer(found[1], document))
+
+    def refuse(self, request: int, text: str, exit_code: int = 1) -> None:
+        """End a request without a result."""
+        if found := self._asked.pop(request, None):
+            found[0].open.discard(found[1])
+            found[0].send(Refusal(found[1], text, exit_code))
+
+    def forget(self, client: Client) -> None:
+        """The client has gone; its answers have no reader."""
+        client.gone = True
+        for number in [n for n, (asker, _) in self._asked.items() if asker is client]:
+            del self._asked[number]
+
+    # ---- the Unix socket
+
+    async def listen(self, path: Path) -> None:
+        """Take clients at a socket file; an old file of a dead agent is replaced (the state lock is ours).
+
+        Raises:
+            OperationFailed: the path is longer than the system allows for a socket.
+        """
+        if (size := len(os.fsencode(path))) > MAX_SOCKET_PATH_BYTES:
+            raise OperationFailed(
+                f"{path} has {size} bytes, and a socket's path at most {MAX_SOCKET_PATH_BYTES}: "
+                f"choose a shorter --state-dir."
+            )
+        with contextlib.suppress(FileNotFoundError):
+            path.unlink()
+        mask = os.umask(0o177)
+        try:
+            self._server = await asyncio.start_unix_server(self._serve, path)
+        finally:
+            os.umask(mask)
+        self._path = path
+
+    async def close(self) -> None:
+        """Stop listening and remove the socket file."""
+        if self._server is not None:
+            self._server.close()
+        if self._path is not None:
+            with contextlib.suppress(FileNotFoundError):
+                self._path.unlink()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        client = self._admit(writer)
+        if client is None:
+            writer.close()
+            return
+        frames = FrameReader(MAX_FRAME_BYTES)
+        self._clients += 1
+        try:
+            while data := await reader.read(1 << 16):
+                frames.feed(data)
+                while (item := frames.next()) is not None:
+                    if item[0] != FrameKind.CONTROL:
+                        raise RemoteProtocolError("kind", "only CONTROL frames are taken here")
+                    self.receive(client, item[1])
+                await writer.drain()
+        except RemoteProtocolError as error:
+            self._count_refused(error.reason, client.who)
+        except OSError:
+            pass
+        finally:
+            self._clients -= 1
+            self.forget(client)
+            writer.close()
+
+    def _admit(self, writer: asyncio.StreamWriter) -> Client | None:
+        """The file's mode keeps others out already; the kernel's word on who is there is asked as well."""
+        sock = writer.get_extra_info("socket")
+        raw = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER_CREDENTIALS.size)
+        pid, uid, _ = _PEER_CREDENTIALS.unpack(raw)
+        if uid not in (os.getuid(), 0):
+            self._count_refused("another user", f"uid {uid}")
+            return None
+        if self._clients >= MAX_CONTROL_CLIENTS:
+            self._count_refused("too many clients", f"pid {pid}")
+            return None
+
+        def write(kind: int, body: bytes) -> None:
+            if not writer.is_closing():
+                writer.write(frame(kind, body))
+
+        return Client("admin", f"uid {uid}", write)

@@ -1,0 +1,192 @@
+"""What an agent tells its users: answers of the node over the control API, tokens, and what only this process knows of itself."""
+
+import asyncio
+import os
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import Protocol, cast
+
+from agiledart_agent.control.control_api import Client, ControlApi
+from agiledart_agent.driver import Driver
+from agiledart_agent.executors.executor_pool import ExecutorProcess
+from agiledart_agent.identity.identity import Identity
+from agiledart_agent.identity.tokens import create_token
+from agiledart_agent.logs import AgentLog
+from agiledart_agent.metrics.metrics import NodeFigures, SinkLogFigures, bytes_below
+from agiledart_agent.peer_links import PeerLinks
+from agiledart_agent.settings import AgentSettings
+from agiledart_agent.sink_log_server import SinkLogServer
+from agiledart_kernel.errors import AgileDartError
+from agiledart_kernel.grants import Role
+from agiledart_kernel.machine import Event
+from agiledart_kernel.peer import Peer
+from agiledart_node.wire.commands import Command, CreateToken, Info, Leave, Nodes
+from agiledart_node.wire.effects import Progressed, RefusedRequest, Replied
+from agiledart_node.wire.events import Asked
+from agiledart_sink_log.layout import logs_in
+from agiledart_transport.framed import Link, LinkHandler
+
+
+class Parts(Protocol):
+    """The agent's parts that are told of; it may have begun only some of them."""
+
+    me: Peer
+    joined: "asyncio.Future[None]"
+
+    @property
+    def address(self) -> str: ...
+    @property
+    def metrics_address(self) -> str: ...
+    @property
+    def driver(self) -> Driver | None: ...
+    @property
+    def links(self) -> PeerLinks | None: ...
+    @property
+    def sink_logs(self) -> SinkLogServer: ...
+    @property
+    def executors(self) -> tuple[ExecutorProcess, ...]: ...
+
+
+class UserDesk:
+    """The users of one agent.
+
+    Args:
+        feed: takes events for the node.
+    """
+
+    def __init__(
+        self, settings: AgentSettings, identity: Identity, log: AgentLog, parts: Parts, feed: Callable[[Event], None]
+    ) -> None:
+        self._settings, self._identity, self._log, self._parts, self._feed = settings, identity, log, parts, feed
+        self._control = ControlApi(self._asked, log.refused)
+        self._clients: dict[Link, Client] = {}
+        self._extended: dict[int, type] = {}  # requests to whose answers the agent adds what only it knows
+        self.leave_asked: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+
+    async def open(self, driver: Driver) -> None:
+        """Take questions, and answer them as the node does."""
+        driver.on(Replied, self._reply)
+        driver.on(Progressed, lambda e: self._control.progress(e.request, e.text))
+        driver.on(RefusedRequest, self._refuse)
+        await self._control.listen(self._settings.state_dir / "control.sock")
+
+    async def close(self) -> None:
+        """Take no more questions on this machine."""
+        await self._control.close()
+
+    def close_links(self) -> None:
+        """Let users on other machines go."""
+        for link in list(self._clients):
+            link.close("done")
+
+    def accept(self, link: Link) -> LinkHandler:
+        """A user on another machine."""
+        who = f"{link.peer.hello.name or link.remote} ({link.peer.grant.role})"
+        client = Client(link.peer.grant.role, who, link.send)
+        self._clients[link] = client
+        return LinkHandler(lambda _, kind, body: self._control.receive(client, body), self._client_closed)
+
+    def _client_closed(self, link: Link, reason: str) -> None:
+        if client := self._clients.pop(link, None):
+            self._control.forget(client)
+
+    # ---- questions
+
+    def _asked(self, request: int, command: Command, who: str) -> None:
+        match command:
+            case CreateToken():
+                self._create_token(request, command)
+            case Leave():
+                self._control.answer(request, {"leaving": True, "drain": not command.now})
+                if not self.leave_asked.done():
+                    self.leave_asked.set_result(not command.now)
+            case _:
+                if isinstance(command, Info | Nodes):
+                    self._extended[request] = type(command)
+                self._feed(Asked(request, command, who))
+
+    def _create_token(self, request: int, command: CreateToken) -> None:
+        try:
+            token = create_token(
+                self._identity.issuer(),
+                now_seconds=int(time.time()),
+                role=cast(Role, command.role),
+                uses=command.uses,
+                expires=command.expires,
+                member_for=command.member_for,
+                addresses=(self._parts.address,),
+                scope=command.scope,
+            )
+        except AgileDartError as error:
+            self._control.refuse(request, str(error))
+            return
+        self._control.answer(
+            request, {"token": token, "role": command.role, "uses": command.uses, "expires_seconds": command.expires}
+        )
+
+    def _reply(self, effect: Replied) -> None:
+        body = dict(effect.body)
+        asked = self._extended.pop(effect.request, None)
+        if asked is Info:
+            body |= self.description()
+        elif asked is Nodes:
+            body["refused"] = dict(self._log.refusals)
+        self._control.answer(effect.request, body)
+
+    def _refuse(self, effect: RefusedRequest) -> None:
+        self._extended.pop(effect.request, None)
+        self._control.refuse(effect.request, effect.text, effect.exit_code)
+
+    # ---- this process
+
+    def unready(self) -> str:
+        """Why this node should get no work; empty when it may."""
+        driver = self._parts.driver
+        if not self._parts.joined.done():
+            return "not in the ring yet"
+        return "leaving" if driver is None or driver.node.is_leaving else ""
+
+    def figures(self) -> NodeFigures:
+        """For a scrape: this process at this moment."""
+        parts = self._parts
+        node = parts.driver.node if parts.driver is not None else None
+        links, sink_logs = parts.links, parts.sink_logs
+        return NodeFigures(
+            unready=self.unready(),
+            overlay=node.overlay.statistics() if node is not None else None,
+            scheduled=node.schedulers.served if node is not None else None,
+            waiting=len(node.schedulers.waiting) if node is not None else 0,
+            links=links.count if links is not None else 0,
+            dropped=Counter(links.dropped if links is not None else ())
+            + Counter(node.dropped if node is not None else ()),
+            refusals=self._log.refusals,
+            sink_logs=SinkLogFigures(
+                readers=sink_logs.readers,
+                answers=sink_logs.answered,
+                rows_sent=sink_logs.rows_sent,
+                bytes_sent=sink_logs.bytes_sent,
+                disk=tuple((log.application, bytes_below(str(at))) for at, log in logs_in(self._settings.state_dir)),
+            ),
+            executors=tuple((e.application, e.process.pid) for e in parts.executors),
+        )
+
+    def description(self) -> dict[str, object]:
+        """What this process knows of itself, for `agent.json` and `Info`."""
+        parts = self._parts
+        return {
+            "pid": os.getpid(),
+            "name": self._settings.name,
+            "node_id": parts.me.node.hex,
+            "peer_id": self._identity.peer_id,
+            "incarnation": parts.me.incarnation,
+            "address": parts.address,
+            "metrics": parts.metrics_address,
+            "control": str(self._settings.state_dir / "control.sock"),
+            "network": self._identity.network.hex(),
+            "refusals": dict(self._log.refusals),
+            "dropped_messages": dict(parts.links.dropped) if parts.links is not None else {},
+            "executors": [
+                {"pid": e.process.pid, "application": e.application, "slot": e.slot} for e in parts.executors
+            ],
+        }

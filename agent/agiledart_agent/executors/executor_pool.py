@@ -1,0 +1,448 @@
+"""Executor processes of this node: started, watched, bounded, ended with their agent.
+
+One process serves one application (its grant names it), so a crash or an endless loop in one user's code touches
+nobody else. The agent and its executor share a socket pair; when it closes, the executor ends. What user code prints
+goes to the agent's log store line by line.
+"""
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from agiledart_agent.executors.executor_watch import ExecutorWatch
+from agiledart_executor.messages import (
+    AgentMessage,
+    Bound,
+    Configure,
+    EndInput,
+    ExecutorMessage,
+    Finished,
+    InstanceBroke,
+    InstanceName,
+    JudgePeer,
+    Launch,
+    Launched,
+    LaunchFailed,
+    OpenTap,
+    PeerRefused,
+    Report,
+    Sampled,
+    StartReading,
+    Verdict,
+)
+from agiledart_kernel.codec import Codec
+from agiledart_kernel.errors import RemoteProtocolError
+from agiledart_kernel.frames import FrameKind, FrameReader, frame
+from agiledart_kernel.limits import MAX_FRAME_BYTES, MAX_LOG_LINE_BYTES
+
+TO_EXECUTOR: Codec[AgentMessage] = Codec(AgentMessage)
+TO_AGENT: Codec[ExecutorMessage] = Codec(ExecutorMessage)
+
+LAUNCH_SECONDS = 27.0
+"""Interpreter start, imports of user code and opening of files, on a slow board. The node waits 30 s, and could not say where
+the code is.
+"""
+
+_SMALL = {"ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": "2"}
+"""Allocators that give memory back: Arrow's own pool (mimalloc) and glibc's arenas, one for each thread, kept 23 MB of a job in
+columns that nobody used (agent and executor 151 MB PSS, then 128, at the same CPU time). What the agent's environment says goes
+before.
+"""
+
+ENDING_SECONDS = 2.0
+"""How long an executor may take to flush its sinks and end by itself."""
+
+Judge = Callable[[JudgePeer, str], Verdict]
+
+
+@dataclass
+class ExecutorEvents:
+    """Whom to tell. All are called on the agent's loop."""
+
+    reported: Callable[[str, int, InstanceName, dict[str, object]], None]
+    finished: Callable[[str, int, InstanceName, dict[str, object]], None]
+    broke: Callable[[str, int, InstanceBroke], None]
+    printed: Callable[[str, str], None]
+    refused: Callable[[str, str], None]
+    judge: Judge
+    sampled: Callable[[str, int, Sampled], None] = lambda application, version, sampled: None
+
+
+@dataclass
+class ExecutorProcess:
+    """One running executor of one application."""
+
+    application: str
+    version: int
+    slot: int
+    process: asyncio.subprocess.Process
+    writer: asyncio.StreamWriter
+    instances: list[InstanceName] = field(default_factory=list)
+    labels: dict[int, str] = field(default_factory=dict)
+    finished: set[InstanceName] = field(default_factory=set)
+    launches: dict[int, asyncio.Future[str]] = field(default_factory=dict)
+    tasks: list[asyncio.Task[None]] = field(default_factory=list)
+    address: str = ""
+    watch: ExecutorWatch = field(default_factory=ExecutorWatch)
+    ending: bool = False
+    requests: int = 0
+    loading: int = 0
+
+    @property
+    def steps(self) -> str:
+        """Names of the stages of which instances run here; a crash was in one of them."""
+        return ", ".join(label for _, label in sorted(self.labels.items())) or "user code"
+
+    def send(self, message: AgentMessage) -> None:
+        """Queue a message to the executor; nothing happens when it is gone."""
+        if not self.writer.is_closing():
+            self.writer.write(frame(FrameKind.CONTROL, TO_EXECUTOR.encode(message)))
+
+
+def executor_environment(own: Mapping[str, str]) -> dict[str, str]:
+    """The environment of an executor: the agent's, without the agent's settings.
+
+    A join token may stand there; user code has no business with it.
+    """
+    others = {key: value for key, value in own.items() if not key.startswith("AGILEDART_")}
+    return {**_SMALL, **others, "PYTHONUNBUFFERED": "1"}
+
+
+class LaunchError(Exception):
+    """Instances could not be started; the text is in the user's words."""
+
+
+class ExecutorPool:
+    """All executors of one agent.
+
+    Args:
+        events: whom to tell what.
+        configuration: makes the first message for an executor of (application, version, number).
+        directory: working directory of the executors.
+    """
+
+    def __init__(
+        self,
+        events: ExecutorEvents,
+        configuration: Callable[[str, int, int], Configure],
+        directory: str,
+    ) -> None:
+        self._events, self._configuration, self._directory = events, configuration, directory
+        self._running: dict[tuple[str, int, int], ExecutorProcess] = {}
+        self._starting: dict[tuple[str, int, int], asyncio.Task[ExecutorProcess]] = {}
+        self._watchdog: asyncio.Task[None] | None = None
+        self._ending: dict[int, ExecutorProcess] = {}
+
+    @property
+    def processes(self) -> tuple[ExecutorProcess, ...]:
+        """What runs now."""
+        return tuple(self._running.values())
+
+    async def launch(
+        self,
+        application: str,
+        version: int,
+        number: int,
+        slots: dict[int, list[InstanceName]],
+        part: bytes,
+        labels: Mapping[int, str] | None = None,
+    ) -> dict[InstanceName, str]:
+        """Start instances, by slot; where each of them takes its data links.
+
+        Args:
+            labels: names of the stages, by index, for messages.
+
+        Raises:
+            LaunchError: in the user's words.
+        """
+        addresses = await asyncio.gather(
+            *(
+                self._launch_one(application, version, number, slot, names, part, labels or {})
+                for slot, names in sorted(slots.items())
+            ),
+            return_exceptions=True,
+        )
+        for answer in addresses:
+            if isinstance(answer, BaseException):
+                raise answer
+        return {
+            name: address
+            for address, (_, names) in zip(addresses, sorted(slots.items()), strict=True)
+            for name in names
+            if isinstance(address, str)
+        }
+
+    async def prepare(self, application: str, version: int, number: int, slots: Iterable[int], part: bytes) -> None:
+        """Start executors and load user code before instances come; what goes wrong is told when they do."""
+
+        async def one(slot: int) -> None:
+            with contextlib.suppress(LaunchError):
+                executor = await self._executor(application, version, number, slot)
+                executor.requests += 1
+                executor.loading += 1
+                executor.send(Launch(executor.requests, part, ()))
+
+        await asyncio.gather(*(one(slot) for slot in slots))
+
+    async def _launch_one(
+        self,
+        application: str,
+        version: int,
+        number: int,
+        slot: int,
+        names: list[InstanceName],
+        part: bytes,
+        labels: Mapping[int, str],
+    ) -> str:
+        executor = await self._executor(application, version, number, slot)
+        if executor.ending:
+            raise LaunchError(f"{application} was stopped while it started")
+        executor.requests += 1
+        executor.loading += 1
+        request = executor.requests
+        answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        executor.launches[request] = answer
+        executor.instances += names
+        executor.labels |= {name.stage: labels.get(name.stage, "user code") for name in names}
+        executor.send(Launch(request, part, tuple(names)))
+        try:
+            return await asyncio.wait_for(answer, LAUNCH_SECONDS)
+        except TimeoutError:
+            place = await executor.watch.ask()
+            where = f"; it is at {place}" if place else ""
+            raise LaunchError(f"user code did not start within {LAUNCH_SECONDS:.0f} s{where}") from None
+        finally:
+            executor.launches.pop(request, None)
+
+    async def _executor(self, application: str, version: int, number: int, slot: int) -> ExecutorProcess:
+        key = (application, version, slot)
+        if found := self._running.get(key):
+            return found
+        if key not in self._starting:
+            self._starting[key] = asyncio.create_task(self._spawn(application, version, number, slot))
+        try:
+            return await asyncio.shield(self._starting[key])
+        finally:
+            self._starting.pop(key, None)
+
+    async def _spawn(self, application: str, version: int, number: int, slot: int) -> ExecutorProcess:
+        configuration = self._configuration(application, version, number)
+        try:
+            ours, theirs = socket.socketpair()
+            with contextlib.ExitStack() as undo:
+                undo.callback(ours.close)
+                undo.callback(theirs.close)
+                watch = ExecutorWatch(asyncio.get_running_loop().time() + LAUNCH_SECONDS)
+                undo.pop_all()
+        except OSError as error:  # no descriptors left
+            raise LaunchError(f"no process for user code could be started: {error.strerror}") from None
+        ours.setblocking(False)
+        try:
+            process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-P",
+                "-m",
+                "agiledart_executor.worker",
+                str(theirs.fileno()),
+                str(watch.writing_end),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.STDOUT,
+                pass_fds=(theirs.fileno(), watch.writing_end),
+                cwd=self._directory,
+                env=executor_environment(os.environ),
+                start_new_session=True,  # Ctrl-C in the agent's terminal is the agent's business
+            )
+        except OSError as error:
+            ours.close()
+            watch.close()
+            raise LaunchError(f"no process for user code could be started: {error.strerror}") from None
+        finally:
+            theirs.close()
+            watch.close_writing_end()
+        reader, writer = await asyncio.open_unix_connection(sock=ours)
+        executor = ExecutorProcess(application, version, slot, process, writer, watch=watch)
+        watch.bounds = configuration.bounds
+        watch.listen(process.pid)
+        self._running[application, version, slot] = executor
+        executor.tasks = [
+            asyncio.create_task(self._listen(executor, reader)),
+            asyncio.create_task(self._read_lines(executor)),
+        ]
+        executor.send(configuration)
+        if self._watchdog is None:
+            self._watchdog = asyncio.create_task(self._watch())
+        return executor
+
+    async def _listen(self, executor: ExecutorProcess, reader: asyncio.StreamReader) -> None:
+        """Take the executor's messages until it is gone, then say what became of its instances."""
+        frames = FrameReader(MAX_FRAME_BYTES)
+        reason = ""
+        try:
+            while data := await reader.read(1 << 16):
+                frames.feed(data)
+                while (item := frames.next()) is not None:
+                    self._take(executor, TO_AGENT.decode(item[1]))
+        except RemoteProtocolError as error:
+            reason = f"sent what an executor does not send ({error})"
+        except ConnectionError:
+            pass  # it ended with messages of ours unread: how it ended says more
+        except OSError as error:
+            reason = str(error)
+        finally:
+            executor.writer.close()
+            await self._gone(executor, reason)
+
+    def _take(self, executor: ExecutorProcess, message: ExecutorMessage) -> None:
+        executor.watch.sign()
+        application, version, events = executor.application, executor.version, self._events
+        match message:
+            case Report():
+                executor.watch.sign(answers=True)
+                for name, report in message.reports:
+                    events.reported(application, version, name, report)
+            case JudgePeer():
+                executor.send(events.judge(message, application))
+            case Launched():
+                executor.loading -= 1
+                executor.address = message.address
+                if (future := executor.launches.get(message.request)) and not future.done():
+                    future.set_result(message.address)
+            case LaunchFailed():
+                executor.loading -= 1
+                if (future := executor.launches.get(message.request)) and not future.done():
+                    future.set_exception(LaunchError(message.message))
+            case Finished():
+                executor.finished.add(message.instance)
+                events.finished(application, version, message.instance, message.report)
+            case InstanceBroke():
+                events.broke(application, version, message)
+            case PeerRefused():
+                events.refused(message.reason, message.remote)
+            case Bound():
+                executor.watch.bounds = message.bounds
+            case Sampled():
+                events.sampled(application, version, message)
+
+    async def _read_lines(self, executor: ExecutorProcess) -> None:
+        """Keep what user code prints, cut at a line's limit; a process that prints without line ends must not fill
+        memory.
+        """
+        assert executor.process.stdout is not None
+        pending = b""
+        while data := await executor.process.stdout.read(1 << 16):
+            *lines, pending = (pending + data).split(b"\n")
+            if len(pending) > MAX_LOG_LINE_BYTES:
+                lines.append(pending)
+                pending = b""
+            for line in lines:
+                self._print(executor, line)
+        if pending:
+            self._print(executor, pending)
+
+    def _print(self, executor: ExecutorProcess, line: bytes) -> None:
+        self._events.printed(executor.application, line[:MAX_LOG_LINE_BYTES].decode("utf-8", "replace").rstrip("\r"))
+
+    async def _gone(self, executor: ExecutorProcess, reason: str) -> None:
+        """The executor's end of the pair closed: reap it and say what that means for its instances."""
+        key = (executor.application, executor.version, executor.slot)
+        if self._running.get(key) is executor:
+            del self._running[key]
+        code = await self._ended(executor)
+        ended = executor.watch.ended(code)
+        for future in executor.launches.values():
+            if not future.done():
+                future.set_exception(LaunchError(f"the process of user code {ended} at its start"))
+        if executor.ending:
+            return
+        self._lost(executor, executor.watch.reason or f"the process of {executor.steps} {reason or ended}")
+
+    def _lost(self, executor: ExecutorProcess, why: str) -> None:
+        """Every instance of an executor that had not finished cannot go on."""
+        for name in executor.instances:
+            if name not in executor.finished:
+                self._events.broke(executor.application, executor.version, InstanceBroke(name, why))
+
+    async def _watch(self) -> None:
+        """End executors that no longer give a sign of life."""
+        while True:
+            await asyncio.sleep(1.0)
+            now = asyncio.get_running_loop().time()
+            for executor in self.processes:
+                if executor.ending:
+                    continue
+                # To import a large library may take longer than anything else that user code does in one go.
+                told, is_over = executor.watch.look(now, LAUNCH_SECONDS if executor.loading else 0.0)
+                if is_over:
+                    executor.ending = True
+                    executor.process.kill()
+                    self._lost(executor, f"{executor.steps}: {told}; its process was stopped")
+                elif told:
+                    self._events.printed(executor.application, f"warning: {executor.steps}: {told}")
+
+    def start_sources(self, application: str, version: int) -> None:
+        """Let the sources read."""
+        for executor in self._of(application, version):
+            executor.send(StartReading())
+
+    def open_tap(self, application: str, version: int, step: str) -> None:
+        """Have the rows that leave a step sampled for some seconds more."""
+        for executor in self._of(application, version):
+            executor.send(OpenTap(step))
+
+    def drain_sources(self, application: str, version: int) -> None:
+        """Let the sources end as if their input had."""
+        for executor in self._of(application, version):
+            executor.send(EndInput())
+
+    def stop(self, application: str, version: int) -> None:
+        """End all executors of an application; nothing more is reported of them."""
+        for executor in self._of(application, version):
+            executor.ending = True
+            executor.writer.close()
+            # Who starts the same again meanwhile gets a new process, not this one.
+            del self._running[application, version, executor.slot]
+            self._ending[executor.process.pid] = executor
+        for key, starting in self._starting.items():
+            if key[:2] == (application, version):  # its process is not known yet
+                starting.add_done_callback(lambda _: self.stop(application, version))
+
+    async def _ended(self, executor: ExecutorProcess) -> int:
+        """Its exit code. A closed pair ends an executor by itself; one that is busy in user code is killed. Processes
+        that user code started end with it.
+        """
+        process = executor.process
+        try:
+            return await asyncio.wait_for(process.wait(), ENDING_SECONDS)
+        except TimeoutError:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            return await process.wait()
+        finally:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)
+            self._ending.pop(process.pid, None)
+            executor.watch.close()
+
+    def _of(self, application: str, version: int) -> list[ExecutorProcess]:
+        return [e for e in self._running.values() if (e.application, e.version) == (application, version)]
+
+    async def close(self) -> None:
+        """End everything and wait for it."""
+        if self._watchdog is not None:
+            self._watchdog.cancel()
+        for task in self._starting.values():
+            task.cancel()
+        for application, version in {(e.application, e.version): None for e in self.processes}:
+            self.stop(application, version)
+        tasks = [task for executor in self._ending.values() for task in executor.tasks]
+        if tasks:
+            # A process that user code set free may hold the other end of what was printed: not to be waited for.
+            _, pending = await asyncio.wait(tasks, timeout=ENDING_SECONDS + 1.0)
+            for unread in pending:
+                unread.cancel()

@@ -1,0 +1,163 @@
+"""What an agent knows of an executor's health: signs of life, memory, and what it said last.
+
+The executor watches its own user code (`agiledart_executor.user_code.watchdog`). This is for what it cannot see or say: C code that
+holds the interpreter's lock, a crash, a `kill`, memory that the system took back.
+"""
+
+import asyncio
+import contextlib
+import os
+import signal
+from typing import Final
+
+from agiledart_executor.user_code.bounds import MB, Bounds
+from agiledart_executor.user_code.last_words import ALIVE, ASK_SIGNAL, EXIT_BOUND, Heard
+
+GRACE_SECONDS: Final = 3.0
+"""The executor's own watch comes first: an agent waits this much longer."""
+
+ANSWER_SECONDS: Final = 1.0
+ANSWER_LOOKS: Final = 20
+
+
+class ExecutorWatch:
+    """One executor's health.
+
+    Args:
+        since: (seconds of the loop's clock) from when on silence counts.
+
+    Attributes:
+        bounds: as they hold now; the application may have its own.
+        writing_end: descriptor for the executor; -1 once closed here.
+    """
+
+    def __init__(self, since: float = 0.0) -> None:
+        self.bounds = Bounds()
+        self._since = since
+        self._heard = Heard()
+        self._asked_at = 0.0
+        self._told = False
+        self._pid = 0
+        self._memory = 0
+        self._reading_end, self.writing_end = os.pipe()
+        os.set_blocking(self._reading_end, False)
+
+    def listen(self, pid: int) -> None:
+        """The process runs."""
+        self._pid = pid
+        asyncio.get_running_loop().add_reader(self._reading_end, self._read)
+
+    def sign(self, *, answers: bool = False) -> None:
+        """A message came. Its first report ends the patience that its start was given."""
+        now = asyncio.get_running_loop().time()
+        self._since = now if answers else max(self._since, now)
+        self._told = False
+
+    def look(self, now: float, patience: float) -> tuple[str, bool]:
+        """(what to say, whether it is over), once a second; ("", False) while all is well.
+
+        Args:
+            patience: seconds of silence that are all right just now, whatever the bounds.
+        """
+        self._memory = resident_memory(self._pid) or self._memory
+        silent = now - self._since
+        warning = max(patience, self.bounds.warning_seconds + GRACE_SECONDS)
+        if silent <= warning:
+            self._asked_at = 0.0
+            return "", False
+        if not self._asked_at:
+            self._asked_at = now
+            self._heard.forget_dumps()
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(self._pid, ASK_SIGNAL)
+            return "", False  # the answer is there at the next look
+        place = self._heard.place
+        text = f"user code has not returned for {silent:.0f} s{f': {place}' if place else ''}"
+        limit = max(patience, self.bounds.limit_seconds + GRACE_SECONDS)
+        if self.bounds.limit_seconds and silent > limit:
+            return text, True
+        if self._told:
+            return "", False
+        self._told = True
+        return text, False
+
+    async def ask(self) -> str:
+        """Where its main thread is just now, `taxi.py:42 in parse`; empty when it does not say."""
+        self._heard.forget_dumps()
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(self._pid, ASK_SIGNAL)
+        for _ in range(ANSWER_LOOKS):
+            await asyncio.sleep(ANSWER_SECONDS / ANSWER_LOOKS)
+            if self._heard.place:
+                break
+        return self._heard.place
+
+    @property
+    def reason(self) -> str:
+        """Why it ended itself, in full; empty when it did not say."""
+        return self._heard.reason
+
+    def ended(self, code: int) -> str:
+        """How its process ended, as the end of `the process of …`; `code` as `subprocess` gives it."""
+        if self._reading_end >= 0:
+            self._read()
+        place = f" in {self._heard.place}" if self._heard.place else ""
+        if crash := self._heard.crash:
+            return f"crashed{place} ({crash}, {ending(code)})"
+        if code == -signal.SIGKILL:
+            used = f"; it had {self._memory / MB:,.0f} MB of memory" if self._memory else ""
+            return f"ended (killed by SIGKILL: by somebody, or by the system because memory ran out{used})"
+        if code == EXIT_BOUND and self._heard.reason:
+            return "was stopped"
+        by = ": os._exit by user code or a library" if code > 0 else ""
+        return f"ended ({ending(code)}{by})"
+
+    def close_writing_end(self) -> None:
+        """The executor has it now."""
+        if self.writing_end >= 0:
+            os.close(self.writing_end)
+            self.writing_end = -1
+
+    def close(self) -> None:
+        """Give back the descriptors; may be called twice. What was heard stays."""
+        self.close_writing_end()
+        if self._reading_end >= 0:
+            self._read()
+            with contextlib.suppress(RuntimeError):  # no loop any more
+                asyncio.get_running_loop().remove_reader(self._reading_end)
+            os.close(self._reading_end)
+            self._reading_end = -1
+
+    def _read(self) -> None:
+        """All that has come."""
+        while True:
+            try:
+                data = os.read(self._reading_end, 1 << 16)
+            except OSError:
+                return
+            if not data:  # its end closed: nothing more will come, and the loop would ask for ever
+                with contextlib.suppress(RuntimeError):
+                    asyncio.get_running_loop().remove_reader(self._reading_end)
+                return
+            self._heard.add(data)
+            if ALIVE in data:
+                self.sign()
+
+
+def ending(code: int) -> str:
+    """An exit code in words."""
+    if code >= 0:
+        return f"exit code {code}"
+    try:
+        return f"killed by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"killed by signal {-code}"
+
+
+def resident_memory(pid: int) -> int:
+    """Bytes; 0 when it is gone or the system does not tell."""
+    try:
+        with open(f"/proc/{pid}/statm", "rb") as statm:
+            return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, IndexError):
+        return 0

@@ -1,0 +1,325 @@
+"""Who a node is: its key, its network, its grant, which life it is in. All of it lives in the state directory.
+
+    node.key         the node's Ed25519 key; PeerId, NodeId and TLS identity come from it
+    authority.key    only where the network was founded: the key whose public half is the network's id
+    network.json     the network's id and the chain of grants of this node
+    incarnation      number of the node's current life
+    lock             held while an agent runs, with its pid
+
+Source: the admission spec, section 1; decision 0004.
+"""
+
+import fcntl
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO, Final
+
+import msgspec
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ed25519
+
+from agiledart_agent.identity.files import write_durably
+from agiledart_kernel.errors import OperationFailed, Refused
+from agiledart_kernel.grants import Grant, Sign, sign_link, verify_chain
+from agiledart_kernel.node_id import NodeId, node_id_of_key
+from agiledart_transport.certificates import check_signature, make_credentials, peer_id_text, public_bytes
+from agiledart_transport.contexts import Credentials
+
+RELEASED: Final = datetime(2026, 1, 1, tzinfo=UTC)
+"""No clock that is right shows an earlier time than this: the software did not exist."""
+
+FOUNDER_DAYS: Final = 3_650
+"""Membership of the node that founded the network; it holds the authority's key and could renew itself anyway."""
+
+_HOUR: Final = 3_600
+
+
+class _Network(msgspec.Struct, frozen=True):
+    """What `network.json` holds; msgspec writes bytes as base64."""
+
+    network: bytes
+    chain: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Issuer:
+    """A key that may sign invitations: the authority's (empty chain) or an admin's."""
+
+    network: bytes
+    sign: Sign
+    public_key: bytes
+    chain: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutorPass:
+    """What an executor needs to open links; its ephemeral key has done its work and is gone."""
+
+    credentials: Credentials
+    chain: tuple[bytes, ...]
+    public_key: bytes
+    grant: Grant
+
+    @property
+    def node_id(self) -> NodeId:
+        """The id under which the executor's links are dialled (`expect` of `connect`)."""
+        return node_id_of_key(self.public_key)
+
+
+@dataclass(slots=True, repr=False)
+class Identity:
+    """A node's identity. Make it with `load_or_create` (an agent) or `read` (a tool beside it).
+
+    Attributes:
+        directory: the state directory.
+        network: the network's id; empty while the node belongs to none.
+        chain: signed links from the authority's down to this node's.
+        incarnation: grows at every start; 0 when only read.
+        authority: the authority's key, where it is kept.
+        lock: held while this is an agent's.
+    """
+
+    directory: Path
+    key: ed25519.Ed25519PrivateKey
+    wall_seconds: Callable[[], float]
+    network: bytes = b""
+    chain: tuple[bytes, ...] = ()
+    incarnation: int = 0
+    authority: ed25519.Ed25519PrivateKey | None = None
+    lock: IO[str] | None = None
+
+    def __repr__(self) -> str:
+        return f"Identity({self.peer_id})"
+
+    @classmethod
+    def load_or_create(cls, state_dir: Path, wall_seconds: Callable[[], float] = time.time) -> "Identity":
+        """The identity in this directory, locked for one running agent, in its next life.
+
+        Raises `OperationFailed`: another agent holds the directory, the clock is wrong, a file is damaged or
+        readable by others, the disk is full.
+        """
+        check_clock(wall_seconds())
+        try:
+            state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+            lock = _lock(state_dir)
+        except OSError as error:
+            raise OperationFailed(f"{state_dir} cannot be used as state directory: {error.strerror}.") from None
+        try:
+            path = state_dir / "node.key"
+            is_new = not path.exists()
+            if is_new:
+                _write_key(path, ed25519.Ed25519PrivateKey.generate())
+            identity = cls.read(state_dir, wall_seconds)
+            # A counter that was lost starts from the clock: above all that a life a second could have counted.
+            counted = 0 if is_new else _read_incarnation(state_dir / "incarnation", int(wall_seconds()))
+            identity.incarnation = counted + 1
+            write_durably(state_dir / "incarnation", f"{identity.incarnation}\n".encode())
+        except OSError as error:
+            lock.close()
+            raise OperationFailed(f"{error.filename or state_dir} cannot be written: {error.strerror}.") from None
+        except OperationFailed:
+            lock.close()
+            raise
+        identity.lock = lock
+        return identity
+
+    @classmethod
+    def read(cls, state_dir: Path, wall_seconds: Callable[[], float] = time.time) -> "Identity":
+        """The identity in this directory as it is, without a lock: to sign tokens beside a running agent."""
+        path = state_dir / "node.key"
+        if not path.exists():
+            raise OperationFailed(f'No node lives in {state_dir}. Start one with "agiledart agent".')
+        identity = cls(state_dir, _read_key(path), wall_seconds)
+        network = state_dir / "network.json"
+        if network.exists():
+            try:
+                stored = msgspec.json.decode(network.read_bytes(), type=_Network)
+            except (OSError, msgspec.MsgspecError) as error:
+                raise OperationFailed(
+                    f"{network} is damaged ({error}). Remove it and join again with a token."
+                ) from None
+            identity.network, identity.chain = stored.network, stored.chain
+        authority = state_dir / "authority.key"
+        if authority.exists():
+            key = _read_key(authority)
+            if public_bytes(key) == identity.network:
+                identity.authority = key
+        return identity
+
+    # ---------------------------------------------------------------------------------------------------- what it is
+
+    @property
+    def public_key(self) -> bytes:
+        """The 32 bytes that everything else comes from."""
+        return public_bytes(self.key)
+
+    @property
+    def node_id(self) -> NodeId:
+        """The node's position on the ring."""
+        return node_id_of_key(self.public_key)
+
+    @property
+    def peer_id(self) -> str:
+        """The node's name for libp2p and people, `12D3Koo…`."""
+        return peer_id_text(self.public_key)
+
+    def grant(self) -> Grant:
+        """What this node may do now; raises `Refused` (for example `expired`), `length` when it belongs to no
+        network."""
+        return verify_chain(self.network, self.chain, self.public_key, int(self.wall_seconds()), check_signature)
+
+    def credentials(self) -> Credentials:
+        """A fresh TLS leaf for this node. Make a new one at each start and before it expires."""
+        return make_credentials(self.key, self.network, int(self.wall_seconds()))
+
+    def issuer(self) -> Issuer:
+        """The key with which this node may sign tokens; raises `OperationFailed` when it has none."""
+        if self.authority is not None:
+            return Issuer(self.network, self.authority.sign, self.network, ())
+        if self.network:
+            try:
+                if self.grant().role == "admin":
+                    return Issuer(self.network, self.key.sign, self.public_key, self.chain)
+            except Refused as error:
+                raise OperationFailed(f"This node's own grant is not good any more: {error}.") from None
+        raise OperationFailed(
+            f"{self.directory} has neither the network's authority key nor an admin's, so it cannot make tokens. "
+            "Make them where the network was started."
+        )
+
+    # ------------------------------------------------------------------------------------------------------- changes
+
+    def found_network(self) -> None:
+        """Start a new network: make its authority key and this node its first agent; raises `OperationFailed`."""
+        if self.network:
+            raise OperationFailed(f"{self.directory} already belongs to network {self.network.hex()[:8]}.")
+        path = self.directory / "authority.key"
+        try:
+            if not path.exists():  # else a crash came between the key and network.json
+                _write_key(path, ed25519.Ed25519PrivateKey.generate())
+            authority = _read_key(path)
+            now = int(self.wall_seconds())
+            network = public_bytes(authority)
+            chain = sign_link(
+                network, authority.sign, (), key=self.public_key, use="act", role="agent",
+                not_before=now, not_after=now + FOUNDER_DAYS * 24 * _HOUR,
+            )  # fmt: skip
+            self._store(network, chain)
+        except OSError as error:
+            raise OperationFailed(f"{error.filename or path} cannot be written: {error.strerror}.") from None
+        self.authority = authority
+
+    def join_network(self, network: bytes, chain: tuple[bytes, ...]) -> None:
+        """Belong to a network by this chain (from `tokens.redeem`), from now on; raises `OperationFailed`,
+        `Refused`."""
+        if self.network and self.network != network:
+            raise OperationFailed(
+                f"{self.directory} belongs to network {self.network.hex()[:8]}, the token to {network.hex()[:8]}. "
+                "Give another --state-dir, or remove this one to leave its network for good."
+            )
+        verify_chain(network, chain, self.public_key, int(self.wall_seconds()), check_signature)
+        try:
+            self._store(network, chain)
+        except OSError as error:
+            raise OperationFailed(f"{error.filename} cannot be written: {error.strerror}.") from None
+
+    def _store(self, network: bytes, chain: tuple[bytes, ...]) -> None:
+        write_durably(self.directory / "network.json", msgspec.json.encode(_Network(network, chain)) + b"\n")
+        self.network, self.chain = network, chain
+
+    def close(self) -> None:
+        """Let another agent have the directory."""
+        if self.lock is not None:
+            self.lock.close()
+            self.lock = None
+
+
+# -------------------------------------------------------------------------------------------------------------
+# executors
+
+
+def grant_executor(identity: Identity, executor_public_key: bytes, app: str, hours: float = 24.0) -> tuple[bytes, ...]:
+    """This agent's chain, one link longer: the key may act as an executor of one application for so many hours."""
+    own = identity.grant()
+    now = int(identity.wall_seconds())
+    return sign_link(
+        identity.network, identity.key.sign, identity.chain, key=executor_public_key, use="act", role="executor",
+        not_before=max(now, own.not_before), not_after=min(own.not_after, now + int(hours * _HOUR)), scope=f"app:{app}",
+    )  # fmt: skip
+
+
+def make_executor_pass(identity: Identity, app: str, hours: float = 24.0) -> ExecutorPass:
+    """All that a new executor needs: TLS leaf and chain of a fresh key, which nobody keeps."""
+    key = ed25519.Ed25519PrivateKey.generate()
+    chain = grant_executor(identity, public_bytes(key), app, hours)
+    now = int(identity.wall_seconds())
+    grant = verify_chain(identity.network, chain, public_bytes(key), now, check_signature)
+    return ExecutorPass(make_credentials(key, identity.network, now), chain, public_bytes(key), grant)
+
+
+# -----------------------------------------------------------------------------------------------------------------
+# files
+
+
+def check_clock(wall_seconds: float) -> None:
+    """Raise `OperationFailed` when the wall clock cannot be right."""
+    if wall_seconds < RELEASED.timestamp():
+        shown = datetime.fromtimestamp(max(0.0, wall_seconds), UTC).date()
+        raise OperationFailed(
+            f"The clock says {shown}: certificates and event times would be wrong. "
+            "Set it (timedatectl set-ntp true), then start again."
+        )
+
+
+def _lock(directory: Path) -> IO[str]:
+    """The directory's lock, held until the file is closed; the system lets go of it when the process ends, however."""
+    file = os.fdopen(os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), "r+")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        holder = file.read(20).strip()
+        file.close()
+        who = f"another agent (pid {holder})" if holder.isdigit() else "another agent"
+        raise OperationFailed(
+            f"{directory} is in use by {who}. Give another --state-dir for a second agent, or stop the other."
+        ) from None
+    file.truncate(0)
+    file.write(f"{os.getpid()}\n")
+    file.flush()
+    return file
+
+
+def _write_key(path: Path, key: ed25519.Ed25519PrivateKey) -> None:
+    write_durably(
+        path,
+        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()),
+    )
+
+
+def _read_key(path: Path) -> ed25519.Ed25519PrivateKey:
+    try:
+        if path.stat().st_mode & 0o077:
+            raise OperationFailed(f"{path} can be read by others, so its key may be known. Run: chmod 600 {path}")
+        key = serialization.load_pem_private_key(path.read_bytes(), None)
+    except OSError as error:
+        raise OperationFailed(f"{path} cannot be read: {error.strerror}.") from None
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        key = None
+    if not isinstance(key, ed25519.Ed25519PrivateKey):
+        raise OperationFailed(
+            f"{path} is damaged: it holds no Ed25519 key. Restore it from a copy, or remove it to be a new node."
+        )
+    return key
+
+
+def _read_incarnation(path: Path, floor: int) -> int:
+    try:
+        text = path.read_text("ascii").strip()
+    except (FileNotFoundError, UnicodeDecodeError):
+        return floor
+    return int(text) if text.isdigit() and len(text) < 18 else floor

@@ -1,0 +1,285 @@
+"""Join tokens: `adart1…`, a string that makes whoever holds it a member once it is redeemed for a key of the
+holder's own.
+
+A token is a chain that ends in an invited fresh key, that key's secret, a record of how often and until when it
+may be used,
+signed by whoever signed the invitation, and addresses to begin at. It is a secret: it never stands in a log, an
+error or a
+repr. Counting uses at the ring comes with registration; the record is signed today. Source: the admission spec,
+sections 4 and 5; decision 0004.
+"""
+
+import base64
+import binascii
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Annotated, Final
+
+import msgspec
+from cryptography.hazmat.primitives.asymmetric import ed25519
+
+from agiledart_agent.identity.identity import Issuer
+from agiledart_kernel.errors import OperationFailed, Refused
+from agiledart_kernel.grants import Role, decode_link, link_hash, sign_link, verify_chain
+from agiledart_kernel.limits import MAX_CHAIN_LINKS
+from agiledart_transport.certificates import check_signature, public_bytes
+
+PREFIX: Final = "adart1"
+RECORD_CONTEXT: Final = b"agiledart-token-record/1\0"
+MAX_TOKEN_TEXT: Final = 8_192
+MAX_USES: Final = 10_000
+MAX_ADDRESSES: Final = 8
+
+_CHECKSUM_BYTES: Final = 4
+_DAY: Final = 86_400
+
+_Count = Annotated[int, msgspec.Meta(ge=1, le=MAX_USES)]
+_Seconds = Annotated[int, msgspec.Meta(ge=0, le=2**40)]
+_Address = Annotated[str, msgspec.Meta(min_length=3, max_length=270, pattern=r"^[^\x00-\x20\x7f]+\Z")]
+
+
+class TokenRecord(msgspec.Struct, frozen=True, gc=False, array_like=True, forbid_unknown_fields=True):
+    """What a chain cannot say of a token; signed by the invitation's signer.
+
+    Args:
+        token: `link_hash` of the invitation.
+        uses: how many keys it may make members.
+        join_before: seconds since 1970 after which it makes no more.
+        member_for: longest membership, in seconds from joining.
+    """
+
+    token: Annotated[bytes, msgspec.Meta(min_length=32, max_length=32)]
+    uses: _Count
+    join_before: _Seconds
+    member_for: _Seconds
+
+
+class _Wire(msgspec.Struct, frozen=True, gc=False, array_like=True, forbid_unknown_fields=True):
+    chain: Annotated[tuple[bytes, ...], msgspec.Meta(min_length=1, max_length=MAX_CHAIN_LINKS - 1)]
+    secret: Annotated[bytes, msgspec.Meta(min_length=32, max_length=32)]
+    record: Annotated[bytes, msgspec.Meta(min_length=65, max_length=256)]
+    addresses: Annotated[tuple[_Address, ...], msgspec.Meta(max_length=MAX_ADDRESSES)]
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Token:
+    """A parsed token. `text` and `secret` are secrets.
+
+    Attributes:
+        network: the id of the network that it opens.
+        role, scope: what its holder becomes.
+        chain: ends in the invitation. `record`: signed record, checked against the chain.
+        addresses: agents to begin at, `host:port`.
+    """
+
+    text: str
+    network: bytes
+    role: Role
+    scope: str
+    chain: tuple[bytes, ...]
+    secret: bytes
+    record: TokenRecord
+    addresses: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        return f"Token({self.role}, {self.record.token.hex()[:8]})"
+
+
+@dataclass(frozen=True, slots=True)
+class TokenDescription:
+    """What `agiledart token show` prints: everything but the secret. Times in seconds since 1970."""
+
+    token: str
+    network: str
+    role: str
+    scope: str
+    uses: int
+    join_before: int
+    member_for: int
+    is_expired: bool
+    issued_by: str
+    addresses: tuple[str, ...]
+
+
+def create_token(
+    issuer: Issuer,
+    *,
+    now_seconds: int,
+    addresses: Sequence[str],
+    role: Role = "agent",
+    uses: int = 20,
+    expires: int = _DAY,
+    member_for: int = 365 * _DAY,
+    scope: str = "",
+    depth: int = 0,
+) -> str:
+    """A new token as text; raises `OperationFailed` when it cannot be signed so.
+
+    Args:
+        issuer: from `Identity.issuer()`.
+        expires: seconds for which it makes members. `member_for`: seconds of membership, cut to the issuer's own.
+        scope: "", "app:NAME" or "sink:NAME".
+    """
+    if not 1 <= uses <= MAX_USES:
+        raise OperationFailed(f"A token has 1 to {MAX_USES:,} uses, not {uses:,}.")
+    if expires <= 0 or member_for <= 0:
+        raise OperationFailed("A token and the membership that it gives must last for some time.")
+    if role == "executor":
+        raise OperationFailed("Executors get their grants from their agent; there is no token for them.")
+    if role == "agent" and scope:
+        raise OperationFailed("An agent serves all applications: a token for agents has no scope.")
+    join_before = now_seconds + expires
+    not_before, not_after = now_seconds, join_before + member_for
+    if issuer.chain:
+        above = decode_link(issuer.chain[-1])
+        not_before, not_after = max(not_before, above.not_before), min(not_after, above.not_after)
+    secret = ed25519.Ed25519PrivateKey.generate()
+    try:
+        chain = sign_link(
+            issuer.network, issuer.sign, issuer.chain, key=public_bytes(secret), use="invite", role=role,
+            not_before=not_before, not_after=not_after, scope=scope, depth=depth,
+        )  # fmt: skip
+        _verify_invitation(issuer.network, chain, secret, now_seconds)
+    except Refused as error:
+        raise OperationFailed(f"No such token can be signed here: {error}.") from None
+    body = msgspec.msgpack.encode(TokenRecord(link_hash(chain[-1]), uses, join_before, member_for))
+    record = issuer.sign(RECORD_CONTEXT + body) + body
+    wire = msgspec.msgpack.encode(_Wire(chain, secret.private_bytes_raw(), record, tuple(addresses)[:MAX_ADDRESSES]))
+    return _to_text(wire)
+
+
+def parse_token(text: str) -> Token:
+    """The token that this text is; raises `OperationFailed` with a message that does not repeat it.
+
+    All is checked but time: form, checksum, that the secret belongs to the invitation, that the record is signed.
+    """
+    text = text.strip()
+    wire = _from_text(text)
+    try:
+        link = decode_link(wire.chain[-1])
+        record = _DECODE_RECORD.decode(wire.record[64:])
+        secret = ed25519.Ed25519PrivateKey.from_private_bytes(wire.secret)
+        signer = decode_link(wire.chain[-2]).key if len(wire.chain) > 1 else link.network
+        # At the invitation's own beginning every link above it is in its time, so this leaves the clock out.
+        _verify_invitation(link.network, wire.chain, secret, link.not_before)
+    except (Refused, msgspec.MsgspecError, ValueError) as error:
+        reason = error.reason if isinstance(error, Refused) else "form"
+        raise OperationFailed(
+            f"The token is not a good one ({reason}). Make a new one: agiledart token create"
+        ) from None
+    is_signed = check_signature(signer, wire.record[:64], RECORD_CONTEXT + wire.record[64:])
+    if link.use != "invite" or record.token != link_hash(wire.chain[-1]) or not is_signed:
+        raise OperationFailed("The token is not a good one (its record). Make a new one: agiledart token create")
+    return Token(text, link.network, link.role, link.scope, wire.chain, wire.secret, record, wire.addresses)
+
+
+def redeem(token: Token, public_key: bytes, now_seconds: int) -> tuple[bytes, ...]:
+    """The chain that makes `public_key` a member: the token's, with one `act` link; raises `OperationFailed`.
+
+    Membership ends after `member_for`, and never after the invitation.
+    """
+    if now_seconds > token.record.join_before:
+        ago = _span(now_seconds - token.record.join_before)
+        raise OperationFailed(
+            f"The token is refused: it expired {ago} ago. Make a new one where it came from: agiledart token create"
+        )
+    invitation = decode_link(token.chain[-1])
+    secret = ed25519.Ed25519PrivateKey.from_private_bytes(token.secret)
+    not_before = max(now_seconds, invitation.not_before)
+    chain = sign_link(
+        token.network, secret.sign, token.chain, key=public_key, use="act", role=invitation.role,
+        not_before=not_before, not_after=min(invitation.not_after, now_seconds + token.record.member_for),
+        scope=invitation.scope,
+    )  # fmt: skip
+    try:
+        verify_chain(token.network, chain, public_key, now_seconds, check_signature)
+    except Refused as error:
+        raise OperationFailed(
+            f"The token cannot be used: {error}. Check this clock, or make a new one: agiledart token create"
+        ) from None
+    return chain
+
+
+def describe(token: Token, now_seconds: int) -> TokenDescription:
+    """What may be shown of a token."""
+    record = token.record
+    issuer = decode_link(token.chain[-2]).key if len(token.chain) > 1 else token.network
+    return TokenDescription(
+        token=record.token.hex()[:16],
+        network=token.network.hex(),
+        role=token.role,
+        scope=token.scope,
+        uses=record.uses,
+        join_before=record.join_before,
+        member_for=record.member_for,
+        is_expired=now_seconds > record.join_before,
+        issued_by="authority" if issuer == token.network else f"admin {issuer.hex()[:16]}",
+        addresses=token.addresses,
+    )
+
+
+def read_token(argument: str) -> str:
+    """The token that an argument stands for: itself, `@FILE`, or `-` for stdin; arguments are seen by every user
+    in `ps`."""
+    try:
+        if argument == "-":
+            return sys.stdin.read(MAX_TOKEN_TEXT + 1).strip()
+        if argument.startswith("@"):
+            with Path(argument[1:]).expanduser().open(encoding="ascii", errors="replace") as file:
+                return file.read(MAX_TOKEN_TEXT + 1).strip()
+    except OSError as error:
+        raise OperationFailed(f"{argument[1:]} cannot be read: {error.strerror}.") from None
+    return argument.strip()
+
+
+# ----------------------------------------------------------------------------------------------------------------
+# inside
+
+_DECODE_WIRE: Final = msgspec.msgpack.Decoder(_Wire)
+_DECODE_RECORD: Final = msgspec.msgpack.Decoder(TokenRecord)
+
+
+def _verify_invitation(
+    network: bytes, chain: tuple[bytes, ...], secret: ed25519.Ed25519PrivateKey, now_seconds: int
+) -> None:
+    """Raise `Refused` unless the holder of `secret` may sign members by this chain: tried by signing one."""
+    link = decode_link(chain[-1])
+    probe = sign_link(
+        network, secret.sign, chain, key=public_bytes(secret), use="act", role=link.role,
+        not_before=link.not_before, not_after=link.not_after, scope=link.scope,
+    )  # fmt: skip
+    verify_chain(network, probe, public_bytes(secret), now_seconds, check_signature)
+
+
+def _checksum(wire: bytes) -> bytes:
+    return sha256(PREFIX.encode() + wire).digest()[:_CHECKSUM_BYTES]
+
+
+def _to_text(wire: bytes) -> str:
+    return PREFIX + base64.b32encode(wire + _checksum(wire)).decode().rstrip("=").lower()
+
+
+def _from_text(text: str) -> _Wire:
+    if not text.lower().startswith(PREFIX):
+        raise OperationFailed(f"That is not a join token: one begins with {PREFIX}. Make one: agiledart token create")
+    coded = text[len(PREFIX) :].upper()
+    try:
+        if len(text) > MAX_TOKEN_TEXT:
+            raise ValueError
+        raw = base64.b32decode(coded + "=" * (-len(coded) % 8))
+        wire, checksum = raw[:-_CHECKSUM_BYTES], raw[-_CHECKSUM_BYTES:]
+        if checksum != _checksum(wire):
+            raise ValueError
+        return _DECODE_WIRE.decode(wire)
+    except (ValueError, binascii.Error, msgspec.MsgspecError):
+        raise OperationFailed("The join token is damaged: a character is missing or wrong. Copy it again.") from None
+
+
+def _span(seconds: int) -> str:
+    for unit, length in (("d", _DAY), ("h", 3_600), ("min", 60)):
+        if seconds >= length:
+            return f"{seconds // length} {unit}"
+    return f"{seconds} s"

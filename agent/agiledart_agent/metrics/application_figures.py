@@ -1,0 +1,275 @@
+"""What the applications on this node have done, summed for operators: counts that only grow, and how it is just now.
+
+Reports of instances replace each other and vanish with their run. Here what a run has counted is kept when it ends, so
+that a counter never goes back while the agent lives. Everything is bounded: the first `MAX_APPLICATIONS` get a label of
+their own, later ones share `other`, as do operators and reasons beyond their numbers.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from agiledart_dataflow.counts.latency import LatencyHistogram
+from agiledart_dataflow.counts.statistics import InstanceStatistics
+from agiledart_dataflow.runtime.ledger import misses
+from agiledart_node.records.summary import statistics_of
+
+MAX_APPLICATIONS = 32
+"""Applications with a label of their own; the one that ended longest ago makes room for a new one."""
+
+MAX_OPERATORS = 32
+"""Operators of one application with a label of their own; the first ones named."""
+
+MAX_REASONS = 16
+"""Pairs of source and reason of one application for which malformed records are told apart."""
+
+MAX_LABEL = 96
+"""Characters of a label's value."""
+
+MAX_CLOSED = 1_024
+"""Ended runs that are remembered, so that a report that was under way does not revive one."""
+
+OTHER = "other"
+
+SHED_REASONS = ("oldest", "sample", "spool_full", "disk_full")
+"""Why sources let rows go; a report may say anything, a label may not."""
+
+Copy = tuple[str, int, int, int]
+"""(application, version, stage, index)."""
+
+
+class Labels:
+    """Texts that may stand in a label: the first so many, then `other`."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._known: dict[tuple[str, str], str] = {}
+
+    def of(self, text: str, within: str = "") -> str:
+        """The label's value for a text, which may be another one's within something else."""
+        key = within, text
+        if (known := self._known.get(key)) is not None:
+            return known
+        if len(self._known) >= self._limit:
+            return OTHER
+        self._known[key] = text[:MAX_LABEL] or OTHER
+        return self._known[key]
+
+
+@dataclass
+class Counts:
+    """What one operator of one application has counted, all instances on this node together.
+
+    Attributes:
+        busy_ns: time in which its instances worked, of the operator that leads its stage.
+        late, records: of a source; `shed` by reason, `spooled_ever`: because the mesh was slower than rows came.
+        skipped, dead_letters: records for which its code raised; failed: results and timers that did.
+        taken: that went into its state.
+        delivered: that it, a sink, wrote.
+    """
+
+    rows_in: int = 0
+    rows_out: int = 0
+    filtered: int = 0
+    records: int = 0
+    late: int = 0
+    skipped: int = 0
+    dead_letters: int = 0
+    failed: int = 0
+    taken: int = 0
+    delivered: int = 0
+    spooled_ever: int = 0
+    shed: dict[str, int] = field(default_factory=dict)
+    busy_ns: int = 0
+    is_source: bool = False
+    leads: bool = False
+    latency: LatencyHistogram | None = None
+    samples_kept: int = 0
+    samples_lost: int = 0
+    samples: bool = False
+
+
+@dataclass
+class Totals:
+    """Counters of one application. `imbalances`: places in its instances where they do not add up."""
+
+    operators: dict[str, Counts] = field(default_factory=dict)
+    malformed: dict[tuple[str, str], int] = field(default_factory=dict)
+    imbalances: int = 0
+
+    def copy(self) -> "Totals":
+        """The same counts, to be added to."""
+        copied = Totals({}, dict(self.malformed), self.imbalances)
+        for name, counts in self.operators.items():
+            latency = counts.latency
+            copied.operators[name] = again = Counts(**{**vars(counts), "latency": None, "shed": dict(counts.shed)})
+            if latency is not None:
+                again.latency = LatencyHistogram()
+                again.latency.merge(latency)
+        return copied
+
+    def add(
+        self, statistics: InstanceStatistics, report: Mapping[str, Any], operators: Labels, reasons: Labels
+    ) -> None:
+        """Add what one instance has counted."""
+        self.imbalances += len(misses(statistics))
+        for position, (name, steps) in enumerate(statistics.steps.items()):
+            label = operators.of(name)
+            counts = self.operators.setdefault(label, Counts())
+            counts.rows_in += steps.rows_in
+            counts.rows_out += steps.rows_out
+            counts.filtered += steps.dropped
+            counts.skipped += steps.skipped
+            counts.dead_letters += steps.dead_letters
+            counts.late += steps.late
+            counts.failed += steps.failed
+            counts.taken += steps.taken
+            if statistics.source is None and not statistics.sent:  # nothing leaves a sink, and only a sink
+                counts.delivered += steps.rows_in
+            if position == 0:
+                counts.leads = True
+                counts.busy_ns += _whole(report.get("busy_ns"))
+            if statistics.source is not None and position == 0:
+                counts.is_source = True
+                counts.records += statistics.source.records
+                counts.late += statistics.source.late
+                counts.spooled_ever += statistics.source.spooled_ever
+                for reason, count in statistics.source.shed.items():
+                    known = reason if reason in SHED_REASONS else OTHER
+                    counts.shed[known] = counts.shed.get(known, 0) + count
+                for reason, count in statistics.source.malformed.items():
+                    key = label, reasons.of(reason, within=label)
+                    self.malformed[key] = self.malformed.get(key, 0) + count
+            if statistics.latency:
+                counts.latency = counts.latency or LatencyHistogram()
+                counts.latency.merge(LatencyHistogram.from_plain(statistics.latency))
+            if position == 0 and isinstance(told := report.get("latency_samples"), dict):
+                counts.samples = True
+                counts.samples_kept += _whole(told.get("kept"))
+                counts.samples_lost += _whole(told.get("lost"))
+
+
+@dataclass
+class Now:
+    """How an operator that leads a stage is just now; sums over its instances on this node.
+
+    Attributes:
+        queued: rows in merges and outputs; waiting: records in memory at a source; spooled: on its disk.
+        event_time: the oldest event time (ms) up to which a running instance is complete.
+    """
+
+    queued: int = 0
+    waiting: int = 0
+    spooled: int = 0
+    state_keys: int = 0
+    blocked: int = 0
+    running: int = 0
+    finished: int = 0
+    event_time: int | None = None
+
+    def add(self, statistics: InstanceStatistics, report: Mapping[str, Any]) -> None:
+        """Add one instance."""
+        self.queued += _whole(report.get("waiting_rows"))
+        if statistics.source is None:
+            self.queued += statistics.queued_rows
+        else:  # its queue is what waits there
+            self.waiting += statistics.source.waiting
+            self.spooled += statistics.source.spooled
+        self.state_keys += statistics.state_keys
+        if statistics.finished:
+            self.finished += 1
+            return
+        self.running += 1
+        self.blocked += report.get("blocked") is True
+        if statistics.event_time is not None:
+            oldest = self.event_time
+            self.event_time = statistics.event_time if oldest is None else min(oldest, statistics.event_time)
+
+
+@dataclass
+class Application:
+    """One label's applications: one, or all that share `other`."""
+
+    past: Totals = field(default_factory=Totals)
+    live: dict[Copy, dict[str, Any]] = field(default_factory=dict)
+    operators: Labels = field(default_factory=lambda: Labels(MAX_OPERATORS))
+    reasons: Labels = field(default_factory=lambda: Labels(MAX_REASONS))
+    failures: int = 0
+
+    def fold(self, name: str, version: int) -> None:
+        """Runs of an application up to this version are over: keep their counts, forget how they are."""
+        for copy in [copy for copy in self.live if copy[0] == name and copy[1] <= version]:
+            report = self.live.pop(copy)
+            if (statistics := statistics_of(report)) is not None:
+                self.past.add(statistics, report, self.operators, self.reasons)
+
+    def look(self) -> tuple[Totals, dict[str, Now]]:
+        """Counters, and how each stage is by the operator that leads it."""
+        totals, now = self.past.copy(), dict[str, Now]()
+        for report in self.live.values():
+            if (statistics := statistics_of(report)) is not None:
+                totals.add(statistics, report, self.operators, self.reasons)
+                leader = self.operators.of(next(iter(statistics.steps), OTHER))
+                now.setdefault(leader, Now()).add(statistics, report)
+        return totals, now
+
+
+class ApplicationFigures:
+    """All applications of this node, by the value of their label `app`."""
+
+    def __init__(self) -> None:
+        self._applications: dict[str, Application] = {}
+        self._closed: dict[str, int] = {}
+
+    def label(self, name: str) -> str:
+        """The label's value for an application."""
+        short = name[:MAX_LABEL]
+        return short if short in self._applications else OTHER
+
+    def reported(self, name: str, version: int, stage: int, index: int, report: dict[str, Any]) -> None:
+        """An instance gave its figures; they replace its last ones."""
+        if version > self._closed.get(name, 0):
+            application = self._application(name)
+            copy = name, version, stage, index
+            if copy not in application.live:
+                application.fold(name, version - 1)
+            application.live[copy] = report
+
+    def started(self, name: str) -> None:
+        """Instances are being started: from now on its counters are there, so that a first failure is seen as a rise."""
+        self._application(name)
+
+    def failed(self, name: str) -> None:
+        """An instance could not go on."""
+        self._application(name).failures += 1
+
+    def ended(self, name: str, version: int) -> None:
+        """A run is over; what still comes of it is too late."""
+        closed = max(version, self._closed.pop(name, 0))
+        if len(self._closed) >= MAX_CLOSED:
+            del self._closed[next(iter(self._closed))]
+        self._closed[name] = closed
+        label = self.label(name)
+        if application := self._applications.get(label):
+            application.fold(name, version)
+            if not application.live:  # the last to have ended stands last
+                self._applications[label] = self._applications.pop(label)
+
+    def __iter__(self) -> Iterator[tuple[str, Application]]:
+        return iter(self._applications.items())
+
+    def _application(self, name: str) -> Application:
+        short = name[:MAX_LABEL] or OTHER
+        found = self._applications.get(short)
+        if found is None:
+            if short != OTHER and len(self._applications) - (OTHER in self._applications) >= MAX_APPLICATIONS:
+                idle = next((label for label, one in self._applications.items() if not one.live and label != OTHER), "")
+                if not idle:
+                    return self._applications.setdefault(OTHER, Application())
+                del self._applications[idle]
+            found = self._applications[short] = Application()
+        return found
+
+
+def _whole(value: object) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0

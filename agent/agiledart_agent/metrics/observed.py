@@ -1,0 +1,102 @@
+"""Which of the things that core code reports stand in an agent's log: event name, level, words, fields.
+
+What an operator can act on is a warning; what explains one is there with `--verbose`. A node that has nothing to do and
+no trouble produces none of the former. The same kind is said at most once a minute: a link that flaps fills no disk.
+"""
+
+from agiledart_kernel.observe import Observation
+from agiledart_node.scheduling.observations import (
+    ApplicationWaits,
+    ElectionBegun,
+    SchedulerElected,
+    SchedulerLookedUp,
+    SchedulerLost,
+    SchedulerResigned,
+)
+from agiledart_overlay.wire.observations import (
+    AdmissionAborted,
+    GapClosed,
+    JoinerAdmitted,
+    MessageDropped,
+    NodeWasLate,
+    PeerDeclaredFailed,
+    PeerSuspected,
+    RecordConflictMerged,
+    RingJoined,
+    RingLeft,
+    RingRejoining,
+    SelfRefuted,
+    SuspicionRefuted,
+)
+
+LATE_NS = 1_000_000_000
+"""A timer that fires so late means a machine that is overloaded or was asleep."""
+
+Event = tuple[str, str, str, dict[str, object]]
+"""(level, event, text, fields)."""
+
+
+def event_of(observation: Observation) -> Event:
+    """How an observation is logged. Level `debug` is only written with `--verbose`."""
+    match observation:
+        case JoinerAdmitted(joiner):
+            name = joiner.name or joiner.node.short
+            return "info", "peer.joined", f"{name} joined the ring next to this node", {"peer": joiner.node.hex}
+        case SelfRefuted(refutations):
+            text = "others held this node for dead; it or its links are too slow"
+            return "warning", "node.doubted", text, {"times": refutations}
+        case NodeWasLate(late_ns):
+            seconds = round(late_ns / 1e9, 3)
+            level = "warning" if late_ns >= LATE_NS else "debug"
+            return level, "node.late", f"this node was {seconds} s late: overloaded, or asleep", {"seconds": seconds}
+        case RecordConflictMerged(version):
+            text = "two versions of a record were merged: the ring was in two parts"
+            return "warning", "record.merged", text, {"version": version}
+        case PeerSuspected(peer):
+            return "debug", "peer.suspected", f"{peer.name or peer.node.short} does not answer", {"peer": peer.node.hex}
+        case SuspicionRefuted(peer):
+            return "debug", "peer.alive", f"{peer.name or peer.node.short} answers again", {"peer": peer.node.hex}
+        case PeerDeclaredFailed(peer, reason):  # the effect that follows is logged as peer.failed
+            text = f"{peer.name or peer.node.short} is held for dead ({reason})"
+            return "debug", "peer.declared_failed", text, {"peer": peer.node.hex, "reason": reason}
+        case RingJoined(waited_ns, attempts):  # the daemon says it to everybody, as ring.joined
+            fields: dict[str, object] = {"seconds": round(waited_ns / 1e9, 3), "attempts": attempts}
+            return "debug", "ring.entered", "in the ring", fields
+        case RingRejoining(reason):
+            text = f"out of the ring because {reason}; joining again"
+            return "warning", "ring.rejoining", text, {"reason": reason}
+        case AdmissionAborted(joiner):
+            text = f"{joiner.name or joiner.node.short} was called and did not come into the ring"
+            return "debug", "peer.not_admitted", text, {"peer": joiner.node.hex}
+        case GapClosed(successor):
+            text = f"the gap left by the dead is closed up to {successor.name or successor.node.short}"
+            return "debug", "ring.gap_closed", text, {"peer": successor.node.hex}
+        case RingLeft():
+            return "debug", "ring.left", "out of the ring", {}
+        case MessageDropped(reason):
+            return "debug", "message.dropped", f"a message was dropped: {reason}", {"reason": reason}
+    return _of_scheduling(observation)
+
+
+def _of_scheduling(observation: Observation) -> Event:
+    fields: dict[str, object]
+    match observation:
+        case SchedulerElected(domain, index, term):
+            where = f"zone {domain}" if domain else "this network"
+            fields = {"zone": domain, "index": index, "term": term}
+            return "info", "scheduler.elected", f"this node is scheduler {index + 1} of {where} now", fields
+        case SchedulerResigned(domain, index, reason):
+            fields = {"zone": domain, "index": index, "reason": reason}
+            return "info", "scheduler.resigned", f"this node is a scheduler no longer: {reason}", fields
+        case SchedulerLost(application, scheduler):
+            text = f"{scheduler.name or scheduler.node.short}, the scheduler of {application}, is gone; looking for another"
+            return "info", "scheduler.lost", text, {"application": application, "peer": scheduler.node.hex}
+        case ApplicationWaits(application, reason, waiting):
+            text = f"{application} waits: {reason}"
+            return "warning", "application.waits", text, {"application": application, "waiting": waiting}
+        case SchedulerLookedUp(application, how, hops, elections):
+            fields = {"application": application, "how": how, "hops": hops, "elections": elections}
+            return "debug", "scheduler.found", f"a scheduler was found by {how}", fields
+        case ElectionBegun(domain, index):
+            return "debug", "scheduler.election", "nobody with room was found", {"zone": domain, "index": index}
+    return "debug", "observed", f"{type(observation).__name__} {observation}", {}

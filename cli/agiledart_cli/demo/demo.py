@@ -1,0 +1,261 @@
+"""`agiledart demo`: agents on this machine find each other and compute both queries of the DEBS 2015 Grand Challenge."""
+
+import contextlib
+import gzip
+import threading
+import time
+import zlib
+from pathlib import Path
+from typing import Any
+
+import click
+
+from agiledart_cli.client import ControlClient
+from agiledart_cli.demo.demo_report import FREQUENT, PROFITABLE, QUERIES, DemoResult, print_report
+from agiledart_cli.demo.demo_spark import SparkStep, print_spark
+from agiledart_cli.demo.demo_view import DemoView, Picture, Rates, last_result
+from agiledart_cli.errors import NoAgentError
+from agiledart_cli.output import duration, output_option, plural, print_json, say
+from agiledart_cli.processes import MemoryWatch
+from agiledart_cli.signals import unwound_by_signals
+from agiledart_cli.verbs.applications import FINAL_STATES, make_submission
+from agiledart_cli.verbs.cluster import MAX_AGENTS, AgentProcess, Mesh
+from agiledart_kernel.errors import AgileDartError, ConfigurationError, OperationFailed
+from agiledart_kernel.limits import MAX_PARALLELISM
+from agiledart_node.wire.commands import Status, Stop
+
+BUILDERS = {
+    FREQUENT: "agiledart_examples.debs2015:frequent_routes",
+    PROFITABLE: "agiledart_examples.debs2015:profitable_areas",
+}
+
+GENERATED_SPEED = 600.0
+LOOK_SECONDS = 0.25
+DRAIN_SECONDS = 30.0
+"""For the applications to end after their sources were told to stop."""
+
+
+@click.command(short_help="Five agents compute the busiest taxi routes, live.")
+@click.option("--agents", type=click.IntRange(1, MAX_AGENTS), default=5, show_default=True, help="How many.")
+@click.option("--executors", type=click.IntRange(1, 64), default=1, show_default=True, help="Worker processes of each.")
+@click.option(
+    "--parallelism", type=click.IntRange(1, MAX_PARALLELISM), default=1, show_default=True, help="Of each step."
+)
+@click.option(
+    "--input", "input_file", metavar="FILE", help="Trips as in the challenge, plain or .gz. Default: generated."
+)
+@click.option("--speed", type=click.FloatRange(min=0, min_open=True), help="Times real time. Default: 600 for generated "
+              "trips, as fast as possible for --input.")  # fmt: skip
+@click.option("--results", default="demo-results", show_default=True, metavar="DIR", help="Where the results go.")
+@click.option("--seed", type=int, default=1, show_default=True, help="Of the generated trips.")
+@click.option("--duration", "seconds", type=click.FloatRange(min=1), default=60.0, show_default=True, metavar="SECONDS",
+              help="How long generated trips flow.")  # fmt: skip
+@click.option("--spark/--no-spark", "with_spark", default=True, show_default=True, help="Also read a log with Spark.")
+@output_option
+def demo(
+    agents: int,
+    executors: int,
+    parallelism: int,
+    input_file: str | None,
+    speed: float | None,
+    results: str,
+    seed: int,
+    seconds: float,
+    with_spark: bool,
+    output: str,
+) -> int:
+    """Agents on this machine find each other and compute New York's busiest taxi routes and most profitable areas.
+
+    \b
+    Example:
+      agiledart demo
+      agiledart demo --agents 5 --input trips.csv.gz --results out -o json
+      agiledart demo --agents 5 --executors 2 --parallelism 4 --input trips.csv.gz --speed 60
+
+    Each query is submitted to another agent; sources, steps and sinks run on different ones. The results are
+    DIR/frequent-routes.csv and DIR/profitable-areas.csv, the same files whatever the number of agents. Where Spark and
+    Java are installed, a third topology keeps clean trips in a log, from which Spark computes the busiest routes of each
+    15 minutes (DIR/spark). Ctrl-C stops everything at any moment; nothing is left but the results.
+    """
+    began = time.monotonic()
+    trips = source_text(input_file, speed, seed)
+    folder = result_folder(results)
+    told = input_file or f"generated trips, {speed or GENERATED_SPEED:g} × real time, seed {seed}"
+    run = _Demo(DemoResult(agents, executors, parallelism, told, folder), trips, SparkStep() if with_spark else None)
+    with unwound_by_signals(), Mesh(agents, executors) as mesh:
+        run.compute(mesh, None if input_file else seconds)
+    run.result.seconds["wall"] = time.monotonic() - began
+    if output == "json":
+        print_json(run.result.document())
+    else:
+        print_report(run.result)
+        print_spark(run.result.spark)
+    return 0
+
+
+def source_text(input_file: str | None, speed: float | None, seed: int) -> str:
+    """The connector of both sources, without its node; raises when the input cannot be read."""
+    if input_file is None:
+        return f"taxi:?seed={seed}&speed={speed or GENERATED_SPEED:g}"
+    from agiledart_dataflow.plan.connectors import connector
+
+    path = Path(input_file).expanduser().absolute()
+    check_input(path, input_file)
+    return connector("csv", str(path), speed=speed).url()
+
+
+def check_input(path: Path, shown: str) -> None:
+    """Raise `ConfigurationError` when the input is not there, is a folder, or has a name ending in .gz and is no gzip."""
+    if path.is_dir():
+        raise ConfigurationError(f"--input {shown} is a folder; give a file of trips.")
+    if not path.exists():
+        raise ConfigurationError(f"--input {shown} does not exist (looked for {path}).")
+    try:
+        if path.suffix == ".gz":
+            with gzip.open(path) as file:
+                if not file.read(1) and path.stat().st_size == 0:
+                    raise EOFError
+        else:
+            with path.open("rb") as file:
+                file.read(1)
+    except (gzip.BadGzipFile, EOFError, zlib.error):
+        raise ConfigurationError(
+            f"--input {shown} ends in .gz but is no gzip file (gzip -t {shown} says more)."
+        ) from None
+    except OSError as error:
+        raise ConfigurationError(f"--input {shown} cannot be read: {error.strerror}.") from None
+
+
+def result_folder(results: str) -> Path:
+    """The folder for the results, made if needed, without results of an earlier demo."""
+    folder = Path(results).expanduser().absolute()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for query in QUERIES:
+            (folder / f"{query}.csv").unlink(missing_ok=True)
+    except OSError as error:
+        raise ConfigurationError(f"--results {results} cannot be used: {error.strerror}.") from None
+    return folder
+
+
+class _Demo:
+    """The run of one demo on a mesh."""
+
+    def __init__(self, result: DemoResult, trips: str, spark: SparkStep | None) -> None:
+        self.result, self._trips, self._spark = result, trips, spark
+        self._memory = MemoryWatch()
+        self._clients: dict[str, ControlClient] = {}
+        self._rates = Rates()
+
+    def compute(self, mesh: Mesh, seconds: float | None) -> None:
+        """Start the mesh, run both queries to their end (or for so many seconds), fill in the result."""
+        began = time.monotonic()
+        say(f"AgileDart: {plural(mesh.count, 'agent')} on this machine, no master")
+        mesh.start()
+        self.result.seconds["ring"] = time.monotonic() - began
+        say(f"  ring of {mesh.count} formed in {duration(self.result.seconds['ring'])}")
+        try:
+            for number, query in enumerate(QUERIES):
+                self._submit(mesh, number, query)
+            if self._spark is not None:
+                self.result.spark = self._spark.start(mesh, self._trips, self.result.results, self.result.executors)
+            flowing = time.monotonic()
+            self._flow(mesh, seconds)
+            self.result.seconds["flow"] = time.monotonic() - flowing
+            self.result.memory = self._memory.peaks()
+            if self._spark is not None and not self.result.spark:
+                self.result.spark = self._spark.finish(mesh, is_endless=seconds is not None)
+        finally:
+            if self._spark is not None:
+                self._spark.close()
+            for client in self._clients.values():
+                client.close()
+
+    def _submit(self, mesh: Mesh, number: int, query: str) -> None:
+        """Submit a query to an agent; its source and its sink run on two others, where there are so many."""
+        agents = mesh.agents
+        source, taker, sink = (agents[(number + turn) % len(agents)] for turn in (0, 1, 2))
+        command = make_submission(
+            BUILDERS[query],
+            {
+                "trips": f"{self._trips}@{source.name}",
+                "report": f"csv:{_quoted(self.result.results / f'{query}.csv')}@{sink.name}",
+            },
+            {"": self.result.parallelism},
+            executors=self.result.executors,
+        )
+        client = self._clients[query] = ControlClient(taker.place())
+        body = client.ask(command)
+        self._measure(mesh)
+        where = "  ".join(
+            f"{stage}@{','.join(dict.fromkeys(nodes))}" for stage, nodes in body.get("placement", {}).items()
+        )
+        say(f"  {query:<17} → {taker.name}   running after {body.get('seconds_to_running', 0):.2f} s   {where}")
+
+    def _flow(self, mesh: Mesh, seconds: float | None) -> None:
+        """Watch until both have ended; after `seconds` they are told to."""
+        began = time.monotonic()
+        stop_at = None if seconds is None else began + seconds
+        give_up_at: float | None = None
+        say(f"Input: {self.result.source}   results: {self.result.results}   Ctrl-C stops everything")
+        with DemoView() as view:
+            while True:
+                status = self._look(mesh)
+                view.show(Picture(status, self._rates.stages, {q: last_result(self._file(q)) for q in QUERIES}))
+                self.result.status = status
+                if all(body["state"] in FINAL_STATES for body in status.values()):
+                    break
+                now = time.monotonic()
+                if stop_at is not None and now >= stop_at:
+                    stop_at, give_up_at = None, now + DRAIN_SECONDS
+                    self._stop(mesh)
+                if give_up_at is not None and now >= give_up_at:
+                    raise OperationFailed(
+                        f"The queries did not end within {DRAIN_SECONDS:.0f} s after they were told to."
+                    )
+                time.sleep(LOOK_SECONDS)
+
+    def _stop(self, mesh: Mesh) -> None:
+        """Tell both queries to end; the answers come when they have, so nobody waits for them here."""
+
+        def ask(query: str) -> None:
+            with contextlib.suppress(AgileDartError), mesh.client(0) as client:
+                client.ask(Stop(query))
+
+        for query in QUERIES:
+            threading.Thread(target=ask, args=(query,), daemon=True).start()
+
+    def _look(self, mesh: Mesh) -> dict[str, Any]:
+        """The status of both queries; raises when one has failed or an agent has gone."""
+        for agent in mesh.agents:
+            _check(agent)
+        try:
+            status = {query: client.ask(Status(query)) for query, client in self._clients.items()}
+        except NoAgentError as error:
+            time.sleep(LOOK_SECONDS)  # a process that was killed hangs up a moment before it can be seen to have ended
+            for agent in mesh.agents:
+                _check(agent)
+            raise OperationFailed(str(error)) from None
+        for query, body in status.items():
+            if body["state"] == "failed":
+                raise OperationFailed(f"{query} failed: {body.get('reason', 'no reason given')}")
+        self._measure(mesh)
+        self._rates.look(time.monotonic(), status)
+        return status
+
+    def _measure(self, mesh: Mesh) -> None:
+        self._memory.look({agent.name: agent.process.pid for agent in mesh.agents})
+
+    def _file(self, query: str) -> Path:
+        return self.result.results / f"{query}.csv"
+
+
+def _check(agent: AgentProcess) -> None:
+    if not agent.is_alive:
+        raise OperationFailed(f"Agent {agent.name} {agent.ending()}; its last words:\n{agent.last_words(5)}")
+
+
+def _quoted(path: Path) -> str:
+    from agiledart_dataflow.plan.connectors import Connector
+
+    return Connector("csv", str(path)).url().partition(":")[2]

@@ -1,0 +1,220 @@
+"""The Spark part of the demo: a third topology keeps clean trips in a log, Spark copies it live and answers at the end.
+
+Spark runs in a process group of its own, which ends with the demo, whatever ends it. Where Java or pyspark is missing, or Spark
+fails, the demo goes on and says why.
+"""
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import IO, Any
+
+from agiledart_analytics.live import FINISH
+from agiledart_cli.client import ControlClient
+from agiledart_cli.output import count, say
+from agiledart_cli.verbs.analytics import print_outcome, write_reader_token
+from agiledart_cli.verbs.applications import FINAL_STATES, make_submission
+from agiledart_cli.verbs.cluster import Mesh
+from agiledart_kernel.errors import AgileDartError
+from agiledart_node.wire.commands import Status, Stop
+
+NAME = "clean-trips"
+BUILDER = "agiledart_examples.clean_trips:clean_trips"
+JOB = "busiest-routes"
+PARTITIONS = 4
+TRIGGER_SECONDS = 1.0
+END_SECONDS = 60.0
+"""For the topology to end after the two queries have; then it is told to, and has as long again to drain."""
+
+SILENT_SECONDS = 180.0
+"""Without a row more or another word from it, Spark is given up; a slow machine may take as long as it gets on."""
+
+_TOLD_SECONDS = 5.0
+_LOOK_SECONDS = 0.25
+
+
+def why_not() -> str:
+    """Why Spark cannot run here; "" when it can."""
+    import importlib.util
+
+    from agiledart.spark import find_java
+
+    missing = [name for name in ("pyspark", "pyarrow", "pandas") if importlib.util.find_spec(name) is None]
+    if missing:
+        return f"{', '.join(missing)} not installed:  {_pip()} install 'agiledart[spark]'"
+    try:
+        find_java()
+    except AgileDartError as error:
+        return str(error)
+    return ""
+
+
+def _pip() -> str:
+    """What to type for the pip of this Python: another one, of a shell without the environment, would not help."""
+    found = shutil.which("pip")
+    beside = found is not None and Path(found).parent == Path(sys.executable).parent
+    return "pip" if beside else f"{sys.executable} -m pip"
+
+
+class SparkStep:
+    """One run of the Spark part. `start`, then `finish`; `close` in any case."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[str] | None = None
+
+    def start(self, mesh: Mesh, trips: str, results: Path, executors: int) -> dict[str, Any]:
+        """Submit the topology and start Spark on its log. Returns {} or {"skipped": reason}."""
+        if reason := why_not():
+            say(f"  Spark is left out: {reason}")
+            return {"skipped": reason}
+        source, sink = mesh.agents[2 % mesh.count], mesh.agents[4 % mesh.count]
+        command = make_submission(
+            BUILDER,
+            {"trips": f"{trips}@{source.name}", "out": f"log:{NAME}?partitions={PARTITIONS}@{sink.name}"},
+            {},
+            executors=executors,
+        )
+        folder = mesh.folder / "spark"
+        folder.mkdir(mode=0o700)
+        with mesh.client(0) as client:
+            client.ask(command)
+            token = write_reader_token(client, NAME, folder)
+        task = {
+            "reader": {"sink": NAME, "tokenFile": str(token), "bootstrap": _addresses(mesh)},
+            "folder": str(folder),
+            "seconds": TRIGGER_SECONDS,
+            "job": JOB,
+            "results": str(results / "spark"),
+        }
+        with (folder / "stderr").open("w") as errors:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "agiledart_analytics.live", json.dumps(task)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+                start_new_session=True,
+            )
+        say(f"  {NAME:<17} → log of {PARTITIONS} partitions@{sink.name}; starting Spark on it (about 10 s)")
+        return {}
+
+    def finish(self, mesh: Mesh, *, is_endless: bool) -> dict[str, Any]:
+        """What Spark found when all rows are in: the `spark` of the demo's JSON. An endless input is told to end."""
+        process = self._process
+        if process is None:
+            return {}
+        say("Spark reads the rest of the log …")
+        with mesh.client(0) as client:
+            _end(client, 0.0 if is_endless else END_SECONDS)
+        assert process.stdin is not None
+        assert process.stdout is not None
+        lines = _Lines(process.stdout)
+        # Its stdin stays open until `close`: the end of the pipe would tell it that the demo is gone.
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.write(f"{FINISH}\n")
+            process.stdin.flush()
+        if not lines.wait():
+            return {"error": f"nothing was heard of it for {SILENT_SECONDS:.0f} s ({lines.told()})"}
+        process.wait()
+        try:
+            document: dict[str, Any] = json.loads(lines.last)
+        except ValueError:
+            document = {"at": "start"}
+        if "at" in document:
+            return {"error": f"it ended with code {process.returncode} before it answered. {self._last_words(mesh)}"}
+        return document
+
+    def _last_words(self, mesh: Mesh) -> str:
+        try:
+            lines = (mesh.folder / "spark" / "stderr").read_text("utf-8", "replace").strip().splitlines()
+        except OSError:
+            return ""
+        return lines[-1] if lines else ""
+
+    def close(self) -> None:
+        """End Spark and all its processes."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                with contextlib.suppress(OSError):
+                    pipe.close()
+        process.wait()
+
+
+class _Lines:
+    """What the process writes: words about its progress, and in the end its answer."""
+
+    def __init__(self, pipe: IO[str]) -> None:
+        self.last = ""
+        self._ended = threading.Event()
+        threading.Thread(target=self._listen, args=(pipe,), daemon=True).start()
+
+    def _listen(self, pipe: IO[str]) -> None:
+        with contextlib.suppress(ValueError):  # closed under it
+            for line in pipe:
+                self.last = line
+        self._ended.set()
+
+    def wait(self) -> bool:
+        """Until it has ended, saying now and then how far it is; False when nothing was new for `SILENT_SECONDS`."""
+        heard, since = self.last, time.monotonic()
+        while not self._ended.wait(_TOLD_SECONDS):
+            if self.last != heard:
+                heard, since = self.last, time.monotonic()
+                say(f"  Spark: {self.told()}")
+            elif time.monotonic() - since > SILENT_SECONDS:
+                return False
+        return True
+
+    def told(self) -> str:
+        """The last word about its progress, for people."""
+        try:
+            line = json.loads(self.last)
+            return f"{line['at']}, {count(line['read'])} rows read"
+        except (ValueError, KeyError):
+            return "starting"
+
+
+def print_spark(document: dict[str, Any]) -> None:
+    """Spark's part of the report, on stdout: the last quarter of an hour's routes."""
+    if "error" in document:
+        say(f"Spark: {document['error']}")
+    if "rows" not in document:
+        return
+    table = [tuple(row) for row in document.get("table", ())]
+    if table:
+        last = table[-1][0]
+        print_outcome(tuple(document["columns"]), tuple(row for row in table if row[0] == last))
+    say(
+        f"Spark: {count(document['rows'])} trips read from the log {NAME} in {_batches(document['batches'])}"
+        f" ({count(document['rows_per_second'])} rows/s); {document['job']}: {document.get('files', 'no rows')}"
+    )
+
+
+def _batches(number: int) -> str:
+    return "1 batch" if number == 1 else f"{count(number)} batches"
+
+
+def _addresses(mesh: Mesh) -> str:
+    return ",".join(str(agent.note["address"]) for agent in mesh.agents[:3])
+
+
+def _end(client: ControlClient, patience: float) -> None:
+    """Until the topology has ended: by itself within the patience, else it is told to, which drains it."""
+    give_up_at = time.monotonic() + patience
+    while client.ask(Status(NAME))["state"] not in FINAL_STATES:
+        if time.monotonic() >= give_up_at:
+            client.ask(Stop(NAME), timeout=END_SECONDS)
+            return
+        time.sleep(_LOOK_SECONDS)

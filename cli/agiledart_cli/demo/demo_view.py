@@ -1,0 +1,223 @@
+"""What the demo shows while it runs: a live picture on a terminal, else a short line every few seconds, on stderr."""
+
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from agiledart_cli.demo.demo_report import FREQUENT, PROFITABLE, QUERIES
+from agiledart_cli.output import count, milliseconds, say, wants_colour
+
+LINE_SECONDS = 5.0
+RATE_SECONDS = 1.0
+TAIL_BYTES = 4_096
+TOP = 10
+
+LEGEND = f"a + b: {FREQUENT} + {PROFITABLE}; each query reads the stream for itself."
+
+Frames = Mapping[str, Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class Picture:
+    """Everything that is shown at one moment.
+
+    Attributes:
+        status: query → status body.
+        stage_rates: (query, stage) → rows a second that enter it.
+        top: query → fields of its last result line.
+    """
+
+    status: Frames
+    stage_rates: Mapping[tuple[str, str], float]
+    top: Mapping[str, list[str]]
+
+    def line(self) -> str:
+        """The picture in one line."""
+        return f"{self.counts()}   {self.latencies()}".rstrip()
+
+    def counts(self) -> str:
+        """Rates and sums of both queries, `a + b`."""
+        summaries = [self.status[query].get("summary") or {} for query in QUERIES]
+        parts = {
+            "trips/s": [self.stage_rates.get((query, "trips"), 0.0) for query in QUERIES],
+            "read": [summary.get("records_in", 0) for summary in summaries],
+            "outside": [summary.get("outliers", 0) for summary in summaries],
+            "late": [summary.get("late", 0) for summary in summaries],
+            "results": [results_of(self.status[query]) for query in QUERIES],
+        }
+        told = "   ".join(f"{name} {' + '.join(map(count, figures))}" for name, figures in parts.items())
+        return f"{self.event_time()}  {told}"
+
+    def latencies(self) -> str:
+        """How long results take, where the input is paced."""
+        figures = [_latency(self.status[query]) for query in QUERIES]
+        return f"result after {' and '.join(figure for figure in figures if figure)}" if any(figures) else ""
+
+    def event_time(self) -> str:
+        """Time of day of the newest result, in the data's own time."""
+        newest = max((fields[1] for fields in self.top.values() if len(fields) > 1), default="")
+        return newest[11:] or "--:--:--"
+
+
+class Rates:
+    """Rows a second, from the sums of one look to those of the next. Instances report twice a second."""
+
+    def __init__(self) -> None:
+        self.stages: dict[tuple[str, str], float] = {}
+        self._at = 0.0
+        self._sums: dict[tuple[str, str], int] = {}
+
+    def look(self, now: float, status: Frames) -> None:
+        """Take new sums; more often than once in `RATE_SECONDS` says nothing."""
+        if now - self._at < RATE_SECONDS:
+            return
+        sums: dict[tuple[str, str], int] = {}
+        for query, body in status.items():
+            steps = (body.get("summary") or {}).get("steps", {})
+            for stage in body.get("placement") or {}:
+                sums[query, stage] = steps.get(stage.split("+")[0], {}).get("rows_in", 0)
+        if self._at:
+            span = now - self._at
+            self.stages = {key: max(0, rows - self._sums.get(key, 0)) / span for key, rows in sums.items()}
+        self._at, self._sums = now, sums
+
+
+def _latency(status: Mapping[str, Any]) -> str:
+    sinks = (status.get("summary") or {}).get("latency_ms", {})
+    if not sinks or not (status.get("summary") or {}).get("paced"):
+        return ""
+    worst = max(sinks.values(), key=lambda figure: figure["p99"])
+    return f"{milliseconds(worst['p50'])} (p99 {milliseconds(worst['p99'])})"
+
+
+def results_of(status: Mapping[str, Any]) -> int:
+    """Result lines that a query has written so far."""
+    return sum((status.get("summary") or {}).get("results", {}).values())
+
+
+def last_result(path: Path) -> list[str]:
+    """The fields of the last whole line of a result file; empty when there is none yet."""
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, 2)
+            file.seek(max(0, size - TAIL_BYTES))
+            tail = file.read()
+    except OSError:
+        return []
+    lines = tail[: tail.rfind(b"\n") + 1].splitlines()
+    if not lines or (len(lines) == 1 and size > TAIL_BYTES):
+        return []
+    return lines[-1].decode("utf-8", "replace").split(",")
+
+
+def routes(fields: list[str]) -> list[str]:
+    """The ten routes of a result line of the first query, for people."""
+    pairs = zip(fields[2:-1:2], fields[3:-1:2], strict=False)
+    return ["" if start == "NULL" else f"{start} → {end}" for start, end in pairs]
+
+
+def areas(fields: list[str]) -> list[str]:
+    """The ten areas of a result line of the second query, for people."""
+    places = []
+    for at in range(2, len(fields) - 1, 4):
+        cell, empty, median, profitability = fields[at : at + 4]
+        if cell == "NULL":
+            places.append("")
+        else:
+            taxis = f"{empty} empty {'taxi' if empty == '1' else 'taxis'}"
+            places.append(f"{cell}  ${float(profitability):,.2f}  (${float(median):,.2f}, {taxis})")
+    return places
+
+
+class DemoView:
+    """Shows pictures. A context manager, so that the terminal is put back as it was."""
+
+    def __init__(self) -> None:
+        self._live: Any = None
+        self._last_line = 0.0
+
+    def __enter__(self) -> "DemoView":
+        if wants_colour(sys.stderr):
+            from rich.console import Console
+            from rich.live import Live
+
+            self._live = Live(console=Console(stderr=True), auto_refresh=False, transient=False)
+            self._live.__enter__()
+        else:
+            say(LEGEND)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._live is not None:
+            self._live.__exit__(kind, error, trace)
+
+    def show(self, picture: Picture) -> None:
+        """Draw, or say a line when it is time for one."""
+        if self._live is not None:
+            self._live.update(drawn(picture, self._live.console.width), refresh=True)
+            return
+        now = time.monotonic()
+        if now - self._last_line >= LINE_SECONDS:
+            self._last_line = now
+            say(f" {picture.line()}")
+
+
+def drawn(picture: Picture, width: int = 80) -> Any:
+    """The picture as a rich renderable of at most 80 columns; tables leave columns out where there are fewer."""
+    from rich.console import Group
+    from rich.text import Text
+
+    left, right = routes(picture.top[FREQUENT]), areas(picture.top[PROFITABLE])
+    tops = {"": ["", *(str(place + 1) for place in range(TOP))]}
+    for heading, found in (("Busiest routes, 30 min", left), ("Most profitable areas, 15 min", right)):
+        tops[heading] = [heading.ljust(26), *(found[place] if place < len(found) else "" for place in range(TOP))]
+    stages: dict[str, list[str]] = {heading: [heading] for heading in ("query", "stage", "where", "in/s", "queue")}
+    for query in QUERIES:
+        for stage, where in (picture.status[query].get("placement") or {}).items():
+            times = f" ×{len(where)}" if len(where) > 1 else ""
+            rate = picture.stage_rates.get((query, stage))
+            queued = _queued(picture.status[query], stage)
+            cells = (query, f"{stage}{times}", " ".join(dict.fromkeys(where)), count(rate), count(queued))
+            for column, cell in zip(stages.values(), cells, strict=True):
+                column.append(cell)
+    return Group(
+        *(Text(picture.counts()), Text(picture.latencies()), Text("")),
+        *(_table(tops, width, ["Most profitable areas, 15 min"]), Text("")),
+        _table(stages, width, ["where", "queue", "in/s", "query"]),
+        *(Text(LEGEND, style="dim"), Text("Ctrl-C stops everything", style="dim")),
+    )
+
+
+def _table(columns: Mapping[str, list[str]], width: int, dispensable: list[str]) -> Any:
+    """Columns beside each other, headings first; those that can be spared go in this order while it is too wide."""
+    from rich.cells import cell_len
+    from rich.table import Table
+    from rich.text import Text
+
+    gap = 2
+    shown = dict(columns)
+    for name in dispensable:
+        if sum(max(map(cell_len, cells)) + gap for cells in shown.values()) - gap > width:
+            del shown[name]
+    table = Table.grid(padding=(0, gap))
+    for name in shown:
+        is_number = name in ("", "in/s", "queue")
+        table.add_column(no_wrap=True, justify="right" if is_number else "left", style="" if name else "dim")
+    for at, row in enumerate(zip(*shown.values(), strict=True)):
+        table.add_row(*(Text(cell, style="bold" if at == 0 else "") for cell in row))
+    return table
+
+
+def _queued(status: Mapping[str, Any], name: str) -> int | None:
+    """Rows that wait before a stage; None when nobody told."""
+    for stage in status.get("stages", []):
+        if stage["name"] == name:
+            told = [one["queued_rows"] for one in stage["instances"] if "queued_rows" in one]
+            return sum(told) if told else None
+    return None

@@ -1,0 +1,176 @@
+"""How `agiledart top` looks: lines that fit a terminal of any width."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from agiledart_cli.output import BAD, WATCH, count, duration, harmless, milliseconds, plural
+from agiledart_cli.top.top_sample import ApplicationLine, NodeLine, Snapshot, StepLine
+from agiledart_cli.verbs.application_view import COLOURS, where
+
+SORTS = {"n": "name", "i": "in", "o": "out", "b": "busy", "u": "queue"}
+"""Key → what the steps are sorted by."""
+
+KEYS = "sort by n name  i in  o out  b busy  u queue     q leave"
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column. Those that `give` are shortened when a line is too long, the last of them first."""
+
+    head: str
+    right: bool = False
+    give: int = 0
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of text and the colour of all of it."""
+
+    text: str
+    colour: str | None = None
+    is_head: bool = False
+
+
+def picture(snapshot: Snapshot, width: int, height: int | None, sort: str) -> list[Line]:
+    """The whole screen: at most `height` lines (None: as many as needed) of at most `width` characters."""
+    live = sum(line.state in ("running", "deploying") for line in snapshot.applications)
+    title = (
+        f"agiledart top   {snapshot.agent}   {plural(snapshot.known, 'node')}   {plural(live, 'application')} at work"
+    )
+    room = 10_000 if height is None else max(3, height - 7)
+    nodes, applications, steps = _shares(
+        room, len(snapshot.nodes), len(snapshot.applications), len(snapshot.steps) if snapshot.steps else 1
+    )
+    lines = [Line(title[:width], is_head=True)]
+    lines += _nodes(snapshot.nodes, width, nodes)
+    lines.append(Line(""))
+    lines += _applications(snapshot.applications, width, applications)
+    if snapshot.steps:
+        lines.append(Line(""))
+        lines += _steps(sorted_steps(snapshot.steps, sort), width, steps)
+    return lines if height is None else lines[:height]
+
+
+def sorted_steps(steps: Sequence[StepLine], sort: str) -> list[StepLine]:
+    """In the order that was asked for: greatest first; by name: each application in the order of its graph."""
+    if sort == "name":
+        return sorted(steps, key=lambda line: line.application)
+    field = {"in": "in_rate", "out": "out_rate"}.get(sort, sort)
+    return sorted(steps, key=lambda line: -(getattr(line, field) or 0))
+
+
+def _shares(room: int, *wanted: int) -> list[int]:
+    """How many lines each table gets: what it wants, or its fair part of the room, and what others leave."""
+    given = [0] * len(wanted)
+    order = sorted(range(len(wanted)), key=lambda index: wanted[index])
+    for place, index in enumerate(order):
+        given[index] = max(1, min(wanted[index], room // (len(order) - place)))
+        room = max(0, room - given[index])
+    return given
+
+
+def _nodes(lines: Sequence[NodeLine], width: int, limit: int) -> list[Line]:
+    columns = [Column("NODE", give=1), Column("INSTANCES", True), Column("CORES", True), Column("RTT", True),
+               Column("RUNS", give=2)]  # fmt: skip
+    rows, colours = [], []
+    for line in sorted(lines, key=lambda line: line.name):
+        name = f"{line.name} (asked)" if line.is_asked else line.name
+        if not line.answers:
+            rows.append([name, "", "", milliseconds(line.rtt_ms), "does not answer"])
+            colours.append(BAD)
+            continue
+        runs = ", ".join(line.applications) + (" (leaving)" if line.is_leaving else "")
+        busy = "" if line.busy is None else f"{line.busy:.2f}"
+        rows.append([name, f"{line.instances} of {line.capacity}", busy, milliseconds(line.rtt_ms), runs])
+        colours.append(WATCH if line.is_leaving else "")
+    return _table(columns, rows, colours, width, limit)
+
+
+def _applications(lines: Sequence[ApplicationLine], width: int, limit: int) -> list[Line]:
+    if not lines:
+        return [Line("No applications yet. Submit one: agiledart submit FILE:NAME")]
+    overloaded = any(line.shed or line.spooled for line in lines)
+    columns = [Column("APPLICATION", give=1), Column("STATE"), Column("FOR", True), Column("IN/S", True),
+               Column("OUT/S", True), Column("READ", True), Column("LATE", True),
+               *([Column("SHED", True), Column("SPOOL", True)] if overloaded else []), Column("P99", True),
+               Column("", give=2)]  # fmt: skip
+    rows, colours = [], []
+    for line in lines:
+        for_text = "" if line.since_seconds is None else duration(round(line.since_seconds) or 0).replace(".00", "")
+        note = f"no figures from {', '.join(line.silent_nodes)}" if line.silent_nodes else line.reason
+        rows.append(
+            [
+                *(f"{line.name} v{line.version}", line.state, for_text, _rate(line.in_rate), _rate(line.out_rate)),
+                *(count(line.records_in), count(line.late)),
+                *((count(line.shed), count(line.spooled)) if overloaded else ()),
+                *(milliseconds(line.p99_ms), note),
+            ]
+        )
+        colours.append(BAD if line.state == "failed" else WATCH if line.silent_nodes else COLOURS.get(line.state, ""))
+    return _table(columns, rows, colours, width, limit)
+
+
+def _steps(lines: Sequence[StepLine], width: int, limit: int) -> list[Line]:
+    several = len({line.application: True for line in lines}) > 1
+    raised = any(line.errors for line in lines)
+    columns = [Column("STEP", give=1), *([Column("APPLICATION", give=3)] if several else []), Column("×", True),
+               Column("IN/S", True), Column("OUT/S", True), Column("BUSY", True), Column("QUEUE", True),
+               *([Column("ERRORS", True)] if raised else []), Column("WHERE", give=2)]  # fmt: skip
+    rows, colours = [], []
+    for line in lines:
+        busy = "" if line.busy is None else f"{line.busy * 100:.0f} %"
+        queue = "" if line.queue is None else count(line.queue)
+        rows.append(
+            [
+                *(line.step, *([line.application] if several else [])),
+                *(str(line.instances), _rate(line.in_rate), _rate(line.out_rate), busy, queue),
+                *([count(line.errors)] if raised else []),
+                where(list(Counter(line.nodes).elements())),
+            ]
+        )
+        colours.append(WATCH if line.blocked else "")
+    return _table(columns, rows, colours, width, limit)
+
+
+def _rate(value: float | None) -> str:
+    if value is None:
+        return ""
+    return f"{value:.1f}" if 0 < value < 10 else count(value)
+
+
+def _table(
+    columns: Sequence[Column], rows: Sequence[Sequence[str]], colours: Sequence[str], width: int, limit: int
+) -> list[Line]:
+    """Aligned columns with gaps of two; at most `limit` rows, and how many more there are if there is room to say so."""
+    shown = rows if len(rows) <= limit else rows[: max(1, limit - 1)]
+    widths = [
+        max(len(column.head), *(len(row[i]) for row in shown), 0) if shown else len(column.head)
+        for i, column in enumerate(columns)
+    ]
+    _shrink(widths, columns, width)
+    lines = [Line(_joined([column.head for column in columns], widths, columns, width), is_head=True)]
+    lines += [
+        Line(_joined(row, widths, columns, width), colour or None) for row, colour in zip(shown, colours, strict=False)
+    ]
+    if len(shown) < len(rows) and limit > 1:
+        lines.append(Line(f" … {len(rows) - len(shown)} more"))
+    return lines
+
+
+def _shrink(widths: list[int], columns: Sequence[Column], width: int) -> None:
+    """Take what is too much from the columns that give, each down to 8 characters."""
+    over = 1 + sum(widths) + 2 * (len(widths) - 1) - width
+    for place in sorted((i for i, column in enumerate(columns) if column.give), key=lambda i: -columns[i].give):
+        taken = max(0, min(over, widths[place] - 8))
+        widths[place] -= taken
+        over -= taken
+
+
+def _joined(cells: Sequence[str], widths: Sequence[int], columns: Sequence[Column], width: int) -> str:
+    parts = []
+    for cell, room, column in zip(cells, widths, columns, strict=True):
+        shown = harmless(cell)
+        text = shown if len(shown) <= room else shown[: room - 1] + "…"
+        parts.append(text.rjust(room) if column.right else text.ljust(room))
+    return (" " + "  ".join(parts)).rstrip()[:width]

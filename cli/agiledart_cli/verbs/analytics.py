@@ -1,0 +1,215 @@
+"""`agiledart analytics list|run`: PySpark jobs on sink logs."""
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from agiledart_cli.interruptible import interruptible
+from agiledart_cli.options import agent_options
+from agiledart_cli.output import count, milliseconds, output_option, paint, print_json, print_table, say
+from agiledart_kernel.errors import ConfigurationError, OperationFailed
+from agiledart_sink_log.protocol import latency_log_name
+
+if TYPE_CHECKING:
+    from agiledart_analytics.jobs import Job
+    from agiledart_analytics.running import Outcome
+
+SHOWN_ROWS = 20
+TOKEN_SECONDS = 3_600
+
+
+@click.group(short_help="PySpark jobs on the results that sink logs keep.")
+def analytics() -> None:
+    """PySpark jobs on the results that sink logs keep. Needs the extra: pip install 'agiledart[spark]'.
+
+    \b
+    Example:
+      agiledart analytics list
+      agiledart analytics run busiest-routes
+      agiledart analytics run latency frequent-routes
+    """
+
+
+@analytics.command("list", short_help="Which jobs there are.")
+@output_option
+def list_jobs(output: str) -> int:
+    """Which jobs there are, and the sink that each reads."""
+    from agiledart_analytics.jobs import JOBS
+
+    if output == "json":
+        print_json([{"name": job.name, "what": job.what, "sink": job.sink or None} for job in JOBS.values()])
+    else:
+        print_table(
+            ["NAME", "SINK", "ANSWERS"], [[job.name, job.sink or "(of APP)", job.what] for job in JOBS.values()]
+        )
+    return 0
+
+
+@analytics.command(short_help="Run one job on what a log holds now.")
+@click.argument("name")
+@click.argument("application", metavar="[APP]", required=False)
+@click.option("--sink", help="The log to read. Default: the job's own.")
+@click.option("--parquet", metavar="DIR", help="Read Parquet files in place of a log.")
+@click.option("--token-file", metavar="FILE", help="A reader's token; without it the agent of this machine makes one.")
+@click.option("--bootstrap", metavar="HOST:PORT,…", help="Agents to ask. Default: those that the token names.")
+@click.option("--master", metavar="URL", help="Spark's master, or sc://… of a Connect server. Default: this machine.")
+@click.option("--results", metavar="DIR", help="Also write the result as Parquet to DIR/NAME.")
+@click.option("--plot", "picture", metavar="FILE", help="Also draw it, as .png, .svg or .pdf; needs the extra [plot].")
+@agent_options
+@output_option
+def run(
+    name: str,
+    application: str | None,
+    sink: str | None,
+    parquet: str | None,
+    token_file: str | None,
+    bootstrap: str | None,
+    master: str | None,
+    results: str | None,
+    picture: str | None,
+    agent: str | None,
+    identity: str | None,
+    output: str,
+) -> int:
+    """Run one job on what a log holds now, and print its result.
+
+    \b
+    Example:
+      agiledart analytics run busiest-routes
+      agiledart analytics run daily-areas --token-file reader.token --results out -o json
+      agiledart analytics run revenue --parquet copied-trips --plot revenue.png
+      agiledart analytics run latency frequent-routes
+
+    The jobs about latency need the name of an application: they read what agents sampled at each of its sinks.
+    """
+    from agiledart_analytics.jobs import find_job
+    from agiledart_analytics.plotting import check_plot, plot
+    from agiledart_analytics.running import run_job
+
+    job = find_job(name)
+    if parquet and not Path(parquet).is_dir():
+        raise ConfigurationError(f"--parquet {parquet} is no folder.")
+    if job.is_about_an_application and not (application or sink or parquet):
+        raise ConfigurationError(f"Of which application?  agiledart analytics run {name} APP")
+    if application and not job.is_about_an_application:
+        raise ConfigurationError(f"{name} reads a log, not an application: leave {application} out, or give --sink.")
+    if picture:
+        check_plot(picture)
+    with _reader(job, application, sink, parquet, token_file, bootstrap, agent, identity) as (reader, sinks):
+        say("starting Spark (about 10 s) …")
+
+        def ran() -> "Outcome":
+            from agiledart.spark import spark_session
+
+            session = spark_session(f"agiledart {name}", master=master)
+            try:
+                return run_job(session, job, reader=reader, sinks=sinks, parquet=parquet or "", results=results or "")
+            finally:
+                session.stop()
+
+        outcome = interruptible(ran)
+    if picture:
+        plot(outcome, job, picture)
+    if output == "json":
+        rows = [dict(zip(outcome.columns, map(_plain, row), strict=True)) for row in outcome.rows]
+        print_json({"name": name, "rows": rows, "total": outcome.total, "files": outcome.files})
+        return 0
+    print_outcome(outcome.columns, outcome.rows)
+    if outcome.total > SHOWN_ROWS:
+        say(paint(f"{count(outcome.total - SHOWN_ROWS)} rows more; -o json or --results DIR has them", None))
+    if outcome.files:
+        say(f"Parquet: {outcome.files}")
+    return 0
+
+
+def print_outcome(columns: tuple[str, ...], rows: tuple[tuple[Any, ...], ...], most: int = SHOWN_ROWS) -> None:
+    """The first rows of a result as a table; cents as dollars, milliseconds with their unit."""
+    heads = [name.removesuffix("_cents").removesuffix("_ms").upper() for name in columns]
+    numbers = [
+        head
+        for head, name in zip(heads, columns, strict=True)
+        if name in ("rank", "trips", "samples", "version") or name.endswith(("_cents", "_ms"))
+    ]
+    shown = [[_cell(name, value) for name, value in zip(columns, row, strict=True)] for row in rows[:most]]
+    print_table(heads, shown, right=numbers)
+
+
+def _cell(name: str, value: Any) -> str:
+    if name.endswith("_cents"):
+        return "" if value is None else f"${value / 100:,.2f}"
+    if name.endswith("_ms") and isinstance(value, float):
+        return milliseconds(value)
+    return str(_plain(value))
+
+
+def _plain(value: Any) -> Any:
+    """A value for JSON and tables: times as text."""
+    return value.isoformat(" ") if hasattr(value, "isoformat") else value
+
+
+@contextlib.contextmanager
+def _reader(
+    job: "Job",
+    application: str | None,
+    sink: str | None,
+    parquet: str | None,
+    token_file: str | None,
+    bootstrap: str | None,
+    agent: str | None,
+    identity: str | None,
+) -> Iterator[tuple[dict[str, str], list[str]]]:
+    """Options of the source and the logs to read; without a token's file the agent is asked for a token that is good for them only,
+    or for all when there are several, kept for this run.
+    """
+    options = {"bootstrap": bootstrap} if bootstrap else {}
+    first = sink or job.sink or latency_log_name(application or "", 0)
+    if parquet:
+        yield {}, []
+    elif token_file or os.environ.get("AGILEDART_TOKEN"):
+        if application and not sink:
+            say(f"reading {first}, of the first sink; --sink names another")
+        yield options | ({"tokenFile": str(Path(token_file).expanduser().absolute())} if token_file else {}), [first]
+    else:
+        from agiledart_cli.client import connect
+
+        with connect(agent, identity) as client, tempfile.TemporaryDirectory(prefix="agiledart-") as folder:
+            sinks = _latency_logs(client, application) if application and not sink else [first]
+            token = write_reader_token(client, sinks[0] if len(sinks) == 1 else "", Path(folder))
+            yield {**options, "tokenFile": str(token)}, sinks
+
+
+def _latency_logs(client: Any, application: str) -> list[str]:
+    """The logs of an application's latencies, one of each sink. Raises `OperationFailed` when it can have none."""
+    from agiledart_node.wire.commands import Status
+
+    told = client.ask(Status(application)).get("latency_logs") or {}
+    if not told:
+        raise OperationFailed(
+            f"{application} has no latencies: the rows of its sinks do not tell when they were read. Give the row type a field of "
+            "the type agiledart.ReadTime."
+        )
+    return list(told.values())
+
+
+def write_reader_token(client: Any, sink: str, folder: Path) -> Path:
+    """A file of mode 0600 with a token to read one sink ("": all) for an hour, made by the agent of this client."""
+    from agiledart_node.wire.commands import CreateToken
+
+    body = client.ask(
+        CreateToken(
+            role="reader",
+            uses=1_000,
+            expires=TOKEN_SECONDS,
+            member_for=TOKEN_SECONDS,
+            scope=f"sink:{sink}" if sink else "",
+        )
+    )
+    path = folder / "reader.token"
+    path.touch(mode=0o600)
+    path.write_text(str(body["token"]))
+    return path

@@ -1,0 +1,232 @@
+"""A throw-away mesh: agents as processes on this machine, in a temporary directory, gone without a trace when it ends.
+
+However this process ends, the agents end too: each holds the reading end of a pipe (`--parent-fd`) whose writing end
+only we have. A small shell process, the janitor, waits in the same way; when we are killed it sees the agents out and
+removes the directory. Nothing is left in any case: no process, no socket, no file.
+"""
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from agiledart_cli.client import ControlClient
+from agiledart_cli.finding import AGENT_FILE, AgentPlace, in_state_dir, read_note
+from agiledart_cli.signals import deferred, undisturbed
+from agiledart_kernel.errors import OperationFailed
+from agiledart_node.wire.commands import CreateToken
+
+MAX_AGENTS = 64
+START_SECONDS = 60.0
+"""For all agents to be in the ring; on a loaded board starting Python takes seconds."""
+
+END_SECONDS = 4.0
+"""For agents to end after their pipe has closed; then they are killed."""
+
+MAX_SOCKET_PATH = 100
+"""Linux takes 107 bytes for the path of a Unix socket."""
+
+_POLL_SECONDS = 0.02
+
+_JANITOR = """
+pids=
+while read -r pid; do pids="$pids $pid"; done
+turns=0
+for pid in $pids; do
+    while kill -0 "$pid" 2>/dev/null && [ $turns -lt 80 ]; do sleep 0.1; turns=$((turns + 1)); done
+    kill -0 "$pid" 2>/dev/null && kill -9 -- "-$pid" 2>/dev/null
+done
+turns=0
+while rm -rf -- "$1"; [ $turns -lt 50 ]; do sleep 0.1; turns=$((turns + 1)); done
+"""
+
+
+@dataclass
+class AgentProcess:
+    """One agent of the mesh."""
+
+    name: str
+    folder: Path
+    process: "subprocess.Popen[bytes]"
+    log: Path
+    note: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the process still runs."""
+        return self.process.poll() is None
+
+    def place(self) -> AgentPlace:
+        """Where it takes control connections."""
+        place = in_state_dir(self.folder)
+        if place is None:
+            raise OperationFailed(f"{self.name} is gone. {self.last_words()}".strip())
+        return place
+
+    def ending(self) -> str:
+        """How it ended, for people."""
+        code = self.process.poll()
+        if code is None:
+            return "runs"
+        return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
+
+    def last_words(self, lines: int = 3) -> str:
+        """The end of what it logged."""
+        try:
+            text = self.log.read_text("utf-8", "replace").strip().splitlines()
+        except OSError:
+            return ""
+        return "\n".join(text[-lines:])
+
+
+class Mesh:
+    """Agents a1, a2, … that form one ring. A context manager: leaving it removes everything.
+
+    Args:
+        count: how many agents.
+        executors: worker processes that an application may have on each.
+    """
+
+    def __init__(self, count: int, executors: int = 1) -> None:
+        self.count, self.executors = count, executors
+        self.agents: list[AgentProcess] = []
+        self.folder = Path()
+        self._pipe = (-1, -1)
+        self._janitor: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> "Mesh":
+        try:
+            with deferred():
+                self.folder = _short_folder()
+                self._pipe = os.pipe()
+                self._janitor = subprocess.Popen(
+                    ["/bin/sh", "-c", _JANITOR, "janitor", str(self.folder)],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                    start_new_session=True,
+                )
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with undisturbed():
+            self._end()
+
+    def start(self, on_joined: Callable[[int], None] | None = None) -> None:
+        """Start the agents and wait until all are in the ring; raises `OperationFailed` when one ends before."""
+        deadline = time.monotonic() + START_SECONDS
+        self._launch("a1")
+        self._wait(1, deadline, on_joined)
+        if self.count == 1:
+            return
+        with ControlClient(self.agents[0].place()) as client:
+            body = client.ask(CreateToken(uses=self.count - 1, expires=3600, member_for=7 * 86_400))
+        token = self.folder / "token"
+        token.touch(mode=0o600)
+        token.write_text(str(body["token"]))
+        for index in range(2, self.count + 1):
+            self._launch(f"a{index}", f"@{token}")
+        self._wait(self.count, deadline, on_joined)
+        token.unlink()
+
+    def client(self, index: int) -> ControlClient:
+        """A connection to an agent; any number, counted around."""
+        return ControlClient(self.agents[index % len(self.agents)].place())
+
+    def _launch(self, name: str, join: str = "") -> None:
+        folder = self.folder / name
+        folder.mkdir(mode=0o700)
+        log = self.folder / f"{name}.log"
+        command = [
+            *(sys.executable, "-m", "agiledart_cli.main", "agent"),
+            *("--state-dir", str(folder), "--name", name, "--listen", "127.0.0.1:0"),
+            *("--metrics", "127.0.0.1:0"),
+            *("--executors", str(self.executors), "--parent-fd", str(self._pipe[0])),
+            *(("--join", join) if join else ()),
+        ]
+        with log.open("wb") as output, deferred():
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                pass_fds=(self._pipe[0],),
+                start_new_session=True,  # Ctrl-C goes to us; we end them in order
+                cwd=self.folder,
+                env={**os.environ, "PYTHONUNBUFFERED": "1"},
+            )
+            self.agents.append(AgentProcess(name, folder, process, log))
+            assert self._janitor is not None
+            assert self._janitor.stdin is not None
+            with contextlib.suppress(OSError):
+                self._janitor.stdin.write(b"%d\n" % process.pid)
+                self._janitor.stdin.flush()
+
+    def _wait(self, count: int, deadline: float, on_joined: Callable[[int], None] | None) -> None:
+        """Until so many agents say that they are ready."""
+        ready = 0
+        while ready < count:
+            ready = 0
+            for agent in self.agents:
+                if not agent.note:
+                    agent.note = read_note(agent.folder / AGENT_FILE) or {}
+                if agent.note:
+                    ready += 1
+                elif not agent.is_alive:
+                    raise OperationFailed(f"{agent.name} {agent.ending()} before it was ready:\n{agent.last_words(20)}")
+            if on_joined is not None:
+                on_joined(ready)
+            if ready < count:
+                if time.monotonic() > deadline:
+                    missing = ", ".join(agent.name for agent in self.agents if not agent.note)
+                    raise OperationFailed(f"{missing} did not come up within {START_SECONDS:.0f} s.")
+                time.sleep(_POLL_SECONDS)
+
+    def _end(self) -> None:
+        """Everything goes, within `END_SECONDS` and a little; called with signals off."""
+        for end in self._pipe:
+            if end >= 0:
+                os.close(end)  # the agents see it and cut: nobody waits for a drain
+        self._pipe = (-1, -1)
+        for agent in self.agents:
+            if agent.is_alive and not agent.note:
+                agent.process.terminate()  # it may not yet look at the pipe
+        deadline = time.monotonic() + END_SECONDS
+        for agent in self.agents:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                agent.process.wait(max(0.0, deadline - time.monotonic()))
+            # The group also holds executors that lost their agent; they are not waited for.
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(agent.process.pid, signal.SIGKILL)
+            agent.process.wait()
+        if self.folder != Path():
+            shutil.rmtree(self.folder, ignore_errors=True)
+        if self._janitor is not None:
+            self._janitor.kill()  # its work is done
+            assert self._janitor.stdin is not None
+            with contextlib.suppress(OSError):
+                self._janitor.stdin.close()
+            self._janitor.wait()
+
+
+def _short_folder() -> Path:
+    """A new private directory whose sockets' paths are short enough."""
+    folder = Path(tempfile.mkdtemp(prefix="agiledart-"))
+    if len(str(folder / "a64" / "control.sock")) <= MAX_SOCKET_PATH:
+        return folder
+    folder.rmdir()
+    return Path(tempfile.mkdtemp(prefix="agiledart-", dir="/tmp"))

@@ -1,0 +1,147 @@
+"""`agiledart doctor`: one line for each check, and one suggestion for each that is not ok."""
+
+import contextlib
+import os
+import time
+from collections import Counter
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+
+from agiledart_agent.settings import AgentSettings, split_address
+from agiledart_cli.client import ControlClient
+from agiledart_cli.errors import FAILED, AnsweredNoError, NoAgentError
+from agiledart_cli.finding import find_agent
+from agiledart_cli.options import agent_options
+from agiledart_cli.output import BAD as RED
+from agiledart_cli.output import GOOD, duration, output_option, paint, plural, print_json
+from agiledart_cli.output import WATCH as YELLOW
+from agiledart_cli.verbs import checks
+from agiledart_cli.verbs.checks import BAD, OK, WATCH, Finding
+from agiledart_kernel.errors import ConfigurationError, OperationFailed
+from agiledart_node.wire.commands import Info, ListApplications, Nodes
+
+COLOURS = {OK: GOOD, WATCH: YELLOW, BAD: RED}
+
+SLOW_SECONDS = 1.0
+"""An agent that is well answers within some milliseconds."""
+
+
+@click.command(short_help="Look for what could go wrong here.")
+@click.option("--config", "config_file", metavar="FILE", help="TOML file with a table [agent], as for `agent`.")
+@agent_options
+@output_option
+def doctor(config_file: str | None, agent: str | None, identity: str | None, output: str) -> int:
+    """Look for what could go wrong here: one line for each check (ok, watch, bad) and what to do about it.
+
+    \b
+    Example:
+      agiledart doctor
+      agiledart doctor --agent pi1:9464 --identity @reader.token -o json
+
+    Looks at Python and packages, clock, ports, state directory, disk, memory, limits, Java for Spark, the agent and its
+    ring. Changes nothing. Exit code 1 when something is bad.
+    """
+    findings = _here(config_file)
+    findings += _asked(agent, identity)
+    levels = Counter(finding.level for finding in findings)
+    if output == "json":
+        print_json({"checks": [asdict(finding) for finding in findings], "watch": levels[WATCH], "bad": levels[BAD]})
+    else:
+        wide = max(len(finding.name) for finding in findings)
+        for finding in findings:
+            level = paint(finding.level.ljust(5), COLOURS[finding.level])
+            click.echo(f" {level}  {finding.name.ljust(wide)}  {finding.text}")
+            if finding.suggestion:
+                click.echo(f"        {' ' * wide}  → {finding.suggestion}")
+    return FAILED if levels[BAD] else 0
+
+
+def _here(config_file: str | None) -> list[Finding]:
+    """What can be seen without an agent."""
+    findings = [checks.check_python(), checks.check_packages(), checks.check_clock()]
+    try:
+        settings = AgentSettings.load({}, os.environ, Path(config_file) if config_file else None)
+    except ConfigurationError as error:
+        findings.append(Finding("settings", BAD, str(error), "see: agiledart config show --origin"))
+    else:
+        findings.append(Finding("settings", OK, f"name {settings.name}, log format {settings.log_format}"))
+        pid = _own_pid(settings.state_dir)
+        findings.append(checks.check_port("port", *split_address(settings.listen), pid))
+        if settings.metrics:
+            findings.append(checks.check_port("metrics port", *split_address(settings.metrics), pid))
+        findings += checks.check_state_directory(settings.state_dir)
+    return [
+        *findings,
+        checks.check_share(),
+        checks.check_memory(),
+        checks.check_limits(),
+        checks.check_load(),
+        checks.check_java(),
+    ]
+
+
+def _own_pid(state_dir: Path) -> int | None:
+    """Process id of the agent whose state directory this is."""
+    from agiledart_cli.finding import AGENT_FILE, is_running, read_note
+
+    note = read_note(state_dir / AGENT_FILE)
+    pid = None if note is None else note.get("pid")
+    return pid if isinstance(pid, int) and is_running(pid) else None
+
+
+def _asked(agent: str | None, identity: str | None) -> list[Finding]:
+    """What an agent says of itself and its ring."""
+    try:
+        place = find_agent(agent)
+        began = time.monotonic()
+        with ControlClient(place, identity) as client:
+            info = client.ask(Info())
+            seconds = time.monotonic() - began
+            findings = [_agent(info, seconds)]
+            with contextlib.suppress(AnsweredNoError):  # not in a ring yet: `_agent` says so
+                findings.append(_ring(client.ask(Nodes())))
+                findings += _applications(client.ask(ListApplications()))
+            return findings
+    except NoAgentError as error:
+        level = BAD if agent else WATCH
+        return [Finding("agent", level, str(error).partition(". ")[0], "start one: agiledart agent, or agiledart up")]
+    except ConfigurationError as error:
+        return [Finding("agent", BAD, str(error), "see: agiledart doctor --help")]
+    except OperationFailed as error:
+        return [Finding("agent", BAD, str(error), "make a new token there: agiledart token create --role reader")]
+
+
+def _agent(info: dict[str, Any], seconds: float) -> Finding:
+    who = f"{info['name']} at {info['address']}"
+    if not info["joined"]:
+        return Finding("agent", BAD, f"{who} is in no ring", "see what it says; start it again with --join TOKEN")
+    if info["is_leaving"]:
+        return Finding("agent", WATCH, f"{who} is leaving", "wait until it has ended")
+    if seconds > SLOW_SECONDS:
+        return Finding("agent", WATCH, f"{who} took {duration(seconds)} to answer", "look at the load of its machine")
+    return Finding("agent", OK, f"{who} answers in {seconds * 1000:.0f} ms")
+
+
+def _ring(body: dict[str, Any]) -> Finding:
+    silent = [node["name"] for node in body["nodes"] if not node["answers"]]
+    if silent:
+        advice = "look whether they run and can be reached; a dead node leaves the ring by itself"
+        return Finding("ring", WATCH, f"{', '.join(silent)} of {plural(body['known'], 'node')} silent", advice)
+    if refused := body.get("refused"):
+        reasons = ", ".join(f"{count:,} × {reason}" for reason, count in sorted(refused.items()))
+        advice = "if that was one of yours: check its clock, version and token"
+        return Finding("ring", WATCH, f"{plural(body['known'], 'node')}; turned away here: {reasons}", advice)
+    return Finding("ring", OK, plural(body["known"], "node"))
+
+
+def _applications(body: dict[str, Any]) -> list[Finding]:
+    rows = body["applications"]
+    failed = [row["name"] for row in rows if row["state"] == "failed"]
+    live = sum(row["state"] in ("running", "deploying") for row in rows)
+    if failed:
+        advice = f"see why: agiledart status {failed[0]}"
+        return [Finding("applications", WATCH, f"{live} at work, failed: {', '.join(failed)}", advice)]
+    return [Finding("applications", OK, f"{live} at work")]

@@ -1,0 +1,132 @@
+"""`agiledart run`: a topology in this process, for development and for small jobs."""
+
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from agiledart_cli.errors import INTERRUPTED
+from agiledart_cli.options import parallelism_by_step, parallelism_option, parse_parallelism, set_option
+from agiledart_cli.output import count, duration, milliseconds, output_option, per_second, print_json, say
+from agiledart_cli.signals import unwound_by_signals
+from agiledart_cli.targets import load_target
+
+if TYPE_CHECKING:
+    from agiledart_dataflow.counts.statistics import Summary
+    from agiledart_executor.local import LocalRun
+
+
+@click.command()
+@click.argument("target", metavar="FILE:NAME")
+@set_option
+@parallelism_option
+@click.option("--seed", type=int, default=None, help="Run the steps in a random order made from this seed (for tests).")
+@output_option
+def run(target: str, settings: tuple[str, ...], parallelism: tuple[str, ...], seed: int | None, output: str) -> int:
+    """Run a topology here, in one process, without a mesh.
+
+    \b
+    Example:
+      agiledart run taxi.py:frequent_routes --set trips=csv:trips.csv.gz
+      agiledart run agiledart_examples.debs2015:frequent_routes \\
+          --set "trips=taxi:?count=1000" --set report=stdout:
+
+    FILE:NAME is a Python file (or a dotted module) and the function in it that returns a Topology; its parameters are
+    set with --set. Sources and sinks are written KIND:PATH?OPTION=VALUE. The same command with `submit` runs it on the
+    mesh; here breakpoints work and @NODE is ignored. Ctrl-C ends it. Figures go to stderr when it is done, or to
+    stdout as JSON with -o json.
+    """
+    from agiledart_executor.local import run_topology
+    from agiledart_executor.user_code.user_code import build
+    from agiledart_executor.user_code.user_parameters import parse_settings
+
+    topology = build(load_target(target), parse_settings(settings))
+    chosen = parallelism_by_step(topology.specification(), parse_parallelism(parallelism))
+    with unwound_by_signals(), ProgressLine() as progress:
+        done = run_topology(
+            topology, parallelism=chosen, schedule_seed=seed, on_progress=progress.show, on_log=progress.say
+        )
+    if output == "json":
+        print_json(document(topology.name, done))
+    else:
+        report(topology.name, done)
+    return INTERRUPTED if done.interrupted else 0
+
+
+class ProgressLine:
+    """One line that is written over while a run goes on, when stderr is a terminal. A context manager."""
+
+    def __init__(self) -> None:
+        self._on = sys.stderr is not None and sys.stderr.isatty()
+        self._began = time.monotonic()
+        self._shown = False
+
+    def __enter__(self) -> "ProgressLine":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._shown:
+            click.echo("\r\x1b[K", nl=False, err=True)
+
+    def show(self, summary: "Summary") -> None:
+        """Draw the counts so far."""
+        if self._on:
+            self._shown = True
+            rate = summary.records_in / max(time.monotonic() - self._began, 1e-9)
+            text = f"read {count(summary.records_in)} ({per_second(rate)})   results {count(results_of(summary))}"
+            click.echo(f"\r\x1b[K {text}", nl=False, err=True)
+
+    def say(self, text: str) -> None:
+        """Print lines above it."""
+        if self._shown:
+            click.echo("\r\x1b[K", nl=False, err=True)
+        say(text)
+
+
+def results_of(summary: "Summary") -> int:
+    """Rows written to all sinks."""
+    return sum(summary.results.values())
+
+
+def document(name: str, done: "LocalRun") -> dict[str, Any]:
+    """The JSON object of `agiledart run -o json`."""
+    import msgspec
+
+    summary = msgspec.to_builtins(done.summary)
+    summary["steps"] = {step: counts.body() for step, counts in done.summary.steps.items()}
+    summary["latency_ms"] = summary.pop("latency")
+    return {
+        "name": name,
+        **summary,
+        "wall_seconds": round(done.wall_seconds, 3),
+        "interrupted": done.interrupted,
+    }
+
+
+def report(name: str, done: "LocalRun") -> None:
+    """What a run did, on stderr: stdout belongs to the topology's own sinks."""
+    summary = done.summary
+    rate = summary.records_in / done.wall_seconds if done.wall_seconds else 0.0
+    how = "interrupted after" if done.interrupted else "done in"
+    say(f"{name}: {how} {duration(done.wall_seconds)}, read {count(summary.records_in)} ({per_second(rate)})")
+    if summary.malformed:
+        say(f"  malformed: {', '.join(f'{number:,} {reason}' for reason, number in summary.malformed.items())}")
+    if summary.late:
+        say(f"  late: {count(summary.late)}")
+    if summary.shed:
+        say(f"  shed: {', '.join(f'{number:,} {reason}' for reason, number in summary.shed.items())}")
+    for step, counts in summary.steps.items():
+        others = (
+            (counts.dropped, "left nothing"),
+            (counts.skipped, "skipped after errors"),
+            (counts.dead_letters, "dead letters"),
+            (counts.failed, "results not made"),
+            (counts.late, "late"),
+        )
+        rest = "".join(f", {count(number)} {what}" for number, what in others if number)
+        say(f"  {step}: {count(counts.rows_in)} in, {count(counts.rows_out)} out{rest}")
+    for sink, latency in summary.latency.items():
+        kind = "latency" if summary.paced else "backlog (not paced)"
+        figures = ", ".join(f"{p} {milliseconds(getattr(latency, p))}" for p in ("p50", "p95", "p99"))
+        say(f"  {sink}: {kind} {figures}")

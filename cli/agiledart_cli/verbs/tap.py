@@ -1,0 +1,164 @@
+"""`agiledart tap`: some of the rows that leave a step, live."""
+
+import csv
+import io
+import json
+import re
+import sys
+import time
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+
+from agiledart_cli.client import ControlClient, connect
+from agiledart_cli.errors import FAILED
+from agiledart_cli.options import agent_options
+from agiledart_cli.output import BAD, count, harmless, per_second, say
+from agiledart_cli.verbs.applications import FINAL_STATES
+from agiledart_kernel.errors import ConfigurationError
+from agiledart_node.wire.commands import Status, Tap
+
+POLL_SECONDS = 0.4
+RATE_SECONDS = 1.0
+
+_C1 = re.compile("[\x7f-\x9f]")
+"""Control characters that JSON allows as they are, but that some terminals obey."""
+
+Show = Callable[[Mapping[str, Any]], None]
+
+
+@click.command(short_help="Sample the rows that leave a step, live.")
+@click.argument("name")
+@click.argument("step")
+@click.option("--limit", type=click.IntRange(1), metavar="N", help="End after so many rows (with --rate: lines).")
+@click.option("--rate", is_flag=True, help="How many rows leave the step each second, instead of the rows.")
+@agent_options
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["json", "table", "csv"]),
+    default="json",
+    show_default=True,
+    help="JSON: an object a line. Table: for people. CSV: time, node, instance, then the row's fields.",
+)
+def tap(
+    name: str, step: str, limit: int | None, rate: bool, agent: str | None, identity: str | None, output: str
+) -> int:
+    """Sample the rows that leave a step, live, from all nodes that run it.
+
+    \b
+    Example:
+      agiledart tap frequent-routes count
+      agiledart tap frequent-routes count --limit 5 -o table
+      agiledart tap frequent-routes trips --rate
+
+    At most 50 rows a second of each instance are shown, long ones cut; the job never waits for a tap, and nothing is
+    looked at while nobody asks. Of a sink: the rows that it wrote. Ends with Ctrl-C, with the application, or at --limit.
+    """
+    with connect(agent, identity) as client:
+        if rate:
+            return _rates(client, name, step, limit, output)
+        return _rows(client, Tap(name, step), limit, output)
+
+
+def _rows(client: ControlClient, command: Tap, limit: int | None, output: str) -> int:
+    show = {"json": _show_json, "table": _show_line, "csv": _show_csv}[output]
+    shown, silent = 0, ""
+    while True:
+        body = client.ask(command)
+        for row in body["rows"]:
+            show(row)
+            shown += 1
+            if limit is not None and shown >= limit:
+                return 0
+        if body["rows"]:
+            sys.stdout.flush()
+        if (missing := ", ".join(body["silent_nodes"])) != silent:
+            silent = missing
+            if missing:
+                say(f"No answer from {missing}: their rows are not here.", colour=BAD)
+        if body["state"] in FINAL_STATES:
+            return _ended(command.name, body["state"], shown)
+        command = Tap(command.name, command.step, body["after"])
+        time.sleep(POLL_SECONDS)
+
+
+def _ended(name: str, state: str, shown: int) -> int:
+    if not shown:
+        say(f"{name} has ended ({state}): nothing flows any more.")
+        return FAILED
+    say(f"{name} is {state}.")
+    return FAILED if state == "failed" else 0
+
+
+def time_text(time_ms: int | None) -> str:
+    """Event time in UTC; the number itself when it is beyond the calendar, a dash where it does not travel with the rows."""
+    if time_ms is None:
+        return "-"
+    try:
+        return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    except (OverflowError, ValueError, OSError):
+        return f"{time_ms} ms"
+
+
+def _show_json(row: Mapping[str, Any]) -> None:
+    line = {"time": time_text(row["time_ms"]), "node": row["node"], "instance": row["instance"], "row": row["row"]}
+    text = json.dumps(line, ensure_ascii=False)
+    click.echo(_C1.sub(lambda found: f"\\u{ord(found.group()):04x}", text))
+
+
+def _show_line(row: Mapping[str, Any]) -> None:
+    fields = row["row"]
+    text = (
+        "  ".join(f"{name}={_cell(value)}" for name, value in fields.items())
+        if isinstance(fields, dict)
+        else _cell(fields)
+    )
+    click.echo(f"{time_text(row['time_ms'])}  {row['node']}.{row['instance']}  {harmless(text)}")
+
+
+def _show_csv(row: Mapping[str, Any]) -> None:
+    fields = row["row"]
+    values = list(fields.values()) if isinstance(fields, dict) else fields if isinstance(fields, list) else [fields]
+    line = io.StringIO()
+    cells = [time_text(row["time_ms"]), row["node"], row["instance"], *[_cell(value) for value in values]]
+    csv.writer(line, lineterminator="").writerow(cells)
+    click.echo(harmless(line.getvalue()) if sys.stdout.isatty() else line.getvalue())
+
+
+def _cell(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _rates(client: ControlClient, name: str, step: str, limit: int | None, output: str) -> int:
+    """A line each second: rows that left the step meanwhile, from the figures that its instances report."""
+    body = client.ask(Status(name))
+    known = [word for stage in body["stages"] for word in stage["name"].split("+")]
+    if known and step not in known:
+        from agiledart_node.desk.desk import did_you_mean
+
+        raise ConfigurationError(f"{name} has no step {step!r}.{did_you_mean(step, known)} Steps: {', '.join(known)}")
+    before, at, lines = _left(body, step), time.monotonic(), 0
+    while body["state"] not in FINAL_STATES:
+        time.sleep(RATE_SECONDS)
+        body, now = client.ask(Status(name)), time.monotonic()
+        total = _left(body, step)
+        value = max(0, total - before) / (now - at)
+        before, at, lines = total, now, lines + 1
+        if output == "json":
+            click.echo(json.dumps({"step": step, "rows_per_second": round(value, 3), "rows": total}))
+        elif output == "csv":
+            click.echo(f"{step},{value:.3f},{total}")
+        else:
+            click.echo(f"{step}  {per_second(value)}  {count(total)} rows")
+        sys.stdout.flush()
+        if limit is not None and lines >= limit:
+            return 0
+    return _ended(name, body["state"], lines)
+
+
+def _left(body: Mapping[str, Any], step: str) -> int:
+    """Rows that have left a step so far."""
+    return int((body.get("summary") or {}).get("steps", {}).get(step, {}).get("rows_out", 0))

@@ -1,0 +1,93 @@
+"""`agiledart up`: a throw-away mesh that stays until Ctrl-C."""
+
+import contextlib
+import json
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from agiledart_agent.settings import default_state_dir
+from agiledart_cli.errors import FAILED
+from agiledart_cli.finding import MESH_FILE, is_running, read_note
+from agiledart_cli.output import BAD, duration, output_option, plural, print_json, print_table, say
+from agiledart_cli.signals import unwound_by_signals
+from agiledart_cli.verbs.cluster import MAX_AGENTS, Mesh
+
+_LOOK_SECONDS = 0.2
+
+
+@click.command(short_help="A throw-away mesh of agents on this machine.")
+@click.option("--agents", type=click.IntRange(1, MAX_AGENTS), default=3, show_default=True, help="How many.")
+@click.option("--executors", type=click.IntRange(1, 64), default=1, show_default=True, help="Worker processes of each.")
+@output_option
+def up(agents: int, executors: int, output: str) -> int:
+    """A throw-away mesh of agents on this machine, until Ctrl-C.
+
+    \b
+    Example:
+      agiledart up --agents 5
+      (in another terminal)
+      agiledart submit taxi.py:frequent_routes --set trips=csv:trips.csv.gz
+      agiledart status frequent-routes
+
+    Other commands find its first agent by themselves; --agent DIR chooses another one. Agents are called a1, a2, …; try
+    kill -9 on one of them. When `up` ends, everything is gone: processes, sockets, files.
+    """
+    began = time.monotonic()
+    with unwound_by_signals(), Mesh(agents, executors) as mesh:
+        say(f"Starting {plural(agents, 'agent')} …")
+        mesh.start()
+        say(f"ring of {agents} formed in {duration(time.monotonic() - began)}")
+        rows = [
+            {
+                "name": agent.name,
+                "pid": agent.process.pid,
+                "address": str(agent.note.get("address", "")),
+                "state_dir": str(agent.folder),
+            }
+            for agent in mesh.agents
+        ]
+        with _announced([row["state_dir"] for row in rows]):
+            if output == "json":
+                print_json({"agents": rows})
+            else:
+                print_table(
+                    ["agent", "pid", "links at", "state directory"], [list(row.values()) for row in rows], ["pid"]
+                )
+            say("Other commands find it by themselves. Ctrl-C stops everything.")
+            return _watch(mesh)
+
+
+def _watch(mesh: Mesh) -> int:
+    """Until all agents have ended; says which one did."""
+    alive = list(mesh.agents)
+    while alive:
+        time.sleep(_LOOK_SECONDS)
+        for agent in [agent for agent in alive if not agent.is_alive]:
+            alive.remove(agent)
+            say(f"{agent.name} {agent.ending()}", colour=BAD)
+    say("No agent is left.")
+    return FAILED
+
+
+@contextlib.contextmanager
+def _announced(folders: list[object]) -> Iterator[None]:
+    """Leave a note in the user's state directory, so that other commands find the mesh; a running mesh keeps its own."""
+    path = default_state_dir() / MESH_FILE
+    other = read_note(path)
+    written = False
+    if other is None or not is_running(other.get("pid")):
+        with contextlib.suppress(OSError):
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            path.write_text(json.dumps({"pid": os.getpid(), "agents": folders}))
+            written = True
+    if not written:
+        say(f"Another mesh runs already (or {path.parent} is read-only): use --agent {Path(str(folders[0]))}")
+    try:
+        yield
+    finally:
+        if written:
+            path.unlink(missing_ok=True)

@@ -1,0 +1,108 @@
+"""`.aggregate("stats", trips=count(), fares=col("fare").sum())`: named results of a window, as one flat row."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from agiledart_dataflow.aggregation.aggregators import Aggregator, Count, Extreme, Mean, Sum, Together
+from agiledart_dataflow.expressions.aggregates import Aggregate
+from agiledart_dataflow.expressions.expression import Expression
+from agiledart_dataflow.expressions.row_expression import KeyExpression, RowExpression
+from agiledart_dataflow.expressions.row_types import made_row_type
+from agiledart_dataflow.user_code.callsite import CallSite
+
+_NUMBERS = ("int", "float")
+_ORDERED = ("int", "float", "time", "span")
+
+
+class NamedResults(Together[Any]):
+    """Several aggregates whose results become fields."""
+
+
+@dataclass(frozen=True)
+class NamedWindow:
+    """What a window with named results is made of.
+
+    Attributes:
+        aggregator: of the values.
+        row_type: key fields, start_ms, end_ms, then the results.
+        flat: (key, start, end, results) → row.
+        key: the key as expressions; None when it is a function of a row, of which columns know nothing.
+    """
+
+    aggregator: NamedResults
+    row_type: Any
+    flat: Callable[[tuple[Any, int, int, Any]], Any]
+    key: KeyExpression | None
+
+
+def named_window(
+    name: str, key_of: Any, key_type: Any, row_type: Any, named: Mapping[str, Any], where: CallSite
+) -> NamedWindow:
+    """Check named aggregates against the rows of a window. Raises `TopologyError`."""
+    values: dict[str, RowExpression] = {}
+    parts: list[Aggregator[Any, Any, Any]] = []
+    results: dict[str, Any] = {}
+    for field, aggregate in named.items():
+        part, kind = aggregate_part(field, aggregate, row_type, values, where)
+        parts.append(part)
+        results[field] = kind
+    key = key_of if isinstance(key_of, KeyExpression) else None
+    if key is not None and len(key.parts) > 1:
+        keys = {one: part.type.annotation for one, part in zip(_distinct(key.names), key.parts, strict=True)}
+    else:
+        keys = {"key" if key is None else key.names[0]: key_type}
+    fields = {**keys, "start_ms": int, "end_ms": int}
+    for field in results:
+        if field in fields:
+            raise where.error(
+                f"{name}: there is a field {field!r} already ({', '.join(fields)}); give the result another name"
+            )
+    made = made_row_type(name, fields | results, where)
+    return NamedWindow(NamedResults(tuple(parts)), made, _flattener(made, several=len(keys) > 1), key)
+
+
+def _distinct(names: tuple[str, ...]) -> list[str]:
+    return [name if name not in names[:i] else f"{name}_{i + 1}" for i, name in enumerate(names)]
+
+
+def _flattener(row_type: Any, *, several: bool) -> Callable[[tuple[Any, int, int, Any]], Any]:
+    new = tuple.__new__
+    if several:
+        return lambda pane: new(row_type, (*pane[0], pane[1], pane[2], *pane[3]))
+    return lambda pane: new(row_type, (*pane[:3], *pane[3]))
+
+
+def aggregate_part(
+    field: str, aggregate: Any, row_type: Any, values: dict[str, RowExpression], where: CallSite
+) -> tuple[Aggregator[Any, Any, Any], Any]:
+    """(aggregator, type of its result) of one named aggregate. Raises `TopologyError`.
+
+    Args:
+        field: the name of the result.
+        aggregate: what the user gave.
+        row_type: of the rows that enter.
+        values: expressions by their text, so that each different one is there once; those of this aggregate are added.
+        where: the user's line.
+    """
+    if not isinstance(aggregate, Aggregate):
+        hint = f": write {field}=….sum(), .mean(), .min() or .max()" if isinstance(aggregate, Expression) else ""
+        raise where.error(f"{field} is no aggregate but {type(aggregate).__name__}{hint}")
+    if aggregate.node is None:
+        return Count(), int
+    known = repr(aggregate.node)  # not by ==, which finds 1 and True and 1.0 equal
+    if known not in values:
+        values[known] = RowExpression(aggregate.node, row_type, where)
+    value = values[known]
+    if value.type.optional:
+        raise where.error(
+            f"{field}: {aggregate.name} of a value that may be None; say what it counts as: .fill_null(0)"
+        )
+    allowed = _NUMBERS if aggregate.name in ("sum", "mean") else _ORDERED
+    if value.type.kind not in allowed:
+        raise where.error(f"{field}: {aggregate.name} does not work on {value.type}")
+    if aggregate.name == "mean":
+        return Mean(value), float
+    if aggregate.name == "sum":
+        return Sum(value), value.type.type
+    return Extreme(value, 0 if aggregate.name == "min" else -1), value.type.type

@@ -1,0 +1,214 @@
+"""Windows with named results, over rows and over columns: the same results in the same order, whichever form rows come in.
+
+Rows go into `PaneWindow`. From the first batch of columns on, what is open moves into `VectorPanes`, and rows that still come are
+collected until they are worth columns; values that arrays cannot hold move everything back, for good. Snapshots have one form.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from agiledart_dataflow.aggregation.named_aggregates import NamedWindow
+from agiledart_dataflow.aggregation.pane_values import kept_values
+from agiledart_dataflow.aggregation.panes import PaneWindow
+from agiledart_dataflow.counts.statistics import StepCounts
+from agiledart_dataflow.data.batch import Held, Order, as_rows, listed
+from agiledart_dataflow.data.columns import Columns
+from agiledart_dataflow.data.lazy import late
+from agiledart_dataflow.data.position import Position
+from agiledart_dataflow.event_time.windows import Panes
+from agiledart_dataflow.operators.base import Mishap
+from agiledart_dataflow.user_code.user_errors import NO_RECORD
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from agiledart_dataflow.aggregation.vector_panes import VectorPanes
+else:
+    np = late("numpy")
+
+_WORTH_COLUMNS: Final = 1_024
+"""Rows that are collected before they become columns; fewer do at a close."""
+
+
+class NamedPanes:
+    """The operator behind `.aggregate("name", result=…)`.
+
+    Args:
+        name: the step.
+        key_of: row → key.
+        row_type: of the rows that enter.
+        window: tumbling or hopping.
+        named: keys, values and results.
+        positions: rows come with positions (then it works on rows), else with event times.
+        mishap: told of rows for which user code raised, and of results that could not be made; without it errors go on.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        key_of: Callable[[Any], Any],
+        row_type: Any,
+        window: Panes,
+        named: NamedWindow,
+        *,
+        positions: bool,
+        mishap: Mishap | None = None,
+    ) -> None:
+        self.name = name
+        self.function: Callable[..., Any] | None = key_of
+        self.counts = StepCounts()
+        self.takes_columns = not positions and named.key is not None
+        self._key_of = key_of
+        self._row_type = row_type
+        self._window = window
+        self._named = named
+        self._mishap = mishap
+        refuse = None if mishap is None else self._refuse
+        self._rows = PaneWindow(name, key_of, window, named.aggregator, positions=positions, mishap=refuse)
+        self.inner = self._rows
+        self._vectors: VectorPanes | None = None
+        self._waiting: list[Any] = []
+        self._waiting_times: list[int] = []
+
+    def run(self, rows: list[Any], order: Order, mark: Position) -> tuple[list[Any], Order]:
+        """As every operator: rows in, rows out."""
+        held, order = self.run_batch(rows, order, mark)
+        return as_rows(held), listed(order)
+
+    def run_batch(self, held: Held, order: Order, mark: Position) -> tuple[Held, Order]:
+        """Take rows in either form; put out the results of the windows that have ended at the mark, in the form at hand."""
+        self.counts.rows_in += len(held)
+        self.counts.taken += len(held)
+        if self._vectors is None and type(held) is not list and self.takes_columns:
+            self._promote()
+        if self._vectors is not None:
+            out, at = self._run_vectors(held, order, mark)
+        else:
+            out, at = self._run_rows(as_rows(held), listed(order), mark)
+        self.counts.rows_out += len(out)
+        return out, at
+
+    def _run_rows(self, rows: list[Any], order: Order, mark: Position) -> tuple[list[Any], Order]:
+        panes, at = self._rows.run(rows, order, mark)
+        return list(map(self._named.flat, panes)) if panes else panes, at
+
+    def _run_vectors(self, held: Held, order: Order, mark: Position) -> tuple[Held, Order]:
+        vectors = self._vectors
+        assert vectors is not None
+        if type(held) is list:
+            self._waiting += held
+            self._waiting_times += order or ()
+            if len(self._waiting) >= _WORTH_COLUMNS and not self._add_waiting():
+                return self._run_rows([], [], mark)
+        elif len(held):
+            if not self._add_waiting():
+                return self._run_rows(as_rows(held), listed(order), mark)
+            if not self._add(held, order):
+                return self._run_rows([], [], mark)
+        if self._waiting and self._closes(mark[0]) and not self._add_waiting():
+            return self._run_rows([], [], mark)
+        columns, times = vectors.closed(mark[0])
+        return ([], []) if columns is None else (columns, times)
+
+    def _closes(self, until: int) -> bool:
+        """Whether a window that rows waiting here may belong to has ended."""
+        vectors = self._vectors
+        assert vectors is not None
+        return min(*vectors.open, self._window.ends(min(self._waiting_times))[0], until + 1) <= until
+
+    def _add_waiting(self) -> bool:
+        """Put the rows that wait into the windows; False when everything went back to rows."""
+        if not self._waiting:
+            return True
+        rows, times = self._waiting, self._waiting_times
+        self._waiting, self._waiting_times = [], []
+        return self._add(Columns.from_rows(rows, self._row_type), times)
+
+    def _add(self, held: Held, order: Order) -> bool:
+        from agiledart_dataflow.aggregation.vector_panes import Unfit  # NumPy is loaded only where it is used
+
+        vectors = self._vectors
+        assert vectors is not None
+        columns: Any = held
+        times = np.asarray(order, dtype=np.int64)
+        try:
+            if self._mishap is None:
+                vectors.add(columns, times)
+            else:
+                self._add_fit(columns, times)
+        except (Unfit, ArithmeticError, TypeError, ValueError):
+            self._rows.restore(self._plain())
+            self._vectors = None
+            self.takes_columns = False
+            self._rows.run(as_rows(held), listed(order), (-(2**63),))
+            return False
+        return True
+
+    def _add_fit(self, columns: Columns, times: Any) -> None:
+        """Put rows into their windows, without those that raise. Raises what `VectorPanes.add` does."""
+        vectors = self._vectors
+        assert vectors is not None
+        try:
+            vectors.add(columns, times)
+        except (ArithmeticError, TypeError, ValueError):
+            fit: list[int] = []
+            refused: list[tuple[Exception, Any, int]] = []
+            for number, row in enumerate(as_rows(columns)):
+                try:
+                    hash(self._key_of(row))
+                    for value in vectors.kept.values:
+                        value(row)
+                    fit.append(number)
+                except Exception as error:  # noqa: BLE001  user code may raise anything; the step's policy decides
+                    refused.append((error, row, int(times[number])))
+            if fit:
+                numbers = np.array(fit, dtype=np.int64)
+                vectors.add(columns.take(numbers), times[numbers])
+            for one in refused:
+                self._refuse(*one)
+
+    def _refuse(self, error: Exception, row: Any, at: Any) -> None:
+        """Go on without a row for which user code raised, or without a result."""
+        assert self._mishap is not None  # it is called only then
+        if row is NO_RECORD:
+            self.counts.failed += 1
+        else:
+            self.counts.taken -= 1
+        self._mishap(error, row, at)
+
+    def _promote(self) -> None:
+        """What is open as rows moves into columns."""
+        from agiledart_dataflow.aggregation.vector_panes import Unfit, VectorPanes  # as above
+        from agiledart_dataflow.aggregation.vector_snapshots import restored
+
+        kept = kept_values(self._named.aggregator)
+        assert kept is not None  # named results are built-in ones
+        vectors = VectorPanes(self._window, self._named, kept)
+        try:
+            restored(vectors, self._rows.snapshot())
+        except Unfit:
+            self.takes_columns = False
+            return
+        self._vectors = vectors
+        self._rows.restore([])
+
+    def _plain(self) -> Any:
+        from agiledart_dataflow.aggregation.vector_snapshots import plain  # as above
+
+        assert self._vectors is not None
+        return plain(self._vectors)
+
+    @property
+    def state_keys(self) -> int:
+        vectors = self._vectors
+        return self._rows.state_keys if vectors is None else vectors.state_keys() + len(self._waiting)
+
+    def snapshot(self) -> Any:
+        """As `PaneWindow` makes it, whatever the form of the rows is at present."""
+        if self._vectors is not None and self._add_waiting():
+            return self._plain()
+        return self._rows.snapshot()
+
+    def restore(self, plain: Any) -> None:
+        self._vectors, self._waiting, self._waiting_times = None, [], []
+        self._rows.restore(plain)

@@ -1,0 +1,92 @@
+"""The text of the generated loop that puts rows into the panes of a window.
+
+The panes of the present time are remembered while the time stays between two bounds, so that the usual row costs its key, its
+values and an append. `row` and `self` are the names by which errors find the record. Where an error policy lets rows go, all that
+can raise stands in front of what changes a pane, so that such a row is in no window.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from agiledart_dataflow.operators.loop_text import Names
+
+Fill = Callable[[Any, list[Any], list[Any]], None]
+"""fill(self, rows, order)."""
+
+
+def fill_loop(
+    *,
+    kept: int | None,
+    single: bool,
+    positions: bool,
+    inline_key: Any,
+    inline_values: list[Any],
+    checks: Sequence[str] | None = None,
+) -> Any:
+    """The loop as (text, further names that it uses).
+
+    Args:
+        kept: how many values are kept of a row: 0 only counts, None calls the user's aggregator.
+        single: each time lies in one window (tumbling).
+        positions: what goes with a row is a position, else its event time.
+        inline_key, inline_values: objects with `python`, or None where a function is called.
+        checks: rows for which something raises go to `self.refuse`; for each value an expression over it that raises, too,
+            where no result can be made of it. None: what raises ends the loop.
+    """
+    names = Names()
+    key = "key_of(row)" if inline_key is None else inline_key.python("row", names)
+    put: list[str] = []
+    for number, inline in enumerate(inline_values):
+        put.append(f"v{number} = {f'value{number}(row)' if inline is None else inline.python('row', names)}")
+    put.append(f"k = {key}")
+    if checks is not None:
+        put = _guarded([*put, "hash(k)", *checks], single=single, positions=positions, calls=kept is None)
+    each = "" if single else " "
+    loop = [] if single else ["for pane, firsts in panes:" if positions else "for pane in panes:"]
+    first = "firsts[k] = p; " if positions else ""
+    if kept:
+        again = "; ".join(f"s.append(v{number})" for number in range(kept))
+        loop.append(f"{each}if k in pane: s = pane[k]; {again}")
+        loop.append(f"{each}else: {first}pane[k] = [{', '.join(f'v{number}' for number in range(kept))}]")
+    else:
+        if positions:
+            loop.append(f"{each}if k not in pane: firsts[k] = p")
+        if kept == 0:
+            loop.append(f"{each}pane[k] += 1")
+        else:
+            made = (
+                "add(pane[k] if k in pane else create(), row)" if checks is None else "made" if single else "next(made)"
+            )
+            loop.append(f"{each}pane[k] = {made}")
+    current = ("pane, firsts" if positions else "pane") if single else "panes"
+    values = "".join(f"value{number}, " for number in range(kept or 0))
+    parameters = f"key_of, add, create, {values}{''.join(f'{name}, ' for name in names.values)}"
+    text = "\n".join(
+        [
+            f"def make({parameters}):",
+            " def fill(self, rows, order):",
+            f"  {current}, lo, hi = self.current",
+            f"  for row, {'p' if positions else 't'} in zip(rows, order):",
+            *(["   t = p[0]"] if positions else []),
+            "   if not lo <= t < hi:",
+            f"    {current}, lo, hi = self.panes_at(t)",
+            *(f"   {line}" for line in (*put, *loop)),
+            f"  self.current = {current}, lo, hi",
+            " return fill",
+        ]
+    )
+    return text, names.values
+
+
+def _guarded(lines: list[str], *, single: bool, positions: bool, calls: bool) -> list[str]:
+    """The lines that may raise, with what happens then; `calls`: a user's aggregator is among them."""
+    if calls:
+        add = "add(pane[k] if k in pane else create(), row)"
+        each = "pane, _" if positions else "pane"
+        lines = [*lines, f"made = {add}" if single else f"made = iter([{add} for {each} in panes])"]
+    at = "p" if positions else "t"
+    return [
+        "try:",
+        *(f" {line}" for line in lines),
+        f"except Exception as error: self.refuse(error, row, {at}); continue",
+    ]

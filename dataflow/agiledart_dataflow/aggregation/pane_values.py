@@ -1,0 +1,180 @@
+"""What a window keeps of its rows and what it makes of that when it closes.
+
+Built-in aggregates keep the values themselves, one flat list a key, and compute once, when the window closes: appending to a list
+is the cheapest thing that Python can do with a number, and a sum that is made at once is exact. Lists that grow long are
+compacted, exactly. Other aggregators keep the state that their own code makes.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Final, Literal
+
+from agiledart_dataflow.aggregation.aggregators import Aggregator, Count, Extreme, Mean, Sum, Together
+from agiledart_dataflow.aggregation.exact_sums import compacted, rounded_sum
+
+Kind = Literal["count", "sum", "mean", "least", "greatest"]
+
+LONG: Final = 256
+"""Values of one key from which a list is worth compacting."""
+
+_EXACT_INTEGER = 2**53
+
+
+@dataclass(frozen=True)
+class Part:
+    """One aggregate: what of which value (its number among the values that are kept)."""
+
+    kind: Kind
+    value: int = 0
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A window's aggregate as values to keep and parts to compute.
+
+    Attributes:
+        values: row → value, each distinct function once.
+        parts: in the order of the results.
+        built: results → the window's value.
+    """
+
+    values: tuple[Callable[[Any], Any], ...]
+    parts: tuple[Part, ...]
+    built: Callable[[tuple[Any, ...]], Any]
+
+
+def kept_values(aggregator: Aggregator[Any, Any, Any]) -> Kept | None:
+    """How to keep values for an aggregator; None for one of the user's own."""
+    values: list[Callable[[Any], Any]] = []
+    parts: list[Part] = []
+    built = _built(aggregator, values, parts)
+    return None if built is None else Kept(tuple(values), tuple(parts), built)
+
+
+def _built(
+    aggregator: Aggregator[Any, Any, Any], values: list[Callable[[Any], Any]], parts: list[Part]
+) -> Callable[[tuple[Any, ...]], Any] | None:
+    if isinstance(aggregator, Together):
+        makers = []
+        for part in aggregator.parts:
+            start = len(parts)
+            made = _built(part, values, parts)
+            if made is None:
+                return None
+            makers.append((made, start, len(parts)))
+        if not any(isinstance(part, Together) for part in aggregator.parts):
+            return aggregator.built
+        return lambda results: aggregator.built(tuple(made(results[a:b]) for made, a, b in makers))
+    exactly = type(aggregator)  # a subclass may compute something else
+    if exactly is Count:
+        parts.append(Part("count"))
+    elif isinstance(aggregator, Sum) and exactly is Sum:
+        parts.append(Part("sum", _number(aggregator.value_of, values)))
+    elif isinstance(aggregator, Mean) and exactly is Mean:
+        parts.append(Part("mean", _number(aggregator.value_of, values)))
+    elif isinstance(aggregator, Extreme) and exactly is Extreme:
+        kind: Kind = "least" if aggregator.place == 0 else "greatest"
+        parts.append(Part(kind, _number(aggregator.value_of, values)))
+    else:
+        return None
+    return _first
+
+
+def fitness(kept: Kept) -> list[str]:
+    """For each value `v0`, `v1` … an expression that raises where no result could be made of it: a text to be summed, a None."""
+    summed = {part.value for part in kept.parts if part.kind in ("sum", "mean")}
+    return [f"0 + v{number}" if number in summed else f"v{number} < v{number}" for number in range(len(kept.values))]
+
+
+def _first(results: tuple[Any, ...]) -> Any:
+    return results[0]
+
+
+def _number(function: Callable[[Any], Any], values: list[Callable[[Any], Any]]) -> int:
+    if function not in values:
+        values.append(function)
+    return values.index(function)
+
+
+def total(values: Sequence[Any]) -> Any:
+    """The exact sum, rounded once when there is a float among the values; an int for ints."""
+    kinds = set(map(type, values))
+    if len(kinds) == 1 and float in kinds:
+        return rounded_sum(values)
+    if float in kinds:
+        if any(type(value) is int and abs(value) > _EXACT_INTEGER for value in values):
+            return _rounded_fraction(values)
+        return rounded_sum(map(float, values))
+    return sum(values)
+
+
+def _rounded_fraction(values: Sequence[Any]) -> float:
+    usual = rounded_sum([float(value) for value in values if type(value) is float])
+    if usual - usual != 0.0:  # an infinity or NaN among them decides alone
+        return usual
+    return float(sum(map(Fraction, values), Fraction(0)))
+
+
+def extreme(values: Sequence[Any], *, least: bool) -> Any:
+    """The least or greatest value, whatever their order: NaN if one is NaN, and 0.0 for a zero of either sign."""
+    found = min(values) if least else max(values)
+    if type(found) is float:
+        if any(value != value for value in values):
+            return float("nan")
+        return found + 0.0
+    return found
+
+
+class Compact:
+    """What is left of values that were compacted: how many, and for each value its sum, least and greatest."""
+
+    __slots__ = ("count", "extremes", "sums")
+
+    def __init__(self, values: int) -> None:
+        self.count = 0
+        self.sums: list[list[Any]] = [[] for _ in range(values)]
+        self.extremes: list[list[Any]] = [[] for _ in range(values)]
+
+    def take(self, flat: list[Any], kept: Kept) -> None:
+        """Add the values of a flat list, which the caller then empties."""
+        width = len(kept.values)
+        self.count += len(flat) // width
+        for number in range(width):
+            column = flat[number::width]
+            kinds = {part.kind for part in kept.parts if part.value == number and part.kind != "count"}
+            if kinds & {"sum", "mean"}:
+                self.sums[number] = _short(self.sums[number] + column)
+            if kinds & {"least", "greatest"}:
+                everything = self.extremes[number] + column
+                self.extremes[number] = [
+                    extreme(everything, least=True),
+                    extreme(everything, least=False),
+                ]
+
+
+def _short(values: list[Any]) -> list[Any]:
+    """A short list with the same exact sum and the same kind of result."""
+    integers = [value for value in values if type(value) is not float]
+    floats = [value for value in values if type(value) is float]
+    return ([sum(integers)] if integers else []) + (compacted(floats) or [0.0] if floats else [])
+
+
+def results(flat: list[Any], before: Compact | None, kept: Kept) -> tuple[Any, ...]:
+    """What the parts make of a key's values."""
+    width = len(kept.values)
+    count = len(flat) // width + (0 if before is None else before.count)
+    found: list[Any] = []
+    for part in kept.parts:
+        if part.kind == "count":
+            found.append(count)
+            continue
+        number = part.value
+        column = flat[number::width] if width > 1 else flat
+        if part.kind in ("sum", "mean"):
+            summed = total(column if before is None else before.sums[number] + column)
+            found.append(summed if part.kind == "sum" else float(summed) / count)
+        else:
+            everything = column if before is None else before.extremes[number] + column
+            found.append(extreme(everything, least=part.kind == "least"))
+    return tuple(found)

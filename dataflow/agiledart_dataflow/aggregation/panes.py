@@ -1,0 +1,305 @@
+"""Hopping and tumbling windows: each key's rows of [start, end), put out once, when the mark passes the end.
+
+A pane closes at (end, 0, source, number, path) of its first row: unique for each key, and the same in whatever instance
+the key lives. It leaves when the mark passes that position, so it never lies above a mark that leaves with it. Where only event
+times are carried, the panes of one window leave in the order in which their keys first came, which is the same order. END_OF_INPUT
+closes all panes. What `max_out_of_order` allows was sorted at the source.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from itertools import repeat
+from math import gcd
+from operator import itemgetter
+from typing import Any, Final
+
+from agiledart_dataflow.aggregation.aggregators import Aggregator
+from agiledart_dataflow.aggregation.pane_closing import closing
+from agiledart_dataflow.aggregation.pane_loop import Fill, fill_loop
+from agiledart_dataflow.aggregation.pane_values import LONG, Compact, fitness, kept_values, results
+from agiledart_dataflow.counts.statistics import StepCounts
+from agiledart_dataflow.data.batch import Order
+from agiledart_dataflow.data.position import EXPIRY, Position
+from agiledart_dataflow.data.rows import Pane
+from agiledart_dataflow.data.schema import generic
+from agiledart_dataflow.event_time.windows import Panes
+from agiledart_dataflow.operators.base import Mishap
+from agiledart_dataflow.user_code.user_errors import NO_RECORD
+
+COMPACT_EVERY: Final = 32_768
+"""Rows after which long lists of values are compacted: what a window keeps is bounded by this and by its keys."""
+
+
+class PaneWindow:
+    """Keeps what an aggregate needs of each (window, key) and puts out a `Pane` when the window closes.
+
+    Args:
+        name: the step.
+        key_of: row → key.
+        window: tumbling or hopping.
+        aggregator: built in (its values are kept) or the user's own (its methods are called).
+        positions: rows come with positions, else with event times; so do the panes.
+        mishap: told of rows for which user code raised, and of panes whose value could not be made; without it errors go on.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        key_of: Callable[[Any], Any],
+        window: Panes,
+        aggregator: Aggregator[Any, Any, Any],
+        *,
+        positions: bool = True,
+        mishap: Mishap | None = None,
+    ) -> None:
+        self.name = name
+        self.counts = StepCounts()
+        self.function: Callable[..., Any] | None = key_of
+        self._window = window
+        self._aggregator = aggregator
+        self._positions = positions
+        self._mishap = mishap
+        self._kept = kept_values(aggregator)
+        self._counts_only = self._kept is not None and not self._kept.values
+        self._single = window.size_ms == window.every_ms
+        self._hops = window.size_ms > window.every_ms
+        self._step_ms = gcd(window.size_ms, window.every_ms)
+        self._panes: dict[int, Any] = {}
+        self._firsts: dict[int, dict[Any, Position]] = {}
+        self._before: dict[int, dict[Any, Compact]] = {}
+        self._uncompacted = 0
+        self.current: tuple[Any, ...] = ()
+        self._forget_current()
+        self._fill = self._made(key_of)
+        self._closing = closing(self._kept) if self._kept is not None and self._kept.values else None
+
+    def _made(self, key_of: Callable[[Any], Any]) -> Fill:
+        values = () if self._kept is None else self._kept.values
+        text, names = fill_loop(
+            kept=None if self._kept is None else len(values),
+            single=self._single,
+            positions=self._positions,
+            inline_key=key_of if hasattr(key_of, "python") else None,
+            inline_values=[value if hasattr(value, "python") else None for value in values],
+            checks=None if self._mishap is None else () if self._kept is None else fitness(self._kept),
+        )
+        made: dict[str, Any] = {}
+        exec(compile(text, f"<stage {self.name}>", "exec"), made)  # our own text: users' code is called, not pasted
+        fill: Fill = made["make"](key_of, self._aggregator.add, self._aggregator.create, *values, *names.values())
+        return fill
+
+    def run(self, rows: list[Any], order: Order, mark: Position) -> tuple[list[Any], Order]:
+        """Take rows; put out the panes of the windows that have ended at the mark."""
+        count = len(rows)
+        if count:
+            self.counts.rows_in += count
+            self.counts.taken += count
+            self._fill(self, rows, order)
+            self._uncompacted += count
+            if self._uncompacted >= COMPACT_EVERY:
+                self._compact()
+        out: list[Any] = []
+        at: list[Any] = []
+        until = mark[0]
+        if self._panes and min(self._panes) <= until:
+            for end in sorted(end for end in self._panes if end <= until):
+                if self._positions and end == until and mark[1] == EXPIRY:
+                    self._close_up_to(mark, out, at)
+                else:
+                    self._close(end, out, at)
+            self._forget_current()
+            self.counts.rows_out += len(out)
+        return out, at
+
+    def refuse(self, error: Exception, row: Any, at: Any) -> None:
+        """Go on without a row for which user code raised."""
+        assert self._mishap is not None  # the loop calls it only then
+        self.counts.taken -= 1
+        self._mishap(error, row, at)
+
+    def panes_at(self, time_ms: int) -> tuple[Any, ...]:
+        """The panes that hold a time (as the loop wants them), and between which bounds they stay the same."""
+        lo = time_ms - time_ms % self._step_ms
+        found: list[Any] = []
+        for end in self._window.ends(time_ms):
+            pane = self._panes.get(end)
+            if pane is None:
+                pane = self._panes[end] = self._new_pane()
+                self._firsts[end] = {}
+            found.append((pane, self._firsts[end]) if self._positions else pane)
+        if not self._single:
+            return found, lo, lo + self._step_ms
+        return (*found[0], lo, lo + self._step_ms) if self._positions else (found[0], lo, lo + self._step_ms)
+
+    def _new_pane(self) -> dict[Any, Any]:
+        return defaultdict(int) if self._counts_only else {}
+
+    def _forget_current(self) -> None:
+        nothing: tuple[Any, ...] = ({}, {}) if self._positions and self._single else ({},)
+        self.current = (*nothing, 0, 0)
+
+    def _close(self, end: int, out: list[Any], at: list[Any]) -> None:
+        pane, firsts = self._panes.pop(end), self._firsts.pop(end)
+        before = self._before.pop(end, {})
+        start = end - self._window.size_ms
+        new = tuple.__new__  # a Pane of four values: made without the call of its own __new__
+        if self._mishap is not None:
+            self._close_carefully(end, pane, firsts, self._value_of(before), (out, at))
+            return
+        if not self._positions and self._closing is not None and not before:  # the usual case
+            values = map(self._closing, pane.values())
+            out += map(new, repeat(Pane), zip(pane, repeat(start), repeat(end), values, strict=False))
+            at += [end] * len(pane)
+            return
+        value_of = self._value_of(before)
+        if not self._positions:
+            out += [new(Pane, (key, start, end, value_of(key, state))) for key, state in pane.items()]
+            at += [end] * len(pane)
+            return
+        for place, key in self._placed(end, firsts):
+            out.append(new(Pane, (key, start, end, value_of(key, pane[key]))))
+            at.append(place)
+
+    def _placed(self, end: int, firsts: dict[Any, Position]) -> list[tuple[Position, Any]]:
+        """Where the panes of the window that ends then stand, in order, with their keys: each behind the first of its rows.
+
+        A row that several windows hold is the first of several panes. Their ends tell these apart also behind a step that
+        gives them other times and other keys.
+        """
+        which = (end,) if self._hops else ()
+        return sorted((((end, EXPIRY, *first[2:], *which), key) for key, first in firsts.items()), key=itemgetter(0))
+
+    def _close_up_to(self, mark: Position, out: list[Any], at: list[Any]) -> None:
+        """Close what a mark covers of the window that ends at its time.
+
+        Such a mark stands between panes of a window upstream that closed at the same time. All rows of this window have come,
+        but its other panes lie above the mark: who merges them with others shall not get them before it.
+        """
+        end = mark[0]
+        pane, firsts, before = self._panes[end], self._firsts[end], self._before.get(end, {})
+        later = {key: firsts[key] for place, key in self._placed(end, firsts) if place > mark}
+        if len(later) < len(firsts):
+            for key in later:
+                del firsts[key]
+            self._close(end, out, at)  # looks into `pane` for those that are left in `firsts`
+            if not later:
+                return
+            rest = self._panes[end] = self._new_pane()
+            rest.update((key, pane[key]) for key in later)
+            self._firsts[end] = later
+            if kept := {key: before[key] for key in later if key in before}:
+                self._before[end] = kept
+
+    def _close_carefully(
+        self, end: int, pane: Any, firsts: Any, value_of: Callable[[Any, Any], Any], put: tuple[list[Any], list[Any]]
+    ) -> None:
+        """Put out the panes of a window whose values can be made; the others are counted and told."""
+        start = end - self._window.size_ms
+        entries: list[tuple[Any, Any]] = [(end, key) for key in pane]
+        if self._positions:
+            entries = self._placed(end, firsts)
+        for at, key in entries:
+            try:
+                made = Pane(key, start, end, value_of(key, pane[key]))
+            except Exception as error:  # noqa: BLE001  user code may raise anything; the step's policy decides
+                assert self._mishap is not None  # only then is one careful
+                self.counts.failed += 1
+                self._mishap(error, NO_RECORD, at)
+                continue
+            put[0].append(made)
+            put[1].append(at)
+
+    def _value_of(self, before: dict[Any, Compact]) -> Callable[[Any, Any], Any]:
+        """(key, what is kept) → the pane's value."""
+        kept = self._kept
+        if kept is None:
+            result = self._aggregator.result
+            return lambda key, state: result(state)
+        built = kept.built
+        if self._counts_only:
+            places = len(kept.parts)
+            return lambda key, count: built((count,) * places)
+        close = self._closing
+        assert close is not None  # made of what is kept
+        if not before:
+            return lambda key, flat: close(flat)
+        return lambda key, flat: built(results(flat, before[key], kept)) if key in before else close(flat)
+
+    def _compact(self) -> None:
+        """Make long lists short."""
+        self._uncompacted = 0
+        kept = self._kept
+        if kept is None or self._counts_only:
+            return
+        for end, pane in self._panes.items():
+            before = self._before.setdefault(end, {})
+            for key, flat in pane.items():
+                if len(flat) >= LONG * len(kept.values):
+                    before.setdefault(key, Compact(len(kept.values))).take(flat, kept)
+                    flat.clear()
+
+    @property
+    def state_keys(self) -> int:
+        return sum(map(len, self._panes.values()))
+
+    def snapshot(self) -> Any:
+        """(end, [(key, position of its first row or None, state)]) of each open window."""
+        return [
+            (
+                end,
+                [
+                    (key, self._firsts[end].get(key), self._plain(end, key, state))
+                    for key, state in self._panes[end].items()
+                ],
+            )
+            for end in sorted(self._panes)
+        ]
+
+    def _plain(self, end: int, key: Any, state: Any) -> Any:
+        if self._kept is None:
+            return self._aggregator.to_plain(state)
+        if self._counts_only:
+            return state
+        compact = self._before.get(end, {}).get(key)
+        width = len(self._kept.values)
+        columns = [state[number::width] for number in range(width)]
+        return columns, None if compact is None else (compact.count, compact.sums, compact.extremes)
+
+    def restore(self, plain: Any) -> None:
+        self._panes, self._firsts, self._before = {}, {}, {}
+        for end, entries in plain:
+            pane = self._panes[end] = self._new_pane()
+            firsts: dict[Any, Position] = {}
+            self._firsts[end] = firsts
+            for key, first, state in entries:
+                if first is not None:
+                    firsts[key] = tuple(first)
+                pane[key] = self._restored(end, key, state)
+        self._forget_current()
+
+    def _restored(self, end: int, key: Any, state: Any) -> Any:
+        if self._kept is None:
+            return self._aggregator.from_plain(state)
+        if self._counts_only:
+            return state
+        columns, compact = state
+        if compact is not None:
+            made = Compact(len(self._kept.values))
+            made.count, made.sums, made.extremes = compact[0], compact[1], list(compact[2])
+            self._before.setdefault(end, {})[key] = made
+        return [value for values in zip(*columns, strict=True) for value in values]
+
+
+def pane_state_type(key: Any, own_state: Any) -> Any:
+    """The type of `PaneWindow.snapshot`; `own_state`: of a user's aggregator, or what `kept_state_type` says."""
+    entry = generic(tuple, key, Position | None, own_state)
+    return generic(list, generic(tuple, int, generic(list, entry)))
+
+
+def kept_state_type(values: Sequence[Any]) -> Any:
+    """The type of what a window keeps for built-in aggregates of values of these types; counts alone are ints."""
+    if not values:
+        return int
+    columns = generic(tuple, *[generic(list, kind) for kind in values])
+    compact = generic(tuple, int, list[list[Any]], columns)
+    return generic(tuple, columns, compact | None)

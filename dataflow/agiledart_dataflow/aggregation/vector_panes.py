@@ -1,0 +1,274 @@
+"""Open windows as columns: the narrow columns of their rows are kept as they came, and grouped once, when a window closes.
+
+A window that holds many rows is folded before: one entry for each key, with sums that are still exact. What a window keeps is
+bounded by `FOLD_AT` rows and by its keys.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from math import gcd
+from typing import TYPE_CHECKING, Any, Final
+
+from agiledart_dataflow.aggregation.exact_sums import grouped_integer_sums, grouped_parts, grouped_sums
+from agiledart_dataflow.aggregation.named_aggregates import NamedWindow
+from agiledart_dataflow.aggregation.pane_values import Kept
+from agiledart_dataflow.data.column import Column, column_of, concatenated_columns
+from agiledart_dataflow.data.column_schema import ColumnField, ColumnKind, column_field, schema_of
+from agiledart_dataflow.data.columns import Columns
+from agiledart_dataflow.data.grouping import grouped
+from agiledart_dataflow.data.lazy import late
+from agiledart_dataflow.event_time.windows import Panes
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from agiledart_dataflow.data.column import Array
+else:
+    np = late("numpy")
+    Array = Any
+
+FOLD_AT: Final = 32_768
+"""Rows of one window that are kept as they came."""
+
+_FOLDS_AGAIN: Final = 2
+"""A window is folded again when it holds so many times more rows than keys were left by the last fold."""
+
+
+class Unfit(Exception):
+    """Values that arrays cannot hold: ints beyond 64 bits, times with a zone, what is not of its field's type."""
+
+
+@dataclass
+class Folded:
+    """One entry a key.
+
+    Attributes:
+        keys: the parts of the key.
+        counts: rows of each key.
+        sums: by value: arrays whose exact sum is each key's; ints: one array; [] when no sum is asked for.
+        least, greatest: by value, or None.
+    """
+
+    keys: list[Column]
+    counts: "Array"
+    sums: list[list["Array"]]
+    least: list["Array | None"]
+    greatest: list["Array | None"]
+
+
+@dataclass
+class Open:
+    """One open window: pieces of the columns of its rows, and what was folded before them."""
+
+    pieces: list[tuple[list[Column], list["Array"]]] = field(default_factory=list)
+    rows: int = 0
+    folded: Folded | None = None
+    fold_at: int = FOLD_AT
+
+
+class VectorPanes:
+    """The open windows of one instance.
+
+    Args:
+        window: tumbling or hopping.
+        named: keys and results; with `key`.
+        kept: which values are kept, and what is made of them.
+
+    Attributes:
+        open: by the end of the window.
+        key_types: of the parts of the key.
+    """
+
+    def __init__(self, window: Panes, named: NamedWindow, kept: Kept) -> None:
+        assert named.key is not None
+        self._window = window
+        self._key = named.key
+        self._row_type = named.row_type
+        self.kept = kept
+        self._step_ms = gcd(window.size_ms, window.every_ms)
+        self.open: dict[int, Open] = {}
+        self.key_types = [part.type.annotation for part in named.key.parts]
+        self._fields = [column_field("value", value.type.type) for value in kept.values]  # type: ignore[attr-defined]  # RowExpressions
+
+    def add(self, columns: Columns, times: "Array") -> None:
+        """Put rows into their windows. Raises `Unfit`, and what an expression raises; then nothing was added."""
+        keys = self._key.columns(columns)
+        values = [value.column(columns) for value in self.kept.values]  # type: ignore[attr-defined]  # RowExpressions
+        if any(value.kind == "object" or value.valid is not None for value in values):
+            raise Unfit
+        arrays = [value.values for value in values]
+        first, last = int(times.min()) // self._step_ms, int(times.max()) // self._step_ms
+        if first == last:
+            self._put(first, keys, arrays, len(times))
+            return
+        slots = times // self._step_ms
+        if not bool((slots[1:] >= slots[:-1]).all()):
+            order = np.argsort(slots, kind="stable")
+            slots, keys, arrays = slots[order], [key.take(order) for key in keys], [array[order] for array in arrays]
+        cuts = [0, *(np.flatnonzero(slots[1:] != slots[:-1]) + 1).tolist(), len(slots)]
+        for start, stop in pairwise(cuts):
+            part = slice(start, stop)
+            self._put(
+                int(slots[start]), [key.take(part) for key in keys], [array[part] for array in arrays], stop - start
+            )
+
+    def _put(self, slot: int, keys: list[Column], values: list["Array"], rows: int) -> None:
+        for end in self._window.ends(slot * self._step_ms):
+            window = self.open.get(end)
+            if window is None:
+                window = self.open[end] = Open()
+            window.pieces.append((keys, values))
+            window.rows += rows
+            if window.rows >= window.fold_at:
+                self._fold(window)
+
+    def closed(self, until: int) -> tuple[Columns | None, "Array | None"]:
+        """The results of the windows that end by then, and the time of each; None when there are none."""
+        ends = sorted(end for end in self.open if end <= until)
+        if not ends:
+            return None, None
+        parts = [self._result(end, self.open.pop(end)) for end in ends]
+        times = np.repeat(np.array(ends, np.int64), [len(part) for part in parts])
+        return Columns.concatenate(parts), times
+
+    def merged(self, window: Open) -> tuple[list[Column], "Array", int, "Array"]:
+        """(keys of the groups, number of each entry's group, how many groups, rows of each group).
+
+        Entries are the folded ones, then the rows.
+        """
+        pieces = [keys for keys, _ in window.pieces]
+        if window.folded is not None:
+            pieces.insert(0, window.folded.keys)
+        keys = [concatenated_columns([piece[i] for piece in pieces]) for i in range(len(self._key.parts))]
+        numbers, firsts = grouped(keys, len(keys[0]))
+        count = len(firsts)
+        if window.folded is None:
+            counts = np.bincount(numbers, minlength=count)
+        else:
+            before = len(window.folded.counts)
+            counts = np.bincount(numbers[before:], minlength=count)
+            counts[numbers[:before]] += window.folded.counts
+        return [key.take(firsts) for key in keys], numbers, count, counts
+
+    def _entries(self, window: Open, value: int, numbers: "Array") -> tuple["Array", "Array"]:
+        """(values, numbers of their groups) whose sums by group are the sums of a window."""
+        raw = _joined([values[value] for _, values in window.pieces], numbers.dtype)
+        if window.folded is None:
+            return raw, numbers
+        before = len(window.folded.counts)
+        parts = window.folded.sums[value]
+        return np.concatenate([*parts, raw]), np.concatenate([*[numbers[:before]] * len(parts), numbers[before:]])
+
+    def _extremes(self, window: Open, value: int, numbers: "Array", count: int, *, least: bool) -> "Array":
+        raw = _joined([values[value] for _, values in window.pieces], numbers.dtype)
+        if window.folded is not None:
+            folded = window.folded.least[value] if least else window.folded.greatest[value]
+            raw = np.concatenate([folded, raw])
+        if raw.dtype == np.float64:
+            found = np.full(count, np.inf if least else -np.inf)
+        else:
+            limits = np.iinfo(np.int64)
+            found = np.full(count, limits.max if least else limits.min)
+        (np.minimum if least else np.maximum).at(found, numbers, raw)
+        return found + 0.0 if raw.dtype == np.float64 else found
+
+    def _result(self, end: int, window: Open) -> Columns:
+        schema = schema_of(self._row_type)
+        keys, numbers, count, counts = self.merged(window)
+        made = [*keys, Column("int", np.full(count, end - self._window.size_ms)), Column("int", np.full(count, end))]
+        sums: dict[int, Any] = {}
+        for part in self.kept.parts:
+            into = schema.fields[len(made)]
+            if part.kind == "count":
+                made.append(Column("int", counts.astype(np.int64)))
+                continue
+            if part.kind in ("least", "greatest"):
+                found = self._extremes(window, part.value, numbers, count, least=part.kind == "least")
+                made.append(Column(into.kind, found))
+                continue
+            if part.value not in sums:
+                entries, groups = self._entries(window, part.value, numbers)
+                summed = grouped_sums if entries.dtype == np.float64 else grouped_integer_sums
+                sums[part.value] = summed(entries, groups, count)
+            total = sums[part.value]
+            if isinstance(total, list):  # beyond 64 bits
+                whole = (
+                    total
+                    if part.kind == "sum"
+                    else [float(one) / n for one, n in zip(total, counts.tolist(), strict=True)]
+                )
+                made.append(column_of(into, whole))
+            else:
+                made.append(Column(into.kind, total if part.kind == "sum" else total.astype(np.float64) / counts))
+        return Columns(schema, made, count)
+
+    def _fold(self, window: Open) -> None:
+        """Make one entry of each key's rows, unless a sum cannot be kept exactly in arrays (then the rows stay)."""
+        keys, numbers, count, counts = self.merged(window)
+        kinds = [
+            {part.kind for part in self.kept.parts if part.value == i and part.kind != "count"} for i in self._numbers
+        ]
+        sums: list[list[Any]] = []
+        for value, wanted in enumerate(kinds):
+            parts: list[Any] = []
+            if wanted & {"sum", "mean"}:
+                entries, groups = self._entries(window, value, numbers)
+                if entries.dtype == np.float64:
+                    parts, kept = grouped_parts(entries, groups, count)
+                else:
+                    total = grouped_integer_sums(entries, groups, count)
+                    parts, kept = [total], not isinstance(total, list)
+                if not kept:
+                    window.fold_at *= 2
+                    return
+            sums.append(parts)
+        least, greatest = (
+            [
+                self._extremes(window, value, numbers, count, least=kind == "least") if kind in wanted else None
+                for value, wanted in enumerate(kinds)
+            ]
+            for kind in ("least", "greatest")
+        )
+        window.folded = Folded(keys, counts, sums, least, greatest)
+        window.pieces, window.rows = [], 0
+        window.fold_at = max(FOLD_AT, _FOLDS_AGAIN * count)
+
+    @property
+    def _numbers(self) -> range:
+        return range(len(self.kept.values))
+
+    def state_keys(self) -> int:
+        """Keys of all open windows; rows that are not grouped yet count as one each."""
+        return sum(one.rows + (0 if one.folded is None else len(one.folded.counts)) for one in self.open.values())
+
+    @property
+    def kinds(self) -> list[ColumnKind]:
+        """Of the values."""
+        return [one.kind for one in self._fields]
+
+    def array(self, value: int, values: list[Any]) -> "Array":
+        """Values as an array. Raises `Unfit` for those that it cannot hold."""
+        column = fitting(self._fields[value], values)
+        if column.kind == "object":
+            raise Unfit
+        array: Array = column.values
+        return array
+
+    def listed(self, window: Open, value: int) -> list[Any]:
+        """The values of the rows that are kept as they came."""
+        return [one for _, values in window.pieces for one in Column(self._fields[value].kind, values[value]).to_list()]
+
+
+def fitting(field: ColumnField, values: list[Any]) -> Column:
+    """The column of values that were kept as rows. Raises `Unfit` where one is not of the field's type."""
+    try:
+        return column_of(field, values)
+    except TypeError as error:
+        raise Unfit from error
+
+
+def _joined(arrays: Sequence["Array"], dtype: Any) -> "Array":
+    if not arrays:
+        return np.empty(0, dtype)
+    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)

@@ -1,0 +1,172 @@
+"""What instances count:
+
+Rows in and out of each step, every drop with its reason, latencies. Mergeable across processes.
+"""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from agiledart_dataflow.counts.latency import LatencyHistogram, LatencySummary
+from agiledart_dataflow.plan.specification import Specification
+
+
+class StepCounts(msgspec.Struct, gc=False, array_like=True):
+    """Rows of one step.
+
+    Attributes:
+        rows_in, rows_out: that entered and left it.
+        dropped: that left nothing behind (a filter said no, a `flat_map` gave nothing).
+        skipped, dead_letters: for which it raised and its error policy went on, without the row or with it put aside.
+        late: that came too late for it.
+        taken: that went into its state: a window, a running value, a table, a match under way.
+        failed: results and timers of it that raised; no record is at fault.
+    """
+
+    rows_in: int = 0
+    rows_out: int = 0
+    dropped: int = 0
+    skipped: int = 0
+    dead_letters: int = 0
+    late: int = 0
+    taken: int = 0
+    failed: int = 0
+
+    def become(self, other: "StepCounts") -> None:
+        """Take over what was counted before."""
+        for name in self.__struct_fields__:
+            setattr(self, name, getattr(other, name))
+
+    def add(self, other: "StepCounts") -> None:
+        """Add what another instance counted."""
+        for name in self.__struct_fields__:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+
+    def body(self) -> dict[str, int]:
+        """The same under the names that `status` and `run -o json` give them."""
+        return {name: getattr(self, name) for name in self.__struct_fields__}
+
+
+class SourceCounts(msgspec.Struct, array_like=True):
+    """Lines of one source: `lines = records + late + malformed + shed + spooled + waiting`, at every moment.
+
+    Attributes:
+        spooled: records that lie in the spool now; `spooled_ever`: that went through it.
+        early: records (of those counted above) whose clock was too fast, so that they waited for their time.
+    """
+
+    lines: int = 0
+    records: int = 0
+    late: int = 0
+    malformed: dict[str, int] = {}
+    waiting: int = 0
+    paced: bool = False
+    shed: dict[str, int] = {}
+    spooled: int = 0
+    spooled_ever: int = 0
+    early: int = 0
+
+
+class InstanceStatistics(msgspec.Struct, array_like=True):
+    """What one instance has done so far.
+
+    Attributes:
+        stage, index: which instance.
+        steps: counts by name of step.
+        source: of a source's instance.
+        latency: `LatencyHistogram.to_plain` of a sink's instance.
+        queued_rows: rows that wait in its merge.
+        state_keys: keys that it remembers.
+        event_time: event time (ms) up to which it is complete, None before the first mark.
+        finished: True when END_OF_INPUT has passed through it.
+        sent: (edge, target instance, rows) handed to each channel that leaves it.
+        received: (edge, source instance, rows) that came by each channel that enters it.
+    """
+
+    stage: int
+    index: int
+    steps: dict[str, StepCounts] = {}
+    source: SourceCounts | None = None
+    latency: list[tuple[int, int]] = []
+    queued_rows: int = 0
+    state_keys: int = 0
+    event_time: int | None = None
+    finished: bool = False
+    sent: list[tuple[int, int, int]] = []
+    received: list[tuple[int, int, int]] = []
+
+
+class Summary(msgspec.Struct, frozen=True):
+    """What a run did, by the names that users know.
+
+    Attributes:
+        records_in: data lines of all sources, counted once.
+        malformed: lines that were none, by reason.
+        late: records before the newest seen, beyond the source's tolerance.
+        outliers: rows that the first step after a source dropped.
+        results: rows written, by sink.
+        latency: read-to-write, by sink; only for rows with a `ReadTime`.
+        paced: True when a source was paced by event time, so that `latency` is one (else it is a backlog).
+        steps: what each step counted.
+        shed: rows let go at sources because the mesh was slower than they came, by reason.
+        waiting, spooled: rows that wait at sources, in memory and on disk; `spooled_ever`: that ever went to disk.
+    """
+
+    records_in: int
+    malformed: dict[str, int]
+    late: int
+    outliers: int
+    results: dict[str, int]
+    latency: dict[str, LatencySummary]
+    paced: bool
+    steps: dict[str, StepCounts]
+    shed: dict[str, int] = {}
+    waiting: int = 0
+    spooled: int = 0
+    spooled_ever: int = 0
+
+
+def summarise(specification: Specification, statistics: Iterable[InstanceStatistics]) -> Summary:
+    """Add up what all instances of an application counted."""
+    steps = {step.name: StepCounts() for step in specification.steps}
+    source = SourceCounts()
+    malformed: dict[str, int] = {}
+    shed: dict[str, int] = {}
+    histograms: dict[str, LatencyHistogram] = {}
+    sinks = {step.name for step in specification.of_kind("sink")}
+    for one in statistics:
+        for name, counts in one.steps.items():
+            steps[name].add(counts)
+            if one.latency and name in sinks:
+                histograms.setdefault(name, LatencyHistogram()).merge(LatencyHistogram.from_plain(one.latency))
+        if one.source is not None:
+            source.lines += one.source.lines
+            source.late += one.source.late
+            source.paced = source.paced or one.source.paced
+            source.waiting += one.source.waiting
+            source.spooled += one.source.spooled
+            source.spooled_ever += one.source.spooled_ever
+            for reason, count in one.source.shed.items():
+                shed[reason] = shed.get(reason, 0) + count
+            for reason, count in one.source.malformed.items():
+                malformed[reason] = malformed.get(reason, 0) + count
+    first_steps = [
+        step
+        for before in specification.of_kind("source")
+        for step in specification.consumers(before.index)
+        if step.is_stateless
+    ]
+    return Summary(
+        records_in=source.lines,
+        malformed=dict(sorted(malformed.items())),
+        late=source.late,
+        outliers=sum(steps[step.name].dropped for step in first_steps),
+        results={step.name: steps[step.name].rows_in for step in specification.of_kind("sink")},
+        latency={name: histogram.summary() for name, histogram in sorted(histograms.items())},
+        paced=source.paced,
+        steps=steps,
+        shed=dict(sorted(shed.items())),
+        waiting=source.waiting,
+        spooled=source.spooled,
+        spooled_ever=source.spooled_ever,
+    )

@@ -1,0 +1,147 @@
+"""The body of a data frame: rows as MessagePack, columns as Arrow IPC. Both are bounded and checked on arrival.
+
+    rows      MessagePack [rows, order, mark]
+    columns   0xC1 · u32 length of the head · head: MessagePack [rows, order, mark] · Arrow IPC
+
+0xC1 is the one byte that no MessagePack value begins with. `order` is nil, a list of positions, a list of times, or
+(beside columns) the times as little-endian int64 or the positions as `position_arrays` packs them.
+"""
+
+import struct
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+
+from agiledart_dataflow.data.batch import Batch, part_of
+from agiledart_dataflow.data.carries import Carries
+from agiledart_dataflow.data.lazy import at_once
+from agiledart_dataflow.data.position import Position
+from agiledart_dataflow.data.position_arrays import Packed, packed, unpacked
+from agiledart_dataflow.data.schema import generic
+from agiledart_kernel.errors import ConfigurationError, RemoteProtocolError
+from agiledart_kernel.limits import MAX_BATCH_BYTES, MAX_COLUMN_BATCH_BYTES, MAX_DATA_FRAME_BYTES
+
+_COLUMNS: Final = 0xC1
+_HEAD = struct.Struct(">BI")
+
+_ORDER_TYPES: Final[dict[Carries, Any]] = {"rows": None, "times": list[int], "positions": list[tuple[int, ...]]}
+_COLUMN_ORDER_TYPES: Final[dict[Carries, Any]] = {"rows": None, "times": bytes, "positions": Packed}
+
+
+class ColumnsNotReady(Exception):
+    """Columns came, and what they need is not imported yet."""
+
+
+class BatchCodec:
+    """Batches of one edge ↔ bytes.
+
+    Args:
+        row_type: of the edge's rows.
+        carries: what goes with them.
+    """
+
+    __slots__ = ("_carries", "_decoder", "_encoder", "_head_decoder", "_row_type")
+
+    def __init__(self, row_type: Any, carries: Carries = "positions") -> None:
+        self._row_type, self._carries = row_type, carries
+        self._encoder = msgspec.msgpack.Encoder()
+        kind = generic(tuple, generic(list, row_type), _ORDER_TYPES[carries], tuple[int, ...])
+        self._decoder: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(kind)
+        head = generic(tuple, int, _COLUMN_ORDER_TYPES[carries], tuple[int, ...])
+        self._head_decoder: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(head)
+
+    def encode(self, batch: Batch) -> bytes:
+        """The bytes of a batch. Raises TypeError, ValueError or OverflowError for rows that cannot travel."""
+        held = batch.held
+        if type(held) is list or not len(held):
+            return self._encoder.encode((held or [], batch.order if len(held) else self._nothing(), batch.mark))
+        order = batch.order
+        if self._carries == "times":
+            order = struct.pack(f"<{len(order)}q", *order) if type(order) is list else order.astype("<i8").tobytes()
+        elif self._carries == "positions":
+            order = packed(order)
+        head = self._encoder.encode((len(held), order, batch.mark))
+        return b"".join((_HEAD.pack(_COLUMNS, len(head)), head, held.to_ipc()))
+
+    def _nothing(self) -> list[Any] | None:
+        return None if self._carries == "rows" else []
+
+    def encode_within(
+        self, batch: Batch, limit: int = 2 * MAX_BATCH_BYTES, body: bytes | None = None
+    ) -> list[tuple[Batch, bytes]]:
+        """The batch in pieces whose bytes stay within `limit` (columns: within theirs), as far as whole rows allow.
+        Raises as `encode`.
+
+        Args:
+            body: the bytes of the whole batch, where they are known.
+        """
+        if type(batch.held) is not list:
+            limit = max(limit, MAX_COLUMN_BATCH_BYTES)
+        found: list[tuple[Batch, bytes]] = []
+        waiting = [(batch, self.encode(batch) if body is None else body)]
+        while waiting:
+            piece, body = waiting.pop()
+            if len(body) <= limit or len(piece) < 2:
+                found.append((piece, body))
+            else:
+                halves = list(piece.pieces((len(piece) + 1) // 2))
+                waiting += [(half, self.encode(half)) for half in reversed(halves)]
+        return found
+
+    def decode(self, body: bytes | bytearray | memoryview, may_import: Callable[[], bool] = at_once) -> Batch:
+        """The batch that these bytes stand for.
+
+        Args:
+            may_import: asked when columns come: can NumPy and pyarrow be used now?
+
+        Raises:
+            RemoteProtocolError: they stand for none (`oversize`, `form`).
+            ColumnsNotReady: columns came too early.
+        """
+        if len(body) > MAX_DATA_FRAME_BYTES:
+            raise RemoteProtocolError("oversize", f"a batch of {len(body)} bytes, at most {MAX_DATA_FRAME_BYTES}")
+        try:
+            if len(body) and body[0] == _COLUMNS:
+                if not may_import():
+                    raise ColumnsNotReady
+                return self._decode_columns(memoryview(body))
+            rows, order, mark = self._decoder.decode(body)
+        except (msgspec.MsgspecError, ValueError, RecursionError, OverflowError, struct.error) as error:
+            raise RemoteProtocolError("form", str(error)[:200]) from None
+        if not mark or (order is not None and len(rows) != len(order)):
+            raise RemoteProtocolError("form", f"{len(rows)} rows, order of {order and len(order)}, mark {mark}")
+        return Batch(rows, order, mark)
+
+    def _decode_columns(self, body: memoryview) -> Batch:
+        _, length = _HEAD.unpack_from(body)
+        start = _HEAD.size
+        if length > len(body) - start:
+            raise RemoteProtocolError("form", f"a head of {length} bytes in a body of {len(body)}")
+        count, order, mark = self._head_decoder.decode(body[start : start + length])
+        try:
+            from agiledart_dataflow.data.columns import Columns  # a node without NumPy can still take rows
+
+            held = Columns.from_ipc(body[start + length :], self._row_type)
+        except ConfigurationError as error:
+            raise RemoteProtocolError("form", f"columns came, but {error}") from None
+        if self._carries == "times":
+            order = _times(order)
+        elif self._carries == "positions":
+            order = unpacked(order, len(held))
+        if not mark or not count or len(held) != count or (order is not None and len(order) != count):
+            raise RemoteProtocolError("form", f"{len(held)} rows in columns, {count} said, mark {mark}")
+        return Batch(held, order, mark)
+
+
+def _times(packed: bytes) -> Any:
+    """An int64 array; ValueError for half a number."""
+    import numpy as np  # columns are here, so NumPy is
+
+    return np.frombuffer(packed, "<i8")
+
+
+def first_rows(batch: Batch, count: int) -> Batch:
+    """A batch of at most so many of its rows, to try them on the wire."""
+    order: list[Position] | None = None if batch.order is None else batch.order[:count]
+    return batch if len(batch) <= count else Batch(part_of(batch.held, 0, count), order, batch.mark)

@@ -1,0 +1,232 @@
+"""`Columns`: rows as arrays, one for each field.
+
+Arrays are made when they are asked for: a field that nobody looks at is never converted, filtered or copied. Rows that came as rows
+are remembered, so that no batch is converted twice in one direction. NumPy and pyarrow are imported when they are first used.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from agiledart_dataflow.data.column import Column, Selection, column_of, concatenated_columns
+from agiledart_dataflow.data.column_schema import ColumnSchema, schema_of
+from agiledart_dataflow.data.lazy import late
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from agiledart_dataflow.data.column import Array
+else:
+    np = late("numpy")
+    Array = Any
+
+_ALL = slice(None)
+
+Maker: TypeAlias = Callable[[], Column]
+
+
+class _Pending:
+    """A column that nobody asked for yet: some rows of another column, or of a list of rows."""
+
+    __slots__ = ("selection", "source")
+
+    def __init__(self, source: Column | Maker, selection: Selection) -> None:
+        self.source = source
+        self.selection = selection
+
+    def column(self) -> Column:
+        source = self.source if isinstance(self.source, Column) else self.source()
+        return source if self.selection is _ALL else source.take(self.selection)
+
+
+class Columns:
+    """Rows of one type, column by column.
+
+    Args:
+        schema: of the row type.
+        parts: one for each field: the column, or a function that makes it when it is first asked for.
+        length: how many rows.
+        rows, picked: what the columns are made of when there are no parts: some of these rows.
+    """
+
+    __slots__ = ("_length", "_parts", "_picked", "_rows", "schema")
+
+    def __init__(
+        self,
+        schema: ColumnSchema,
+        parts: Sequence[Column | Maker],
+        length: int,
+        rows: list[Any] | None = None,
+        picked: Selection = _ALL,
+    ) -> None:
+        self.schema = schema
+        self._length = length
+        self._parts: list[Column | _Pending] = [
+            part if isinstance(part, Column) else _Pending(part, _ALL) for part in parts
+        ]
+        self._rows = rows
+        self._picked = picked
+
+    @classmethod
+    def from_rows(cls, rows: list[Any], row_type: Any) -> "Columns":
+        """The columns of these rows; each is made when it is first asked for."""
+        return cls(schema_of(row_type), (), len(rows), rows)
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __repr__(self) -> str:
+        return f"Columns({self._length} rows of {', '.join(field.name for field in self.schema.fields)})"
+
+    @property
+    def has_rows(self) -> bool:
+        """True when `rows` need not be made."""
+        return self._rows is not None
+
+    @property
+    def row_type(self) -> Any:
+        """The type of the rows."""
+        return self.schema.row_type
+
+    def column(self, number: int) -> Column:
+        """One column, by number. Raises TypeError when a row that it was made of is not what its type says."""
+        if not self._parts:
+            self._parts = [_Pending(self._maker(i), _ALL) for i in range(len(self.schema.fields))]
+        part = self._parts[number]
+        if isinstance(part, _Pending):
+            part = self._parts[number] = part.column()
+        return part
+
+    def named(self, name: str) -> Column:
+        """One column, by the field's name. Raises KeyError."""
+        return self.column(self.schema.index[name])
+
+    def _maker(self, number: int) -> Maker:
+        return lambda: column_of(
+            self.schema.fields[number], list(map(self.schema.getters[number], self._picked_rows()))
+        )
+
+    def _picked_rows(self) -> list[Any]:
+        assert self._rows is not None
+        if self._picked is not _ALL:
+            self._rows, self._picked = _picked(self._rows, self._picked), _ALL
+        return self._rows
+
+    def rows(self) -> list[Any]:
+        """The rows; the same list each time, not to be changed."""
+        if self._rows is None:
+            lists = [self.column(number).to_list() for number in range(len(self.schema.fields))]
+            if self.schema.is_scalar:
+                self._rows = lists[0]
+            else:
+                self._rows = list(map(self.schema.make, zip(*lists, strict=True)))
+            return self._rows
+        return self._picked_rows()
+
+    def slice(self, start: int, stop: int) -> "Columns":
+        """Rows start … stop-1, as views."""
+        start, stop, _ = slice(start, stop).indices(self._length)
+        if start == 0 and stop == self._length:
+            return self
+        return self._select(slice(start, stop), max(0, stop - start))
+
+    def filter(self, mask: "Array") -> "Columns":
+        """The rows for which an array of bools says True."""
+        numbers = np.flatnonzero(mask)
+        return self if len(numbers) == self._length else self._select(numbers, len(numbers))
+
+    def take(self, numbers: "Array") -> "Columns":
+        """The rows with these numbers, in this order."""
+        return self._select(numbers, len(numbers))
+
+    def _select(self, selection: Selection, length: int) -> "Columns":
+        composed: dict[int, Selection] = {id(_ALL): selection}
+
+        def onto(before: Selection) -> Selection:
+            if id(before) not in composed:
+                composed[id(before)] = _composed(before, selection)
+            return composed[id(before)]
+
+        if self._rows is not None and not self._parts:
+            return Columns(self.schema, (), length, self._rows, onto(self._picked))
+        chosen = Columns(self.schema, (), length)
+        chosen._parts = [
+            _Pending(part.source, onto(part.selection)) if isinstance(part, _Pending) else _Pending(part, selection)
+            for part in self._parts
+        ]
+        if self._rows is not None:
+            chosen._rows, chosen._picked = self._rows, onto(self._picked)
+        return chosen
+
+    def replaced(self, row_type: Any, columns: Mapping[str, Column | str]) -> "Columns":
+        """As many rows of another type; each field from a new column, or from the one here that has the given name."""
+        schema = schema_of(row_type)
+        made = Columns(schema, (), self._length)
+        if not self._parts:
+            self._parts = [_Pending(self._maker(i), _ALL) for i in range(len(self.schema.fields))]
+        for field in schema.fields:
+            source = columns[field.name]
+            if isinstance(source, str):
+                number = self.schema.index[source]
+                part = self._parts[number]
+                made._parts.append(part if isinstance(part, Column) else _Pending(_Asked(self, number), _ALL))
+            else:
+                made._parts.append(source)
+        return made
+
+    @staticmethod
+    def concatenate(pieces: Sequence["Columns"]) -> "Columns":
+        """Pieces of one type, one after the other; at least one."""
+        if len(pieces) == 1:
+            return pieces[0]
+        schema = pieces[0].schema
+        length = sum(map(len, pieces))
+        if all(piece.has_rows for piece in pieces):
+            return Columns(schema, (), length, [row for piece in pieces for row in piece.rows()])
+
+        def maker(number: int) -> Maker:
+            return lambda: concatenated_columns([piece.column(number) for piece in pieces])
+
+        return Columns(schema, [maker(number) for number in range(len(schema.fields))], length)
+
+    def to_ipc(self) -> bytes:
+        """The body of a frame. Raises TypeError, ValueError or OverflowError for values that cannot travel."""
+        from agiledart_dataflow.data.arrow_ipc import encoded
+
+        return encoded(self)
+
+    @staticmethod
+    def from_ipc(body: bytes | bytearray | memoryview, row_type: Any) -> "Columns":
+        """The columns that `to_ipc` wrote. Raises `RemoteProtocolError` for everything else."""
+        from agiledart_dataflow.data.arrow_ipc import decoded
+
+        return decoded(body, row_type)
+
+
+class _Asked:
+    """Makes a column by asking other columns for it, so that both have the same one."""
+
+    __slots__ = ("_columns", "_number")
+
+    def __init__(self, columns: Columns, number: int) -> None:
+        self._columns, self._number = columns, number
+
+    def __call__(self) -> Column:
+        return self._columns.column(self._number)
+
+
+def _composed(before: Selection, then: Selection) -> Selection:
+    """The selection that does what the two do one after the other."""
+    if isinstance(before, slice):
+        if isinstance(then, slice):
+            return slice(before.start + then.start, before.start + then.stop)
+        moved: Array = then + before.start
+        return moved
+    numbers: Array = before[then]
+    return numbers
+
+
+def _picked(rows: list[Any], selection: Selection) -> list[Any]:
+    if isinstance(selection, slice):
+        return rows[selection]
+    numbers: Iterable[int] = selection.tolist()
+    return list(map(rows.__getitem__, numbers))

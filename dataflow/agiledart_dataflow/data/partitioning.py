@@ -1,0 +1,160 @@
+"""Key → key group → instance. The same on every node and in every run: never by `hash()`.
+
+Source: design of the data path (128 key groups in contiguous ranges, so that rescaling moves whole groups).
+"""
+
+import dataclasses
+from collections.abc import Callable
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from enum import Enum
+from typing import Any
+from zlib import crc32
+
+from agiledart_dataflow.data.batch import Held, Order, as_rows, listed
+from agiledart_dataflow.data.position import Position
+from agiledart_kernel.limits import KEY_GROUPS
+
+_REMEMBERED = 1 << 17
+"""Keys whose group is remembered; then the memory starts afresh. Remembering costs 0.03 µs a row, computing 1 µs."""
+
+_NAN = "NaN equals nothing, not even itself, and cannot be a key"
+
+
+def canonical(key: Any) -> str:
+    """A text that is equal exactly for equal keys.
+
+    Raises TypeError for what cannot be a key (a list, NaN, an object).
+    """
+    if isinstance(key, str):  # a StrEnum, too, which equals its text
+        return f"s{len(key)}:{str.__str__(key)}"
+    if isinstance(key, int):  # bool too: True == 1, so both must lie in one group
+        return f"i{int(key)}"
+    if isinstance(key, tuple):
+        return f"({','.join([canonical(part) for part in key])})"
+    if isinstance(key, float):
+        return f"i{int(key)}" if not_nan(key).is_integer() else f"f{float.__repr__(key)}"
+    if key is None:
+        return "n"
+    if isinstance(key, bytes):
+        return f"b{key.hex()}"
+    if isinstance(key, datetime) and key.utcoffset() is not None:  # equal where the instant is, in whatever zone
+        return f"z{key.astimezone(UTC).isoformat()}"
+    if isinstance(key, date):
+        return f"d{key.isoformat()}"
+    if isinstance(key, timedelta):
+        return f"t{key.days}.{key.seconds}.{key.microseconds}"
+    if isinstance(key, Enum):
+        return f"e{type(key).__qualname__}.{key.name}"
+    if isinstance(key, Decimal):
+        return _canonical_decimal(key)
+    if dataclasses.is_dataclass(key) and not isinstance(key, type):
+        fields = [canonical(getattr(key, field.name)) for field in dataclasses.fields(key)]
+        return f"c{type(key).__qualname__}({','.join(fields)})"
+    raise TypeError(f"a {type(key).__name__} cannot be a key: use numbers, texts, tuples of them or frozen dataclasses")
+
+
+def _canonical_decimal(key: Decimal) -> str:
+    """As an int or float that equals it has."""
+    if key.is_nan():
+        raise TypeError(_NAN)
+    if not key.is_finite() or float(key) == key:
+        return canonical(float(key))
+    numerator, denominator = key.as_integer_ratio()  # exact, where `normalize` rounds to the digits of the context
+    return canonical(numerator) if denominator == 1 else f"m{numerator:x}/{denominator:x}"
+
+
+def not_nan(key: float) -> float:
+    """The key. Raises TypeError for NaN."""
+    if key != key:
+        raise TypeError(_NAN)
+    return key
+
+
+def key_group(key: Any) -> int:
+    """The key's group, 0 … KEY_GROUPS-1."""
+    return crc32(canonical(key).encode("utf-8", "surrogatepass")) % KEY_GROUPS
+
+
+def instance_of_group(group: int, parallelism: int) -> int:
+    """The instance that owns a key group: contiguous ranges, sizes differing by one at the most."""
+    return group * parallelism // KEY_GROUPS
+
+
+def groups_of_instance(index: int, parallelism: int) -> range:
+    """The key groups that an instance owns."""
+    return range(-(-index * KEY_GROUPS // parallelism), -(-(index + 1) * KEY_GROUPS // parallelism))
+
+
+class KeyRouter(dict[Any, int]):
+    """Key → instance, remembered. Raises TypeError for what cannot be a key.
+
+    >>> KeyRouter(4)["Manhattan"] in range(4)
+    True
+    """
+
+    __slots__ = ("_parallelism",)
+
+    def __init__(self, parallelism: int) -> None:
+        super().__init__()
+        self._parallelism = parallelism
+
+    def __missing__(self, key: Any) -> int:
+        if len(self) >= _REMEMBERED:
+            self.clear()
+        target = instance_of_group(key_group(key), self._parallelism)
+        self[key] = target
+        return target
+
+
+KeyFunction = Callable[[Any], Any]
+
+
+def split_by_key(
+    held: Held, order: Order, key_of: KeyFunction, router: KeyRouter, count: int
+) -> list[tuple[Held, Order]]:
+    """Rows by the instance that owns their key: (rows, what goes with them) for each of `count` instances."""
+    if type(held) is not list and hasattr(key_of, "columns"):
+        from agiledart_dataflow.data.splitting import split_columns  # NumPy is loaded only where it is used
+
+        return split_columns(held, order, key_of, router, count)
+    rows = as_rows(held)
+    parts: list[list[Any]] = [[] for _ in range(count)]
+    pushes = [part.append for part in parts]
+    if order is None:
+        for row in rows:
+            pushes[router[key_of(row)]](row)
+        return [(part, None) for part in parts]
+    orders: list[list[Any]] = [[] for _ in range(count)]
+    puts = [part.append for part in orders]
+    for row, at in zip(rows, listed(order), strict=True):
+        target = router[key_of(row)]
+        pushes[target](row)
+        puts[target](at)
+    return list(zip(parts, orders, strict=True))
+
+
+TURN_BITS = 6
+"""2^6 consecutive records of a source go to one instance, the next to the next: few enough to spread the load, and batches of few
+rows mostly stay whole."""
+
+
+def split_in_turn(rows: list[Any], positions: list[Position], count: int) -> list[tuple[list[Any], list[Position]]]:
+    """Rows by instance, each source's in turn. By their position and not by batch: what comes again after a restore, in other
+    batches, must take the way that it took before, or a merge would drop it as known where it never was.
+    """
+    parts: list[tuple[list[Any], list[Position]]] = [([], []) for _ in range(count)]
+    first, last = positions[0], positions[-1]
+    if first[3] >> TURN_BITS == last[3] >> TURN_BITS and first[2] == last[2] and _is_one_turn(positions):
+        parts[(first[3] >> TURN_BITS) % count] = (rows, positions)
+        return parts
+    for row, position in zip(rows, positions, strict=True):
+        part = parts[(position[3] >> TURN_BITS) % count]
+        part[0].append(row)
+        part[1].append(position)
+    return parts
+
+
+def _is_one_turn(positions: list[Position]) -> bool:
+    turn = positions[0][3] >> TURN_BITS
+    return all(position[3] >> TURN_BITS == turn for position in positions)

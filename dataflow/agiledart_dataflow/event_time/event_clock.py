@@ -1,0 +1,166 @@
+"""`EventClock`: what a source knows of event time. Sorts rows within a tolerance, judges lateness, promises what is complete.
+
+A row is late when it happened before the newest seen minus `disorder_ms`. Late rows are counted and left out; put aside,
+when a side output takes them; or let in, up to `lateness_ms`, when a window of the topology still listens for them. Rows
+that are put aside or let in stand at the time up to which the source was complete when they came, so that time never runs
+backwards.
+
+Time passes by the rows that are read. A source that says so passes it by its node's clock: always (`wall`), or while it
+reads nothing (`idle_timeout_ms`), so that a silent source does not hold others back.
+Source: spec of the dataflow, section 1; decision 0003.
+"""
+
+from collections import deque
+from heapq import heappop, heappush
+from itertools import repeat
+from typing import Any, Final, Literal, NamedTuple
+
+from agiledart_dataflow.data.position import END, EXPIRY, Position
+
+Clock = Literal["events", "wall"]
+
+PROMISE_STEP_MS: Final = 20
+"""Between two promises of a source that reads nothing: often enough for people, seldom enough to cost nothing."""
+
+MAX_EARLY: Final = 10_000
+"""Rows from clocks that go too fast that may wait for their time."""
+
+
+class Late(NamedTuple):
+    """A late row among those that are due: by how much, and whether it goes to the side output."""
+
+    row: Any
+    by_ms: int
+    aside: bool
+
+
+class EventClock:
+    """The event time of one source.
+
+    Args:
+        disorder_ms: rows are sorted within this time.
+        lateness_ms: later rows that are let in.
+        keeps_late: somebody takes the rows that are too late.
+        clock: what lets time pass.
+        idle_timeout_ms: after so long without a reading time passes by the clock (0: never).
+        max_ahead_ms: a row may push time at most so far beyond the node's clock (0: as far as it likes).
+
+    Attributes:
+        newest: the greatest event time so far, None before the first.
+        due: (time, row or `Late`) in order, ready to go.
+        sorting: a heap of (time, number, row) that others may still come before.
+        late: rows left out so far; `early`: rows that wait because their clock goes too fast.
+    """
+
+    def __init__(
+        self,
+        disorder_ms: int = 0,
+        *,
+        lateness_ms: int = 0,
+        keeps_late: bool = False,
+        clock: Clock = "events",
+        idle_timeout_ms: int = 0,
+        max_ahead_ms: int = 0,
+    ) -> None:
+        self.disorder_ms, self.lateness_ms, self.max_ahead_ms = disorder_ms, lateness_ms, max_ahead_ms
+        self.newest: int | None = None
+        self.due: deque[tuple[int, Any]] = deque()
+        self.sorting: list[tuple[int, int, Any]] = []
+        self.arrivals = 0
+        self.late = self.early = 0
+        self.keeps_late = keeps_late
+        self._wall = clock == "wall"
+        self._idle_timeout_ns = idle_timeout_ms * 1_000_000
+        self._last_reading_ns: int | None = None
+        self._newest_read: int | None = None
+
+    @property
+    def sorts(self) -> bool:
+        """Rows may have to wait for others."""
+        return bool(self.disorder_ms or self.max_ahead_ms)
+
+    @property
+    def passes_by_itself(self) -> bool:
+        """Time may pass while nothing is read."""
+        return self._wall or self._idle_timeout_ns > 0
+
+    def accept(self, time_ms: int, row: Any, wall_ms: int) -> str | None:
+        """Judge a row and queue it in order of event time; a word that says why it is malformed, or None."""
+        newest = self.newest
+        if newest is not None and time_ms < (complete := newest - self.disorder_ms):
+            by_ms = complete - time_ms
+            if by_ms > self.lateness_ms:
+                if not self.keeps_late:
+                    self.late += 1
+                    return None
+                self.due.append((complete, Late(row, by_ms, aside=True)))
+            else:
+                self.due.append((complete, Late(row, by_ms, aside=False)))
+            return None
+        pushes = time_ms
+        if self.max_ahead_ms and time_ms > wall_ms + self.max_ahead_ms:
+            if len(self.sorting) >= MAX_EARLY:
+                return "too far ahead"
+            pushes = wall_ms + self.max_ahead_ms
+            self.early += 1
+        if newest is None or pushes > newest:
+            self.newest = pushes
+        if not self.sorts:
+            self.due.append((time_ms, row))
+            return None
+        heappush(self.sorting, (time_ms, self.arrivals, row))
+        self.arrivals += 1
+        assert self.newest is not None
+        self.release(self.newest - self.disorder_ms)
+        return None
+
+    def release(self, until_ms: int) -> None:
+        """Move sorted rows on that nothing can come before any more."""
+        while self.sorting and self.sorting[0][0] <= until_ms:
+            time_ms, _, row = heappop(self.sorting)
+            self.due.append((time_ms, row))
+
+    def pass_time(self, now_ns: int, wall_ms: int, *, has_read: bool) -> None:
+        """Let time pass by the clock, where the source said so."""
+        if has_read or self._last_reading_ns is None:
+            self._last_reading_ns = now_ns
+            self._newest_read = self.newest
+        if self._wall:
+            reached = wall_ms
+        else:
+            silent_ns = now_ns - self._last_reading_ns
+            if not self._idle_timeout_ns or silent_ns < self._idle_timeout_ns:
+                return
+            before = self._newest_read
+            reached = wall_ms if before is None else before + silent_ns // 1_000_000
+        if self.newest is None or reached >= self.newest + PROMISE_STEP_MS:
+            self.newest = reached
+            self.release(reached - self.disorder_ms)
+
+    def promise(self) -> Position | None:
+        """The mark that holds while nothing is due: rows at that time may still come, none before it."""
+        if self.due or self.newest is None:
+            return None
+        return (self.newest - self.disorder_ms, EXPIRY, END)
+
+
+def separated(rows: list[Any], order: Any) -> tuple[list[Any], Any, list[Any], list[Any]]:
+    """Late rows among others as they are: (rows, what goes with them, rows that go aside, what goes with those).
+
+    The position of a row that is let in says by how much it was late.
+    """
+    kept: list[Any] = []
+    at: list[Any] = []
+    aside: list[Any] = []
+    aside_at: list[Any] = []
+    for row, place in zip(rows, repeat(None) if order is None else order, strict=False):
+        if type(row) is not Late:
+            kept.append(row)
+            at.append(place)
+        elif row.aside:
+            aside.append(row.row)
+            aside_at.append(place)
+        else:
+            kept.append(row.row)
+            at.append((*place[:-1], row.by_ms) if type(place) is tuple else place)
+    return kept, None if order is None else at, aside, aside_at

@@ -1,0 +1,104 @@
+"""`event_time=` of a source: a function of a row, the name of a field, or an expression; and the same over columns."""
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from agiledart_dataflow.data.columns import Columns
+from agiledart_dataflow.data.inference import is_lambda
+from agiledart_dataflow.data.lazy import late
+from agiledart_dataflow.data.schema import SchemaError, fields_of
+from agiledart_dataflow.event_time.judging import no_time
+from agiledart_dataflow.expressions.expression import Expression
+from agiledart_dataflow.expressions.nodes import Field, Node
+from agiledart_dataflow.expressions.row_expression import RowExpression
+from agiledart_dataflow.user_code.callsite import CallSite
+from agiledart_kernel.instants import event_time
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from agiledart_dataflow.data.column import Array
+else:
+    np = late("numpy")
+    Array = Any
+
+EventTimeOf = Callable[[Any], datetime | int]
+TimesOfColumns = Callable[[Columns], "Array"]
+
+
+def event_times(given: Any, row_type: Any, where: CallSite) -> tuple[EventTimeOf, TimesOfColumns | None]:
+    """(row → event time, columns → event times in ms); the second is None for a function that columns cannot follow.
+
+    Raises:
+        TopologyError: no such field, or one that is no time.
+    """
+    if given is None:
+        return no_time, _no_times
+    node: Node | None = None
+    if isinstance(given, str):
+        node = Field(given)
+    elif isinstance(given, Expression):
+        node = given.node
+    elif not callable(given):
+        raise where.error(f"event_time is a function of a row, the name of a field or an expression, not {given!r}")
+    if node is not None:
+        value = RowExpression(node, row_type, where)
+        if value.type.kind not in ("int", "time") or value.type.optional:
+            raise where.error(f"event_time is a datetime, or an int of milliseconds since 1970, not {value.type}")
+        return value.function, _times_of(value)
+    name = field_read(given, row_type)
+    if name is None:
+        return given, None
+    value = RowExpression(Field(name), row_type, where)
+    return given, _times_of(value) if value.type.kind in ("int", "time") and not value.type.optional else None
+
+
+def _times_of(value: RowExpression) -> TimesOfColumns:
+    def times(columns: Columns) -> "Array":
+        column = value.column(columns)
+        if column.kind == "int":
+            found: Array = column.values
+        elif column.kind == "time":
+            found = column.values // 1_000
+        else:
+            found = np.array([event_time(one) for one in column.to_list()], dtype=np.int64)
+        return found
+
+    return times
+
+
+def _no_times(columns: Columns) -> "Array":
+    return np.full(len(columns), no_time(None))
+
+
+class _Read:
+    """A field of a row that was read."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
+class _Reader:
+    """Stands for a row: says which field is read."""
+
+    def __init__(self, row_type: Any) -> None:
+        self._names = [field.name for field in fields_of(row_type)]
+
+    def __getattr__(self, name: str) -> _Read:
+        if name not in self._names:
+            raise AttributeError(name)
+        return _Read(name)
+
+
+def field_read(function: Callable[[Any], Any], row_type: Any) -> str | None:
+    """The field that a lambda reads and gives back as it is (`lambda trip: trip.ts`); None for everything else."""
+    if not is_lambda(function):
+        return None
+    try:
+        read = function(_Reader(row_type))
+    except SchemaError:
+        return None
+    except Exception:  # noqa: BLE001  a user's lambda may do anything with what stands for a row; then it stays a function
+        return None
+    return read.name if isinstance(read, _Read) else None

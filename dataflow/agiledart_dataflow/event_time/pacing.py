@@ -1,0 +1,77 @@
+"""`Pacer`: lets rows go at the pace of their event times, or at once. And how rows get the time at which they were read."""
+
+import dataclasses
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from agiledart_dataflow.data.schema import is_named_tuple, read_time_index
+from agiledart_kernel.errors import ConfigurationError
+
+
+class Pacer:
+    """How many queued rows may go now.
+
+    Args:
+        source: its name, for messages.
+        speed: event time passes so many times faster than real time; "": rows go as fast as they can.
+
+    Raises:
+        ConfigurationError: the speed is no number above zero.
+    """
+
+    def __init__(self, source: str, speed: str) -> None:
+        self._speed = _speed(source, speed)
+        self._base: tuple[int, int] | None = None
+
+    @property
+    def paces(self) -> bool:
+        """Rows wait for their time."""
+        return self._speed is not None
+
+    def stop(self) -> None:
+        """From now on rows go as fast as they can."""
+        self._speed = None
+
+    def ready(self, due: deque[tuple[int, Any]], now_ns: int, max_rows: int) -> tuple[int, int | None]:
+        """(how many of these may go now, when the next may)."""
+        if self._speed is None or not due:
+            return min(len(due), max_rows), None
+        if self._base is None:
+            self._base = (now_ns, due[0][0])
+        start_ns, start_ms = self._base
+        count = 0
+        for time_ms, _ in due:
+            due_ns = start_ns + int((time_ms - start_ms) * 1_000_000 / self._speed)
+            if due_ns > now_ns:
+                return count, due_ns
+            count += 1
+            if count >= max_rows:
+                break
+        return count, None
+
+
+def _speed(name: str, text: str) -> float | None:
+    if not text:
+        return None
+    try:
+        speed = float(text)
+    except ValueError:
+        speed = 0.0
+    if not 0 < speed < float("inf"):
+        raise ConfigurationError(
+            f"source {name}: speed={text} must be a number above zero (60: a minute of data per second)"
+        )
+    return speed
+
+
+def stamper(row_type: Any) -> Callable[[Any, int], Any] | None:
+    """(row, wall time) → the row with its `ReadTime` filled in; None for rows without one."""
+    index = read_time_index(row_type)
+    if index is None:
+        return None
+    if is_named_tuple(row_type):
+        make = row_type._make
+        return lambda row, wall_ns: make((*row[:index], wall_ns, *row[index + 1 :]))
+    name = dataclasses.fields(row_type)[index].name
+    return lambda row, wall_ns: dataclasses.replace(row, **{name: wall_ns})

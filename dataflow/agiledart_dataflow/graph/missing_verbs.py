@@ -1,0 +1,56 @@
+"""What to say when a stream is asked for what only another kind of stream can do: which verb comes first."""
+
+from collections.abc import Callable
+from typing import Any
+
+from agiledart_dataflow.user_code.callsite import call_site
+
+_ROW_VERBS = ("map", "filter", "flat_map", "key_by", "union", "sink")
+_WINDOWED = "use .key_by(function).window(tumbling(size)).{verb}(…)"
+_RESULT_FIRST = 'a window has no rows until you write .count("name") or .aggregate("name", …); then .{verb}(…)'
+
+_RANKING = 'use .window(sliding(size)).count("name").top(…)'
+
+_HINTS: dict[str, dict[str, str]] = {
+    "Stream": {
+        "count": _WINDOWED,
+        "aggregate": _WINDOWED,
+        "window": "it divides the rows of each key: .key_by(function).window(…)",
+        **dict.fromkeys(
+            ("stateful", "reduce", "running", "running_count", "pattern", "connect"),
+            "it keeps state for each key: .key_by(function).{verb}(…)",
+        ),
+        **dict.fromkeys(
+            ("window_join", "interval_join", "lookup"),
+            "both sides need a key: .key_by(function).{verb}(name, other, …)",
+        ),
+    },
+    "KeyedStream": {
+        **dict.fromkeys(
+            _ROW_VERBS, "write .{verb}(…) before .key_by(…); after .key_by(…) comes .window(…) or .stateful(…)"
+        ),
+        "count": 'use .key_by(…).window(tumbling(size)).count("name"), or .running_count("name")',
+        "aggregate": 'use .key_by(…).window(tumbling(size)).aggregate("name", …), or .running("name", …)',
+        "top": _RANKING,
+    },
+    "window": {
+        **dict.fromkeys((*_ROW_VERBS, "stateful", "window"), _RESULT_FIRST),
+        "top": 'use .count("name") or .aggregate("name", …) of a sliding window, then .top(…)',
+    },
+}
+_WHAT = {"Stream": "rows that have no key", "KeyedStream": "rows that only have a key", "window": "a window"}
+
+
+def missing_verb(stream: object, kind: str, verb: str) -> Callable[..., Any]:
+    """A stand-in for a verb that a stream does not have; raises `TopologyError` at the line that calls it.
+
+    Raises AttributeError at once for what no stream has, so that `copy`, `pickle` and typing mistakes work as ever.
+    """
+    hint = _HINTS[kind].get(verb)
+    if hint is None:
+        raise AttributeError(f"{type(stream).__name__!r} object has no attribute {verb!r}", name=verb, obj=stream)
+
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise call_site().error(f"{verb}() does not work on {_WHAT[kind]}: {hint.format(verb=verb)}")
+
+    return refuse

@@ -1,0 +1,46 @@
+"""Which types a user's class has filled into a generic base, for example `KeyedOperator[str, Ride, State, News]`."""
+
+from typing import Any, TypeVar, get_args, get_origin
+
+from agiledart_dataflow.data.schema import substituted
+from agiledart_dataflow.operators.keyed import BroadcastOperator, KeyedOperator
+from agiledart_dataflow.user_code.callsite import CallSite
+
+
+def base_arguments(cls: type, base: type) -> tuple[Any, ...]:
+    """The arguments of a generic base of a class, type variables filled in as far as subclasses say; () when none do."""
+    filled: dict[Any, Any] = {}
+    for one in cls.__mro__:
+        for stated in getattr(one, "__orig_bases__", ()):
+            origin = get_origin(stated)
+            arguments = tuple(substituted(part, filled) for part in get_args(stated))
+            if origin is base:
+                return arguments
+            if origin is not None:
+                filled |= dict(zip(getattr(origin, "__parameters__", ()), arguments, strict=False))
+    return ()
+
+
+def operator_types(operator: KeyedOperator[Any, Any, Any, Any], where: CallSite) -> tuple[Any, Any, Any]:
+    """Types of key (None: not said), state and output of a user's operator. Raises `TopologyError`."""
+    cls = type(operator)
+    arguments = base_arguments(cls, KeyedOperator)
+    if arguments:
+        key, _, state, output = arguments
+        if not isinstance(output, TypeVar) and not isinstance(state, TypeVar):
+            return (None if isinstance(key, TypeVar) else key), state, output
+    raise where.error(
+        f"the rows of {cls.__name__} have no type: write class {cls.__name__}(KeyedOperator[Key, Row, State, Output])"
+    )
+
+
+def shared_type(operator: BroadcastOperator[Any, Any, Any, Any, Any, Any], where: CallSite) -> Any:
+    """The type of what a `BroadcastOperator` shares. Raises `TopologyError`."""
+    cls = type(operator)
+    arguments = base_arguments(cls, BroadcastOperator)
+    if arguments and not isinstance(arguments[5], TypeVar):
+        return arguments[5]
+    raise where.error(
+        f"what {cls.__name__} shares has no type: write class {cls.__name__}(BroadcastOperator[Key, Row, State, Output,"
+        " Broadcast, Shared])"
+    )

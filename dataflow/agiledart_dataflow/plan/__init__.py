@@ -1,0 +1,5 @@
+""".
+
+What a graph has become before it runs: steps and their kinds, stages, what an edge carries, connectors, what each host
+deploys.
+"""

@@ -1,0 +1,136 @@
+"""Stages and edges as data: what a topology is cut into, and which channels there are. The same on every node."""
+
+from collections.abc import Iterator
+from difflib import get_close_matches
+from typing import Literal
+
+import msgspec
+
+from agiledart_dataflow.data.carries import Carries, most
+from agiledart_dataflow.data.position import Position
+from agiledart_kernel.errors import TopologyError
+
+Partitioning = Literal["forward", "key", "round_robin", "single", "broadcast"]
+"""How rows choose an instance: the same index, by key, in turn, the only one, all of them."""
+
+StageKind = Literal["source", "operator", "sink"]
+
+ERRORS = "errors"
+"""Tag of the side output that a step's dead letters take."""
+
+
+class Stage(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """Fused steps; the unit that is placed.
+
+    Attributes:
+        index: its place in `StagePlan.stages`; stages that feed it come before.
+        name: its steps, joined with "+".
+        kind: source, operator or sink.
+        steps: indices of its steps, in the order in which rows pass them.
+        parallelism: how many instances it has.
+        keyed: True when its instances own key groups.
+        has_state: True when an instance of it remembers rows.
+        at: the node to which it is pinned, or "".
+    """
+
+    index: int
+    name: str
+    kind: StageKind
+    steps: tuple[int, ...]
+    parallelism: int = 1
+    keyed: bool = False
+    has_state: bool = False
+    at: str = ""
+
+
+class Edge(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """Rows of one stage on their way to another.
+
+    Attributes:
+        index: its place in `StagePlan.edges`.
+        source, target: indices of the stages.
+        partitioning: how rows choose an instance of the target.
+        row_type: structural text of the rows' type.
+        depth: how many path elements the positions on it have.
+        padding: what the target appends to each position (a union does).
+        carries: what travels beside its rows.
+        lazy_marks: a mark without rows may wait for the next rows.
+        side: "" for the rows that the last step of the stage puts out; "step/tag" for a side output of one of its steps.
+    """
+
+    index: int
+    source: int
+    target: int
+    partitioning: Partitioning
+    row_type: str
+    depth: int
+    padding: Position = ()
+    carries: Carries = "positions"
+    side: str = ""
+    lazy_marks: bool = False
+
+
+class StagePlan(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """Stages and edges of one topology; the same on every node.
+
+    Attributes:
+        application: the topology's name.
+        digest: of the specification that was planned.
+    """
+
+    application: str
+    digest: bytes
+    stages: tuple[Stage, ...]
+    edges: tuple[Edge, ...]
+
+    def outgoing(self, stage: int) -> tuple[Edge, ...]:
+        """The edges that leave a stage."""
+        return tuple(edge for edge in self.edges if edge.source == stage)
+
+    def incoming(self, stage: int) -> tuple[Edge, ...]:
+        """The edges that enter a stage."""
+        return tuple(edge for edge in self.edges if edge.target == stage)
+
+    def carries(self, stage: int) -> Carries:
+        """What goes with the rows inside a stage: what its inputs carry, at a source what its outputs need."""
+        incoming = self.incoming(stage)
+        return incoming[0].carries if incoming else most(*(edge.carries for edge in self.outgoing(stage)))
+
+    def inputs(self, stage: int, index: int) -> tuple[tuple[int, int], ...]:
+        """(edge, upstream instance) of every channel that enters an instance."""
+        return tuple(
+            (edge.index, source)
+            for edge in self.incoming(stage)
+            for source in range(self.stages[edge.source].parallelism)
+            if edge.partitioning != "forward" or source == index
+        )
+
+    def targets(self, edge: int, source: int) -> range:
+        """The instances of the target stage to which an instance sends over an edge."""
+        if self.edges[edge].partitioning == "forward":
+            return range(source, source + 1)
+        return range(self.stages[self.edges[edge].target].parallelism)
+
+    def channels(self) -> Iterator[tuple[int, int, int]]:
+        """(edge, source instance, target instance) of every channel."""
+        for edge in self.edges:
+            for source in range(self.stages[edge.source].parallelism):
+                for target in self.targets(edge.index, source):
+                    yield edge.index, source, target
+
+    def stage_named(self, name: str) -> Stage:
+        """The stage with this name, or that holds a step with this name. Raises `TopologyError`, with a suggestion."""
+        names: list[str] = []
+        for stage in self.stages:
+            if name == stage.name or name in stage.name.split("+"):
+                return stage
+            names += [stage.name]
+        raise TopologyError(
+            f"No stage {name!r} in {self.application}.{suggestion(name, names)} Stages: {', '.join(names)}"
+        )
+
+
+def suggestion(name: str, names: list[str]) -> str:
+    """A hint at the name that was probably meant, or nothing."""
+    near = get_close_matches(name, names, n=1)
+    return f" Did you mean {near[0]}?" if near else ""

@@ -1,0 +1,190 @@
+"""Logical graph → stages: what is fused, what is cut, how rows pass from stage to stage.
+
+A stage is what is placed. It is cut at every shuffle edge (by key, into a union of several streams, into a step that
+runs once) and where the node changes to which steps are pinned; sources and sinks are stages of their own. Steps inside
+a stage call each other directly.
+Source: spec of the dataflow, section 2.
+"""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from agiledart_dataflow.data.carries import Carries, most
+from agiledart_dataflow.data.position import CAUSE_LENGTH, Position, union_padding
+from agiledart_dataflow.plan.carrying import carried, lazily_marked
+from agiledart_dataflow.plan.specification import Specification, StepSpecification
+from agiledart_dataflow.plan.stage_plan import ERRORS, Edge, Partitioning, Stage, StageKind, StagePlan, suggestion
+from agiledart_dataflow.plan.step_kinds import BRANCHED, KEYED_PATH, PATHS, lateness_ms, windows_of_a_row
+from agiledart_kernel.errors import TopologyError
+from agiledart_kernel.limits import MAX_PARALLELISM, MAX_STAGES
+
+
+def plan_stages(
+    specification: Specification, parallelism: int | Mapping[str, int] = 1, at_least: Carries = "rows"
+) -> StagePlan:
+    """Cut a topology into stages.
+
+    Args:
+        specification: the topology.
+        parallelism: instances of every stage that can have several, or by name of a step.
+        at_least: what every edge carries, also where less would do.
+
+    Raises:
+        TopologyError: a number out of range, a name that is none, two steps of one stage that disagree.
+    """
+    groups = _fused(specification)
+    if len(groups) > MAX_STAGES:
+        raise TopologyError(f"{specification.name} has {len(groups)} stages, at most {MAX_STAGES} are possible")
+    wanted = _Parallelism(specification, parallelism)
+    stages: list[Stage] = []
+    for index, steps in enumerate(groups):
+        head = steps[0]
+        kind: StageKind = "source" if head.kind == "source" else "sink" if head.kind == "sink" else "operator"
+        stages.append(
+            Stage(
+                index=index,
+                name="+".join(step.name for step in steps),
+                kind=kind,
+                steps=tuple(step.index for step in steps),
+                parallelism=wanted.of_stage(steps),
+                keyed=head.keyed,
+                has_state=head.kind in ("window", "top") or head.kind in PATHS,
+                at=head.at,
+            )
+        )
+    edges = _edges(specification, stages)
+    plan = StagePlan(specification.name, specification.digest(), tuple(stages), tuple(edges))
+    needs = carried(specification, plan)
+    if lateness_ms(specification):  # how late a row was stands in its position
+        at_least = "positions"
+    lazy = lazily_marked(specification, plan)
+    edges = [
+        msgspec.structs.replace(edge, carries=most(at_least, needs[edge.index]), lazy_marks=lazy[edge.index])
+        for edge in edges
+    ]
+    return msgspec.structs.replace(plan, edges=tuple(edges))
+
+
+def _fused(specification: Specification) -> list[list[StepSpecification]]:
+    """Steps by stage, in an order in which inputs come first."""
+    groups: list[list[StepSpecification]] = []
+    group_of: dict[int, list[StepSpecification]] = {}
+    for step in specification.steps:
+        joins = False
+        if step.is_stateless:
+            (before,) = step.inputs
+            upstream = specification.steps[before]
+            takers = [one for one in specification.consumers(before) if one.kind != "side"]
+            joins = upstream.kind != "source" and len(takers) == 1 and step.at == upstream.at
+        if joins:
+            group = group_of[step.inputs[0]]
+        else:
+            group = []
+            groups.append(group)
+        group.append(step)
+        group_of[step.index] = group
+    return groups
+
+
+class _Parallelism:
+    """What the user asked for, checked."""
+
+    def __init__(self, specification: Specification, wanted: int | Mapping[str, int]) -> None:
+        self._default = wanted if isinstance(wanted, int) else 1
+        self._by_name = {} if isinstance(wanted, int) else dict(wanted)
+        names = [step.name for step in specification.steps]
+        for name in self._by_name:
+            if name not in names:
+                near = suggestion(name, names)
+                raise TopologyError(f"No step {name!r} in {specification.name}.{near} Steps: {', '.join(names)}")
+        for number in (self._default, *self._by_name.values()):
+            if not 1 <= number <= MAX_PARALLELISM:
+                raise TopologyError(
+                    f"Parallelism {number} is not possible: 1 to {MAX_PARALLELISM} (one for each key group)"
+                )
+
+    def of_stage(self, steps: list[StepSpecification]) -> int:
+        asked = {self._by_name[step.name]: step.name for step in steps if step.name in self._by_name}
+        if len(asked) > 1:
+            text = ", ".join(f"{name}={number}" for number, name in asked.items())
+            raise TopologyError(f"These steps run together in one stage and need one number: {text}")
+        if any(step.is_single for step in steps):
+            for number, name in asked.items():
+                if number != 1:
+                    raise TopologyError(f"{name} runs once ({steps[0].kind}); parallelism {number} is not possible")
+            return 1
+        return next(iter(asked), self._default)
+
+
+def _edges(specification: Specification, stages: list[Stage]) -> list[Edge]:
+    stage_of = {step: stage for stage in stages for step in stage.steps}
+    depths = _depths(specification)
+    edges: list[Edge] = []
+    for stage in stages:
+        head = specification.steps[stage.steps[0]]
+        common = max((depths[before] for before in head.inputs), default=0)
+        for branch, before in enumerate(head.inputs):
+            upstream = stage_of[before]
+            edges.append(
+                Edge(
+                    index=len(edges),
+                    source=upstream.index,
+                    target=stage.index,
+                    partitioning=_partitioning(head, branch, upstream, stage),
+                    row_type=head.row_type if head.kind == "side" else specification.steps[before].row_type,
+                    depth=depths[before],
+                    padding=union_padding(depths[before], common, branch) if head.kind in BRANCHED else (),
+                    side=_side(specification, head) if head.kind == "side" else "",
+                )
+            )
+    return edges
+
+
+def _side(specification: Specification, head: StepSpecification) -> str:
+    """Which side output a step of kind "side" takes: of the step before it, by its tag."""
+    return f"{specification.steps[head.inputs[0]].name}/{dict(head.options)['tag']}"
+
+
+def _partitioning(head: StepSpecification, branch: int, upstream: Stage, stage: Stage) -> Partitioning:
+    if stage.parallelism == 1:
+        return "single"
+    if head.kind == "broadcast" and branch:
+        return "broadcast"
+    if head.keyed:
+        return "key"
+    return "forward" if upstream.parallelism == stage.parallelism else "round_robin"
+
+
+def _depths(specification: Specification) -> dict[int, int]:
+    """Path elements of the positions that each step puts out; `program.py` builds operators that keep this promise."""
+    depths: dict[int, int] = {}
+    has_lateness = lateness_ms(specification) > 0
+    for step in specification.steps:
+        depth = max((depths[before] for before in step.inputs), default=0)
+        options = dict(step.options)
+        if step.kind == "side" and options.get("tag") == ERRORS:  # a dead letter stands where the record stood
+            raised = specification.steps[step.inputs[0]]
+            depth = max((depths[before] for before in raised.inputs), default=0) + (raised.kind in BRANCHED)
+        elif (
+            step.kind == "union"
+            or (step.kind == "flat_map" and options.get("yields") != "optional")
+            or (step.kind == "map_batches" and options.get("yields") == "many")
+            or (step.kind == "window" and options["window"].startswith("sliding"))
+        ):
+            depth += 1
+        elif step.kind == "source" and has_lateness:
+            depth = 1
+        elif step.kind == "window":
+            depth += KEYED_PATH if has_lateness else windows_of_a_row(step) > 1
+        elif step.kind in PATHS:
+            depth += PATHS[step.kind]
+        elif step.kind == "top":
+            depth = 1
+        depths[step.index] = depth
+    return depths
+
+
+def path_depth(position: Position) -> int:
+    """How many path elements a position has."""
+    return len(position) - CAUSE_LENGTH

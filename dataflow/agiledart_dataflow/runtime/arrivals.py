@@ -1,0 +1,300 @@
+"""`Arrivals`: inputs in order of arrival, where no positions are carried. For one channel that is its own order.
+
+Nothing waits here for a slower input. Only a barrier holds its channel back until the same barrier has come through all
+the others (alignment), so that what is before it on every channel, and nothing else, is in the snapshot.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from agiledart_dataflow.data.batch import Batch, Held, Order, joined_order, joined_rows, listed, part_of
+from agiledart_dataflow.data.position import END, START, Position, is_final
+from agiledart_dataflow.data.schema import generic
+from agiledart_dataflow.runtime.barriers import Alignment
+from agiledart_kernel.errors import LocalProtocolError
+
+Channel = tuple[int, int]
+"""(edge, upstream instance)."""
+
+MAX_COLUMN_ROWS = 16_384
+"""Rows of columns that are joined into one call of a stage."""
+
+
+class _Input:
+    """One channel: what it has promised so far, what waits behind a barrier, how many batches were taken."""
+
+    __slots__ = ("barriers", "consumed", "held_back", "mark", "rows")
+
+    def __init__(self) -> None:
+        self.mark: Position = START
+        self.held_back: deque[Batch] = deque()
+        self.consumed = 0
+        self.barriers = 0  # that came and were not consumed yet
+        self.rows = 0  # that came
+
+
+class Arrivals:
+    """Takes batches as they come.
+
+    Args:
+        channels: every (edge, upstream instance) that enters.
+
+    Attributes:
+        queued_rows: rows that wait.
+        frontier: the least mark of all inputs, as far as batches have been taken.
+        barriers: numbers of barriers that all inputs have reached; whoever takes note of one removes it.
+    """
+
+    __slots__ = ("_alignment", "_at", "_inputs", "_ready", "barriers", "frontier", "queued_rows")
+
+    def __init__(self, channels: Iterable[Channel]) -> None:
+        self._inputs = {channel: _Input() for channel in channels}
+        self._alignment = Alignment(self._inputs)
+        self._ready: deque[tuple[_Input | None, Batch]] = deque()  # None: a barrier that is complete
+        self._at = 0  # rows of the first batch that are taken already
+        self.queued_rows = 0
+        self.frontier: Position = START
+        self.barriers: list[int] = []
+
+    def offer(self, edge: int, source: int, batch: Batch) -> None:
+        """Take the next batch of a channel.
+
+        Raises:
+            LocalProtocolError: no such channel enters here.
+            RemoteProtocolError: `barrier` when one comes that should have come before.
+        """
+        channel = self._inputs.get((edge, source))
+        if channel is None:
+            raise LocalProtocolError(f"edge {edge} from instance {source} does not enter here")
+        count = len(batch.held)
+        self.queued_rows += count
+        channel.rows += count
+        self._flow((edge, source), channel, batch)
+
+    def _flow(self, name: Channel, channel: _Input, batch: Batch) -> None:
+        alignment = self._alignment
+        if channel.held_back or alignment.is_ahead(name):
+            channel.held_back.append(batch)
+            return
+        if batch.barrier:
+            channel.barriers += 1
+            alignment.reach(name, batch.barrier)
+        else:
+            self._ready.append((channel, batch))
+            if not is_final(batch.mark):
+                return
+            alignment.end(name)
+        while alignment.advance():
+            self._ready.append((None, Batch([], None, START, alignment.complete)))
+            for other_name, other in self._inputs.items():
+                waiting, other.held_back = other.held_back, deque()
+                for one in waiting:
+                    self._flow(other_name, other, one)
+
+    @property
+    def has_released(self) -> bool:
+        """True when `take` may still give something."""
+        return bool(self._ready)
+
+    def consumed(self, edge: int, source: int) -> int:
+        """How many batches of a channel have been taken wholly."""
+        return self._inputs[edge, source].consumed
+
+    def received(self) -> list[tuple[int, int, int]]:
+        """(edge, upstream instance, rows that came) of each channel."""
+        return [(edge, source, channel.rows) for (edge, source), channel in self._inputs.items()]
+
+    def take(self, limit: int) -> tuple[Held, Order, Position]:
+        """Rows of the next batches, joined: at most `limit` (or, of columns, a larger bound), and the frontier.
+
+        Stops before and after a barrier, which then stands in `barriers`.
+        """
+        ready = self._ready
+        if not ready:
+            return [], None, self.frontier
+        if len(ready) == 1 and not self._at:
+            channel, batch = ready[0]
+            held = batch.held
+            if channel is not None and (len(held) <= limit or type(held) is not list):
+                ready.popleft()
+                self._consume(channel, batch)
+                self.queued_rows -= len(held)
+                return held, batch.order, self.frontier
+        return self._join(limit)
+
+    def _join(self, limit: int) -> tuple[Held, Order, Position]:
+        ready = self._ready
+        parts: list[Any] = []
+        orders: list[Order] = []
+        count = 0
+        while ready:
+            channel, batch = ready[0]
+            if channel is None:
+                if not parts:
+                    ready.popleft()
+                    self._consume_barrier(batch.barrier)
+                break
+            held = batch.held
+            is_list = type(held) is list
+            if parts and is_list != (type(parts[0]) is list):
+                break
+            bound = limit if is_list else max(limit, MAX_COLUMN_ROWS)
+            stop = min(len(held), self._at + bound - count)
+            if stop > self._at:
+                whole = not self._at and stop == len(held)
+                parts.append(held if whole else part_of(held, self._at, stop))
+                orders.append(batch.order if whole or batch.order is None else batch.order[self._at : stop])
+                count += stop - self._at
+            if stop < len(held):
+                self._at = stop
+                break
+            self._at = 0
+            ready.popleft()
+            self._consume(channel, batch)
+            if count >= bound:
+                break
+        self.queued_rows -= count
+        return joined_rows(parts) if parts else [], joined_order(orders) if orders else None, self.frontier
+
+    def _consume(self, channel: _Input, batch: Batch) -> None:
+        channel.consumed += 1
+        if batch.mark <= channel.mark:
+            return
+        channel.mark = batch.mark
+        if len(self._inputs) == 1:
+            self.frontier = batch.mark
+            return
+        marks = [one.mark for one in self._inputs.values()]
+        self.frontier = max(marks) if all(map(is_final, marks)) else min(marks)
+
+    def _consume_barrier(self, barrier: int) -> None:
+        self.barriers.append(barrier)
+        for channel in self._inputs.values():
+            if channel.barriers:
+                channel.barriers -= 1
+                channel.consumed += 1
+
+    def snapshot(self, barrier: int = 0) -> Any:
+        """Marks and waiting batches as plain data: (inputs, waiting, frontier, barriers).
+
+        At a barrier that has just been taken: without what waits. It lies behind the barrier and will come again, over
+        channels that begin anew.
+        """
+        if barrier:
+            behind = dict.fromkeys(map(id, self._inputs.values()), 0)
+            for channel, batch in self._ready:
+                if channel is not None:
+                    behind[id(channel)] += len(batch)
+            inputs: list[tuple[Any, ...]] = []
+            for (edge, source), channel in self._inputs.items():
+                later = behind[id(channel)] + sum(map(len, channel.held_back))
+                inputs.append((edge, source, channel.mark, 0, 0, channel.rows - later, []))
+            return inputs, [], self.frontier, self._alignment.snapshot(barrier)
+        names = {id(channel): name for name, channel in self._inputs.items()}
+        inputs = [
+            (
+                edge,
+                source,
+                channel.mark,
+                channel.consumed,
+                channel.barriers,
+                channel.rows,
+                [_plain(one) for one in channel.held_back],
+            )
+            for (edge, source), channel in self._inputs.items()
+        ]
+        waiting = [(None if one is None else names[id(one)], _plain(batch)) for one, batch in self._ready]
+        if self._at:
+            name, (rows, order, mark, barrier) = waiting[0]
+            waiting[0] = name, (rows[self._at :], None if order is None else order[self._at :], mark, barrier)
+        return inputs, waiting, self.frontier, self._alignment.snapshot()
+
+    def restore(self, plain: Any) -> None:
+        """Go back to a snapshot whose rows have their types again."""
+        inputs, waiting, self.frontier, alignment = plain
+        self._at = 0
+        self._alignment.restore(alignment)
+        for edge, source, mark, consumed, barriers, rows, held_back in inputs:
+            channel = self._inputs[edge, source]
+            channel.mark, channel.consumed, channel.barriers, channel.rows = mark, consumed, barriers, rows
+            channel.held_back = deque(Batch(*one) for one in held_back)
+        self._ready = deque((None if name is None else self._inputs[tuple(name)], Batch(*one)) for name, one in waiting)
+        self.queued_rows = sum(len(batch) for _, batch in self._ready)
+        self.queued_rows += sum(len(one) for channel in self._inputs.values() for one in channel.held_back)
+
+
+class OnlyInput(Arrivals):
+    """The same for a single channel, which waits for nobody: less to do for each batch."""
+
+    __slots__ = ("_edge", "_input", "_source")
+
+    def __init__(self, channel: Channel) -> None:
+        super().__init__((channel,))
+        self._edge, self._source = channel
+        self._input = self._inputs[channel]
+
+    def went_past(self, rows: int) -> None:
+        """Count rows that somebody took from the channel directly; nothing waits here."""
+        self._input.rows += rows
+
+    def offer(self, edge: int, source: int, batch: Batch) -> None:
+        """As above."""
+        if batch.barrier or edge != self._edge or source != self._source or batch.mark[0] == END:
+            super().offer(edge, source, batch)
+            return
+        count = len(batch.held)
+        self.queued_rows += count
+        self._input.rows += count
+        self._ready.append((self._input, batch))
+
+    def passes(self, edge: int, source: int, batch: Batch) -> bool:
+        """Do the rows of a batch go past, because nothing waits here? Then they count as taken; else nothing has changed."""
+        mark = batch.mark
+        if (
+            self._ready
+            or self.barriers
+            or batch.barrier
+            or edge != self._edge
+            or source != self._source
+            or mark[0] == END
+            or mark < self.frontier
+        ):
+            return False
+        self._input.rows += len(batch.held)
+        self._input.mark = self.frontier = mark
+        return True
+
+    def take(self, limit: int) -> tuple[Held, Order, Position]:
+        """As above."""
+        ready = self._ready
+        if len(ready) != 1 or self._at:
+            return super().take(limit)
+        channel, batch = ready[0]
+        held = batch.held
+        count = len(held)
+        if count > limit or channel is None:
+            return super().take(limit)
+        ready.clear()
+        channel.consumed += 1
+        self.queued_rows -= count
+        if batch.mark > self.frontier:
+            channel.mark = self.frontier = batch.mark
+        return held, batch.order, self.frontier
+
+
+def inbox_of(channels: Sequence[Channel]) -> Arrivals:
+    """For these channels."""
+    return OnlyInput(channels[0]) if len(channels) == 1 else Arrivals(channels)
+
+
+def arrivals_type(row_type: Any, order_type: Any) -> Any:
+    """The type of `Arrivals.snapshot`, by which its bytes are decoded."""
+    batch = generic(tuple, generic(list, row_type), order_type, Position, int)
+    channel = generic(tuple, int, int, Position, int, int, int, generic(list, batch))
+    waiting = generic(tuple, tuple[int, int] | None, batch)
+    return generic(tuple, generic(list, channel), generic(list, waiting), Position, tuple[list[tuple[int, bool]], int])
+
+
+def _plain(batch: Batch) -> tuple[list[Any], Any, Position, int]:
+    return batch.rows, listed(batch.order), batch.mark, batch.barrier

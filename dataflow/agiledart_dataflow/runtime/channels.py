@@ -1,0 +1,294 @@
+"""Bounded, credit-based channels between instances, without I/O.
+
+A `SendingChannel` sends what it has at once while fewer than `window` data frames are unacknowledged; when the window
+is full, rows collect and the next frame is larger (adaptive batching without timers). The receiver acknowledges a
+data frame when its rows have been *taken by the operator*, so pressure travels upstream to the source.
+
+A punctuation (a frame without rows that only carries the mark) needs no credit, or two inputs of a merge could wait
+for each other for ever. It has a window of its own, acknowledged on receipt, and only the newest mark waits: marks are
+monotone, so the older one says nothing more. Acknowledgements are cumulative counts, so a repeated or late one does
+no harm.
+"""
+
+from collections import deque
+from typing import Any
+
+from agiledart_dataflow.data.batch import Batch, Order, has_positions, joined_order, joined_rows, part_of, place
+from agiledart_dataflow.data.position import START, covering, is_final
+from agiledart_kernel.errors import RemoteProtocolError
+from agiledart_kernel.limits import (
+    CHANNEL_WINDOW_FRAMES,
+    MAX_BATCH_BYTES,
+    MAX_BATCH_ROWS,
+    MAX_COLUMN_BATCH_BYTES,
+    MAX_COLUMN_BATCH_ROWS,
+)
+
+PUNCTUATION_WINDOW = 4
+"""Punctuations that may be under way: enough to fill a round trip, few enough to join up under load."""
+
+
+_MARKS_EVERY = PUNCTUATION_WINDOW // 2
+"""Punctuations that are acknowledged together."""
+
+
+class SendingChannel:
+    """The upstream end of one channel: what waits, what is under way, what may go now.
+
+    Args:
+        window: data frames that may be unacknowledged.
+        max_rows: rows in one frame.
+        bound_rows: rows that may wait here before the instance must stop producing (`blocked`). One call of an
+            operator may overshoot it, which is why the bound is checked before the call, not inside it.
+        lazy_marks: a mark waits for rows to go with, for the end, or until `release_mark`: nobody downstream minds it.
+
+    Attributes:
+        has_more: something was put in that was not sent.
+    """
+
+    __slots__ = (
+        "_acknowledged",
+        "_acknowledged_marks",
+        "_bound_rows",
+        "_head",
+        "_lazy",
+        "_mark",
+        "_mark_sent",
+        "_max_rows",
+        "_pending",
+        "_released",
+        "_window",
+        "columns_limit",
+        "frames_sent",
+        "has_more",
+        "marks_sent",
+        "rows_limit",
+        "rows_sent",
+        "rows_waiting",
+    )
+
+    def __init__(
+        self,
+        window: int = CHANNEL_WINDOW_FRAMES,
+        max_rows: int = MAX_BATCH_ROWS,
+        bound_rows: int = 2 * MAX_BATCH_ROWS,
+        *,
+        lazy_marks: bool = False,
+    ) -> None:
+        self._lazy, self._released = lazy_marks, False
+        self._window, self._max_rows, self._bound_rows = window, max_rows, bound_rows
+        self._pending: deque[Batch] = deque()
+        self._head = 0  # rows of the first pending batch that are already sent
+        self._mark: tuple[int, ...] | None = None
+        self._mark_sent: tuple[int, ...] | None = None
+        self.frames_sent = self.marks_sent = 0
+        self._acknowledged = self._acknowledged_marks = 0
+        self.rows_waiting = self.rows_sent = 0
+        self.rows_limit = max_rows
+        self.columns_limit = MAX_COLUMN_BATCH_ROWS
+        self.has_more = False
+
+    @property
+    def blocked(self) -> bool:
+        """Too much waits: the instance must not produce more for now. Large rows count for more: two frames' worth."""
+        waiting = self.rows_waiting
+        if not waiting:
+            return False
+        if self._pending and type(self._pending[0].held) is not list:
+            return waiting > 2 * self.columns_limit
+        return waiting > min(self._bound_rows, 2 * self.rows_limit)
+
+    @property
+    def idle(self) -> bool:
+        """Everything put in was sent and acknowledged."""
+        return (
+            not self._pending
+            and self._mark == self._mark_sent
+            and self.frames_sent == self._acknowledged
+            and self.marks_sent == self._acknowledged_marks
+        )
+
+    @property
+    def in_flight(self) -> int:
+        """Data frames under way."""
+        return self.frames_sent - self._acknowledged
+
+    def put(self, batch: Batch) -> None:
+        """Queue a batch; its mark supersedes all earlier ones once its rows are sent. A barrier keeps its place."""
+        count = len(batch.held)
+        if count or batch.barrier:
+            self._pending.append(batch)
+            self.rows_waiting += count
+        if self._mark is None or batch.mark > self._mark:
+            self._mark = batch.mark
+        self.has_more = bool(self._pending) or self._mark != self._mark_sent
+
+    def passes(self, batch: Batch) -> bool:
+        """Does a batch go at once, as it is? Then it counts as sent; else nothing has changed, and it has to be `put`.
+
+        What `put` and `next_frame` do with rows for which nobody waits: most frames, when a stream is slow.
+        """
+        count, mark = len(batch.held), batch.mark
+        if (
+            self._pending
+            or not count
+            or count > (self.rows_limit if type(batch.held) is list else self.columns_limit)
+            or self.frames_sent - self._acknowledged >= self._window
+            or (self._mark is not None and mark < self._mark)
+        ):
+            return False
+        self._mark = self._mark_sent = mark
+        self.frames_sent += 1
+        self.rows_sent += count
+        self.has_more = False
+        return True
+
+    def goes_past(self, mark: tuple[int, ...]) -> bool:
+        """May rows with this mark go by another way than as a frame, because none waits or is under way?
+
+        Then the mark counts as sent. Who does not find another way puts the same rows in here next, and they take it with them.
+        """
+        if self._pending or self.frames_sent != self._acknowledged or (self._mark is not None and mark < self._mark):
+            return False
+        self._mark = self._mark_sent = mark
+        self.has_more = False
+        return True
+
+    def next_frame(self) -> Batch | None:
+        """The next frame that may go now, or None. Call until None."""
+        if self._pending:
+            if self.frames_sent - self._acknowledged >= self._window:
+                return None
+            batch = self._take()
+            self.frames_sent += 1
+            self.rows_sent += len(batch.held)
+            self._mark_sent = batch.mark
+            self.has_more = bool(self._pending) or self._mark != batch.mark
+            return batch
+        if self._mark == self._mark_sent or self.marks_sent - self._acknowledged_marks >= PUNCTUATION_WINDOW:
+            return None
+        assert self._mark is not None
+        if self._lazy and not is_final(self._mark) and not self._released:
+            return None
+        self._released = False
+        self.marks_sent += 1
+        self._mark_sent = self._mark
+        self.has_more = False
+        return Batch([], None, self._mark)
+
+    def release_mark(self) -> None:
+        """Let the newest mark go although no rows go with it: now and then, so that figures downstream do not stand still."""
+        self._released = True
+
+    def _take(self) -> Batch:
+        """Join what waits, up to a barrier, into one frame of bounded size; rows and columns are not joined."""
+        pending = self._pending
+        first = pending[0]
+        if first.barrier:
+            pending.popleft()
+            return Batch([], None, first.mark, first.barrier)
+        is_list = type(first.held) is list
+        limit = self.rows_limit if is_list else self.columns_limit
+        if self._head == 0 and len(first.held) <= limit and len(pending) == 1:
+            pending.popleft()
+            self.rows_waiting -= len(first.held)
+            return first if first.mark == self._mark else Batch(first.held, first.order, self._newest_mark())
+        parts: list[Any] = []
+        orders: list[Order] = []
+        count, mark = 0, START
+        while pending and count < limit:
+            batch = pending[0]
+            if batch.barrier or (type(batch.held) is list) != is_list:
+                break
+            start, end = self._head, min(len(batch.held), self._head + limit - count)
+            parts.append(part_of(batch.held, start, end))
+            orders.append(None if batch.order is None else batch.order[start:end])
+            count += end - start
+            if end == len(batch.held):
+                pending.popleft()
+                self._head = 0
+                mark = max(mark, batch.mark)
+            else:
+                self._head = end
+        self.rows_waiting -= count
+        order = joined_order(orders)
+        if not pending:
+            mark = self._newest_mark()
+        elif has_positions(order):
+            # Rows come in strictly rising order, so what was sent last is a promise of its own when more is to follow.
+            mark = covering(place(order, -1))
+        return Batch(joined_rows(parts), order, mark)
+
+    def _newest_mark(self) -> tuple[int, ...]:
+        assert self._mark is not None
+        return self._mark
+
+    def sized(self, rows: int, size: int, *, columns: bool = False) -> None:
+        """Learn from a frame of so many rows and bytes how many rows fit into one."""
+        if not rows:
+            return
+        if columns:
+            fitting = MAX_COLUMN_BATCH_BYTES * rows // max(1, size)
+            self.columns_limit = max(1, min(MAX_COLUMN_BATCH_ROWS, fitting))
+        else:
+            self.rows_limit = max(1, min(self._max_rows, MAX_BATCH_BYTES * rows // max(1, size)))
+
+    def acknowledge(self, frames: int, marks: int) -> None:
+        """The receiver has taken so many data frames and seen so many punctuations, counted from the first.
+
+        Raises:
+            RemoteProtocolError: more than was ever sent.
+        """
+        if frames > self.frames_sent or marks > self.marks_sent:
+            raise RemoteProtocolError("acknowledgement", f"{frames} of {self.frames_sent} frames acknowledged")
+        self._acknowledged = max(self._acknowledged, frames)
+        self._acknowledged_marks = max(self._acknowledged_marks, marks)
+
+
+class ReceivingChannel:
+    """The downstream end: counts frames, sees gaps and repeats, says when to acknowledge.
+
+    Args:
+        window: the sender's; with a smaller one there, half of this one would never be full.
+
+    Attributes:
+        owes: so much has come that `due` may have something; else there is no need to ask before the end.
+    """
+
+    __slots__ = ("_every", "_told", "_told_marks", "frames", "marks", "owes", "rows")
+
+    def __init__(self, window: int = CHANNEL_WINDOW_FRAMES) -> None:
+        self._every = max(1, window // 2)
+        self._told = self._told_marks = 0
+        self.frames = self.marks = self.rows = 0
+        self.owes = False
+
+    def accept(self, first_row: int, rows: int, *, barrier: bool = False) -> None:
+        """Count a frame that says it starts with row number `first_row`.
+
+        Raises:
+            RemoteProtocolError: a gap or a repeat (reason `gap`).
+        """
+        if first_row != self.rows:
+            raise RemoteProtocolError("gap", f"row {first_row} came where {self.rows} was expected")
+        if rows or barrier:
+            self.frames += 1
+            self.rows += rows
+            self.owes = self.owes or self.frames - self._told >= self._every
+        else:
+            self.marks += 1
+            self.owes = self.owes or self.marks - self._told_marks >= _MARKS_EVERY
+
+    def due(self, taken: int, *, all_of_it: bool = False) -> tuple[int, int] | None:
+        """What to acknowledge now, as totals, or None.
+
+        Args:
+            taken: data frames whose rows the operator has taken.
+            all_of_it: acknowledge also less than half a window (nothing more will follow).
+        """
+        marks = self.marks - self._told_marks
+        if taken - self._told >= self._every or marks >= _MARKS_EVERY or (all_of_it and (taken > self._told or marks)):
+            self._told, self._told_marks = taken, self.marks
+            self.owes = self.frames - taken >= self._every
+            return taken, self.marks
+        return None

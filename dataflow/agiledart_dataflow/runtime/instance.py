@@ -1,0 +1,411 @@
+"""`Instance`: one parallel copy of a stage. Inbox → operator → stateless steps → outbox, as plain calls.
+
+The executor, `agiledart run` and the simulator's inline host all drive the same class: they `offer` batches that came
+in, call `work`, and deliver what it emits. It does no I/O itself; a sink's writer is handed in.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from agiledart_dataflow.aggregation.operator_making import MakeStore
+from agiledart_dataflow.counts.statistics import InstanceStatistics, StepCounts
+from agiledart_dataflow.data.batch import Batch, Held, Order, as_rows, listed
+from agiledart_dataflow.data.position import START, Position, final_behind, is_final, reached
+from agiledart_dataflow.data.rows import Either
+from agiledart_dataflow.data.schema import generic
+from agiledart_dataflow.operators.loop_text import RowStep
+from agiledart_dataflow.operators.segments import Run
+from agiledart_dataflow.plan.connectors import SinkWriter
+from agiledart_dataflow.plan.stage_plan import ERRORS
+from agiledart_dataflow.runtime.arrivals import Arrivals, OnlyInput, arrivals_type, inbox_of
+from agiledart_dataflow.runtime.dead_letters import CANNOT_TRAVEL, Letters
+from agiledart_dataflow.runtime.error_reports import ErrorReports
+from agiledart_dataflow.runtime.merge import Merge, merge_type, typed_rows
+from agiledart_dataflow.runtime.one_input import OneInput, merge_of
+from agiledart_dataflow.runtime.outbox import Emit, Outbox
+from agiledart_dataflow.runtime.program import Program
+from agiledart_dataflow.user_code.user_errors import NO_RECORD, record_in, user_code_error
+from agiledart_kernel.errors import AgileDartError, LocalProtocolError, OperationFailed
+
+WORK_BUDGET = 4_096
+"""Rows that one call of `work` treats at most: some milliseconds, so that a driver stays responsive."""
+
+_CHUNK = 1_024
+"""Rows that pass the operator in one go."""
+
+Onlooker = Callable[[list[Any], Order], None]
+"""Shown the rows that leave a step and what goes with them, once for each batch. Must not raise and must not keep the lists."""
+
+Observer = Callable[[Held, Order], None]
+"""The same for rows in either form, of which it may look at few."""
+
+BarrierReport = Callable[[int, bytes], None]
+"""Told of a barrier that has come through all inputs, with the instance's snapshot at it."""
+
+
+@dataclass(frozen=True)
+class Direct:
+    """A sink for whoever writes into it directly.
+
+    Attributes:
+        step: its name, for errors.
+        channel: (edge, upstream instance) by which its rows would come.
+        write, count: take rows; note how many were taken.
+    """
+
+    step: str
+    channel: tuple[int, int]
+    write: Callable[[list[Any]], None]
+    count: Callable[[int], None]
+
+
+class Instance:
+    """One parallel copy of a stage that is no source.
+
+    Args:
+        program: the compiled topology.
+        stage, index: which instance.
+        writer: of a sink's stage.
+        make_store: where steps with `keep="disk"` keep their state; without it in memory.
+
+    Raises:
+        UserCodeError: from `work`, when user code raised.
+        OperationFailed: from `work`, when a sink could not be written; names the step.
+        RemoteProtocolError: from `offer`, when a batch breaks the order; the sender is at fault.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        stage: int,
+        index: int,
+        writer: SinkWriter | None = None,
+        make_store: MakeStore | None = None,
+    ) -> None:
+        plan = program.plan
+        self.stage = stage
+        self.index = index
+        self.inputs: tuple[tuple[int, int], ...] = plan.inputs(stage, index)
+        self._program = program
+        self._carries = plan.carries(stage)
+        self._inbox: Merge | Arrivals = (
+            merge_of([(channel, plan.edges[channel[0]].padding) for channel in self.inputs])
+            if self._carries == "positions"
+            else inbox_of(self.inputs)
+        )
+        self.offer = self._inbox.offer
+        """offer(edge, source, batch): put the next batch of a channel into the inbox; no work is done yet."""
+        self._passes = self._inbox.passes if isinstance(self._inbox, OnlyInput | OneInput) else None
+        self._operator = program.operator(stage, self._mishap, make_store)
+        self._run_batch = getattr(self._operator, "run_batch", None)
+        self._sides: dict[str, tuple[list[Any], list[Any]]] = getattr(self._operator, "sides", {})
+        self.reports = ErrorReports()
+        self._letters = Letters(program.row_type)
+        self._segments = program.segments(stage, self._let_go)
+        self.on_barrier: BarrierReport | None = None
+        self._outbox = Outbox(plan, stage, index, program.key_functions(stage))
+        self._mark: Position = START
+        self._counts: dict[str, StepCounts] = {}  # of its steps, in the order in which rows pass them
+        self._writer = writer
+        steps = program.steps(stage)
+        self._counted = StepCounts()
+        self._is_broadcast = steps[0].kind == "broadcast"
+        self._own_step = steps[0].name if steps[0].kind in ("sink", "union", "side") else ""
+        self._first_step = steps[0].name if self._own_step or self._operator is not None else ""
+        if self._own_step:
+            self._counts[self._own_step] = self._counted
+        if self._operator is not None:
+            self._counts[self._operator.name] = self._operator.counts
+        if self._segments is not None:
+            self._counts |= self._segments.counts
+        self._onlookers: Mapping[str, Onlooker] = {}
+        self._observer: Observer | None = None
+        self._parts = [] if self._segments is None else [("", self._segments)]
+        self._list_run = self._list_way()
+        self._fast = self._fast_way()
+        self._write_columns = getattr(writer, "write_columns", None)
+        if (steps[0].kind == "sink") != (writer is not None):
+            raise LocalProtocolError(
+                f"stage {plan.stages[stage].name}: a sink needs a writer, and nothing else has one"
+            )
+
+    @property
+    def queued_rows(self) -> int:
+        """Rows that wait in the merge."""
+        return self._inbox.queued_rows
+
+    @property
+    def finished(self) -> bool:
+        """True when END_OF_INPUT of all inputs has passed through."""
+        return is_final(self._mark)
+
+    @property
+    def mark(self) -> Position:
+        """The position up to which this instance is complete."""
+        return self._mark
+
+    def consumed(self, edge: int, source: int) -> int:
+        """How many batches of a channel have been taken wholly out of the inbox; drives acknowledgements."""
+        return self._inbox.consumed(edge, source)
+
+    def work(self, emit: Emit, budget: int = WORK_BUDGET) -> bool:
+        """Run what the inbox releases, at most `budget` rows; True when released rows remain."""
+        inbox, fast = self._inbox, self._fast
+        left = budget
+        while left > 0:
+            if inbox.barriers:
+                self._pass_barrier(inbox.barriers.pop(0), emit)
+            held, order, mark = inbox.take(left if left < _CHUNK else _CHUNK)
+            count = len(held)
+            if fast is not None and count and type(held) is list:
+                self._mark = mark
+                held, order = fast(held, order)
+                self._outbox.send(held, order, mark, emit)
+            elif count or mark > self._mark:
+                self._pass(held, order, mark, emit)
+            if not inbox.has_released and not inbox.barriers:
+                return False
+            left -= count or 1
+        return True
+
+    def pass_through(self, edge: int, source: int, batch: Batch, emit: Emit) -> bool:
+        """Take the rows of a batch at once, as `offer` and `work` would; False where they have to be offered: there are
+        several inputs, something waits, the batch is more than rows or more than passes in one go.
+
+        Raises what `work` raises.
+        """
+        held, order, mark = batch.held, batch.order, batch.mark
+        count = len(held)
+        if not 0 < count <= _CHUNK or self._passes is None or not self._passes(edge, source, batch):
+            return False
+        if self._fast is not None and type(held) is list:
+            self._mark = mark
+            held, order = self._fast(held, order)
+            self._outbox.send(held, order, mark, emit)
+        else:
+            self._pass(held, order, mark, emit)
+        return True
+
+    def direct(self) -> "Direct | None":
+        """Of a sink of one input: how to write rows past its inbox. None where somebody looks, or more than rows comes in."""
+        inbox, writer, counted = self._inbox, self._writer, self._counted
+        if writer is None or not isinstance(inbox, OnlyInput) or self._carries != "rows":
+            return None
+        if self._onlookers or self._observer is not None:
+            return None
+
+        def count(rows: int) -> None:
+            inbox.went_past(rows)
+            counted.rows_in += rows
+            counted.rows_out += rows
+
+        return Direct(self._own_step, self.inputs[0], writer.write, count)
+
+    def fused_with(self, sink: "Direct", batch_rows: int) -> Callable[[list[Any]], None] | None:
+        """A loop for rows that would enter here: through the steps and into the sink, batch by batch, as `work` of both would.
+
+        None where it would not be the same: something goes with the rows, somebody looks, more is done than one loop, the
+        sink is not all that follows. Rows must not wait here meanwhile. Raises what `work` raises.
+        """
+        inbox, outbox = self._inbox, self._outbox
+        if self._fast is None or not isinstance(inbox, OnlyInput) or (outbox.only, self.index) != sink.channel:
+            return None
+        assert self._segments is not None  # else there is no fast way
+        chain = self._segments.fused()
+        if chain is None:
+            return None
+
+        def run(rows: list[Any]) -> None:
+            try:
+                written = chain.run_into(rows, batch_rows, sink.write)
+            except OperationFailed as error:
+                raise OperationFailed(f"{sink.step}: {error}") from None
+            inbox.went_past(len(rows))
+            outbox.went_past(written)
+            sink.count(written)
+
+        return run
+
+    def show(self, onlookers: Mapping[str, Onlooker]) -> None:
+        """From now on show these what leaves the steps by whose names they stand; replaces the ones before.
+
+        Without onlookers a stage's stateless steps are one loop; with them it is cut where somebody looks.
+        """
+        self._onlookers = onlookers
+        if self._segments is not None:
+            self._parts = self._segments.parts(onlookers) if onlookers else [("", self._segments)]
+        self._list_run = self._list_way()
+        self._fast = self._fast_way()
+
+    def observe(self, observer: Observer) -> None:
+        """From now on show it all that a sink has written."""
+        self._observer = observer
+
+    def _list_way(self) -> Run | None:
+        """The stateless steps for rows in a list, where they are one generated loop into which nobody looks; else None."""
+        return None if self._onlookers or self._segments is None else self._segments.over_lists()
+
+    def _fast_way(self) -> Run | None:
+        """What to do with rows in a list where a stage is nothing but such a loop; else None."""
+        return None if self._operator is not None or self._own_step else self._list_run
+
+    def _pass(self, held: Held, order: Order, mark: Position, emit: Emit) -> None:
+        self._mark = mark
+        count = len(held)
+        if self._own_step:
+            self._counted.rows_in += count
+            self._counted.rows_out += count
+            if self._writer is not None and count:
+                self._write(held, order)
+        elif self._operator is not None:
+            held, order = self._operate(held, order, mark)
+            if is_final(mark) and len(held) and order is not None:
+                mark = final_behind(mark, listed(order[-1:])[0])
+        if self._onlookers:
+            self._look(self._first_step, held, order)
+        if self._list_run is not None and type(held) is list:
+            if held:
+                held, order = self._list_run(held, order)
+        else:
+            for last, part in self._parts:
+                if len(held):
+                    held, order = part.run(held, order)
+                    if self._onlookers:
+                        self._look(last, held, order)
+        self._outbox.send(held, order, mark, emit)
+
+    def _write(self, held: Held, order: Order) -> None:
+        assert self._writer is not None
+        try:
+            if self._write_columns is not None and type(held) is not list:
+                self._write_columns(held)
+            else:
+                self._writer.write(held if type(held) is list else as_rows(held))
+        except OperationFailed as error:
+            raise OperationFailed(f"{self._own_step}: {error}") from None
+        if self._observer is not None:
+            self._observer(held, order)
+
+    def _look(self, step: str, held: Held, order: Order) -> None:
+        onlooker = self._onlookers.get(step)
+        if onlooker is not None and len(held):
+            onlooker(as_rows(held), listed(order))
+
+    def _operate(self, held: Held, order: Order, mark: Position) -> tuple[Held, Order]:
+        operator = self._operator
+        assert operator is not None
+        out: tuple[Held, Order]
+        try:
+            if self._run_batch is not None:
+                out = self._run_batch(held, order, mark)
+            else:
+                if type(held) is not list:
+                    held, order = as_rows(held), listed(order)
+                out = operator.run(held, order, mark)
+        except AgileDartError:
+            raise
+        except (Exception, SystemExit) as error:  # user code may raise anything; it leaves here named
+            raise user_code_error(
+                operator.name, operator.function, error, record_in(error.__traceback__, operator)
+            ) from error
+        if self._sides:
+            for tag, (rows, at) in self._sides.items():
+                self._outbox.put_aside(f"{operator.name}/{tag}", rows, at)
+            self._sides.clear()
+        return out
+
+    def _let_go(self, step: RowStep, row: Any, at: Any, error: Exception) -> None:
+        """A step raised for a row, and its error policy goes on without it."""
+        self._put_aside(step.name, step.function, step.policy, row, at, error, row)
+
+    def _put_aside(
+        self,
+        step: str,
+        function: Callable[..., Any] | None,
+        policy: str,
+        row: Any,
+        at: Any,
+        error: Exception,
+        record: Any,
+    ) -> None:
+        edge = self._outbox.edge_of(side := f"{step}/{ERRORS}") if policy == "dead_letter" else None
+        if edge is not None:
+            letter = self._letters.letter(edge, step, function, record, error)
+            if letter is not None:
+                self._outbox.put_aside(side, [letter], [at])
+            else:
+                policy, counts = CANNOT_TRAVEL, self._counts[step]
+                counts.skipped, counts.dead_letters = counts.skipped + 1, counts.dead_letters - 1
+        self.reports.note(step, function, error, row, policy)
+
+    def _mishap(self, error: Exception, row: Any, at: Position) -> None:
+        """The operator raised for a row, and its error policy goes on without it."""
+        operator = self._operator
+        assert operator is not None
+        make = self._program.steps(self.stage)[0].make
+        policy = make["on_error"]
+        if row is NO_RECORD:  # a timer or a result: nothing is lost but what it would have done
+            self.reports.note(operator.name, operator.function, error, row, "skip")
+            return
+        if self._is_broadcast and at[-1]:  # told to every instance, so it has no place of its own to go to
+            policy = "skip"
+        if policy == "dead_letter":
+            operator.counts.dead_letters += 1
+        else:
+            operator.counts.skipped += 1
+        letter = row if make.get("other_rows") is None else Either(None, row) if at[-1] else Either(row, None)
+        self._put_aside(operator.name, operator.function, policy, row, at, error, letter)
+
+    def _pass_barrier(self, barrier: int, emit: Emit) -> None:
+        """All inputs have given this barrier: what came before it is in the snapshot, and in what was sent."""
+        if self.on_barrier is not None:
+            self.on_barrier(barrier, self.snapshot(barrier))
+        self._outbox.send_barrier(barrier, emit)
+
+    def statistics(self) -> InstanceStatistics:
+        """What it has counted so far."""
+        return InstanceStatistics(
+            stage=self.stage,
+            index=self.index,
+            steps={name: msgspec.structs.replace(counts) for name, counts in self._counts.items()},
+            latency=[] if self._writer is None else self._writer.latency.to_plain(),
+            queued_rows=self.queued_rows,
+            state_keys=0 if self._operator is None else self._operator.state_keys,
+            event_time=reached(self._mark),
+            finished=self.finished,
+            sent=self._outbox.sent(),
+            received=self._inbox.received(),
+        )
+
+    def snapshot(self, barrier: int = 0) -> bytes:
+        """State, queues, marks and counts; between two calls of `work`. `barrier`: as of this one, which has just passed."""
+        state = None if self._operator is None else self._operator.snapshot()
+        counts = list(self._counts.values())
+        return _ENCODER.encode((self._inbox.snapshot(barrier), state, self._outbox.snapshot(), self._mark, counts))
+
+    def restore(self, snapshot: bytes) -> None:
+        """Go back to a snapshot of an instance of the same stage, index and plan.
+
+        Raises msgspec.MsgspecError for another's.
+        """
+        joins = self._program.joins(self.stage)
+        row = msgspec.Raw if joins else self._program.input_type(self.stage)
+        order: Any = list[int] | None
+        inbox = merge_type(row) if isinstance(self._inbox, Merge) else arrivals_type(row, order)
+        outbox = tuple[Position, list[int], list[tuple[int, int, int]]]
+        kind = generic(tuple, inbox, self._program.state_type(self.stage), outbox, Position, list[StepCounts])
+        entered, state, sent, self._mark, counted = msgspec.msgpack.Decoder(kind).decode(snapshot)
+        if joins:
+            entered = typed_rows(entered, {edge: self._program.row_type(edge) for edge, _ in self.inputs})
+        self._inbox.restore(entered)
+        self._outbox.restore(sent)
+        if self._operator is not None:
+            self._operator.restore(state)
+        for counts, before in zip(self._counts.values(), counted, strict=True):
+            counts.become(before)
+
+
+_ENCODER = msgspec.msgpack.Encoder()

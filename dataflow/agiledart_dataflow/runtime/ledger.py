@@ -1,0 +1,169 @@
+"""Where every record went. `audit` names each place where the counts of an application do not add up.
+
+    a source    lines = records + late + malformed + shed + spooled + waiting
+    a step      in = out + filtered + skipped + dead letters + late, where one row makes at most one
+    with state  in = taken + filtered + skipped + dead letters + late; what is taken comes out of running values at once, of
+                tumbling and hopping windows by the end, and leaves nothing behind there
+    a stage     what came in and does not wait = in of its first step; out of a step = in of the next; out of the last = sent
+    a channel   sent = received, at the end
+
+The first three hold at every moment for the figures of one instance; those of two instances belong together only when nothing is
+under way any more. A loss, a repetition or a miscount anywhere between two counters breaks one of them.
+"""
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+
+from agiledart_dataflow.counts.statistics import InstanceStatistics, SourceCounts, StepCounts
+from agiledart_dataflow.plan.specification import Specification, StepSpecification
+from agiledart_dataflow.plan.stage_plan import ERRORS, StagePlan
+from agiledart_dataflow.plan.step_kinds import PATHS, windows_of_a_row
+
+"""The lengths in the text of a window."""
+
+_KEEPING = frozenset({"map", "with_columns", "select", "union", "sink", "side"})
+"""Kinds of steps of which every row in comes out, but for errors."""
+
+_SIEVING = frozenset({"filter", "where", "distinct"})
+"""Kinds of steps that let rows through or not."""
+
+_TAKING = frozenset({"window", "top", *PATHS}) - _SIEVING
+"""Kinds of steps that take rows into a state, from which results are made."""
+
+
+def audit(
+    specification: Specification, statistics: Iterable[InstanceStatistics], plan: StagePlan | None = None
+) -> list[str]:
+    """Every imbalance in words; empty when all records are accounted for.
+
+    Args:
+        statistics: of all instances that are known; channels are compared when all of them have finished.
+        plan: all instances of it are here; without it channels with both ends known are judged, and outputs are not.
+    """
+    known = {step.name: step for step in specification.steps}
+    instances = list(statistics)
+    found: list[str] = []
+    for one in instances:
+        found += _of_instance(known, one)
+        if plan is not None:
+            found += _of_outputs(plan, one)
+    if instances and all(one.finished for one in instances):
+        found += _of_channels(instances, is_all=plan is not None)
+    return found
+
+
+def misses(one: InstanceStatistics) -> list[str]:
+    """The imbalances within one instance that show without its topology: at its source, between its steps, at its inputs."""
+    return _of_instance({}, one)
+
+
+def _of_instance(known: dict[str, StepSpecification], one: InstanceStatistics) -> list[str]:
+    found: list[str] = []
+    if one.source is not None:
+        (name,) = one.steps or ("source",)
+        found += _of_source(name, one.source)
+    names = list(one.steps)
+    for name, counts in one.steps.items():
+        if name in known:
+            found += [f"{name} {one.index}: {text}" for text in _of_step(known[name], counts)]
+            if one.finished and one.state_keys and _closes(known[name]):
+                found.append(
+                    f"{name} {one.index}: {one.state_keys} keys are left in windows after the end of the input"
+                )
+    for before, after in pairwise(names):
+        put_out, took = one.steps[before].rows_out, one.steps[after].rows_in
+        if put_out != took:
+            found.append(f"{after} {one.index}: took {took} of the {put_out} rows that {before} put out")
+    if one.source is None and names:
+        came = sum(rows for _, _, rows in one.received) - one.queued_rows
+        took = one.steps[names[0]].rows_in
+        if came != took:
+            found.append(f"{names[0]} {one.index}: took {took} of {came} rows that came and do not wait")
+    return found
+
+
+def _of_source(name: str, counts: SourceCounts) -> list[str]:
+    parts = {
+        "records": counts.records,
+        "late": counts.late,
+        "malformed": sum(counts.malformed.values()),
+        "shed": sum(counts.shed.values()),
+        "spooled": counts.spooled,
+        "waiting": counts.waiting,
+    }
+    if counts.lines == sum(parts.values()):
+        return []
+    words = " + ".join(f"{number} {what}" for what, number in parts.items() if number)
+    return [f"{name}: {counts.lines} lines, but {words or 'nothing'} is {sum(parts.values())}"]
+
+
+def _of_step(step: StepSpecification, counts: StepCounts) -> list[str]:
+    let_go = counts.dropped + counts.skipped + counts.dead_letters + counts.late
+    accounted = counts.rows_out + let_go
+    yields = dict(step.options).get("yields")
+    one_for_one = (
+        step.kind in _KEEPING | _SIEVING
+        or (step.kind == "flat_map" and yields == "optional")
+        or (step.kind == "map_batches" and yields != "many")
+    )
+    if one_for_one and accounted != counts.rows_in:
+        return [f"{counts.rows_in} rows in, {counts.rows_out} out and {let_go} let go"]
+    if step.kind in _TAKING:
+        if counts.taken + let_go != counts.rows_in:
+            return [f"{counts.rows_in} rows in, {counts.taken} taken and {let_go} let go"]
+        if step.kind in ("running", "running-values") and counts.rows_out != counts.taken:
+            return [f"{counts.rows_out} values out of {counts.taken} rows taken"]
+        if _closes(step) and counts.rows_out + counts.failed > counts.taken * windows_of_a_row(step):
+            return [f"{counts.rows_out} windows out of {counts.taken} rows taken"]
+    elif counts.taken or counts.failed:
+        return [f"{counts.taken} rows taken where nothing is kept"]
+    if step.kind in _KEEPING and counts.dropped:
+        return [f"{counts.dropped} rows filtered where nothing filters"]
+    if let_go > counts.rows_in:
+        return [f"{let_go} rows let go of {counts.rows_in}"]
+    return []
+
+
+def _closes(step: StepSpecification) -> bool:
+    """Is it a window that the end of the input closes?"""
+    return step.kind == "window" and dict(step.options).get("window", "").startswith("hopping")
+
+
+def _of_outputs(plan: StagePlan, one: InstanceStatistics) -> list[str]:
+    """Did all that the last step put out leave, over each edge?"""
+    if not one.steps:
+        return []
+    found: list[str] = []
+    last, counts = list(one.steps.items())[-1]
+    for edge in plan.outgoing(one.stage):
+        sent = sum(rows for number, _, rows in one.sent if number == edge.index)
+        step, _, tag = edge.side.rpartition("/")
+        if not edge.side:
+            copies = len(plan.targets(edge.index, one.index)) if edge.partitioning == "broadcast" else 1
+            expected = counts.rows_out * copies
+        elif tag == ERRORS and step in one.steps:
+            expected = one.steps[step].dead_letters
+        else:
+            continue
+        if sent != expected:
+            found.append(f"{last} {one.index}: sent {sent} of {expected} rows over edge {edge.index}")
+    return found
+
+
+def _of_channels(instances: Sequence[InstanceStatistics], *, is_all: bool) -> list[str]:
+    """Did each channel bring what was put in? `is_all`: every instance is here, else only channels with both ends are judged."""
+    sent = {(edge, one.index, target): rows for one in instances for edge, target, rows in one.sent}
+    found: list[str] = []
+    received: set[tuple[int, int, int]] = set()
+    for one in instances:
+        for edge, source, rows in one.received:
+            key = (edge, source, one.index)
+            received.add(key)
+            put_in = sent.get(key, 0 if is_all else rows)
+            if put_in != rows:
+                found.append(f"edge {edge} from instance {source} to {one.index}: {put_in} rows sent, {rows} received")
+    for key, rows in sent.items():
+        if is_all and key not in received and rows:
+            edge, source, target = key
+            found.append(f"edge {edge} from instance {source} to {target}: {rows} rows sent, and nobody took them")
+    return found

@@ -1,0 +1,276 @@
+"""`Merge`: several ordered inputs → one ordered output, released up to the least mark (docs/decisions/0003).
+
+A barrier blocks nothing here: the queues and marks are part of the snapshot, and what comes again after a restore is known by
+its position and dropped.
+"""
+
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Iterable
+from itertools import chain
+from operator import lt
+from typing import Any
+
+import msgspec
+
+from agiledart_dataflow.data.batch import Batch, Held, Order, listed
+from agiledart_dataflow.data.position import END, START, Position, is_final
+from agiledart_dataflow.data.schema import generic
+from agiledart_dataflow.runtime.barriers import Alignment
+from agiledart_kernel.errors import LocalProtocolError, RemoteProtocolError
+
+Channel = tuple[int, int]
+"""(edge, upstream instance)."""
+
+
+class _Input:
+    """One channel: what it promised, and what waits."""
+
+    __slots__ = ("appended", "consumed", "cuts", "joined", "mark", "padding", "rows", "waiting")
+
+    def __init__(self, padding: Position) -> None:
+        self.mark: Position = START
+        self.padding = padding
+        self.waiting: deque[Batch] = deque()
+        self.joined: deque[int] = deque()
+        self.consumed = 0
+        self.rows = 0  # that came
+        self.appended = 0  # batches that were ever put into `waiting`
+        self.cuts: dict[int, tuple[Position, int, int]] = {}  # barrier → mark, rows, appended when it came
+
+
+class Merge:
+    """Puts the records of all channels into one order.
+
+    Args:
+        channels: every (edge, upstream instance) that enters, with the padding of its edge (`stages.Edge.padding`).
+
+    Attributes:
+        barriers: numbers of barriers that all inputs have reached; whoever takes note of one removes it.
+    """
+
+    __slots__ = (
+        "_alignment",
+        "_at",
+        "_floor",
+        "_inputs",
+        "_offered",
+        "_positions",
+        "_rows",
+        "barriers",
+        "frontier",
+        "queued_rows",
+    )
+
+    def __init__(self, channels: Iterable[tuple[Channel, Position]]) -> None:
+        self._inputs = {channel: _Input(padding) for channel, padding in channels}
+        self._alignment = Alignment(self._inputs)
+        self.barriers: list[int] = []
+        self.queued_rows = 0
+        self.frontier: Position = START
+        self._rows: list[Any] = []
+        self._positions: list[Position] = []
+        self._at = 0
+        self._offered = False
+        self._floor: Position = START  # restored: what lies at or below it was taken before
+
+    def offer(self, edge: int, source: int, batch: Batch) -> None:
+        """Take the next batch of a channel.
+
+        Raises:
+            RemoteProtocolError: `position` when a record lies at or below a mark already given, or the order is broken.
+            LocalProtocolError: no such channel enters here.
+        """
+        channel = self._inputs.get((edge, source))
+        if channel is None:
+            raise LocalProtocolError(f"edge {edge} from instance {source} does not enter here")
+        rows, positions, mark = batch.rows, listed(batch.order) or [], batch.mark
+        self._check(edge, channel.mark, positions, mark)
+        channel.mark = mark
+        self._offered = True
+        if channel.padding:
+            padding = channel.padding
+            positions = [position + padding for position in positions]
+            mark = _last_mark(channel)
+        channel.rows += len(positions)
+        if positions and positions[0] <= self._floor:  # it comes again after a restore, and was taken before
+            cut = bisect_right(positions, self._floor)
+            rows, positions = rows[cut:], positions[cut:]
+        self.queued_rows += len(positions)
+        if positions or not channel.waiting:
+            channel.waiting.append(Batch(rows, positions, mark))
+            channel.joined.append(1)
+            channel.appended += 1
+        else:
+            # A punctuation only moves the mark of what waits before it; both are consumed together.
+            channel.waiting[-1].mark = mark
+            channel.joined[-1] += 1
+        if batch.barrier or is_final(batch.mark):
+            if batch.barrier:
+                self._alignment.reach((edge, source), batch.barrier)
+                channel.cuts[batch.barrier] = (channel.mark, channel.rows, channel.appended)
+            else:
+                self._alignment.end((edge, source))
+            while self._alignment.advance():
+                self.barriers.append(self._alignment.complete)
+
+    @staticmethod
+    def _check(edge: int, before: Position, positions: list[Position], mark: Position) -> None:
+        if mark < before:
+            raise RemoteProtocolError("position", f"mark {mark} after {before} on edge {edge}")
+        if positions:
+            if positions[0] <= before:
+                raise RemoteProtocolError("position", f"a record at {positions[0]} after mark {before} on edge {edge}")
+            if positions[-1] > mark or not all(map(lt, positions, positions[1:])):
+                raise RemoteProtocolError("position", f"records out of order before mark {mark} on edge {edge}")
+
+    def take(self, limit: int) -> tuple[Held, Order, Position]:
+        """At most `limit` records in order, and the mark up to which they are complete.
+
+        Without a record the mark is the frontier, the least mark of all inputs.
+        """
+        if self._at >= len(self._rows):
+            self._refill()
+        start, stop = self._at, min(self._at + limit, len(self._rows))
+        rows, positions = self._rows, self._positions
+        self.queued_rows -= stop - start
+        if start == 0 and stop == len(rows):
+            self._rows, self._positions = [], []
+            return rows, positions, self.frontier
+        self._at = stop
+        if stop == len(rows):
+            return rows[start:], positions[start:], self.frontier
+        return rows[start:stop], positions[start:stop], (*positions[stop - 1], END)
+
+    @property
+    def has_released(self) -> bool:
+        """True when `take` still has records in hand, or may find some in what was offered since it last looked."""
+        return self._at < len(self._rows) or self._offered
+
+    def consumed(self, edge: int, source: int) -> int:
+        """How many batches of a channel have been taken wholly."""
+        return self._inputs[edge, source].consumed
+
+    def received(self) -> list[tuple[int, int, int]]:
+        """(edge, upstream instance, rows that came) of each channel."""
+        return [(edge, source, channel.rows) for (edge, source), channel in self._inputs.items()]
+
+    def _refill(self) -> None:
+        """Release everything at or below the least mark."""
+        self._at = 0
+        self._offered = False
+        marks = [_last_mark(channel) for channel in self._inputs.values()]
+        self.frontier = frontier = max(marks) if all(map(is_final, marks)) else min(marks)
+        rows: list[list[Any]] = []
+        positions: list[list[Position]] = []
+        runs = 0
+        for channel in self._inputs.values():
+            before = len(rows)
+            _release(channel, frontier, rows, positions)
+            runs += len(rows) > before
+        if len(rows) == 1:  # the usual case: handed on as it is; others may hold the same lists, so nobody changes them
+            self._rows, self._positions = rows[0], positions[0]
+            return
+        self._rows, self._positions = list(chain.from_iterable(rows)), list(chain.from_iterable(positions))
+        if runs > 1:
+            # Timsort finds the runs of the inputs and merges them.
+            order = sorted(range(len(self._positions)), key=self._positions.__getitem__)
+            self._positions = [self._positions[i] for i in order]
+            self._rows = [self._rows[i] for i in order]
+
+    def snapshot(self, barrier: int = 0) -> Any:
+        """Marks, queues and released records as plain data: (inputs, released rows, their positions, frontier, barriers).
+
+        At a barrier the queues are as each input had filled them when it gave the barrier. What it sent after that comes again,
+        over channels that begin anew, perhaps by way of another instance; as far as it was released it is dropped then.
+        """
+        inputs = []
+        for (edge, source), channel in self._inputs.items():
+            waiting = [(batch.rows, batch.order, batch.mark) for batch in channel.waiting]
+            mark, rows, consumed, joined = channel.mark, channel.rows, channel.consumed, list(channel.joined)
+            if barrier:
+                # An input that has ended before the barrier has none: all that it sent lies before.
+                mark, rows, appended = channel.cuts.pop(barrier, (mark, rows, channel.appended))
+                last = _as_merged(mark, channel)
+                before = max(0, len(waiting) - (channel.appended - appended))
+                waiting = [(rows_, order, min(one, last)) for rows_, order, one in waiting[:before]]
+                consumed, joined = 0, [0] * len(waiting)
+            inputs.append((edge, source, mark, consumed, rows, waiting, joined))
+        alignment = self._alignment.snapshot(barrier)
+        return inputs, self._rows[self._at :], self._positions[self._at :], self.frontier, alignment
+
+    def restore(self, plain: Any) -> None:
+        """Go back to a snapshot whose rows have their types again. What was released before may come again: it is dropped."""
+        inputs, self._rows, self._positions, self.frontier, alignment = plain
+        self._alignment.restore(alignment)
+        self._at = 0
+        self._offered = True
+        self._floor = self.frontier
+        self.queued_rows = len(self._rows)
+        for edge, source, mark, consumed, rows, waiting, joined in inputs:
+            channel = self._inputs[edge, source]
+            channel.mark, channel.consumed, channel.rows = mark, consumed, rows
+            channel.waiting, channel.joined = deque(Batch(*batch) for batch in waiting), deque(joined)
+            channel.appended = len(channel.waiting)
+            self.queued_rows += sum(len(batch) for batch in channel.waiting)
+
+
+def _release(channel: _Input, frontier: Position, rows: list[list[Any]], positions: list[list[Position]]) -> None:
+    """Take from a channel what lies at or below the frontier."""
+    waiting = channel.waiting
+    while waiting:
+        batch = waiting[0]
+        if batch.mark <= frontier:
+            waiting.popleft()
+            channel.consumed += channel.joined.popleft()
+            if batch.held:
+                rows.append(batch.rows)
+                positions.append(batch.order)
+            continue
+        cut = bisect_right(batch.order, frontier)
+        if cut:
+            rows.append(batch.rows[:cut])
+            positions.append(batch.order[:cut])
+            waiting[0] = Batch(batch.rows[cut:], batch.order[cut:], batch.mark)
+        return
+
+
+def merge_type(row_type: Any) -> Any:
+    """The type of `Merge.snapshot`, by which its bytes are decoded."""
+    batch = generic(tuple, generic(list, row_type), list[Position], Position)
+    channel = generic(tuple, int, int, Position, int, int, generic(list, batch), list[int])
+    alignment = tuple[list[tuple[int, bool]], int]
+    return generic(tuple, generic(list, channel), generic(list, row_type), list[Position], Position, alignment)
+
+
+def typed_rows(plain: Any, row_types: dict[int, Any]) -> Any:
+    """The snapshot of a merge whose inputs have rows of several types, decoded with `merge_type(msgspec.Raw)`.
+
+    Args:
+        plain: the snapshot.
+        row_types: by edge, in the order of the branches.
+    """
+    inputs, released, positions, frontier, alignment = plain
+    decoders = [msgspec.msgpack.Decoder(generic(list, kind)) for kind in row_types.values()]
+    by_edge = dict(zip(row_types, decoders, strict=True))
+    typed = [
+        (*before, [(_decoded(by_edge[before[0]], rows), order, mark) for rows, order, mark in waiting], joined)
+        for *before, waiting, joined in inputs
+    ]
+    rows = [_decoded(decoders[position[-1]], [row])[0] for row, position in zip(released, positions, strict=True)]
+    return typed, rows, positions, frontier, alignment
+
+
+def _decoded(decoder: "msgspec.msgpack.Decoder[Any]", rows: list[msgspec.Raw]) -> list[Any]:
+    decoded: list[Any] = decoder.decode(msgspec.msgpack.encode(rows))
+    return decoded
+
+
+def _last_mark(channel: _Input) -> Position:
+    """How far a channel has promised, in the positions of the merged order."""
+    return _as_merged(channel.mark, channel)
+
+
+def _as_merged(mark: Position, channel: _Input) -> Position:
+    """A mark of a channel in the positions of the merged order."""
+    return (*mark, END) if channel.padding and not is_final(mark) else mark

@@ -1,0 +1,163 @@
+"""`OneInput`: the merge of a single channel, which is in order by itself: less to do for each batch, and columns stay columns."""
+
+from collections.abc import Sequence
+from operator import lt
+from typing import Any
+
+from agiledart_dataflow.data.batch import Batch, Held, Order, concatenated, listed, place
+from agiledart_dataflow.data.position import END, START, Position
+from agiledart_dataflow.data.position_arrays import is_strictly_ascending
+from agiledart_dataflow.runtime.arrivals import MAX_COLUMN_ROWS
+from agiledart_dataflow.runtime.merge import Channel, Merge
+from agiledart_kernel.errors import RemoteProtocolError
+
+
+class OneInput(Merge):
+    """Takes batches of one channel as they come; all that is unusual goes the way of every merge.
+
+    Args:
+        channel: the one that enters.
+        padding: of its edge.
+    """
+
+    __slots__ = ("_edge", "_only", "_ready", "_source")
+
+    def __init__(self, channel: Channel, padding: Position) -> None:
+        super().__init__(((channel, padding),))
+        self._edge, self._source = channel
+        self._only = self._inputs[channel]
+        self._ready: list[Batch] = []  # have come, and nothing waits before them; of several, columns come first
+
+    def offer(self, edge: int, source: int, batch: Batch) -> None:
+        """As above."""
+        only, mark, held = self._only, batch.mark, batch.held
+        if (
+            (self._ready and not self._waits_beside(held))
+            or only.waiting
+            or only.padding
+            or self._rows
+            or batch.barrier
+            or mark[0] == END
+            or self._floor is not START
+            or edge != self._edge
+            or source != self._source
+        ):
+            self._go_the_usual_way()
+            super().offer(edge, source, batch)
+            if self._floor is not START and len(batch.held) and place(batch.order, 0) > self._floor:
+                self._floor = START  # what was taken before a restore has come again, all of it
+            return
+        positions = batch.order
+        if positions is None or (type(positions) is not list and not len(positions)):
+            positions = []
+            batch = Batch(held, positions, mark)
+        if type(positions) is list:
+            self._check(edge, only.mark, positions, mark)
+        elif is_strictly_ascending(positions):
+            ends = [place(positions, 0), place(positions, -1)]
+            self._check(edge, only.mark, ends if len(positions) > 1 else ends[:1], mark)
+        else:
+            raise RemoteProtocolError("position", f"records out of order on edge {edge}")
+        only.mark = mark
+        count = len(positions)
+        only.rows += count
+        self.queued_rows += count
+        self._ready.append(batch)
+
+    def passes(self, edge: int, source: int, batch: Batch) -> bool:
+        """Do the rows of a batch go past, because nothing waits here? Then they count as taken; else nothing has changed.
+
+        Not those that are out of order: who offers them is told so.
+        """
+        only, mark, positions = self._only, batch.mark, batch.order
+        if (
+            self._ready
+            or only.waiting
+            or only.padding
+            or self._rows
+            or self._floor is not START
+            or self.barriers
+            or batch.barrier
+            or edge != self._edge
+            or source != self._source
+            or mark[0] == END
+            or type(positions) is not list
+            or positions[0] <= only.mark
+            or positions[-1] > mark
+            or (len(positions) > 1 and not all(map(lt, positions, positions[1:])))
+        ):
+            return False
+        only.rows += len(positions)
+        only.mark = self.frontier = mark
+        return True
+
+    def _waits_beside(self, held: Held) -> bool:
+        """May these wait beside what is ready? Behind columns, or without rows; rows behind rows are cut as in any merge."""
+        first = self._ready[0].held
+        return type(first) is not list or (not len(first) and (type(held) is not list or not len(held)))
+
+    def take(self, limit: int) -> tuple[Held, Order, Position]:
+        """As above; of columns all that are ready, as far as they are not too many."""
+        ready = self._ready
+        if not ready:
+            return super().take(limit)
+        stop = 1 if len(ready) == 1 else self._joined()
+        batch = ready[0] if stop == 1 else concatenated(ready[:stop])
+        count = len(batch.held)
+        if count > limit and type(batch.held) is list:
+            self._go_the_usual_way()
+            return super().take(limit)
+        self._only.consumed += stop
+        del ready[:stop]
+        self.queued_rows -= count
+        self.frontier = batch.mark
+        return batch.held, batch.order, batch.mark
+
+    def _joined(self) -> int:
+        """How many of the batches that are ready can leave together: rows, or columns, and marks without rows."""
+        rows = 0
+        form: type | None = None
+        for number, batch in enumerate(self._ready):
+            held = batch.held
+            if not len(held):
+                continue
+            rows += len(held)
+            if form is not None and (type(held) is list or type(held) is not form or rows > MAX_COLUMN_ROWS):
+                return number
+            form = type(held)
+        return len(self._ready)
+
+    @property
+    def has_released(self) -> bool:
+        """As above."""
+        return bool(self._ready) or self._offered or self._at < len(self._rows)
+
+    def snapshot(self, barrier: int = 0) -> Any:
+        """As above."""
+        self._go_the_usual_way()
+        return super().snapshot(barrier)
+
+    def restore(self, plain: Any) -> None:
+        """As above."""
+        self._ready.clear()
+        super().restore(plain)
+
+    def _go_the_usual_way(self) -> None:
+        """Let what has come wait as in any merge."""
+        ready, self._ready = self._ready, []
+        only = self._only
+        for batch in ready:
+            self._offered = True
+            batch.order = listed(batch.order)
+            if len(batch.held) or not only.waiting:
+                only.waiting.append(batch)
+                only.joined.append(1)
+                only.appended += 1
+            else:
+                only.waiting[-1].mark = batch.mark
+                only.joined[-1] += 1
+
+
+def merge_of(channels: Sequence[tuple[Channel, Position]]) -> Merge:
+    """For these channels, each with its padding."""
+    return OneInput(*channels[0]) if len(channels) == 1 else Merge(channels)

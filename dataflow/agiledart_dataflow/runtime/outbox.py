@@ -1,0 +1,234 @@
+"""`Outbox`: an instance's records → batches for the instances of the next stages, each batch with the mark."""
+
+from collections.abc import Callable
+from itertools import count as counting
+from typing import Any
+
+from agiledart_dataflow.data.batch import Batch, Held, Order, as_rows, has_positions, listed
+from agiledart_dataflow.data.carries import Carries
+from agiledart_dataflow.data.partitioning import KeyFunction, KeyRouter, split_by_key, split_in_turn
+from agiledart_dataflow.data.position import START, Position
+from agiledart_dataflow.plan.stage_plan import Edge, StagePlan
+from agiledart_dataflow.user_code.user_errors import user_code_error
+
+Emit = Callable[[int, int, Batch], None]
+"""emit(edge, target instance, batch): hand a batch to a channel."""
+
+
+class _Route:
+    """One outgoing edge; `sent` counts the rows for each of its targets."""
+
+    __slots__ = (
+        "edge", "key_of", "lenient", "next_target", "number", "order_of", "router", "sent", "step", "targets", "waiting",
+    )  # fmt: skip
+
+    def __init__(
+        self, edge: Edge, inner: Carries, targets: range, step: str, key_of: KeyFunction | None, *, lenient: bool
+    ) -> None:
+        self.edge = edge
+        self.number = edge.index
+        self.targets = targets
+        self.step = step
+        self.key_of = key_of
+        self.lenient = lenient  # the keyed step's error policy lets rows go
+        self.router = KeyRouter(len(targets)) if edge.partitioning == "key" else None
+        self.next_target = 0
+        self.sent = dict.fromkeys(targets, 0)
+        self.order_of = None if edge.carries == inner else _nothing if edge.carries == "rows" else _times
+        self.waiting: tuple[list[Any], list[Any]] = ([], [])  # rows of a side output, and what goes with them
+
+    def send(self, held: Held, order: Order, mark: Position, emit: Emit) -> None:
+        if self.order_of is not None:
+            order = self.order_of(order)
+        number, targets = self.number, self.targets
+        count = len(held)
+        if len(targets) == 1 or not count:
+            for target in targets:
+                self.sent[target] += count
+                emit(number, target, Batch(held, order, mark))
+            return
+        if self.edge.partitioning == "broadcast":
+            for target in targets:
+                self.sent[target] += count
+                emit(number, target, Batch(held, order, mark))
+            return
+        if self.router is None and has_positions(order):
+            for target, (rows, positions) in enumerate(split_in_turn(as_rows(held), listed(order), len(targets))):
+                self.sent[target] += len(rows)
+                emit(number, target, Batch(rows, positions, mark))
+            return
+        if self.router is None:
+            # A whole batch to one instance, the mark to all: rows of one batch stay together.
+            chosen = self.next_target
+            self.next_target = (chosen + 1) % len(targets)
+            self.sent[chosen] += count
+            for target in targets:
+                emit(number, target, Batch(held, order, mark) if target == chosen else Batch([], None, mark))
+            return
+        key_of = self.key_of
+        assert key_of is not None  # a keyed edge leads to a keyed step
+        try:
+            parts = split_by_key(held, order, key_of, self.router, len(targets))
+        except (Exception, SystemExit) as error:  # user code may raise anything; it leaves here named
+            if not self.lenient or not isinstance(error, Exception):
+                row = _first_bad(held, key_of, self.router)
+                raise user_code_error(f"key_by of {self.step}", key_of, error, row) from error
+            # The first instance gets the rows whose key raises: there it raises again, under the step's own policy.
+            parts = split_by_key(
+                as_rows(held), listed(order), _or_nothing(key_of, self.router), self.router, len(targets)
+            )
+        for target, (part, part_order) in enumerate(parts):
+            self.sent[target] += len(part)
+            emit(number, target, Batch(part, part_order, mark))
+
+    def send_waiting(self, mark: Position, emit: Emit) -> None:
+        """What a side output has collected, with the mark."""
+        (rows, order), self.waiting = self.waiting, ([], [])
+        self.send(rows, order if rows and order[0] is not None else None, mark, emit)
+
+
+def _or_nothing(key_of: KeyFunction, router: KeyRouter) -> KeyFunction:
+    """Row → key, where that does not raise; else a key of the first instance."""
+    first = next(number for number in counting() if router[number] == 0)
+
+    def key_or_nothing(row: Any) -> Any:
+        try:
+            key = key_of(row)
+            router[key]
+        except Exception:  # noqa: BLE001  the keyed step meets the same error again and tells it
+            return first
+        return key
+
+    return key_or_nothing
+
+
+def _nothing(order: Order) -> Order:
+    return None
+
+
+def _times(order: Order) -> Order:
+    if order is None or type(order) is not list:
+        return order if order is None else order[:, 0]
+    return [position[0] for position in order]
+
+
+def _first_bad(held: Held, key_of: KeyFunction, router: KeyRouter) -> Any:
+    """The row for which the key function raised."""
+    row: Any = None
+    try:
+        for row in as_rows(held):
+            router[key_of(row)]
+    except (Exception, SystemExit):  # noqa: BLE001  the same error of user code again; only its row is of interest
+        return row
+    return None
+
+
+class Outbox:
+    """All outgoing edges of one instance.
+
+    Args:
+        plan: the application's plan.
+        stage, index: the instance.
+        key_functions: for each keyed edge the name of the keyed step, row → key, and whether its error policy lets rows go.
+
+    Attributes:
+        mark: the last one given.
+    """
+
+    __slots__ = ("_only", "_only_sent", "_only_target", "_routes", "_sides", "mark")
+
+    def __init__(
+        self, plan: StagePlan, stage: int, index: int, key_functions: dict[int, tuple[str, KeyFunction, bool]]
+    ) -> None:
+        inner = plan.carries(stage)
+        routes: list[_Route] = []
+        for edge in plan.outgoing(stage):
+            step, key_of, lenient = key_functions.get(edge.index, ("", None, False))
+            routes.append(_Route(edge, inner, plan.targets(edge.index, index), step, key_of, lenient=lenient))
+        self._routes = [route for route in routes if not route.edge.side]
+        self._sides = {route.edge.side: route for route in routes if route.edge.side}
+        alone = len(routes) == 1 and not self._sides and len(routes[0].targets) == 1 and routes[0].order_of is None
+        self._only = routes[0].number if alone else None
+        self._only_target = routes[0].targets.start if alone else 0
+        self._only_sent = 0
+        self.mark: Position = START
+
+    def send(self, held: Held, order: Order, mark: Position, emit: Emit) -> None:
+        """Send records and mark to all edges; nothing when there is nothing new to say."""
+        if mark > self.mark:
+            self.mark = mark
+        elif not len(held):
+            return
+        only = self._only
+        if only is not None:  # the usual case, without a loop
+            self._only_sent += len(held)
+            emit(only, self._only_target, Batch(held, order, mark))
+            return
+        for route in self._routes:
+            route.send(held, order, mark, emit)
+        for route in self._sides.values():
+            route.send_waiting(mark, emit)
+
+    def pass_on(self, batch: Batch, emit: Emit) -> None:
+        """`send` for a batch that may travel as it is."""
+        only = self._only
+        if only is None:
+            self.send(batch.held, batch.order, batch.mark, emit)
+            return
+        count = len(batch.held)
+        if batch.mark > self.mark:
+            self.mark = batch.mark
+        elif not count:
+            return
+        self._only_sent += count
+        emit(only, self._only_target, batch)
+
+    @property
+    def only(self) -> int | None:
+        """The edge over which everything leaves as it is, to one instance; None: there are more, or more is to be done."""
+        return self._only
+
+    def went_past(self, rows: int) -> None:
+        """Count rows that somebody put into the only channel directly."""
+        self._only_sent += rows
+
+    def edge_of(self, side: str) -> int | None:
+        """The edge of this side output ("step/tag"); None when nobody takes it."""
+        route = self._sides.get(side)
+        return None if route is None else route.number
+
+    def put_aside(self, side: str, rows: list[Any], order: list[Any]) -> None:
+        """Rows for a side output; they leave with the next `send`, in front of its mark. Nobody takes it: dropped."""
+        route = self._sides.get(side)
+        if route is not None:
+            route.waiting[0].extend(rows)
+            route.waiting[1].extend(order)
+
+    def send_barrier(self, barrier: int, emit: Emit) -> None:
+        """Send a barrier over all channels, behind all that was sent."""
+        for route in (*self._routes, *self._sides.values()):
+            for target in route.targets:
+                emit(route.number, target, Batch([], None, self.mark, barrier))
+
+    def sent(self) -> list[tuple[int, int, int]]:
+        """(edge, target, rows sent) of each channel."""
+        if self._only is not None:
+            return [(self._only, self._only_target, self._only_sent)]
+        routes = (*self._routes, *self._sides.values())
+        return [(route.number, target, rows) for route in routes for target, rows in route.sent.items()]
+
+    def snapshot(self) -> Any:
+        """The mark given, whose turn it is, and what was sent, as plain data."""
+        return self.mark, [route.next_target for route in self._routes], self.sent()
+
+    def restore(self, plain: Any) -> None:
+        """Go back to a snapshot."""
+        self.mark, turns, sent = plain
+        for route, turn in zip(self._routes, turns, strict=True):
+            route.next_target = turn
+        if self._only is not None:
+            self._only_sent = sent[0][2]
+            return
+        by_edge = {route.number: route for route in (*self._routes, *self._sides.values())}
+        for edge, target, rows in sent:
+            by_edge[edge].sent[target] = rows

@@ -1,0 +1,349 @@
+"""`SourceInstance`: rows from a reader → positions. Malformed, late and early rows are settled here, once, for all
+queries.
+
+Order of judgement for each row: the reader's own reasons, the step's `check`, then lateness: an event time before the
+    newest seen minus `max_out_of_order` is late. What remains is sorted within that tolerance and numbered.
+"""
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from itertools import repeat
+from typing import Any
+
+import msgspec
+
+from agiledart_dataflow.counts.statistics import InstanceStatistics, SourceCounts, StepCounts
+from agiledart_dataflow.data.batch import Batch, Held, as_rows, listed
+from agiledart_dataflow.data.position import END, RECORD, START, Position, final_mark, reached
+from agiledart_dataflow.data.position_arrays import record_positions
+from agiledart_dataflow.data.schema import generic
+from agiledart_dataflow.event_time.event_clock import EventClock, Late, separated
+from agiledart_dataflow.event_time.pacing import Pacer, stamper
+from agiledart_dataflow.operators.keyed_step import LATE
+from agiledart_dataflow.plan.connectors import Reading, SourceReader
+from agiledart_dataflow.runtime.instance import Onlooker
+from agiledart_dataflow.runtime.intake import Intake
+from agiledart_dataflow.runtime.outbox import Emit, Outbox
+from agiledart_dataflow.runtime.program import Program
+from agiledart_dataflow.runtime.source_reading import SourceJudge
+from agiledart_kernel.limits import MAX_BATCH_ROWS
+
+IDLE_NS = 5_000_000
+"""How long to leave alone a reader that has nothing now."""
+
+_PACED_AHEAD = 128
+"""Rows that a paced source reads ahead of their time."""
+
+
+class Polled(msgspec.Struct, frozen=True, gc=False):
+    """What one `poll` brought.
+
+    Attributes:
+        batch: records and mark to send, or None.
+        wait_until_ns: do not poll before this instant (None: at once).
+        finished: True with the batch that carries END_OF_INPUT; never poll again.
+        wait_for: a file descriptor that becomes readable when the reader has something, or None; poll then, at once.
+    """
+
+    batch: Batch | None
+    wait_until_ns: int | None
+    finished: bool
+    wait_for: int | None = None
+
+
+class SourceInstance:
+    """The only instance of a source's stage.
+
+    Args:
+        program: the compiled topology.
+        stage: the source's stage.
+        reader: carries out its connector.
+        intake: where rows wait while outputs are blocked; None: then it does not read.
+
+    Raises:
+        UserCodeError: from `poll`, when `event_time` or `check` raised.
+        OperationFailed: from `poll`, when the reader failed; names the step.
+        ConfigurationError: the connector's `speed` is no number above zero.
+    """
+
+    def __init__(self, program: Program, stage: int, reader: SourceReader, intake: Intake | None = None) -> None:
+        step = program.steps(stage)[0]
+        assert step.connector is not None
+        self.stage = stage
+        self.index = 0
+        self.finished = False
+        self._name = step.name
+        self._row_type = step.row_type
+        self._carries = program.plan.carries(stage)
+        self._reader = reader
+        self._intake = intake
+        self._fileno: Callable[[], int | None] = getattr(reader, "fileno", _nothing_to_wait_for)
+        self._number = [one.index for one in program.specification.of_kind("source")].index(step.index)
+        self._outbox = Outbox(program.plan, stage, 0, program.key_functions(stage))
+        self._lateness_ms = program.lateness_ms
+        self._clock = EventClock(
+            step.make["max_out_of_order_ms"],
+            lateness_ms=program.lateness_ms,
+            keeps_late=self._outbox.edge_of(f"{step.name}/{LATE}") is not None,
+            **step.make.get("clock", {}),
+        )
+        self._pacer = Pacer(step.name, step.connector.option("speed"))
+        self._judge = SourceJudge(step, reader, self._clock, paces=self._pacer.paces)
+        waits = self._pacer.paces or self._clock.sorts
+        self._stamp = stamper(step.row_type) if waits or not reader.stamps else None
+        is_simple = not (waits or self._clock.passes_by_itself or self._judge.checks)
+        self._is_plain = is_simple and self._stamp is None and intake is None
+        self._counts = SourceCounts(paced=self._pacer.paces)
+        self._sequence = 0
+        self._exhausted = False
+        self._mark: Position = START
+        self._onlooker: Onlooker | None = None
+        self._may_be_late = self._lateness_ms > 0 or self._clock.keeps_late
+
+    @property
+    def mark(self) -> Position:
+        """The position up to which it is complete."""
+        return self._mark
+
+    @property
+    def reads_on(self) -> bool:
+        """Whether it wants `take_in` while its outputs are blocked: it has another policy than to wait."""
+        return self._intake is not None and not self.finished
+
+    def take_in(self, now_ns: int, wall_ns: int, max_rows: int = MAX_BATCH_ROWS) -> int | None:
+        """Read on although nothing can be sent; returns before when it need not be called again (None: at once)."""
+        assert self._intake is not None
+        if not self._intake.has_room():
+            return now_ns + IDLE_NS
+        held, times, wait, read_nothing = self._arrived(now_ns, wall_ns, max_rows)
+        self._intake.put(list(zip(listed(times), as_rows(held), strict=True)))
+        if wait is None and not len(held) and (read_nothing or self._exhausted):
+            wait = now_ns + IDLE_NS
+        return wait
+
+    def poll(self, now_ns: int, wall_ns: int, max_rows: int = MAX_BATCH_ROWS) -> Polled:
+        """Read, judge, sort, pace, number.
+
+        Args:
+            now_ns: monotonic; paces by `speed`.
+            wall_ns: since 1970; fills fields of type `ReadTime`.
+            max_rows: at most so many records come back.
+        """
+        intake = self._intake
+        reading: Reading | None = None
+        if self._is_plain and not self._clock.due and not self._exhausted:
+            reading = self._judge.read(max_rows, wall_ns)
+            if (polled := self._at_once(reading, max_rows, now_ns)) is not None:
+                return polled
+        if intake is None or intake.has_room():
+            held, times, wait, read_nothing = self._arrived(now_ns, wall_ns, max_rows, reading)
+        else:
+            held, times, wait, read_nothing = [], [], None, False
+        if intake is not None:
+            intake.put(list(zip(listed(times), as_rows(held), strict=True)))
+            kept = intake.take(max_rows)
+            times, held = [time_ms for time_ms, _ in kept], [row for _, row in kept]
+            wait = None if len(held) else wait
+        count = len(held)
+        order = self._numbered(times, held)
+        self._counts.records += count
+        if self._may_be_late and count:
+            held, order = self._put_late_aside(as_rows(held), listed(order))
+        self.finished = self._exhausted and not self._clock.due and (intake is None or intake.is_empty)
+        mark = self._complete(int(times[-1]) if count else None)
+        if wait is None and read_nothing and not count and not self.finished:
+            wait = now_ns + IDLE_NS
+        if not count and mark <= self._mark:
+            waits = read_nothing and not self._clock.due and not self._clock.passes_by_itself
+            return Polled(None, wait, self.finished, self._fileno() if waits else None)
+        self._mark = mark
+        return Polled(Batch(held, order, mark), wait, self.finished)
+
+    def _at_once(self, reading: Reading, max_rows: int, now_ns: int) -> Polled | None:
+        """The usual reading of a plain source, with as little to do as possible; None for any other."""
+        rows = reading.rows
+        count = len(rows)
+        if not count or (count > max_rows and type(rows) is list) or reading.exhausted:
+            return None
+        times = self._judge.times_in_order(rows)
+        if times is None:
+            return None
+        last_ms = int(times[-1])
+        order = self._numbered(times, rows)
+        self._counts.records += count
+        self._mark = mark = (last_ms, RECORD, self._number, self._sequence - 1, END)
+        if reading.drained and (number := self._fileno()) is not None:
+            return Polled(Batch(rows, order, mark), now_ns + IDLE_NS, False, number)
+        return Polled(Batch(rows, order, mark), None, False)
+
+    def _arrived(
+        self, now_ns: int, wall_ns: int, max_rows: int, reading: Reading | None = None
+    ) -> tuple[Held, Any, int | None, bool]:
+        """(rows that are due, their times, when the next may be, whether the reader had nothing)."""
+        read_nothing = False
+        wanted = max_rows if not self._pacer.paces else min(max_rows, _PACED_AHEAD)
+        held: Held = []
+        times: Any = []
+        if not self._exhausted and len(self._clock.due) < wanted:
+            if reading is None:
+                reading = self._judge.read(wanted - len(self._clock.due), wall_ns)
+            read_nothing = not reading.lines
+            held, times = self._judge.judged(reading.rows, wall_ns // 1_000_000)
+            if type(held) is list and len(held) > max_rows:  # more than it was asked for
+                self._clock.due.extend(zip(times, held, strict=True))
+                held = []
+            if reading.exhausted:
+                self._exhausted = True
+                self._clock.release(END)
+        wait: int | None = None
+        if not len(held):
+            count, wait = self._pacer.ready(self._clock.due, now_ns, max_rows)
+            taken = [self._clock.due.popleft() for _ in range(count)]
+            times, held = [time_ms for time_ms, _ in taken], [row for _, row in taken]
+        if self._clock.passes_by_itself and not self._exhausted:
+            self._clock.pass_time(now_ns, wall_ns // 1_000_000, has_read=not read_nothing)
+        if self._stamp is not None and len(held):
+            stamp = self._stamp
+            held = [
+                row._replace(row=stamp(row.row, wall_ns)) if type(row) is Late else stamp(row, wall_ns)
+                for row in as_rows(held)
+            ]
+        return held, times, wait, read_nothing
+
+    def send(self, batch: Batch, emit: Emit) -> None:
+        """Hand a polled batch to the channels that leave this instance."""
+        if self._onlooker is not None and len(batch):
+            self._onlooker(batch.rows, listed(batch.order))
+        self._outbox.pass_on(batch, emit)
+
+    def send_barrier(self, barrier: int, emit: Emit) -> bytes:
+        """Let a checkpoint begin here, between two polls; the snapshot of this instance: where it is in its input."""
+        snapshot = self.snapshot()
+        self._outbox.send_barrier(barrier, emit)
+        return snapshot
+
+    def show(self, onlookers: Mapping[str, Onlooker]) -> None:
+        """From now on show the one under this step's name what leaves it; nobody when there is none."""
+        self._onlooker = onlookers.get(self._name)
+
+    def drain(self) -> None:
+        """Act as if the input had ended here. What was read already still goes out, at once, so the ledger adds up."""
+        self._pacer.stop()
+        if not self._exhausted:
+            self._exhausted = True
+            self._clock.release(END)
+
+    def close(self) -> None:
+        """Give back what the reader and the waiting room hold."""
+        if self._intake is not None:
+            self._intake.close()
+        self._reader.close()
+
+    def statistics(self) -> InstanceStatistics:
+        """What it has counted so far."""
+        waiting = len(self._clock.due) + len(self._clock.sorting)
+        counts = self._counted(waiting)
+        if self._intake is not None:
+            self._intake.tell(counts)
+        waiting = counts.waiting
+        return InstanceStatistics(
+            stage=self.stage,
+            index=0,
+            steps={self._name: StepCounts(counts.lines, counts.records, 0)},
+            source=counts,
+            queued_rows=waiting,
+            event_time=reached(self._mark),
+            finished=self.finished,
+            sent=self._outbox.sent(),
+        )
+
+    def snapshot(self) -> bytes:
+        """How far it is: the lines that it has read, its numbers, and the rows in memory that it has read and not sent.
+
+        What lies in a spool is not in it: a spool survives nothing yet.
+        """
+        counts = self._counted(0)
+        kept = [] if self._intake is None else self._intake.kept()
+        due = [*kept, *self._clock.due]
+        lates = [(i, row.by_ms, row.aside) for i, (_, row) in enumerate(due) if type(row) is Late]
+        plain = [(time_ms, row.row if type(row) is Late else row) for time_ms, row in due]
+        waiting = plain, sorted(self._clock.sorting), lates
+        return _ENCODER.encode(
+            (
+                counts,
+                self._clock.newest,
+                self._sequence,
+                self._clock.arrivals,
+                waiting,
+                self._mark,
+                self._outbox.snapshot(),
+            )
+        )
+
+    def restore(self, snapshot: bytes) -> None:
+        """Go back to a snapshot; the reader must stand behind the lines that were read then."""
+        row = self._row_type
+        waiting = generic(
+            tuple, generic(list, generic(tuple, int, row)), generic(list, generic(tuple, int, int, row)), _LATES
+        )
+        outbox = tuple[Position, list[int], list[tuple[int, int, int]]]
+        kind = generic(tuple, SourceCounts, int | None, int, int, waiting, Position, outbox)
+        counts, self._clock.newest, self._sequence, self._clock.arrivals, (due, sorting, lates), self._mark, sent = (
+            msgspec.msgpack.Decoder(kind).decode(snapshot)
+        )
+        self._counts, self._judge.lines, self._judge.reasons = counts, counts.lines, counts.malformed
+        self._clock.early, counts.early = counts.early, 0
+        for index, by_ms, aside in lates:
+            due[index] = (due[index][0], Late(due[index][1], by_ms, aside))
+        self._clock.due, self._clock.sorting = deque(due), sorting  # sorted, so a heap
+        self._outbox.restore(sent)
+
+    def _counted(self, waiting: int) -> SourceCounts:
+        return msgspec.structs.replace(
+            self._counts,
+            late=self._counts.late + self._clock.late,
+            early=self._clock.early,
+            lines=self._judge.lines,
+            malformed=dict(self._judge.reasons),
+            waiting=waiting,
+        )
+
+    def _numbered(self, times: Any, held: Held) -> Any:
+        """What goes with the next rows; they get the next sequence numbers."""
+        first = self._sequence
+        self._sequence = last = first + len(held)
+        if self._carries == "rows":
+            return None
+        if self._carries == "times":
+            return times
+        if type(held) is not list and not self._lateness_ms:
+            return record_positions(times, self._number, first, len(held))
+        times = times if type(times) is list else listed(times)
+        columns = times, repeat(RECORD), repeat(self._number), range(first, last)
+        return list(zip(*columns, repeat(0), strict=False) if self._lateness_ms else zip(*columns, strict=False))
+
+    def _put_late_aside(self, rows: list[Any], order: Any) -> tuple[list[Any], Any]:
+        if not any(type(row) is Late for row in rows):
+            return rows, order
+        rows, order, aside, aside_order = separated(rows, order)
+        self._counts.records -= len(aside)
+        self._counts.late += len(aside)
+        self._outbox.put_aside(f"{self._name}/{LATE}", aside, aside_order)
+        return rows, order
+
+    def _complete(self, last_ms: int | None) -> Position:
+        """The mark after records of which the last has this time (None: no records): nothing at or below it will follow."""
+        if self.finished:
+            return final_mark(reached(self._mark) if last_ms is None else last_ms)
+        mark = self._mark if last_ms is None else (last_ms, RECORD, self._number, self._sequence - 1, END)
+        if self._clock.passes_by_itself and (self._intake is None or self._intake.is_empty):
+            return max(mark, self._clock.promise() or mark)
+        return mark
+
+
+_ENCODER = msgspec.msgpack.Encoder()
+_LATES = list[tuple[int, int, bool]]
+
+
+def _nothing_to_wait_for() -> None:
+    return None

@@ -1,0 +1,129 @@
+"""`SourceJudge`: takes rows from a reader and judges them, many at once where nothing is unusual."""
+
+from collections.abc import Callable
+from typing import Any
+
+from agiledart_dataflow.data.batch import Held, as_rows
+from agiledart_dataflow.event_time.event_clock import EventClock
+from agiledart_dataflow.event_time.judging import is_ascending, no_time, times_of
+from agiledart_dataflow.plan.connectors import Reading, SourceReader
+from agiledart_dataflow.plan.step import Step
+from agiledart_dataflow.user_code.user_errors import NO_RECORD, sayable, user_code_error
+from agiledart_kernel.errors import AgileDartError, OperationFailed
+from agiledart_kernel.instants import event_time
+
+_REASON_LENGTH = 40
+_MAX_REASONS = 64
+"""Reasons are labels of counters; a check that makes up new ones for ever is cut off."""
+
+
+class SourceJudge:
+    """Reads and judges for one source.
+
+    Args:
+        step: the source's.
+        reader: carries out its connector.
+        clock: its event time; queues rows that cannot go at once.
+        paces: rows wait for their time.
+
+    Attributes:
+        lines: read so far; `reasons`: rows that were malformed, by reason.
+
+    Raises:
+        UserCodeError: `event_time` or `check` raised.
+        OperationFailed: the reader failed; names the step.
+    """
+
+    def __init__(self, step: Step, reader: SourceReader, clock: EventClock, *, paces: bool) -> None:
+        assert step.function is not None
+        self._name = step.name
+        self._reader = reader
+        self._clock = clock
+        self._paces = paces
+        self._times_of_columns: Callable[[Any], Any] | None = step.make.get("times_of_columns")
+        self._time_of: Callable[[Any], Any] = step.function
+        self._check: Callable[[Any], str | None] | None = step.make["check"]
+        self.lines = 0
+        self.reasons: dict[str, int] = {}
+
+    @property
+    def checks(self) -> bool:
+        """Rows may be malformed by the user's word."""
+        return self._check is not None
+
+    def times_in_order(self, held: Held) -> Any:
+        """Event times of rows, at least one, that may all go at once; None when they have to be looked at one by one."""
+        if self._time_of is no_time:
+            self._clock.newest = 0
+            return [0] * len(held)
+        times: Any
+        try:
+            if type(held) is not list:
+                if self._times_of_columns is None:
+                    return None
+                times = self._times_of_columns(held)
+                ascending = bool((times[1:] >= times[:-1]).all())
+            elif len(held) == 1:  # the lone row of a slow stream
+                time = self._time_of(held[0])
+                times, ascending = [time if type(time) is int else event_time(time)], True
+            else:
+                times = times_of(held, self._time_of)
+                ascending = is_ascending(times)
+        except (Exception, SystemExit):  # noqa: BLE001  user code; the careful way finds the row
+            return None
+        newest = self._clock.newest
+        if not ascending or (newest is not None and times[0] < newest):
+            return None
+        self._clock.newest = int(times[-1])
+        return times
+
+    def read(self, max_rows: int, wall_ns: int) -> Reading:
+        """Take rows from the reader."""
+        try:
+            reading = self._reader.read(max_rows, wall_ns)
+        except OperationFailed as error:
+            raise OperationFailed(f"{self._name}: {error}") from None
+        except AgileDartError:
+            raise
+        except (Exception, SystemExit) as error:  # a callable or generator of the user's
+            raise user_code_error(self._name, None, error, NO_RECORD) from error
+        self.lines += reading.lines
+        if reading.malformed:
+            for reason, count in reading.malformed.items():
+                self._malformed(reason, count)
+        return reading
+
+    def judged(self, held: Held, wall_ms: int) -> tuple[Held, Any]:
+        """Judge rows that were read: those that may go at once with their times, in the usual case all; others are queued."""
+        if not len(held):
+            return [], []
+        if type(held) is not list and self._times_of_columns is None:
+            held = as_rows(held)
+        if not (self._clock.sorts or self._clock.due or self._check or self._paces):
+            times = self.times_in_order(held)
+            if times is not None:
+                return held, times
+        self._judge_each(as_rows(held), wall_ms)
+        return [], []
+
+    def _judge_each(self, rows: list[Any], wall_ms: int) -> None:
+        row: Any = None
+        try:
+            for row in rows:
+                objection = None if self._check is None else self._check(row)
+                if objection is not None:
+                    self._malformed(str(objection))
+                else:
+                    objection = self._clock.accept(event_time(self._time_of(row)), row, wall_ms)
+                    if objection is not None:
+                        self._malformed(objection)
+        except AgileDartError:
+            raise
+        except (Exception, SystemExit) as error:  # user code may raise anything; it leaves here named
+            raise user_code_error(self._name, self._time_of, error, row) from error
+
+    def _malformed(self, reason: str, count: int = 1) -> None:
+        reason = sayable(reason[:_REASON_LENGTH])
+        if reason not in self.reasons and len(self.reasons) >= _MAX_REASONS:
+            reason = "other"
+        self.reasons[reason] = self.reasons.get(reason, 0) + count

@@ -1,0 +1,159 @@
+"""`log:NAME?partitions=4&max_bytes=64MiB&max_age=7d&segment_bytes=4MiB&key=FIELD`: rows into a sink log of this node."""
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from crc32c import crc32c
+
+from agiledart_dataflow.counts.latency import LatencyHistogram
+from agiledart_dataflow.data.schema import SchemaError, fields_of
+from agiledart_dataflow.plan.connectors import Connector
+from agiledart_executor.connectors.memory import ReadTimes
+from agiledart_kernel.errors import ConfigurationError, OperationFailed
+from agiledart_kernel.limits import MAX_BATCH_ROWS
+from agiledart_sink_log.log import LOCK_SECONDS, LogOptions, LogWriter
+from agiledart_sink_log.protocol import MAX_PARTITIONS, user_sink_name_fault
+from agiledart_sink_log.rows import encoded, row_form
+
+OPTIONS = ("partitions", "max_bytes", "max_age", "segment_bytes", "key")
+
+_SIZES = {"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
+_SPANS_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+@dataclass(frozen=True)
+class SinkOrigin:
+    """Who writes, below which folder, and for how many seconds a log that is being written is waited for."""
+
+    application: str = ""
+    version: int = 0
+    root: Path = Path()
+    patience: float = LOCK_SECONDS
+
+
+class LogSinkWriter:
+    """Spreads rows over the partitions of a log: by key, or each stored batch to the next; a flush commits.
+
+    Raises:
+        OperationFailed: the log can't be opened or written.
+    """
+
+    def __init__(self, log: LogWriter, row_type: Any, key: int | str | None, clock: Callable[[], int]) -> None:
+        self._log = log
+        self._plain = row_form(row_type).plain
+        self._times = ReadTimes(row_type, clock)
+        self._key = key
+        count = len(log.partitions)
+        self._rows: list[list[Any]] = [[] for _ in range(1 if key is None else count)]
+        # A new writer goes on where rows are fewest, so that many short runs fill the partitions evenly, too.
+        self._turn = min(range(count), key=lambda number: log.partitions[number].end)
+
+    def write(self, rows: list[Any]) -> None:
+        self._times.count(rows)
+        key, plain = self._key, self._plain
+        if key is None:
+            self._rows[0] += rows if plain is None else map(plain, rows)
+        else:
+            count = len(self._rows)
+            for row in rows:
+                value = row[key] if isinstance(key, int) else getattr(row, key)
+                place = crc32c(msgspec.msgpack.encode(value, enc_hook=str)) % count
+                self._rows[place].append(row if plain is None else plain(row))
+        for number, waiting in enumerate(self._rows):
+            if len(waiting) >= MAX_BATCH_ROWS:
+                self._hand_over(number)
+
+    def _hand_over(self, number: int) -> None:
+        rows, self._rows[number] = self._rows[number], []
+        partitions = self._log.partitions
+        for start in range(0, len(rows), MAX_BATCH_ROWS):
+            if self._key is None:
+                number, self._turn = self._turn, (self._turn + 1) % len(partitions)
+            try:
+                for body, count in encoded(rows[start : start + MAX_BATCH_ROWS]):
+                    partitions[number].append(body, count)
+            except (TypeError, ValueError, OverflowError) as error:
+                raise OperationFailed(f"the log {self._log.description.name} cannot take a row: {error}") from None
+
+    def flush(self) -> None:
+        for number, waiting in enumerate(self._rows):
+            if waiting:
+                self._hand_over(number)
+        self._log.commit()
+
+    def close(self) -> None:
+        try:
+            self.flush()
+        finally:
+            self._rows = [[] for _ in self._rows]
+            self._log.close()
+
+    @property
+    def latency(self) -> LatencyHistogram:
+        return self._times.histogram
+
+
+def open_log_sink(connector: Connector, row_type: Any, clock: Callable[[], int], origin: SinkOrigin) -> LogSinkWriter:
+    """The writer of a `log:` connector.
+
+    Raises:
+        ConfigurationError: a name or an option that makes no sense.
+        LogBusyError: it is being written by somebody else.
+        OperationFailed: the log holds other rows, or its disk does not take it.
+    """
+    if fault := user_sink_name_fault(connector.path):
+        raise ConfigurationError(f"{connector.url()}: {fault}")
+    options = LogOptions(
+        partitions=_count(connector),
+        max_bytes=_quantity(connector, "max_bytes", _SIZES, "64MiB"),
+        max_age_ms=_quantity(connector, "max_age", _SPANS_MS, "7d"),
+        segment_bytes=_quantity(connector, "segment_bytes", _SIZES, "4MiB"),
+    )
+    try:
+        form = row_form(row_type)
+    except SchemaError as error:
+        raise ConfigurationError(f"{connector.url()}: {error}") from None
+    key = _key(connector, row_type)
+    log = LogWriter(
+        origin.root, connector.path, options, form.text, form.fields, origin.application, origin.version, clock, origin.patience
+    )  # fmt: skip
+    for note in log.notes():
+        print(note, file=sys.stderr)  # noqa: T201  what an executor prints is shown by `agiledart logs`
+    return LogSinkWriter(log, row_type, key, clock)
+
+
+def _key(connector: Connector, row_type: Any) -> int | str | None:
+    name = connector.option("key")
+    if not name:
+        return None
+    names = [field.name for field in fields_of(row_type)]
+    if name not in names:
+        there_are = f"its fields are {', '.join(names)}" if names else "they have no fields"
+        raise ConfigurationError(f"{connector.url()}: rows have no field {name!r}; {there_are}")
+    return name
+
+
+def _count(connector: Connector) -> int:
+    text = connector.option("partitions")
+    if text and not (text.isdecimal() and 1 <= int(text) <= MAX_PARTITIONS):
+        raise ConfigurationError(f"{connector.url()}: partitions is a number from 1 to {MAX_PARTITIONS}, not {text!r}")
+    return int(text or 0)
+
+
+def _quantity(connector: Connector, name: str, units: dict[str, int], example: str) -> int:
+    """An option like 64MiB or 7d as a whole number; 0 when it is not given."""
+    text = connector.option(name)
+    if not text:
+        return 0
+    digits = text.rstrip("".join({letter for unit in units for letter in unit}))
+    unit = text[len(digits) :]
+    if not digits.isdecimal() or not int(digits) or unit not in units:
+        known = ", ".join(unit for unit in units if unit)
+        raise ConfigurationError(
+            f"{connector.url()}: {name} is a whole number with one of {known}, for example {example}; not {text!r}"
+        )
+    return int(digits) * units[unit]

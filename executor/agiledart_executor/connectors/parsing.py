@@ -1,0 +1,268 @@
+"""Text columns → typed rows: a generated loop for lines that are beyond doubt, a careful one that names what is wrong.
+
+Before the loop, many lines at once are tried with a decoder in C (`bulk_parsing.py`), where the row's type allows it.
+
+Reasons, judged from left to right after the number of columns: `columns`, `number` (not a finite decimal number), `time` (not
+exactly `YYYY-MM-DD HH:MM:SS`, or no such day). The fast loop accepts nothing that the careful one would refuse.
+"""
+
+import csv
+import dataclasses
+import re
+from collections.abc import Callable
+from datetime import datetime
+from decimal import Decimal
+from math import isfinite
+from typing import Any
+
+from agiledart_dataflow.data.inference import optional_stripped
+from agiledart_dataflow.data.schema import Field, fields_of, is_named_tuple
+from agiledart_executor.connectors.bulk_parsing import FEW_LINES, LINES_AT_ONCE, BulkParser, bulk_columns
+from agiledart_kernel.errors import ConfigurationError
+
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+_INTEGER = re.compile(r"[+-]?\d+", re.ASCII)
+_TIME = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", re.ASCII)
+_SUSPICIOUS = re.compile(r"[^ !#-^`-~]")
+"""What keeps a line from the fast loop: anything but printable ASCII, quotes, `_`."""
+
+_MAX_DIGITS = 4_300
+"""Digits of the longest int read: Python refuses more by itself."""
+
+
+class _Times(dict[str, datetime]):
+    """Text → datetime, remembered: event times repeat, and equal texts give the very same object.
+
+    Those that repeat lie close together: two hours of them, second by second, take a megabyte. (Eighteen took ten, and came and
+    went every two minutes in a replay at 600 times real time, among rows that stayed: memory that no one could give back.)
+    """
+
+    _REMEMBERED = 1 << 13
+
+    def __missing__(self, text: str) -> datetime:
+        if len(self) >= self._REMEMBERED:
+            self.clear()
+        value = self[text] = _time(text)
+        return value
+
+
+class _MalformedError(ValueError):
+    """A field is not what it should be; `reason` is the word to count it by."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+def _time(text: str) -> datetime:
+    if _TIME.fullmatch(text) is None:
+        raise _MalformedError("time")
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        raise _MalformedError("time") from None
+
+
+def _float(text: str) -> float:
+    if _NUMBER.fullmatch(text) is None or not isfinite(value := float(text)):
+        raise _MalformedError("number")
+    return value
+
+
+def _integer(text: str) -> int:
+    if _INTEGER.fullmatch(text) is None or len(text.lstrip("+-")) > _MAX_DIGITS:
+        raise _MalformedError("number")
+    return int(text)
+
+
+def _decimal(text: str) -> Decimal:
+    _float(text)
+    return Decimal(text)
+
+
+def _boolean(text: str) -> bool:
+    if text not in ("0", "1", "true", "false"):
+        raise _MalformedError("number")
+    return text in ("1", "true")
+
+
+_CAREFUL: dict[Any, Callable[[str], Any]] = {
+    str: str,
+    float: _float,
+    int: _integer,
+    Decimal: _decimal,
+    bool: _boolean,
+    datetime: _time,
+}
+_FAST = {
+    str: "{}",
+    float: "float({})",
+    int: "int({})",
+    Decimal: "decimal({})",
+    bool: "boolean({})",
+    datetime: "times[{}]",
+}
+
+
+class RowParser:
+    """Makes rows of a type from lines; counts malformed ones by reason.
+
+    Attributes:
+        whole_line: a row is its line, as it is.
+        bulk: for many lines at once, where the row's type allows it.
+
+    Raises:
+        ConfigurationError: the type has a field that no column can fill.
+    """
+
+    def __init__(self, row_type: Any) -> None:
+        fields = fields_of(row_type)
+        self._is_scalar = not fields
+        self._fields = fields or (Field("value", row_type),)
+        self._columns = [_column(field) for field in self._fields if not field.is_read_time]
+        self._make = _maker(row_type, scalar=self._is_scalar)
+        self._row_type = row_type
+        self._is_tuple = bool(fields) and is_named_tuple(row_type)
+        self.whole_line = self._is_scalar and row_type is str
+        self._careful = [(_CAREFUL[kind], optional) for kind, optional in self._columns]
+        self._times = _Times()
+        self._fast = None if self.whole_line else self._compiled()
+        reads_now = len(self._columns) < len(self._fields)
+        bulk = bulk_columns(self._columns, self._times.__getitem__) if self._is_tuple and not reads_now else None
+        self.bulk = None if bulk is None else BulkParser(row_type, bulk)
+
+    def parse(self, lines: list[str], wall_ns: int, malformed: dict[str, int], *, plain: bool) -> list[Any]:
+        """The rows of these lines; `plain` promises printable ASCII without quotes and `_`. May be the very list."""
+        if self.whole_line:
+            return lines
+        rows: list[Any] = []
+        if self._fast is not None and plain:
+            if self.bulk is not None and len(lines) >= FEW_LINES:
+                return self._in_bulk(self.bulk, self._fast, lines, wall_ns, malformed)
+            self._fast(lines, wall_ns, rows.append, malformed)
+        else:
+            for line in lines:
+                if self._fast is not None and _SUSPICIOUS.search(line) is None:
+                    self._fast((line,), wall_ns, rows.append, malformed)
+                else:
+                    self._judge(line, wall_ns, rows.append, malformed)
+        return rows
+
+    def _in_bulk(
+        self, bulk: BulkParser, fast: Callable[..., None], lines: list[str], wall_ns: int, malformed: dict[str, int]
+    ) -> list[Any]:
+        """Many lines at once where none of them is in doubt, else one by one."""
+        rows: list[Any] = []
+        for start in range(0, len(lines), LINES_AT_ONCE):
+            some = lines[start : start + LINES_AT_ONCE]
+            found = bulk.parse("\n".join(some).encode())
+            if found is None or len(found) != len(some):  # a generator's line may have a line feed in it
+                fast(some, wall_ns, rows.append, malformed)
+            else:
+                rows += found
+        return rows
+
+    def _judge(self, line: str, wall_ns: int, push: Callable[[Any], None], malformed: dict[str, int]) -> None:
+        """The careful way for one line."""
+        texts = line.split(",")
+        if '"' in line:
+            try:
+                quoted = next(csv.reader([line]), [])
+            except csv.Error:  # a carriage return within, or a very long field
+                quoted = texts = []  # cut at its commas, the line would keep its quotes
+            if len(quoted) == len(self._columns) or len(texts) != len(self._columns):
+                texts = quoted
+        reason = "columns"
+        if len(texts) == len(self._columns):
+            try:
+                values = [
+                    None if optional and not text else read(text)
+                    for (read, optional), text in zip(self._careful, texts, strict=True)
+                ]
+            except _MalformedError as error:
+                reason = error.reason
+            else:
+                rest = iter(values)
+                push(self._make([wall_ns if field.is_read_time else next(rest) for field in self._fields]))
+                return
+        malformed[reason] = malformed.get(reason, 0) + 1
+
+    def _compiled(self) -> Callable[..., None]:
+        """The fast loop as a function of (lines, wall_ns, push, malformed).
+
+        Of printable ASCII without `_`, Python's own number syntax is wider than ours only by spaces and by what is not finite:
+        such lines are left to the careful way. Spaces inside texts are no doubt.
+        """
+        names = [f"a{i}" for i in range(len(self._columns))]
+        sums: list[str] = []
+        conversions: list[str] = []
+        numbers = ""
+        for name, (kind, optional) in zip(names, self._columns, strict=True):
+            text = _FAST[kind].format(name)
+            if kind in (float, int, Decimal):
+                numbers += f"{{{name}}}"
+            if kind in (float, Decimal) and not optional:
+                sums.append(name if kind is float else f"float({name})")
+            elif kind in (float, Decimal):
+                text = f"careful_{kind.__name__.lower()}({name})"
+            if optional:
+                conversions.append(f"   {name} = None if not {name} else {text}")
+            elif text != name:
+                conversions.append(f"   {name} = {text}")
+        columns = iter(names)
+        made = ", ".join("wall_ns" if field.is_read_time else next(columns) for field in self._fields)
+        push = f"push(new(kind, ({made},)))" if self._is_tuple else f"push(make(({made},)))"
+        total = " + ".join(sums)
+        lines = [
+            "def parse(lines, wall_ns, push, malformed):",
+            " for line in lines:",
+            "  try:",
+            f"   {', '.join(names)}, = line.split(',')",
+            *([f"   if ' ' in f'{numbers}': raise ValueError"] if numbers else []),
+            *conversions,
+            *(
+                [f"   total = {total}", f"   if total - total == 0.0: {push}; continue"]
+                if total
+                else [f"   {push}; continue"]
+            ),
+            "  except (ValueError, ArithmeticError):",  # of Decimal the latter
+            "   pass",
+            "  judge(line, wall_ns, push, malformed)",
+        ]
+        scope: dict[str, Any] = {
+            "make": self._make,
+            "new": tuple.__new__,
+            "kind": self._row_type,
+            "judge": self._judge,
+            "times": self._times,
+            "decimal": Decimal,
+            "boolean": _boolean,
+            "careful_float": _float,
+            "careful_decimal": _decimal,
+        }
+        exec("\n".join(lines), scope)  # our own text: field names do not appear in it
+        parse: Callable[..., None] = scope["parse"]
+        return parse
+
+
+def _column(field: Field) -> tuple[Any, bool]:
+    """(type, may be empty) of a field's column."""
+    kind = optional_stripped(field.type)
+    kind = getattr(kind, "__supertype__", kind)
+    if kind not in _CAREFUL:
+        raise ConfigurationError(
+            f"no CSV column can fill the field {field.name}: {field.type!r}; text, numbers, Decimal, bool and datetime can be read"
+        )
+    return kind, optional_stripped(field.type) is not field.type
+
+
+def _maker(row_type: Any, *, scalar: bool) -> Callable[[Any], Any]:
+    if scalar:
+        return lambda values: values[0]
+    if is_named_tuple(row_type):
+        new = tuple.__new__
+        return lambda values: new(row_type, values)
+    if dataclasses.is_dataclass(row_type):
+        make: Any = row_type
+        return lambda values: make(*values)
+    raise ConfigurationError(f"no CSV line can become a {row_type!r}")

@@ -1,0 +1,122 @@
+"""Sinks that write lines: `csv:`, `jsonl:`, `stdout:`."""
+
+import contextlib
+import sys
+from collections.abc import Callable
+from typing import Any, BinaryIO
+
+import msgspec
+
+from agiledart_dataflow.counts.latency import LatencyHistogram
+from agiledart_dataflow.plan.connectors import Connector
+from agiledart_executor.connectors.memory import ReadTimes
+from agiledart_executor.connectors.rendering import columns_of, json_of
+from agiledart_kernel.errors import ConfigurationError, OperationFailed
+
+_BUFFERED_BYTES = 64 << 10
+
+Render = Callable[[Any, int], bytes]
+
+
+class TextWriter:
+    """Writes each row as a line.
+
+    Raises:
+        OperationFailed: the file cannot be opened or written; the message has the path.
+    """
+
+    def __init__(self, file: BinaryIO, name: str, render: Render, times: ReadTimes, *, owned: bool) -> None:
+        self._file: BinaryIO | None = file
+        self._name = name
+        self._render = render
+        self._times = times
+        self._owned = owned
+        self._lines: list[bytes] = []
+        self._bytes = 0
+
+    def write(self, rows: list[Any]) -> None:
+        now = self._times.count(rows)
+        render = self._render
+        for row in rows:
+            line = render(row, now)
+            self._lines.append(line)
+            self._bytes += len(line)
+        if self._bytes >= _BUFFERED_BYTES:
+            self._hand_over()
+
+    def _hand_over(self) -> None:
+        lines, self._lines, self._bytes = self._lines, [], 0
+        if self._file is None:
+            return
+        try:
+            self._file.write(b"".join(lines))
+        except (OSError, ValueError) as error:
+            raise OperationFailed(f"{self._name} cannot be written: {_reason(error)}") from None
+
+    def flush(self) -> None:
+        if self._lines:
+            self._hand_over()
+        if self._file is None:
+            return
+        try:
+            self._file.flush()
+        except (OSError, ValueError) as error:
+            raise OperationFailed(f"{self._name} cannot be written: {_reason(error)}") from None
+
+    def close(self) -> None:
+        if self._file is None:
+            return
+        file = self._file
+        try:
+            self.flush()
+        finally:
+            self._file = None
+            if self._owned:
+                with contextlib.suppress(OSError):  # closing flushes once more; what is wrong has been told by then
+                    file.close()
+
+    @property
+    def latency(self) -> LatencyHistogram:
+        return self._times.histogram
+
+
+def open_text_sink(connector: Connector, row_type: Any, clock: Callable[[], int]) -> TextWriter:
+    """The writer of a `csv:`, `jsonl:` or `stdout:` connector; a file that is there is written anew."""
+    form = connector.kind
+    if form == "stdout":
+        form = connector.option("format", "csv")
+        if form not in ("csv", "jsonl"):
+            raise ConfigurationError(f"{connector.url()}: format is csv or jsonl, not {form!r}")
+    render = _csv(row_type, connector.option("null", "NULL")) if form == "csv" else _json(row_type)
+    times = ReadTimes(row_type, clock)
+    if connector.kind == "stdout" or connector.path in ("-", "/dev/stdout"):
+        return TextWriter(sys.stdout.buffer, "standard output", render, times, owned=False)
+    if not connector.path:
+        raise ConfigurationError(f"a {connector.kind} sink needs a path: {connector.kind}:FILE")
+    try:
+        file = open(connector.path, "wb")  # noqa: SIM115  held open until `close`
+    except OSError as error:
+        raise OperationFailed(f"{connector.path} cannot be written: {_reason(error)}") from None
+    return TextWriter(file, connector.path, render, times, owned=True)
+
+
+def _csv(row_type: Any, null: str) -> Render:
+    columns_for = columns_of(row_type, null)
+
+    def render(row: Any, now: int) -> bytes:
+        columns: list[str] = []
+        columns_for(row, now, columns)
+        return (",".join(columns) + "\n").encode("utf-8", "replace")
+
+    return render
+
+
+def _json(row_type: Any) -> Render:
+    value_for = json_of(row_type)
+    encode = msgspec.json.Encoder().encode
+    return lambda row, now: encode(value_for(row, now)) + b"\n"
+
+
+def _reason(error: Exception) -> str:
+    text = getattr(error, "strerror", None) or str(error)
+    return text[:1].lower() + text[1:]

@@ -1,0 +1,268 @@
+"""Data frames between executors: one TLS link for each pair of executors and direction of dial, all channels on it.
+
+The upstream end dials. DATA frames go down, ACK frames come back. A frame is taken only from the node that the plan
+names for its source instance, so an admitted executor can't feed rows into a channel that isn't its own.
+"""
+
+import asyncio
+import struct
+from collections import deque
+from collections.abc import Callable
+from typing import NamedTuple
+
+from agiledart_dataflow.data.batch import Batch
+from agiledart_dataflow.data.batch_codec import BatchCodec, ColumnsNotReady
+from agiledart_dataflow.runtime.channels import SendingChannel
+from agiledart_executor.connectors.columns_import import OF_THIS_PROCESS, ColumnsImport
+from agiledart_executor.host import InstanceHost
+from agiledart_executor.running import OutputEnd, Running
+from agiledart_kernel.errors import RemoteProtocolError, UserCodeError
+from agiledart_kernel.frames import (
+    BARRIER,
+    DATA_HEADER_BYTES,
+    PUNCTUATION_ONLY,
+    ROWS_PLACE,
+    DataHeader,
+    FrameKind,
+    channel_of,
+    rows_of_channel,
+)
+from agiledart_kernel.limits import MAX_BATCH_BYTES, MAX_DATA_FRAME_BYTES
+from agiledart_kernel.node_id import NodeId
+from agiledart_transport.framed import Link, NotNow
+
+_ACK = struct.Struct(">QHHHxxQQ")
+"""Application, edge, source, target; data frames taken and punctuations seen, both counted from the first."""
+
+_DATA = int(FrameKind.DATA)  # a member of an enumeration costs a look-up of its own each time
+
+
+class Sender:
+    """The way out of one channel to another process.
+
+    Args:
+        link: to the executor of the target instance.
+        header: of this channel; sequence, rows and flags change with each frame.
+        codec: of the edge's rows.
+        step: name for messages to the user when a row cannot travel.
+
+    Attributes:
+        left: parts of the last batch that the link did not take yet.
+    """
+
+    def __init__(self, link: Link, header: DataHeader, codec: BatchCodec, step: str) -> None:
+        self.link, self._codec, self._step = link, codec, step
+        self._header, self._around = header, header.around_place()
+        self.left: deque[tuple[int, int, bytes, int]] = deque()  # first row, rows, body, barrier
+
+    def ready(self) -> bool:
+        """Does the link take a frame now? It is shared by many channels, whose windows together may be larger than what
+        a link lets pile up for a peer that does not read. Sends first what is left of the last batch.
+        """
+        if self.left:
+            while self.left and self.link.writable:
+                self._send(*self.left.popleft())
+            if self.left:
+                return False
+        return self.link.writable
+
+    def __call__(self, batch: Batch, first_row: int, channel: SendingChannel) -> None:
+        """Encode and send one frame; more than one when its rows are larger than frames may be."""
+        if batch.barrier:
+            self._put(first_row, 0, self._codec.encode(batch), batch.barrier)
+            return
+        if not len(batch.held):
+            self._send(first_row, 0, self._codec.encode(batch), 0, PUNCTUATION_ONLY)
+            return
+        try:
+            body = self._codec.encode(batch)
+            if len(body) < MAX_BATCH_BYTES and not self.left and self.link.writable:  # the usual case
+                rows = len(batch.held)
+                channel.sized(rows, len(body), columns=type(batch.held) is not list)
+                before, behind = self._around
+                self.link.send(_DATA, b"".join((before, ROWS_PLACE.pack(first_row, rows), behind, body)))
+                return
+            pieces = self._codec.encode_within(batch, body=body)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise UserCodeError(f"{self._step}: a row cannot travel to another process: {error}") from None
+        first, body = pieces[0]
+        channel.sized(len(first.held), len(body), columns=type(batch.held) is not list)
+        channel.frames_sent += len(pieces) - 1
+        for piece, body in pieces:
+            if len(body) > MAX_DATA_FRAME_BYTES - DATA_HEADER_BYTES:
+                raise UserCodeError(f"{self._step}: one row has {len(body):,} bytes; at most 4 MiB can travel")
+            self._put(first_row, len(piece.held), body, 0)
+            first_row += len(piece.held)
+
+    def _put(self, first_row: int, rows: int, body: bytes, barrier: int) -> None:
+        """Send a frame behind those that wait for the link."""
+        if self.left or not self.link.writable:
+            self.left.append((first_row, rows, body, barrier))
+            self.ready()
+        else:
+            self._send(first_row, rows, body, barrier)
+
+    def _send(self, first_row: int, rows: int, body: bytes, barrier: int, flags: int = 0) -> None:
+        flags = BARRIER if barrier else flags
+        header = self._header._replace(sequence=first_row, rows=rows, flags=flags, epoch=barrier)
+        self.link.send(_DATA, header.pack() + body)
+
+
+class LinkEnd(OutputEnd):
+    """Upstream end of a channel to another process."""
+
+    def __init__(self, sender: Sender, *, lazy_marks: bool) -> None:
+        super().__init__(SendingChannel(lazy_marks=lazy_marks), sender, sender.ready)
+        self._sender = sender
+
+    def emit(self, edge: int, target: int, batch: Batch) -> None:
+        """As above, without a question to the sender where its link takes frames and nothing is left over."""
+        sender, channel = self._sender, self.channel
+        first_row = channel.rows_sent
+        if not sender.left and sender.link.writable and channel.passes(batch):
+            sender(batch, first_row, channel)
+        else:
+            super().emit(edge, target, batch)
+
+
+def try_rows(codec: BatchCodec, batch: Batch, step: str) -> None:
+    """Raise `UserCodeError` unless these rows are what the step says."""
+    try:
+        for _, body in codec.encode_within(batch):
+            codec.decode(body)
+    except (RemoteProtocolError, TypeError, ValueError, OverflowError) as error:
+        raise UserCodeError(f"{step}: its rows are not what it says: {error}") from None
+
+
+class DataPort:
+    """Brings frames that come in to the instances of one application.
+
+    Args:
+        number: the application's.
+        host: the instances.
+        codecs: by edge.
+        target_stage: stage that an edge leads to.
+        node_of: which node runs the source instance of a channel (edge, index).
+        sender_of: name of the stage that an edge leaves, for messages.
+        columns: imports what columns need; until then a link that brings some is not read.
+    """
+
+    def __init__(
+        self,
+        number: int,
+        host: InstanceHost,
+        codecs: dict[int, BatchCodec],
+        target_stage: Callable[[int], int],
+        node_of: Callable[[int, int], NodeId],
+        sender_of: Callable[[int], str],
+        columns: ColumnsImport = OF_THIS_PROCESS,
+    ) -> None:
+        self._number, self._host, self._codecs = number, host, codecs
+        self._columns = columns
+        self._target_stage, self._node_of, self._sender_of = target_stage, node_of, sender_of
+        self._routes: dict[tuple[int, int, int], _Route] = {}  # (edge, source, target), judged: no more than there are
+        self._last: _Route | None = None  # of the frame before, which most often is of the same channel
+
+    def data(self, link: Link, kind: int, body: bytes) -> None:
+        """A frame on an accepted link.
+
+        Raises:
+            RemoteProtocolError: which closes the link.
+            NotNow: it brings columns, and what they need is still being imported; reading goes on afterwards.
+        """
+        if kind != _DATA:
+            raise RemoteProtocolError("kind", "only DATA frames are taken here")
+        route = self._last
+        if route is not None and route.link is link and (place := rows_of_channel(body, route.channel)) is not None:
+            (first_row, rows), barrier = place, 0
+        else:
+            route, header = self._judged(link, body)
+            first_row, rows, barrier = header.sequence, header.rows, header.epoch if header.flags == BARRIER else 0
+        try:
+            batch = route.codec.decode(memoryview(body)[DATA_HEADER_BYTES:], self._columns.has_ended)
+        except ColumnsNotReady:
+            self._read_later(link)
+            raise NotNow from None
+        except RemoteProtocolError as error:
+            # The sender runs the same user code: a step there makes other rows than it says, which is for the user to mend.
+            self._host.fail(route.running, f"{self._sender_of(route.edge)}: its rows are not what it says: {error}")
+            return
+        if len(batch.held) != rows:
+            raise RemoteProtocolError("form", f"{len(batch)} rows where the header says {rows}")
+        if barrier:
+            batch.barrier = barrier
+        self._host.receive(route.running, route.edge, route.source, first_row, batch, is_last=not link.has_more)
+
+    def _read_later(self, link: Link) -> None:
+        """A link that reads no more goes on when what columns need is there."""
+        loop = asyncio.get_running_loop()
+
+        def read_on() -> None:
+            try:
+                loop.call_soon_threadsafe(link.resume_reading)
+            except RuntimeError:  # the process ends, and its loop is closed
+                return
+
+        self._columns.afterwards(read_on)
+
+    def _judged(self, link: Link, body: bytes) -> tuple["_Route", DataHeader]:
+        """Any frame's route and header; raises RemoteProtocolError."""
+        header = DataHeader.unpack(body)
+        if header.application != self._number:
+            raise RemoteProtocolError("channel", "a frame of another application")
+        channel = header.edge, header.source, header.target
+        route = self._routes.get(channel)
+        if route is None or route.link is not link:
+            route = self._routes[channel] = self._route(link, header, channel_of(body))
+        self._last = route
+        return route, header
+
+    def _route(self, link: Link, header: DataHeader, channel: bytes) -> "_Route":
+        """Judge the first frame of a channel; raises RemoteProtocolError when it may not come over this link."""
+        codec = self._codecs.get(header.edge)
+        if codec is None:
+            raise RemoteProtocolError("channel", f"no edge {header.edge}")
+        if self._node_of(header.edge, header.source) != link.peer.agent_id:
+            raise RemoteProtocolError("channel", f"instance {header.source} does not run there")
+        running = self._host.running.get((self._target_stage(header.edge), header.target))
+        if running is None:
+            raise RemoteProtocolError("channel", f"instance {header.target} does not run here")
+        end = running.inputs.get((header.edge, header.source))
+        if end is not None and end.acknowledge is None:
+            end.acknowledge = Acknowledger(link, header)
+        return _Route(link, channel, header.edge, header.source, codec, running)
+
+
+class _Route(NamedTuple):
+    """Where the frames of a channel go that came over a link and may."""
+
+    link: Link
+    channel: bytes
+    edge: int
+    source: int
+    codec: BatchCodec
+    running: Running
+
+
+class Acknowledger:
+    """Tells the upstream end of one channel what was taken."""
+
+    def __init__(self, link: Link, header: DataHeader) -> None:
+        self.link, self._header = link, header
+
+    def __call__(self, frames: int, marks: int) -> None:
+        """Totals since the first frame."""
+        header = self._header
+        body = _ACK.pack(header.application, header.edge, header.source, header.target, frames, marks)
+        self.link.send(FrameKind.ACK, body)
+
+
+def take_acknowledgement(host: InstanceHost, source_stage: Callable[[int], int], kind: int, body: bytes) -> None:
+    """A frame on a dialled link; raises RemoteProtocolError."""
+    if kind != FrameKind.ACK or len(body) != _ACK.size:
+        raise RemoteProtocolError("kind", "only acknowledgements come back on this link")
+    _, edge, source, target, frames, marks = _ACK.unpack(body)
+    running: Running | None = host.running.get((source_stage(edge), source))
+    if running is None:
+        raise RemoteProtocolError("channel", f"instance {source} does not run here")
+    host.acknowledged(running, edge, target, frames, marks)

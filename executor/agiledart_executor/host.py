@@ -1,0 +1,360 @@
+"""Drives the instances of one executor: who may work now, what goes out, what is acknowledged.
+
+Everything is counted per batch. An instance works when a batch came in or when one of its outputs got room again; it
+does not work while an output is blocked, and what it has promised (the mark) still travels then, because punctuations
+need no credit.
+"""
+
+import asyncio
+import contextlib
+import time
+from collections import deque
+from collections.abc import Callable
+
+from agiledart_dataflow.data.batch import Batch
+from agiledart_dataflow.runtime.source_instance import SourceInstance
+from agiledart_dataflow.user_code.user_errors import NO_RECORD, user_code_error
+from agiledart_executor.running import TURN_NS, Running
+from agiledart_kernel.errors import AgileDartError, RemoteProtocolError
+from agiledart_transport.framed import Cork, Link
+
+MAX_NESTED = 16
+"""Instances that may work within each other: each takes some frames of the stack, which users' code needs, too."""
+
+WATCHED_NS = 250_000_000
+"""How long a source is left alone whose reader says itself when it has something: it may still have to notice silence."""
+
+
+class InstanceHost:
+    """All instances of one executor.
+
+    Args:
+        finished: told when an instance has delivered everything.
+        broke: told when an instance cannot go on, with a message for the user.
+
+    Attributes:
+        cork: of the links that take its frames; what it sends in one turn leaves in one write.
+        current, calls: the instance that works at this moment, and a number that changes with each call: another thread
+            watches them.
+    """
+
+    def __init__(self, finished: Callable[[Running], None], broke: Callable[[Running, str], None]) -> None:
+        self._finished, self._broke = finished, broke
+        self._loop = asyncio.get_running_loop()
+        self.running: dict[tuple[int, int], Running] = {}
+        self._ready: deque[Running] = deque()
+        self._turn_due = self._gathers = False
+        self.cork = Cork()
+        self.reading = False
+        self.current: Running | None = None
+        self.calls = 0
+        self._lent_ns = 0  # of the time of who works, what went to instances beside it
+        self._nested = self._turn_end = 0
+
+    def add(self, running: Running) -> None:
+        """Take an instance whose outputs are joined; sources wait for `start_reading`."""
+        running.take_outputs()
+        self.running[running.stage, running.index] = running
+        if self.reading:
+            self.wake(running)
+
+    def start_reading(self) -> None:
+        """Let the sources read."""
+        self.reading = True
+        for running in self.running.values():
+            self.wake(running)
+
+    def end_input(self) -> None:
+        """Let the sources end here."""
+        for running in self.running.values():
+            if running.source is not None:
+                running.source.drain()
+                self.wake(running)
+
+    def receive(
+        self, running: Running, edge: int, source: int, first_row: int, batch: Batch, *, is_last: bool = False
+    ) -> None:
+        """A frame for an instance came in; raises RemoteProtocolError when it cannot be right.
+
+        Args:
+            is_last: nothing more has come behind it, so nothing is won by waiting for more rows to work on.
+        """
+        end = running.inputs.get((edge, source))
+        if end is None or running.instance is None:
+            raise RemoteProtocolError("channel", f"no channel {edge} from {source} to {running.name}")
+        count, barrier = len(batch.held), batch.barrier != 0
+        end.channel.accept(first_row, count, barrier=barrier)
+        if running.broken:
+            return
+        if is_last and not (self._ready or self._turn_due):
+            cork = self.cork
+            cork.held, self._turn_end = True, time.monotonic_ns() + TURN_NS
+            has_passed = self.pass_through(running, edge, source, batch)
+            if has_passed and not running.broken:
+                end.frames_taken += 1
+                if end.channel.owes:
+                    cork.flush()  # who waits for the frame does not wait for the acknowledgement
+                    end.taken(end.batches_taken, finished=False)
+            cork.release()
+            if has_passed:
+                return
+        end.rows_or_mark.append(count > 0 or barrier)
+        running.instance.offer(edge, source, batch)
+        self.wake(running)
+
+    def acknowledged(self, running: Running, edge: int, target: int, frames: int, marks: int) -> None:
+        """The other end of an output has taken frames."""
+        end = running.outputs.get((edge, target))
+        if end is None:
+            raise RemoteProtocolError("channel", f"no channel {edge} from {running.name} to {target}")
+        end.channel.acknowledge(frames, marks)
+        if end.channel.has_more or running.ended:  # else nobody waited for it
+            self.wake(running)
+
+    def wake(self, running: Running) -> None:
+        """Let an instance look whether it can work: in this turn, else at the end of `gather`, else soon."""
+        if running.queued or running.reported or running.broken:
+            return
+        running.queued = True
+        self._ready.append(running)
+        if not (self._gathers or self._turn_due):
+            self._turn_soon()
+
+    def wake_all(self) -> None:
+        """Let all instances look: a link that several of them share takes frames again."""
+        for running in self.running.values():
+            self.wake(running)
+
+    def wake_now(self, running: Running) -> None:
+        """Let an instance work before this returns."""
+        if not (running.queued or running.reported or running.broken):
+            running.queued = True
+            self._ready.append(running)
+        self.turn()
+
+    def gather(self, _link: Link | None = None) -> None:
+        """Several things happen at once: who they wake waits for `turn`, which must follow in the same callback.
+
+        This and `turn` are what a link calls before and after the frames of one read.
+        """
+        self._gathers = True
+
+    def turn(self, _link: Link | None = None) -> None:
+        """Let all who were woken work, and those whom these wake; what they send leaves together.
+
+        A frame passes from one socket to the next in one callback of the loop: each further turn of the loop would cost
+        it a look at all sockets. After `TURN_NS` the rest waits for the loop's next turn, and so does all that comes before.
+        """
+        ready = self._ready
+        if self.current is not None:  # called from within: the loop below goes on
+            return
+        self._gathers = False
+        if self._turn_due or not ready:
+            return
+        self._gathers = self.cork.held = True
+        now = time.monotonic_ns()
+        self._turn_end = now + TURN_NS
+        try:
+            while ready and now <= self._turn_end:
+                running = ready.popleft()
+                running.queued = False
+                if not running.broken:
+                    self.current, self.calls = running, self.calls + 1
+                    now = self._run(running, now)
+                    self.current = None
+        finally:
+            self._gathers = False
+            self.cork.release()
+        if ready and not self._turn_due:
+            self._turn_soon()
+
+    def _turn_soon(self) -> None:
+        self._turn_due = True
+        self._loop.call_soon(self._due_turn)
+
+    def _due_turn(self) -> None:
+        self._turn_due = False
+        self.turn()
+
+    def _run(self, running: Running, began: int) -> int:
+        """Let one instance work; returns the time afterwards."""
+        try:
+            self._lent_ns = 0
+            again = self._read(running, began) if running.source is not None else self._work(running, began)
+            now = time.monotonic_ns()
+            running.busy_ns += now - began - self._lent_ns
+            running.last_ns = now
+            running.first_ns = running.first_ns or now
+            if again:
+                self.wake(running)
+            elif running.ended and not running.reported and running.done:
+                running.reported = True
+                self._finished(running)
+            return now
+        except BaseException as error:  # noqa: BLE001  whatever it was, rows are lost with it: never go on without them
+            self._went_wrong(running, error)
+        return time.monotonic_ns()
+
+    def _went_wrong(self, running: Running, error: BaseException) -> None:
+        if isinstance(error, AgileDartError):
+            self.fail(running, str(error))
+        elif isinstance(error, OSError):  # a sink's disk is full, a file went away
+            where = f" ({error.filename})" if error.filename else ""
+            self.fail(running, f"{running.name}: {error.strerror or error}{where}")
+        else:
+            self.fail(running, str(user_code_error(running.name, None, error, NO_RECORD)))
+
+    def pass_through(self, running: Running, edge: int, source: int, batch: Batch) -> bool:
+        """Let an instance for which nothing waits take a batch at once: within the call of the one beside it that has made it,
+        which may itself be within another's, or as it comes from a link.
+
+        What `receive` and a turn of its own would do, with a third of the calls: a lone tuple costs little else. False where
+        the batch has to be received: the instance has something to do before or has to be given less at one time, the turn
+        has been long, or too many work within each other.
+        """
+        instance = running.instance
+        count = len(batch.held)
+        if instance is None or not count or running.queued or running.broken or count > running.budget:
+            return False
+        ends = running.outputs.values()
+        for end in ends:
+            if end.channel.rows_waiting:
+                return False
+        began = time.monotonic_ns()
+        if began > self._turn_end or self._nested >= MAX_NESTED:
+            return False
+        caller, lent_ns = self.current, self._lent_ns
+        self.current, self.calls, self._lent_ns, self._nested = running, self.calls + 1, 0, self._nested + 1
+        own_ns = 0
+        has_passed = True
+        try:
+            has_passed = instance.pass_through(edge, source, batch, running.emit)
+            if has_passed:
+                if running.writer is not None:
+                    running.writer.flush()
+                for end in ends:
+                    if end.channel.has_more:
+                        end.flush()
+        except BaseException as error:  # noqa: BLE001  as in `_run`
+            self._went_wrong(running, error)
+        finally:
+            now = time.monotonic_ns()
+            own_ns = now - began - self._lent_ns
+            self.current, self._lent_ns, self._nested = caller, lent_ns + now - began, self._nested - 1
+        if has_passed:
+            running.busy_ns += own_ns
+            running.last_ns = now
+            running.first_ns = running.first_ns or now
+            if count >= running.budget or own_ns > TURN_NS:
+                running.pace(count, own_ns)
+        return has_passed
+
+    def _work(self, running: Running, began: int) -> bool:
+        instance = running.instance
+        assert instance is not None
+        more = running.blocked  # the flush below may make room, and then nobody else would wake it
+        before = instance.queued_rows
+        worked_ns = 0
+        if not more:
+            more = instance.work(running.emit, running.budget)
+            if self.cork.links and not self._ready:
+                self.cork.flush()  # who waits for the frame does not wait for the book-keeping
+            worked_ns = time.monotonic_ns() - began - self._lent_ns
+            if running.writer is not None:
+                running.writer.flush()
+                if instance.finished:
+                    running.writer.close()
+        for output in running.outputs.values():
+            output.flush()
+        if worked_ns and ((rows := before - instance.queued_rows) >= running.budget or worked_ns > TURN_NS):
+            running.pace(rows, worked_ns)
+        running.ended = finished = instance.finished
+        for (edge, source), input_end in running.inputs.items():
+            if finished or input_end.channel.owes:
+                input_end.taken(instance.consumed(edge, source), finished=finished)
+        return more and not running.blocked
+
+    def _read(self, running: Running, began: int) -> bool:
+        source = running.source
+        assert source is not None
+        blocked = running.blocked
+        again = blocked and self.reading and not source.finished  # as in `_work`
+        if self.reading and not source.finished and not blocked:
+            polled = source.poll(began, time.time_ns(), running.budget)
+            if polled.batch is not None:
+                source.send(polled.batch, running.emit)
+                if self.cork.links and not self._ready:
+                    self.cork.flush()  # as in `_work`
+            treated = 0 if polled.wait_until_ns is not None else running.budget
+            took_ns = time.monotonic_ns() - began - self._lent_ns
+            if treated or took_ns > TURN_NS:
+                running.pace(treated, took_ns)
+            if polled.wait_until_ns is not None and not source.finished:
+                until = polled.wait_until_ns
+                number = polled.wait_for
+                if number is not None and (running.watched == number or self._watch(running, number)):
+                    until = max(until, began + WATCHED_NS)
+                self._look_at(running, until)
+            else:
+                again = not source.finished
+        for output in running.outputs.values():
+            output.flush()
+        running.ended = source.finished
+        blocked = running.blocked
+        if running.watched is not None and (blocked or source.finished):
+            self._unwatch(running)  # or it would wake for what it may not read
+        if blocked and self.reading and source.reads_on:
+            return self._read_on(running, source)
+        return again and not blocked
+
+    def _read_on(self, running: Running, source: SourceInstance) -> bool:
+        """Let a source take rows in that cannot be sent now."""
+        wait_until_ns = source.take_in(time.monotonic_ns(), time.time_ns(), running.budget)
+        if wait_until_ns is not None:
+            self._look_at(running, wait_until_ns)
+        return wait_until_ns is None
+
+    def _look_at(self, running: Running, until_ns: int) -> None:
+        """Wake an instance at this time or before: a timer that comes first is left, and whoever it wakes waits on."""
+        if running.timer is not None:
+            if running.timer_ns <= until_ns:
+                return
+            running.timer.cancel()
+        delay = max(0, until_ns - time.monotonic_ns()) / 1e9
+        running.timer, running.timer_ns = self._loop.call_later(delay, self._look, running), until_ns
+
+    def _look(self, running: Running) -> None:
+        running.timer = None
+        self.wake_now(running)
+
+    def _watch(self, running: Running, descriptor: int) -> bool:
+        """Wake a source when its reader has something; False for what cannot be waited for (a file)."""
+        self._unwatch(running)
+        try:
+            self._loop.add_reader(descriptor, self.wake_now, running)
+        except (OSError, ValueError):
+            return False
+        running.watched = descriptor
+        return True
+
+    def _unwatch(self, running: Running) -> None:
+        if running.watched is not None:
+            self._loop.remove_reader(running.watched)
+            running.watched = None
+
+    def close(self) -> None:
+        """Give back what all instances hold."""
+        for running in self.running.values():
+            self._unwatch(running)
+            with contextlib.suppress(AgileDartError, OSError):
+                running.close()
+
+    def fail(self, running: Running, message: str) -> None:
+        """An instance cannot go on; nothing when it has failed already."""
+        if running.broken:
+            return
+        running.broken = True
+        self._unwatch(running)
+        if running.timer is not None:
+            running.timer.cancel()
+        self._broke(running, message)

@@ -1,0 +1,134 @@
+"""From a deployment part to instances that can run: user code, plan, functions, connectors."""
+
+import asyncio
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from agiledart_dataflow.data.batch_codec import BatchCodec
+from agiledart_dataflow.data.schema import read_time_index
+from agiledart_dataflow.plan.deployment import DeploymentPart
+from agiledart_dataflow.plan.stage_plan import StagePlan
+from agiledart_dataflow.runtime.instance import Instance
+from agiledart_dataflow.runtime.program import Program, compile_program
+from agiledart_dataflow.runtime.source_instance import SourceInstance
+from agiledart_dataflow.user_code.user_errors import NO_RECORD, user_code_error
+from agiledart_executor.connectors.columns_import import OF_THIS_PROCESS
+from agiledart_executor.connectors.log_sink import SinkOrigin
+from agiledart_executor.connectors.opening import open_sink, open_source
+from agiledart_executor.latency_log import NO_LATENCIES, LatencyKeeping, LatencyLog, SampledSink
+from agiledart_executor.running import Running
+from agiledart_executor.spool.opening import open_intake
+from agiledart_executor.state.opening import disk_stores
+from agiledart_executor.user_code.user_code import decode_bundle, load_bundle
+from agiledart_kernel.codec import Codec
+from agiledart_kernel.errors import AgileDartError, OperationFailed
+from agiledart_sink_log.log import LOCK_PAUSE_SECONDS, LOCK_SECONDS, LogBusyError
+from agiledart_sink_log.protocol import latency_log_name
+
+_PLAN: Codec[StagePlan] = Codec(StagePlan)
+
+_ROOT = Path.cwd()
+"""The agent's state directory, before user code had a chance to go elsewhere."""
+
+
+@dataclass(frozen=True)
+class Launchable:
+    """User code joined with its plan.
+
+    Attributes:
+        codecs: how rows travel, by edge.
+        application, version: noted in the logs that sinks write.
+        latencies: what is kept of the latencies sampled at sinks.
+    """
+
+    program: Program
+    plan: StagePlan
+    codecs: dict[int, BatchCodec]
+    application: str = ""
+    version: int = 0
+    latencies: LatencyKeeping = NO_LATENCIES
+
+    def steps(self, stage: int) -> tuple[str, ...]:
+        """The names of a stage's steps."""
+        return tuple(step.name for step in self.program.steps(stage))
+
+    def row_type(self, stage: int, name: str) -> Any:
+        """The type of the rows that leave a step of a stage."""
+        return next(step.row_type for step in self.program.steps(stage) if step.name == name)
+
+    async def open_instance(self, stage: int, index: int) -> Running:
+        """`instance`, waiting a little for a log whose last writer is about to end; everything else goes on meanwhile."""
+        deadline = asyncio.get_running_loop().time() + LOCK_SECONDS
+        while True:
+            try:
+                running = self.instance(stage, index)
+            except LogBusyError:
+                if asyncio.get_running_loop().time() >= deadline:
+                    raise
+            else:
+                break
+            await asyncio.sleep(LOCK_PAUSE_SECONDS)
+        if (log := self._latency_log(stage)) is not None and running.instance is not None:
+            running.latencies = log
+            running.instance.observe(log)
+            await log.opened()
+        return running
+
+    def _latency_log(self, stage: int) -> LatencyLog | None:
+        """Where the latencies of a sink are kept; None when they are not, or its rows do not tell when they were read."""
+        if self.plan.stages[stage].kind != "sink" or not self.latencies.max_bytes:
+            return None
+        row_type = self.program.endpoint(stage).row_type
+        if read_time_index(row_type) is None:
+            return None
+        specification, step = self.program.specification, self.program.steps(stage)[0]
+        number = [sink.index for sink in specification.of_kind("sink")].index(step.index)
+        sources = tuple(source.name for source in specification.of_kind("source"))
+        sink = SampledSink(self.application, self.version, step.name, sources)
+        return LatencyLog(latency_log_name(self.application, number), sink, row_type, self.latencies, _ROOT)
+
+    def instance(self, stage: int, index: int) -> Running:
+        """A new instance, its file or connection opened, at once or not at all; raises AgileDartError, OSError."""
+        kind, name = self.plan.stages[stage].kind, self.plan.stages[stage].name
+        running = Running(stage, index, name)
+        try:
+            if kind == "source":
+                endpoint = self.program.endpoint(stage)
+                intake = open_intake(self.program.steps(stage)[0], _ROOT / "spool")
+                reader = open_source(
+                    endpoint.connector,
+                    endpoint.row_type,
+                    columns=endpoint.columns,
+                    wanted=endpoint.wanted,
+                    may_begin=OF_THIS_PROCESS.has_ended,
+                )
+                running.source = SourceInstance(self.program, stage, reader, intake)
+            elif kind == "sink":
+                endpoint = self.program.endpoint(stage)
+                origin = SinkOrigin(self.application, self.version, _ROOT, patience=0.0)
+                running.writer = open_sink(endpoint.connector, endpoint.row_type, origin=origin)
+                running.instance = Instance(self.program, stage, index, running.writer)
+            else:
+                running.instance = Instance(self.program, stage, index, make_store=disk_stores(_ROOT / "state"))
+        except LogBusyError as error:
+            raise LogBusyError(f"{name}: {error}") from None
+        except OperationFailed as error:
+            raise OperationFailed(f"{name}: {error}") from None
+        except (AgileDartError, OSError):
+            raise
+        except BaseException as error:
+            raise user_code_error(name, None, error, NO_RECORD) from error
+        return running
+
+
+def make_ready(part: DeploymentPart, latencies: LatencyKeeping = NO_LATENCIES) -> Launchable:
+    """Run the builder that the bundle holds and join its functions with the plan.
+
+    Raises:
+        AgileDartError: the code does not load here, or builds another graph than the one submitted.
+    """
+    plan = _PLAN.decode(part.plan)
+    program = compile_program(load_bundle(decode_bundle(part.bundle)), plan)
+    codecs = {edge.index: program.codec(edge.index) for edge in plan.edges}
+    return Launchable(program, plan, codecs, part.application, part.version, latencies)

@@ -1,0 +1,72 @@
+"""A channel between two instances of one process: no encoding, a small window, the same credit and counts as over a link."""
+
+from agiledart_dataflow.data.batch import Batch
+from agiledart_dataflow.data.batch_codec import BatchCodec
+from agiledart_dataflow.runtime.channels import ReceivingChannel, SendingChannel
+from agiledart_executor.data_links import try_rows
+from agiledart_executor.host import InstanceHost
+from agiledart_executor.running import SOURCE_ROWS, OutputEnd, Running
+
+TRIED_FRAMES = 2
+"""Frames of a channel that are encoded and decoded to see whether they could travel."""
+
+LOCAL_WINDOW_FRAMES = 2
+"""Frames under way. There is no way to fill; what waits only takes memory, and both ends have one core."""
+
+
+class LocalEnd(OutputEnd):
+    """Upstream end of a channel within this process.
+
+    Where nothing waits, rows go to the instance beside this one as a call (operator chaining); else they are frames, with the
+    same credit and counts as over a link.
+    """
+
+    def __init__(
+        self,
+        host: InstanceHost,
+        running: Running,
+        target: Running,
+        edge: int,
+        channel: SendingChannel,
+        codec: BatchCodec,
+    ) -> None:
+        super().__init__(channel, self._deliver)
+        self._host, self._running, self._target, self._edge = host, running, target, edge
+        self._codec = codec
+        self._untried = TRIED_FRAMES
+
+    def emit(self, edge: int, target: int, batch: Batch) -> None:
+        if not (
+            len(batch.held)
+            and not self._untried
+            and self.channel.goes_past(batch.mark)
+            and self._host.pass_through(self._target, edge, self._running.index, batch)
+        ):
+            super().emit(edge, target, batch)
+
+    def _deliver(self, batch: Batch, first_row: int, channel: SendingChannel) -> None:
+        if self._untried and len(batch.held):
+            self._untried -= 1
+            try_rows(self._codec, batch, self._running.name)
+        self._host.receive(self._target, self._edge, self._running.index, first_row, batch)
+
+
+def local_output(
+    host: InstanceHost,
+    running: Running,
+    target_running: Running,
+    way: tuple[int, int],
+    codec: BatchCodec,
+    *,
+    lazy_marks: bool,
+) -> OutputEnd:
+    """A channel within this process: no encoding, the same credit.
+
+    The first rows go through the codec all the same: a step whose rows are not what it says is told wherever it runs.
+    """
+    edge, target = way
+    end = target_running.inputs[edge, running.index]
+    end.channel = ReceivingChannel(LOCAL_WINDOW_FRAMES)
+    end.acknowledge = lambda frames, marks: host.acknowledged(running, edge, target, frames, marks)
+    channel = SendingChannel(LOCAL_WINDOW_FRAMES, bound_rows=SOURCE_ROWS, lazy_marks=lazy_marks)
+    return LocalEnd(host, running, target_running, edge, channel, codec)

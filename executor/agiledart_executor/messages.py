@@ -1,0 +1,168 @@
+"""What an agent and its executor tell each other over their socket pair: control and statistics, never tuples.
+
+Both ends are one program on one node, so these messages carry no version; the codec still validates each of them.
+"""
+
+from typing import Any
+
+import msgspec
+
+from agiledart_executor.user_code.bounds import Bounds
+from agiledart_kernel.machine import Message
+from agiledart_kernel.node_id import NodeId
+from agiledart_transport.contexts import Credentials
+
+
+class InstanceName(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """Which parallel copy of which stage."""
+
+    stage: int
+    index: int
+
+
+class Configure(Message, frozen=True, gc=False, tag=100):
+    """The first message: who the executor is and what it may do.
+
+    Args:
+        application: name; `version` and `number` tell its runs apart.
+        credentials: TLS leaf with its key and the network's CA, made by the agent.
+        chain: grants from the network's authority down to this executor's key.
+        node_id: ring position of the executor's key, under which its data links are dialled.
+        host: address on which to take data links; `advertised` stands in addresses that others dial.
+        latency_log_bytes, latency_log_days: what to keep of the latencies sampled at a sink; 0 bytes: nothing.
+        bounds: on user code's time and memory.
+    """
+
+    application: str
+    version: int
+    number: int
+    credentials: Credentials
+    chain: tuple[bytes, ...]
+    node_id: NodeId
+    incarnation: int
+    node_name: str
+    host: str
+    advertised: str
+    latency_log_bytes: int = 0
+    latency_log_days: int = 0
+    bounds: Bounds = Bounds()
+
+
+class Launch(Message, frozen=True, gc=False, tag=101):
+    """Make these instances ready. `part` is the wire form of a `DeploymentPart`."""
+
+    request: int
+    part: bytes
+    instances: tuple[InstanceName, ...]
+
+
+class StartReading(Message, frozen=True, gc=False, tag=102):
+    """All is linked: the sources may read."""
+
+
+class EndInput(Message, frozen=True, gc=False, tag=103):
+    """Drain: the sources act as if their input had ended here."""
+
+
+class Verdict(Message, frozen=True, gc=False, tag=104):
+    """The agent's judgement of a peer: the wire form of a `PeerInfo`, or why the peer is refused."""
+
+    request: int
+    peer: bytes = b""
+    refused: str = ""
+
+
+class OpenTap(Message, frozen=True, gc=False, tag=108):
+    """Somebody looks at the rows that leave this step: sample them for some seconds more."""
+
+    step: str
+
+
+class Launched(Message, frozen=True, gc=False, tag=110):
+    """The instances of a `Launch` are ready; data links are taken at `address`."""
+
+    request: int
+    address: str
+
+
+class LaunchFailed(Message, frozen=True, gc=False, tag=111):
+    """The instances of a `Launch` cannot run; `message` is in the user's words."""
+
+    request: int
+    message: str
+
+
+class Report(Message, frozen=True, gc=False, tag=112):
+    """Figures of the instances, by (stage, index); also the executor's sign of life."""
+
+    reports: tuple[tuple[InstanceName, dict[str, Any]], ...]
+
+
+class Finished(Message, frozen=True, gc=False, tag=113):
+    """An instance has come to the end of its input and delivered all of its output."""
+
+    instance: InstanceName
+    report: dict[str, Any]
+
+
+class InstanceBroke(Message, frozen=True, gc=False, tag=114):
+    """An instance cannot go on: user code raised, a link to a neighbour broke, a disk is full.
+
+    Args:
+        is_consequence: only a link broke; what broke it will usually be told by somebody else.
+    """
+
+    instance: InstanceName
+    message: str
+    is_consequence: bool = False
+
+
+class JudgePeer(Message, frozen=True, gc=False, tag=115):
+    """Is this peer what it says it is? The executor has no cryptography library; its agent has.
+
+    Args:
+        certificate: the peer's TLS leaf, DER.
+        hello: body of its HELLO frame.
+        service, serves: as for `Judge.judge`.
+    """
+
+    request: int
+    certificate: bytes
+    hello: bytes
+    service: str
+    serves: bool
+
+
+class PeerRefused(Message, frozen=True, gc=False, tag=116):
+    """A stranger at the data port was turned away; counted by the agent."""
+
+    reason: str
+    remote: str
+
+
+class SampledRow(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """A row that left a tapped step: its event time in milliseconds (None where it does not travel) and its JSON text."""
+
+    time_ms: int | None
+    text: str
+
+
+class Bound(Message, frozen=True, gc=False, tag=119):
+    """The user's code is loaded, and these bounds hold from now on."""
+
+    bounds: Bounds
+
+
+class Sampled(Message, frozen=True, gc=False, tag=118):
+    """Some of the rows that left a tapped step of an instance since the last time; `passed` counts all since the tap."""
+
+    step: str
+    instance: InstanceName
+    passed: int
+    rows: tuple[SampledRow, ...]
+
+
+AgentMessage = Configure | Launch | StartReading | EndInput | Verdict | OpenTap
+ExecutorMessage = (
+    Launched | LaunchFailed | Report | Finished | InstanceBroke | JudgePeer | PeerRefused | Sampled | Bound
+)

@@ -1,0 +1,184 @@
+"""One instance of an executor with its channels: what waits at its inputs and outputs, its pace, its figures."""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import msgspec
+
+from agiledart_dataflow.data.batch import Batch
+from agiledart_dataflow.plan.connectors import SinkWriter
+from agiledart_dataflow.runtime.channels import ReceivingChannel, SendingChannel
+from agiledart_dataflow.runtime.instance import WORK_BUDGET, Instance
+from agiledart_dataflow.runtime.outbox import Emit
+from agiledart_dataflow.runtime.source_instance import SourceInstance
+from agiledart_executor.latency_log import LatencyLog
+
+TURN_NS = 5_000_000
+"""How long instances may work before sockets are looked at again."""
+
+SOURCE_ROWS = 750
+"""Rows that a source reads in one go at most."""
+
+
+class Output(Protocol):
+    """Carries frames of one channel to wherever its target runs."""
+
+    def __call__(self, batch: Batch, first_row: int, channel: SendingChannel) -> None:
+        """Send one frame."""
+        ...
+
+
+@dataclass(eq=False)
+class OutputEnd:
+    """Upstream end of a channel and its way out; `ready` says whether that takes a frame now (None: always)."""
+
+    channel: SendingChannel
+    deliver: Output
+    ready: Callable[[], bool] | None = None
+
+    def emit(self, edge: int, target: int, batch: Batch) -> None:
+        """An `Emit` for this channel alone: send a batch at once where nothing waits before it; else it waits for `flush`."""
+        channel = self.channel
+        first_row = channel.rows_sent
+        if (self.ready is None or self.ready()) and channel.passes(batch):
+            self.deliver(batch, first_row, channel)
+        else:
+            channel.put(batch)
+
+    def flush(self) -> None:
+        """Send all that may go now."""
+        channel = self.channel
+        while (self.ready is None or self.ready()) and channel.has_more:
+            first_row = channel.rows_sent
+            batch = channel.next_frame()
+            if batch is None:
+                return
+            self.deliver(batch, first_row, channel)
+
+
+@dataclass(eq=False)
+class InputEnd:
+    """Downstream end of a channel: what came, what the operator has taken of it, whom to tell."""
+
+    acknowledge: Callable[[int, int], None] | None = None
+    channel: ReceivingChannel = field(default_factory=ReceivingChannel)
+    rows_or_mark: deque[bool] = field(default_factory=deque)
+    batches_taken: int = 0
+    frames_taken: int = 0
+
+    def taken(self, batches: int, *, finished: bool) -> None:
+        """The operator has now taken so many batches in all, punctuations among them; at its end all is
+        acknowledged.
+        """
+        while self.batches_taken < batches:
+            self.batches_taken += 1
+            self.frames_taken += self.rows_or_mark.popleft()
+        if self.acknowledge is not None and (due := self.channel.due(self.frames_taken, all_of_it=finished)):
+            self.acknowledge(*due)
+
+
+@dataclass(eq=False)
+class Running:
+    """One instance with its channels.
+
+    Attributes:
+        ended: whether it is at the end of its input, as of the last time it worked.
+    """
+
+    stage: int
+    index: int
+    name: str
+    outputs: dict[tuple[int, int], OutputEnd] = field(default_factory=dict)
+    emit: Emit = field(init=False)
+    inputs: dict[tuple[int, int], InputEnd] = field(default_factory=dict)
+    instance: Instance | None = None
+    source: SourceInstance | None = None
+    writer: SinkWriter | None = None
+    latencies: LatencyLog | None = None
+    queued: bool = False
+    reported: bool = False
+    broken: bool = False
+    ended: bool = False
+    timer: asyncio.TimerHandle | None = None
+    timer_ns: int = 0
+    watched: int | None = None
+    budget: int = 1
+    busy_ns: int = 0
+    first_ns: int = 0
+    last_ns: int = 0
+
+    def __post_init__(self) -> None:
+        self.take_outputs()
+
+    def take_outputs(self) -> None:
+        """From now on emit to the outputs that are here: to an only one directly."""
+        outputs = self.outputs
+
+        def emit(edge: int, target: int, batch: Batch) -> None:
+            outputs[edge, target].emit(edge, target, batch)
+
+        self.emit = next(iter(outputs.values())).emit if len(outputs) == 1 else emit
+
+    @property
+    def done(self) -> bool:
+        """At the end of its input, and all of its output delivered."""
+        return self.ended and all(end.channel.idle for end in self.outputs.values())
+
+    @property
+    def blocked(self) -> bool:
+        """An output has no room."""
+        for end in self.outputs.values():  # noqa: SIM110  asked several times a batch: without a generator
+            if end.channel.rows_waiting and end.channel.blocked:
+                return True
+        return False
+
+    def pace(self, rows: int, ns: int) -> None:
+        """Learn from a call that treated so many rows how many the next may: a step of 20 ms a row is slow, not stuck,
+        so nobody may have to wait for thousands of rows of it. Begins with one row and doubles.
+        """
+        if ns > 4 * TURN_NS:
+            self.budget = max(1, min(self.budget, rows) // 2)
+        elif rows >= self.budget and ns < TURN_NS:
+            self.budget = min(2 * self.budget, SOURCE_ROWS if self.source is not None else WORK_BUDGET)
+
+    def release_marks(self) -> None:
+        """Send what outputs have promised and kept to themselves because nobody minds it: for the figures downstream."""
+        for end in self.outputs.values():
+            if not end.channel.rows_waiting:  # else it goes with them
+                end.channel.release_mark()
+                end.flush()
+
+    def report(self) -> dict[str, object]:
+        """Figures as plain data: `statistics` in its wire form, and what only the host knows."""
+        part = self.instance if self.instance is not None else self.source
+        assert part is not None
+        return {
+            "statistics": msgspec.to_builtins(part.statistics()),
+            "busy_ns": self.busy_ns,
+            "queued_rows": self.instance.queued_rows if self.instance is not None else 0,
+            "waiting_rows": sum(end.channel.rows_waiting for end in self.outputs.values()),
+            "blocked": self.blocked,
+            "first_ms": _wall_ms(self.first_ns),
+            "last_ms": _wall_ms(self.last_ns),
+            **({} if self.latencies is None else {"latency_samples": self.latencies.figures()}),
+        }
+
+    def close(self) -> None:
+        """Give back files and connections; what a sink was given is in its file then."""
+        try:
+            if self.writer is not None:
+                self.writer.close()
+            if self.source is not None:
+                self.source.close()
+        finally:
+            if self.latencies is not None:
+                self.latencies.close()
+
+
+def _wall_ms(monotonic_ns: int) -> int:
+    """When that was, in milliseconds since 1970; 0: never."""
+    return (time.time_ns() - time.monotonic_ns() + monotonic_ns) // 1_000_000 if monotonic_ns else 0

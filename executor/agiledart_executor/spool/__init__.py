@@ -1,0 +1,5 @@
+"""Rows that wait on the disk of a source's node because the mesh is slower than they come.
+
+May import the kernel, the dataflow core and the standard library. What policy there is, is decided in
+`agiledart_dataflow.runtime.intake`; here are only files.
+"""

@@ -1,0 +1,176 @@
+"""`SqliteStore`: entries and timers of a keyed step in a file; those in use in memory.
+
+The file is scratch space: it has no name any more as soon as it is open, so nothing of it outlives the process. What survives
+a node are snapshots of key groups, which are the same bytes as those of the store in memory.
+
+SQLite comes with Python. Measured on this machine, µs for one of 200,000 keys, insert / get / replace: SQLite 4 / 7 / 9, LMDB
+0.7 / 2 / 3; but LMDB is another native package for each kind of node, and needs as much address space as it has data, which
+32-bit boards lack.
+"""
+
+import sqlite3
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from agiledart_dataflow.data.partitioning import canonical, key_group
+from agiledart_dataflow.state.entries import Entry, EntryCodec, Timer
+from agiledart_executor.state.timer_file import TimerFile, transaction
+from agiledart_kernel.errors import OperationFailed
+
+CACHED_KEYS: Final = 20_000
+"""Entries in memory; one of ten is written when there are more."""
+
+_PRAGMAS: Final = (
+    "journal_mode=MEMORY",  # without a journal a write that fails leaves a file that cannot be read
+    "synchronous=OFF",
+    "locking_mode=EXCLUSIVE",
+    "cache_size=-4096",
+    "temp_store=MEMORY",
+)
+
+
+class SqliteStore:
+    """A `KeyedStore` on disk.
+
+    Args:
+        step: for messages.
+        codec: of its entries.
+        directory: where the file is; made if need be.
+        cached_keys: entries that stay in memory.
+
+    Raises:
+        OperationFailed: from any method, when the disk does not do what it should. Nothing is lost: what was not written is
+            written the next time.
+        UserCodeError: from any method, for a state or a timer that cannot be written; names its key.
+    """
+
+    saves = True
+
+    def __init__(self, step: str, codec: EntryCodec, directory: Path, cached_keys: int = CACHED_KEYS) -> None:
+        self._step, self._codec, self._limit = step, codec, max(1, cached_keys)
+        self._cached: dict[Any, Entry] = {}
+        self._changed: dict[Any, None] = {}
+        self._dropped: dict[Any, None] = {}
+        self._count = 0
+        with self._told():
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with tempfile.NamedTemporaryFile(dir=directory, prefix="state-", suffix=".db") as file:
+                self._db = sqlite3.connect(file.name, isolation_level=None)
+                for pragma in _PRAGMAS:
+                    self._db.execute(f"pragma {pragma}")
+                self._db.execute("create table entries (g integer, k blob, v blob, primary key (g, k)) without rowid")
+                self._timers = TimerFile(self._db, codec)
+        self.near: list[Timer] = self._timers.near
+
+    def get(self, key: Any) -> Entry | None:
+        entry = self._cached.pop(key, None)
+        if entry is None:
+            if key in self._dropped:
+                return None
+            with self._told():
+                found = self._db.execute("select v from entries where g = ? and k = ?", _place(key)).fetchone()
+            if found is None:
+                return None
+            entry = self._codec.decode(found[0])[1]
+            self._make_room()
+        self._cached[key] = entry  # the newest stands last
+        return entry
+
+    def save(self, key: Any, entry: Entry) -> None:
+        if key not in self._cached:
+            self._make_room()
+            self._cached[key] = entry
+            self._count += 1
+        self._changed[key] = None
+        self._dropped.pop(key, None)
+
+    def drop(self, key: Any) -> None:
+        del self._cached[key]
+        self._changed.pop(key, None)
+        self._dropped[key] = None
+        self._count -= 1
+        if len(self._dropped) >= self._limit:  # keys that come and go at once make no room in memory otherwise
+            with self._told():
+                self._write([])
+
+    def push(self, timer: Timer) -> None:
+        with self._told():
+            self._timers.push(timer)
+
+    def pop(self) -> Timer:
+        with self._told():
+            return self._timers.pop()
+
+    def __len__(self) -> int:
+        return self._count
+
+    def snapshot_group(self, group: int) -> bytes:
+        with self._told():
+            self._write(list(self._cached))
+            rows = self._db.execute("select v from entries where g = ? order by k", (group,)).fetchall()
+            entries = [self._codec.plain(*self._codec.decode(row[0])) for row in rows]
+            return self._codec.encode_group(entries, self._timers.of_group(group))
+
+    def snapshot(self) -> list[tuple[int, bytes]]:
+        return [(group, self.snapshot_group(group)) for group in self.groups()]
+
+    def restore_group(self, group: int, data: bytes) -> None:
+        _, entries, timers = self._codec.decode_group(data)
+        with self._told():
+            self._write(list(self._cached))
+            rows = [self._row(*self._codec.entry(plain)) for plain in entries]
+            with transaction(self._db):
+                gone = self._db.execute("delete from entries where g = ?", (group,)).rowcount
+                self._db.executemany("insert into entries values (?, ?, ?)", rows)
+            self._cached = {key: entry for key, entry in self._cached.items() if key_group(key) != group}
+            self._count += len(rows) - gone
+            self._timers.replace_group(group, timers)
+
+    def groups(self) -> list[int]:
+        with self._told():
+            self._write(list(self._cached))
+            return [row[0] for row in self._db.execute("select distinct g from entries order by g")]
+
+    def close(self) -> None:
+        self._db.close()
+
+    def _make_room(self) -> None:
+        if len(self._cached) < self._limit:
+            return
+        oldest = list(self._cached)[: max(1, self._limit // 10)]
+        with self._told():
+            self._write(oldest)
+        for key in oldest:
+            del self._cached[key]
+
+    def _write(self, keys: list[Any]) -> None:
+        """Bring changes to these keys, and all drops, to the file. They count as written only when all of them are."""
+        changed = [key for key in keys if key in self._changed]
+        if not changed and not self._dropped:
+            return
+        gone = [_place(key) for key in self._dropped]
+        rows = [self._row(key, self._cached[key]) for key in changed]
+        with transaction(self._db):
+            self._db.executemany("delete from entries where g = ? and k = ?", gone)
+            self._db.executemany("insert or replace into entries values (?, ?, ?)", rows)
+        self._dropped = {}
+        for key in changed:
+            del self._changed[key]
+
+    def _row(self, key: Any, entry: Entry) -> tuple[int, bytes, bytes]:
+        return (*_place(key), self._codec.encode(key, entry))
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        try:
+            yield
+        except (sqlite3.Error, OSError) as error:
+            raise OperationFailed(f"{self._step}: its state on disk cannot be kept: {error}") from None
+
+
+def _place(key: Any) -> tuple[int, bytes]:
+    """A key's group, and bytes that are equal exactly for equal keys."""
+    return key_group(key), canonical(key).encode("utf-8", "surrogatepass")

@@ -1,0 +1,56 @@
+"""Sources and sinks among a builder's parameters: from the text of `--set` to what the builder expects."""
+
+from pathlib import Path
+from typing import Any, TypeVar, get_args, get_origin
+
+from agiledart_dataflow.plan.connectors import Connector, Sink, Source, parse_connector
+from agiledart_kernel.errors import ConfigurationError
+
+FILE_KINDS = frozenset({"csv", "jsonl", "parquet"})
+"""Kinds whose path is a file on the node where the connector runs."""
+
+
+def is_connector(annotation: Any, default: Any) -> bool:
+    """Whether a parameter takes a source or a sink: by its annotation, or by its default."""
+    return (get_origin(annotation) or annotation) in (Source, Sink, Connector) or isinstance(default, Connector)
+
+
+def as_connector(name: str, annotation: Any, default: Any, text: str) -> Connector:
+    """The source or sink that `--set name=text` stands for, with the row type that the builder's annotation says.
+
+    Raises `ConfigurationError` naming the parameter.
+    """
+    try:
+        connector = parse_connector(text)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"--set {name}={text}: {error}") from None
+    row_type = (get_args(annotation) or (None,))[0]
+    if isinstance(row_type, TypeVar) or row_type is Any:
+        row_type = None
+    if row_type is None and isinstance(default, Connector):
+        row_type = default.row_type
+    return connector if row_type is None else connector.with_row_type(row_type)
+
+
+def make_absolute(name: str, text: str | None, default: Any, folder: Path) -> str | None:
+    """The text of a connector with its path made absolute, as a node must read it.
+
+    Args:
+        text: what `--set` said; None when nothing did, then `default` counts.
+
+    Returns:
+        None when the parameter may keep its default: there is none, it has no path, or it is an object of this process.
+    """
+    if text is not None:
+        try:
+            connector = parse_connector(text)
+        except ConfigurationError as error:
+            raise ConfigurationError(f"--set {name}={text}: {error}") from None
+    elif isinstance(default, Connector) and not default.is_local:
+        connector = default
+    else:
+        return None
+    if connector.kind not in FILE_KINDS or connector.path in ("", "-"):
+        return text
+    path = (folder / Path(connector.path).expanduser()).absolute()
+    return connector.with_path(str(path)).url()

@@ -1,0 +1,429 @@
+"""The executor process: user code of one application, next to its agent but apart from it.
+
+    python -m agiledart_executor.worker FD WORDS
+
+FD is one end of a socket pair to the agent, WORDS the writing end of a pipe for last words. The first message says who we
+are; then instances are launched, linked and run. The process ends when the pair closes. It imports neither the overlay
+nor cryptography nor a metrics library: it must stay small.
+"""
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Coroutine
+
+from agiledart_dataflow.plan.deployment import DeploymentPart
+from agiledart_dataflow.plan.stage_plan import StagePlan
+from agiledart_dataflow.user_code.user_errors import NO_RECORD, sayable, user_code_error
+from agiledart_executor import short_turns
+from agiledart_executor.asking_judge import AskingJudge
+from agiledart_executor.collector import collect_rarely
+from agiledart_executor.data_links import Acknowledger, DataPort, LinkEnd, Sender, take_acknowledgement
+from agiledart_executor.host import InstanceHost
+from agiledart_executor.latency_log import LatencyKeeping, LatencyLog
+from agiledart_executor.launching import Launchable, make_ready
+from agiledart_executor.local_channel import local_output
+from agiledart_executor.messages import (
+    AgentMessage,
+    Bound,
+    Configure,
+    EndInput,
+    ExecutorMessage,
+    Finished,
+    InstanceBroke,
+    InstanceName,
+    Launch,
+    Launched,
+    LaunchFailed,
+    OpenTap,
+    PeerRefused,
+    Report,
+    StartReading,
+    Verdict,
+)
+from agiledart_executor.running import InputEnd, OutputEnd, Running
+from agiledart_executor.tapping import Tapping
+from agiledart_executor.user_code.bounds import bind_process
+from agiledart_executor.user_code.last_words import LastWords
+from agiledart_executor.user_code.watchdog import Call, Watchdog
+from agiledart_kernel.codec import Codec, encode
+from agiledart_kernel.errors import AgileDartError, OperationFailed, RemoteProtocolError
+from agiledart_kernel.frames import DataHeader, FrameKind, FrameReader, Hello, frame
+from agiledart_kernel.limits import MAX_FRAME_BYTES
+from agiledart_kernel.node_id import NodeId
+from agiledart_transport.contexts import client_context, server_context
+from agiledart_transport.event_loop import run_on_uvloop
+from agiledart_transport.framed import Link, LinkHandler
+from agiledart_transport.links import Listener, connect, serve
+
+REPORT_SECONDS = 0.5
+"""How often figures go to the agent; also the sign of life."""
+
+MAX_MESSAGE_CHARS = 4_000
+"""What a user's exception may say at most: it stands in the application's record."""
+
+DIAL_TRIES = 4
+"""Attempts to reach an executor that said it listens; each waits for some seconds."""
+
+_PART: Codec[DeploymentPart] = Codec(DeploymentPart)
+
+
+class Worker:
+    """One executor.
+
+    Args:
+        writer: to the agent.
+        configuration: the agent's first message.
+        words: for what can be said no other way.
+    """
+
+    def __init__(self, writer: asyncio.StreamWriter, configuration: Configure, words: LastWords) -> None:
+        self._writer, self._configuration = writer, configuration
+        self._host = InstanceHost(self._finished, self._broke)
+        self._judge = AskingJudge(self.tell)
+        self._client_tls = client_context(configuration.credentials)
+        self._hello = Hello(
+            service="data",
+            chain=configuration.chain,
+            incarnation=configuration.incarnation,
+            name=configuration.node_name,
+        )
+        self._listener: Listener | None = None
+        self._links: dict[str, asyncio.Task[Link]] = {}
+        self._code: Launchable | None = None
+        self._plan: StagePlan | None = None
+        self._nodes: dict[tuple[int, int], NodeId] = {}
+        self._port: DataPort | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._launching = asyncio.Lock()
+        self._tapping: Tapping | None = None
+        self._building = False
+        bind_process(configuration.bounds)
+        self._watchdog = Watchdog(configuration.application, configuration.bounds, self._busy_with, words)
+        self._watchdog.start()
+
+    # ---- the agent
+
+    def tell(self, message: ExecutorMessage) -> None:
+        """Queue a message to the agent."""
+        if not self._writer.is_closing():
+            self._writer.write(frame(FrameKind.CONTROL, _TO_AGENT.encode(message)))
+
+    def take(self, message: AgentMessage) -> None:
+        """A message from the agent."""
+        match message:
+            case Launch():
+                self._spawn(self._launch(message))
+            case StartReading():
+                self._host.start_reading()
+            case EndInput():
+                self._host.end_input()
+            case Verdict():
+                self._judge.answered(message)
+            case OpenTap():
+                if self._tapping is None and self._code is not None:
+                    code = self._code
+                    self._tapping = Tapping(code.steps, code.row_type, time.time_ns)
+                if self._tapping is not None:
+                    self._tapping.open(message.step, time.monotonic())
+            case Configure():
+                raise RemoteProtocolError("form", "configured twice")
+
+    def _busy_with(self) -> Call | None:
+        """For the watching thread: the user's code that runs just now."""
+        if self._building:
+            return Call("the builder", -1)
+        running = self._host.current
+        return None if running is None else Call(running.name, self._host.calls)
+
+    def close(self) -> None:
+        """What sinks were given so far goes to their files."""
+        self._watchdog.stop()
+        self._host.close()
+
+    def _spawn(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def report_for_ever(self) -> None:
+        """Send figures twice a second: an agent that hears nothing knows that user code does not return."""
+        while True:
+            reports = []
+            for running in self._host.running.values():
+                running.release_marks()
+                if running.latencies is not None:
+                    running.latencies.hand_over()
+                if running.instance is not None:
+                    _show(running.instance.reports.take())
+                report = running.report()
+                try:
+                    encode(report)
+                except (TypeError, ValueError, OverflowError) as error:  # an event time beyond 64 bits, for example
+                    self._host.fail(running, f"{running.name}: its figures cannot be told: {error}")
+                else:
+                    reports.append((InstanceName(running.stage, running.index), report))
+            self.tell(Report(tuple(reports)))
+            if self._tapping is not None:
+                for sampled in self._tapping.turn(self._host.running.values(), time.monotonic()):
+                    self.tell(sampled)
+            await asyncio.sleep(REPORT_SECONDS)
+
+    def _finished(self, running: Running) -> None:
+        if running.instance is not None:
+            _show(running.instance.reports.take() + running.instance.reports.rest())
+        if running.latencies is not None:
+            self._spawn(self._finish(running, running.latencies))
+        else:
+            self.tell(Finished(InstanceName(running.stage, running.index), running.report()))
+
+    async def _finish(self, running: Running, latencies: LatencyLog) -> None:
+        await latencies.ended()
+        self.tell(Finished(InstanceName(running.stage, running.index), running.report()))
+
+    def _broke(self, running: Running, message: str) -> None:
+        self.tell(InstanceBroke(InstanceName(running.stage, running.index), _message(message)))
+
+    # ---- launching
+
+    async def _launch(self, launch: Launch) -> None:
+        try:
+            part = _PART.decode(launch.part)
+            async with self._launching:
+                await self._make_ready(part, [(name.stage, name.index) for name in launch.instances])
+        except BaseException as error:  # noqa: BLE001  a builder may raise anything; unanswered, its user would wait
+            self.tell(LaunchFailed(launch.request, _message(_in_words(error))))
+            return
+        assert self._listener is not None
+        port = self._listener.address.rpartition(":")[2]
+        configuration = self._configuration
+        host = f"[{configuration.advertised}]" if ":" in configuration.advertised else configuration.advertised
+        self.tell(Launched(launch.request, f"{host}:{port}/{configuration.node_id.hex}"))
+
+    async def _make_ready(self, part: DeploymentPart, instances: list[tuple[int, int]]) -> None:
+        if self._code is None:
+            told = self._configuration
+            keeping = LatencyKeeping(told.latency_log_bytes, told.latency_log_days * 86_400_000)
+            self._building = True
+            try:
+                self._code = make_ready(part, keeping)
+            finally:
+                self._building = False
+            bounds = told.bounds.with_users(self._code.program.topology.limits)
+            self._watchdog.set_bounds(bounds)
+            self.tell(Bound(bounds))
+            self._plan = self._code.plan
+            self._nodes = {place: peer.node for place, peer in part.places().items()}
+            self._port = DataPort(
+                part.number,
+                self._host,
+                self._code.codecs,
+                lambda edge: self._edge(edge)[1],
+                lambda edge, index: self._nodes.get((self._edge(edge)[0], index), NodeId(0)),
+                lambda edge: self._stage_name(self._edge(edge)[0]),
+            )
+            collect_rarely()
+        if self._listener is None:
+            self._listener = await self._listen()
+        addresses = part.known_addresses()
+        for stage, index in sorted(instances, reverse=True):  # downstream first: a channel needs its target
+            running = await self._code.open_instance(stage, index)
+            for edge, source in self._code.plan.inputs(stage, index):
+                running.inputs[edge, source] = InputEnd()
+            for way in self._code.plan.outgoing(stage):
+                for target in self._code.plan.targets(way.index, index):
+                    where = addresses.get((way.target, target))
+                    out = await self._output(part, running, way.index, target, where)
+                    running.outputs[way.index, target] = out
+            self._host.add(running)
+
+    def _edge(self, edge: int) -> tuple[int, int]:
+        """(source stage, target stage); raises RemoteProtocolError for an edge that is none."""
+        assert self._plan is not None
+        if not 0 <= edge < len(self._plan.edges):
+            raise RemoteProtocolError("channel", f"no edge {edge}")
+        found = self._plan.edges[edge]
+        return found.source, found.target
+
+    def _stage_name(self, stage: int) -> str:
+        assert self._plan is not None
+        return self._plan.stages[stage].name
+
+    async def _output(
+        self, part: DeploymentPart, running: Running, edge: int, target: int, where: str | None
+    ) -> OutputEnd:
+        assert self._code is not None
+        lazy = self._code.plan.edges[edge].lazy_marks
+        local = self._host.running.get((self._edge(edge)[1], target))
+        if local is not None:
+            return local_output(self._host, running, local, (edge, target), self._code.codecs[edge], lazy_marks=lazy)
+        if where is None:
+            raise OperationFailed(f"{running.name}: the place of instance {target} downstream is not known")
+        link = await self._link(where)
+        header = DataHeader(
+            application=part.number,
+            plan=part.plan_version,
+            edge=edge,
+            source=running.index,
+            target=target,
+            incarnation=self._configuration.incarnation,
+            epoch=0,
+            sequence=0,
+            rows=0,
+            schema=edge,
+        )
+        sender = Sender(link, header, self._code.codecs[edge], running.name)
+        return LinkEnd(sender, lazy_marks=lazy)
+
+    # ---- links
+
+    async def _listen(self) -> Listener:
+        return await serve(
+            self._configuration.host,
+            0,
+            context=server_context(self._configuration.credentials),
+            hello=lambda _: self._hello,
+            judge=self._judge,
+            services=("data",),
+            on_link=self._accepted,
+            on_refused=lambda reason, remote: self.tell(PeerRefused(reason, remote)),
+        )
+
+    def _accepted(self, link: Link) -> LinkHandler:
+        assert self._port is not None
+        link.cork = self._host.cork
+        return LinkHandler(self._port.data, self._link_closed, before=self._host.gather, after=self._host.turn)
+
+    async def _link(self, where: str) -> Link:
+        """The link to the executor at `host:port/id`, dialled once."""
+        known = self._links.get(where)
+        if known is None or (known.done() and not known.exception() and known.result().closed):
+            self._links[where] = asyncio.create_task(self._dial(where))
+        try:
+            return await asyncio.shield(self._links[where])
+        except (OSError, ValueError, RemoteProtocolError) as error:
+            self._links.pop(where, None)
+            raise OperationFailed(f"no data link to {where.partition('/')[0]}: {error}") from None
+
+    async def _dial(self, where: str) -> Link:
+        """Dial until it works: on a small board many processes start at once, and some answer late."""
+        for left in range(DIAL_TRIES - 1, -1, -1):
+            try:
+                return await self._dial_once(where)
+            except OSError:
+                if not left:
+                    raise
+        raise AssertionError("unreachable")
+
+    async def _dial_once(self, where: str) -> Link:
+        address, _, node = where.partition("/")
+        link = await connect(
+            address,
+            service="data",
+            context=self._client_tls,
+            hello=self._hello,
+            judge=self._judge,
+            expect=NodeId.from_hex(node) if node else None,
+            on_frame=lambda _, kind, body: take_acknowledgement(
+                self._host, lambda edge: self._edge(edge)[0], kind, body
+            ),
+            on_closed=self._link_closed,
+            on_writable=lambda _: self._host.wake_all(),
+            before=self._host.gather,
+            after=self._host.turn,
+        )
+        link.cork = self._host.cork
+        return link
+
+    def _link_closed(self, link: Link, reason: str) -> None:
+        """Say which instances cannot go on without the link; the node waits a little for the cause. A link that no
+        channel uses says nothing: a dialler gave up and tried again, or somebody only looked in.
+        """
+        name = link.peer.hello.name or link.remote
+        for running in self._host.running.values():
+            if not running.reported and not running.broken and _uses(running, link):
+                message = f"{running.name}: the data link to {name} broke ({link.detail or reason})"
+                self.tell(
+                    InstanceBroke(InstanceName(running.stage, running.index), _message(message), is_consequence=True)
+                )
+
+
+def _uses(running: Running, link: Link) -> bool:
+    """Does a channel of an instance go over this link?"""
+    ends = [*(end.deliver for end in running.outputs.values()), *(end.acknowledge for end in running.inputs.values())]
+    return any(isinstance(end, Sender | Acknowledger) and end.link is link for end in ends)
+
+
+def _in_words(error: BaseException) -> str:
+    if isinstance(error, AgileDartError):
+        return str(error)
+    if isinstance(error, OSError):
+        return f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}"
+    return str(user_code_error("the builder", None, error, NO_RECORD))
+
+
+def _show(texts: list[str]) -> None:
+    """What users are told of records that their error policies let go, into the application's logs."""
+    if texts:
+        text = sayable("\n".join(texts))
+        sys.stderr.write(f"{text}\n")
+        sys.stderr.flush()
+
+
+def _message(text: str) -> str:
+    """Bounded, its end kept, as it can travel."""
+    if len(text) > MAX_MESSAGE_CHARS:
+        text = f"{text[: MAX_MESSAGE_CHARS // 2]} … {text[-MAX_MESSAGE_CHARS // 2 :]}"
+    return sayable(text)
+
+
+_FROM_AGENT: Codec[AgentMessage] = Codec(AgentMessage)
+_TO_AGENT: Codec[ExecutorMessage] = Codec(ExecutorMessage)
+
+
+async def run(pair: socket.socket, words: LastWords) -> None:
+    """Serve one agent until it closes the pair."""
+    reader, writer = await asyncio.open_unix_connection(sock=pair)
+    frames = FrameReader(MAX_FRAME_BYTES)
+    worker: Worker | None = None
+    reporting: asyncio.Task[None] | None = None
+    try:
+        while data := await reader.read(1 << 18):
+            frames.feed(data)
+            while (item := frames.next()) is not None:
+                message = _FROM_AGENT.decode(item[1])
+                if worker is not None:
+                    worker.take(message)
+                elif isinstance(message, Configure):
+                    worker = Worker(writer, message, words)
+                    reporting = asyncio.create_task(worker.report_for_ever())
+    except (ConnectionError, BrokenPipeError):
+        pass
+    finally:
+        if reporting is not None:
+            reporting.cancel()
+        if worker is not None:
+            worker.close()
+
+
+def main() -> int:
+    """Entry point of the process."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the agent says when to end
+    words = LastWords(int(sys.argv[2]) if len(sys.argv) > 2 else -1)
+    words.arm()
+    short_turns.ask()
+    pair = socket.socket(fileno=int(sys.argv[1]))
+    pair.setblocking(False)
+    run_on_uvloop(run(pair, words))
+    sys.stdout.flush()
+    # The agent has let go of us: nothing that user code left behind (threads, atexit hooks, processes) may stay.
+    if os.getpgrp() == os.getpid():
+        os.killpg(0, signal.SIGKILL)
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,317 @@
+"""Answers to users who only want to know:
+
+List, status, nodes, route, logs, info. Bodies: docs/reference/control-api.md.
+"""
+
+from typing import Any
+
+import msgspec
+
+from agiledart_kernel.instants import Duration
+from agiledart_kernel.machine import Completed
+from agiledart_kernel.node_id import NodeId, key_of_name
+from agiledart_kernel.peer import Peer
+from agiledart_node.desk.conversations import Question
+from agiledart_node.desk.desk import CommandRefused, Desk, did_you_mean
+from agiledart_node.forming.surveying import Surveying
+from agiledart_node.hosting.hosted import report_copy, report_key
+from agiledart_node.hosting.hosting import Hosting
+from agiledart_node.hosting.watching import Watching
+from agiledart_node.records.application import ApplicationRecord, display_names
+from agiledart_node.records.records import Records
+from agiledart_node.records.summary import latency_logs_of, logs_of, scalars_of, statistics_of, summary_of
+from agiledart_node.wire.effects import ReadLogs, Replied
+from agiledart_node.wire.formation_messages import (
+    ROUTED_CODEC,
+    AskLogs,
+    AskReports,
+    LogLine,
+    LogLines,
+    Reports,
+    RouteProbe,
+    TraceHops,
+)
+from agiledart_overlay.wire.effects import Delivered
+from agiledart_overlay.wire.events import RouteMessage
+
+MAX_LINES = 1_000
+"""Log lines of one node in one answer."""
+
+MAX_NODES = 256
+"""Nodes in one answer of `nodes`."""
+
+
+class Questions:
+    """Reads; each method answers one request or raises CommandRefused."""
+
+    def __init__(
+        self, desk: Desk, records: Records, hosting: Hosting, surveying: Surveying, watching: Watching
+    ) -> None:
+        self._desk, self._records, self._hosting = desk, records, hosting
+        self._surveying, self._watching = surveying, watching
+
+    async def record(self, name: str) -> ApplicationRecord:
+        """The record of an application that must exist."""
+        _, record = await self._records.application(name)
+        if record is None:
+            names = list(await self._records.names())
+            known = f" Applications: {', '.join(names[:20])}" if names else " Nothing was submitted yet."
+            raise CommandRefused(f"No application {name!r}.{did_you_mean(name, names)}{known}")
+        return record
+
+    async def list_applications(self, request: int) -> None:
+        """`list`."""
+        records, unreadable = await self._records.applications(await self._records.names())
+        rows = [_row(record) for record in await self._watching.all_freshened(records)]
+        self._desk.emit(Replied(request, {"applications": rows, "unreadable": unreadable}))
+
+    async def status(self, request: int, name: str) -> None:
+        """`status`: the record, and live figures while it runs."""
+        record = await self._watching.freshened(await self.record(name))
+        reports: dict[tuple[int, int], dict[str, Any]] = {}
+        silent: list[Peer] = []
+        if not record.is_final and record.nodes:
+            reports, silent = await self._reports(record)
+        shown = display_names((*record.nodes, *(peer for path in record.paths for peer in path)))
+        body = _row(record)
+        body["paths"] = [[shown[peer.node] for peer in path] for path in record.paths]
+        body["nodes"] = [shown[peer.node] for peer in record.nodes]
+        body["silent_nodes"] = [shown[peer.node] for peer in silent]
+        body["history"] = [
+            msgspec.to_builtins({"at_ms": e.at_ms, "state": e.state, "text": e.text}) for e in record.history
+        ]
+        body["stages"] = _stages(record, reports, shown)
+        body["summary"] = record.summary or summary_of(record.specification, reports)
+        body["logs"] = logs_of(record.specification)
+        body["latency_logs"] = latency_logs_of(record.name, record.specification)
+        self._desk.emit(Replied(request, body))
+
+    async def summary(self, record: ApplicationRecord) -> dict[str, Any]:
+        """The figures of an application that runs; empty when none of its nodes answers."""
+        reports, _ = await self._reports(record)
+        return summary_of(record.specification, reports) if reports else {}
+
+    async def _reports(self, record: ApplicationRecord) -> tuple[dict[tuple[int, int], dict[str, Any]], list[Peer]]:
+        questions: dict[int, Question | None] = {}
+        for peer in record.hosts():
+            number = self._desk.talks.number()
+            questions[number] = Question(peer, AskReports(number, record.name, record.version), Reports)
+        answers = await self._desk.talks.answers(questions, Duration(self._desk.config.report_timeout_ns))
+        reports, silent = {}, []
+        for number, question in questions.items():
+            assert question is not None
+            answer = answers.get(number)
+            if answer is None:
+                silent.append(question.to)
+                continue
+            held = record.held_by(question.to.node)
+            for key, report in answer.reports.items():
+                copy = report_copy(key)
+                if copy in held and isinstance(report, dict):
+                    reports[copy] = report
+        return reports, silent
+
+    def reports(self, sender: Peer, message: AskReports) -> None:
+        """Answer another agent with the figures of local instances."""
+        hosted = self._hosting.table.get((message.application, message.version))
+        reports: dict[str, Any] = {}
+        if hosted is not None:
+            reports = {report_key(copy): report for copy, report in sorted(hosted.reports.items())}
+        self._desk.send(sender, Reports(message.request, reports))
+
+    def _coordinate(self, peer: Peer) -> dict[str, Any] | None:
+        """Where a node lies in the space of latencies."""
+        overlay = self._desk.overlay
+        place = overlay.coordinate if peer.node == self._desk.me.node else overlay.coordinate_of(peer.node)
+        if place is None:
+            return None
+        point = [round(axis / 1e3, 3) for axis in (place.x, place.y, place.z)]
+        return {"ms": point, "height_ms": round(place.height / 1e3, 3), "error": round(place.error / 1e6, 3)}
+
+    async def nodes(self, request: int) -> None:
+        """`nodes`: this node and those that it knows."""
+        peers = self._desk.known()
+        loads = await self._surveying.loads(list(peers[:MAX_NODES]), self._desk.config.report_timeout_ns)
+        shown = display_names(peers)
+        rows = []
+        for peer in peers[:MAX_NODES]:
+            answer = loads.get(peer.node)
+            rtt = self._desk.overlay.rtt_ns(peer.node)
+            row: dict[str, Any] = {
+                **_peer(peer, shown),
+                "is_this_node": peer.node == self._desk.me.node,
+                "rtt_ms": round(rtt / 1e6, 3) if rtt else None,
+                "coordinate": self._coordinate(peer),
+                "answers": answer is not None,
+            }
+            if answer is not None:
+                load = answer[1]
+                row.update(
+                    instances=load.operators,
+                    capacity=load.capacity,
+                    executors=load.executors,
+                    applications=list(load.applications),
+                    is_leaving=load.is_draining,
+                    schedules=load.schedules,
+                )
+            rows.append(row)
+        self._desk.emit(Replied(request, {"nodes": rows, "known": len(peers)}))
+
+    def key_of(self, text: str) -> NodeId:
+        """What a user means by a key: `name:TEXT`, the name of a known node, or hex digits."""
+        kind, colon, rest = text.partition(":")
+        if colon and kind == "name":
+            return key_of_name("name", rest)
+        if colon and kind == "application":
+            return key_of_name("application", rest)
+        for peer in self._desk.known():
+            if peer.name == text:
+                return peer.node
+        try:
+            return NodeId.from_hex(text.lower())
+        except ValueError:
+            raise CommandRefused(
+                f"{text!r} is no key: give 1 to 32 hex digits, name:TEXT, application:NAME, or the name of a node "
+                f"({', '.join(sorted(peer.name for peer in self._desk.known() if peer.name)[:20])}).",
+                2,
+            ) from None
+
+    async def route(self, request: int, text: str) -> None:
+        """`route`: where a key goes from here."""
+        key = self.key_of(text)
+        began, number = self._desk.now, self._desk.talks.number()
+        self._desk.tell_overlay(RouteMessage(key, ROUTED_CODEC.encode(RouteProbe(number))))
+        answers = await self._desk.talks.answers({number: None}, Duration(3 * self._desk.config.report_timeout_ns))
+        hops = answers.get(number)
+        if not isinstance(hops, TraceHops):
+            raise CommandRefused(f"The way to {key.short}… was lost: no answer from its root. Try again.")
+        shown = display_names((*hops.path, *self._desk.known()))
+        rows = []
+        for peer in hops.path:
+            rtt = self._desk.overlay.rtt_ns(peer.node)
+            rows.append({**_peer(peer, shown), "rtt_from_here_ms": round(rtt / 1e6, 3) if rtt else None})
+        body = {
+            "key": key.hex,
+            "hops": len(hops.path) - 1,
+            "path": rows,
+            "round_trip_ms": round((self._desk.now - began) / 1e6, 3),
+        }
+        self._desk.emit(Replied(request, body))
+
+    def probed(self, effect: Delivered, probe: RouteProbe) -> None:
+        """As root of a key: tell the asker which way its probe came."""
+        self._desk.send(effect.source, TraceHops(probe.request, effect.path))
+
+    def traced(self, sender: Peer, message: TraceHops) -> None:
+        """The answer of a root."""
+        path = message.path
+        if path and path[0].node == self._desk.me.node and path[-1].node == sender.node:
+            self._desk.talks.answered(message.request, message)
+
+    async def logs(self, request: int, name: str, after: dict[str, int]) -> None:
+        """`logs`: lines of all hosting nodes, in the order of their wall times."""
+        record = await self.record(name)
+        hosts = record.hosts()
+        shown = display_names(hosts)
+        questions: dict[int, Question | None] = {}
+        for peer in hosts:
+            number = self._desk.talks.number()
+            ask = AskLogs(number, name, max(0, after.get(shown[peer.node], 0)))
+            questions[number] = Question(peer, ask, LogLines)
+        answers = await self._desk.talks.answers(questions, Duration(self._desk.config.report_timeout_ns))
+        rows, silent, reached = [], [], dict(after)
+        for number, question in questions.items():
+            assert question is not None
+            node, answer = shown[question.to.node], answers.get(number)
+            if answer is None:
+                silent.append(node)
+                continue
+            for line in answer.lines:
+                rows.append(
+                    {"node": node, "number": line.number, "at_ms": line.at_ms, "step": line.step, "text": line.text}
+                )
+                reached[node] = max(reached.get(node, 0), line.number)
+        rows.sort(key=lambda row: (row["at_ms"], row["node"], row["number"]))
+        body = {"name": name, "state": record.state, "lines": rows, "after": reached, "silent_nodes": silent}
+        self._desk.emit(Replied(request, body))
+
+    async def local_logs(self, sender: Peer, message: AskLogs) -> None:
+        """Answer another agent with lines kept here."""
+        number = self._desk.talks.number()
+        effect = ReadLogs(number, message.application, message.after, MAX_LINES)
+        answers = await self._desk.driven(number, effect, self._desk.config.report_timeout_ns)
+        answer = answers.get(number)
+        lines: tuple[LogLine, ...] = ()
+        if isinstance(answer, Completed) and isinstance(answer.result, tuple | list):
+            lines = tuple(line for line in answer.result if isinstance(line, LogLine))[:MAX_LINES]
+        self._desk.send(sender, LogLines(message.request, lines))
+
+    async def info(self, request: int) -> None:
+        """`info`: what this node knows of itself; the driver adds its own."""
+        desk = self._desk
+        known = desk.known()
+        body = {
+            **_peer(desk.me, display_names(known)),
+            "joined": desk.overlay.joined,
+            "is_leaving": desk.is_leaving,
+            "known_nodes": len(known),
+            "instances": self._hosting.operators,
+            "capacity": desk.config.capacity,
+            "executors": desk.config.executors,
+            "applications": list(self._hosting.applications),
+            "overlay": msgspec.to_builtins(desk.overlay.statistics()),
+            "ignored_messages": dict(sorted(desk.dropped.items())),
+        }
+        desk.emit(Replied(request, body))
+
+
+def _peer(peer: Peer, shown: dict[NodeId, str]) -> dict[str, Any]:
+    return {
+        "name": shown.get(peer.node, peer.name),
+        "node_id": peer.node.hex,
+        "incarnation": peer.incarnation,
+        "address": peer.address,
+        "zone": peer.zone,
+        "host": peer.host,
+    }
+
+
+def _row(record: ApplicationRecord) -> dict[str, Any]:
+    running = next((entry.at_ms for entry in record.history if entry.state == "running"), 0)
+    return {
+        "name": record.name,
+        "version": record.version,
+        "state": record.state,
+        "reason": record.reason,
+        "submitter": record.submitter,
+        "submitted_to": record.submitted_to,
+        "submitted_ms": record.submitted_ms,
+        "running_ms": running,
+        "changed_ms": record.changed_ms,
+        "is_stopping": record.stopping and not record.is_final,
+        "seconds_to_running": record.seconds_to_running,
+        "placement": record.placement(),
+    }
+
+
+def _stages(
+    record: ApplicationRecord, reports: dict[tuple[int, int], dict[str, Any]], shown: dict[NodeId, str]
+) -> list[dict[str, Any]]:
+    """One row for each stage, with one row for each instance."""
+    rows = []
+    for number, stage in enumerate(record.stages):
+        instances = []
+        for place in sorted(record.assignment, key=lambda place: (place.stage, place.index)):
+            if place.stage == number:
+                report = reports.get((number, place.index), {})
+                plain = scalars_of(report)
+                statistics = statistics_of(report)
+                if statistics is not None:
+                    plain["queued_rows"] = statistics.queued_rows
+                    plain["state_keys"] = statistics.state_keys
+                    plain["event_time"] = statistics.event_time
+                    plain["finished"] = statistics.finished
+                    plain["steps"] = {name: counts.body() for name, counts in statistics.steps.items()}
+                instances.append({**plain, "index": place.index, "node": shown[record.nodes[place.node].node]})
+        rows.append({"name": stage.name, "kind": stage.kind, "parallelism": stage.parallelism, "instances": instances})
+    return rows

@@ -1,0 +1,107 @@
+"""`stop`: the agent that a user asked brings the wish to the coordinator and waits for the end.
+
+A drain takes as long as rows move: a spool may hold the work of hours. Whoever is cut all the same leaves the last figures
+that were seen in its record, so nobody reads that nothing was lost.
+"""
+
+from typing import Any
+
+import msgspec
+
+from agiledart_kernel.instants import MILLISECOND, Duration
+from agiledart_node.asking.questions import Questions
+from agiledart_node.desk.desk import CommandRefused, Desk
+from agiledart_node.hosting.watching import Watching
+from agiledart_node.records.application import DEPLOYING, STOPPED, ApplicationRecord, advanced
+from agiledart_node.records.records import Records
+from agiledart_node.wire.effects import Progressed, Replied
+from agiledart_node.wire.formation_messages import Acknowledged, AskStop
+
+_LOOK = Duration(100 * MILLISECOND)
+_LOOKS_A_SURVEY = 10
+"""Figures are asked for once in so many looks."""
+
+
+class Stopping:
+    """Ends applications at a user's wish."""
+
+    def __init__(self, desk: Desk, records: Records, questions: Questions, watching: Watching) -> None:
+        self._desk, self._records, self._questions, self._watching = desk, records, questions, watching
+
+    async def stop(self, request: int, name: str, submitter: str, *, now: bool) -> None:
+        """Drain an application, or cut it; answers when it has ended. Raises CommandRefused."""
+        record = await self._watching.freshened(await self._questions.record(name))
+        if record.is_final:
+            reason = f": {record.reason}" if record.reason else ""
+            raise CommandRefused(f"{name} does not run: it is {record.state}{reason}")
+        if record.state == DEPLOYING or record.coordinator is None:
+            record = await self._cut(record, submitter)
+        else:
+            seen: dict[str, Any] = await self._questions.summary(record) if now else {}
+            record = await self._through_coordinator(request, record, submitter, seen, now=now)
+            if seen and not record.summary:
+                record = await self._with_summary(record, seen)
+        if record.state != STOPPED and record.state != "finished":
+            raise CommandRefused(f"{name} {record.state} while it was being stopped: {record.reason}")
+        self._desk.emit(
+            Replied(
+                request,
+                {"name": name, "version": record.version, "state": record.state, "summary": dict(record.summary)},
+            )
+        )
+
+    async def _with_summary(self, record: ApplicationRecord, seen: dict[str, Any]) -> ApplicationRecord:
+        """The record of an application that was cut, with the last figures seen."""
+
+        def add(current: ApplicationRecord) -> ApplicationRecord | None:
+            return None if current.summary else msgspec.structs.replace(current, summary=seen)
+
+        return await self._records.change(record.name, record.version, add) or record
+
+    async def _cut(self, record: ApplicationRecord, submitter: str) -> ApplicationRecord:
+        """End it without its coordinator: close the record, halt everybody."""
+        by = f"stopped by {submitter}" if submitter else "stopped by a user"
+        closed = await self._records.change(
+            record.name, record.version, lambda current: advanced(current, STOPPED, by, self._desk.wall_ms)
+        )
+        if closed is None:
+            raise CommandRefused(f"{record.name} cannot be stopped: the ring did not answer. Try again.")
+        await self._watching.halt((*closed.nodes, *closed.guards), (record.name, record.version), by)
+        return closed
+
+    async def _through_coordinator(
+        self, request: int, record: ApplicationRecord, submitter: str, seen: dict[str, Any], *, now: bool
+    ) -> ApplicationRecord:
+        """Let the coordinator end it; `seen` takes the last figures of a drain."""
+        talks, config = self._desk.talks, self._desk.config
+        assert record.coordinator is not None
+        number = talks.number()
+        message = AskStop(number, record.name, record.version, now, submitter)
+        timeout = Duration(config.ask_timeout_ns)
+        answer = await talks.ask(record.coordinator, message, number, Acknowledged, timeout)
+        if answer is None and now:
+            return await self._cut(record, submitter)
+        if not now:
+            self._desk.emit(Progressed(request, f"{record.name}: sources end, the rest is drained"))
+        deadline, looks = self._desk.now + config.drain_timeout_ns, 0
+        while self._desk.now < deadline:
+            _, current = await self._records.application(record.name)
+            if current is None or current.version != record.version:
+                raise CommandRefused(f"{record.name} was submitted again while it was being stopped.")
+            if current.is_final:
+                return current
+            looks += 1
+            if not now and looks % _LOOKS_A_SURVEY == 0 and (figures := await self._questions.summary(current)):
+                if _moved(figures) != _moved(seen):
+                    deadline = self._desk.now + config.drain_timeout_ns
+                seen.update(figures)
+            await talks.pause(_LOOK)
+        seconds, left = config.drain_timeout_ns // 1_000_000_000, seen.get("waiting", 0) + seen.get("spooled", 0)
+        lost = f"; {left:,} records that waited at its sources are lost" if left else ""
+        self._desk.emit(Progressed(request, f"{record.name}: no record has moved for {seconds} s: it is cut{lost}"))
+        return await self._cut(record, submitter)
+
+
+def _moved(figures: dict[str, Any]) -> Any:
+    """What changes as long as an application gets through its work."""
+    return figures.get("steps"), figures.get("results"), figures.get("waiting"), figures.get("spooled")

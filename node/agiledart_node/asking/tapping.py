@@ -1,0 +1,114 @@
+"""`tap`: some of the rows that leave a step, asked of the nodes that run it.
+
+Nothing is remembered here: each request asks the hosts, which keep their taps open for some seconds after the last one.
+"""
+
+from typing import Any
+
+import msgspec
+
+from agiledart_kernel.errors import RemoteProtocolError
+from agiledart_kernel.instants import Duration
+from agiledart_kernel.machine import Completed
+from agiledart_kernel.peer import Peer
+from agiledart_node.asking.questions import Questions
+from agiledart_node.desk.conversations import Question
+from agiledart_node.desk.desk import CommandRefused, Desk, did_you_mean
+from agiledart_node.forming.blueprint import SPECIFICATION_CODEC
+from agiledart_node.hosting.hosting import Hosting
+from agiledart_node.records.application import ApplicationRecord, display_names
+from agiledart_node.wire.commands import Tap
+from agiledart_node.wire.effects import ReadTap, Replied
+from agiledart_node.wire.formation_messages import AskTap, TapRow, TapRows
+
+MAX_ROWS = 200
+"""Rows of one node in one answer."""
+
+MAX_ANSWER_ROWS = 1_000
+"""Rows of all nodes in one answer; the rest is left out, for it is a sample in any case."""
+
+MAX_ROW_CHARS = 4_096
+"""Longer than any row that an honest node sends."""
+
+
+class Tapping:
+    """Answers `tap`, and other nodes that ask for the rows of a step here."""
+
+    def __init__(self, desk: Desk, questions: Questions, hosting: Hosting) -> None:
+        self._desk, self._questions, self._hosting = desk, questions, hosting
+
+    async def tap(self, request: int, command: Tap) -> None:
+        """Rows of all nodes that run the step, each node's in order."""
+        record = await self._questions.record(command.name)
+        shown = display_names(record.nodes)
+        questions: dict[int, Question | None] = {}
+        for peer in _hosts_of(record, command.step):
+            number = self._desk.talks.number()
+            after = max(0, command.after.get(shown[peer.node], 0))
+            ask = AskTap(number, record.name, record.version, command.step, after)
+            questions[number] = Question(peer, ask, TapRows)
+        answers: dict[int, Any] = {}
+        if not record.is_final and questions:
+            answers = await self._desk.talks.answers(questions, Duration(self._desk.config.report_timeout_ns))
+        rows: list[dict[str, Any]] = []
+        silent, refused, reached, passed = [], [], dict(command.after), 0
+        for number, question in questions.items():
+            assert question is not None
+            node, answer = shown[question.to.node], answers.get(number)
+            if answer is None:
+                silent.append(node)
+                continue
+            passed += answer.passed
+            if answer.refused:
+                refused.append(f"{node}: {answer.refused}")
+            for row in answer.rows[:MAX_ROWS]:
+                reached[node] = max(reached.get(node, 0), row.number)
+                rows.append({"node": node, "instance": row.instance, "time_ms": row.time_ms, "row": _plain(row)})
+        if refused and len(refused) + len(silent) == len(questions):
+            raise CommandRefused(f"Cannot tap {command.step} of {record.name}: {'; '.join(refused)}.")
+        body = {
+            "name": record.name,
+            "version": record.version,
+            "state": record.state,
+            "step": command.step,
+            "rows": rows[:MAX_ANSWER_ROWS],
+            "passed": passed,
+            "after": reached,
+            "silent_nodes": [] if record.is_final else silent,
+        }
+        self._desk.emit(Replied(request, body))
+
+    async def local(self, sender: Peer, message: AskTap) -> None:
+        """Answer another node with what leaves the step here."""
+        told = TapRows(message.request, ())
+        hosted = self._hosting.table.get((message.application, message.version))
+        if hosted is not None and not hosted.is_closing:
+            number = self._desk.talks.number()
+            effect = ReadTap(number, message.application, message.version, message.step, message.after)
+            answers = await self._desk.driven(number, effect, self._desk.config.report_timeout_ns)
+            answer = answers.get(number)
+            if isinstance(answer, Completed) and isinstance(answer.result, TapRows):
+                told = msgspec.structs.replace(answer.result, request=message.request)
+        self._desk.send(sender, told)
+
+
+def _hosts_of(record: ApplicationRecord, step: str) -> tuple[Peer, ...]:
+    """The nodes that run a step; refuses a step that the application does not have."""
+    try:
+        names = [one.name for one in SPECIFICATION_CODEC.decode(record.specification).steps]
+    except RemoteProtocolError:
+        names = [name for stage in record.stages for name in stage.name.split("+")]
+    if step not in names:
+        raise CommandRefused(
+            f"{record.name} has no step {step!r}.{did_you_mean(step, names)} Steps: {', '.join(names)}", 2
+        )
+    stages = [number for number, stage in enumerate(record.stages) if step in stage.name.split("+")]
+    used = {place.node: True for place in record.assignment if place.stage in stages}
+    return tuple(peer for position, peer in enumerate(record.nodes) if position in used)
+
+
+def _plain(row: TapRow) -> Any:
+    try:
+        return msgspec.json.decode(row.row[:MAX_ROW_CHARS])
+    except msgspec.DecodeError:
+        return f"not readable: {row.row[:80]}"

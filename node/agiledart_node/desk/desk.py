@@ -1,0 +1,129 @@
+"""What the parts of one node share: who it is, its overlay, its conversations, and where effects go."""
+
+from collections.abc import Awaitable
+from datetime import UTC, datetime
+from difflib import get_close_matches
+
+from agiledart_kernel.errors import OperationFailed
+from agiledart_kernel.instants import Duration, Instant
+from agiledart_kernel.machine import Completed, Effect, Event, Failed, Message, Send
+from agiledart_kernel.node_id import NodeId
+from agiledart_kernel.observe import Observer
+from agiledart_kernel.peer import Peer
+from agiledart_kernel.randomness import RandomStream
+from agiledart_node.desk.config import NodeConfig
+from agiledart_node.desk.conversations import Conversations
+from agiledart_node.records.application import display_names
+from agiledart_overlay.machine import OverlayMachine
+from agiledart_overlay.wire.events import Unwatch, Watch
+
+
+class TellOverlay(Effect, frozen=True, gc=False):
+    """Inside the node only: an event for the overlay, taken in its turn among the effects."""
+
+    event: Event
+
+
+class CommandRefused(OperationFailed):
+    """A user's request cannot be carried out; ends its conversation. The text is for the user."""
+
+    def __init__(self, text: str, exit_code: int = 1) -> None:
+        super().__init__(text)
+        self.text, self.exit_code = text, exit_code
+
+
+class Desk:
+    """Shared by the parts of one node; holds no state of an application.
+
+    Attributes:
+        is_leaving: the node is about to leave and takes nothing new.
+    """
+
+    def __init__(self, me: Peer, config: NodeConfig, random: RandomStream, observe: Observer) -> None:
+        self.me, self.config, self.observe = me, config, observe
+        self.overlay = OverlayMachine(me, config.overlay, RandomStream(random.bits(64), "overlay"), observe)
+        self.talks = Conversations(random, Duration(config.resend_ns), config.max_conversations)
+        self.is_leaving = False
+        self.dropped: dict[str, int] = {}
+        self._watched: dict[NodeId, int] = {}
+        self._clock: tuple[int, Instant] | None = None
+
+    @property
+    def now(self) -> Instant:
+        """Instant of the step under way."""
+        return self.talks.now
+
+    def read_clock(self, wall_ms: int) -> None:
+        """Learn the wall time at this instant."""
+        self._clock = (wall_ms, self.now)
+
+    @property
+    def wall_ms(self) -> int:
+        """Wall time now, milliseconds; 0 when nobody told."""
+        if self._clock is None:
+            return 0
+        told, at = self._clock
+        return told + (self.now - at) // 1_000_000
+
+    @property
+    def wall_text(self) -> str:
+        """Time of day now for people, `21:14:03 UTC`; empty when nobody told."""
+        return f"{datetime.fromtimestamp(self.wall_ms / 1000, UTC):%H:%M:%S} UTC" if self._clock else ""
+
+    def emit(self, effect: Effect) -> None:
+        """Have something done."""
+        self.talks.effects.append(effect)
+
+    def send(self, to: Peer, message: Message) -> None:
+        """Send once; may be lost."""
+        self.emit(Send(to, message))
+
+    def tell_overlay(self, event: Event) -> None:
+        """Hand an event to the overlay after what was emitted so far."""
+        self.emit(TellOverlay(event))
+
+    def drop(self, reason: str) -> None:
+        """Count a message that was ignored."""
+        self.dropped[reason] = self.dropped.get(reason, 0) + 1
+
+    def driven(self, request: int, effect: Effect, timeout: int) -> "Awaitable[dict[int, Completed | Failed]]":
+        """Have the driver do something and wait for its answer under this number."""
+        self.emit(effect)
+        return self.talks.answers({request: None}, Duration(timeout))
+
+    def watch(self, peer: Peer) -> None:
+        """Have the overlay probe a peer until `unwatch` was called as often."""
+        if peer.node == self.me.node:
+            return
+        count = self._watched.get(peer.node, 0)
+        self._watched[peer.node] = count + 1
+        if count == 0:
+            self.tell_overlay(Watch(peer))
+
+    def unwatch(self, peer: Peer) -> None:
+        """Undo one `watch`."""
+        count = self._watched.get(peer.node, 0)
+        if count > 1:
+            self._watched[peer.node] = count - 1
+        elif count == 1:
+            del self._watched[peer.node]
+            self.tell_overlay(Unwatch(peer.node))
+
+    def known(self) -> tuple[Peer, ...]:
+        """This node and the live peers that it knows, sorted by id."""
+        return tuple(sorted((self.me, *self.overlay.known_peers()), key=lambda peer: peer.node))
+
+    def nearest_of(self, peers: tuple[Peer, ...]) -> tuple[Peer, ...]:
+        """Peers in the order of their cost from here: measured round trips first, then the others by id."""
+        far = 1 << 62
+        return tuple(sorted(peers, key=lambda peer: (self.overlay.rtt_ns(peer.node) or far, peer.node)))
+
+    def names(self) -> dict[NodeId, str]:
+        """Names for people of everybody known."""
+        return display_names(self.known())
+
+
+def did_you_mean(word: str, known: list[str]) -> str:
+    """` Did you mean pi2?` or nothing."""
+    close = get_close_matches(word, known, n=1, cutoff=0.6)
+    return f" Did you mean {close[0]}?" if close else ""

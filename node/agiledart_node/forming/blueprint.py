@@ -1,0 +1,167 @@
+"""What a submission asks for, checked: from wire forms to stages, edges and pins. User code is never run here."""
+
+import re
+from dataclasses import dataclass
+
+import msgspec
+
+from agiledart_dataflow.plan.specification import FORMAT, Specification
+from agiledart_dataflow.plan.stage_plan import StagePlan
+from agiledart_dataflow.plan.stages import plan_stages
+from agiledart_kernel.codec import Codec
+from agiledart_kernel.errors import RemoteProtocolError, TopologyError
+from agiledart_kernel.limits import (
+    MAX_APPLICATION_NAME,
+    MAX_BUNDLE_BYTES,
+    MAX_PARALLELISM,
+    MAX_RECORD_BYTES,
+    MAX_STAGES,
+)
+from agiledart_node.desk.desk import CommandRefused
+from agiledart_node.records.application import StageEntry
+from agiledart_node.wire.commands import Submit
+
+SPECIFICATION_CODEC: Codec[Specification] = Codec(Specification, limit=MAX_RECORD_BYTES // 2)
+
+MAX_INSTANCES = 4_096
+"""Instances of one application: the record must hold where each of them runs."""
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Blueprint:
+    """A submission that makes sense.
+
+    Args:
+        name: of the application.
+        specification, plan: in their wire forms.
+        stages, edges: the graph of stages; edges without repetition.
+        pins: for each stage the word that says where it runs; `""`: the agent that took the submission; None: free.
+        digest: of the specification, hex.
+    """
+
+    name: str
+    specification: bytes
+    plan: bytes
+    stages: tuple[StageEntry, ...]
+    edges: tuple[tuple[int, int], ...]
+    pins: tuple[str | None, ...]
+    digest: str
+
+    @property
+    def sources(self) -> tuple[int, ...]:
+        """Stages that nothing feeds."""
+        fed = {below for _, below in self.edges}
+        return tuple(stage for stage in range(len(self.stages)) if stage not in fed)
+
+    @property
+    def sinks(self) -> tuple[int, ...]:
+        """Stages that feed nothing."""
+        feeding = {above for above, _ in self.edges}
+        return tuple(stage for stage in range(len(self.stages)) if stage not in feeding)
+
+    def reached_from(self, stage: int) -> tuple[int, ...]:
+        """Stages downstream of a stage, itself included, sorted."""
+        seen = {stage: True}
+        queue = [stage]
+        while queue:
+            above = queue.pop()
+            for upstream, below in self.edges:
+                if upstream == above and below not in seen:
+                    seen[below] = True
+                    queue.append(below)
+        return tuple(sorted(seen))
+
+
+def blueprint_of(command: Submit) -> Blueprint:
+    """Check a submission and cut it into stages.
+
+    Raises:
+        CommandRefused: with the message for the user.
+    """
+    if len(command.bundle) > MAX_BUNDLE_BYTES:
+        raise CommandRefused(
+            f"The bundle has {len(command.bundle):,} bytes, at most {MAX_BUNDLE_BYTES:,} are taken.", 2
+        )
+    specification = _decoded(command.specification)
+    name = command.name or specification.name
+    if not _NAME.fullmatch(name) or len(name) > MAX_APPLICATION_NAME:
+        raise CommandRefused(
+            f"{name!r} cannot be the name of an application: 1 to {MAX_APPLICATION_NAME} letters, digits, dots, "
+            "dashes and underscores, beginning with a letter or digit.",
+            2,
+        )
+    try:
+        plan = plan_stages(specification, _parallelism(specification, command.parallelism))
+    except TopologyError as error:
+        raise CommandRefused(str(error), 2) from None
+    except (ValueError, LookupError, TypeError) as error:
+        raise CommandRefused(f"The specification of {name} makes no sense: {error}", 2) from None
+    count = sum(stage.parallelism for stage in plan.stages)
+    if count > MAX_INSTANCES:
+        raise CommandRefused(f"{name} would have {count:,} instances, at most {MAX_INSTANCES:,} are possible.", 2)
+    blueprint = Blueprint(
+        name,
+        command.specification,
+        msgspec.msgpack.encode(plan),
+        tuple(StageEntry(stage.name, stage.parallelism, stage.kind) for stage in plan.stages),
+        tuple(sorted({(edge.source, edge.target) for edge in plan.edges})),
+        _pins(specification, plan),
+        plan.digest.hex(),
+    )
+    for stage in (*blueprint.sources, *blueprint.sinks):
+        if blueprint.stages[stage].kind not in ("source", "sink"):
+            raise CommandRefused(f"{blueprint.stages[stage].name} has no source before it or no sink behind it.", 2)
+    return blueprint
+
+
+def _decoded(raw: bytes) -> Specification:
+    try:
+        specification = SPECIFICATION_CODEC.decode(raw)
+    except RemoteProtocolError as error:
+        raise CommandRefused(f"The specification cannot be read ({error}).", 2) from None
+    if specification.format != FORMAT:
+        raise CommandRefused(
+            f"The specification has format {specification.format}, this agent knows {FORMAT}. Use the same version of "
+            "agiledart on both sides.",
+            2,
+        )
+    names = [step.name for step in specification.steps]
+    sound = (
+        0 < len(names) <= 4 * MAX_STAGES
+        and all(names)
+        and len(frozenset(names)) == len(names)
+        and all(
+            step.index == position and all(0 <= before < position for before in step.inputs)
+            for position, step in enumerate(specification.steps)
+        )
+    )
+    if not sound:
+        raise CommandRefused(
+            "The specification makes no sense: steps out of order, without a name or with the same.", 2
+        )
+    return specification
+
+
+def _parallelism(specification: Specification, wanted: dict[str, int]) -> dict[str, int]:
+    """Instances by step: what was asked by name, and what was asked for all others (`""`) that may have several."""
+    named = {name: count for name, count in wanted.items() if name}
+    everywhere = wanted.get("", 1)
+    if not 1 <= everywhere <= MAX_PARALLELISM:
+        raise CommandRefused(f"Parallelism {everywhere} is not possible: 1 to {MAX_PARALLELISM}.", 2)
+    plan = plan_stages(specification, named)
+    for stage in plan.stages:
+        steps = [specification.steps[index] for index in stage.steps]
+        if everywhere > 1 and not any(step.is_single or step.name in named for step in steps):
+            named[steps[0].name] = everywhere
+    return named
+
+
+def _pins(specification: Specification, plan: StagePlan) -> tuple[str | None, ...]:
+    pins: list[str | None] = []
+    for stage in plan.stages:
+        head = specification.steps[stage.steps[0]]
+        at = stage.at or (head.connector.at if head.connector is not None else "")
+        pins.append(at if at or stage.kind != "operator" else None)
+    return tuple(pins)

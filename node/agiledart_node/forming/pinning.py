@@ -1,0 +1,64 @@
+"""Where the pinned stages run: what a user wrote behind `@`, looked up."""
+
+from agiledart_kernel.node_id import NodeId
+from agiledart_kernel.peer import Peer
+from agiledart_node.desk.desk import CommandRefused, Desk, did_you_mean
+from agiledart_node.forming.blueprint import Blueprint
+from agiledart_node.records.records import Records
+
+MAX_LISTED = 20
+"""Names that a refusal lists."""
+
+
+async def pinned_nodes(desk: Desk, records: Records, blueprint: Blueprint) -> dict[int, Peer]:
+    """Stage → the node that must run it.
+
+    Raises:
+        CommandRefused: no node has this name; lists those known.
+    """
+    pinned: dict[int, Peer] = {}
+    for stage, word in enumerate(blueprint.pins):
+        if word is not None:
+            pinned[stage] = await node_at(desk, records, word, blueprint.stages[stage].name)
+    return pinned
+
+
+async def node_at(desk: Desk, records: Records, word: str, step: str) -> Peer:
+    """The node that a word means: this one when empty, else a node's name or id, else some node of the zone or host."""
+    if not word:
+        return desk.me
+    known = desk.known()
+    named = [peer for peer in known if peer.name == word]
+    if len(named) > 1:
+        ids = ", ".join(peer.node.hex[:12] for peer in named)
+        raise CommandRefused(f"{step}: {len(named)} nodes are called {word}. Use the beginning of an id: {ids}", 2)
+    if named:
+        return named[0]
+    registered = await records.node_named(word)
+    if registered is not None:
+        return registered
+    by_id = [peer for peer in known if len(word) >= 8 and peer.node.hex.startswith(word.lower())]
+    if len(by_id) == 1:
+        return by_id[0]
+    of_zone = [peer for peer in known if word in (peer.zone, peer.host)]
+    if of_zone:
+        return of_zone[0]
+    names = sorted({peer.name for peer in known if peer.name})
+    more = f" and {len(names) - MAX_LISTED} more" if len(names) > MAX_LISTED else ""
+    raise CommandRefused(
+        f"{step}: no node, zone or host is called {word!r}.{did_you_mean(word, names)} "
+        f"Nodes: {', '.join(names[:MAX_LISTED])}{more}",
+        2,
+    )
+
+
+def fed_sinks(blueprint: Blueprint, pinned: dict[int, Peer]) -> dict[NodeId, tuple[Peer, tuple[Peer, ...]]]:
+    """Sink node → (its peer, the source nodes whose records reach a sink on it, sorted by id)."""
+    wanted: dict[NodeId, tuple[Peer, dict[NodeId, Peer]]] = {}
+    for source in blueprint.sources:
+        below = blueprint.reached_from(source)
+        for sink in blueprint.sinks:
+            if sink in below:
+                entry = wanted.setdefault(pinned[sink].node, (pinned[sink], {}))
+                entry[1][pinned[source].node] = pinned[source]
+    return {sink: (peer, tuple(sources[node] for node in sorted(sources))) for sink, (peer, sources) in wanted.items()}

@@ -1,0 +1,148 @@
+"""From a submission and the loads of nodes to a plan: who runs what, who watches, what the plan relies on.
+
+Source: the project's dataflow specification §4.
+"""
+
+from dataclasses import dataclass
+
+from agiledart_kernel.instants import Instant
+from agiledart_kernel.node_id import NodeId
+from agiledart_kernel.peer import Peer
+from agiledart_node.desk.desk import CommandRefused, Desk
+from agiledart_node.forming.blueprint import Blueprint
+from agiledart_node.forming.deploying import Deployment
+from agiledart_node.forming.joining import Paths
+from agiledart_node.forming.surveying import Loads, Surveying
+from agiledart_node.records.application import ApplicationRecord
+from agiledart_placement.request import HostState, Placement, PlacementRequest, StageDemand
+from agiledart_placement.strategy import strategy_named
+
+MAX_EXECUTORS = 64
+"""Executor processes of one application on one node."""
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """A submission as a scheduler takes it.
+
+    Args:
+        executors: wanted executor processes a node; 0: the node's own number.
+        submitted_to: the agent that the user asked.
+        pinned: stage → the node that must run it.
+        domain: zone or region whose schedulers serve it.
+        ticket: number of the submission, also in its record.
+        began: when the user asked, by this node's clock.
+    """
+
+    blueprint: Blueprint
+    bundle: bytes
+    executors: int
+    submitter: str
+    submitted_to: Peer
+    pinned: dict[int, Peer]
+    domain: str
+    ticket: int
+    began: Instant
+
+
+class Planning:
+    """Makes plans."""
+
+    def __init__(self, desk: Desk, surveying: Surveying) -> None:
+        self._desk, self._surveying = desk, surveying
+
+    async def survey(self, blueprint: Blueprint, pinned: dict[int, Peer], paths: Paths) -> Loads:
+        """Loads of the nodes on the paths and around them. Raises CommandRefused when a pinned node is missing."""
+        nodes: dict[NodeId, Peer] = {}
+        for path in paths:
+            for peer in path:
+                nodes.setdefault(peer.node, peer)
+        count = sum(stage.parallelism for stage in blueprint.stages)
+        loads = await self._surveying.around(list(nodes.values()), count)
+        for stage, peer in pinned.items():
+            if peer.node not in loads:
+                raise CommandRefused(f"{blueprint.stages[stage].name}: {peer.name or peer.node.short} does not answer.")
+            if loads[peer.node][1].is_draining:
+                raise CommandRefused(f"{blueprint.stages[stage].name}: {peer.name or peer.node.short} is leaving.")
+        return loads
+
+    def place(
+        self, blueprint: Blueprint, pinned: dict[int, Peer], paths: Paths, loads: Loads, full: dict[NodeId, bool]
+    ) -> Placement:
+        """A place for every instance; `full` are nodes that take nothing more. Raises NoRoom."""
+        hosts = {
+            node: HostState(
+                node,
+                load.operators,
+                load.capacity,
+                blueprint.name in load.applications,
+                load.is_draining or node in full,
+                candidates=tuple(peer.node for peer in load.candidates),
+                neighbours=tuple(peer.node for peer in load.neighbours),
+            )
+            for node, (_, load) in sorted(loads.items())
+        }
+        stages = tuple(
+            StageDemand(number, stage.name, stage.parallelism, pinned[number].node if number in pinned else None)
+            for number, stage in enumerate(blueprint.stages)
+        )
+        routes = tuple(tuple(peer.node for peer in path) for path in paths)
+        balance = self._desk.config.max_ops_balanced
+        return strategy_named(self._desk.config.placement).place(
+            PlacementRequest(stages, blueprint.edges, routes, hosts, balance)
+        )
+
+    def deployment(
+        self,
+        record: ApplicationRecord,
+        order: Order,
+        loads: Loads,
+        placement: Placement,
+        plan_version: int,
+        limits: dict[NodeId, int],
+    ) -> Deployment:
+        """The plan in the form in which it is sent."""
+        blueprint, pinned = order.blueprint, order.pinned
+        peers = {node: peer for node, (peer, _) in loads.items()}
+        used = sorted(dict.fromkeys(placement.nodes.values(), True))
+        coordinator = min((pinned[sink] for sink in blueprint.sinks), key=lambda peer: peer.node)
+        near = [peer for peer in loads[coordinator.node][1].candidates if peer.node in peers and peer.node not in used]
+        executors = {node: min(order.executors or loads[node][1].executors, MAX_EXECUTORS) for node in used}
+        return Deployment(
+            blueprint,
+            record.name,
+            record.version,
+            record.number,
+            plan_version,
+            order.bundle,
+            tuple(peers[node] for node in used),
+            tuple(near[: self._desk.config.guards]),
+            dict(placement.nodes),
+            executors,
+            coordinator,
+            order.domain,
+            limits,
+        )
+
+    def limits(self, order: Order, placement: Placement, loads: Loads) -> dict[NodeId, int]:
+        """How much each host may hold for this placement to be what it was meant to be: the balance rule, unless it was given up.
+
+        Nodes of pinned stages have no other choice and no limit.
+        """
+        balance = self._desk.config.max_ops_balanced
+        if "balance" in placement.relaxed or self._desk.config.placement != "along_path":
+            return {}
+        pinned = {peer.node: True for peer in order.pinned.values()}
+        planned: dict[NodeId, int] = {}
+        for node in placement.nodes.values():
+            planned[node] = planned.get(node, 0) + 1
+        fits = (node for node, more in planned.items() if loads[node][1].operators + more <= balance)
+        return {node: balance for node in fits if node not in pinned}
+
+
+def could_fit(plan: Deployment, loads: Loads) -> bool:
+    """Whether every host could take its part of a plan if it ran nothing else."""
+    planned: dict[NodeId, int] = {}
+    for node in plan.placement.values():
+        planned[node] = planned.get(node, 0) + 1
+    return all(count <= loads[node][1].capacity for node, count in planned.items())

@@ -1,0 +1,88 @@
+"""Who could host: loads of the nodes on the JOIN paths and of those around them."""
+
+from collections.abc import Callable
+
+from agiledart_kernel.instants import Duration
+from agiledart_kernel.node_id import NodeId
+from agiledart_kernel.peer import Peer
+from agiledart_node.desk.conversations import Question
+from agiledart_node.desk.desk import Desk
+from agiledart_node.hosting.hosting import Hosting
+from agiledart_node.wire.formation_messages import Load, Survey
+
+Loads = dict[NodeId, tuple[Peer, Load]]
+"""What nodes said of themselves."""
+
+MAX_NEIGHBOURS = 16
+"""Members of its neighbourhood set that a node names beside its leaf set."""
+
+SPARE = 8
+"""Nodes surveyed beyond two for each instance, so that a full one can be passed over."""
+
+
+class Surveying:
+    """Asks for loads, and answers.
+
+    Attributes:
+        served: tells how many applications this node serves as scheduler; None: it is none.
+    """
+
+    def __init__(self, desk: Desk, hosting: Hosting) -> None:
+        self._desk, self._hosting = desk, hosting
+        self.served: Callable[[], int | None] = lambda: None
+
+    def load(self, message: Survey) -> Load:
+        """What this node says of itself."""
+        config, overlay = self._desk.config, self._desk.overlay
+        leaves: tuple[Peer, ...] = ()
+        neighbours: tuple[Peer, ...] = ()
+        if message.wants_candidates:
+            leaves = self._desk.nearest_of(overlay.leaf_set.members)
+            others = tuple(peer for peer in overlay.neighbourhood if peer.node not in overlay.leaf_set)
+            neighbours = self._desk.nearest_of(others)[:MAX_NEIGHBOURS]
+        return Load(
+            message.request,
+            self._hosting.operators,
+            self._hosting.applications,
+            config.capacity,
+            config.executors,
+            self._desk.is_leaving,
+            leaves,
+            neighbours,
+            self.served(),
+        )
+
+    async def loads(self, peers: list[Peer], timeout: int, *, wants_candidates: bool = False) -> Loads:
+        """Answers of these nodes; the silent ones are missing."""
+        asked: dict[int, Question | None] = {}
+        for peer in peers:
+            number = self._desk.talks.number()
+            asked[number] = Question(peer, Survey(number, wants_candidates), Load)
+        answers = await self._desk.talks.answers(asked, Duration(timeout))
+        found = {}
+        for number, question in asked.items():
+            load = answers.get(number)
+            if question is not None and load is not None:
+                found[question.to.node] = (question.to, load)
+        return found
+
+    async def around(self, nodes: list[Peer], instances: int) -> Loads:
+        """Loads of these nodes, then of as many of their candidates as this many instances may need."""
+        config = self._desk.config
+        found = await self.loads(nodes[: config.max_survey], config.ask_timeout_ns, wants_candidates=True)
+        return await self._widened(found, 2 * instances + SPARE + len(found))
+
+    async def wider(self, found: Loads) -> Loads:
+        """The same with all candidates, up to `max_survey`, because those asked so far are full."""
+        return await self._widened(found, self._desk.config.max_survey)
+
+    async def _widened(self, found: Loads, limit: int) -> Loads:
+        config = self._desk.config
+        limit = min(config.max_survey, limit)
+        more: dict[NodeId, Peer] = {}
+        for pools in ([load.candidates for _, load in found.values()], [load.neighbours for _, load in found.values()]):
+            for rank in range(max(map(len, pools), default=0)):
+                for pool in pools:
+                    if rank < len(pool) and pool[rank].node not in found and len(found) + len(more) < limit:
+                        more.setdefault(pool[rank].node, pool[rank])
+        return found | await self.loads(list(more.values()), config.report_timeout_ns)

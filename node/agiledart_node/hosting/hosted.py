@@ -1,0 +1,100 @@
+"""What a node holds of one application: instances that it runs, or only the duty to watch."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from agiledart_dataflow.plan.deployment import DeploymentPart
+from agiledart_kernel.node_id import NodeId
+from agiledart_kernel.peer import Peer
+from agiledart_node.wire.formation_messages import Deployed
+
+Key = tuple[str, int]
+"""(application, version)."""
+
+
+@dataclass(slots=True)
+class Hosted:
+    """One application, as far as this node has to do with it.
+
+    Attributes:
+        part: the last part that came; its assignment and nodes hold for all parts.
+        bundle: user code, from the first part.
+        instances: (stage, index) of what runs here or is being started, to its executor slot.
+        answers: answers to deployments by (scheduler, request); None while instances start.
+        planned: instances that the plan gives this node; room is kept for them from the first part on.
+        is_flowing: sources may read.
+        is_closing: it has failed, finished or was stopped; nothing more is reported.
+        reports: last figures of local instances; `finished`: those that came to the end of their input.
+        told: finished instances that the coordinator has acknowledged.
+        collected: last reports of finished instances of all nodes; only at the coordinator.
+        missing_looks: how often the patrol found no record.
+    """
+
+    part: DeploymentPart
+    bundle: bytes = b""
+    instances: dict[tuple[int, int], int] = field(default_factory=dict)
+    answers: dict[tuple[NodeId, int], Deployed | None] = field(default_factory=dict)
+    planned: int = 0
+    is_flowing: bool = False
+    is_closing: bool = False
+    is_telling: bool = False
+    reports: dict[tuple[int, int], dict[str, Any]] = field(default_factory=dict)
+    finished: dict[tuple[int, int], bool] = field(default_factory=dict)
+    told: dict[tuple[int, int], bool] = field(default_factory=dict)
+    collected: dict[tuple[int, int], dict[str, Any]] = field(default_factory=dict)
+    missing_looks: int = 0
+
+    @property
+    def reserved(self) -> int:
+        """Instances that run here or will, by the plan."""
+        return max(len(self.instances), self.planned)
+
+    @property
+    def key(self) -> Key:
+        """(application, version)."""
+        return self.part.application, self.part.version
+
+    @property
+    def hosts(self) -> tuple[Peer, ...]:
+        """Nodes that run an instance."""
+        used = {place.node for place in self.part.assignment}
+        return tuple(node for position, node in enumerate(self.part.nodes) if position in used)
+
+    def concerns(self, node: NodeId) -> bool:
+        """Whether a message of this node about the application is to be heard."""
+        return node == self.part.scheduler.node or any(peer.node == node for peer in self.part.nodes)
+
+    def host(self, node: NodeId) -> Peer | None:
+        """The hosting node with this id, in the life in which it was given its part."""
+        return next((peer for peer in self.hosts if peer.node == node), None)
+
+
+def planned_for(part: DeploymentPart, node: NodeId) -> int:
+    """How many instances of the plan a node runs."""
+    mine = [position for position, peer in enumerate(part.nodes) if peer.node == node]
+    return sum(place.node in mine for place in part.assignment)
+
+
+def is_sound(part: DeploymentPart) -> bool:
+    """Whether all positions in a part from the network point to something."""
+    places = {(place.stage, place.index): True for place in part.assignment}
+    return (
+        bool(part.application)
+        and part.version > 0
+        and part.executors > 0
+        and all(0 <= place.node < len(part.nodes) for place in part.assignment)
+        and all(placed.copy in places and 0 <= placed.executor < part.executors for placed in part.instances)
+    )
+
+
+def report_key(copy: tuple[int, int]) -> str:
+    """`stage.index`, the key of a report on the wire."""
+    return f"{copy[0]}.{copy[1]}"
+
+
+def report_copy(key: str) -> tuple[int, int] | None:
+    """(stage, index) of a report's key; None when it is none."""
+    stage, dot, index = key.partition(".")
+    if dot and stage.isdecimal() and index.isdecimal() and len(key) < 16:
+        return int(stage), int(index)
+    return None

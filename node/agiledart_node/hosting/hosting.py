@@ -1,0 +1,268 @@
+"""The hosting side: takes parts of applications, starts and stops their instances, tells how they end."""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from agiledart_dataflow.plan.deployment import DeploymentPart, InstanceAddress
+from agiledart_kernel.instants import Duration
+from agiledart_kernel.machine import Completed, Failed
+from agiledart_kernel.peer import Peer
+from agiledart_node.desk.desk import Desk
+from agiledart_node.hosting.hosted import Hosted, Key, is_sound, planned_for, report_key
+from agiledart_node.wire.effects import DrainSources, PrepareExecutors, StartInstances, StartSources, StopInstances
+from agiledart_node.wire.events import InstanceFinished, InstanceReported
+from agiledart_node.wire.formation_messages import (
+    Acknowledged,
+    Deploy,
+    Deployed,
+    Drain,
+    Halt,
+    InstancesEnded,
+    StartFlow,
+)
+
+MAX_CLOSED = 1_024
+"""Closed runs that a node remembers, so that a late message does not start them again."""
+
+
+def _nothing(hosted: Hosted) -> None:
+    """Nobody wants to know."""
+
+
+def _no_change() -> None:
+    """Nobody wants to know either."""
+
+
+class Hosting:
+    """Parts of applications at this node.
+
+    Attributes:
+        table: by (application, version), oldest first.
+        on_flow, on_close: told of an application that runs, and of one that is over here.
+        on_room: told when places were taken or given back.
+        on_report: told of figures of a local instance that were accepted.
+    """
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self.table: dict[Key, Hosted] = {}
+        self._closed: dict[Key, tuple[int, str]] = {}
+        self.on_flow: Callable[[Hosted], None] = _nothing
+        self.on_close: Callable[[Hosted], None] = _nothing
+        self.on_room: Callable[[], None] = _no_change
+        self.on_report: Callable[[InstanceReported | InstanceFinished], None] = lambda event: None
+
+    @property
+    def operators(self) -> int:
+        """Instances that run here or are to run by a plan that this node has accepted."""
+        return sum(hosted.reserved for hosted in self.table.values())
+
+    @property
+    def applications(self) -> tuple[str, ...]:
+        """Names of applications with an instance here, sorted."""
+        return tuple(sorted({hosted.part.application for hosted in self.table.values() if hosted.reserved}))
+
+    def deploy(self, sender: Peer, message: Deploy) -> None:
+        """A scheduler gives this node a part."""
+        part = message.part
+        if sender.node != part.scheduler.node or not is_sound(part):
+            self._desk.drop("deploy form")
+            return
+        hosted = self.table.get((part.application, part.version))
+        if hosted is not None and (sender.node, message.request) in hosted.answers:
+            answer = hosted.answers[sender.node, message.request]
+            if answer is not None:
+                self._desk.send(sender, answer)
+            return
+        reason, is_full = self._objection(part, hosted)
+        if reason:
+            self._desk.send(sender, Deployed(message.request, (), reason, is_full))
+            return
+        if hosted is None:
+            hosted = self._admit(part)
+        elif part.plan_version > hosted.part.plan_version or len(part.addresses) >= len(hosted.part.addresses):
+            hosted.part = msgspec.structs.replace(part, bundle=b"")
+        hosted.bundle = part.bundle or hosted.bundle
+        if not part.instances:
+            if part.bundle:
+                slots = tuple(range(min(part.executors, hosted.planned)))
+                self._desk.emit(PrepareExecutors(msgspec.structs.replace(part, bundle=hosted.bundle), slots))
+            hosted.answers[sender.node, message.request] = Deployed(message.request, ())
+            self._desk.send(sender, Deployed(message.request, ()))
+            return
+        hosted.answers[sender.node, message.request] = None
+        for placed in part.instances:
+            hosted.instances[placed.copy] = placed.executor
+        self._desk.talks.begin(self._start(hosted, sender, message.request, part))
+
+    def _objection(self, part: DeploymentPart, hosted: Hosted | None) -> tuple[str, bool]:
+        """(why this part is not taken, whether for want of room)."""
+        key, me = (part.application, part.version), self._desk.me.name
+        plan_version, closed = self._closed.get(key, (0, ""))
+        newer = [version for name, version in self.table if name == part.application and version > part.version]
+        if plan_version >= part.plan_version or newer:
+            return closed or f"{me} runs a newer version of {part.application}", False
+        if hosted is not None and hosted.is_closing:
+            return f"{part.application} is being ended on {me}", False
+        if part.instances and not part.bundle and (hosted is None or not hosted.bundle):
+            return f"the code of {part.application} did not come with its first part", False
+        if self._desk.is_leaving:
+            return f"{me} is leaving", True
+        if self._desk.talks.is_full or (hosted is None and len(self.table) >= self._desk.config.max_hosted):
+            return f"{me} takes part in {len(self.table)} applications and takes no more", True
+        held = self.operators - (hosted.reserved if hosted is not None else 0)
+        most = self._desk.config.capacity
+        if hosted is None and part.most:
+            most = min(most, part.most)
+        if held + planned_for(part, self._desk.me.node) > most:
+            return f"{me} has room for {most} instances and runs {held}", True
+        return "", False
+
+    def _admit(self, part: DeploymentPart) -> Hosted:
+        for key in [key for key in self.table if key[0] == part.application and key[1] < part.version]:
+            self.close(self.table[key], f"version {part.version} was submitted")
+        hosted = Hosted(msgspec.structs.replace(part, bundle=b""), planned=planned_for(part, self._desk.me.node))
+        self.table[hosted.key] = hosted
+        self.on_room()
+        for peer in self._watched_by(hosted):
+            self._desk.watch(peer)
+        return hosted
+
+    def _watched_by(self, hosted: Hosted) -> tuple[Peer, ...]:
+        """Nodes whose death matters: hosts, and the scheduler while it deploys."""
+        scheduler = hosted.part.scheduler
+        others = [peer for peer in hosted.hosts if peer.node != scheduler.node]
+        return (scheduler, *others)
+
+    async def _start(self, hosted: Hosted, sender: Peer, request: int, part: DeploymentPart) -> None:
+        number = self._desk.talks.number()
+        effect = StartInstances(number, msgspec.structs.replace(part, bundle=hosted.bundle))
+        answers = await self._desk.driven(number, effect, self._desk.config.start_timeout_ns)
+        answer = answers.get(number)
+        reason = ""
+        addresses: tuple[InstanceAddress, ...] = ()
+        if isinstance(answer, Completed):
+            addresses = _addresses(part, answer.result)
+            if not addresses:
+                reason = f"{self._desk.me.name} did not say where the instances of {part.application} listen"
+        elif isinstance(answer, Failed):
+            reason = answer.reason
+        else:
+            seconds = self._desk.config.start_timeout_ns // 1_000_000_000
+            reason = f"{self._desk.me.name} did not start its instances of {part.application} within {seconds} s"
+        if self.table.get(hosted.key) is not hosted:
+            self._desk.emit(StopInstances(part.application, part.version))
+            return
+        if reason:
+            for placed in part.instances:
+                hosted.instances.pop(placed.copy, None)
+        told = Deployed(request, addresses, reason)
+        hosted.answers[sender.node, request] = told
+        self._desk.send(sender, told)
+
+    def start_flow(self, sender: Peer, message: StartFlow) -> None:
+        """The application runs: sources may read."""
+        hosted = self.table.get((message.application, message.version))
+        if hosted is None or not hosted.concerns(sender.node):
+            reason = self._closed.get((message.application, message.version), (0, "not deployed here"))[1]
+            self._desk.send(sender, Acknowledged(message.request, reason))
+            return
+        self.flow(hosted)
+        self._desk.send(sender, Acknowledged(message.request))
+
+    def flow(self, hosted: Hosted) -> None:
+        """Let local sources read."""
+        if not hosted.is_flowing and not hosted.is_closing:
+            hosted.is_flowing = True
+            hosted.bundle = b""  # all parts are here: up to 8 MiB that nobody needs any more
+            self._desk.emit(StartSources(*hosted.key))
+            self.on_flow(hosted)
+
+    def halt(self, sender: Peer, message: Halt) -> None:
+        """Somebody who takes part says that it is over. Acknowledged in any case: there is nothing here any more."""
+        key = (message.application, message.version)
+        hosted = self.table.get(key)
+        if hosted is not None and not hosted.concerns(sender.node):
+            self._desk.drop("halt of a stranger")
+            return
+        if hosted is not None:
+            self.close(hosted, message.reason)
+        self._desk.send(sender, Acknowledged(message.request))
+
+    def drain(self, sender: Peer, message: Drain) -> None:
+        """The coordinator wants the sources to end."""
+        hosted = self.table.get((message.application, message.version))
+        if hosted is not None and hosted.concerns(sender.node):
+            self._desk.emit(DrainSources(*hosted.key))
+        self._desk.send(sender, Acknowledged(message.request))
+
+    def stop_local(self, hosted: Hosted) -> None:
+        """End the executors; what is known of it is kept until `close`."""
+        if not hosted.is_closing:
+            hosted.is_closing = True
+            self._desk.emit(StopInstances(*hosted.key))
+
+    def close(self, hosted: Hosted, reason: str) -> None:
+        """It is over here: executors end, nothing is watched for it any more."""
+        if self.table.get(hosted.key) is not hosted:
+            return
+        self.stop_local(hosted)
+        del self.table[hosted.key]
+        for peer in self._watched_by(hosted):
+            self._desk.unwatch(peer)
+        if len(self._closed) >= MAX_CLOSED:
+            del self._closed[next(iter(self._closed))]
+        self._closed[hosted.key] = (hosted.part.plan_version, reason or f"{hosted.part.application} was ended")
+        self.on_close(hosted)
+        self.on_room()
+
+    def reported(self, event: InstanceReported | InstanceFinished) -> Hosted | None:
+        """A local instance gave figures; None when it is not of here."""
+        hosted = self.table.get((event.application, event.version))
+        if hosted is None or hosted.is_closing or (event.stage, event.index) not in hosted.instances:
+            self._desk.drop("stale report")
+            return None
+        hosted.reports[event.stage, event.index] = event.report
+        self.on_report(event)
+        return hosted
+
+    def finished(self, event: InstanceFinished) -> None:
+        """A local instance came to its end: the coordinator is told until it acknowledges."""
+        hosted = self.reported(event)
+        if hosted is None:
+            return
+        hosted.finished[event.stage, event.index] = True
+        if not hosted.is_telling:
+            hosted.is_telling = True
+            self._desk.talks.begin(self._tell(hosted))
+
+    async def _tell(self, hosted: Hosted) -> None:
+        while not hosted.is_closing:
+            copies = [copy for copy in hosted.finished if copy not in hosted.told]
+            if not copies:
+                break
+            number = self._desk.talks.number()
+            reports: dict[str, Any] = {report_key(copy): hosted.reports[copy] for copy in copies}
+            message = InstancesEnded(number, *hosted.key, reports)
+            timeout = Duration(self._desk.config.ask_timeout_ns)
+            answer = await self._desk.talks.ask(hosted.part.coordinator, message, number, Acknowledged, timeout)
+            if answer is not None:
+                hosted.told.update(dict.fromkeys(copies, True))
+            elif not hosted.is_closing:  # declared dead: whoever watches it ends the application
+                await self._desk.talks.pause(Duration(self._desk.config.resend_ns))
+        hosted.is_telling = False
+
+
+def _addresses(part: DeploymentPart, result: object) -> tuple[InstanceAddress, ...]:
+    """The driver's answer for every instance of the part, or nothing when one is missing."""
+    if not isinstance(result, dict):
+        return ()
+    found = []
+    for placed in part.instances:
+        address = result.get(placed.copy)
+        if not isinstance(address, str):
+            return ()
+        found.append(InstanceAddress(placed.stage, placed.index, address))
+    return tuple(found)

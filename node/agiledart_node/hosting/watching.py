@@ -1,0 +1,320 @@
+"""What ends an application: a dead host, a failed instance, the end of its input, a user's wish, a leaving node.
+
+The first cause that reaches the record is the cause (see the decision on the record of an application). Whoever
+writes it halts all others; who is halted has nothing more to say.
+"""
+
+from collections.abc import Callable
+
+import msgspec
+
+from agiledart_kernel.instants import MILLISECOND, Duration
+from agiledart_kernel.peer import Peer
+from agiledart_node.desk.conversations import Question
+from agiledart_node.desk.desk import CommandRefused, Desk
+from agiledart_node.hosting.hosted import Hosted, report_copy
+from agiledart_node.hosting.hosting import Hosting
+from agiledart_node.records.application import (
+    DEPLOYING,
+    FAILED,
+    FINISHED,
+    RUNNING,
+    STOPPED,
+    ApplicationRecord,
+    advanced,
+    held_text,
+)
+from agiledart_node.records.records import Records
+from agiledart_node.records.summary import summary_of
+from agiledart_node.wire.events import InstanceFailed
+from agiledart_node.wire.formation_messages import (
+    Acknowledged,
+    AskStop,
+    AskWhetherActive,
+    Drain,
+    Halt,
+    InstancesEnded,
+)
+
+AGAIN = "Start it again: agiledart submit … (state is not yet recovered in this version)"
+
+MAX_MISSING_LOOKS = 3
+"""Patrols in a row that find no record before a part counts as forgotten."""
+
+
+class Watching:
+    """Ends of applications in which this node takes part."""
+
+    def __init__(self, desk: Desk, records: Records, hosting: Hosting) -> None:
+        self._desk, self._records, self._hosting = desk, records, hosting
+        self._at_work: dict[tuple[str, int], bool] = {}
+
+    def peer_gone(self, peer: Peer, how: str) -> None:
+        """A peer was declared dead (`how`: silent, link, rumour, restarted) or said good-bye (`left`)."""
+        for hosted in list(self._hosting.table.values()):
+            host = hosted.host(peer.node)
+            if host is not None and host.incarnation <= peer.incarnation:
+                self._fail(hosted, self._loss_text(hosted, host, how), rank=self._rank(hosted))
+            elif peer.node == hosted.part.scheduler.node and not hosted.is_flowing:
+                self._desk.talks.begin(self._orphaned(hosted))
+
+    def check_lives(self) -> None:
+        """Compare hosting nodes with what the overlay knows now: a host in a later life has lost its instances."""
+        known = {peer.node: peer for peer in self._desk.overlay.known_peers()}
+        for hosted in list(self._hosting.table.values()):
+            for host in hosted.hosts:
+                now = known.get(host.node)
+                if now is not None and now.incarnation > host.incarnation:
+                    self._fail(hosted, self._loss_text(hosted, host, "restarted"), rank=self._rank(hosted))
+
+    def _rank(self, hosted: Hosted) -> int:
+        """How many others see the same: each waits a little longer before it writes, so that few write at once."""
+        nodes = [peer.node for peer in hosted.part.nodes]
+        return nodes.index(self._desk.me.node) if self._desk.me.node in nodes else len(nodes)
+
+    def _loss_text(self, hosted: Hosted, lost: Peer, how: str) -> Callable[[ApplicationRecord], str]:
+        when, me, name = self._desk.wall_text, self._desk.me.name, lost.name or lost.node.short
+        since = f"since {when}, " if when else ""
+        what = {"left": "left", "restarted": "was restarted"}.get(how, "is gone")
+
+        def text(record: ApplicationRecord) -> str:
+            verb = "held" if record.assignment else "was to hold"
+            planned = msgspec.structs.replace(record, nodes=hosted.part.nodes, assignment=hosted.part.assignment)
+            held = held_text(planned, lost.node) if planned.is_consistent() else "a part of it"
+            return f"{name} {what} ({since}seen by {me}) and {verb} {held}. {AGAIN}"
+
+        return text
+
+    def instance_failed(self, event: InstanceFailed) -> None:
+        """A local instance can't go on."""
+        hosted = self._hosting.table.get((event.application, event.version))
+        if hosted is None or (event.stage, event.index) not in hosted.instances:
+            return
+        if event.is_consequence:
+            if not hosted.is_closing:
+                self._desk.talks.begin(self._consequence(hosted, event.message))
+            return
+        self._fail(hosted, lambda _: event.message, rank=0)
+
+    async def _consequence(self, hosted: Hosted, message: str) -> None:
+        await self._desk.talks.pause(Duration(self._desk.config.consequence_ns))
+        if not hosted.is_closing:
+            await self._end(hosted, FAILED, lambda _: message)
+
+    def _fail(self, hosted: Hosted, reason: Callable[[ApplicationRecord], str], *, rank: int) -> None:
+        if hosted.is_closing:
+            return
+        self._hosting.stop_local(hosted)
+        self._desk.talks.begin(self._end_after(hosted, reason, rank))
+
+    async def _end_after(self, hosted: Hosted, reason: Callable[[ApplicationRecord], str], rank: int) -> None:
+        if rank:
+            await self._desk.talks.pause(Duration(min(rank, 10) * 40 * MILLISECOND))
+        await self._end(hosted, FAILED, reason)
+
+    async def _end(self, hosted: Hosted, state: str, reason: Callable[[ApplicationRecord], str]) -> None:
+        """Close the record, halt all others, close here. The others' cause counts when they were first."""
+        if self._hosting.table.get(hosted.key) is not hosted:
+            return
+        record = await self._records.change(
+            *hosted.key, lambda record: advanced(record, state, reason(record), self._desk.wall_ms)
+        )
+        told = record.reason if record is not None else f"{hosted.part.application} failed"
+        self._hosting.close(hosted, told)
+        await self.halt(hosted.part.nodes, hosted.key, told)
+
+    async def halt(self, nodes: tuple[Peer, ...], key: tuple[str, int], reason: str) -> None:
+        """Tell all nodes of an application that it is over; the silent ones find out on their patrol."""
+        questions: dict[int, Question | None] = {}
+        for peer in nodes:
+            number = self._desk.talks.number()
+            questions[number] = Question(peer, Halt(number, *key, reason), Acknowledged)
+        if questions:
+            await self._desk.talks.answers(questions, Duration(self._desk.config.ask_timeout_ns))
+
+    async def _orphaned(self, hosted: Hosted) -> None:
+        """The scheduler died: before the application ran it takes it along, afterwards nothing is lost."""
+        scheduler = hosted.part.scheduler
+
+        def close(record: ApplicationRecord) -> ApplicationRecord | None:
+            text = f"{scheduler.name or scheduler.node.short} is gone and was still deploying it. {AGAIN}"
+            return advanced(record, FAILED, text, self._desk.wall_ms) if record.state == DEPLOYING else None
+
+        record = await self._records.change(*hosted.key, close)
+        if record is not None and record.state == RUNNING:
+            self._hosting.flow(hosted)
+        elif record is None or record.is_final:
+            self._hosting.close(hosted, record.reason if record is not None else "its scheduler is gone")
+
+    def ended(self, sender: Peer, message: InstancesEnded) -> None:
+        """Host → coordinator: instances came to their end."""
+        hosted = self._hosting.table.get((message.application, message.version))
+        if hosted is None:
+            self._desk.send(sender, Acknowledged(message.request))  # it is over here: the host will be halted too
+            return
+        if hosted.part.coordinator.node != self._desk.me.node:
+            self._desk.drop("not the coordinator")
+            return
+        places = hosted.part.places()
+        for key, report in message.reports.items():
+            copy = report_copy(key)
+            if copy in places and places[copy].node == sender.node and isinstance(report, dict):
+                hosted.collected[copy] = report
+        self._desk.send(sender, Acknowledged(message.request))
+        if len(hosted.collected) == len(places) and not hosted.is_closing:
+            self._hosting.stop_local(hosted)  # all are through: nothing is left that could fail
+            self._desk.talks.begin(self._finish(hosted))
+
+    async def _finish(self, hosted: Hosted) -> None:
+        def close(record: ApplicationRecord) -> ApplicationRecord | None:
+            reason = "stopped by a user; its input was drained" if record.stopping else ""
+            closed = advanced(record, STOPPED if record.stopping else FINISHED, reason, self._desk.wall_ms)
+            summary = summary_of(record.specification, hosted.collected)
+            return None if closed is None else msgspec.structs.replace(closed, summary=summary)
+
+        record = await self._records.change(*hosted.key, close)
+        while record is not None and record.state == DEPLOYING and hosted.key in self._hosting.table:
+            await self._desk.talks.pause(Duration(self._desk.config.resend_ns))  # ended before its scheduler was done
+            record = await self._records.change(*hosted.key, close)
+        state = record.state if record is not None else FINISHED
+        self._hosting.close(hosted, state)
+        await self.halt(hosted.part.nodes, hosted.key, state)
+
+    def ask_stop(self, sender: Peer, message: AskStop) -> None:
+        """A user wants an application of which this node is the coordinator to end."""
+        hosted = self._hosting.table.get((message.application, message.version))
+        if hosted is None or hosted.part.coordinator.node != self._desk.me.node:
+            self._desk.send(sender, Acknowledged(message.request, "not here"))
+            return
+        self._desk.send(sender, Acknowledged(message.request))
+        if hosted.is_closing or hosted.key in self._at_work:
+            return
+        self._at_work[hosted.key] = True
+        self._desk.talks.begin(self._stop(hosted, message))
+
+    async def _stop(self, hosted: Hosted, message: AskStop) -> None:
+        try:
+            if message.now:
+                self._hosting.stop_local(hosted)
+                by = f"stopped by {message.submitter}" if message.submitter else "stopped by a user"
+                await self._end(hosted, STOPPED, lambda _: by)
+                return
+            record = await self._records.change(
+                *hosted.key, lambda record: None if record.stopping else msgspec.structs.replace(record, stopping=True)
+            )
+            if record is None:
+                return
+            sources = {place.node for place in record.assignment if record.stages[place.stage].kind == "source"}
+            questions: dict[int, Question | None] = {}
+            for position in sorted(sources):
+                number = self._desk.talks.number()
+                peer = record.nodes[position]
+                questions[number] = Question(peer, Drain(number, *hosted.key), Acknowledged)
+            if questions:
+                await self._desk.talks.answers(questions, Duration(self._desk.config.ask_timeout_ns))
+        finally:
+            del self._at_work[hosted.key]
+
+    async def all_freshened(self, records: list[ApplicationRecord]) -> list[ApplicationRecord]:
+        """The records, closed where the responsible node is gone. Raises CommandRefused: the ring does not answer."""
+        questions: dict[int, Question | None] = {}
+        asked: dict[int, int] = {}
+        for position, record in enumerate(records):
+            if not record.is_final:
+                number = asked[position] = self._desk.talks.number()
+                question = AskWhetherActive(number, record.name, record.version)
+                questions[number] = Question(_responsible(record), question, Acknowledged)
+        answers = await self._desk.talks.answers(questions, Duration(self._desk.config.report_timeout_ns))
+        fresh = []
+        for position, record in enumerate(records):
+            answer = answers.get(asked[position]) if position in asked else None
+            if position not in asked or (answer is not None and not answer.reason):
+                fresh.append(record)
+            else:
+                fresh.append(await self._doubted(record, has_answered=answer is not None))
+        return fresh
+
+    async def freshened(self, record: ApplicationRecord) -> ApplicationRecord:
+        """One record; see `all_freshened`."""
+        return (await self.all_freshened([record]))[0]
+
+    async def _doubted(self, record: ApplicationRecord, *, has_answered: bool) -> ApplicationRecord:
+        """The net below the watchers: close the record when the node that is responsible for it is gone."""
+        responsible, talks, key = _responsible(record), self._desk.talks, (record.name, record.version)
+        if not has_answered and not talks.is_gone(responsible):
+            if self._desk.overlay.is_alive(responsible.node):
+                return record  # slow, not dead: the overlay probes it
+            self._desk.watch(responsible)  # nobody here knows it: have it probed until it answers or is declared dead
+            number = talks.number()
+            question, timeout = AskWhetherActive(number, *key), Duration(self._desk.config.consequence_ns)
+            answer = await talks.ask(responsible, question, number, Acknowledged, timeout)
+            self._desk.unwatch(responsible)
+            if not (talks.is_gone(responsible) or (answer is not None and answer.reason)):
+                return record
+            has_answered = answer is not None
+        name = responsible.name or responsible.node.short
+        what = "knows nothing of it any more" if has_answered else "is gone"
+
+        def close(current: ApplicationRecord) -> ApplicationRecord | None:
+            if current.state != record.state:
+                return None
+            held = held_text(current, responsible.node)
+            text = f"{name} {what}{f' and held {held}' if held else ' and was still deploying it'}. {AGAIN}"
+            return advanced(current, FAILED, text, self._desk.wall_ms)
+
+        closed = await self._records.change(*key, close)
+        if closed is None:
+            return record
+        if closed.is_final and closed.nodes:
+            talks.begin(self.halt((*closed.nodes, *closed.guards), key, closed.reason))
+        return closed
+
+    def whether_active(self, sender: Peer, message: AskWhetherActive, *, is_scheduling: bool) -> None:
+        """Is this node still at work on an application, as scheduler or host?"""
+        active = is_scheduling or (message.application, message.version) in self._hosting.table
+        self._desk.send(sender, Acknowledged(message.request, "" if active else "no"))
+
+    def patrol(self) -> None:
+        """Look at the records of everything hosted here: what is over elsewhere ends here too."""
+        self.check_lives()
+        for hosted in list(self._hosting.table.values()):
+            if not hosted.is_closing and hosted.key not in self._at_work and not self._desk.talks.is_full:
+                self._at_work[hosted.key] = True
+                self._desk.talks.begin(self._look(hosted))
+
+    async def _look(self, hosted: Hosted) -> None:
+        try:
+            _, record = await self._records.application(hosted.part.application)
+        except CommandRefused:
+            return
+        finally:
+            del self._at_work[hosted.key]
+        hosted.missing_looks = hosted.missing_looks + 1 if record is None else 0
+        if record is None:
+            if hosted.missing_looks >= MAX_MISSING_LOOKS:
+                self._hosting.close(hosted, "its record is gone")
+        elif record.version > hosted.part.version:
+            self._hosting.close(hosted, f"version {record.version} was submitted")
+        elif record.version == hosted.part.version and record.is_final:
+            self._hosting.close(hosted, record.reason or record.state)
+        elif record.state == RUNNING and not hosted.is_flowing:
+            self._hosting.flow(hosted)  # StartFlow was lost with its sender
+        elif record.state == DEPLOYING and self._desk.talks.is_gone(record.scheduler):
+            await self._orphaned(hosted)
+
+    async def leave(self) -> None:
+        """End what runs here before this node goes, so that others read why; not longer than `leave_timeout_ns`."""
+        deadline = self._desk.now + self._desk.config.leave_timeout_ns
+        me = self._desk.me
+        for hosted in list(self._hosting.table.values()):
+            if hosted.host(me.node) is not None:
+                self._fail(hosted, self._loss_text(hosted, me, "left"), rank=0)
+            else:
+                self._hosting.close(hosted, f"{me.name} left")
+        while self._hosting.table and self._desk.now < deadline:
+            await self._desk.talks.pause(Duration(20 * MILLISECOND))
+
+
+def _responsible(record: ApplicationRecord) -> Peer:
+    """The node that must be alive while a record is unfinished: its scheduler, then its coordinator."""
+    return record.scheduler if record.state == DEPLOYING or record.coordinator is None else record.coordinator

@@ -1,0 +1,369 @@
+"""`Node`: overlay and applications of one agent in one machine.
+
+A step takes one event to the part that it concerns, then works off what the parts emitted: effects for the overlay and
+    messages to this node itself are taken within the same step, everything else goes to the driver. Timers are named
+    `("overlay", …)` or `("node", …)`.
+"""
+
+from collections import deque
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any
+
+from agiledart_kernel.codec import Codec
+from agiledart_kernel.errors import OperationFailed, RemoteProtocolError
+from agiledart_kernel.instants import Instant
+from agiledart_kernel.machine import Completed, Effect, Event, Failed, Received, Send, SetTimer, TimerFired
+from agiledart_kernel.observe import Observer, ignore
+from agiledart_kernel.peer import Peer
+from agiledart_kernel.randomness import RandomStream
+from agiledart_node.asking.questions import Questions
+from agiledart_node.asking.stopping import Stopping
+from agiledart_node.asking.tapping import Tapping
+from agiledart_node.desk.config import NodeConfig
+from agiledart_node.desk.desk import CommandRefused, Desk, TellOverlay
+from agiledart_node.forming.joining import Joining
+from agiledart_node.forming.submission import Submissions
+from agiledart_node.forming.surveying import Surveying
+from agiledart_node.hosting.hosted import Key
+from agiledart_node.hosting.hosting import Hosting
+from agiledart_node.hosting.loading import Loading
+from agiledart_node.hosting.watching import Watching
+from agiledart_node.records.records import Records
+from agiledart_node.records.sinks import FindSink, NoteSink, Sinks
+from agiledart_node.scheduling.messages import SchedulingMessage
+from agiledart_node.scheduling.schedulers import ANSWERS as SCHEDULING_ANSWERS
+from agiledart_node.scheduling.schedulers import Schedulers
+from agiledart_node.wire.commands import Info, ListApplications, Logs, Nodes, Route, Status, Stop, Submit, Tap
+from agiledart_node.wire.effects import RefusedRequest
+from agiledart_node.wire.events import Asked, ClockRead, InstanceFailed, InstanceFinished, InstanceReported
+from agiledart_node.wire.formation_messages import (
+    ROUTED_CODEC,
+    Acknowledged,
+    AskLogs,
+    AskReports,
+    AskStop,
+    AskTap,
+    AskWhetherActive,
+    CollectJoins,
+    Deploy,
+    Deployed,
+    Drain,
+    FormationMessage,
+    Halt,
+    InstancesEnded,
+    Join,
+    JoinArrived,
+    JoinTree,
+    Load,
+    LogLines,
+    Reports,
+    RouteProbe,
+    SendJoins,
+    StartFlow,
+    Survey,
+    TapRows,
+    TraceHops,
+)
+from agiledart_overlay.scribe.events import TopicMessage
+from agiledart_overlay.wire.effects import (
+    Delivered,
+    Forwarding,
+    Joined,
+    NeighboursChanged,
+    PeerFailed,
+    PeerLeft,
+    RecordAnswer,
+)
+from agiledart_overlay.wire.events import LeaveRing
+from agiledart_overlay.wire.messages import OverlayMessage
+
+NodeMessage = OverlayMessage | FormationMessage | SchedulingMessage
+"""Everything that agents send to each other over links of the service `overlay`."""
+
+NODE_CODEC: Codec[NodeMessage] = Codec(NodeMessage)
+
+_ANSWERS = (JoinTree, Load, Deployed, Acknowledged, Reports, LogLines, TapRows, *SCHEDULING_ANSWERS)
+
+_PATROL = ("node", "patrol")
+
+
+class Node:
+    """One agent's machine.
+
+    Args:
+        me: this node; its incarnation must be higher than in any earlier life.
+        config: figures.
+        random: for everything that this node draws.
+        observe: told what happened.
+    """
+
+    def __init__(self, me: Peer, config: NodeConfig, random: RandomStream, observe: Observer = ignore) -> None:
+        config.validate()
+        self.me, self.config = me, config
+        self._desk = desk = Desk(me, config, random, observe)
+        self.overlay = desk.overlay
+        self._records = Records(desk)
+        self._hosting = Hosting(desk)
+        self._loading = Loading(desk, self._hosting)
+        self._joining = Joining(desk)
+        self._surveying = Surveying(desk, self._hosting)
+        self._watching = Watching(desk, self._records, self._hosting)
+        self._submissions = Submissions(
+            desk,
+            self._records,
+            self._joining,
+            self._surveying,
+            self._watching,
+            RandomStream(random.bits(64), "tickets"),
+        )
+        self.schedulers = Schedulers(
+            desk,
+            self._records,
+            self._hosting,
+            self._watching,
+            self._submissions,
+            RandomStream(random.bits(64), "scheduling"),
+        )
+        self._surveying.served = lambda: self.schedulers.served
+        self._questions = Questions(desk, self._records, self._hosting, self._surveying, self._watching)
+        self._tapping = Tapping(desk, self._questions, self._hosting)
+        self._stopping = Stopping(desk, self._records, self._questions, self._watching)
+        self._sinks = Sinks(desk, self._records)
+        self._is_patrolling = False
+        self._todo: deque[Event] = deque()
+        self._by_event: dict[type, Callable[[Any], None]] = {
+            Received: self._received,
+            TimerFired: self._timer_fired,
+            Completed: self._driver_answered,
+            Failed: self._driver_answered,
+            Asked: self._asked,
+            ClockRead: lambda event: desk.read_clock(event.wall_ms),
+            InstanceReported: self._report,
+            InstanceFinished: self._hosting.finished,
+            InstanceFailed: self._watching.instance_failed,
+            LeaveRing: self._leave,
+            NoteSink: self._sinks.note,
+            FindSink: self._sinks.find,
+        }
+        self._by_message = self._message_table()
+        self._by_timer: dict[object, Callable[[], None]] = {_PATROL: self._patrol, **self.schedulers.by_timer}
+
+    def _message_table(self) -> dict[type, Callable[[Peer, Any], None]]:
+        desk = self._desk
+        return {
+            SendJoins: self._joining.send_joins,
+            CollectJoins: self._joining.collect,
+            JoinArrived: self._joining.arrived,
+            Survey: lambda sender, message: desk.send(sender, self._surveying.load(message)),
+            Deploy: self._hosting.deploy,
+            StartFlow: self._hosting.start_flow,
+            Halt: self._hosting.halt,
+            Drain: self._hosting.drain,
+            InstancesEnded: self._watching.ended,
+            AskStop: self._watching.ask_stop,
+            AskReports: self._questions.reports,
+            AskLogs: self._ask_logs,
+            AskTap: self._ask_tap,
+            AskWhetherActive: self._whether_active,
+            TraceHops: self._questions.traced,
+            **self.schedulers.by_message,
+        }
+
+    @property
+    def joined(self) -> bool:
+        """Whether this node is a member of the ring."""
+        return self.overlay.joined
+
+    @property
+    def hosted(self) -> tuple[Key, ...]:
+        """(application, version) of everything that this node runs a part of or guards."""
+        return tuple(self._hosting.table)
+
+    @property
+    def dropped(self) -> Mapping[str, int]:
+        """Messages that the applications' side ignored, by reason; the overlay counts its own."""
+        return self._desk.dropped
+
+    @property
+    def is_leaving(self) -> bool:
+        """Whether this node was told to leave."""
+        return self._desk.is_leaving
+
+    @property
+    def soft_state_size(self) -> int:
+        """JOIN states that this node remembers."""
+        return len(self._joining.soft_state.forwarders)
+
+    def step(self, event: Event, now: Instant) -> list[Effect]:
+        """Take one event; return what the driver is to do, in order."""
+        self._desk.talks.now = now
+        out: list[Effect] = []
+        self._todo.append(event)
+        while self._todo:
+            event = self._todo.popleft()
+            handler = self._by_event.get(type(event))
+            if handler is not None:
+                handler(event)
+            else:
+                self._desk.tell_overlay(event)
+            self._work_off(out)
+        return out
+
+    def _work_off(self, out: list[Effect]) -> None:
+        """Effects of the parts: some stay inside, the rest goes to the driver."""
+        effects = self._desk.talks.effects
+        while effects:
+            taken = effects[:]
+            effects.clear()
+            for effect in taken:
+                if isinstance(effect, TellOverlay):
+                    for of_overlay in self.overlay.step(effect.event, self._desk.now):
+                        self._from_overlay(of_overlay, out)
+                elif isinstance(effect, Send) and effect.to.node == self.me.node:
+                    self._todo.append(Received(self.me, effect.message))
+                else:
+                    out.append(effect)
+
+    def _from_overlay(self, effect: Effect, out: list[Effect]) -> None:
+        if isinstance(effect, RecordAnswer):
+            self._desk.talks.answered(effect.request, effect)
+        elif isinstance(effect, Delivered | Forwarding):
+            self._routed(effect)
+        elif isinstance(effect, TopicMessage):
+            self.schedulers.role.on_topic(effect)
+        else:
+            out.append(effect)
+            if isinstance(effect, NeighboursChanged):
+                self._watching.check_lives()
+                self.schedulers.neighbours_changed()
+            elif isinstance(effect, PeerFailed | PeerLeft):
+                self._desk.talks.gone(effect.peer)
+                self.schedulers.peer_gone(effect.peer)
+                self._watching.peer_gone(effect.peer, effect.reason if isinstance(effect, PeerFailed) else "left")
+            elif isinstance(effect, Joined):
+                self._joined()
+
+    def _joined(self) -> None:
+        self._desk.talks.begin(self._records.register(self.me))
+        if not self._is_patrolling:
+            self._is_patrolling = True
+            self._set_patrol()
+
+    def _set_patrol(self) -> None:
+        self._desk.emit(SetTimer(_PATROL, Instant(self._desk.now + self.config.patrol_interval_ns)))
+
+    def _routed(self, effect: Delivered | Forwarding) -> None:
+        try:
+            payload = ROUTED_CODEC.decode(effect.payload)
+        except RemoteProtocolError as error:
+            self._desk.drop(f"routed {error.reason}")
+            return
+        if isinstance(effect, Forwarding):
+            if isinstance(payload, Join):
+                self._joining.forwarding(effect, payload)
+        elif isinstance(payload, Join):
+            self._joining.delivered(effect, payload)
+        elif isinstance(payload, RouteProbe):
+            self._questions.probed(effect, payload)
+
+    def _received(self, event: Received) -> None:
+        sender, message = event.sender, event.message
+        self._desk.talks.seen(sender)
+        handler = self._by_message.get(type(message))
+        if handler is not None:
+            handler(sender, message)
+        elif isinstance(message, _ANSWERS):
+            if not self._desk.talks.heard(sender, message.request, message):
+                self._desk.drop("late answer")
+        else:
+            self._desk.tell_overlay(event)
+
+    def _timer_fired(self, event: TimerFired) -> None:
+        name = event.name
+        if isinstance(name, tuple) and len(name) == 3 and name[0] == "node":
+            self._desk.talks.timer(name)
+        elif (action := self._by_timer.get(name)) is not None:
+            action()
+        else:
+            self._desk.tell_overlay(event)
+
+    def _patrol(self) -> None:
+        self._joining.soft_state.forget_old(self._desk.now)
+        self._watching.patrol()
+        self._set_patrol()
+
+    def _report(self, event: InstanceReported) -> None:
+        self._hosting.reported(event)
+
+    def _driver_answered(self, event: Completed | Failed) -> None:
+        if not self._desk.talks.answered(event.request, event):
+            self._desk.drop("late driver answer")
+
+    def _asked(self, event: Asked) -> None:
+        request, command = event.request, event.command
+        if self._desk.talks.is_full:
+            limit = self.config.max_conversations
+            self._refuse(request, f"{self.me.name} is busy with {limit:,} requests; try again in a moment.")
+        elif not self.joined and not isinstance(command, Info):
+            self._refuse(request, f"{self.me.name} is not in a ring yet; try again in some seconds.")
+        else:
+            conversation = self._answer_to(event)
+            if conversation is None:
+                self._refuse(request, f"{type(command).__name__} is not answered by the node but by its agent.")
+            else:
+                self._desk.talks.begin(self._answered(request, conversation))
+
+    def _answer_to(self, event: Asked) -> Coroutine[Any, None, None] | None:
+        request, command, questions = event.request, event.command, self._questions
+        if isinstance(command, Submit):
+            return self.schedulers.dispatching.submit(request, command, event.submitter)
+        if isinstance(command, ListApplications):
+            return questions.list_applications(request)
+        if isinstance(command, Status):
+            return questions.status(request, command.name)
+        if isinstance(command, Stop):
+            return self._stopping.stop(request, command.name, event.submitter, now=command.now)
+        if isinstance(command, Nodes):
+            return questions.nodes(request)
+        if isinstance(command, Route):
+            return questions.route(request, command.key)
+        if isinstance(command, Logs):
+            return questions.logs(request, command.name, command.after)
+        if isinstance(command, Tap):
+            return self._tapping.tap(request, command)
+        if isinstance(command, Info):
+            return questions.info(request)
+        return None
+
+    async def _answered(self, request: int, conversation: Coroutine[Any, None, None]) -> None:
+        try:
+            await conversation
+        except CommandRefused as refusal:
+            self._refuse(request, refusal.text, refusal.exit_code)
+        except OperationFailed as failure:
+            self._refuse(request, str(failure))
+
+    def _refuse(self, request: int, text: str, exit_code: int = 1) -> None:
+        self._desk.emit(RefusedRequest(request, text, exit_code))
+
+    def _ask_logs(self, sender: Peer, message: AskLogs) -> None:
+        if not self._desk.talks.is_full:
+            self._desk.talks.begin(self._questions.local_logs(sender, message))
+
+    def _ask_tap(self, sender: Peer, message: AskTap) -> None:
+        if not self._desk.talks.is_full:
+            self._desk.talks.begin(self._tapping.local(sender, message))
+
+    def _whether_active(self, sender: Peer, message: AskWhetherActive) -> None:
+        key = (message.application, message.version)
+        self._watching.whether_active(sender, message, is_scheduling=key in self._submissions.deploying)
+
+    def _leave(self, event: LeaveRing) -> None:
+        if not self._desk.is_leaving:
+            self._desk.is_leaving = True
+            self._desk.talks.begin(self._leave_after_telling(event))
+
+    async def _leave_after_telling(self, event: LeaveRing) -> None:
+        await self._watching.leave()
+        await self.schedulers.leave()
+        self._desk.tell_overlay(event)

@@ -1,0 +1,211 @@
+"""The life of an application, as its record on the ring tells it.
+
+    deploying ──► running ──► finished
+        │            │
+        └────────────┴──────► failed, stopped
+
+The scheduler moves it to `running`, the coordinator to `finished` and `stopped`, any node of the deployment to
+`failed`. The
+last three are final: whoever comes later finds the record closed. The awkward case: two nodes see a failure at
+once, both write, one compare-and-set wins and the other reads a closed record, which is what it wanted.
+"""
+
+from typing import Any
+
+import msgspec
+
+from agiledart_dataflow.plan.deployment import InstancePlace
+from agiledart_kernel.codec import Codec
+from agiledart_kernel.limits import MAX_RECORD_BYTES
+from agiledart_kernel.node_id import NodeId, key_of_name
+from agiledart_kernel.peer import Peer
+
+DEPLOYING, RUNNING, FINISHED, FAILED, STOPPED = "deploying", "running", "finished", "failed", "stopped"
+
+FINAL = (FINISHED, FAILED, STOPPED)
+
+NEXT_STATES: dict[str, tuple[str, ...]] = {
+    DEPLOYING: (RUNNING, FAILED, STOPPED),
+    RUNNING: (FINISHED, FAILED, STOPPED),
+    FINISHED: (),
+    FAILED: (),
+    STOPPED: (),
+}
+
+MAX_HISTORY = 32
+"""Entries of a record's history; the oldest but the first go."""
+
+MAX_REASON = 4_096
+"""Characters of a reason that a record keeps."""
+
+CATALOGUE_PAGES = 16
+"""Records over which the catalogue of names is spread, so that many submissions at one time do not wait for one record."""
+
+MAX_NAMES = 1_024
+"""Names on one page of the catalogue; a submission beyond is refused."""
+
+
+class StageEntry(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """One stage, for people: its name, number of instances and kind (`source`, `sink` or `stage`)."""
+
+    name: str
+    parallelism: int
+    kind: str = "stage"
+
+
+class HistoryEntry(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """A change of state: when (wall milliseconds of the writer, 0: unknown), to what, why."""
+
+    at_ms: int
+    state: str
+    text: str
+
+
+class ApplicationRecord(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """Everything about one submission that survives the agent that took it.
+
+    Args:
+        ticket: random number of the submission; tells two simultaneous submissions of a name apart.
+        reason: why it is in its final state, or why it does not run yet; for people.
+        submitted_to: name of the agent that took the submission.
+        stopping: a user asked for a drain; it ends as `stopped` instead of `finished`.
+        guards: nodes that watch although they host nothing.
+        paths: recorded JOIN paths, source first, sink last.
+        summary: totals at the end; plain data.
+    """
+
+    name: str
+    version: int
+    number: int
+    ticket: int
+    state: str
+    scheduler: Peer
+    reason: str = ""
+    submitter: str = ""
+    submitted_to: str = ""
+    submitted_ms: int = 0
+    changed_ms: int = 0
+    stopping: bool = False
+    coordinator: Peer | None = None
+    nodes: tuple[Peer, ...] = ()
+    guards: tuple[Peer, ...] = ()
+    stages: tuple[StageEntry, ...] = ()
+    edges: tuple[tuple[int, int], ...] = ()
+    assignment: tuple[InstancePlace, ...] = ()
+    paths: tuple[tuple[Peer, ...], ...] = ()
+    specification: bytes = b""
+    plan: bytes = b""
+    plan_version: int = 1
+    seconds_to_running: float = 0.0
+    history: tuple[HistoryEntry, ...] = ()
+    summary: dict[str, Any] = {}
+
+    @property
+    def is_final(self) -> bool:
+        """Whether nothing will change any more."""
+        return self.state in FINAL
+
+    def hosts(self) -> tuple[Peer, ...]:
+        """Nodes that run at least one instance."""
+        used = {place.node for place in self.assignment}
+        return tuple(node for position, node in enumerate(self.nodes) if position in used)
+
+    def held_by(self, node: NodeId) -> tuple[tuple[int, int], ...]:
+        """(stage, index) of the instances on a node, sorted."""
+        return tuple(
+            sorted((place.stage, place.index) for place in self.assignment if self.nodes[place.node].node == node)
+        )
+
+    def placement(self) -> dict[str, list[str]]:
+        """Stage → names of its nodes in the order of its instances; ids where names collide or are empty."""
+        shown = display_names(self.nodes)
+        table: dict[str, list[str]] = {stage.name: [] for stage in self.stages}
+        for place in sorted(self.assignment, key=lambda place: (place.stage, place.index)):
+            table[self.stages[place.stage].name].append(shown[self.nodes[place.node].node])
+        return table
+
+    def is_consistent(self) -> bool:
+        """Whether all positions in it point to something; a record from the ring is checked before use."""
+        return (
+            self.state in NEXT_STATES
+            and all(
+                0 <= place.node < len(self.nodes) and 0 <= place.stage < len(self.stages) for place in self.assignment
+            )
+            and all(0 <= a < len(self.stages) and 0 <= b < len(self.stages) for a, b in self.edges)
+        )
+
+
+RECORD_CODEC: Codec[ApplicationRecord] = Codec(ApplicationRecord, limit=MAX_RECORD_BYTES)
+NAMES_CODEC: Codec[tuple[str, ...]] = Codec(tuple[str, ...], limit=MAX_RECORD_BYTES)
+PEER_CODEC: Codec[Peer] = Codec(Peer, limit=MAX_RECORD_BYTES)
+
+CATALOGUE_KEYS = tuple(key_of_name("catalogue", f"applications\0{page}") for page in range(CATALOGUE_PAGES))
+
+
+def catalogue_key(name: str) -> NodeId:
+    """Where the page of the catalogue lies that has this name."""
+    return CATALOGUE_KEYS[application_key(name) % CATALOGUE_PAGES]
+
+
+def application_key(name: str) -> NodeId:
+    """Where the record of an application lies."""
+    return key_of_name("application", name)
+
+
+def node_name_key(name: str) -> NodeId:
+    """Where the ring notes which node has a name."""
+    return key_of_name("node", name)
+
+
+def advanced(record: ApplicationRecord, state: str, reason: str, wall_ms: int) -> ApplicationRecord | None:
+    """The record in its next state, or None when it is closed or the step is not allowed."""
+    if state not in NEXT_STATES[record.state]:
+        return None
+    reason = reason[:MAX_REASON]
+    entry = HistoryEntry(wall_ms, state, reason)
+    history = _longer(record.history, entry)
+    return msgspec.structs.replace(record, state=state, reason=reason, changed_ms=wall_ms, history=history)
+
+
+def waiting_for_room(record: ApplicationRecord, reason: str, wall_ms: int) -> ApplicationRecord | None:
+    """The record of an application that cannot be placed now; None when it is not being deployed."""
+    if record.state != DEPLOYING:
+        return None
+    text = f"waits for room: {reason}"[:MAX_REASON]
+    return msgspec.structs.replace(
+        record, reason=text, history=_longer(record.history, HistoryEntry(wall_ms, DEPLOYING, text))
+    )
+
+
+def _longer(history: tuple[HistoryEntry, ...], entry: HistoryEntry) -> tuple[HistoryEntry, ...]:
+    kept = history if len(history) < MAX_HISTORY else history[:1] + history[2:]
+    return (*kept, entry)
+
+
+def display_names(nodes: tuple[Peer, ...]) -> dict[NodeId, str]:
+    """Id → name for people: the name alone, with the first digits of the id where two share it."""
+    counts: dict[str, int] = {}
+    distinct = {node.node: node for node in nodes}
+    for node in distinct.values():
+        counts[node.name] = counts.get(node.name, 0) + 1
+    return {
+        key: node.name if node.name and counts[node.name] == 1 else f"{node.name or 'node'}-{key.short}"
+        for key, node in distinct.items()
+    }
+
+
+def listed(items: list[str]) -> str:
+    """`a, b and c`."""
+    return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}" if items else "nothing"
+
+
+def held_text(record: ApplicationRecord, node: NodeId) -> str:
+    """What a node held: `busiest-routes, route_of 2 and 3`; a stage of one instance goes without a number."""
+    by_stage: dict[int, list[str]] = {}
+    for stage, index in record.held_by(node):
+        by_stage.setdefault(stage, []).append(str(index))
+    parts = [
+        record.stages[stage].name + (f" {listed(indices)}" if record.stages[stage].parallelism > 1 else "")
+        for stage, indices in by_stage.items()
+    ]
+    return ", ".join(parts)

@@ -1,0 +1,139 @@
+"""Where sink logs are: one record on the ring for each, at the key of the sink's name, written by the node that has its files.
+
+The awkward case: two nodes have a log of one name, because a later run placed the sink elsewhere. The log that was opened last is
+the one that readers find; the other node leaves the record alone, also when it comes back.
+"""
+
+import msgspec
+
+from agiledart_kernel.codec import Codec
+from agiledart_kernel.errors import RemoteProtocolError
+from agiledart_kernel.instants import Duration
+from agiledart_kernel.limits import MAX_RECORD_BYTES
+from agiledart_kernel.machine import Effect, Event
+from agiledart_kernel.node_id import NodeId, key_of_name
+from agiledart_kernel.peer import Peer
+from agiledart_node.desk.desk import Desk
+from agiledart_node.records.records import Records
+
+_PAUSE = Duration(200_000_000)
+
+
+class SinkRecord(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """Where the log of a sink is.
+
+    Args:
+        application, version: the run that wrote it last.
+        node: who has the files.
+        opened_ms: wall time at which a writer opened it last; decides between two logs of one name.
+        log_id, schema, partitions: as in `agiledart_sink_log.protocol.Located`.
+    """
+
+    name: str
+    application: str
+    version: int
+    node: Peer
+    opened_ms: int
+    log_id: str
+    schema: bytes
+    partitions: int
+
+
+SINK_CODEC: Codec[SinkRecord] = Codec(SinkRecord, MAX_RECORD_BYTES)
+
+
+class NoteSink(Event, frozen=True, gc=False):
+    """This node has the files of a log: see to it that the ring knows. May come as often as one likes."""
+
+    record: SinkRecord
+
+
+class FindSink(Event, frozen=True, gc=False):
+    """Where is the log of this name? Answered by exactly one `SinkFound` with the same number (the driver's own)."""
+
+    request: int
+    name: str
+
+
+class SinkFound(Effect, frozen=True, gc=False):
+    """The record of a log, its node as it is known now; None: there is none, or with a `reason`: the ring did not answer."""
+
+    request: int
+    record: SinkRecord | None
+    reason: str = ""
+
+
+def sink_key(name: str) -> NodeId:
+    """Where the record of a sink's log lies."""
+    return key_of_name("sink", name)
+
+
+class Sinks:
+    """Notes the logs of this node and finds those of others."""
+
+    def __init__(self, desk: Desk, records: Records) -> None:
+        self._desk, self._records = desk, records
+        self._noting: set[str] = set()
+
+    def note(self, event: NoteSink) -> None:
+        """Begin to tell the ring; nothing when that is under way."""
+        name = event.record.name
+        if name not in self._noting and not self._desk.talks.is_full:
+            self._noting.add(name)
+            self._desk.talks.begin(self._note(event.record))
+
+    async def _note(self, record: SinkRecord) -> None:
+        try:
+            deadline = self._desk.now + self._desk.config.record_deadline_ns
+            while self._desk.now < deadline:
+                answer = await self._records.read(sink_key(record.name))
+                there = self._decoded(record.name, answer.value) if answer.ok else None
+                if there == record or (there is not None and _is_newer(there, record)):
+                    return
+                if answer.ok or answer.reason == "missing":
+                    value = SINK_CODEC.encode(record)
+                    if (await self._records.store(sink_key(record.name), answer.version, value)).ok:
+                        return
+                await self._desk.talks.pause(_PAUSE)
+        finally:
+            self._noting.discard(record.name)
+
+    def find(self, event: FindSink) -> None:
+        """Answer with `SinkFound`."""
+        if self._desk.talks.is_full:
+            self._desk.emit(SinkFound(event.request, None, "busy"))
+        else:
+            self._desk.talks.begin(self._find(event))
+
+    async def _find(self, event: FindSink) -> None:
+        answer = await self._records.read(sink_key(event.name))
+        record = self._decoded(event.name, answer.value) if answer.ok else None
+        reason = "" if answer.ok or answer.reason == "missing" else answer.reason
+        if record is not None:
+            record = msgspec.structs.replace(record, node=self._as_known(record.node))
+        self._desk.emit(SinkFound(event.request, record, reason))
+
+    def _as_known(self, noted: Peer) -> Peer:
+        """The same node, in its latest life that is known here: it may have come back under another address."""
+        for peer in self._desk.known():
+            if peer.node == noted.node and peer.incarnation > noted.incarnation:
+                return peer
+        return noted
+
+    def _decoded(self, name: str, value: bytes) -> SinkRecord | None:
+        try:
+            record = SINK_CODEC.decode(value)
+        except RemoteProtocolError:
+            self._desk.drop("record form")
+            return None
+        if record.name != name:
+            self._desk.drop("record content")
+            return None
+        return record
+
+
+def _is_newer(there: SinkRecord, mine: SinkRecord) -> bool:
+    """Whether the noted record is to stay."""
+    if there.node.node == mine.node.node:
+        return (there.opened_ms, there.node.incarnation) > (mine.opened_ms, mine.node.incarnation)
+    return there.opened_ms > mine.opened_ms

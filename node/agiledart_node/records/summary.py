@@ -1,0 +1,100 @@
+"""Figures of an application for people and programs, from the reports of its instances.
+
+A report is plain data from the executor. Under the key `statistics` it holds an `InstanceStatistics` in its wire
+form; other keys (busy share, queue, memory) go through to `status` as they are.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from agiledart_dataflow.counts.statistics import InstanceStatistics, summarise
+from agiledart_dataflow.runtime.ledger import audit
+from agiledart_kernel.errors import RemoteProtocolError
+from agiledart_node.forming.blueprint import SPECIFICATION_CODEC
+from agiledart_sink_log.protocol import latency_log_name
+
+Reports = Mapping[tuple[int, int], Mapping[str, Any]]
+
+FIRST_MS, LAST_MS = "first_ms", "last_ms"
+"""Keys of a report: wall milliseconds of the first record read or written and of the last."""
+
+
+MAX_IMBALANCES = 20
+MAX_IMBALANCE = 200
+"""Places and characters of each: a summary is kept in the application's record."""
+
+MAX_BUCKET = 4_096
+"""Latency buckets beyond are nonsense: the last one in use stands for centuries."""
+
+
+def statistics_of(report: Mapping[str, Any]) -> InstanceStatistics | None:
+    """The counts in a report; None when there are none or they make no sense."""
+    try:
+        statistics = msgspec.convert(report.get("statistics"), InstanceStatistics)
+    except msgspec.ValidationError:
+        return None
+    sound = all(0 <= bucket < MAX_BUCKET and count >= 0 for bucket, count in statistics.latency)
+    return statistics if sound else None
+
+
+def scalars_of(report: Mapping[str, Any]) -> dict[str, Any]:
+    """What else a report says, as far as it fits into a JSON document: numbers, words, truths."""
+    return {key: value for key, value in report.items() if value is None or isinstance(value, bool | int | float | str)}
+
+
+def summary_of(specification: bytes, reports: Reports) -> dict[str, Any]:
+    """Totals of an application: the fields of `Summary`, plus first and last times and the wall seconds between
+    them.
+    """
+    try:
+        known = SPECIFICATION_CODEC.decode(specification)
+    except RemoteProtocolError:
+        return {}
+    names = {step.name: True for step in known.steps}
+    counted = []
+    for _, report in sorted(reports.items()):
+        statistics = statistics_of(report)
+        if statistics is not None and all(name in names for name in statistics.steps):
+            counted.append(statistics)
+    summary = summarise(known, counted)
+    body = msgspec.to_builtins(summary)
+    assert isinstance(body, dict)
+    body["steps"] = {name: counts.body() for name, counts in summary.steps.items()}
+    body["latency_ms"] = body.pop("latency")
+    firsts = _times(reports, FIRST_MS)
+    lasts = _times(reports, LAST_MS)
+    if firsts and lasts:
+        body["first_ms"], body["last_ms"] = min(firsts), max(lasts)
+        body["wall_seconds"] = round((max(lasts) - min(firsts)) / 1000, 3)
+    body["instances_reporting"] = len(counted)
+    body["imbalances"] = [text[:MAX_IMBALANCE] for text in audit(known, counted)[:MAX_IMBALANCES]]
+    return body
+
+
+def _times(reports: Reports, key: str) -> list[int]:
+    return [value for report in reports.values() if isinstance(value := report.get(key), int) and value > 0]
+
+
+def logs_of(specification: bytes) -> dict[str, str]:
+    """Sink step → name of the log that it writes."""
+    try:
+        known = SPECIFICATION_CODEC.decode(specification)
+    except RemoteProtocolError:
+        return {}
+    sinks = ((step.name, step.connector) for step in known.of_kind("sink"))
+    return {name: there.path for name, there in sinks if there is not None and there.kind == "log"}
+
+
+def latency_logs_of(application: str, specification: bytes) -> dict[str, str]:
+    """Sink step → name of the system's log of its latencies; only sinks whose rows tell when they were read."""
+    try:
+        known = SPECIFICATION_CODEC.decode(specification)
+    except RemoteProtocolError:
+        return {}
+    return {
+        step.name: latency_log_name(application, number)
+        for number, step in enumerate(known.of_kind("sink"))
+        if "ReadTime" in step.row_type
+    }

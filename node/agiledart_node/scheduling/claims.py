@@ -1,0 +1,70 @@
+"""Offices on the ring: one record for each (domain, index) says who holds it, and in which term.
+
+A claim is a compare-and-set of that record, so of several elections at one time one decides and the others learn its winner.
+The ring's root is no lock (in a partition there are two): a holder looks at its record now and then, and steps down when
+another one stands there.
+"""
+
+import msgspec
+
+from agiledart_kernel.codec import Codec
+from agiledart_kernel.count import one_more
+from agiledart_kernel.errors import RemoteProtocolError
+from agiledart_kernel.limits import MAX_RECORD_BYTES
+from agiledart_kernel.node_id import NodeId, key_of_name
+from agiledart_kernel.peer import Peer
+from agiledart_node.desk.desk import Desk
+from agiledart_node.records.records import Records
+from agiledart_node.scheduling.messages import Office
+
+
+class Claim(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """The record of an office; `winner` is None when it was given up."""
+
+    office: Office
+    winner: Peer | None
+
+
+CLAIM_CODEC: Codec[Claim] = Codec(Claim, limit=MAX_RECORD_BYTES)
+
+
+def office_key(domain: str, index: int) -> NodeId:
+    """Where the record of an office lies: hash("scheduler", domain, index)."""
+    return key_of_name("scheduler", f"{domain}\0{index}")
+
+
+class Claims:
+    """Reads and writes the records of offices; each method is part of a conversation."""
+
+    def __init__(self, desk: Desk, records: Records) -> None:
+        self._desk, self._records = desk, records
+
+    async def read(self, domain: str, index: int) -> tuple[int, Claim | None] | None:
+        """(version of the record, claim) of an office; None when the ring does not answer."""
+        answer = await self._records.read(office_key(domain, index))
+        if answer.ok:
+            return answer.version, self._decoded(answer.value)
+        return (0, None) if answer.reason == "missing" else None
+
+    async def claim(self, domain: str, index: int, winner: Peer, seen: tuple[int, Claim | None]) -> Claim | None:
+        """Give an office to a winner unless somebody was faster; returns who holds it now, None: the ring does not answer."""
+        version, before = seen
+        claim = Claim(Office(domain, index, one_more(before.office.term) if before is not None else 1), winner)
+        answer = await self._records.store(office_key(domain, index), version, CLAIM_CODEC.encode(claim))
+        if answer.ok:
+            return claim
+        return self._decoded(answer.value) if answer.reason == "conflict" else None
+
+    async def give_up(self, office: Office, me: Peer) -> None:
+        """Note that an office is free, if this node still holds it."""
+        seen = await self.read(office.domain, office.index)
+        if seen is not None and seen[1] == Claim(office, me):
+            value = CLAIM_CODEC.encode(Claim(office, None))
+            await self._records.store(office_key(office.domain, office.index), seen[0], value)
+
+    def _decoded(self, value: bytes) -> Claim | None:
+        try:
+            return CLAIM_CODEC.decode(value)
+        except RemoteProtocolError:
+            self._desk.drop("record form")
+            return None

@@ -1,0 +1,120 @@
+"""Offices that are free: who is voted scheduler, and which holder an office has.
+
+Source: [AgileDART] (a nearby peer, usually one with much computing power, is voted scheduler); the project's overlay
+specification §9 step 4. The claim is read before a winner is sought, so most elections that another look-up has decided end
+without a vote.
+"""
+
+from agiledart_kernel.instants import Duration
+from agiledart_kernel.node_id import NodeId, key_of_name, ring_distance
+from agiledart_kernel.peer import Peer
+from agiledart_kernel.randomness import RandomStream
+from agiledart_node.desk.conversations import Question
+from agiledart_node.desk.desk import Desk
+from agiledart_node.scheduling.advertisements import Advertisements
+from agiledart_node.scheduling.claims import Claims
+from agiledart_node.scheduling.gossip import REGION, Gossip
+from agiledart_node.scheduling.messages import Candidate, Canvass, Office
+from agiledart_node.scheduling.observations import ElectionBegun
+
+MAX_OFFICES = 4_096
+"""Indices of one domain: 204,800 applications."""
+
+VOTES = 3
+"""Samples drawn before a look-up gives up because all of them are schedulers already."""
+
+
+def winner_of(candidates: dict[NodeId, tuple[Peer, Candidate]], domain: str) -> Peer | None:
+    """Not yet a scheduler, greatest capacity score, then least load, then nearest to hash(domain)."""
+    key = key_of_name("zone", domain)
+    ranked = [
+        (-said.capacity, said.load, ring_distance(node, key), node, peer)
+        for node, (peer, said) in candidates.items()
+        if not said.is_taken
+    ]
+    return min(ranked)[4] if ranked else None
+
+
+class Electing:
+    """Finds the holder of the first office that may have room, and fills it when it is free."""
+
+    def __init__(self, desk: Desk, known: Advertisements, gossip: Gossip, claims: Claims, random: RandomStream) -> None:
+        self._desk, self._known, self._gossip, self._claims, self._random = desk, known, gossip, claims, random
+        self.votes = 0
+
+    async def holder(self, domain: str, refused: dict[NodeId, bool]) -> tuple[Peer, Office] | None:
+        """Who holds the first office of a domain that is not known to be full; elects somebody when it is free.
+
+        Args:
+            refused: node → whether it is held for dead; such a holder is replaced, others are passed over.
+
+        Returns:
+            None: the ring does not answer, or nobody can be elected.
+        """
+        full = {
+            ad.office.index for ad in self._known.of(domain) if not ad.has_room and ad.scheduler.node not in refused
+        }
+        for index in range(MAX_OFFICES):
+            if index in full:
+                continue
+            seen = await self._claims.read(domain, index)
+            if seen is None:
+                return None
+            claim = seen[1]
+            holder = claim.winner if claim is not None else None
+            if claim is not None and holder is not None and not self._is_dead(holder, refused):
+                if holder.node in refused:
+                    continue
+                return holder, claim.office
+            winner = await self._winner(domain, index, holder)
+            if winner is None:
+                return None
+            claim = await self._claims.claim(domain, index, winner, seen)
+            if claim is None:
+                return None
+            if claim.winner is not None and claim.winner.node not in refused:
+                return claim.winner, claim.office
+        return None
+
+    def _is_dead(self, holder: Peer, refused: dict[NodeId, bool]) -> bool:
+        return refused.get(holder.node, False) or self._desk.talks.is_gone(holder)
+
+    async def _winner(self, domain: str, index: int, but: Peer | None) -> Peer | None:
+        """Sample live peers of the domain, this node included when it belongs to it, until one of them can be elected."""
+        self._desk.observe(ElectionBegun(domain, index))
+        self.votes += 1
+        talks, config = self._desk.talks, self._desk.config
+        for _ in range(VOTES):
+            sample = self._sample(domain, but)
+            questions: dict[int, Question | None] = {}
+            for peer in sample:
+                number = talks.number()
+                questions[number] = Question(peer, Canvass(number), Candidate)
+            answers = await talks.answers(questions, Duration(config.report_timeout_ns))
+            candidates = {
+                question.to.node: (question.to, answers[number])
+                for number, question in questions.items()
+                if question is not None and answers.get(number) is not None
+            }
+            winner = winner_of(candidates, domain)
+            if winner is not None:
+                return winner
+        return None
+
+    def _sample(self, domain: str, but: Peer | None) -> list[Peer]:
+        """Random peers of the domain. In a region: of the zones that have the fewest schedulers, so that they spread evenly."""
+        me = self._desk.me
+        peers = [peer for peer in self._gossip.peers(domain) if but is None or peer.node != but.node]
+        if (but is None or but.life != me.life) and (domain in (REGION, me.zone) or not peers):
+            peers.append(me)
+        if domain == REGION:
+            count: dict[str, int] = {}
+            for ad in self._known.of(domain):
+                count[ad.scheduler.zone] = count.get(ad.scheduler.zone, 0) + 1
+            least = min((count.get(peer.zone, 0) for peer in peers), default=0)
+            peers = [peer for peer in peers if count.get(peer.zone, 0) == least]
+        self._random.shuffle(peers)
+        sample = peers[: self._desk.config.election_sample]
+        if domain != REGION and me in peers and me not in sample:
+            sample[-1] = me
+        return sample

@@ -1,0 +1,127 @@
+"""How advertisements travel: a rumour for news, push and pull with one random peer now and then for all the rest.
+
+News (a new scheduler, one that is full now or has room again, one that resigned) is passed on at once to a few random peers
+by everybody to whom it is news: it has reached a zone after some round trips. What a rumour missed, and the renewal of what is
+known, goes by the periodic exchange. A node that knows of no scheduler says nothing and sets no timer.
+
+Source: [AgileDART] (schedulers are found by gossip); the project's overlay specification §9 step 1. Departs: the rumour is
+added, since an exchange a second needs ten seconds to reach 500 nodes, and submissions do not wait that long.
+"""
+
+from collections.abc import Callable
+
+from agiledart_kernel.instants import Instant
+from agiledart_kernel.machine import SetTimer
+from agiledart_kernel.node_id import NodeId
+from agiledart_kernel.peer import Peer
+from agiledart_kernel.randomness import RandomStream
+from agiledart_node.desk.desk import Desk
+from agiledart_node.scheduling.advertisements import Advertisements, Heard
+from agiledart_node.scheduling.messages import MAX_NEWS, Advertisement, SchedulerNews
+
+TIMER = ("node", "gossip")
+
+REGION = "*"
+"""The one domain of `scheduler_scope = region`."""
+
+
+_PICKS = 8
+"""Random picks among near peers, for each one wanted, before all of them are looked through."""
+
+
+def _nothing() -> None:
+    """What a node that is no scheduler has to say of itself."""
+
+
+class Gossip:
+    """Passes advertisements on.
+
+    Attributes:
+        renew: called before each exchange, so that a scheduler says again that it is there.
+    """
+
+    def __init__(self, desk: Desk, known: Advertisements, random: RandomStream) -> None:
+        self._desk, self._known, self._random = desk, known, random
+        self._is_awake = False
+        self.renew: Callable[[], None] = _nothing
+
+    @property
+    def domain(self) -> str:
+        """The domain of submissions to this node: its zone, or the region."""
+        return REGION if self._desk.config.scheduler_scope == "region" else self._desk.me.zone
+
+    def peers(self, domain: str) -> list[Peer]:
+        """Live peers of a domain: of leaf set and neighbourhood set, or of any table when these have none; without this node."""
+        overlay = self._desk.overlay
+        near: dict[NodeId, Peer] = {peer.node: peer for peer in overlay.leaf_set.members}
+        near.update((peer.node, peer) for peer in overlay.neighbourhood)
+        found = [peer for peer in near.values() if domain in (REGION, peer.zone)]
+        if not found:
+            found = [peer for peer in overlay.known_peers() if domain in (REGION, peer.zone)]
+        return [peer for peer in found if not self._desk.talks.is_gone(peer)]
+
+    def some_peers(self, count: int) -> list[Peer]:
+        """So many different random ones of the own domain, or all when there are fewer."""
+        domain, is_gone, choice = self.domain, self._desk.talks.is_gone, self._random.choice
+        overlay = self._desk.overlay
+        near: tuple[Peer, ...] = (*overlay.leaf_set.members, *overlay.neighbourhood)
+        chosen: dict[NodeId, Peer] = {}
+        for _ in range(_PICKS * count if near else 0):
+            peer = choice(near)
+            if domain in (REGION, peer.zone) and not is_gone(peer):
+                chosen[peer.node] = peer
+                if len(chosen) == count:
+                    return list(chosen.values())
+        others = [peer for peer in self.peers(domain) if peer.node not in chosen]
+        self._random.shuffle(others)
+        return [*chosen.values(), *others][:count]
+
+    def take(self, advertisement: Advertisement) -> None:
+        """Something learned otherwise than by gossip: news of it goes round."""
+        self._learn((advertisement,))
+
+    def on_news(self, sender: Peer, message: SchedulerNews) -> None:
+        """Learn; answer with what the sender does not know as well."""
+        self._learn(message.advertisements)
+        if message.asks:
+            told = {ad.scheduler.node: ad.rank for ad in message.advertisements}
+            known = (ad for ad in self._known.all() if ad.office.domain == self.domain)
+            better = [ad for ad in known if ad.rank > told.get(ad.scheduler.node, (0, 0))]
+            if better:
+                self._desk.send(sender, SchedulerNews(tuple(better[-MAX_NEWS:])))
+
+    def _learn(self, advertisements: tuple[Advertisement, ...]) -> None:
+        now, news = self._desk.now, []
+        for advertisement in advertisements:
+            is_news = self._known.take(advertisement, now) is Heard.NEWS
+            if is_news and advertisement.office.domain == self.domain:
+                news.append(advertisement)
+        if news:
+            self._spread(tuple(news[:MAX_NEWS]))
+        if len(self._known) and not self._is_awake:
+            self._is_awake = True
+            self._set_timer(int(self._desk.config.gossip_interval_ns * self._random.uniform()))
+
+    def _spread(self, news: tuple[Advertisement, ...]) -> None:
+        message = SchedulerNews(news)
+        for peer in self.some_peers(self._desk.config.gossip_fanout):
+            self._desk.send(peer, message)
+
+    def on_timer(self) -> None:
+        """Exchange with one random peer; fall asleep when nothing is known any more. Other domains' schedulers just expire."""
+        self.renew()
+        self._known.forget_old(self._desk.now, self._desk.me.node)
+        if not len(self._known):
+            self._is_awake = False
+            return
+        self._set_timer(self._desk.config.gossip_interval_ns)
+        told = [ad for ad in self._known.all() if ad.office.domain == self.domain]
+        for peer in self.some_peers(1) if told else ():
+            self._desk.send(peer, SchedulerNews(tuple(told[-MAX_NEWS:]), asks=True))
+
+    def _set_timer(self, delay: int) -> None:
+        self._desk.emit(SetTimer(TIMER, Instant(self._desk.now + delay)))
+
+    def known_of(self, node: NodeId) -> Advertisement | None:
+        """What is known of one scheduler."""
+        return self._known.get(node)

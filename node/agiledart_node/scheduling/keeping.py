@@ -1,0 +1,120 @@
+"""The application's side of the tie to its scheduler: its coordinator renews it, and finds another one when it is gone."""
+
+import msgspec
+
+from agiledart_kernel.errors import OperationFailed
+from agiledart_kernel.instants import Duration, Instant
+from agiledart_kernel.machine import SetTimer
+from agiledart_kernel.node_id import NodeId
+from agiledart_kernel.peer import Peer
+from agiledart_kernel.randomness import RandomStream
+from agiledart_node.desk.desk import Desk
+from agiledart_node.hosting.hosted import Hosted, Key
+from agiledart_node.hosting.hosting import Hosting
+from agiledart_node.records.application import RUNNING, ApplicationRecord
+from agiledart_node.records.records import Records
+from agiledart_node.scheduling.finding import Finding
+from agiledart_node.scheduling.messages import MAX_LINES, Advertisement, FindAnother, Line, Release, Renew, Renewed
+from agiledart_node.scheduling.observations import SchedulerLost
+from agiledart_node.wire.formation_messages import Acknowledged
+
+TIMER = ("node", "keep")
+
+
+class Keeping:
+    """Applications of which this node is the coordinator, and who serves them.
+
+    Attributes:
+        schedulers: application → its scheduler.
+    """
+
+    def __init__(self, desk: Desk, records: Records, hosting: Hosting, finding: Finding, random: RandomStream) -> None:
+        self._desk, self._records, self._hosting, self._finding = desk, records, hosting, finding
+        self._random = random
+        self.schedulers: dict[Key, Peer] = {}
+        self._moving: dict[Key, bool] = {}
+        self._is_awake = False
+        hosting.on_flow = self.flows
+        hosting.on_close = self.ended
+
+    def flows(self, hosted: Hosted) -> None:
+        """An application runs; if this node coordinates it, it keeps its scheduler from now on."""
+        if hosted.part.coordinator.node != self._desk.me.node or hosted.key in self.schedulers:
+            return
+        self.schedulers[hosted.key] = hosted.part.scheduler
+        if not self._is_awake:
+            self._is_awake = True
+            self._set_timer(int(self._desk.config.renew_interval_ns * (0.5 + self._random.uniform() / 2)))
+
+    def ended(self, hosted: Hosted) -> None:
+        """An application is over here: its scheduler has room for another one."""
+        scheduler = self.schedulers.pop(hosted.key, None)
+        if scheduler is not None and not self._desk.talks.is_gone(scheduler) and not self._desk.talks.is_full:
+            self._desk.talks.begin(self._release(scheduler, hosted.key))
+
+    async def _release(self, scheduler: Peer, key: Key) -> None:
+        number = self._desk.talks.number()
+        timeout = Duration(self._desk.config.ask_timeout_ns)
+        await self._desk.talks.ask(scheduler, Release(number, *key), number, Acknowledged, timeout)
+
+    def on_timer(self) -> None:
+        """Renew everything, one message for each scheduler."""
+        self._is_awake = bool(self.schedulers)
+        if not self._is_awake:
+            return
+        self._set_timer(self._desk.config.renew_interval_ns)
+        groups: dict[NodeId, tuple[Peer, list[Line]]] = {}
+        for key, scheduler in self.schedulers.items():
+            if key not in self._moving:
+                groups.setdefault(scheduler.node, (scheduler, []))[1].append(Line(*key))
+        for scheduler, lines in groups.values():
+            if not self._desk.talks.is_full:
+                self._desk.talks.begin(self._renew(scheduler, tuple(lines[:MAX_LINES])))
+
+    def _set_timer(self, delay: int) -> None:
+        self._desk.emit(SetTimer(TIMER, Instant(self._desk.now + delay)))
+
+    async def _renew(self, scheduler: Peer, lines: tuple[Line, ...]) -> None:
+        number = self._desk.talks.number()
+        timeout = Duration(self._desk.config.ask_timeout_ns)
+        answer = await self._desk.talks.ask(scheduler, Renew(number, lines), number, Renewed, timeout)
+        self._look_again(scheduler, lines if answer is None else answer.unknown, None)
+
+    def peer_gone(self, peer: Peer) -> None:
+        """A peer is dead or left: its applications look for another scheduler."""
+        lines = tuple(Line(*key) for key, scheduler in self.schedulers.items() if scheduler.life == peer.life)
+        self._look_again(peer, lines, None)
+
+    def on_find_another(self, sender: Peer, message: FindAnother) -> None:
+        """The scheduler itself, or one of those who keep its list, says that it is none any more. A hint: asking costs little."""
+        self._look_again(message.former, message.lines, message.successor)
+
+    def _look_again(self, former: Peer, lines: tuple[Line, ...], first: Advertisement | None) -> None:
+        for line in lines:
+            key = (line.application, line.version)
+            scheduler = self.schedulers.get(key)
+            if scheduler is None or scheduler.life != former.life or key in self._moving or self._desk.talks.is_full:
+                continue
+            self._moving[key] = True
+            self._desk.observe(SchedulerLost(line.application, former))
+            self._desk.talks.begin(self._move(key, first))
+
+    async def _move(self, key: Key, first: Advertisement | None) -> None:
+        hosted = self._hosting.table.get(key)
+        try:
+            if hosted is None:
+                return
+            scheduler, _ = await self._finding.find(hosted.part.domain, *key, 0, first)
+        except OperationFailed:
+            return  # the next renewal fails as well, and looks again
+        finally:
+            del self._moving[key]
+        if key not in self.schedulers:
+            await self._release(scheduler, key)
+            return
+        self.schedulers[key] = scheduler
+
+        def note(record: ApplicationRecord) -> ApplicationRecord | None:
+            return msgspec.structs.replace(record, scheduler=scheduler) if record.state == RUNNING else None
+
+        await self._records.change(*key, note)

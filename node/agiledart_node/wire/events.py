@@ -1,0 +1,68 @@
+"""What a driver tells a `Node`, beside the kernel's and the overlay's events."""
+
+from typing import Any
+
+from agiledart_kernel.machine import Event
+from agiledart_node.wire.commands import Command
+
+
+class ClockRead(Event, frozen=True, gc=False):
+    """Wall time at this step, milliseconds since 1970-01-01 UTC. Tell it at the start and about every minute.
+
+    Wall times stand only in what users read; no decision depends on them. A node that was never told leaves them
+    out (0).
+    """
+
+    wall_ms: int
+
+
+class Asked(Event, frozen=True, gc=False):
+    """A control request of a user whose role was already checked.
+
+    Answered by any number of `Progressed` and exactly one `Replied` or `RefusedRequest` with the same number.
+
+    Args:
+        request: the driver's own number, unique among open requests.
+        submitter: who asks, for people ("laptop (submitter)").
+    """
+
+    request: int
+    command: Command
+    submitter: str = ""
+
+
+class InstanceReported(Event, frozen=True, gc=False):
+    """Figures of a local instance, plain data; replaces the last one. About once a second."""
+
+    application: str
+    version: int
+    stage: int
+    index: int
+    report: dict[str, Any]
+
+
+class InstanceFinished(Event, frozen=True, gc=False):
+    """A local instance took END_OF_INPUT on all inputs and passed it on; its last figures."""
+
+    application: str
+    version: int
+    stage: int
+    index: int
+    report: dict[str, Any]
+
+
+class InstanceFailed(Event, frozen=True, gc=False):
+    """A local instance can't go on: user code raised, its executor died, its file is gone.
+
+    Args:
+        message: for the user, naming step and node.
+        is_consequence: only a link to another instance broke; the node waits some seconds for the cause (a dead peer,
+            an error elsewhere) before it reports this message.
+    """
+
+    application: str
+    version: int
+    stage: int
+    index: int
+    message: str
+    is_consequence: bool = False

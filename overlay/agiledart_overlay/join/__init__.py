@@ -1,0 +1,4 @@
+"""How a node becomes a member: searching, bootstrap, founding, arrival.
+
+It is the last room below the machine, beside routing.
+"""

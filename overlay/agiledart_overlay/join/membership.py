@@ -1,0 +1,299 @@
+"""Coming and going: joining, founding, leaving, joining again. How a node finds the ring: `search`; how it is let in: `handshake`.
+
+A joiner moves through these phases; the timer "join" moves it on when nothing comes.
+
+    OUTSIDE   not asked to join, or gave up, or left
+    SEEKING   seeds were probed; the first that says it is a member gets the JoinRequest; members on its way send rows; the
+              guardian of its gap queues it and calls it
+    MEMBER    its guardian has confirmed it: it answers for its keys, and `arrival` begins
+
+A joiner is in nobody's tables and answers for nothing. A member that must go (`rejoin`) becomes SEEKING again under the same
+incarnation with one more refutation, so links and applications are not disturbed, and never gives up.
+
+The awkward case is that all agents start at once: then no seed is a member, and one of them founds the ring, see `founding`.
+
+Source: [Pastry] §2.4; the project's overlay specification §5.
+"""
+
+from enum import IntEnum
+
+from agiledart_kernel.instants import Instant
+from agiledart_kernel.peer import Peer
+from agiledart_overlay.join.arrival import Arrival
+from agiledart_overlay.join.founding import Founding
+from agiledart_overlay.join.search import MAX_SEEDS, Search
+from agiledart_overlay.ring.ring import Neighbours
+from agiledart_overlay.state.view import View
+from agiledart_overlay.wire.effects import Joined, JoinFailed, Left, Rejoining
+from agiledart_overlay.wire.messages import Accused, JoinRefused, Leave
+from agiledart_overlay.wire.observations import RingJoined, RingLeft, RingRejoining
+from agiledart_overlay.wire.ring_messages import Assent, Confirmed, MayFound, Queued
+
+
+class Phase(IntEnum):
+    """Where a node stands."""
+
+    OUTSIDE = 0
+    SEEKING = 1
+    MEMBER = 3
+
+
+class Membership:
+    """Join, leave and rejoin, of one node."""
+
+    __slots__ = (
+        "_arrival", "_busy", "_neighbours", "_noticed", "_rejoins", "_started", "_view", "founding", "phase",
+        "search",
+    )  # fmt: skip
+
+    def __init__(self, view: View, arrival: Arrival, neighbours: Neighbours) -> None:
+        self._view = view
+        self._arrival = arrival
+        self._neighbours = neighbours
+        self.founding = Founding(view)
+        self.search = Search(view, self.founding)
+        self.phase = Phase.OUTSIDE
+        self._started = self._noticed = Instant(0)
+        self._busy = self._rejoins = False
+
+    @property
+    def seeds(self) -> tuple[Peer, ...]:
+        """Peers that may be in the ring, given at the start."""
+        return self._view.seeds
+
+    # ---- the joiner
+
+    def join(self, seeds: tuple[Peer, ...]) -> None:
+        """Start joining; without seeds found a ring."""
+        view = self._view
+        if self.phase is not Phase.OUTSIDE:
+            view.drop("join-twice")
+            return
+        view.seeds = tuple(seed for seed in seeds if seed.node != view.me.node)[:MAX_SEEDS]
+        self._rejoins = False
+        self.search.forget()
+        self.founding.reset()
+        self._begin()
+        if view.seeds:
+            self._seek()
+        else:
+            self._found()
+
+    def _begin(self) -> None:
+        self.phase = Phase.SEEKING
+        self._started = self._noticed = self._view.now
+        self.search.tries = 0
+        self._view.agreed.seeking = True
+
+    def _seek(self) -> None:
+        self.founding.give_up()
+        self.search.seek(is_hurried=self._rejoins)
+
+    def on_join_timer(self) -> None:
+        """Nothing came: try again, found a ring, or give up."""
+        view = self._view
+        if self.phase is not Phase.SEEKING:
+            return
+        if view.agreed.active or self._neighbours.handshake.is_called:
+            view.set_timer("join", view.now + view.config.join_retry_ns)
+        elif not self._rejoins and view.now - self._noticed >= view.config.join_timeout_ns:
+            self._give_up()
+        elif not self.founding.is_asking and self._may_found():
+            view.set_timer("join", view.now + view.config.join_retry_ns)
+            if self.founding.ask():
+                self._found()
+        else:
+            self._seek()
+
+    def _may_found(self) -> bool:
+        return not self.search.has_asked and self.founding.is_due(self.search.tries, was_member=self._rejoins)
+
+    def on_assent(self, sender: Peer, message: Assent) -> None:
+        """Somebody was asked whether this node may found a ring."""
+        if self.phase is not Phase.SEEKING:
+            return
+        is_last = self.founding.on_assent(sender, message)
+        if is_last and self._may_found() and not self._view.agreed.active and not self._neighbours.handshake.is_called:
+            self._found()
+
+    def on_may_found(self, sender: Peer, message: MayFound) -> None:
+        """Somebody else wants to found a ring."""
+        is_free = self.phase is not Phase.MEMBER and not self._view.agreed.active
+        is_free = is_free and not self._neighbours.handshake.is_called
+        self.founding.on_may_found(sender, message, is_free=is_free)
+
+    def _give_up(self) -> None:
+        if self._busy:
+            reason = "the ring is busy with other joiners"
+        elif self.search.is_answered:
+            reason = "peers answer, but none could bring this node into the ring"
+        else:
+            names = ", ".join(seed.address or seed.node.short for seed in self.seeds[:3])
+            reason = f"no answer from {names}"
+        self._fail(reason)
+
+    def _fail(self, reason: str) -> None:
+        self.abandon()
+        self._view.effects.append(JoinFailed(reason))
+
+    def on_queued(self, sender: Peer, message: Queued) -> None:
+        """The guardian will call."""
+        view = self._view
+        self.founding.saw_ring(0)
+        if self.phase is Phase.SEEKING and message.attempt == self.search.attempt:
+            self._noticed = view.now
+            view.set_timer("join", view.now + view.config.queue_patience_ns)
+
+    def on_refused(self, sender: Peer, message: JoinRefused) -> None:
+        """Not now, or never."""
+        view = self._view
+        if message.reason in ("incarnation", "left"):
+            self._on_life_refused(sender, message)
+            return
+        if self.phase is not Phase.SEEKING or message.attempt != self.search.attempt or view.agreed.active:
+            return
+        self._busy = True
+        self._noticed = view.now
+        view.set_timer("join", view.now + int(view.config.join_retry_ns * 2 * view.random.uniform()))
+
+    def _on_life_refused(self, sender: Peer, message: JoinRefused) -> None:
+        """Somebody knows a life of this node that outranks this one.
+
+        Those who forgot that, or never knew it, may have let it in: then it goes again, else half of the ring would have it in
+        its tables and the other half not.
+        """
+        view = self._view
+        mine, theirs = view.me.incarnation, message.incarnation
+        is_answer = self.phase is Phase.SEEKING and message.attempt == self.search.attempt and not view.agreed.active
+        is_over = theirs > mine or (theirs == mine and (message.reason == "left" or (is_answer and not self._rejoins)))
+        if is_over and self.phase is not Phase.OUTSIDE:
+            self._end_life(sender, theirs)
+
+    def _end_life(self, sender: Peer, theirs: int) -> None:
+        reason = (
+            f"{sender.name or sender.node.short} knows this node with incarnation {theirs}, "
+            f"this life has {self._view.me.incarnation}: is it running twice, or was its state directory restored?"
+        )
+        if self.phase is Phase.MEMBER:
+            self._view.agreed.expelled = reason
+        else:
+            self._fail(reason)
+
+    def expel(self, reason: str) -> None:
+        """This life should not have been let in: out, and the node above is told why."""
+        self._say_goodbye(is_clean=False)
+        self._fail(reason)
+
+    def on_accused(self, sender: Peer, message: Accused) -> None:
+        """Somebody on the way holds this node for dead.
+
+        It was in the ring in this life: outrank what is known of it. It was not: its number was used before.
+        """
+        view = self._view
+        if self.phase is not Phase.SEEKING or view.agreed.active:
+            return
+        if view.agreed.rejoined or message.incarnation != view.me.incarnation:
+            if message.refutations < view.refutations:
+                return
+            if not view.outrank(message.refutations):
+                return
+            view.set_timer_by("join", view.now + view.config.probe_timeout_ns)
+        else:
+            self._end_life(sender, message.incarnation)
+
+    def on_confirmed(self, sender: Peer, message: Confirmed) -> None:
+        """The guardian says that this node is in."""
+        if self._neighbours.handshake.on_confirmed(sender, message):
+            self._become_member()
+
+    def _found(self) -> None:
+        """A ring of one."""
+        agreed = self._view.agreed
+        agreed.found(self._view.now)
+        agreed.seeking = False
+        agreed.name = (agreed.name[0], self._view.me.node)
+        self._become_member()
+
+    def _become_member(self) -> None:
+        view = self._view
+        handshake = self._neighbours.handshake
+        self.phase = Phase.MEMBER
+        view.joined = view.leaves_changed = True
+        view.cancel_timer("join")
+        leaves, calls = handshake.leaves, handshake.calls
+        handshake.reset()
+        for side in (view.agreed.predecessor, view.agreed.successor):
+            told = next((each for each in leaves if side.peer is not None and each.peer.node == side.peer.node), None)
+            if told is not None:
+                view.meet(told.peer, told.refutations)
+        self._neighbours.guardian.take_over(calls)
+        view.effects.append(Joined())
+        view.observe(RingJoined(view.now - self._started, self.search.attempt))
+        self.search.gather(leaves)
+        self._arrival.begin(self.search.take(), leaves)
+
+    # ---- leaving, and joining again
+
+    def abandon(self) -> None:
+        """Stop joining."""
+        self.phase = Phase.OUTSIDE
+        self._stop()
+
+    def _stop(self) -> None:
+        view = self._view
+        view.joined = False
+        view.agreed.reset()
+        view.agreed.seeking = False
+        self._neighbours.stop()
+        self._arrival.stop()
+        self.search.bootstrap.stop()
+        view.cancel_timer("join")
+
+    def rejoin(self, reason: str, through: Peer | None) -> None:
+        """The ring goes on without this node: stop, and join again, under the same incarnation with one more refutation."""
+        view = self._view
+        agreed, handshake = view.agreed, self._neighbours.handshake
+        contacts = [side.peer for side in (agreed.predecessor, agreed.successor) if side.peer is not None]
+        contacts.extend(view.leaf_set.members)
+        contacts.extend(sighting.peer for sighting in handshake.leaves)
+        contacts.extend(view.book.lost)
+        was_member = view.joined
+        self._rejoins = self._rejoins or was_member
+        self.founding.saw_ring(0)
+        self._stop()
+        view.clear_tables()
+        view.refutations += 1
+        view.agreed.rejoined += 1
+        if was_member:
+            view.effects.append(Rejoining(reason))
+        view.observe(RingRejoining(reason))
+        self.search.keep(contacts)
+        self._begin()
+        rest_ns, agreed.rest_ns = agreed.rest_ns, 0
+        if rest_ns:
+            view.set_timer("join", view.now + rest_ns)
+            return
+        if through is None:
+            self._seek()
+        else:
+            self.search.seek_through(through)
+
+    def leave(self, *, is_clean: bool) -> None:
+        """Say good-bye to all; records have been handed over.
+
+        Not clean: something is pending between this node and its ring neighbours, so to them it just falls silent.
+        """
+        self._say_goodbye(is_clean=is_clean)
+        self._view.effects.append(Left())
+        self._view.observe(RingLeft())
+
+    def _say_goodbye(self, *, is_clean: bool) -> None:
+        view = self._view
+        sides = (view.agreed.predecessor.peer, view.agreed.successor.peer)
+        involved = [side.node for side in sides if side is not None]
+        for peer in view.known():
+            if is_clean or peer.node not in involved:
+                view.send(peer, Leave())
+        self.phase = Phase.OUTSIDE
+        self.founding.has_left = not view.agreed.is_alone
+        self._stop()

@@ -1,0 +1,1 @@
+"""Who is alive: probes, suspicion, incarnations, what others say. It imports tables, wire and state."""

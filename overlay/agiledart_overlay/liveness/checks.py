@@ -1,0 +1,302 @@
+"""Checks of single peers: direct probes, indirect probes, suspicion, death; SWIM with Lifeguard's local health.
+
+A check goes through these stages; any message from the peer itself ends it. Who is checked when: `liveness`.
+
+    DIRECT    probed, waiting max(probe_timeout, 4 RTT); a lost link starts at INDIRECT at once
+    INDIRECT  three leaves were asked to probe it, and it was probed again; waiting twice that time
+    SUSPECT   it and the leaf set were told; it may refute, others may confirm; waiting 1 to 2 s (lan)
+    dead      buried; the leaf set is told, and each of them looks for itself
+
+The awkward case is a node that is itself slow or was asleep: to it all others look dead. When an own timer comes late it
+stretches its waits, and when it comes very late all unfinished checks start anew.
+
+Source: [SWIM] §4, [Lifeguard] §IV; figures from the project's overlay specification §6.
+"""
+
+from collections.abc import Iterator
+from enum import IntEnum
+
+from agiledart_kernel.instants import Instant
+from agiledart_kernel.node_id import NodeId
+from agiledart_kernel.peer import Peer
+from agiledart_overlay.liveness.suspicion import MOST_CONFIRMATIONS, suspicion_ns
+from agiledart_overlay.state.view import View
+from agiledart_overlay.wire.effects import PeerFailed
+from agiledart_overlay.wire.messages import Confirm, DeclaredFailed, Probe, ProbedForYou, ProbeForMe, Suspect
+from agiledart_overlay.wire.observations import NodeWasLate, PeerDeclaredFailed, PeerSuspected, SuspicionRefuted
+
+_WORST_HEALTH = 4
+
+
+class Stage(IntEnum):
+    """Where a check stands."""
+
+    DIRECT = 1
+    INDIRECT = 2
+    SUSPECT = 3
+
+
+class Check:
+    """One peer under examination.
+
+    Attributes:
+        first: number of the first probe; an answer to it or a later one is a sign of life.
+        cause: `silent`, `link` or `rumour`, the reason to give if it turns out dead.
+        askers: others who want to know the outcome (they suspect it).
+        confirmed: others who cannot reach it either.
+        began: when it was asked first; since: when it was suspected.
+    """
+
+    __slots__ = ("askers", "began", "cause", "confirmed", "deadline", "first", "is_declared", "peer", "since", "stage")
+
+    def __init__(self, peer: Peer, stage: Stage, cause: str, first: int, now: Instant, deadline: int) -> None:
+        self.peer, self.stage, self.cause, self.first, self.deadline = peer, stage, cause, first, deadline
+        self.since = self.began = now
+        self.askers: dict[NodeId, Peer] = {}
+        self.confirmed: dict[NodeId, None] = {}
+        self.is_declared = False
+
+
+class Checks:
+    """All checks of one node that are under way, and its trust in its own judgement."""
+
+    __slots__ = ("_checks", "_health", "_probes", "_view")
+
+    def __init__(self, view: View) -> None:
+        self._view = view
+        self._checks: dict[NodeId, Check] = {}
+        self._probes: dict[int, tuple[NodeId, Instant]] = {}
+        self._health = 0
+
+    @property
+    def health(self) -> int:
+        """0: this node is prompt; each step up lengthens its waits by the whole time-out."""
+        return self._health
+
+    def is_suspect(self, node: NodeId) -> bool:
+        """Whether a peer answers neither this node nor its helpers."""
+        check = self._checks.get(node)
+        return check is not None and check.stage is Stage.SUSPECT
+
+    def is_in_doubt(self, node: NodeId) -> bool:
+        """Whether a check of this peer is under way."""
+        return node in self._checks
+
+    def __iter__(self) -> Iterator[Check]:
+        yield from self._checks.values()
+
+    def get(self, node: NodeId) -> Check | None:
+        """The check of a peer, if one is under way."""
+        return self._checks.get(node)
+
+    def stop(self) -> None:
+        """End all checks."""
+        self._checks.clear()
+        self._probes.clear()
+        self._view.cancel_timer("checks")
+
+    # ---- probes
+
+    def _wait_ns(self, peer: Peer) -> int:
+        known = self._view.book.get(peer.node)
+        rtt = known.rtt_ns if known is not None else 0
+        least = self._view.config.probe_timeout_ns
+        # Bounded, since a peer that slept has answered once after seconds, which says nothing about the next time.
+        return min(max(least, 4 * rtt), 5 * least) * (1 + self._health)
+
+    def probe(self, peer: Peer) -> int:
+        """Send a probe; its number."""
+        view = self._view
+        number = view.number()
+        self._probes[number] = (peer.node, view.now)
+        view.send(peer, Probe(number, view.refutations, view.joined))
+        return number
+
+    def answered(self, sender: Peer, number: int) -> Instant | None:
+        """An answer to a probe: when that was sent, if it was."""
+        probe = self._probes.pop(number, None)
+        return probe[1] if probe is not None and probe[0] == sender.node else None
+
+    def forget_probes(self) -> list[int]:
+        """Old probes will not be answered any more: their numbers."""
+        oldest = self._view.now - 20 * self._view.config.probe_timeout_ns
+        forgotten = [number for number, (_, at) in self._probes.items() if at < oldest]
+        for number in forgotten:
+            del self._probes[number]
+        return forgotten
+
+    # ---- one check
+
+    def examine(self, peer: Peer, stage: Stage, cause: str) -> Check:
+        """Begin a check with a probe."""
+        view = self._view
+        check = Check(peer, stage, cause, self.probe(peer), view.now, view.now + self._wait_ns(peer))
+        self._checks[peer.node] = check
+        view.set_timer_by("checks", check.deadline)
+        return check
+
+    def wait_for(self, peer: Peer) -> None:
+        """A check that begins with another question than a probe."""
+        view = self._view
+        check = Check(peer, Stage.DIRECT, "silent", view.number(), view.now, view.now + self._wait_ns(peer))
+        self._checks[peer.node] = check
+        view.set_timer_by("checks", check.deadline)
+
+    def _ask_helpers(self, check: Check) -> bool:
+        view = self._view
+        helpers = [
+            peer
+            for peer in (view.leaf_set.members or tuple(view.known()))
+            if peer.node != check.peer.node and peer.node not in self._checks
+        ]
+        view.random.shuffle(helpers)
+        number = view.number()
+        for helper in helpers[: view.config.indirect_probes]:
+            view.send(helper, ProbeForMe(number, check.peer))
+        return bool(helpers)
+
+    # ---- deadlines
+
+    def on_late(self, late_ns: int) -> None:
+        """An own timer came so late: trust the own judgement less; after a sleep not at all."""
+        view = self._view
+        if late_ns <= view.config.late_ns:
+            return
+        self.distrust()
+        view.observe(NodeWasLate(late_ns))
+        if late_ns > view.config.paused_ns:
+            for check in list(self._checks.values()):
+                fresh = self.examine(check.peer, Stage.DIRECT, "silent")
+                fresh.askers = check.askers
+
+    def on_time(self) -> None:
+        """A round was on time: trust the own judgement more."""
+        self._health = max(0, self._health - 1)
+
+    def distrust(self) -> None:
+        """Trust the own judgement less."""
+        self._health = min(_WORST_HEALTH, self._health + 1)
+
+    def on_checks(self) -> None:
+        """Move every check whose deadline has passed one stage on."""
+        view = self._view
+        for check in [check for check in self._checks.values() if check.deadline <= view.now]:
+            if self._checks.get(check.peer.node) is check:
+                self._advance(check)
+        if self._checks:
+            view.set_timer_by("checks", min(check.deadline for check in self._checks.values()))
+
+    def _advance(self, check: Check) -> None:
+        view = self._view
+        if check.stage is Stage.SUSPECT or (check.is_declared and check.stage is Stage.INDIRECT):
+            self.declare(check)
+        elif check.stage is Stage.DIRECT:
+            check.stage = Stage.INDIRECT
+            helped = self._ask_helpers(check)
+            self.probe(check.peer)
+            self._doubt_beyond(check.peer.node)
+            check.deadline = view.now + self._wait_ns(check.peer) * (2 if helped else 1)
+        else:
+            self._suspect(check)
+
+    def _doubt_beyond(self, node: NodeId) -> None:
+        """The nearest leaf of a side is silent: who stands in its rack may be, too. So a row of dead costs the time of one."""
+        leaf_set = self._view.leaf_set
+        for side in (leaf_set.clockwise, leaf_set.counterclockwise):
+            if side and side[0].node == node:
+                for peer in side[1:]:
+                    self.doubt(peer.node)
+
+    def _suspect(self, check: Check) -> None:
+        view = self._view
+        known = view.book.get(check.peer.node)
+        if known is None:
+            self._checks.pop(check.peer.node, None)
+            return
+        check.stage, check.since = Stage.SUSPECT, view.now
+        view.observe(PeerSuspected(check.peer))
+        accusation = Suspect(check.peer, known.refutations)
+        if check.askers:
+            view.send(check.peer, accusation)
+            for asker in check.askers.values():
+                view.send(asker, Confirm(check.peer.node, check.peer.incarnation, known.refutations))
+        else:
+            for peer in view.leaf_set.members:
+                view.send(peer, accusation)
+            if check.peer.node not in view.leaf_set:
+                view.send(check.peer, accusation)
+        self.wait_for_confirmations(check)
+
+    def wait_for_confirmations(self, check: Check) -> None:
+        """How long a suspect has left, after one more confirmation or none."""
+        view = self._view
+        others = min(MOST_CONFIRMATIONS, len(view.leaf_set) - (check.peer.node in view.leaf_set))
+        wait = suspicion_ns(len(check.confirmed), others, view.config.suspicion_min_ns, view.config.suspicion_max_ns)
+        check.deadline = check.since + wait * (1 + self._health)
+        view.set_timer_by("checks", max(check.deadline, view.now))
+
+    def declare(self, check: Check) -> None:
+        """A check has ended in death: the leaf set is told."""
+        view = self._view
+        peer = check.peer
+        known = view.book.get(peer.node)
+        if known is None:
+            del self._checks[peer.node]
+            return
+        ends = (view.leaf_set.successor, view.leaf_set.predecessor)
+        # The leaves of both ring neighbours together are all that can hold the dead one for a leaf: each of the two tells its own,
+        # even when it was the other that found out.
+        if not check.is_declared or any(end is not None and end.node == peer.node for end in ends):
+            for leaf in view.leaf_set.members:
+                if leaf.node != peer.node:
+                    view.send(leaf, DeclaredFailed(peer, known.refutations))
+        self.bury(peer, check.cause)
+
+    def bury(self, peer: Peer, reason: str) -> None:
+        """This life of a peer is over: out of all tables, and the node above is told."""
+        view = self._view
+        known = view.book.get(peer.node)
+        if known is None:
+            return
+        check = self._checks.pop(peer.node, None)
+        view.remove(known.peer, known.refutations, has_left=False)
+        grave = view.book.grave(peer.node)
+        if check is not None and grave is not None:
+            grave.silent_since = check.began
+        view.observe(PeerDeclaredFailed(known.peer, reason))
+        view.effects.append(PeerFailed(known.peer, reason))
+
+    def heard(self, node: NodeId) -> None:
+        """A peer sent something: it lives."""
+        check = self._checks.pop(node, None)
+        if check is None:
+            return
+        view = self._view
+        if not self._checks:
+            view.cancel_timer("checks")
+        known = view.book.get(node)
+        for asker in check.askers.values():
+            view.send(asker, ProbedForYou(0, node, known.refutations if known is not None else 0))
+        if check.stage is Stage.SUSPECT:
+            view.observe(SuspicionRefuted(check.peer))
+
+    def forget(self, node: NodeId) -> None:
+        """End a check without outcome: the peer left."""
+        self._checks.pop(node, None)
+
+    def on_link_lost(self, node: NodeId) -> None:
+        """A connection broke: try the peer at once, and ask others to."""
+        known = self._view.book.get(node)
+        check = self._checks.get(node)
+        if known is None or (check is not None and check.stage is not Stage.DIRECT):
+            return
+        if check is None:
+            check = self.examine(known.peer, Stage.INDIRECT, "link")
+        check.stage, check.cause = Stage.INDIRECT, "link"
+        self._ask_helpers(check)
+
+    def doubt(self, node: NodeId) -> None:
+        """Another part got no answer from this peer: have a look."""
+        known = self._view.book.get(node)
+        if known is not None and node not in self._checks:
+            self.examine(known.peer, Stage.DIRECT, "silent")

@@ -1,0 +1,75 @@
+"""Which life of a node speaks: a later one ends the earlier, an earlier one is told that it is over.
+
+Lives are ordered by (incarnation, refutations); see `peer_book`. Every message passes here before any part hears it.
+"""
+
+from agiledart_kernel.machine import Message
+from agiledart_kernel.peer import Peer
+from agiledart_overlay.liveness.checks import Checks
+from agiledart_overlay.state.view import View
+from agiledart_overlay.wire import messages as wire
+from agiledart_overlay.wire import ring_messages
+
+_SELF_CLAIMS = (
+    wire.Probe,
+    wire.ProbeAck,
+    wire.LeafRequest,
+    wire.LeafState,
+    wire.Announce,
+    wire.Announced,
+    wire.LeafDigest,
+    wire.Refute,
+    ring_messages.Call,
+    ring_messages.Place,
+    ring_messages.Taken,
+    ring_messages.Renew,
+    ring_messages.Close,
+    ring_messages.Closed,
+    ring_messages.Seek,
+    ring_messages.RingProbe,
+    ring_messages.RingState,
+)
+"""Messages that carry the sender's own refutations."""
+
+
+class Lives:
+    """The door of one node."""
+
+    __slots__ = ("_checks", "_view")
+
+    def __init__(self, view: View, checks: Checks) -> None:
+        self._view, self._checks = view, checks
+
+    def admits(self, sender: Peer, message: Message) -> bool:
+        """Settle which life of the sender speaks, before its words are heard."""
+        view = self._view
+        known = view.book.alive.get(sender.node)
+        if known is not None:
+            if sender.incarnation == known.peer.incarnation:
+                known.heard_at = view.now
+                self._checks.heard(sender.node)
+                return True
+            if sender.incarnation < known.peer.incarnation:
+                self._refuse(sender, message, wire.JoinRefused(0, "incarnation", known.peer.incarnation))
+                return False
+            self._checks.bury(known.peer, "restarted")
+        grave = view.book.grave(sender.node)
+        if grave is None or sender.incarnation > grave.peer.incarnation:
+            return True
+        if sender.incarnation < grave.peer.incarnation or grave.has_left:
+            reason = "incarnation" if sender.incarnation < grave.peer.incarnation else "left"
+            self._refuse(sender, message, wire.JoinRefused(0, reason, grave.peer.incarnation))
+            return False
+        refutations = message.refutations if isinstance(message, _SELF_CLAIMS) else 0
+        is_due = grave.accused_at is None or view.now - grave.accused_at >= view.config.probe_timeout_ns
+        if refutations <= grave.refutations and view.joined and is_due:
+            grave.accused_at = view.now
+            view.send(sender, wire.Accused(grave.refutations, grave.peer.incarnation))
+        return True
+
+    def _refuse(self, sender: Peer, message: Message, refusal: wire.JoinRefused) -> None:
+        """These words come too late, or from a node that was restored from an old image of its disk: that one is told."""
+        view = self._view
+        view.drop("old-life")
+        if view.joined and isinstance(message, _SELF_CLAIMS):
+            view.send(sender, refusal)

@@ -1,0 +1,224 @@
+"""Copies of records on one node: who else is known to hold them, to whom they belong now, and how they get there.
+
+When the leaf set changes, every holder offers its copies to whom they belong to now, until these have said that they have them;
+so a record lives as long as one holder does. A copy that belongs to others only is dropped a while after the root has it.
+
+Source: [Pastry] (replication on the leaf set as in PAST); the project's overlay specification §5, last paragraphs of step 7.
+"""
+
+from collections.abc import Iterator
+
+from agiledart_kernel.instants import MILLISECOND, SECOND, Instant
+from agiledart_kernel.node_id import NodeId, ring_distance
+from agiledart_kernel.peer import Peer
+from agiledart_overlay.records.records import Record, RecordStore
+from agiledart_overlay.state.view import View
+from agiledart_overlay.tables.virtual_nodes import on_distinct_hosts
+from agiledart_overlay.wire.messages import MAX_OFFERS, Offer, RecordCopy, RecordFetch, RecordKept, RecordOffer
+from agiledart_overlay.wire.observations import RecordConflictMerged
+
+_BATCH_NS = 50 * MILLISECOND
+"""Leaf-set changes come in bursts; copies are offered once after them."""
+
+_SPARE_NS = 10 * SECOND
+"""A copy that belongs to others is kept so long after the root has confirmed it."""
+
+
+def copy_of(record: Record) -> RecordCopy:
+    """A record on its way to another holder."""
+    return RecordCopy(record.key, record.version, record.value, record.writer)
+
+
+class Copies:
+    """What one node holds.
+
+    Attributes:
+        is_leaving: every copy is offered to the member that becomes its root when this node is gone.
+    """
+
+    __slots__ = ("_confirmed", "_spare_since", "_store", "_view", "is_leaving")
+
+    def __init__(self, view: View) -> None:
+        self._view = view
+        self._store = RecordStore(view.config.max_stored_bytes)
+        self._confirmed: dict[NodeId, dict[NodeId, tuple[int, bytes]]] = {}
+        self._spare_since: dict[NodeId, Instant] = {}
+        self.is_leaving = False
+
+    def __iter__(self) -> Iterator[Record]:
+        return iter(tuple(self._store))
+
+    def __len__(self) -> int:
+        return len(self._store)
+
+    def get(self, key: NodeId) -> Record | None:
+        """The copy held here."""
+        return self._store.get(key)
+
+    def rank(self, key: NodeId) -> tuple[int, bytes]:
+        """Version and digest of the copy held here; of what is not there (0, nothing)."""
+        return self._store.rank(key)
+
+    def write(self, record: Record) -> bool:
+        """Keep a new version that nobody else has yet; false when there is no room."""
+        if not self._store.keep(record):
+            return False
+        self._confirmed.pop(record.key, None)
+        return True
+
+    def replicas(self, key: NodeId) -> tuple[Peer, ...]:
+        """Leaves that hold copies of what this node is the root of: nearest to the key, on machines of their own if possible."""
+        view = self._view
+        ranked = view.leaf_set.nearest_to(key, len(view.leaf_set))
+        return on_distinct_hosts(view.me.host, ranked, view.config.replicas)
+
+    def offer_soon(self) -> None:
+        """Look whether all who should hold a copy do."""
+        self._view.set_timer_by("sync", self._view.now + _BATCH_NS)
+
+    # ---- what others hold
+
+    def on_fetch(self, sender: Peer, message: RecordFetch) -> None:
+        """Somebody wants a copy newer than its own."""
+        record = self._store.get(message.key)
+        if record is not None and record.rank > (message.version, message.digest):
+            self._view.send(sender, copy_of(record))
+        else:
+            self._view.send(sender, RecordKept(message.key, *self._store.rank(message.key)))
+
+    def take(self, sender: Peer, message: RecordCopy) -> bool:
+        """A copy: keep the newer one, say which it is, or send back one that is newer still; false when there is no room."""
+        view, key = self._view, message.key
+        record = Record(key, message.version, message.value, message.writer)
+        mine = self._store.get(key)
+        if mine is not None and mine.rank > record.rank:
+            view.send(sender, copy_of(mine))
+            return True
+        if not self._store.keep(record):
+            return False
+        if mine is not None and mine.version == record.version and mine.digest != record.digest:
+            view.observe(RecordConflictMerged(record.version))
+        if mine is None or mine.rank != record.rank:
+            self._confirmed.pop(key, None)
+            self.offer_soon()
+        self._note(key, sender.node, record.rank)
+        view.send(sender, RecordKept(key, record.version, record.digest))
+        return True
+
+    def on_kept(self, sender: Peer, message: RecordKept) -> None:
+        """Somebody says what it holds."""
+        if message.version:
+            self._note(message.key, sender.node, (message.version, message.digest))
+        elif self._confirmed.get(message.key, {}).pop(sender.node, None) is not None:
+            self.offer_soon()
+
+    def on_offer(self, sender: Peer, message: RecordOffer) -> None:
+        """Somebody holds copies that should be here: take the newer ones, confirm the rest."""
+        view = self._view
+        if not view.joined:
+            view.drop("record-outside")
+            return
+        for offer in message.offers:
+            mine = self._store.get(offer.key)
+            rank = (offer.version, offer.digest)
+            if mine is None or mine.rank < rank:
+                view.send(sender, RecordFetch(offer.key, *self._store.rank(offer.key)))
+            elif mine.rank == rank:
+                self._note(offer.key, sender.node, rank)
+                view.send(sender, RecordKept(offer.key, *rank))
+            else:
+                view.send(sender, copy_of(mine))
+
+    def _note(self, key: NodeId, node: NodeId, rank: tuple[int, bytes]) -> None:
+        if self._store.get(key) is not None and node in self._view.leaf_set:
+            self._confirmed.setdefault(key, {})[node] = rank
+
+    # ---- moving with the leaf set
+
+    def on_leaves_changed(self, gone: list[Peer]) -> None:
+        """The leaf set is not what it was: copies may belong elsewhere."""
+        for peer in gone:
+            for confirmed in self._confirmed.values():
+                confirmed.pop(peer.node, None)
+        if len(self._store):
+            self.offer_soon()
+
+    def _holders(self, key: NodeId) -> tuple[Peer | None, tuple[Peer, ...]]:
+        """To whom this node offers its copy, as (root or None for itself, those to tell)."""
+        view = self._view
+        if not self.is_leaving and view.is_closest(key):
+            return None, self.replicas(key)
+        root = view.leaf_set.nearest_to(key, 1)
+        return (root[0], root) if root else (None, ())
+
+    def on_sync_timer(self) -> None:
+        """Offer each copy to those who should hold it and have not said that they do; forget copies that are no longer ours."""
+        view = self._view
+        offers: dict[NodeId, tuple[Peer, list[Offer]]] = {}
+        is_spare = False
+        for record in self:
+            root, targets = self._holders(record.key)
+            confirmed = self._confirmed.get(record.key, {})
+            if root is None:
+                # Who is no replica any more may drop its copy, so its word counts no longer.
+                confirmed = {peer.node: confirmed[peer.node] for peer in targets if peer.node in confirmed}
+                self._confirmed[record.key] = confirmed
+            for peer in targets:
+                if confirmed.get(peer.node) != record.rank:
+                    line = offers.setdefault(peer.node, (peer, []))[1]
+                    if len(line) < MAX_OFFERS:
+                        line.append(Offer(record.key, *record.rank))
+            if root is not None and not self.is_leaving and self._is_spare(record, root):
+                is_spare = True
+        for peer, line in offers.values():
+            view.send(peer, RecordOffer(tuple(line)))
+        if offers or is_spare:
+            view.set_timer_by("sync", view.now + 2 * view.config.record_retry_ns)
+
+    def _is_spare(self, record: Record, root: Peer) -> bool:
+        """Whether a copy belongs to others only; dropped when it was so for a while and the root has it."""
+        view = self._view
+        key, bits = record.key, view.config.id_bits
+        everybody = [view.me, *view.leaf_set.members]
+        ranked = sorted(everybody, key=lambda peer: (ring_distance(peer.node, key, bits), peer.node))
+        if view.me in (ranked[0], *on_distinct_hosts(ranked[0].host, ranked[1:], view.config.replicas)):
+            self._spare_since.pop(key, None)
+            return False
+        since = self._spare_since.setdefault(key, view.now)
+        if view.now - since >= _SPARE_NS and self._confirmed.get(key, {}).get(root.node) == record.rank:
+            self._store.drop(key)
+            self._confirmed.pop(key, None)
+            del self._spare_since[key]
+            view.send(root, RecordKept(key, 0, b""))
+            return False
+        return True
+
+    def forget_confirmations(self) -> None:
+        """This node is out of the ring for a while: what others held may be different afterwards."""
+        self._confirmed.clear()
+        self._view.cancel_timer("sync")
+
+    # ---- leaving
+
+    def hand_over(self) -> None:
+        """Offer every copy to the member that becomes its root when this node is gone."""
+        self.is_leaving = True
+        self.on_sync_timer()
+
+    @property
+    def is_handed_over(self) -> bool:
+        """Whether each of them has confirmed."""
+        for record in self._store:
+            _, targets = self._holders(record.key)
+            if any(self._confirmed.get(record.key, {}).get(peer.node) != record.rank for peer in targets):
+                return False
+        return True
+
+    def stop(self) -> None:
+        """Forget everything: another life may write these records before this node is back."""
+        for record in self:
+            self._store.drop(record.key)
+        self._confirmed.clear()
+        self._spare_since.clear()
+        self.is_leaving = False
+        self._view.cancel_timer("sync")

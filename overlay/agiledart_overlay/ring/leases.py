@@ -1,0 +1,249 @@
+"""Leases between agreed ring neighbours: asked for once a round by each of the two, granted at once, refused with a reason.
+
+The same messages are the signs of life of ring neighbours, so there is no second stream of probes.
+
+    here                 message            there                                    answer
+    in the ring          Renew →            in the ring, and I am its neighbour      Lease: it promises `lease` from receipt
+                                            in the ring, and I am not                NotNeighbour: join again
+                                            in the ring, both own leases over        nothing (see `lapse`)
+                                            not in the ring                          Outside: dead at once
+
+The holder counts a lease from the sending of its request, and shorter by the margin for drift; the granter from the receipt. A
+refusal echoes its request and counts only when that was sent after the two became neighbours, so a late copy does no harm.
+
+A neighbour is dead when it is silent for `dead_after`, or held for dead by `liveness`, *and* this node's own promise to it is
+over; or at once when it said that it is outside, or that it leaves, or when a later life of it has spoken. Whether the detector
+is right matters for speed only: what is taken over is what nobody delivers any more.
+
+Source: the project's overlay specification §5, step 7 f and g.
+"""
+
+from agiledart_kernel.instants import Instant
+from agiledart_kernel.peer import Peer
+from agiledart_overlay.ring.yielding import settle
+from agiledart_overlay.state.agreement import Agreement, Side, Stage
+from agiledart_overlay.state.view import View
+from agiledart_overlay.wire.ring_messages import Lease, NotNeighbour, Outside, Renew, RingName, Seek
+from agiledart_overlay.wire.sightings import Vitals
+
+
+class Leases:
+    """Leases of one node, as holder and granter."""
+
+    __slots__ = ("_view",)
+
+    def __init__(self, view: View) -> None:
+        self._view = view
+
+    # ---- rounds
+
+    def on_round(self) -> list[Peer]:
+        """Renew both leases, and see who is dead; those that were asked now and ought to answer."""
+        view = self._view
+        agreed = view.agreed
+        asked: list[Peer] = []
+        if not agreed.confirmed or agreed.leaving:
+            return asked
+        if agreed.unchecked is None:
+            predecessor, successor = agreed.predecessor.peer, agreed.successor.peer
+            if predecessor is not None and predecessor.node != view.me.node:
+                self.renew(predecessor, to_predecessor=True)
+                asked.append(predecessor)
+            if successor is not None and successor.node != view.me.node and agreed.closing is None:
+                self.renew(successor, to_predecessor=False)
+                if successor.node not in (peer.node for peer in asked):
+                    asked.append(successor)
+        self.look_for_dead()
+        if agreed.predecessor.is_dead and not agreed.is_alone:
+            self._seek()
+        return asked
+
+    def renew(self, peer: Peer, *, to_predecessor: bool) -> None:
+        """Ask for a lease."""
+        view = self._view
+        view.send(peer, Renew(to_predecessor, view.now, view.refutations, view.agreed.name))
+
+    def look_for_dead(self) -> None:
+        """A neighbour that is silent, and to whom the own promise is over, is dead."""
+        view = self._view
+        agreed = view.agreed
+        if not agreed.confirmed or agreed.leaving:
+            return
+        for side in (agreed.predecessor, agreed.successor):
+            peer = side.peer
+            if side.is_dead or peer is None or peer.node == view.me.node:
+                continue
+            if view.now - side.heard <= view.config.dead_after_ns and peer.node in view.book:
+                continue
+            if view.now > side.promise:
+                side.is_dead = agreed.stirred = True
+            else:
+                view.set_timer_by("promise", side.promise + 1)
+
+    def _seek(self) -> None:
+        """Make sure that the next one counter-clockwise knows this node: it is to close the gap."""
+        view = self._view
+        for peer in view.leaf_set.counterclockwise:
+            if not view.agreed.predecessor.is_life(peer):
+                view.send(peer, Seek(view.refutations))
+                return
+
+    def on_slept(self) -> None:
+        """This node was late by more than a moment: whom it did not hear is not to blame."""
+        agreed = self._view.agreed
+        agreed.predecessor.heard = agreed.successor.heard = self._view.now
+
+    def heard(self, sender: Peer) -> None:
+        """Any message from a neighbour is a sign of its life; from a later life of it, the end of the one that was."""
+        agreed = self._view.agreed
+        for side in (agreed.predecessor, agreed.successor):
+            peer = side.peer
+            if peer is not None and peer.node == sender.node:
+                if peer.incarnation == sender.incarnation:
+                    side.heard = self._view.now
+                elif peer.incarnation < sender.incarnation:
+                    lose(agreed, peer)
+
+    # ---- granting
+
+    def on_renew(self, sender: Peer, message: Renew) -> None:
+        """A neighbour, or who takes itself for one, asks for a lease."""
+        view = self._view
+        agreed = view.agreed
+        if not agreed.active or agreed.leaving:
+            view.send(sender, Outside(message.at))
+        elif agreed.confirmed and not agreed.is_fit(view.now):
+            return
+        elif message.to_predecessor:
+            self._grant_successor(sender, message)
+        else:
+            self._grant_predecessor(sender, message)
+
+    def _grant_successor(self, sender: Peer, message: Renew) -> None:
+        """It says that this node is its predecessor."""
+        view = self._view
+        agreed, side = view.agreed, view.agreed.successor
+        if agreed.closing is not None:
+            candidate = agreed.closing.candidate
+            if candidate is None or candidate.node == sender.node:
+                return
+            if side.is_life(sender) or agreed.is_between(view.me, sender.node, candidate):
+                agreed.returned = sender
+                agreed.stirred = True
+                return
+        if side.is_life(sender) and agreed.confirmed:
+            side.is_dead = False
+            self._grant(side, sender, message)
+        elif agreed.confirmed and not (
+            agreed.admitting is not None and agreed.admitting.call.joiner.node == sender.node
+        ):
+            view.send(sender, NotNeighbour(message.to_predecessor, message.at))
+
+    def _grant_predecessor(self, sender: Peer, message: Renew) -> None:
+        """It says that this node is its successor."""
+        view = self._view
+        agreed, side = view.agreed, view.agreed.predecessor
+        settle(view, sender, message.refutations)
+        if side.is_life(sender):
+            side.is_dead = False
+            self._grant(side, sender, message)
+        elif agreed.yielded is None and agreed.confirmed:
+            view.send(sender, NotNeighbour(message.to_predecessor, message.at))
+
+    def _grant(self, side: Side, sender: Peer, message: Renew) -> None:
+        view = self._view
+        side.heard = view.now
+        side.promise = view.now + view.config.lease_ns
+        view.meet(sender, message.refutations)
+        view.send(
+            sender, Lease(message.to_predecessor, message.at, view.agreed.name, view.distances.vitals.load_permille)
+        )
+        self.adopt_name(message.name)
+
+    def adopt_name(self, name: RingName) -> None:
+        """Of two names of one ring the larger one stays; a new one is passed on at once."""
+        agreed = self._view.agreed
+        if not agreed.confirmed or name <= agreed.name:
+            return
+        agreed.name = name
+        for side, to_predecessor in ((agreed.predecessor, True), (agreed.successor, False)):
+            is_other = side.peer is not None and side.peer.node != agreed.me.node
+            if is_other and not side.is_dead and agreed.unchecked is None and agreed.closing is None:
+                assert side.peer is not None
+                self.renew(side.peer, to_predecessor=to_predecessor)
+
+    # ---- holding
+
+    def on_lease(self, sender: Peer, message: Lease) -> None:
+        """A lease was granted."""
+        view = self._view
+        agreed = view.agreed
+        if not agreed.active:
+            return
+        side = agreed.predecessor if message.to_predecessor else agreed.successor
+        if not side.is_life(sender) or message.at < side.since or message.at > view.now:
+            return
+        if not message.to_predecessor and agreed.closing is not None:
+            return
+        side.lease = max(side.lease, message.at + agreed.held(view.config.lease_ns))
+        side.heard = view.now
+        view.measure(sender.node, Instant(message.at))
+        known = view.book.get(sender.node)
+        if known is not None and known.vitals is not None and known.vitals.load_permille != message.load_permille:
+            known.vitals = Vitals(known.vitals.coordinate, message.load_permille)
+        self.adopt_name(message.name)
+
+    def on_not_neighbour(self, sender: Peer, message: NotNeighbour) -> None:
+        """A neighbour has another neighbour here. While this node yields that only means that the joiner is in."""
+        agreed = self._view.agreed
+        if not agreed.confirmed or agreed.leaving:
+            return
+        if message.to_predecessor:
+            counts = agreed.predecessor.is_life(sender) and agreed.yielded is None
+            counts = counts and message.at >= agreed.predecessor.since
+        else:
+            counts = agreed.successor.is_life(sender) and message.at >= agreed.successor.since
+        if counts:
+            agreed.refused = "its neighbours have others"
+
+    def on_outside(self, sender: Peer, message: Outside) -> None:
+        """A neighbour has stopped."""
+        view = self._view
+        agreed = view.agreed
+        if not agreed.active or agreed.leaving:
+            return
+        for side in (agreed.predecessor, agreed.successor):
+            if side.is_life(sender) and message.at >= side.since:
+                lose(agreed, sender)
+                known = view.book.get(sender.node)
+                if known is not None and known.peer.incarnation == sender.incarnation:
+                    view.step_aside(known)
+                return
+
+    def on_left(self, peer: Peer) -> None:
+        """A neighbour has said good-bye. It would not have done so had it yielded."""
+        agreed = self._view.agreed
+        if not agreed.active:
+            return
+        admitting = agreed.admitting
+        if admitting is not None and admitting.stage is Stage.YIELDING and agreed.successor.is_life(peer):
+            agreed.admitting = None
+            agreed.stirred = True
+        lose(agreed, peer)
+
+    def on_seek(self, sender: Peer, message: Seek) -> None:
+        """Somebody's predecessor is dead: now this node knows that it lives."""
+        if self._view.joined:
+            self._view.meet(sender, message.refutations)
+
+
+def lose(agreed: Agreement, peer: Peer) -> None:
+    """This life of a neighbour delivers nothing any more, for certain."""
+    if agreed.predecessor.is_life(peer) and agreed.yielded is None and peer.node != agreed.me.node:
+        agreed.predecessor.is_dead = agreed.stirred = True
+    if agreed.successor.is_life(peer) and not agreed.successor.is_dead and peer.node != agreed.me.node:
+        agreed.successor.is_dead = agreed.stirred = True
+        admitting = agreed.admitting
+        if admitting is not None and admitting.stage is Stage.CALLING:
+            agreed.admitting = None
+            agreed.postponed = admitting.call

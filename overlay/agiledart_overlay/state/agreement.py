@@ -1,0 +1,254 @@
+"""What two ring neighbours have agreed: who they are, until when each lets the other deliver, and what is under way between them.
+
+This is state and its invariants; the parts that change it are `leases`, `guardian`, `yielding`, `handshake`, `closing`, `lapse`
+and `merging`. A node delivers the keys between its borders to the agreed predecessor and successor, and only while it holds a
+lease of both. The leaf set is no more than a hint for routing.
+
+Why no key has two owners: the border of a node moves outwards only when the neighbour on that side has moved its own border
+back before, or when that neighbour's lease from this node, counted here for longer than there, is over.
+
+Source: the project's overlay specification §5, step 7.
+"""
+
+from enum import IntEnum
+
+from agiledart_kernel.instants import Instant
+from agiledart_kernel.node_id import NodeId
+from agiledart_kernel.peer import Peer
+from agiledart_overlay.tables.arc import Arc, arc_between, is_between
+from agiledart_overlay.wire.config import OverlayConfig
+from agiledart_overlay.wire.ring_messages import JoinCall, RingName, Ticket
+
+FOREVER = 1 << 62
+_MAX_FINISHED = 64
+
+
+class Side:
+    """One of the two agreed neighbours.
+
+    Attributes:
+        peer: who; this node itself in a ring of one; None outside the ring.
+        lease: it lets this node deliver until then, by this node's clock counted from this node's request.
+        promise: this node lets it deliver until then, by this node's clock counted from the receipt of its request.
+        heard: when it last gave a sign of life.
+        since: when it became the neighbour; older refusals and leases are late copies.
+        is_dead: its promise is over and it is silent, or it is known to have stopped.
+    """
+
+    __slots__ = ("heard", "is_dead", "lease", "peer", "promise", "since")
+
+    def __init__(self) -> None:
+        self.peer: Peer | None = None
+        self.lease = self.promise = self.heard = self.since = 0
+        self.is_dead = False
+
+    def settle(self, peer: Peer, now: int, lease: int, promise: int) -> None:
+        """Another neighbour from now on."""
+        self.peer, self.lease, self.promise = peer, lease, promise
+        self.heard = self.since = now
+        self.is_dead = False
+
+    def is_life(self, peer: Peer) -> bool:
+        """Whether this life of a node is the neighbour."""
+        return self.peer is not None and self.peer.node == peer.node and self.peer.incarnation == peer.incarnation
+
+
+class Stage(IntEnum):
+    """Where an admission stands at the guardian."""
+
+    CALLING = 1
+    YIELDING = 2
+
+
+class Admitting:
+    """A guardian lets a joiner in; from YIELDING on it does not deliver the joiner's keys until `until`."""
+
+    __slots__ = ("call", "lease", "stage", "ticket", "tries", "until")
+
+    def __init__(self, ticket: Ticket, call: JoinCall) -> None:
+        self.ticket, self.call = ticket, call
+        self.stage = Stage.CALLING
+        self.until = self.lease = self.tries = 0
+
+
+class Yielded:
+    """This node's predecessor lets a joiner in between the two; this node does not deliver the joiner's keys."""
+
+    __slots__ = ("guardian", "joiner", "lease", "ticket", "until")
+
+    def __init__(self, ticket: Ticket, joiner: Peer, guardian: Peer, until: int, lease: int) -> None:
+        self.ticket, self.joiner, self.guardian, self.until, self.lease = ticket, joiner, guardian, until, lease
+
+
+class Closing:
+    """The gap beyond a dead successor is being closed; `candidate` None: nobody is left, old acquaintances are asked.
+
+    Attributes:
+        since: when the closing of this gap began, whoever was asked first.
+    """
+
+    __slots__ = ("candidate", "detours", "passed_over", "sent_at", "since", "ticket", "tries")
+
+    def __init__(
+        self, ticket: Ticket, candidate: Peer | None, passed_over: dict[NodeId, None], now: int, since: int
+    ) -> None:
+        self.ticket, self.candidate, self.passed_over, self.sent_at = ticket, candidate, passed_over, now
+        self.since = since
+        self.tries = self.detours = 0
+
+
+class Agreement:
+    """The agreed state of one node. All instants are this node's own.
+
+    Attributes:
+        active: it may deliver: in the ring, or provisionally since a neighbour's offer.
+        confirmed: its guardian has confirmed it: in the ring.
+        admitting, retracting, yielded, closing: what is under way; see `guardian`, `yielding`, `closing`.
+        returned: one behind the gap that is being closed, nearer than the candidate, that holds this node for its predecessor.
+        unchecked: after a lapse, the leaves that have not yet said whether this node is still in the ring; None: no check.
+        cleared: they all agreed, which counts until then.
+        name: name of the ring, see `merging`.
+        admitted: the last admission of this node that ended well.
+        finished: the last admission of each former predecessor that is over here.
+        postponed: a joiner that was called when the successor died; it goes back to the queue.
+        refused, through: why this node must leave the ring and join again, and through whom; None: it must not, through anybody.
+        rest_ns: so long it waits before it joins again, so that those who waited for it come first.
+        expelled: why this life of the node must not be in the ring at all.
+        seeking: it looks for a way into the ring, so it answers calls of guardians.
+        awake_by: a step later than this means that the node was asleep.
+        stirred: something changed in this step that may let a waiting admission or closing go on.
+    """
+
+    __slots__ = (
+        "_arc", "_borders", "_config", "aborted", "active", "admitted", "admitting", "awake_by", "check_began",
+        "cleared", "closing", "confirmed", "expelled", "finished", "leaving", "mask", "me", "name", "number",
+        "postponed", "predecessor", "refused", "rejoined", "rest_ns", "retracting", "retracting_since", "returned",
+        "seeking", "stirred", "successor", "through", "unchecked", "yielded",
+    )  # fmt: skip
+
+    def __init__(self, me: Peer, config: OverlayConfig) -> None:
+        self.me = me
+        self._config = config
+        self.mask = (1 << config.id_bits) - 1
+        self.number = 0
+        self.name: RingName = (0, me.node)
+        self.refused: str | None = None
+        self.through: Peer | None = None
+        self.expelled: str | None = None
+        self.rest_ns = 0
+        self.seeking = False
+        self.aborted = self.rejoined = 0
+        self.awake_by = FOREVER
+        self.finished: dict[NodeId, Ticket] = {}
+        self._arc: Arc | None = None
+        self._borders: tuple[int, int] | None = None
+        self.reset()
+
+    def reset(self) -> None:
+        """Outside the ring: nothing is agreed with anybody."""
+        self.active = self.confirmed = self.leaving = self.stirred = False
+        self.predecessor, self.successor = Side(), Side()
+        self.admitting: Admitting | None = None
+        self.retracting: tuple[Ticket, Peer] | None = None
+        self.retracting_since = 0
+        self.yielded: Yielded | None = None
+        self.closing: Closing | None = None
+        self.returned: Peer | None = None
+        self.unchecked: dict[NodeId, Peer] | None = None
+        self.check_began = self.cleared = 0
+        self.postponed: JoinCall | None = None
+        self.admitted: Ticket | None = None
+
+    def found(self, now: int) -> None:
+        """A ring of one."""
+        self.reset()
+        self.active = self.confirmed = self.stirred = True
+        for side in (self.predecessor, self.successor):
+            side.settle(self.me, now, FOREVER, 0)
+
+    def ticket(self) -> Ticket:
+        """A name for one more admission or closing of this life."""
+        self.number += 1
+        return self.me.node, self.me.incarnation, self.number
+
+    # ---- durations
+
+    def held(self, granted_ns: int) -> int:
+        """How long the holder counts a lease: shorter than its granter, by the margin for clocks of different speed."""
+        return granted_ns * (1_000 - self._config.lease_margin_permille) // 1_000
+
+    # ---- the arc
+
+    @property
+    def lease(self) -> int:
+        """Until when both neighbours let this node deliver."""
+        return min(self.predecessor.lease, self.successor.lease)
+
+    def claim(self, now: Instant) -> Arc | None:
+        """The keys that this node would deliver now."""
+        if not self.active or self.leaving or self.unchecked is not None or now >= self.lease:
+            return None
+        left, right = self._left_border(), self._right_border()
+        if self._borders != (left, right):
+            self._borders = (left, right)
+            self._arc = arc_between(left, self.me.node, right, self.mask)
+        return self._arc
+
+    def _left_border(self) -> int:
+        if self.yielded is not None:
+            return self.yielded.joiner.node
+        assert self.predecessor.peer is not None
+        return self.predecessor.peer.node
+
+    def _right_border(self) -> int:
+        if self.admitting is not None and self.admitting.stage is Stage.YIELDING:
+            return self.admitting.call.joiner.node
+        assert self.successor.peer is not None
+        return self.successor.peer.node
+
+    def owns(self, key: int, now: Instant) -> bool:
+        """Whether this node delivers a key now."""
+        arc = self.claim(now)
+        return arc is not None and (key - arc.start) & self.mask < arc.length
+
+    def is_between(self, left: Peer | None, node: NodeId, right: Peer | None) -> bool:
+        """Whether a node lies strictly between two others; false when one is missing."""
+        return left is not None and right is not None and is_between(left.node, node, right.node, self.mask)
+
+    # ---- what it may do
+
+    def is_fit(self, now: int) -> bool:
+        """Whether somebody told this node lately that it is in the ring; else it grants, admits, yields and closes nothing."""
+        return (
+            self.confirmed
+            and not self.leaving
+            and self.unchecked is None
+            and now < max(self.predecessor.lease, self.successor.lease, self.cleared)
+        )
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether this node is its own neighbour."""
+        return self.successor.peer is not None and self.successor.peer.node == self.me.node
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether something is under way on either side."""
+        return (
+            self.admitting is not None
+            or self.retracting is not None
+            or self.yielded is not None
+            or self.closing is not None
+            or self.predecessor.is_dead
+            or self.successor.is_dead
+            or self.unchecked is not None
+            or (self.active and not self.confirmed)
+        )
+
+    def finish(self, ticket: Ticket) -> None:
+        """Remember that an admission of a predecessor is over: late copies of its messages count no more."""
+        guardian = ticket[0]
+        old = self.finished.pop(guardian, ticket)
+        self.finished[guardian] = max(old, ticket)
+        if len(self.finished) > _MAX_FINISHED:
+            del self.finished[next(iter(self.finished))]

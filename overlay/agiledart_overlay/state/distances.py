@@ -1,0 +1,131 @@
+"""How far peers are, how dear it is to forward through them, and where this node lies in the space of latencies.
+
+A round trip that was measured counts; else it is guessed by coordinates, unless these know too little; else it is the median.
+
+Sources: [Vivaldi], see `coordinates`; the formula of the cost: `proximity`.
+"""
+
+from collections.abc import Sequence
+
+from agiledart_kernel.node_id import NodeId
+from agiledart_kernel.peer import Peer
+from agiledart_kernel.randomness import RandomStream
+from agiledart_overlay.state.peer_book import Acquaintance, PeerBook
+from agiledart_overlay.state.proximity import PERMILLE, forwarding_cost, hops_between, median
+from agiledart_overlay.tables.coordinates import ORIGIN, Coordinate, estimated_rtt_ns, settled
+from agiledart_overlay.wire.config import OverlayConfig
+from agiledart_overlay.wire.messages import Sighting, Vitals
+
+_MAX_SAMPLES = 48
+"""Measured peers from which a node that is new finds its place."""
+_USABLE_ERROR = 500_000
+"""A guess by coordinates that may be more wrong than this, in millionths, is not used."""
+
+
+class Distances:
+    """Distances from one node to its peers.
+
+    Attributes:
+        vitals: what this node says of itself on acknowledgements: its place and its load.
+        is_locating: measurements are collected for `locate`, which takes each of them several times; until then no single steps.
+    """
+
+    __slots__ = ("_book", "_config", "_me", "_random", "_reference_rtt_ns", "is_locating", "vitals")
+
+    def __init__(self, me: Peer, config: OverlayConfig, book: PeerBook, random: RandomStream) -> None:
+        self._me, self._config, self._book, self._random = me, config, book, random
+        self.vitals = Vitals()
+        self.is_locating = False
+        self._reference_rtt_ns = 1
+
+    def guessed_rtt_ns(self, coordinate: Coordinate) -> int | None:
+        """Round trip to a place; None when this node or that one knows too little of where it is."""
+        mine = self.vitals.coordinate
+        if mine.error > _USABLE_ERROR or coordinate.error > _USABLE_ERROR:
+            return None
+        return estimated_rtt_ns(mine, coordinate)
+
+    def cost(self, peer: Peer) -> float:
+        """How dear it is to forward through a peer: measured, else guessed by coordinates, else as far as the median."""
+        known = self._book.alive.get(peer.node)
+        return self._cost(peer, 0, 0, 0) if known is None else self.cost_of(known, known.rtt_ns or self.rtt_ns(known))
+
+    def rtt_ns(self, known: Acquaintance) -> int:
+        """Round trip to a peer, measured, else guessed; 0 when neither is possible."""
+        if known.rtt_ns or known.vitals is None:
+            return known.rtt_ns
+        return self.guessed_rtt_ns(known.vitals.coordinate) or 0
+
+    def cost_of(self, known: Acquaintance, rtt_ns: int) -> float:
+        """How dear it is to forward through a peer that is so far; 0: as far as the median."""
+        load_permille = known.vitals.load_permille if known.vitals is not None else 0
+        return self._cost(known.peer, rtt_ns, known.congestion_permille, load_permille)
+
+    def renew_reference(self) -> None:
+        """The round trip that others are compared with, and that stands for unknown ones: the median of what was measured."""
+        self._reference_rtt_ns = median([known.rtt_ns for known in self._book if known.rtt_ns])
+
+    def cost_at(self, peer: Peer, rtt_ns: int) -> float:
+        """The cost of a peer of which nothing is known but that it is so far."""
+        return self._cost(peer, rtt_ns, 0, 0)
+
+    def _cost(self, peer: Peer, rtt_ns: int, congestion_permille: int, load_permille: int) -> float:
+        reference, me = self._reference_rtt_ns, self._me
+        return forwarding_cost(
+            self._config,
+            rtt_ns or reference,
+            reference,
+            hops_between(me, peer),
+            congestion_permille,
+            peer.zone != me.zone,
+            load_permille,
+        )
+
+    def guessed_cost(self, sighting: Sighting) -> float | None:
+        """The cost of a peer that this node has only heard of; None when its coordinate says nothing."""
+        if sighting.coordinate is None:
+            return None
+        rtt = self.guessed_rtt_ns(sighting.coordinate)
+        return self.cost_at(sighting.peer, rtt) if rtt is not None else None
+
+    def sample(self, known: Acquaintance, took_ns: int, vitals: Vitals | None) -> bool:
+        """A peer answered after so long, and said this of itself; false when its place makes no sense."""
+        known.measure(min(took_ns, 10 * self._config.probe_timeout_ns))
+        if vitals is None:
+            return True
+        if not vitals.coordinate.is_sane:
+            return False
+        known.vitals = vitals
+        if not self.is_locating:
+            self._move(((vitals.coordinate, known.rtt_ns),), 1)
+        return True
+
+    def _move(self, samples: Sequence[tuple[Coordinate, int]], passes: int) -> None:
+        """Steps of Vivaldi."""
+        mine = self.vitals.coordinate
+        between = self._random.between
+        direction = (1.0, 0.0, 0.0)
+        if mine.error == ORIGIN.error:
+            direction = (between(-1.0, 1.0), between(-1.0, 1.0), between(0.1, 1.0))
+        self.vitals = Vitals(settled(mine, samples, passes, direction), self.vitals.load_permille)
+
+    def set_load(self, load_permille: int) -> None:
+        """The node above says how busy it is."""
+        self.vitals = Vitals(self.vitals.coordinate, max(0, min(PERMILLE, load_permille)))
+
+    def set_congestion(self, node: NodeId, congestion_permille: int) -> None:
+        """The node above says how much of the link to a peer is in use."""
+        known = self._book.alive.get(node)
+        if known is not None:
+            known.congestion_permille = max(0, min(PERMILLE, congestion_permille))
+
+    def locate(self, passes: int) -> None:
+        """Find this node's place from all that it has measured so far, each figure taken several times.
+
+        A new node has few figures of nodes that know their places; one step for each would leave it half-way.
+        """
+        self.is_locating = False
+        known = [each for each in self._book if each.rtt_ns and each.vitals is not None]
+        samples = [(each.vitals.coordinate, each.rtt_ns) for each in known if each.vitals is not None]
+        if samples:
+            self._move(samples[:_MAX_SAMPLES], passes)

@@ -1,0 +1,160 @@
+"""What is known about each peer beyond its place in the tables: its life, how far it is, when it was heard; and who is dead.
+
+Lives are ordered by (incarnation, refutations): a declared failure counts for that life up to that refutation, a later one
+undoes it. The dead are remembered for a while ("graves"), so that gossip that is behind cannot bring them back.
+"""
+
+from collections.abc import Iterator
+
+from agiledart_kernel.instants import Instant
+from agiledart_kernel.node_id import NodeId
+from agiledart_kernel.peer import Peer
+from agiledart_overlay.wire.messages import Vitals
+
+MAX_GRAVES = 1_024
+_GONE_FOR_GOOD = 1 << 62
+"""Refutations of a life that ended by its own will: only a higher incarnation returns."""
+
+
+class Acquaintance:
+    """One live peer.
+
+    Attributes:
+        refutations: how often it has refuted its death in this life.
+        heard_at: when it last sent anything.
+        rtt_ns, variation_ns: round trip, smoothed as in TCP (1/8 and 1/4); 0: never measured.
+        vitals: what it last said of itself: where it lies in the space of latencies, and its load.
+        congestion_permille: how much of the link to it is in use, as the node above says; 0 to 1000.
+        is_placed: offered to the tables since it was last met as a member; a watched peer may be known without.
+    """
+
+    __slots__ = (
+        "congestion_permille",
+        "heard_at",
+        "is_placed",
+        "peer",
+        "refutations",
+        "rtt_ns",
+        "variation_ns",
+        "vitals",
+    )
+
+    def __init__(self, peer: Peer, refutations: int, heard_at: Instant) -> None:
+        self.peer = peer
+        self.refutations = refutations
+        self.heard_at = heard_at
+        self.rtt_ns = 0
+        self.variation_ns = 0
+        self.vitals: Vitals | None = None
+        self.congestion_permille = 0
+        self.is_placed = False
+
+    def measure(self, sample_ns: int) -> None:
+        """Take one measured round trip."""
+        sample_ns, rtt_ns = max(1, sample_ns), self.rtt_ns
+        if rtt_ns == 0:
+            self.rtt_ns, self.variation_ns = sample_ns, sample_ns // 2
+            return
+        self.variation_ns += (abs(sample_ns - rtt_ns) - self.variation_ns) // 4
+        self.rtt_ns = rtt_ns + (sample_ns - rtt_ns) // 8  # at least 1, as both are
+
+
+class Grave:
+    """One life that was declared dead.
+
+    Attributes:
+        silent_since: when it was asked for the last sign of life, of which none came; `at` when nobody asked.
+    """
+
+    __slots__ = ("accused_at", "at", "has_left", "peer", "refutations", "silent_since")
+
+    def __init__(self, peer: Peer, refutations: int, at: Instant, has_left: bool) -> None:
+        self.peer = peer
+        self.refutations = _GONE_FOR_GOOD if has_left else refutations
+        self.at = self.silent_since = at
+        self.has_left = has_left
+        self.accused_at: Instant | None = None
+
+
+class PeerBook:
+    """Acquaintances and graves by id; a node is in one of the two or in none. Beside them the dead of whoever let this node in."""
+
+    __slots__ = ("_graves", "_inherited", "alive")
+
+    def __init__(self) -> None:
+        self.alive: dict[NodeId, Acquaintance] = {}
+        """Live peers; only this class changes it."""
+        self._graves: dict[NodeId, Grave] = {}
+        self._inherited: dict[NodeId, tuple[Peer, Instant]] = {}
+
+    def __len__(self) -> int:
+        return len(self.alive)
+
+    def __contains__(self, node: NodeId) -> bool:
+        return node in self.alive
+
+    def __iter__(self) -> Iterator[Acquaintance]:
+        return iter(self.alive.values())
+
+    @property
+    def graves(self) -> tuple[Grave, ...]:
+        """All remembered dead, oldest first."""
+        return tuple(self._graves.values())
+
+    @property
+    def lost(self) -> list[Peer]:
+        """Who was taken for dead, here or by the guardian of this node, the latest last: perhaps another half of the ring."""
+        unknown = [node for node in self._inherited if node not in self.alive and node not in self._graves]
+        return [
+            *(self._inherited[node][0] for node in unknown),
+            *(grave.peer for grave in self._graves.values() if not grave.has_left),
+        ]
+
+    def inherit(self, lost: tuple[Peer, ...], now: Instant) -> None:
+        """The guardian that let this node in tells whom it has lost; replaces what an earlier one told."""
+        self._inherited = {peer.node: (peer, now) for peer in lost}
+
+    def get(self, node: NodeId) -> Acquaintance | None:
+        """A live peer."""
+        return self.alive.get(node)
+
+    def grave(self, node: NodeId) -> Grave | None:
+        """A dead one."""
+        return self._graves.get(node)
+
+    def is_dead(self, peer: Peer, refutations: int) -> bool:
+        """Whether this life, having refuted so often, is known to be over."""
+        grave = self._graves.get(peer.node)
+        return grave is not None and (peer.incarnation, refutations) <= (grave.peer.incarnation, grave.refutations)
+
+    def meet(self, peer: Peer, refutations: int, now: Instant) -> Acquaintance:
+        """A peer is alive, from its own mouth. Not to be called while `is_dead`."""
+        self._graves.pop(peer.node, None)
+        known = self.alive.get(peer.node)
+        if known is None:
+            known = self.alive[peer.node] = Acquaintance(peer, refutations, now)
+            return known
+        if known.peer != peer:
+            known.peer = peer
+        known.refutations = max(known.refutations, refutations)
+        known.heard_at = now
+        return known
+
+    def bury(self, peer: Peer, refutations: int, now: Instant, *, has_left: bool) -> None:
+        """This life is over."""
+        self.alive.pop(peer.node, None)
+        self._graves.pop(peer.node, None)
+        if len(self._graves) >= MAX_GRAVES:
+            del self._graves[next(iter(self._graves))]
+        self._graves[peer.node] = Grave(peer, refutations, now, has_left)
+
+    def forget(self, node: NodeId) -> None:
+        """Drop a live peer that no table needs."""
+        self.alive.pop(node, None)
+
+    def forget_graves(self, older_than: int) -> None:
+        """Drop the dead that were buried, or heard of, before this instant."""
+        for node in [node for node, grave in self._graves.items() if grave.at < older_than]:
+            del self._graves[node]
+        for node in [node for node, (_, at) in self._inherited.items() if at < older_than]:
+            del self._inherited[node]

@@ -1,0 +1,184 @@
+"""A hostile run of whole nodes: users submit and stop applications while schedulers and hosts die, sleep, leave and come back.
+
+Always: of one office and term there is one winner, and nobody serves more than the limit. In the end, when nothing happens any
+more: each office has one holder, each running application has one scheduler, every user got an answer, and the ring is right.
+"""
+
+from dataclasses import replace
+
+import msgspec
+
+from agiledart_kernel.instants import MILLISECOND, SECOND
+from agiledart_kernel.node_id import NodeId
+from agiledart_kernel.randomness import RandomStream
+from agiledart_node.desk.config import NodeConfig
+from agiledart_node.wire.commands import Command, Stop, Submit
+from agiledart_overlay.wire.events import LeaveRing
+from agiledart_simulation.checkers.owners import ring_violations
+from agiledart_simulation.checkers.ring import leaf_violations
+from agiledart_simulation.checkers.schedulers import office_violations, service_violations
+from agiledart_simulation.runs.report import Report
+from agiledart_simulation.runs.scenario import Scenario
+from agiledart_simulation.runs.workload import Scheduling, chain
+from agiledart_simulation.world.faults import Heal, Pause, Weather, apply
+from agiledart_simulation.world.latency import Latency
+from agiledart_simulation.world.node_ring import NodeRing
+from agiledart_simulation.world.trace import Trace
+
+_APPS_PER_SCHEDULER = 3
+_NAMES = 12
+_PATIENCE_NS = 150 * SECOND
+"""Within so long every request is answered: a stop that drains is cut after two minutes."""
+
+
+class ApplicationRun:
+    """One run of the scenario `applications`."""
+
+    def __init__(self, scenario: Scenario, *, trace: Trace | None = None, latency: Latency | None = None) -> None:
+        self.scenario = scenario
+        self.random = RandomStream(scenario.seed, "applications")
+        self.trace = trace or Trace()
+        self.scheduling = Scheduling()
+        config = replace(NodeConfig.lan(), apps_per_scheduler=_APPS_PER_SCHEDULER)
+        self.ring = self.scheduling.ring = NodeRing(
+            scenario.seed,
+            scenario.nodes,
+            config,
+            zones=min(scenario.zones, scenario.nodes // 4),
+            checks_wire=True,
+            start_ns=self.random.index(400) * MILLISECOND,
+            trace=self.trace,
+            queue=scenario.queue,
+            latency=latency,
+            observations=self.scheduling.observe,
+        )
+        self.asked: list[tuple[str, int, int]] = []
+        self.violations: dict[str, None] = {}
+        self.reached: dict[str, int] = {}
+        self._left: dict[tuple[NodeId, int], None] = {}
+        """Lives that said good-bye, and stay up without being members."""
+
+    def run(self) -> Report:
+        """Build, harass, rest, judge."""
+        ring, scenario, world = self.ring, self.scenario, self.ring.world
+        if not ring.join_all():
+            self.violations["build: not everybody joined"] = None
+        world.run_for(3 * SECOND)
+        apply(world, Weather(min(0.02, scenario.loss), scenario.duplicate, scenario.reorder))
+        for _ in range(scenario.steps):
+            kind = self.random.choice(scenario.kinds)
+            if self._act(kind):
+                self.reached[kind] = self.reached.get(kind, 0) + 1
+            world.run_for(int(scenario.step_ms * MILLISECOND * self.random.uniform()))
+            self._check_always()
+        apply(world, Heal())
+        started = world.now
+        world.run_until(self._is_quiet, scenario.quiet_s * SECOND, SECOND)
+        quiet_ns = world.now - started
+        world.run_for(max(0, _PATIENCE_NS - quiet_ns))
+        self._check_always()
+        self._judge()
+        self.reached["election"] = len(self.scheduling.elected)
+        return Report(
+            violations=tuple(self.violations)[:50],
+            events=world.events,
+            messages=world.messages_sent,
+            digest=self.trace.digest,
+            virtual_s=round(world.now / SECOND, 3),
+            quiet_ns=quiet_ns,
+            reached=tuple(sorted(self.reached.items())),
+        )
+
+    # ---- the hostile phase
+
+    def _up(self) -> list[str]:
+        return [node.peer.name for node in self.ring.world.live if node.machine.joined]
+
+    def _down(self) -> list[str]:
+        nodes = self.ring.world.nodes
+        return [self.ring.names[node] for node in sorted(nodes) if not nodes[node].is_up]
+
+    def _act(self, kind: str) -> bool:
+        up, down, random, world = self._up(), self._down(), self.random, self.ring.world
+        spare = len(self.ring.ids) - len(up) < self.scenario.max_down and len(up) > 3
+        if kind == "submit" and up:
+            name = f"app-{random.index(_NAMES)}"
+            specification = chain(name, 1 + random.index(4), [random.choice(up)], random.choice(up))
+            self._ask(up, Submit("", msgspec.msgpack.encode(specification), b"code"))
+        elif kind == "stop" and up:
+            self._ask(up, Stop(f"app-{random.index(_NAMES)}", now=bool(random.index(2))))
+        elif kind in ("kill", "silent") and spare:
+            self.ring.crash(self._victim(up), silent=kind == "silent")
+        elif kind == "restart" and down and up:
+            back = random.choice(down)
+            self.ring.start(self.ring.node(back), *(self.ring.node(name) for name in up[:2]))
+        elif kind == "leave" and spare:
+            leaver = self.ring.node(random.choice(up))
+            self._left[world.nodes[leaver].peer.life] = None
+            world.inject(leaver, LeaveRing())
+        elif kind == "pause" and len(up) > 3:
+            apply(
+                world,
+                Pause(
+                    self.ring.node(self._victim(up)), int(self.scenario.max_pause_ms * MILLISECOND * random.uniform())
+                ),
+            )
+        elif kind == "weather":
+            scenario = self.scenario
+            apply(world, Weather(min(0.02, scenario.loss) * random.uniform(), scenario.duplicate, scenario.reorder))
+        else:
+            return False
+        return True
+
+    def _victim(self, up: list[str]) -> str:
+        """Every other time a scheduler."""
+        schedulers = [name for name in up if self.ring.machine(name).schedulers.role.office is not None]
+        return self.random.choice(schedulers if schedulers and self.random.index(2) else up)
+
+    def _ask(self, up: list[str], command: Command) -> None:
+        at = self.random.choice(up)
+        life = self.ring.world.nodes[self.ring.node(at)].peer.incarnation
+        self.asked.append((at, life, self.ring.ask(at, command)))
+
+    # ---- judging
+
+    def _complain(self, lines: list[str]) -> None:
+        for line in lines:
+            if len(self.violations) < 50:
+                self.violations[line] = None
+
+    def _check_always(self) -> None:
+        winners: dict[tuple[str, int, int], NodeId] = {}
+        for node, elected in self.scheduling.elected:
+            office = (elected.domain, elected.index, elected.term)
+            first = winners.setdefault(office, node)
+            if first != node and self.ring.world.nodes[first].is_up:
+                names = f"{self.ring.names[first]} and {self.ring.names[node]}"
+                self._complain(
+                    [f"sc_1: {names} both won office {office[1]} of {office[0] or 'the only zone'}, term {office[2]}"]
+                )
+        self._complain([line for line in office_violations(self.ring.live) if "serves" in line])
+
+    def _is_quiet(self) -> bool:
+        nodes = [node for node in self.ring.live if node.joined]
+        return not office_violations(nodes) and not service_violations(nodes) and not self._ring_faults()
+
+    def _ring_faults(self) -> list[str]:
+        """The ring under the applications, whose nodes watch each other."""
+        machines = [node.overlay for node in self.ring.live if node.me.life not in self._left]
+        return [*leaf_violations(machines, self.scenario.leaf_count), *ring_violations(machines, self.ring.world.now)]
+
+    def _judge(self) -> None:
+        nodes = [node for node in self.ring.live if node.joined]
+        self._complain(office_violations(nodes))
+        self._complain(service_violations(nodes))
+        self._complain(self._ring_faults())
+        for at, life, request in self.asked:
+            there = self.ring.world.nodes[self.ring.node(at)]
+            if (
+                there.is_up
+                and there.peer.incarnation == life
+                and there.machine.joined
+                and request not in self.ring.answers
+            ):
+                self._complain([f"answer: {at} never answered request {request}"])

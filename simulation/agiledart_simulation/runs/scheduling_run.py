@@ -1,0 +1,169 @@
+"""One run of many submissions, and its figures: schedulers, look-ups, operators per node, waiting in line.
+
+`single_master` is the baseline that the papers compare with: the same nodes and the same code, but one scheduler takes
+everything, one application at a time.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from agiledart_kernel.instants import MILLISECOND, SECOND
+from agiledart_node.desk.config import NodeConfig
+from agiledart_simulation.checkers.balance import share_below
+from agiledart_simulation.checkers.schedulers import schedulers_of
+from agiledart_simulation.runs.workload import Scheduling, Workload
+from agiledart_simulation.world.collector import without_collector
+from agiledart_simulation.world.network import NetworkConfig
+from agiledart_simulation.world.node_ring import NodeRing
+
+EVERYTHING = 1 << 20
+"""Applications of a scheduler that is never full."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """What is run.
+
+    Args:
+        nodes, zones, applications: how many.
+        scope: `zone` or `region`.
+        interval_ns: time between two submissions; 0: all at once.
+        service_ns: time that a scheduler takes to plan one application, one after the other; 0: none, and several at once.
+        single_master: one scheduler takes everything.
+    """
+
+    seed: int = 1
+    nodes: int = 10_000
+    zones: int = 20
+    applications: int = 1_000
+    scope: str = "zone"
+    interval_ns: int = 0
+    service_ns: int = 0
+    single_master: bool = False
+
+    def config(self) -> NodeConfig:
+        """Of all nodes."""
+        config = replace(NodeConfig.simulation(self.nodes), scheduler_scope=self.scope)
+        if self.service_ns:
+            config = replace(config, planning_at_once=1, planning_ns=self.service_ns)
+        if self.single_master:
+            config = replace(config, scheduler_scope="region", apps_per_scheduler=EVERYTHING)
+            config = replace(config, max_conversations=max(config.max_conversations, 4 * self.applications))
+        return config
+
+
+@dataclass(frozen=True, slots=True)
+class RunFigures:
+    """What came of it.
+
+    Args:
+        running, refused: applications that run, and reasons of those that do not.
+        schedulers: at the end; `served`: how many applications each of them serves, by domain.
+        elected: offices taken in the whole run; `elections` begun; `missed`: of these, begun although one with room existed.
+        how: look-ups by where the scheduler was found: cache, walk, claim, election.
+        hops: of each look-up, in the order of their ends.
+        spread: schedulers by the zone in which they stand.
+        mapped: nodes by how many operators the mapping put there; `hosted`: sources and sinks included.
+        queued_s, running_s: of each application that runs, in the order of submission: in the scheduler's line, and in all.
+        relaxed: placements that had to give up a rule.
+        events: of the virtual world.
+    """
+
+    running: int
+    refused: tuple[str, ...]
+    schedulers: int
+    served: dict[str, list[int]]
+    elected: int
+    elections: int
+    missed: int
+    how: dict[str, int]
+    hops: tuple[int, ...]
+    spread: dict[str, int]
+    mapped: dict[int, int]
+    hosted: dict[int, int]
+    queued_s: tuple[float, ...]
+    running_s: tuple[float, ...]
+    relaxed: int
+    events: int
+
+    @property
+    def spread_max_over_min(self) -> float:
+        """Most schedulers of a zone over the least; infinite when a zone has none."""
+        least = min(self.spread.values())
+        return max(self.spread.values()) / least if least else float("inf")
+
+    def mapped_below(self, operators: int) -> float:
+        """Share of the nodes with fewer mapped operators."""
+        return share_below(self.mapped, operators)
+
+
+def run_submissions(options: RunOptions, network: NetworkConfig | None = None) -> RunFigures:
+    """Assemble a ring, submit everything, wait for all answers; see `RunFigures`."""
+    (figures,) = run_growing(options, (options.applications,), network)
+    return figures
+
+
+def run_growing(
+    options: RunOptions, counts: Sequence[int], network: NetworkConfig | None = None
+) -> Iterator[RunFigures]:
+    """One run in which more and more applications come; figures each time when so many of them have their answer.
+
+    Args:
+        counts: rising; the last one is that of `options`. All figures are those since the beginning.
+    """
+    with without_collector():
+        yield from _run(options, counts, network)
+
+
+def _run(options: RunOptions, counts: Sequence[int], network: NetworkConfig | None) -> Iterator[RunFigures]:
+    scheduling = Scheduling()
+    ring = NodeRing(
+        options.seed,
+        options.nodes,
+        options.config(),
+        network,
+        zones=options.zones,
+        observations=scheduling.observe,
+    )
+    scheduling.ring = ring
+    ring.assemble()
+    workload = Workload(ring, options.applications, options.seed)
+    ring.note_names(workload.pinned())
+    ring.world.run_for(500 * MILLISECOND)
+    before = ring.world.events
+    for count in counts:
+        more = count - len(workload.submitted)
+        workload.run(options.interval_ns, 600 * SECOND + 2 * more * options.service_ns, more)
+        yield _figures(ring, workload, scheduling, ring.world.events - before)
+
+
+def _figures(ring: NodeRing, workload: Workload, scheduling: Scheduling, events: int) -> RunFigures:
+    """What can be seen now."""
+    done = workload.submitted
+    bodies = [(application.body, application.running_ns) for application in done if application.body]
+    refused = [application.refusal or "no answer" for application in done if not application.body]
+    spread = dict.fromkeys(sorted(dict.fromkeys(ring.zones.values())), 0)
+    for node in ring.live:
+        if node.schedulers.role.office is not None:
+            spread[node.me.zone] += 1
+    how: dict[str, int] = {}
+    for look_up in scheduling.look_ups:
+        how[look_up.how] = how.get(look_up.how, 0) + 1
+    return RunFigures(
+        running=len(bodies),
+        refused=tuple(refused),
+        schedulers=sum(spread.values()),
+        served=schedulers_of(ring.live),
+        elected=len(scheduling.elected),
+        elections=len(scheduling.begun),
+        missed=scheduling.missed,
+        how=dict(sorted(how.items())),
+        hops=tuple(look_up.hops for look_up in scheduling.look_ups),
+        spread=spread,
+        mapped=workload.operators_per_node(),
+        hosted=workload.operators_per_node(pinned=True),
+        queued_s=tuple(body["queued_seconds"] for body, _ in bodies),
+        running_s=tuple(took / SECOND for _, took in bodies),
+        relaxed=sum(bool(body["relaxed"]) for body, _ in bodies),
+        events=events,
+    )

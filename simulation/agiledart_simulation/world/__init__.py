@@ -1,0 +1,1 @@
+"""A virtual world: clock, queues, network, faults, nodes. It knows no scenario and no checker."""

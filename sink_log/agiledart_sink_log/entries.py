@@ -1,0 +1,156 @@
+"""The form of a segment file: a header, then entries. Every byte is under a checksum, so a flipped one is found.
+
+    segment  = SEGMENT header · entry*
+    entry    = header (48 bytes: kind, schema, offset, epoch, wall time, rows, length, CRC of the body, CRC of the header) · body
+    RECORD   : `rows` rows in the body, the first has the number `offset`
+    COMMIT   : everything before `offset` is committed; no body
+
+Offsets within a segment follow each other without a gap. Integers are big-endian; CRC is CRC32C. That of an entry's header begins
+with the log's `seed`, so an entry of another log or partition is no entry here, also when it stands in somebody's rows.
+"""
+
+import contextlib
+import os
+import struct
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from crc32c import crc32c
+
+from agiledart_sink_log.protocol import MAX_STORED_BYTES
+
+RECORD: Final = 1
+COMMIT: Final = 2
+
+MAGIC: Final = b"\xadL"
+_ENTRY = struct.Struct(">2sBxIQQQIII")
+_CRC = struct.Struct(">I")
+HEADER_BYTES: Final = _ENTRY.size + _CRC.size
+
+_SEGMENT_MAGIC: Final = b"ADARTLOG"
+_SEGMENT = struct.Struct(">8sIIQ16s")
+SEGMENT_HEADER_BYTES: Final = _SEGMENT.size + _CRC.size
+FORMAT_VERSION: Final = 1
+
+_WINDOW_BYTES: Final = 1 << 18
+
+
+class Damage(Exception):
+    """Bytes are not what was written: `position` in the file, and in words what is wrong."""
+
+    def __init__(self, position: int, text: str) -> None:
+        super().__init__(text)
+        self.position = position
+
+
+class Entry(NamedTuple):
+    """An entry's header. `end` is the offset after its rows, `length` the bytes of its body."""
+
+    kind: int
+    schema: int
+    offset: int
+    epoch: int
+    at_ms: int
+    rows: int
+    length: int
+    body_crc: int
+
+    @property
+    def end(self) -> int:
+        return self.offset + self.rows
+
+
+def seed_of(log_id: str, partition: int) -> int:
+    """Where the checksums of entry headers of this partition begin."""
+    return crc32c(f"{log_id}/{partition}".encode())
+
+
+def record(seed: int, schema: int, offset: int, epoch: int, at_ms: int, rows: int, body: bytes) -> bytes:
+    """The bytes of a RECORD entry."""
+    head = _ENTRY.pack(MAGIC, RECORD, schema, offset, epoch, at_ms, rows, len(body), crc32c(body))
+    return head + _CRC.pack(crc32c(head, seed)) + body
+
+
+def commit(seed: int, schema: int, offset: int, epoch: int, at_ms: int) -> bytes:
+    """The bytes of a COMMIT entry."""
+    head = _ENTRY.pack(MAGIC, COMMIT, schema, offset, epoch, at_ms, 0, 0, 0)
+    return head + _CRC.pack(crc32c(head, seed))
+
+
+def segment_header(log_id: str, partition: int, base: int) -> bytes:
+    """The first bytes of a segment whose first row has the number `base`."""
+    head = _SEGMENT.pack(_SEGMENT_MAGIC, FORMAT_VERSION, partition, base, log_id.encode())
+    return head + _CRC.pack(crc32c(head))
+
+
+def check_segment_header(raw: bytes, log_id: str, partition: int, base: int) -> None:
+    """Raise `Damage` unless this is how that segment begins."""
+    if raw[:SEGMENT_HEADER_BYTES] != segment_header(log_id, partition, base):
+        raise Damage(0, "the beginning of the segment is not what was written")
+
+
+def parse_entry(raw: bytes, start: int, position: int, seed: int) -> Entry:
+    """The header at `raw[start:]`, which stands at `position` of its file; raises `Damage`."""
+    head = raw[start : start + _ENTRY.size]
+    (check,) = _CRC.unpack_from(raw, start + _ENTRY.size)
+    magic, kind, *rest = _ENTRY.unpack(head)
+    if magic != MAGIC or crc32c(head, seed) != check:
+        raise Damage(position, "the header of an entry is not what was written")
+    entry = Entry(kind, *rest)
+    if kind not in (RECORD, COMMIT) or entry.length > MAX_STORED_BYTES:
+        raise Damage(position, f"an entry of kind {kind} with {entry.length} bytes")
+    return entry
+
+
+class SegmentScan:
+    """Goes through the entries of an open segment.
+
+    Args:
+        descriptor: of the file; never moved, so several may read at once.
+        position: where an entry begins.
+        stop: bytes at and after this position are not looked at.
+    """
+
+    def __init__(self, descriptor: int, position: int, stop: int, seed: int) -> None:
+        self._descriptor, self._stop, self._seed = descriptor, stop, seed
+        self.position = position
+        self._window = b""
+        self._window_at = position
+
+    def _bytes(self, start: int, length: int) -> bytes:
+        inside = start - self._window_at
+        if inside < 0 or inside + length > len(self._window):
+            want = max(length, _WINDOW_BYTES)
+            self._window = os.pread(self._descriptor, min(want, self._stop - start), start)
+            self._window_at, inside = start, 0
+        return self._window[inside : inside + length]
+
+    def next(self) -> Entry | None:
+        """The header of the next entry, or None when the rest is shorter than an entry: the end, or a torn tail."""
+        if self.position + HEADER_BYTES > self._stop:
+            return None
+        raw = self._bytes(self.position, HEADER_BYTES)
+        if len(raw) < HEADER_BYTES:
+            return None
+        entry = parse_entry(raw, 0, self.position, self._seed)
+        if self.position + HEADER_BYTES + entry.length > self._stop:
+            return None
+        self.position += HEADER_BYTES + entry.length
+        return entry
+
+    def body(self, entry: Entry) -> bytes:
+        """The body of the entry that `next` gave last; raises `Damage`."""
+        start = self.position - entry.length
+        raw = self._bytes(start, entry.length)
+        if len(raw) != entry.length or crc32c(raw) != entry.body_crc:
+            raise Damage(start - HEADER_BYTES, "rows are not what was written")
+        return raw
+
+
+def entries_after(raw: bytes, seed: int) -> Iterator[tuple[int, Entry]]:
+    """(place, header) of everything in these bytes that is a good header, wherever it begins: what damage has left over."""
+    place = raw.find(MAGIC)
+    while 0 <= place <= len(raw) - HEADER_BYTES:
+        with contextlib.suppress(Damage):
+            yield place, parse_entry(raw, place, place, seed)
+        place = raw.find(MAGIC, place + 1)

@@ -1,0 +1,226 @@
+"""Appends to a log: rows into the partition's last segment, a COMMIT entry and the `committed` file at each flush, a new segment
+when one is full, the oldest away when the log is too large or too old.
+
+Durability: what was flushed survives the death of any process at once (it is the system's then). Against a power cut it is
+forced to the disk at most `SYNC_SECONDS` after it was written while rows keep coming, at the end of each segment, and at closing.
+"""
+
+import contextlib
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from agiledart_kernel.errors import OperationFailed
+from agiledart_sink_log.entries import SEGMENT_HEADER_BYTES, commit, record, seed_of, segment_header
+from agiledart_sink_log.layout import Segment, committed_bytes, segment_path, segments_of, sync_directory
+from agiledart_sink_log.recovery import Recovered, recover
+
+SYNC_SECONDS: Final = 1.0
+
+_BUFFERED_BYTES: Final = 256 << 10
+_MIN_AGE_ROLL_MS: Final = 1_000
+_AGE_CHECK_MS: Final = 1_000
+
+Clock = Callable[[], int]
+
+
+class PartitionWriter:
+    """The one writer of a partition.
+
+    Args:
+        schema: id of the rows' schema, put into each entry.
+        segment_bytes: size at which a segment is full.
+        max_bytes: of all segments of this partition; the one being written is never dropped.
+        max_age_ms: a segment whose last row is older is dropped; 0: never.
+        clock: wall time in ns.
+
+    Raises:
+        OperationFailed: a file cannot be opened or written; the message has the path.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        log_id: str,
+        partition: int,
+        *,
+        schema: int,
+        segment_bytes: int,
+        max_bytes: int,
+        max_age_ms: int,
+        clock: Clock = time.time_ns,
+    ) -> None:
+        self._directory, self._log_id, self._partition = directory, log_id, partition
+        self._seed = seed_of(log_id, partition)
+        self._schema, self._segment_bytes, self._max_bytes = schema, segment_bytes, max_bytes
+        self._max_age_ms, self._clock = max_age_ms, clock
+        self._descriptor = self._committed_file = -1
+        self._pending: list[bytes] = []
+        self._pending_bytes = 0
+        self._uncommitted = False
+        self._synced_at = time.monotonic()
+        self._is_dirty = False
+        self.trimmed_rows = 0
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            self.recovered: Recovered = recover(directory, log_id, partition)
+            self._open(self.recovered)
+        except OSError as error:
+            self._release()
+            raise _unwritable(directory, error) from None
+
+    @property
+    def end(self) -> int:
+        """Offset of the next row."""
+        return self._end
+
+    @property
+    def first(self) -> int:
+        """First offset that is kept."""
+        return self._segments[0].base
+
+    @property
+    def bytes_kept(self) -> int:
+        """Size of all segments, this moment."""
+        return sum(self._sizes.values()) + self._size
+
+    def _open(self, found: Recovered) -> None:
+        self._end = found.end
+        self._committed_file = os.open(self._directory / "committed", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._segments = segments_of(self._directory)
+        self._sizes = {segment.base: os.stat(segment.path).st_size for segment in self._segments}
+        if found.segment is not None:
+            self._descriptor = os.open(found.segment.path, os.O_RDWR | os.O_CLOEXEC)
+            if found.cut_bytes:
+                os.ftruncate(self._descriptor, found.size)
+                os.fsync(self._descriptor)
+            os.lseek(self._descriptor, found.size, os.SEEK_SET)
+            self._size = found.size
+            self._sizes.pop(found.segment.base, None)
+            self._began_ms = self._now_ms()
+        else:
+            self._begin_segment()
+        self._tell_committed()
+        self._trim()
+
+    def _begin_segment(self) -> None:
+        base = self._end
+        path = segment_path(self._directory, base)
+        # A file of this name can only be one whose writer was killed before it held anything committed.
+        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        self._size = 0
+        self._began_ms = self._now_ms()
+        self._put(segment_header(self._log_id, self._partition, base))
+        if not self._segments or self._segments[-1].base != base:
+            self._segments.append(Segment(base, path))
+        self._sizes.pop(base, None)
+        sync_directory(self._directory)
+
+    def append(self, body: bytes, rows: int) -> None:
+        """Take a batch: the MessagePack array of so many rows. It counts from the next `commit` on."""
+        raw = record(self._seed, self._schema, self._end, 0, self._now_ms(), rows, body)
+        self._end += rows
+        self._uncommitted = True
+        self._pending.append(raw)
+        self._pending_bytes += len(raw)
+        if self._pending_bytes >= _BUFFERED_BYTES:
+            self._guarded(self._hand_over)
+
+    def commit(self) -> None:
+        """All rows taken so far are committed: readers see them."""
+        if self._uncommitted:
+            self._guarded(self._commit)
+        elif self._is_dirty and time.monotonic() - self._synced_at >= SYNC_SECONDS:
+            self._guarded(self._sync)
+
+    def _commit(self) -> None:
+        self._pending.append(commit(self._seed, self._schema, self._end, 0, self._now_ms()))
+        self._hand_over()
+        self._uncommitted = False
+        self._tell_committed()
+        now = self._now_ms()
+        old = self._max_age_ms and now - self._began_ms > max(self._max_age_ms // 8, _MIN_AGE_ROLL_MS)
+        if self._size >= self._segment_bytes or (old and self._size > SEGMENT_HEADER_BYTES):
+            self._roll()
+        elif time.monotonic() - self._synced_at >= SYNC_SECONDS:
+            self._sync()
+
+    def _roll(self) -> None:
+        self._sync()
+        os.close(self._descriptor)
+        self._descriptor = -1
+        self._sizes[self._segments[-1].base] = self._size
+        self._begin_segment()
+        self._trim()
+
+    def _trim(self) -> None:
+        """Drop the oldest segments until size and age are kept."""
+        limit_ms = self._now_ms() - self._max_age_ms
+        while len(self._segments) > 1:
+            oldest = self._segments[0]
+            too_old = self._max_age_ms and os.stat(oldest.path).st_mtime_ns // 1_000_000 < limit_ms
+            if not too_old and self.bytes_kept <= self._max_bytes:
+                return
+            # First the word that they are gone, then the file: a reader in between is told that they are trimmed.
+            self._segments.pop(0)
+            self._sizes.pop(oldest.base, None)
+            self.trimmed_rows += self._segments[0].base - oldest.base
+            self._tell_committed()
+            oldest.path.unlink(missing_ok=True)
+
+    def _tell_committed(self) -> None:
+        os.pwrite(self._committed_file, committed_bytes(self.first, self._end), 0)
+
+    def _hand_over(self) -> None:
+        pending, self._pending, self._pending_bytes = self._pending, [], 0
+        self._put(b"".join(pending))
+
+    def _put(self, raw: bytes) -> None:
+        view = memoryview(raw)
+        while view:
+            written = os.write(self._descriptor, view)
+            self._size += written
+            view = view[written:]
+        self._is_dirty = True
+
+    def _sync(self) -> None:
+        os.fdatasync(self._descriptor)
+        os.fdatasync(self._committed_file)
+        self._is_dirty = False
+        self._synced_at = time.monotonic()
+
+    def _now_ms(self) -> int:
+        return self._clock() // 1_000_000
+
+    def _guarded(self, work: Callable[[], None]) -> None:
+        if self._descriptor < 0:
+            raise OperationFailed(f"{self._directory} is closed")
+        try:
+            work()
+        except OSError as error:
+            self._release()  # what is on the disk is a torn tail now, which the next writer cuts off
+            raise _unwritable(self._directory, error) from None
+
+    def close(self) -> None:
+        """Commit, force everything to the disk, give back the files; may be called twice."""
+        if self._descriptor < 0:
+            return
+        try:
+            self.commit()
+            if self._descriptor >= 0:
+                self._guarded(self._sync)
+        finally:
+            self._release()
+
+    def _release(self) -> None:
+        for descriptor in (self._descriptor, self._committed_file):
+            if descriptor >= 0:
+                with contextlib.suppress(OSError):
+                    os.close(descriptor)
+        self._descriptor = self._committed_file = -1
+
+
+def _unwritable(directory: Path, error: OSError) -> OperationFailed:
+    return OperationFailed(f"{error.filename or directory} cannot be written: {(error.strerror or str(error)).lower()}")

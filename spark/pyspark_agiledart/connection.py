@@ -1,0 +1,83 @@
+"""The way to the log: a client made from options, and what of its answers a reader needs.
+
+A client holds sockets: each process makes its own when it first asks, and none is ever pickled.
+"""
+
+import os
+from collections.abc import Mapping
+from typing import Protocol
+
+from agiledart_kernel.errors import ConfigurationError
+from agiledart_sink_log.protocol import EndsAre, Fetched, Located
+from pyspark_agiledart.admission import Kept
+from pyspark_agiledart.options import TOKEN_VARIABLE, Options
+
+
+class LogClient(Protocol):
+    """What a reader asks of a log; `agiledart_sink_log.client.SinkLogClient` meets it. Raises `SinkLogError`."""
+
+    def locate(self, sink: str) -> Located:
+        """Where the log is, and what its rows are."""
+        ...
+
+    def ends(
+        self, sink: str, wait_ms: int = 0, after: Mapping[int, int] | None = None, *, uncommitted: bool = False
+    ) -> EndsAre:
+        """First and committed offset of each partition."""
+        ...
+
+    def fetch(
+        self,
+        sink: str,
+        partition: int,
+        offset: int,
+        *,
+        max_rows: int = 100_000,
+        max_bytes: int = 1 << 20,
+        wait_ms: int = 0,
+        uncommitted: bool = False,
+    ) -> Fetched:
+        """Stored batches from an offset on."""
+        ...
+
+    def close(self) -> None:
+        """Hang up."""
+        ...
+
+
+def open_client(options: Options, patience: float) -> LogClient:
+    """A client for the sink of these options; nothing is dialled yet.
+
+    Args:
+        patience: seconds for which an agent that is away is looked for; 0 asks once.
+
+    Raises `ConfigurationError` without a token, `OperationFailed` for one that is not good.
+    """
+    from pathlib import Path
+
+    from agiledart_agent.identity.reader_identity import identity_from_token, read_identity
+    from agiledart_sink_log.client import SinkLogClient
+
+    if options.identity_file:
+        identity, addresses = read_identity(Path(options.identity_file).expanduser())
+    else:
+        given = f"@{options.token_file}" if options.token_file else os.environ.get(TOKEN_VARIABLE, "")
+        if not given:
+            raise ConfigurationError(
+                f"Reading the sink {options.sink} needs a token: make one with  agiledart token create --role reader "
+                f"--scope sink:{options.sink}  , keep it in a file of mode 0600 on every machine of Spark, and name that with "
+                f".option('tokenFile', …), or set {TOKEN_VARIABLE}."
+            )
+        identity, addresses = identity_from_token(given)
+    bootstrap = options.bootstrap or addresses
+    if not bootstrap:
+        raise ConfigurationError("The token names no agent; say one with .option('bootstrap', 'HOST:PORT').")
+    return SinkLogClient(bootstrap, identity, patience)
+
+
+def kept(answer: EndsAre, latest: bool = False) -> dict[int, Kept]:
+    """What the log holds, by partition; with `latest` what is written counts as committed."""
+    return {
+        ends.partition: Kept(ends.first, max(ends.latest, ends.committed) if latest else ends.committed)
+        for ends in answer.partitions
+    }

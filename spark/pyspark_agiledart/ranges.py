@@ -1,0 +1,151 @@
+"""Planned ranges of rows, and reading them on an executor. A planned range is fixed: it is read whole, or the task fails."""
+
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql.datasource import InputPartition
+
+from agiledart_kernel.errors import OperationFailed
+from agiledart_sink_log.protocol import DAMAGED, TRIMMED
+from pyspark_agiledart.admission import Kept
+from pyspark_agiledart.columns import RowReader
+from pyspark_agiledart.options import Options
+from pyspark_agiledart.types import parse_schema
+
+if TYPE_CHECKING:
+    import pyarrow
+    from pyspark.sql.types import StructType
+
+    from pyspark_agiledart.connection import LogClient
+
+FETCH_ROWS: Final = 100_000
+FETCH_BYTES: Final = 4 << 20
+"""One answer is held in memory beside its Arrow batches: some tens of megabytes a task."""
+
+JOINED_ROWS: Final = 2_048
+"""Stored batches are joined until they have so many rows: each Arrow batch costs something of its own. Many more rows cost more
+again, because their Python objects leave the processor's caches. Measured, µs a row: 1.36 with 750 rows, 1.20 with 2,250, 1.78
+with 8,250."""
+
+
+@dataclass
+class LogRange(InputPartition):
+    """Rows [start, end) of a partition of the log."""
+
+    partition: int
+    start: int
+    end: int
+
+    def __repr__(self) -> str:
+        return f"LogRange({self.partition}: {self.start}–{self.end})"
+
+
+def plan_ranges(
+    options: Options, start: Mapping[int, int], end: Mapping[int, int], there: Mapping[int, Kept]
+) -> list[LogRange]:
+    """The ranges from `start` to `end` that have rows, checked against what the log still holds.
+
+    Raises `OperationFailed` when rows are gone and `failOnDataLoss` is true; else says how many on stderr.
+    """
+    ranges = []
+    for partition, stop in sorted(end.items()):
+        begin = start.get(partition, 0)
+        held = there.get(partition)
+        if held is not None and begin < min(held.first, stop):
+            _lose(options, partition, begin, held.first if options.fail_on_loss else min(held.first, stop))
+            begin = min(held.first, stop)
+        if stop > begin:
+            ranges.append(LogRange(partition, begin, stop))
+    return ranges
+
+
+def read_range(options: Options, schema: "StructType", planned: LogRange) -> Iterator["pyarrow.RecordBatch"]:
+    """The rows of a range as Arrow batches, in order.
+
+    An agent that is away is waited for (`patience`); reading goes on after the last row that was handed out. Raises
+    `OperationFailed`.
+    """
+    from agiledart_sink_log.client import SinkLogError
+    from pyspark_agiledart import connection
+
+    client = connection.open_client(options, options.patience)
+    try:
+        reader = RowReader(parse_schema(client.locate(options.sink).schema), schema)
+        at = planned.start
+        while at < planned.end:
+            try:
+                batches = list(_fetched(client, options, reader, planned, at))
+            except SinkLogError as error:
+                is_gap = error.reason == TRIMMED or (error.reason == DAMAGED and not options.fail_on_loss)
+                if not is_gap or error.first_kept <= at:
+                    raise
+                gone = min(error.first_kept, planned.end)
+                _lose(options, planned.partition, at, gone)
+                at = gone
+                continue
+            for batch in batches:
+                at += batch.num_rows
+                yield batch
+    finally:
+        client.close()
+
+
+def _fetched(
+    client: "LogClient", options: Options, reader: RowReader, planned: LogRange, at: int
+) -> Iterator["pyarrow.RecordBatch"]:
+    """What one request brings of a range: stored batches, joined, and cut to the range at both ends."""
+    answer = client.fetch(
+        options.sink,
+        planned.partition,
+        at,
+        max_rows=min(FETCH_ROWS, planned.end - at),
+        max_bytes=FETCH_BYTES,
+        wait_ms=options.wait_ms,
+        uncommitted=options.latest,
+    )
+    position = at
+    waiting: list[Any] = []
+    for stored in answer.batches:
+        if stored.offset > position:
+            raise OperationFailed(
+                f"The log {options.key(planned.partition)} has no rows {position} to {stored.offset}, which it had when "
+                f"this batch was planned. {_WAY_OUT}"
+            )
+        skip = position - stored.offset
+        keep = min(stored.rows - skip, planned.end - position)
+        if keep <= 0:
+            continue
+        rows = reader.rows(stored.body, skip, keep)
+        if len(rows) != keep:
+            raise OperationFailed(
+                f"A stored batch of {options.key(planned.partition)} at {stored.offset} has not the {stored.rows} rows that "
+                f"it names. Its log is damaged."
+            )
+        waiting += rows
+        position += keep
+        if len(waiting) >= JOINED_ROWS:
+            yield reader.batch(waiting)
+            waiting = []
+    if waiting:
+        yield reader.batch(waiting)
+    if position == at:
+        raise OperationFailed(
+            f"The log {options.key(planned.partition)} now ends at row {answer.end}, but rows up to {planned.end} were "
+            f"planned: it was begun anew or cut. {_WAY_OUT}"
+        )
+
+
+_WAY_OUT: Final = "Start the query with a new checkpointLocation to read the log as it is now."
+
+
+def _lose(options: Options, partition: int, begin: int, end: int) -> None:
+    """Rows [begin, end) are gone: an error with the way out, or a line on stderr."""
+    what = f"{end - begin:,} rows ({begin} to {end}) of the sink {options.key(partition)}"
+    if options.fail_on_loss:
+        raise OperationFailed(
+            f"{what} were removed by the log's retention before this query read them. Start it again with "
+            f".option('failOnDataLoss', 'false') to go on without them, and keep the log longer (max_bytes, max_age)."
+        )
+    sys.stderr.write(f"agiledart: {what} are gone; reading goes on at {end} (failOnDataLoss=false)\n")
