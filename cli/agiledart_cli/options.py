@@ -99,6 +99,6 @@ def parallelism_by_step(specification: Any, chosen: Mapping[str, int]) -> dict[s
         return named
     for stage in plan_stages(specification, named).stages:
         steps = [specification.steps[index] for index in stage.steps]
-        if not any(step.is_single or step.name in named for step in steps):
+        if not any(step.traits.runs_once or step.name in named for step in steps):
             named[steps[0].name] = everywhere
     return named

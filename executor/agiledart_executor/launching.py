@@ -83,8 +83,8 @@ class Launchable:
         if read_time_index(row_type) is None:
             return None
         specification, step = self.program.specification, self.program.steps(stage)[0]
-        number = [sink.index for sink in specification.of_kind("sink")].index(step.index)
-        sources = tuple(source.name for source in specification.of_kind("source"))
+        number = [sink.index for sink in specification.sinks].index(step.index)
+        sources = tuple(source.name for source in specification.sources)
         sink = SampledSink(self.application, self.version, step.name, sources)
         return LatencyLog(latency_log_name(self.application, number), sink, row_type, self.latencies, _ROOT)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from agiledart_dataflow.counts.statistics import InstanceStatistics, Summary, summarise
+from agiledart_dataflow.counts.statistics import InstanceStatistics, Summary
 from agiledart_dataflow.data.batch import Batch, concatenated
 from agiledart_dataflow.data.batch_codec import first_rows
 from agiledart_dataflow.graph.topology import Topology
@@ -22,7 +22,7 @@ from agiledart_dataflow.plan.stage_plan import StagePlan
 from agiledart_dataflow.plan.stages import plan_stages
 from agiledart_dataflow.runtime.fused_path import FusedPath, fused_path
 from agiledart_dataflow.runtime.instance import Instance
-from agiledart_dataflow.runtime.ledger import audit
+from agiledart_dataflow.runtime.ledger import audit, summarise
 from agiledart_dataflow.runtime.program import Program, compile_program
 from agiledart_dataflow.runtime.source_instance import SourceInstance
 from agiledart_dataflow.user_code.user_errors import NO_RECORD, user_code_error

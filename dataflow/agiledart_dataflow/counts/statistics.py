@@ -3,12 +3,9 @@
 Rows in and out of each step, every drop with its reason, latencies. Mergeable across processes.
 """
 
-from collections.abc import Iterable
-
 import msgspec
 
-from agiledart_dataflow.counts.latency import LatencyHistogram, LatencySummary
-from agiledart_dataflow.plan.specification import Specification
+from agiledart_dataflow.counts.latency import LatencySummary
 
 
 class StepCounts(msgspec.Struct, gc=False, array_like=True):
@@ -124,49 +121,3 @@ class Summary(msgspec.Struct, frozen=True):
     waiting: int = 0
     spooled: int = 0
     spooled_ever: int = 0
-
-
-def summarise(specification: Specification, statistics: Iterable[InstanceStatistics]) -> Summary:
-    """Add up what all instances of an application counted."""
-    steps = {step.name: StepCounts() for step in specification.steps}
-    source = SourceCounts()
-    malformed: dict[str, int] = {}
-    shed: dict[str, int] = {}
-    histograms: dict[str, LatencyHistogram] = {}
-    sinks = {step.name for step in specification.of_kind("sink")}
-    for one in statistics:
-        for name, counts in one.steps.items():
-            steps[name].add(counts)
-            if one.latency and name in sinks:
-                histograms.setdefault(name, LatencyHistogram()).merge(LatencyHistogram.from_plain(one.latency))
-        if one.source is not None:
-            source.lines += one.source.lines
-            source.late += one.source.late
-            source.paced = source.paced or one.source.paced
-            source.waiting += one.source.waiting
-            source.spooled += one.source.spooled
-            source.spooled_ever += one.source.spooled_ever
-            for reason, count in one.source.shed.items():
-                shed[reason] = shed.get(reason, 0) + count
-            for reason, count in one.source.malformed.items():
-                malformed[reason] = malformed.get(reason, 0) + count
-    first_steps = [
-        step
-        for before in specification.of_kind("source")
-        for step in specification.consumers(before.index)
-        if step.is_stateless
-    ]
-    return Summary(
-        records_in=source.lines,
-        malformed=dict(sorted(malformed.items())),
-        late=source.late,
-        outliers=sum(steps[step.name].dropped for step in first_steps),
-        results={step.name: steps[step.name].rows_in for step in specification.of_kind("sink")},
-        latency={name: histogram.summary() for name, histogram in sorted(histograms.items())},
-        paced=source.paced,
-        steps=steps,
-        shed=dict(sorted(shed.items())),
-        waiting=source.waiting,
-        spooled=source.spooled,
-        spooled_ever=source.spooled_ever,
-    )

@@ -7,9 +7,6 @@ Carries = Literal["rows", "times", "positions"]
 
 _RANK: Final[dict[Carries, int]] = {"rows": 0, "times": 1, "positions": 2}
 
-STATELESS: Final = frozenset({"map", "filter", "flat_map", "where", "with_columns", "select", "map_batches"})
-"""Kinds of steps that treat each row by itself: they join the stage before them."""
-
 
 def most(*needs: Carries) -> Carries:
     """The greatest of several needs."""

@@ -3,6 +3,7 @@
 Source: spec of the dataflow, section 1. All lengths are whole milliseconds.
 """
 
+import re
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import ClassVar
@@ -43,6 +44,11 @@ class Panes:
         first_start = last_start - (self.size_ms - 1 - time_ms % self.every_ms) // self.every_ms * self.every_ms
         return range(first_start + self.size_ms, last_start + self.size_ms + 1, self.every_ms)
 
+    @property
+    def most_at_once(self) -> int:
+        """How many windows a row may be in at most."""
+        return -(-self.size_ms // self.every_ms)
+
 
 @dataclass(frozen=True)
 class Session:
@@ -63,6 +69,25 @@ class Counted:
 
     def __str__(self) -> str:
         return f"counted({self.size} rows, every {self.every})"
+
+
+Window = Sliding | Panes | Session | Counted
+"""Any window. Its text is its written form in specifications; `read_window` reads it."""
+
+_WRITTEN: tuple[tuple[re.Pattern[str], type[Window]], ...] = (
+    (re.compile(r"sliding\((\d+) ms\)"), Sliding),
+    (re.compile(r"hopping\((\d+) ms, every (\d+) ms(?:, late by (\d+) ms)?\)"), Panes),
+    (re.compile(r"session\(gap (\d+) ms\)"), Session),
+    (re.compile(r"counted\((\d+) rows, every (\d+)\)"), Counted),
+)
+
+
+def read_window(written: str) -> Window:
+    """The window that `str` wrote so. Raises `TopologyError` for a text that no window of this version has."""
+    for form, kind in _WRITTEN:
+        if found := form.fullmatch(written):
+            return kind(*(int(number) for number in found.groups() if number is not None))
+    raise TopologyError(f"this version of AgileDart knows no window {written!r}")
 
 
 MAX_COUNTED = 1_000_000

@@ -16,7 +16,7 @@ from agiledart_dataflow.expressions.aggregates import Aggregate
 from agiledart_dataflow.graph.handles import needs_name
 from agiledart_dataflow.graph.keyed_handle import Keep, check_keep
 from agiledart_dataflow.graph.missing_verbs import missing_verb
-from agiledart_dataflow.plan.step_kinds import LATENESS
+from agiledart_dataflow.plan.specification import LATENESS
 from agiledart_dataflow.user_code.callsite import CallSite, call_site
 from agiledart_dataflow.user_code.error_policy import ErrorPolicy, error_policy
 

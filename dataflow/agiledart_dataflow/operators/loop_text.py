@@ -37,6 +37,10 @@ class Inline(Protocol):
         ...
 
 
+RowKind = Literal["map", "filter", "optional", "many", "batch"]
+"""What becomes of one row; `optional` is what of `many` at most one is."""
+
+
 @dataclass(frozen=True)
 class RowStep:
     """One stateless step.
@@ -52,7 +56,7 @@ class RowStep:
     """
 
     name: str
-    kind: Literal["map", "filter", "optional", "many", "batch"]
+    kind: RowKind
     function: Callable[[Any], Any] | None = None
     policy: ErrorPolicy = "fail"
     inline: Inline | None = None

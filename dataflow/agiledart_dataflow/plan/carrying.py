@@ -7,7 +7,7 @@ Source: decision 0014; design of the data path, event time.
 
 from typing import Final
 
-from agiledart_dataflow.data.carries import STATELESS, Carries, most
+from agiledart_dataflow.data.carries import Carries, most
 from agiledart_dataflow.plan.specification import Specification, StepSpecification
 from agiledart_dataflow.plan.stage_plan import Stage, StagePlan
 
@@ -56,7 +56,7 @@ def _plain_stages(specification: Specification, plan: StagePlan) -> set[int]:
     plain: set[int] = set()
     for stage in plan.stages:
         head = specification.steps[stage.steps[0]]
-        if stage.kind == "source" or (head.kind in STATELESS and _comes_plainly(plan, stage, plain)):
+        if stage.kind == "source" or (head.traits.is_stateless and _comes_plainly(plan, stage, plain)):
             plain.add(stage.index)
     return plain
 

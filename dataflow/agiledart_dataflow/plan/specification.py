@@ -5,16 +5,22 @@ same graph everywhere (it read a clock, a file, an environment variable).
 """
 
 from hashlib import sha256
+from typing import Final
 
 import msgspec
 
-from agiledart_dataflow.data.carries import STATELESS, Carries
+from agiledart_dataflow.data.carries import Carries
+from agiledart_dataflow.event_time.windows import Panes, Sliding, Window, read_window
 from agiledart_dataflow.plan.connectors import ConnectorSpecification
+from agiledart_dataflow.plan.step_kinds import KEYED_PATH, StepKind, kind_named
 
 FORMAT = 1
 """Version of this form; a node refuses one that it does not know."""
 
 Options = tuple[tuple[str, str], ...]
+
+LATENESS: Final = "lateness_ms"
+"""Option of a window that goes on listening for late rows."""
 
 
 class StepSpecification(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -23,7 +29,7 @@ class StepSpecification(msgspec.Struct, frozen=True, gc=False, array_like=True):
     Attributes:
         index: its place in `Specification.steps`; inputs always come before.
         name: unique in the topology.
-        kind: source, map, filter, flat_map, union, window, stateful, top or sink.
+        kind: the name of its row in the table of step kinds (`traits`).
         inputs: indices of the steps whose rows it takes.
         keyed: True when rows reach it by key.
         row_type: structural text of the type of the rows that it puts out (a sink: that it takes).
@@ -49,14 +55,52 @@ class StepSpecification(msgspec.Struct, frozen=True, gc=False, array_like=True):
     minds_time: bool = True
 
     @property
-    def is_stateless(self) -> bool:
-        """True for a step that treats each row by itself."""
-        return self.kind in STATELESS
+    def traits(self) -> StepKind:
+        """What is known of its kind."""
+        return kind_named(self.kind)
+
+    def option(self, name: str) -> str:
+        """The text of an option; "" where it is not said."""
+        return dict(self.options).get(name, "")
 
     @property
-    def is_single(self) -> bool:
-        """True for a step that runs once, whatever parallelism is asked for."""
-        return self.kind in ("source", "sink", "top")
+    def side(self) -> str:
+        """The tag of the side output that it takes of the step before it; "" for all steps but those."""
+        return self.option("tag")
+
+    @property
+    def panes(self) -> Panes | None:
+        """Its tumbling or hopping windows in memory, which the end of the input closes; None for any other step."""
+        window = self._own_window
+        return window if isinstance(window, Panes) else None
+
+    @property
+    def makes_one_at_most(self) -> bool:
+        """Does one row that enters make one row at most?"""
+        counting, yields = self.traits.counting, self.option("yields")
+        if counting == "makes":
+            return yields == "optional" or (self.traits.loop == "batch" and not yields)
+        return counting in ("keeps", "sieves")
+
+    def path_elements(self, *, has_lateness: bool) -> int:
+        """How many elements it appends to the positions that enter it.
+
+        Args:
+            has_lateness: positions say how late a row was.
+        """
+        traits, window = self.traits, self._own_window
+        if traits.stage == "source":
+            return int(has_lateness)
+        if isinstance(window, Panes):
+            return KEYED_PATH if has_lateness else int(window.most_at_once > 1)
+        makes_many = traits.counting == "makes" and not self.makes_one_at_most
+        return traits.path + (makes_many or isinstance(window, Sliding))
+
+    @property
+    def _own_window(self) -> Window | None:
+        """The window of a step whose operator is one; None where a keyed operator or a join carries it out."""
+        written = self.option("window")
+        return read_window(written) if written and self.traits.path_by_window else None
 
 
 class Specification(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -74,6 +118,20 @@ class Specification(msgspec.Struct, frozen=True, gc=False, array_like=True):
         """The steps that take rows from a step, one entry for each edge."""
         return tuple(step for step in self.steps for source in step.inputs if source == index)
 
-    def of_kind(self, kind: str) -> tuple[StepSpecification, ...]:
-        """All steps of a kind, in order."""
-        return tuple(step for step in self.steps if step.kind == kind)
+    @property
+    def sources(self) -> tuple[StepSpecification, ...]:
+        """All sources, in order."""
+        return tuple(step for step in self.steps if step.traits.stage == "source")
+
+    @property
+    def sinks(self) -> tuple[StepSpecification, ...]:
+        """All sinks, in order."""
+        return tuple(step for step in self.steps if step.traits.stage == "sink")
+
+    @property
+    def lateness_ms(self) -> int:
+        """How late a row may be to be let in at the sources: as late as the most patient of the windows allows.
+
+        Where it is above zero, positions say by how much each row was late, in the first element of their path.
+        """
+        return max((int(value) for step in self.steps for name, value in step.options if name == LATENESS), default=0)

@@ -14,8 +14,8 @@ from agiledart_dataflow.data.carries import Carries, most
 from agiledart_dataflow.data.position import CAUSE_LENGTH, Position, union_padding
 from agiledart_dataflow.plan.carrying import carried, lazily_marked
 from agiledart_dataflow.plan.specification import Specification, StepSpecification
-from agiledart_dataflow.plan.stage_plan import ERRORS, Edge, Partitioning, Stage, StageKind, StagePlan, suggestion
-from agiledart_dataflow.plan.step_kinds import BRANCHED, KEYED_PATH, PATHS, lateness_ms, windows_of_a_row
+from agiledart_dataflow.plan.stage_plan import ERRORS, Edge, Partitioning, Stage, StagePlan, suggestion
+from agiledart_dataflow.plan.step_kinds import STEP_KINDS
 from agiledart_kernel.errors import TopologyError
 from agiledart_kernel.limits import MAX_PARALLELISM, MAX_STAGES
 
@@ -33,6 +33,11 @@ def plan_stages(
     Raises:
         TopologyError: a number out of range, a name that is none, two steps of one stage that disagree.
     """
+    for step in specification.steps:
+        if step.kind not in STEP_KINDS:
+            raise TopologyError(
+                f"{step.name}: this version of AgileDart knows no step of kind {step.kind!r}; the topology was built by another one"
+            )
     groups = _fused(specification)
     if len(groups) > MAX_STAGES:
         raise TopologyError(f"{specification.name} has {len(groups)} stages, at most {MAX_STAGES} are possible")
@@ -40,23 +45,22 @@ def plan_stages(
     stages: list[Stage] = []
     for index, steps in enumerate(groups):
         head = steps[0]
-        kind: StageKind = "source" if head.kind == "source" else "sink" if head.kind == "sink" else "operator"
         stages.append(
             Stage(
                 index=index,
                 name="+".join(step.name for step in steps),
-                kind=kind,
+                kind=head.traits.stage,
                 steps=tuple(step.index for step in steps),
                 parallelism=wanted.of_stage(steps),
                 keyed=head.keyed,
-                has_state=head.kind in ("window", "top") or head.kind in PATHS,
+                has_state=head.traits.has_state,
                 at=head.at,
             )
         )
     edges = _edges(specification, stages)
     plan = StagePlan(specification.name, specification.digest(), tuple(stages), tuple(edges))
     needs = carried(specification, plan)
-    if lateness_ms(specification):  # how late a row was stands in its position
+    if specification.lateness_ms:  # how late a row was stands in its position
         at_least = "positions"
     lazy = lazily_marked(specification, plan)
     edges = [
@@ -72,11 +76,11 @@ def _fused(specification: Specification) -> list[list[StepSpecification]]:
     group_of: dict[int, list[StepSpecification]] = {}
     for step in specification.steps:
         joins = False
-        if step.is_stateless:
+        if step.traits.is_stateless:
             (before,) = step.inputs
             upstream = specification.steps[before]
-            takers = [one for one in specification.consumers(before) if one.kind != "side"]
-            joins = upstream.kind != "source" and len(takers) == 1 and step.at == upstream.at
+            takers = [one for one in specification.consumers(before) if not one.side]
+            joins = upstream.traits.stage != "source" and len(takers) == 1 and step.at == upstream.at
         if joins:
             group = group_of[step.inputs[0]]
         else:
@@ -109,7 +113,7 @@ class _Parallelism:
         if len(asked) > 1:
             text = ", ".join(f"{name}={number}" for number, name in asked.items())
             raise TopologyError(f"These steps run together in one stage and need one number: {text}")
-        if any(step.is_single for step in steps):
+        if any(step.traits.runs_once for step in steps):
             for number, name in asked.items():
                 if number != 1:
                     raise TopologyError(f"{name} runs once ({steps[0].kind}); parallelism {number} is not possible")
@@ -132,24 +136,19 @@ def _edges(specification: Specification, stages: list[Stage]) -> list[Edge]:
                     source=upstream.index,
                     target=stage.index,
                     partitioning=_partitioning(head, branch, upstream, stage),
-                    row_type=head.row_type if head.kind == "side" else specification.steps[before].row_type,
+                    row_type=head.row_type if head.side else specification.steps[before].row_type,
                     depth=depths[before],
-                    padding=union_padding(depths[before], common, branch) if head.kind in BRANCHED else (),
-                    side=_side(specification, head) if head.kind == "side" else "",
+                    padding=union_padding(depths[before], common, branch) if head.traits.branches else (),
+                    side=f"{specification.steps[before].name}/{head.side}" if head.side else "",
                 )
             )
     return edges
 
 
-def _side(specification: Specification, head: StepSpecification) -> str:
-    """Which side output a step of kind "side" takes: of the step before it, by its tag."""
-    return f"{specification.steps[head.inputs[0]].name}/{dict(head.options)['tag']}"
-
-
 def _partitioning(head: StepSpecification, branch: int, upstream: Stage, stage: Stage) -> Partitioning:
     if stage.parallelism == 1:
         return "single"
-    if head.kind == "broadcast" and branch:
+    if head.traits.shares_second and branch:
         return "broadcast"
     if head.keyed:
         return "key"
@@ -159,28 +158,14 @@ def _partitioning(head: StepSpecification, branch: int, upstream: Stage, stage: 
 def _depths(specification: Specification) -> dict[int, int]:
     """Path elements of the positions that each step puts out; `program.py` builds operators that keep this promise."""
     depths: dict[int, int] = {}
-    has_lateness = lateness_ms(specification) > 0
+    has_lateness = specification.lateness_ms > 0
     for step in specification.steps:
         depth = max((depths[before] for before in step.inputs), default=0)
-        options = dict(step.options)
-        if step.kind == "side" and options.get("tag") == ERRORS:  # a dead letter stands where the record stood
+        if step.side == ERRORS:  # a dead letter stands where the record stood
             raised = specification.steps[step.inputs[0]]
-            depth = max((depths[before] for before in raised.inputs), default=0) + (raised.kind in BRANCHED)
-        elif (
-            step.kind == "union"
-            or (step.kind == "flat_map" and options.get("yields") != "optional")
-            or (step.kind == "map_batches" and options.get("yields") == "many")
-            or (step.kind == "window" and options["window"].startswith("sliding"))
-        ):
-            depth += 1
-        elif step.kind == "source" and has_lateness:
-            depth = 1
-        elif step.kind == "window":
-            depth += KEYED_PATH if has_lateness else windows_of_a_row(step) > 1
-        elif step.kind in PATHS:
-            depth += PATHS[step.kind]
-        elif step.kind == "top":
-            depth = 1
+            depth = max((depths[before] for before in raised.inputs), default=0) + raised.traits.branches
+        else:
+            depth = depth * (not step.traits.path_anew) + step.path_elements(has_lateness=has_lateness)
         depths[step.index] = depth
     return depths
 

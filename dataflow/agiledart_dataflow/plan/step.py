@@ -4,11 +4,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from agiledart_dataflow.data.carries import STATELESS, Carries
+from agiledart_dataflow.data.carries import Carries
 from agiledart_dataflow.data.keying import Keying
 from agiledart_dataflow.data.schema import SchemaError, check_travels, read_time_index
 from agiledart_dataflow.plan.connectors import Connector
 from agiledart_dataflow.plan.specification import Options, StepSpecification
+from agiledart_dataflow.plan.step_kinds import StepKind, kind_named
 from agiledart_dataflow.user_code.callsite import CallSite
 
 
@@ -32,6 +33,11 @@ class Step:
     connector: Connector | None = None
     at: str = ""
     make: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def traits(self) -> StepKind:
+        """What is known of its kind."""
+        return kind_named(self.kind)
 
     @property
     def key_functions(self) -> tuple[Callable[[Any], Any], ...]:
@@ -63,23 +69,17 @@ class Step:
 
 
 def need_of(step: Step) -> Carries:
-    """What a step needs to know of each row that enters it; positions, unless less is known to do."""
-    if step.kind in STATELESS or step.kind in ("source", "union", "side", "running-values"):
-        return "rows"
-    if step.kind == "sink":  # whose latencies are sampled by the source and number of the record behind a result
-        return "rows" if read_time_index(step.row_type) is None else "positions"
-    if step.kind == "window" and getattr(step.make.get("window"), "closes_by_time", False):
+    """What a step needs to know of each row that enters it: what its kind needs, but for what is known of its parts."""
+    if step.traits.stage == "sink" and read_time_index(step.row_type) is None:
+        return "rows"  # else latencies are sampled by the source and number of the record behind a result
+    if step.traits.path_by_window and getattr(step.make.get("window"), "closes_by_time", False):
         return "times" if getattr(step.make.get("aggregator"), "commutative", False) else "positions"
-    return "positions"
+    return step.traits.needs
 
 
 def minds_time(step: Step) -> bool:
-    """Does a step do something when time passes without rows? Stateless ones, sinks, named running values and code without timers
-    do not.
-    """
-    if step.kind in STATELESS or step.kind in ("source", "union", "sink", "side", "running-values"):
-        return False
-    if step.kind == "stateful":
-        operator = type(step.make.get("operator"))
-        return any("on_timer" in vars(cls) for cls in operator.__mro__ if cls.__name__ != "KeyedOperator")
-    return True
+    """Does a step do something when time passes without rows? Its kind says so; code of users without timers does not."""
+    operator = step.make.get("operator")
+    if step.traits.users_timers and operator is not None:
+        return any("on_timer" in vars(cls) for cls in type(operator).__mro__ if cls.__name__ != "KeyedOperator")
+    return step.traits.minds_time

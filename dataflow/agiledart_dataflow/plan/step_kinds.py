@@ -1,52 +1,165 @@
-"""What stages must know of the kinds of steps, without their code: how long positions become, which take several inputs."""
+"""The table of step kinds: all that the rest of the engine must know of a kind of step, without the step's code.
 
-import re
-from typing import TYPE_CHECKING, Final
+Nobody compares kinds by their names: who has to treat a kind differently asks its row of this table. A new kind is a row here, a
+verb in `graph/`, and an operator in `operators/` or `aggregation/`; planning, ledger, metrics and forming need no change.
+"""
 
-if TYPE_CHECKING:
-    from agiledart_dataflow.plan.specification import Specification, StepSpecification
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final, Literal
+
+from agiledart_dataflow.data.carries import Carries
+
+StageKind = Literal["source", "operator", "sink"]
+"""What the stage that begins with a step is for its driver."""
+
+Loop = Literal["map", "filter", "many", "batch"]
+"""What a stage's generated loop makes of one row: one row, the row or nothing, any number, or all rows of a batch at once."""
+
+Inputs = Literal["none", "one", "two", "any"]
+"""How many streams a step takes; the rows of `two` may be of different types."""
+
+Counting = Literal["source", "keeps", "sieves", "makes", "takes", "each"]
+"""How the ledger counts a step's rows.
+
+`keeps`: every row comes out, but for errors; `sieves`: it comes out or is dropped; `makes`: it makes any number, unless an option
+says at most one; `takes`: it goes into a state, from which results are made; `each`: into a state, and one result comes at once.
+"""
 
 KEYED_PATH: Final = 2
 """Path elements that `operators.keyed_step` appends: −1 and the number of the row, or the timer's number and the row's."""
 
-PATHS: Final[dict[str, int]] = {
-    "stateful": KEYED_PATH,
-    "broadcast": KEYED_PATH + 1,
-    "keyed-window": KEYED_PATH,
-    "running": KEYED_PATH,
-    "running-values": 0,
-    "distinct": KEYED_PATH,
-    "pattern": KEYED_PATH,
-    "window-join": KEYED_PATH + 1,
-    "interval-join": KEYED_PATH + 1,
-    "lookup": KEYED_PATH + 1,
-}
-"""Kinds of steps that a keyed operator carries out → path elements that they append, the number of the branch included."""
 
-JOINS: Final = frozenset({"window-join", "interval-join", "lookup", "broadcast"})
-"""Kinds of steps with two inputs whose rows may be of different types; the number of the branch tells them apart."""
+@dataclass(frozen=True)
+class StepKind:
+    """One kind of step.
 
-BRANCHED: Final = frozenset({"union"}) | JOINS
-"""Kinds of steps whose inputs' positions are padded to one length and end in the number of the branch."""
-
-LATENESS: Final = "lateness_ms"
-"""Option of a window that goes on listening for late rows."""
-
-
-def lateness_ms(specification: "Specification") -> int:
-    """How late a row may be to be let in at the sources of a topology: as late as the most patient of its windows allows.
-
-    Where it is above zero, positions say by how much each row was late, in the first element of their path.
+    Attributes:
+        name: by which specifications call it.
+        stage: of which kind the stage is that begins with it.
+        loop: how a stage's loop treats a row, of a stateless kind, which joins the stage before it; None for all others.
+        runs_once: it has one instance, whatever parallelism is asked for.
+        inputs: how many streams it takes.
+        shares_second: the rows of its second input go whole to every instance.
+        has_state: an instance of it remembers rows.
+        path: elements that it appends to positions; what `makes` many rows of one appends one more.
+        path_by_window: its window says how many elements instead.
+        path_anew: what it puts out has these elements only, whatever came in.
+        needs: the least that must go with the rows that enter it; the step's parts may need more, or let less do.
+        minds_time: it does something when time passes without rows.
+        users_timers: users' code says whether it does.
+        by_event_time: it makes no sense for rows without event times.
+        counting: how the ledger counts it.
+        columnar: it takes columns as well as rows, whatever its parts.
     """
-    return max(
-        (int(value) for step in specification.steps for name, value in step.options if name == LATENESS), default=0
+
+    name: str
+    stage: StageKind = "operator"
+    loop: Loop | None = None
+    runs_once: bool = False
+    inputs: Inputs = "one"
+    shares_second: bool = False
+    has_state: bool = False
+    path: int = 0
+    path_by_window: bool = False
+    path_anew: bool = False
+    needs: Carries = "positions"
+    minds_time: bool = True
+    users_timers: bool = False
+    by_event_time: bool = False
+    counting: Counting = "takes"
+    columnar: bool = False
+
+    @property
+    def is_stateless(self) -> bool:
+        """True for a kind that treats each row by itself."""
+        return self.loop is not None
+
+    @property
+    def is_bare(self) -> bool:
+        """True for a kind that hands its rows on and has no operator: sinks, unions, side outputs."""
+        return self.loop is None and not self.has_state and self.stage != "source"
+
+    @property
+    def joins(self) -> bool:
+        """True for a kind with two inputs whose rows may be of different types; the number of the branch tells them apart."""
+        return self.inputs == "two"
+
+    @property
+    def branches(self) -> bool:
+        """True for a kind whose inputs' positions are padded to one length and end in the number of the branch."""
+        return self.inputs in ("two", "any")
+
+
+def _stateless(name: str, loop: Loop, counting: Counting, *, columnar: bool = False) -> StepKind:
+    return StepKind(name, loop=loop, needs="rows", minds_time=False, counting=counting, columnar=columnar)
+
+
+def _keyed(
+    name: str, counting: Counting = "takes", *, by_event_time: bool = False, users_timers: bool = False
+) -> StepKind:
+    return StepKind(
+        name,
+        has_state=True,
+        path=KEYED_PATH,
+        by_event_time=by_event_time,
+        users_timers=users_timers,
+        counting=counting,
     )
 
 
-_SPANS = re.compile(r"(\d+) ms")
+def _join(name: str, *, by_event_time: bool = False, shares_second: bool = False) -> StepKind:
+    return StepKind(
+        name,
+        inputs="two",
+        shares_second=shares_second,
+        has_state=True,
+        path=KEYED_PATH + 1,
+        by_event_time=by_event_time,
+    )
 
 
-def windows_of_a_row(step: "StepSpecification") -> int:
-    """How many windows a row may be in at most, of a hopping or tumbling window in memory."""
-    size, every = _SPANS.findall(dict(step.options)["window"])[:2]
-    return -(-int(size) // int(every))
+_KINDS = (
+    StepKind(
+        "source",
+        stage="source",
+        runs_once=True,
+        inputs="none",
+        needs="rows",
+        minds_time=False,
+        counting="source",
+    ),
+    _stateless("map", "map", "keeps"),
+    _stateless("filter", "filter", "sieves"),
+    _stateless("flat_map", "many", "makes"),
+    _stateless("where", "filter", "sieves", columnar=True),
+    _stateless("with_columns", "map", "keeps", columnar=True),
+    _stateless("select", "map", "keeps", columnar=True),
+    _stateless("map_batches", "batch", "makes", columnar=True),
+    StepKind("union", inputs="any", path=1, needs="rows", minds_time=False, counting="keeps"),
+    StepKind("side", needs="rows", minds_time=False, counting="keeps"),
+    _keyed("stateful", users_timers=True),
+    _keyed("running", "each"),
+    StepKind("running-values", has_state=True, needs="rows", minds_time=False, counting="each"),
+    _keyed("distinct", "sieves"),
+    _keyed("pattern", by_event_time=True),
+    StepKind("window", has_state=True, path_by_window=True, by_event_time=True),
+    _keyed("keyed-window", by_event_time=True),
+    _join("window-join", by_event_time=True),
+    _join("interval-join", by_event_time=True),
+    _join("lookup"),
+    _join("broadcast", shares_second=True),
+    StepKind("top", runs_once=True, has_state=True, path=1, path_anew=True),
+    StepKind("sink", stage="sink", runs_once=True, minds_time=False, counting="keeps"),
+)
+
+STEP_KINDS: Final = MappingProxyType({kind.name: kind for kind in _KINDS})
+"""Name → kind, of all kinds."""
+
+
+def kind_named(name: str) -> StepKind:
+    """The kind with this name; of one that only another version knows, no more than that it is an operator.
+
+    Planning refuses such a kind; who only shows or counts steps need not.
+    """
+    return STEP_KINDS.get(name) or StepKind(name)

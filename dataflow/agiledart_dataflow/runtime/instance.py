@@ -112,8 +112,8 @@ class Instance:
         self._writer = writer
         steps = program.steps(stage)
         self._counted = StepCounts()
-        self._is_broadcast = steps[0].kind == "broadcast"
-        self._own_step = steps[0].name if steps[0].kind in ("sink", "union", "side") else ""
+        self._is_broadcast = steps[0].traits.shares_second
+        self._own_step = steps[0].name if steps[0].traits.is_bare else ""
         self._first_step = steps[0].name if self._own_step or self._operator is not None else ""
         if self._own_step:
             self._counts[self._own_step] = self._counted
@@ -127,7 +127,7 @@ class Instance:
         self._list_run = self._list_way()
         self._fast = self._fast_way()
         self._write_columns = getattr(writer, "write_columns", None)
-        if (steps[0].kind == "sink") != (writer is not None):
+        if (steps[0].traits.stage == "sink") != (writer is not None):
             raise LocalProtocolError(
                 f"stage {plan.stages[stage].name}: a sink needs a writer, and nothing else has one"
             )

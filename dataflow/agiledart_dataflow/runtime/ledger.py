@@ -1,4 +1,4 @@
-"""Where every record went. `audit` names each place where the counts of an application do not add up.
+"""Where every record went. `audit` names each place where the counts of an application do not add up; `summarise` adds them up.
 
     a source    lines = records + late + malformed + shed + spooled + waiting
     a step      in = out + filtered + skipped + dead letters + late, where one row makes at most one
@@ -14,21 +14,10 @@ under way any more. A loss, a repetition or a miscount anywhere between two coun
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
-from agiledart_dataflow.counts.statistics import InstanceStatistics, SourceCounts, StepCounts
+from agiledart_dataflow.counts.latency import LatencyHistogram
+from agiledart_dataflow.counts.statistics import InstanceStatistics, SourceCounts, StepCounts, Summary
 from agiledart_dataflow.plan.specification import Specification, StepSpecification
 from agiledart_dataflow.plan.stage_plan import ERRORS, StagePlan
-from agiledart_dataflow.plan.step_kinds import PATHS, windows_of_a_row
-
-"""The lengths in the text of a window."""
-
-_KEEPING = frozenset({"map", "with_columns", "select", "union", "sink", "side"})
-"""Kinds of steps of which every row in comes out, but for errors."""
-
-_SIEVING = frozenset({"filter", "where", "distinct"})
-"""Kinds of steps that let rows through or not."""
-
-_TAKING = frozenset({"window", "top", *PATHS}) - _SIEVING
-"""Kinds of steps that take rows into a state, from which results are made."""
 
 
 def audit(
@@ -66,7 +55,7 @@ def _of_instance(known: dict[str, StepSpecification], one: InstanceStatistics) -
     for name, counts in one.steps.items():
         if name in known:
             found += [f"{name} {one.index}: {text}" for text in _of_step(known[name], counts)]
-            if one.finished and one.state_keys and _closes(known[name]):
+            if one.finished and one.state_keys and known[name].panes:
                 found.append(
                     f"{name} {one.index}: {one.state_keys} keys are left in windows after the end of the input"
                 )
@@ -100,33 +89,23 @@ def _of_source(name: str, counts: SourceCounts) -> list[str]:
 def _of_step(step: StepSpecification, counts: StepCounts) -> list[str]:
     let_go = counts.dropped + counts.skipped + counts.dead_letters + counts.late
     accounted = counts.rows_out + let_go
-    yields = dict(step.options).get("yields")
-    one_for_one = (
-        step.kind in _KEEPING | _SIEVING
-        or (step.kind == "flat_map" and yields == "optional")
-        or (step.kind == "map_batches" and yields != "many")
-    )
-    if one_for_one and accounted != counts.rows_in:
+    counting = step.traits.counting
+    if step.makes_one_at_most and accounted != counts.rows_in:
         return [f"{counts.rows_in} rows in, {counts.rows_out} out and {let_go} let go"]
-    if step.kind in _TAKING:
+    if counting in ("takes", "each"):
         if counts.taken + let_go != counts.rows_in:
             return [f"{counts.rows_in} rows in, {counts.taken} taken and {let_go} let go"]
-        if step.kind in ("running", "running-values") and counts.rows_out != counts.taken:
+        if counting == "each" and counts.rows_out != counts.taken:
             return [f"{counts.rows_out} values out of {counts.taken} rows taken"]
-        if _closes(step) and counts.rows_out + counts.failed > counts.taken * windows_of_a_row(step):
+        if step.panes and counts.rows_out + counts.failed > counts.taken * step.panes.most_at_once:
             return [f"{counts.rows_out} windows out of {counts.taken} rows taken"]
     elif counts.taken or counts.failed:
         return [f"{counts.taken} rows taken where nothing is kept"]
-    if step.kind in _KEEPING and counts.dropped:
+    if counting == "keeps" and counts.dropped:
         return [f"{counts.dropped} rows filtered where nothing filters"]
     if let_go > counts.rows_in:
         return [f"{let_go} rows let go of {counts.rows_in}"]
     return []
-
-
-def _closes(step: StepSpecification) -> bool:
-    """Is it a window that the end of the input closes?"""
-    return step.kind == "window" and dict(step.options).get("window", "").startswith("hopping")
 
 
 def _of_outputs(plan: StagePlan, one: InstanceStatistics) -> list[str]:
@@ -167,3 +146,49 @@ def _of_channels(instances: Sequence[InstanceStatistics], *, is_all: bool) -> li
             edge, source, target = key
             found.append(f"edge {edge} from instance {source} to {target}: {rows} rows sent, and nobody took them")
     return found
+
+
+def summarise(specification: Specification, statistics: Iterable[InstanceStatistics]) -> Summary:
+    """Add up what all instances of an application counted."""
+    steps = {step.name: StepCounts() for step in specification.steps}
+    source = SourceCounts()
+    malformed: dict[str, int] = {}
+    shed: dict[str, int] = {}
+    histograms: dict[str, LatencyHistogram] = {}
+    sinks = {step.name for step in specification.sinks}
+    for one in statistics:
+        for name, counts in one.steps.items():
+            steps[name].add(counts)
+            if one.latency and name in sinks:
+                histograms.setdefault(name, LatencyHistogram()).merge(LatencyHistogram.from_plain(one.latency))
+        if one.source is not None:
+            source.lines += one.source.lines
+            source.late += one.source.late
+            source.paced = source.paced or one.source.paced
+            source.waiting += one.source.waiting
+            source.spooled += one.source.spooled
+            source.spooled_ever += one.source.spooled_ever
+            for reason, count in one.source.shed.items():
+                shed[reason] = shed.get(reason, 0) + count
+            for reason, count in one.source.malformed.items():
+                malformed[reason] = malformed.get(reason, 0) + count
+    first_steps = [
+        step
+        for before in specification.sources
+        for step in specification.consumers(before.index)
+        if step.traits.is_stateless
+    ]
+    return Summary(
+        records_in=source.lines,
+        malformed=dict(sorted(malformed.items())),
+        late=source.late,
+        outliers=sum(steps[step.name].dropped for step in first_steps),
+        results={step.name: steps[step.name].rows_in for step in specification.sinks},
+        latency={name: histogram.summary() for name, histogram in sorted(histograms.items())},
+        paced=source.paced,
+        steps=steps,
+        shed=dict(sorted(shed.items())),
+        waiting=source.waiting,
+        spooled=source.spooled,
+        spooled_ever=source.spooled_ever,
+    )

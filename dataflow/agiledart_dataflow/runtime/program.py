@@ -1,22 +1,20 @@
 """`Program`: a topology's functions joined with its plan; makes the parts of every instance."""
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from agiledart_dataflow.aggregation.operator_making import MakeStore, make_operator, state_type
 from agiledart_dataflow.data.batch_codec import BatchCodec
-from agiledart_dataflow.data.carries import STATELESS
 from agiledart_dataflow.data.partitioning import KeyFunction
 from agiledart_dataflow.graph.column_planning import fields_wanted, wants_columns
 from agiledart_dataflow.graph.topology import Topology
 from agiledart_dataflow.operators.base import Mishap, Operator
 from agiledart_dataflow.operators.chain import OnError
-from agiledart_dataflow.operators.loop_text import RowStep
+from agiledart_dataflow.operators.loop_text import RowKind, RowStep
 from agiledart_dataflow.operators.segments import Segments
 from agiledart_dataflow.plan.connectors import Connector
 from agiledart_dataflow.plan.stage_plan import StagePlan
 from agiledart_dataflow.plan.step import Step
-from agiledart_dataflow.plan.step_kinds import JOINS, lateness_ms
 from agiledart_kernel.errors import TopologyError
 
 
@@ -48,7 +46,7 @@ class Program:
         self.topology = topology
         self.specification = topology.specification()
         self.plan = plan
-        self.lateness_ms = lateness_ms(self.specification)
+        self.lateness_ms = self.specification.lateness_ms
         if plan.digest != self.specification.digest():
             raise TopologyError(
                 f"{topology.name}: this code builds another graph than the one that was planned; a builder must not depend on the"
@@ -74,7 +72,7 @@ class Program:
         """The connector of a source's or sink's stage."""
         step = self.steps(stage)[0]
         assert step.connector is not None  # sources and sinks always have one
-        if step.kind != "source" or self.lateness_ms or not wants_columns(self.topology, step):
+        if step.traits.stage != "source" or self.lateness_ms or not wants_columns(self.topology, step):
             return Endpoint(step.name, step.connector, step.row_type)
         return Endpoint(step.name, step.connector, step.row_type, True, fields_wanted(self.topology, step))
 
@@ -108,7 +106,7 @@ class Program:
 
     def segments(self, stage: int, on_error: OnError | None = None) -> Segments | None:
         """New runs of the stage's stateless steps; None when it has none. `on_error`: told of rows that a policy let go."""
-        steps = [self._row_step(step) for step in self.steps(stage) if step.kind in STATELESS]
+        steps = [self._row_step(step) for step in self.steps(stage) if step.traits.loop is not None]
         return Segments(steps, self.plan.carries(stage), on_error) if steps else None
 
     def state_type(self, stage: int) -> Any:
@@ -117,9 +115,9 @@ class Program:
 
     def _row_step(self, step: Step) -> RowStep:
         make = step.make
-        kind = _ROW_KINDS[step.kind]
-        if step.kind == "flat_map" and not make["many"]:
-            kind = "optional"
+        loop = step.traits.loop
+        assert loop is not None  # the caller asked
+        kind: RowKind = "optional" if loop == "many" and not make["many"] else loop
         return RowStep(
             name=step.name,
             kind=kind,
@@ -132,7 +130,7 @@ class Program:
 
     def joins(self, stage: int) -> bool:
         """True when rows of several types may enter a stage."""
-        return self.steps(stage)[0].kind in JOINS
+        return self.steps(stage)[0].traits.joins
 
     def input_type(self, stage: int) -> Any:
         """The type of the rows that enter a stage (a source's: that it puts out)."""
@@ -143,14 +141,3 @@ class Program:
 def compile_program(topology: Topology, plan: StagePlan) -> Program:
     """Join functions and plan. Raises `TopologyError` when the plan is of another graph."""
     return Program(topology, plan)
-
-
-_ROW_KINDS: dict[str, Literal["map", "filter", "optional", "many", "batch"]] = {
-    "map": "map",
-    "with_columns": "map",
-    "select": "map",
-    "filter": "filter",
-    "where": "filter",
-    "flat_map": "many",
-    "map_batches": "batch",
-}

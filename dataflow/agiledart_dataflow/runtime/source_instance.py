@@ -78,7 +78,7 @@ class SourceInstance:
         self._reader = reader
         self._intake = intake
         self._fileno: Callable[[], int | None] = getattr(reader, "fileno", _nothing_to_wait_for)
-        self._number = [one.index for one in program.specification.of_kind("source")].index(step.index)
+        self._number = [one.index for one in program.specification.sources].index(step.index)
         self._outbox = Outbox(program.plan, stage, 0, program.key_functions(stage))
         self._lateness_ms = program.lateness_ms
         self._clock = EventClock(

@@ -153,7 +153,7 @@ def _parallelism(specification: Specification, wanted: dict[str, int]) -> dict[s
     plan = plan_stages(specification, named)
     for stage in plan.stages:
         steps = [specification.steps[index] for index in stage.steps]
-        if everywhere > 1 and not any(step.is_single or step.name in named for step in steps):
+        if everywhere > 1 and not any(step.traits.runs_once or step.name in named for step in steps):
             named[steps[0].name] = everywhere
     return named
 

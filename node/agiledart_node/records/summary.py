@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 
-from agiledart_dataflow.counts.statistics import InstanceStatistics, summarise
-from agiledart_dataflow.runtime.ledger import audit
+from agiledart_dataflow.counts.statistics import InstanceStatistics
+from agiledart_dataflow.runtime.ledger import audit, summarise
 from agiledart_kernel.errors import RemoteProtocolError
 from agiledart_node.forming.blueprint import SPECIFICATION_CODEC
 from agiledart_sink_log.protocol import latency_log_name
@@ -83,7 +83,7 @@ def logs_of(specification: bytes) -> dict[str, str]:
         known = SPECIFICATION_CODEC.decode(specification)
     except RemoteProtocolError:
         return {}
-    sinks = ((step.name, step.connector) for step in known.of_kind("sink"))
+    sinks = ((step.name, step.connector) for step in known.sinks)
     return {name: there.path for name, there in sinks if there is not None and there.kind == "log"}
 
 
@@ -95,6 +95,6 @@ def latency_logs_of(application: str, specification: bytes) -> dict[str, str]:
         return {}
     return {
         step.name: latency_log_name(application, number)
-        for number, step in enumerate(known.of_kind("sink"))
+        for number, step in enumerate(known.sinks)
         if "ReadTime" in step.row_type
     }
