@@ -13,11 +13,12 @@ from agiledart_kernel.node_id import NodeId, key_of_name
 from agiledart_kernel.peer import Peer
 from agiledart_node.desk.conversations import Question
 from agiledart_node.desk.desk import CommandRefused, Desk, did_you_mean
+from agiledart_node.desk.names import display_names
 from agiledart_node.forming.surveying import Surveying
 from agiledart_node.hosting.hosted import report_copy, report_key
 from agiledart_node.hosting.hosting import Hosting
 from agiledart_node.hosting.watching import Watching
-from agiledart_node.records.application import ApplicationRecord, display_names
+from agiledart_node.records.application import ApplicationRecord
 from agiledart_node.records.records import Records
 from agiledart_node.records.summary import latency_logs_of, logs_of, scalars_of, statistics_of, summary_of
 from agiledart_node.wire.effects import ReadLogs, Replied

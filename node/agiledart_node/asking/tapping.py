@@ -14,9 +14,9 @@ from agiledart_kernel.peer import Peer
 from agiledart_node.asking.questions import Questions
 from agiledart_node.desk.conversations import Question
 from agiledart_node.desk.desk import CommandRefused, Desk, did_you_mean
-from agiledart_node.forming.blueprint import SPECIFICATION_CODEC
+from agiledart_node.desk.names import display_names
 from agiledart_node.hosting.hosting import Hosting
-from agiledart_node.records.application import ApplicationRecord, display_names
+from agiledart_node.records.application import SPECIFICATION_CODEC, ApplicationRecord
 from agiledart_node.wire.commands import Tap
 from agiledart_node.wire.effects import ReadTap, Replied
 from agiledart_node.wire.formation_messages import AskTap, TapRow, TapRows

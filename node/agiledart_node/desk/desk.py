@@ -13,7 +13,7 @@ from agiledart_kernel.peer import Peer
 from agiledart_kernel.randomness import RandomStream
 from agiledart_node.desk.config import NodeConfig
 from agiledart_node.desk.conversations import Conversations
-from agiledart_node.records.application import display_names
+from agiledart_node.desk.names import display_names
 from agiledart_overlay.machine import OverlayMachine
 from agiledart_overlay.wire.events import Unwatch, Watch
 

@@ -8,20 +8,16 @@ import msgspec
 from agiledart_dataflow.plan.specification import FORMAT, Specification
 from agiledart_dataflow.plan.stage_plan import StagePlan
 from agiledart_dataflow.plan.stages import plan_stages
-from agiledart_kernel.codec import Codec
 from agiledart_kernel.errors import RemoteProtocolError, TopologyError
 from agiledart_kernel.limits import (
     MAX_APPLICATION_NAME,
     MAX_BUNDLE_BYTES,
     MAX_PARALLELISM,
-    MAX_RECORD_BYTES,
     MAX_STAGES,
 )
 from agiledart_node.desk.desk import CommandRefused
-from agiledart_node.records.application import StageEntry
+from agiledart_node.records.application import SPECIFICATION_CODEC, StageEntry
 from agiledart_node.wire.commands import Submit
-
-SPECIFICATION_CODEC: Codec[Specification] = Codec(Specification, limit=MAX_RECORD_BYTES // 2)
 
 MAX_INSTANCES = 4_096
 """Instances of one application: the record must hold where each of them runs."""

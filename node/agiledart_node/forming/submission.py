@@ -16,6 +16,7 @@ from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.randomness import RandomStream
 from agiledart_node.desk.desk import CommandRefused, Desk
+from agiledart_node.desk.names import display_names
 from agiledart_node.forming.blueprint import Blueprint
 from agiledart_node.forming.deploying import Deploying, Deployment, NodeFull
 from agiledart_node.forming.joining import Joining, Paths
@@ -30,7 +31,6 @@ from agiledart_node.records.application import (
     ApplicationRecord,
     HistoryEntry,
     advanced,
-    display_names,
 )
 from agiledart_node.records.records import Records
 from agiledart_placement.ledger import NoRoom

@@ -15,10 +15,15 @@ from typing import Any
 import msgspec
 
 from agiledart_dataflow.plan.deployment import InstancePlace
+from agiledart_dataflow.plan.specification import Specification
 from agiledart_kernel.codec import Codec
 from agiledart_kernel.limits import MAX_RECORD_BYTES
 from agiledart_kernel.node_id import NodeId, key_of_name
 from agiledart_kernel.peer import Peer
+from agiledart_node.desk.names import display_names
+
+SPECIFICATION_CODEC: Codec[Specification] = Codec(Specification, limit=MAX_RECORD_BYTES // 2)
+"""How a record holds the topology of its application."""
 
 DEPLOYING, RUNNING, FINISHED, FAILED, STOPPED = "deploying", "running", "finished", "failed", "stopped"
 
@@ -180,18 +185,6 @@ def waiting_for_room(record: ApplicationRecord, reason: str, wall_ms: int) -> Ap
 def _longer(history: tuple[HistoryEntry, ...], entry: HistoryEntry) -> tuple[HistoryEntry, ...]:
     kept = history if len(history) < MAX_HISTORY else history[:1] + history[2:]
     return (*kept, entry)
-
-
-def display_names(nodes: tuple[Peer, ...]) -> dict[NodeId, str]:
-    """Id → name for people: the name alone, with the first digits of the id where two share it."""
-    counts: dict[str, int] = {}
-    distinct = {node.node: node for node in nodes}
-    for node in distinct.values():
-        counts[node.name] = counts.get(node.name, 0) + 1
-    return {
-        key: node.name if node.name and counts[node.name] == 1 else f"{node.name or 'node'}-{key.short}"
-        for key, node in distinct.items()
-    }
 
 
 def listed(items: list[str]) -> str:

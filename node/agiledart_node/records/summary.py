@@ -12,7 +12,7 @@ import msgspec
 from agiledart_dataflow.counts.statistics import InstanceStatistics
 from agiledart_dataflow.runtime.ledger import audit, summarise
 from agiledart_kernel.errors import RemoteProtocolError
-from agiledart_node.forming.blueprint import SPECIFICATION_CODEC
+from agiledart_node.records.application import SPECIFICATION_CODEC
 from agiledart_sink_log.protocol import latency_log_name
 
 Reports = Mapping[tuple[int, int], Mapping[str, Any]]

@@ -9,6 +9,7 @@ from agiledart_kernel.instants import SECOND, Duration, Instant
 from agiledart_kernel.limits import MAX_RECORD_BYTES
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
+from agiledart_node.desk.names import display_names
 from agiledart_node.forming.formation import SoftState, is_path, junctions, merged_tree, waves
 from agiledart_node.records.application import (
     FINAL,
@@ -19,7 +20,6 @@ from agiledart_node.records.application import (
     HistoryEntry,
     StageEntry,
     advanced,
-    display_names,
     held_text,
     listed,
     waiting_for_room,

@@ -1,0 +1,118 @@
+"""The structure of the house: circles among modules, modules in a folder, file names with two meanings.
+
+Circles are sought over imports of every kind: those for type checking and those inside functions bind two files together as much as
+any other. import-linter judges layers and rooms; it does not look for circles within a room.
+"""
+
+import ast
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+MAX_MODULES = 20
+"""Modules in one folder of a shipped package: a stranger finds a thing by its folder."""
+
+CONVENTIONAL = frozenset(
+    {"__init__", "messages", "events", "effects", "observations", "statistics", "config", "records", "opening"}
+)
+"""File names that mean the same wherever they stand: what a room sends, takes, does, tells, counts, is set to, keeps and opens."""
+
+SAME_NAMES: frozenset[str] = frozenset()
+"""Other file names that stand in several places; the list may only shrink."""
+
+Problems = list[str]
+
+
+def shipped_modules(root: Path, packages: list[str]) -> dict[str, Path]:
+    """Dotted name → file, of every module of the packages (`folder/package`)."""
+    found: dict[str, Path] = {}
+    for package in packages:
+        folder = root / package
+        for path in sorted(folder.rglob("*.py")):
+            parts = (folder.name, *path.relative_to(folder).with_suffix("").parts)
+            found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+def imports(modules: Mapping[str, Path]) -> dict[str, list[str]]:
+    """Module → modules that it imports, at any place and for any reason."""
+    return {name: sorted(set(_imported(path, modules)) - {name}) for name, path in modules.items()}
+
+
+def _imported(path: Path, modules: Mapping[str, Path]) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name in modules)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            for alias in node.names:
+                whole = f"{node.module}.{alias.name}"
+                if whole in modules:
+                    yield whole
+                elif node.module in modules:
+                    yield node.module
+
+
+def circles(arrows: Mapping[str, list[str]]) -> list[list[str]]:
+    """Groups of modules that import each other, directly or around a corner.
+
+    Source: Tarjan 1972, strongly connected components, without recursion.
+    """
+    number: dict[str, int] = {}
+    lowest: dict[str, int] = {}
+    stack: list[str] = []
+    found: list[list[str]] = []
+    for start in arrows:
+        if start in number:
+            continue
+        work = [(start, iter(arrows[start]))]
+        number[start] = lowest[start] = len(number)
+        stack.append(start)
+        while work:
+            module, rest = work[-1]
+            for target in rest:
+                if target not in number:
+                    number[target] = lowest[target] = len(number)
+                    stack.append(target)
+                    work.append((target, iter(arrows[target])))
+                    break
+                if target in stack:
+                    lowest[module] = min(lowest[module], number[target])
+            else:
+                work.pop()
+                if work:
+                    lowest[work[-1][0]] = min(lowest[work[-1][0]], lowest[module])
+                if lowest[module] == number[module]:
+                    cut = stack.index(module)
+                    if len(stack) - cut > 1:
+                        found.append(sorted(stack[cut:]))
+                    del stack[cut:]
+    return found
+
+
+def check_circles(root: Path, packages: list[str]) -> Problems:
+    """No module imports another that, directly or around a corner, imports it."""
+    found = circles(imports(shipped_modules(root, packages)))
+    return [f"circle of imports: {', '.join(circle)}" for circle in found]
+
+
+def check_folders(root: Path, packages: list[str]) -> Problems:
+    """No folder of a shipped package has more modules than a reader can look over."""
+    problems: Problems = []
+    for package in packages:
+        for folder in [root / package, *sorted(path for path in (root / package).rglob("*") if path.is_dir())]:
+            count = sum(path.name != "__init__.py" for path in folder.glob("*.py"))
+            if count > MAX_MODULES:
+                problems.append(f"{folder.relative_to(root)}  has {count} modules, at most {MAX_MODULES}: it wants rooms")
+    return problems
+
+
+def check_names(root: Path, packages: list[str]) -> Problems:
+    """One file name, one meaning: a name that stands twice is a convention, or an exception that may only go."""
+    places: dict[str, list[str]] = {}
+    for path in shipped_modules(root, packages).values():
+        places.setdefault(path.stem, []).append(str(path.relative_to(root)))
+    twice = {name for name, files in places.items() if len(files) > 1} - CONVENTIONAL
+    problems = [f"{', '.join(places[name])}: one name, several meanings" for name in sorted(twice - SAME_NAMES)]
+    return problems + [
+        f"tools/structure.py: the exception for the name {name} is no longer needed"
+        for name in sorted(SAME_NAMES - twice)
+    ]
