@@ -101,7 +101,9 @@ def check_folders(root: Path, packages: list[str]) -> Problems:
         for folder in [root / package, *sorted(path for path in (root / package).rglob("*") if path.is_dir())]:
             count = sum(path.name != "__init__.py" for path in folder.glob("*.py"))
             if count > MAX_MODULES:
-                problems.append(f"{folder.relative_to(root)}  has {count} modules, at most {MAX_MODULES}: it wants rooms")
+                problems.append(
+                    f"{folder.relative_to(root)}  has {count} modules, at most {MAX_MODULES}: it wants rooms"
+                )
     return problems
 
 
