@@ -5,7 +5,6 @@ names for its source instance, so an admitted executor can't feed rows into a ch
 """
 
 import asyncio
-import struct
 from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
@@ -22,6 +21,7 @@ from agiledart_kernel.frames import (
     DATA_HEADER_BYTES,
     PUNCTUATION_ONLY,
     ROWS_PLACE,
+    Acknowledgement,
     DataHeader,
     FrameKind,
     channel_of,
@@ -31,8 +31,8 @@ from agiledart_kernel.limits import MAX_BATCH_BYTES, MAX_DATA_FRAME_BYTES
 from agiledart_kernel.node_id import NodeId
 from agiledart_transport.framed import Link, NotNow
 
-_ACK = struct.Struct(">QHHHxxQQ")
-"""Application, edge, source, target; data frames taken and punctuations seen, both counted from the first."""
+EdgeEnds = tuple[int, int, int, int]
+"""Of an edge: source stage, its term, target stage, its term."""
 
 _DATA = int(FrameKind.DATA)  # a member of an enumeration costs a look-up of its own each time
 
@@ -53,7 +53,7 @@ class Sender:
     def __init__(self, link: Link, header: DataHeader, codec: BatchCodec, step: str) -> None:
         self.link, self._codec, self._step = link, codec, step
         self._header, self._around = header, header.around_place()
-        self.left: deque[tuple[int, int, bytes, int]] = deque()  # first row, rows, body, barrier
+        self.left: deque[tuple[int, int, int, bytes, int]] = deque()  # number, first row, rows, body, barrier
 
     def ready(self) -> bool:
         """Does the link take a frame now? It is shared by many channels, whose windows together may be larger than what
@@ -68,11 +68,12 @@ class Sender:
 
     def __call__(self, batch: Batch, first_row: int, channel: SendingChannel) -> None:
         """Encode and send one frame; more than one when its rows are larger than frames may be."""
+        number = channel.last_number
         if batch.barrier:
-            self._put(first_row, 0, self._codec.encode(batch), batch.barrier)
+            self._put(number, first_row, 0, self._codec.encode(batch), batch.barrier)
             return
         if not len(batch.held):
-            self._send(first_row, 0, self._codec.encode(batch), 0, PUNCTUATION_ONLY)
+            self._put(number, first_row, 0, self._codec.encode(batch), 0)
             return
         try:
             body = self._codec.encode(batch)
@@ -80,7 +81,7 @@ class Sender:
                 rows = len(batch.held)
                 channel.sized(rows, len(body), columns=type(batch.held) is not list)
                 before, behind = self._around
-                self.link.send(_DATA, b"".join((before, ROWS_PLACE.pack(first_row, rows), behind, body)))
+                self.link.send(_DATA, b"".join((before, ROWS_PLACE.pack(number, first_row, rows), behind, body)))
                 return
             pieces = self._codec.encode_within(batch, body=body)
         except (TypeError, ValueError, OverflowError) as error:
@@ -91,20 +92,21 @@ class Sender:
         for piece, body in pieces:
             if len(body) > MAX_DATA_FRAME_BYTES - DATA_HEADER_BYTES:
                 raise UserCodeError(f"{self._step}: one row has {len(body):,} bytes; at most 4 MiB can travel")
-            self._put(first_row, len(piece.held), body, 0)
+            self._put(number, first_row, len(piece.held), body, 0)
+            number += 1
             first_row += len(piece.held)
 
-    def _put(self, first_row: int, rows: int, body: bytes, barrier: int) -> None:
+    def _put(self, number: int, first_row: int, rows: int, body: bytes, barrier: int) -> None:
         """Send a frame behind those that wait for the link."""
         if self.left or not self.link.writable:
-            self.left.append((first_row, rows, body, barrier))
+            self.left.append((number, first_row, rows, body, barrier))
             self.ready()
         else:
-            self._send(first_row, rows, body, barrier)
+            self._send(number, first_row, rows, body, barrier)
 
-    def _send(self, first_row: int, rows: int, body: bytes, barrier: int, flags: int = 0) -> None:
-        flags = BARRIER if barrier else flags
-        header = self._header._replace(sequence=first_row, rows=rows, flags=flags, epoch=barrier)
+    def _send(self, number: int, first_row: int, rows: int, body: bytes, barrier: int) -> None:
+        flags = 0 if rows else BARRIER if barrier else PUNCTUATION_ONLY
+        header = self._header._replace(frame=number, sequence=first_row, rows=rows, flags=flags, epoch=barrier)
         self.link.send(_DATA, header.pack() + body)
 
 
@@ -138,10 +140,10 @@ class DataPort:
     """Brings frames that come in to the instances of one application.
 
     Args:
-        number: the application's.
+        number, life: the application's, and the life of its plan that these instances have.
         host: the instances.
         codecs: by edge.
-        target_stage: stage that an edge leads to.
+        ends: (source stage, its term, target stage, its term) of an edge; raises RemoteProtocolError.
         node_of: which node runs the source instance of a channel (edge, index).
         sender_of: name of the stage that an edge leaves, for messages.
         columns: imports what columns need; until then a link that brings some is not read.
@@ -150,16 +152,17 @@ class DataPort:
     def __init__(
         self,
         number: int,
+        life: int,
         host: InstanceHost,
         codecs: dict[int, BatchCodec],
-        target_stage: Callable[[int], int],
+        ends: Callable[[int], EdgeEnds],
         node_of: Callable[[int, int], NodeId],
         sender_of: Callable[[int], str],
         columns: ColumnsImport = OF_THIS_PROCESS,
     ) -> None:
-        self._number, self._host, self._codecs = number, host, codecs
+        self._number, self._life, self._host, self._codecs = number, life, host, codecs
         self._columns = columns
-        self._target_stage, self._node_of, self._sender_of = target_stage, node_of, sender_of
+        self._ends, self._node_of, self._sender_of = ends, node_of, sender_of
         self._routes: dict[tuple[int, int, int], _Route] = {}  # (edge, source, target), judged: no more than there are
         self._last: _Route | None = None  # of the frame before, which most often is of the same channel
 
@@ -174,10 +177,11 @@ class DataPort:
             raise RemoteProtocolError("kind", "only DATA frames are taken here")
         route = self._last
         if route is not None and route.link is link and (place := rows_of_channel(body, route.channel)) is not None:
-            (first_row, rows), barrier = place, 0
+            (number, first_row, rows), barrier = place, 0
         else:
             route, header = self._judged(link, body)
-            first_row, rows, barrier = header.sequence, header.rows, header.epoch if header.flags == BARRIER else 0
+            number, first_row, rows = header.frame, header.sequence, header.rows
+            barrier = header.epoch if header.flags == BARRIER else 0
         try:
             batch = route.codec.decode(memoryview(body)[DATA_HEADER_BYTES:], self._columns.has_ended)
         except ColumnsNotReady:
@@ -191,7 +195,7 @@ class DataPort:
             raise RemoteProtocolError("form", f"{len(batch)} rows where the header says {rows}")
         if barrier:
             batch.barrier = barrier
-        self._host.receive(route.running, route.edge, route.source, first_row, batch, is_last=not link.has_more)
+        self._host.receive(route.running, route.edge, route.source, number, first_row, batch, is_last=not link.has_more)
 
     def _read_later(self, link: Link) -> None:
         """A link that reads no more goes on when what columns need is there."""
@@ -210,10 +214,13 @@ class DataPort:
         header = DataHeader.unpack(body)
         if header.application != self._number:
             raise RemoteProtocolError("channel", "a frame of another application")
-        channel = header.edge, header.source, header.target
-        route = self._routes.get(channel)
-        if route is None or route.link is not link:
-            route = self._routes[channel] = self._route(link, header, channel_of(body))
+        if header.life != self._life:
+            raise RemoteProtocolError("life", f"a frame of life {header.life} where life {self._life} runs")
+        place = header.edge, header.source, header.target
+        channel = channel_of(body)
+        route = self._routes.get(place)
+        if route is None or route.link is not link or route.channel != channel:
+            route = self._routes[place] = self._route(link, header, channel)
         self._last = route
         return route, header
 
@@ -224,7 +231,13 @@ class DataPort:
             raise RemoteProtocolError("channel", f"no edge {header.edge}")
         if self._node_of(header.edge, header.source) != link.peer.agent_id:
             raise RemoteProtocolError("channel", f"instance {header.source} does not run there")
-        running = self._host.running.get((self._target_stage(header.edge), header.target))
+        _, source_term, stage, target_term = self._ends(header.edge)
+        if (header.source_term, header.target_term) != (source_term, target_term):
+            raise RemoteProtocolError(
+                "term",
+                f"a frame from term {header.source_term} to {header.target_term}, here are {source_term} and {target_term}",
+            )
+        running = self._host.running.get((stage, header.target))
         if running is None:
             raise RemoteProtocolError("channel", f"instance {header.target} does not run here")
         end = running.inputs.get((header.edge, header.source))
@@ -248,21 +261,28 @@ class Acknowledger:
     """Tells the upstream end of one channel what was taken."""
 
     def __init__(self, link: Link, header: DataHeader) -> None:
-        self.link, self._header = link, header
+        self.link = link
+        ends = (header.edge, header.source, header.source_term, header.target, header.target_term)
+        self._told = Acknowledgement(header.application, header.life, *ends, 0, 0)
 
     def __call__(self, frames: int, marks: int) -> None:
         """Totals since the first frame."""
-        header = self._header
-        body = _ACK.pack(header.application, header.edge, header.source, header.target, frames, marks)
-        self.link.send(FrameKind.ACK, body)
+        self.link.send(FrameKind.ACK, self._told._replace(frames=frames, marks=marks).pack())
 
 
-def take_acknowledgement(host: InstanceHost, source_stage: Callable[[int], int], kind: int, body: bytes) -> None:
-    """A frame on a dialled link; raises RemoteProtocolError."""
-    if kind != FrameKind.ACK or len(body) != _ACK.size:
+def take_acknowledgement(
+    host: InstanceHost, number: int, life: int, ends: Callable[[int], EdgeEnds], kind: int, body: bytes
+) -> None:
+    """A frame on a dialled link; raises RemoteProtocolError, for one of another life or term too: it counts in none."""
+    if kind != FrameKind.ACK:
         raise RemoteProtocolError("kind", "only acknowledgements come back on this link")
-    _, edge, source, target, frames, marks = _ACK.unpack(body)
-    running: Running | None = host.running.get((source_stage(edge), source))
+    told = Acknowledgement.unpack(body)
+    if told.application != number or told.life != life:
+        raise RemoteProtocolError("life", f"an acknowledgement of life {told.life} where life {life} runs")
+    stage, source_term, _, target_term = ends(told.edge)
+    if (told.source_term, told.target_term) != (source_term, target_term):
+        raise RemoteProtocolError("term", f"an acknowledgement from term {told.target_term} to {told.source_term}")
+    running: Running | None = host.running.get((stage, told.source))
     if running is None:
-        raise RemoteProtocolError("channel", f"instance {source} does not run here")
-    host.acknowledged(running, edge, target, frames, marks)
+        raise RemoteProtocolError("channel", f"instance {told.source} does not run here")
+    host.acknowledged(running, told.edge, told.target, told.frames, told.marks)

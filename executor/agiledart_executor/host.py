@@ -72,18 +72,27 @@ class InstanceHost:
                 self.wake(running)
 
     def receive(
-        self, running: Running, edge: int, source: int, first_row: int, batch: Batch, *, is_last: bool = False
+        self,
+        running: Running,
+        edge: int,
+        source: int,
+        number: int,
+        first_row: int,
+        batch: Batch,
+        *,
+        is_last: bool = False,
     ) -> None:
         """A frame for an instance came in; raises RemoteProtocolError when it cannot be right.
 
         Args:
+            number, first_row: of the frame and of its first row, on its channel.
             is_last: nothing more has come behind it, so nothing is won by waiting for more rows to work on.
         """
         end = running.inputs.get((edge, source))
         if end is None or running.instance is None:
             raise RemoteProtocolError("channel", f"no channel {edge} from {source} to {running.name}")
         count, barrier = len(batch.held), batch.barrier != 0
-        end.channel.accept(first_row, count, barrier=barrier)
+        end.channel.accept(number, first_row, count, barrier=barrier)
         if running.broken:
             return
         if is_last and not (self._ready or self._turn_due):

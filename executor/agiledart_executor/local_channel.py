@@ -48,7 +48,7 @@ class LocalEnd(OutputEnd):
         if self._untried and len(batch.held):
             self._untried -= 1
             try_rows(self._codec, batch, self._running.name)
-        self._host.receive(self._target, self._edge, self._running.index, first_row, batch)
+        self._host.receive(self._target, self._edge, self._running.index, channel.last_number, first_row, batch)
 
 
 def local_output(

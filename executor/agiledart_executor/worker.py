@@ -21,7 +21,7 @@ from agiledart_dataflow.user_code.user_errors import NO_RECORD, sayable, user_co
 from agiledart_executor import short_turns
 from agiledart_executor.asking_judge import AskingJudge
 from agiledart_executor.collector import collect_rarely
-from agiledart_executor.data_links import Acknowledger, DataPort, LinkEnd, Sender, take_acknowledgement
+from agiledart_executor.data_links import Acknowledger, DataPort, EdgeEnds, LinkEnd, Sender, take_acknowledgement
 from agiledart_executor.host import InstanceHost
 from agiledart_executor.latency_log import LatencyKeeping, LatencyLog
 from agiledart_executor.launching import Launchable, make_ready
@@ -51,7 +51,7 @@ from agiledart_executor.user_code.last_words import LastWords
 from agiledart_executor.user_code.watchdog import Call, Watchdog
 from agiledart_kernel.codec import Codec, encode
 from agiledart_kernel.errors import AgileDartError, OperationFailed, RemoteProtocolError
-from agiledart_kernel.frames import DataHeader, FrameKind, FrameReader, Hello, frame
+from agiledart_kernel.frames import DATA_PROTOCOL, DataHeader, FrameKind, FrameReader, Hello, frame
 from agiledart_kernel.limits import MAX_FRAME_BYTES
 from agiledart_kernel.node_id import NodeId
 from agiledart_transport.contexts import client_context, server_context
@@ -86,6 +86,7 @@ class Worker:
         self._judge = AskingJudge(self.tell)
         self._client_tls = client_context(configuration.credentials)
         self._hello = Hello(
+            protocol_min=DATA_PROTOCOL,
             service="data",
             chain=configuration.chain,
             incarnation=configuration.incarnation,
@@ -95,6 +96,7 @@ class Worker:
         self._links: dict[str, asyncio.Task[Link]] = {}
         self._code: Launchable | None = None
         self._plan: StagePlan | None = None
+        self._run: tuple[int, int] | None = None  # number of the application, life of its plan
         self._nodes: dict[tuple[int, int], NodeId] = {}
         self._port: DataPort | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -216,12 +218,14 @@ class Worker:
             self._watchdog.set_bounds(bounds)
             self.tell(Bound(bounds))
             self._plan = self._code.plan
+            self._run = part.number, part.life
             self._nodes = {place: peer.node for place, peer in part.places().items()}
             self._port = DataPort(
                 part.number,
+                part.life,
                 self._host,
                 self._code.codecs,
-                lambda edge: self._edge(edge)[1],
+                self._ends,
                 lambda edge, index: self._nodes.get((self._edge(edge)[0], index), NodeId(0)),
                 lambda edge: self._stage_name(self._edge(edge)[0]),
             )
@@ -248,6 +252,12 @@ class Worker:
         found = self._plan.edges[edge]
         return found.source, found.target
 
+    def _ends(self, edge: int) -> EdgeEnds:
+        """Both ends of an edge with their terms; raises RemoteProtocolError for an edge that is none."""
+        source, target = self._edge(edge)
+        assert self._plan is not None
+        return source, self._plan.stages[source].term, target, self._plan.stages[target].term
+
     def _stage_name(self, stage: int) -> str:
         assert self._plan is not None
         return self._plan.stages[stage].name
@@ -263,14 +273,17 @@ class Worker:
         if where is None:
             raise OperationFailed(f"{running.name}: the place of instance {target} downstream is not known")
         link = await self._link(where)
+        _, source_term, _, target_term = self._ends(edge)
         header = DataHeader(
             application=part.number,
-            plan=part.plan_version,
+            life=part.life,
             edge=edge,
             source=running.index,
+            source_term=source_term,
             target=target,
-            incarnation=self._configuration.incarnation,
+            target_term=target_term,
             epoch=0,
+            frame=0,
             sequence=0,
             rows=0,
             schema=edge,
@@ -327,9 +340,7 @@ class Worker:
             hello=self._hello,
             judge=self._judge,
             expect=NodeId.from_hex(node) if node else None,
-            on_frame=lambda _, kind, body: take_acknowledgement(
-                self._host, lambda edge: self._edge(edge)[0], kind, body
-            ),
+            on_frame=self._acknowledged,
             on_closed=self._link_closed,
             on_writable=lambda _: self._host.wake_all(),
             before=self._host.gather,
@@ -337,6 +348,10 @@ class Worker:
         )
         link.cork = self._host.cork
         return link
+
+    def _acknowledged(self, _link: Link, kind: int, body: bytes) -> None:
+        assert self._run is not None  # a link is dialled for instances
+        take_acknowledgement(self._host, *self._run, self._ends, kind, body)
 
     def _link_closed(self, link: Link, reason: str) -> None:
         """Say which instances cannot go on without the link; the node waits a little for the cause. A link that no

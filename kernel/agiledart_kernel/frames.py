@@ -23,8 +23,11 @@ from agiledart_kernel.limits import (
 from agiledart_kernel.machine import Message
 
 PROTOCOL_MIN: Final = 1
-PROTOCOL_MAX: Final = 1
-"""The wire protocols that this software speaks."""
+PROTOCOL_MAX: Final = 2
+"""The wire protocols that this software speaks. The second one names life and terms in DATA and ACK frames."""
+
+DATA_PROTOCOL: Final = 2
+"""The first protocol in which executors understand each other's rows."""
 
 HEADER_BYTES: Final = 5
 FRAME_HEADER: Final = struct.Struct(">IB")
@@ -192,7 +195,9 @@ def shared_features(mine: Hello, theirs: Hello) -> tuple[str, ...]:
 
 # ----------------------------------------------------------------------------------------------------------------- DATA
 
-DATA_VERSION: Final = 1
+DATA_VERSION: Final = 2
+"""Layout of DATA and ACK bodies; the first one (protocol 1) named neither lives nor terms and is refused."""
+
 PUNCTUATION_ONLY: Final = 1
 """Flag: the frame has no rows, only the position up to which its input is complete; it needs no credit."""
 
@@ -202,7 +207,7 @@ BARRIER: Final = 2
 MAX_ROWS: Final = 1 << 16
 """Rows that a header may claim: more cannot stand in a data frame of 4 MiB in any sensible encoding."""
 
-_DATA = struct.Struct(">BBBxQIHHHxxIIQII")
+_DATA = struct.Struct(">BBxxQIHHHHHxxIQQII")
 DATA_HEADER_BYTES: Final = _DATA.size
 
 
@@ -212,41 +217,42 @@ def application_number(name: str, version: int) -> int:
 
 
 class DataHeader(NamedTuple):
-    """The fixed start of a DATA body; enough for a relay to forward the frame and for a receiver to refuse it unopened.
+    """The fixed start of a DATA body: enough for a receiver to refuse it unopened.
+
+    Application, life, edge and both ends name the channel; they stand together, so that all frames of one channel have these 24
+    bytes in common. A stage gets a new term when its instances change places or number while rows flow.
 
     Args:
         flags: 0, or `PUNCTUATION_ONLY` or `BARRIER`, which go with 0 rows.
-        hops: how many more relays may forward the frame.
         application: `application_number(name, version)`.
-        plan: version of the plan under which it was sent.
+        life: execution of the plan; it grows with every roll-back, and a receiver takes frames of its own life only.
         edge: index of the edge in the plan.
-        source, target: instance numbers of the edge's two stages.
-        incarnation: life of the source instance; a frame of an earlier life is stale.
+        source, source_term: instance number of the upstream stage, and the term in which it has it.
+        target, target_term: the same of the downstream stage.
         epoch: checkpoint epoch that the rows belong to; of a barrier: the one that begins behind it.
+        frame: number of this frame on its channel, rows, marks and barriers counted alike, from 0.
         sequence: number of the first row on this channel.
         rows: how many rows the frame has.
         schema: id of the rows' schema.
     """
 
     application: int
-    plan: int
+    life: int
     edge: int
     source: int
+    source_term: int
     target: int
-    incarnation: int
+    target_term: int
     epoch: int
+    frame: int
     sequence: int
     rows: int
     schema: int
-    hops: int = 0
     flags: int = 0
 
     def pack(self) -> bytes:
-        """The 48 header bytes; struct.error when a field is out of its range: our own mistake."""
-        a, plan, edge, source, target, incarnation, epoch, sequence, rows, schema, hops, flags = self
-        return _DATA.pack(
-            DATA_VERSION, flags, hops, a, plan, edge, source, target, incarnation, epoch, sequence, rows, schema
-        )
+        """The 56 header bytes; struct.error when a field is out of its range: our own mistake."""
+        return _DATA.pack(DATA_VERSION, self.flags, *self[:-1])
 
     def around_place(self) -> tuple[bytes, bytes]:
         """The header bytes of this channel's frames with rows: what stands before and behind the packed `ROWS_PLACE`."""
@@ -258,10 +264,10 @@ class DataHeader(NamedTuple):
         """The header of a DATA body; raises `RemoteProtocolError("form")`."""
         if len(body) < DATA_HEADER_BYTES:
             raise RemoteProtocolError("form", f"a data frame has at least {DATA_HEADER_BYTES} bytes, got {len(body)}")
-        version, flags, hops, *rest = _DATA.unpack_from(body)
+        version, flags, *rest = _DATA.unpack_from(body)
         if version != DATA_VERSION:
             raise RemoteProtocolError("form", f"data frame of version {version}")
-        header = cls._make((*rest, hops, flags))
+        header = cls._make((*rest, flags))
         if flags not in (0, PUNCTUATION_ONLY, BARRIER) or (header.rows == 0) != (flags != 0):
             raise RemoteProtocolError("form", f"flags {flags} with {header.rows} rows")
         if flags == BARRIER and not header.epoch:
@@ -272,29 +278,63 @@ class DataHeader(NamedTuple):
 
 
 _CHANNEL: Final = slice(4, 28)
-ROWS_PLACE: Final = struct.Struct(">QI")
-"""Of a frame with rows: its sequence, how many."""
+ROWS_PLACE: Final = struct.Struct(">QQI")
+"""Of a frame with rows: its number, its sequence, how many rows."""
 
 _PLACE_AT: Final = 32
 
 
 def channel_of(body: bytes) -> bytes:
-    """What the headers of all frames of one channel have in common: application, plan, edge, instances, incarnation."""
+    """What the headers of all frames of one channel have in common: application, life, edge, both ends with their terms."""
     return body[_CHANNEL]
 
 
-def rows_of_channel(body: bytes, channel: bytes) -> tuple[int, int] | None:
-    """(sequence, rows) of a DATA body with rows whose header is like that of a judged one with this `channel_of`.
+def rows_of_channel(body: bytes, channel: bytes) -> tuple[int, int, int] | None:
+    """(frame, sequence, rows) of a DATA body with rows whose header is like that of a judged one with this `channel_of`.
 
     None for every other body, which `DataHeader.unpack` then judges: it takes all that this takes, and says the same of it.
     """
     if body[_CHANNEL] != channel or body[0] != DATA_VERSION or body[1] or len(body) < DATA_HEADER_BYTES:
         return None
-    sequence, rows = ROWS_PLACE.unpack_from(body, _PLACE_AT)
-    return (sequence, rows) if 0 < rows <= MAX_ROWS else None
+    frame, sequence, rows = ROWS_PLACE.unpack_from(body, _PLACE_AT)
+    return (frame, sequence, rows) if 0 < rows <= MAX_ROWS else None
 
 
-def forwarded(body: bytes) -> bytes | None:
-    """The same DATA body with one hop less, or None when it has travelled far enough. The body must hold a header."""
-    hops = body[2]
-    return None if hops == 0 else body[:2] + bytes((hops - 1,)) + body[3:]
+# ------------------------------------------------------------------------------------------------------------------ ACK
+
+_ACK: Final = struct.Struct(">BxxxQIHHHHHxxQQ")
+ACK_BYTES: Final = _ACK.size
+
+
+class Acknowledgement(NamedTuple):
+    """The body of an ACK frame: what the downstream end of a channel has taken, in totals since the channel began.
+
+    Args:
+        channel: as in `DataHeader`, from `application` to `target_term`.
+        frames: data frames and barriers that the operator has taken.
+        marks: frames without rows that came.
+    """
+
+    application: int
+    life: int
+    edge: int
+    source: int
+    source_term: int
+    target: int
+    target_term: int
+    frames: int
+    marks: int
+
+    def pack(self) -> bytes:
+        """Its 44 bytes."""
+        return _ACK.pack(DATA_VERSION, *self)
+
+    @classmethod
+    def unpack(cls, body: bytes | memoryview) -> "Acknowledgement":
+        """What an ACK body says; raises `RemoteProtocolError("form")`."""
+        if len(body) != ACK_BYTES:
+            raise RemoteProtocolError("form", f"an acknowledgement has {ACK_BYTES} bytes, got {len(body)}")
+        version, *rest = _ACK.unpack(body)
+        if version != DATA_VERSION:
+            raise RemoteProtocolError("form", f"acknowledgement of version {version}")
+        return cls._make(rest)

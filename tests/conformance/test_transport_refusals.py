@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from agiledart_kernel.errors import Refused, RemoteProtocolError
-from agiledart_kernel.frames import FrameKind, Hello, encode_hello, frame
+from agiledart_kernel.frames import PROTOCOL_MAX, FrameKind, Hello, encode_hello, frame
 from agiledart_kernel.grants import ROLES, Role
 from agiledart_kernel.limits import MAX_HELLO_BYTES
 from agiledart_kernel.services import ROLES_BY_SERVICE, SERVICES
@@ -314,7 +314,7 @@ def test_a_protocol_of_the_future_is_refused(run: Run) -> None:
         a, b = agent("a"), agent("b")
         listener = await a.serve()
         with pytest.raises(RefusedByPeer, match="protocol"):
-            await b.dial(listener, hello=Hello(2, 9, chain=b.chain))
+            await b.dial(listener, hello=Hello(PROTOCOL_MAX + 1, 9, chain=b.chain))
         await no_trace(a, listener, "protocol")
 
     run(scenario())

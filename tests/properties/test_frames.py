@@ -96,8 +96,8 @@ def test_a_hello_survives_the_wire_and_its_damage_is_noticed_or_harmless(hello: 
 
 u16, u32, u64 = st.integers(0, 2**16 - 1), st.integers(0, 2**32 - 1), st.integers(0, 2**64 - 1)
 headers = st.builds(
-    DataHeader, application=u64, plan=u32, edge=u16, source=u16, target=u16, incarnation=u32, epoch=u32, sequence=u64,
-    rows=st.integers(1, 2**16), schema=u32, hops=st.integers(0, 255), flags=st.just(0),
+    DataHeader, application=u64, life=u32, edge=u16, source=u16, source_term=u16, target=u16, target_term=u16, epoch=u32,
+    frame=u64, sequence=u64, rows=st.integers(1, 2**16), schema=u32, flags=st.just(0),
 )  # fmt: skip
 
 
@@ -123,11 +123,11 @@ def test_a_frame_of_a_judged_channel_needs_no_second_judgement(
         body[place] = value
     found = rows_of_channel(bytes(body), channel_of(judged))
     if not damage:
-        assert found == (header.sequence, header.rows)
+        assert found == (header.frame, header.sequence, header.rows)
     if found is not None:
         again = DataHeader.unpack(bytes(body))
-        assert (again.sequence, again.rows, again.flags) == (*found, 0)
-        assert again[:6] == header[:6]  # application, plan, edge, source, target, incarnation
+        assert (again.frame, again.sequence, again.rows, again.flags) == (*found, 0)
+        assert again[:7] == header[:7]  # application, life, edge, both ends with their terms
     for cut in range(DATA_HEADER_BYTES):
         assert rows_of_channel(judged[:cut], channel_of(judged)) is None
 

@@ -83,14 +83,14 @@ class _DelayedLink:
     def __init__(self, host: InstanceHost, up: Running, down: Running, way: tuple[int, int], window: int) -> None:
         self._host, self._up, self._down, self._way = host, up, down, way
         self.open = True
-        self._frames: list[tuple[int, Batch]] = []
+        self._frames: list[tuple[int, int, Batch]] = []
         self._acknowledgements: list[tuple[int, int]] = []
         end = down.inputs[way[0], up.index]
         end.channel = ReceivingChannel(window)
         end.acknowledge = lambda frames, marks: self._acknowledgements.append((frames, marks))
 
     def deliver(self, batch: Batch, first_row: int, channel: SendingChannel) -> None:
-        self._frames.append((first_row, batch))
+        self._frames.append((channel.last_number, first_row, batch))
 
     def move(self, random: RandomStream) -> None:
         """Some of what waits arrives, as from one read of a socket; now and then the link shuts or opens."""
@@ -99,8 +99,8 @@ class _DelayedLink:
             count = 1 + random.index(len(self._frames))
             some, self._frames = self._frames[:count], self._frames[count:]
             self._host.gather()
-            for number, (first_row, batch) in enumerate(some, 1):
-                self._host.receive(self._down, edge, self._up.index, first_row, batch, is_last=number == count)
+            for left, (number, first_row, batch) in zip(range(count - 1, -1, -1), some, strict=True):
+                self._host.receive(self._down, edge, self._up.index, number, first_row, batch, is_last=not left)
             self._host.turn()
         if self._acknowledgements and random.index(3):
             some_acknowledgements, self._acknowledgements = self._acknowledgements, []

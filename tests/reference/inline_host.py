@@ -33,7 +33,8 @@ class _Channel:
 
     def offered(self, frame: Batch) -> None:
         """A frame has come to the receiver."""
-        self.receiving.accept(self.receiving.rows, len(frame), barrier=bool(frame.barrier))
+        came = self.receiving
+        came.accept(came.frames + came.marks, came.rows, len(frame), barrier=bool(frame.barrier))
         self._offered.append(frame.goes_in_order)
 
     def acknowledge(self, consumed: int) -> bool:

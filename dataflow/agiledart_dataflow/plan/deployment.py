@@ -53,7 +53,7 @@ class DeploymentPart(msgspec.Struct, frozen=True, gc=False, array_like=True):
     Args:
         application, version: its name, and which submission of that name.
         number: stands for (application, version) in data frames, see `agiledart_kernel.frames.application_number`.
-        plan_version: grows when a running application is placed anew; 1 at the start.
+        life: grows when a running application is placed anew; 1 at the start.
         specification, plan: wire forms of the `Specification` and the `StagePlan`.
         bundle: the user's code; never empty when it reaches a driver.
         nodes: every node of the deployment; positions in it stand for nodes elsewhere.
@@ -71,7 +71,7 @@ class DeploymentPart(msgspec.Struct, frozen=True, gc=False, array_like=True):
     application: str
     version: int
     number: int
-    plan_version: int
+    life: int
     specification: bytes
     plan: bytes
     bundle: bytes

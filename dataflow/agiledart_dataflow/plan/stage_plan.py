@@ -31,6 +31,7 @@ class Stage(msgspec.Struct, frozen=True, gc=False, array_like=True):
         keyed: True when its instances own key groups.
         has_state: True when an instance of it remembers rows.
         at: the node to which it is pinned, or "".
+        term: how many times its instances were given numbers or places, from 1; grows at a barrier while rows flow.
     """
 
     index: int
@@ -41,6 +42,7 @@ class Stage(msgspec.Struct, frozen=True, gc=False, array_like=True):
     keyed: bool = False
     has_state: bool = False
     at: str = ""
+    term: int = 1
 
 
 class Edge(msgspec.Struct, frozen=True, gc=False, array_like=True):

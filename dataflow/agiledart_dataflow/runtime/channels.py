@@ -109,6 +109,11 @@ class SendingChannel:
         )
 
     @property
+    def last_number(self) -> int:
+        """The number of the frame that was sent last, marks counted too, from 0."""
+        return self.frames_sent + self.marks_sent - 1
+
+    @property
     def in_flight(self) -> int:
         """Data frames under way."""
         return self.frames_sent - self._acknowledged
@@ -263,12 +268,14 @@ class ReceivingChannel:
         self.frames = self.marks = self.rows = 0
         self.owes = False
 
-    def accept(self, first_row: int, rows: int, *, barrier: bool = False) -> None:
-        """Count a frame that says it starts with row number `first_row`.
+    def accept(self, number: int, first_row: int, rows: int, *, barrier: bool = False) -> None:
+        """Count a frame that says which one it is and that it starts with row number `first_row`.
 
         Raises:
             RemoteProtocolError: a gap or a repeat (reason `gap`).
         """
+        if number != self.frames + self.marks:
+            raise RemoteProtocolError("gap", f"frame {number} came where {self.frames + self.marks} was expected")
         if first_row != self.rows:
             raise RemoteProtocolError("gap", f"row {first_row} came where {self.rows} was expected")
         if rows or barrier:

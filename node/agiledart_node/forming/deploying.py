@@ -43,7 +43,7 @@ class Deployment:
     application: str
     version: int
     number: int
-    plan_version: int
+    life: int
     bundle: bytes
     nodes: tuple[Peer, ...]
     guards: tuple[Peer, ...]
@@ -156,7 +156,7 @@ class Deploying:
             work.application,
             work.version,
             work.number,
-            work.plan_version,
+            work.life,
             work.blueprint.specification,
             work.blueprint.plan,
             work.bundle if peer not in work.touched and peer not in work.guards else b"",

@@ -98,7 +98,7 @@ class Planning:
         order: Order,
         loads: Loads,
         placement: Placement,
-        plan_version: int,
+        life: int,
         limits: dict[NodeId, int],
     ) -> Deployment:
         """The plan in the form in which it is sent."""
@@ -113,7 +113,7 @@ class Planning:
             record.name,
             record.version,
             record.number,
-            plan_version,
+            life,
             order.bundle,
             tuple(peers[node] for node in used),
             tuple(near[: self._desk.config.guards]),

@@ -224,7 +224,7 @@ class Submissions:
                 guards=work.guards,
                 assignment=work.assignment(),
                 paths=paths,
-                plan_version=work.plan_version,
+                life=work.life,
                 seconds_to_running=took,
             )
 

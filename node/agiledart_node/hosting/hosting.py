@@ -82,7 +82,7 @@ class Hosting:
             return
         if hosted is None:
             hosted = self._admit(part)
-        elif part.plan_version > hosted.part.plan_version or len(part.addresses) >= len(hosted.part.addresses):
+        elif part.life > hosted.part.life or len(part.addresses) >= len(hosted.part.addresses):
             hosted.part = msgspec.structs.replace(part, bundle=b"")
         hosted.bundle = part.bundle or hosted.bundle
         if not part.instances:
@@ -100,9 +100,9 @@ class Hosting:
     def _objection(self, part: DeploymentPart, hosted: Hosted | None) -> tuple[str, bool]:
         """(why this part is not taken, whether for want of room)."""
         key, me = (part.application, part.version), self._desk.me.name
-        plan_version, closed = self._closed.get(key, (0, ""))
+        life, closed = self._closed.get(key, (0, ""))
         newer = [version for name, version in self.table if name == part.application and version > part.version]
-        if plan_version >= part.plan_version or newer:
+        if life >= part.life or newer:
             return closed or f"{me} runs a newer version of {part.application}", False
         if hosted is not None and hosted.is_closing:
             return f"{part.application} is being ended on {me}", False
@@ -214,7 +214,7 @@ class Hosting:
             self._desk.unwatch(peer)
         if len(self._closed) >= MAX_CLOSED:
             del self._closed[next(iter(self._closed))]
-        self._closed[hosted.key] = (hosted.part.plan_version, reason or f"{hosted.part.application} was ended")
+        self._closed[hosted.key] = (hosted.part.life, reason or f"{hosted.part.application} was ended")
         self.on_close(hosted)
         self.on_room()
 

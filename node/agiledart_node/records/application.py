@@ -100,7 +100,7 @@ class ApplicationRecord(msgspec.Struct, frozen=True, gc=False, array_like=True):
     paths: tuple[tuple[Peer, ...], ...] = ()
     specification: bytes = b""
     plan: bytes = b""
-    plan_version: int = 1
+    life: int = 1
     seconds_to_running: float = 0.0
     history: tuple[HistoryEntry, ...] = ()
     summary: dict[str, Any] = {}

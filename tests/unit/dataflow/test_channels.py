@@ -125,25 +125,25 @@ def test_a_late_acknowledgement_takes_nothing_back() -> None:
 
 def test_the_receiver_sees_gaps_and_repeats() -> None:
     channel = ReceivingChannel()
-    channel.accept(0, 5)
-    channel.accept(5, 0)
-    with pytest.raises(RemoteProtocolError, match="gap"):
-        channel.accept(0, 5)
-    with pytest.raises(RemoteProtocolError, match="gap"):
-        channel.accept(9, 1)
+    channel.accept(0, 0, 5)
+    channel.accept(1, 5, 0)
+    for number, first_row in ((2, 0), (2, 9), (1, 5), (3, 5)):
+        with pytest.raises(RemoteProtocolError, match="gap"):
+            channel.accept(number, first_row, 1)
+    channel.accept(2, 5, 1)
 
 
 def test_acknowledges_in_halves_and_two_punctuations_at_once() -> None:
     channel = ReceivingChannel(window=8)
     for n in range(4):
-        channel.accept(n, 1)
+        channel.accept(n, n, 1)
     assert channel.due(3) is None
     assert channel.due(4) == (4, 0)
-    channel.accept(4, 0)
+    channel.accept(4, 4, 0)
     assert channel.due(4) is None
-    channel.accept(4, 0)
+    channel.accept(5, 4, 0)
     assert channel.due(4) == (4, 2)
-    channel.accept(4, 1)
+    channel.accept(6, 4, 1)
     assert channel.due(5) is None
     assert channel.due(5, all_of_it=True) == (5, 2)
 
@@ -157,7 +157,8 @@ def test_nothing_is_due_where_nothing_is_owed(steps: list[tuple[str, int]]) -> N
             owed, due = channel.owes, channel.due(taken)
             assert owed or due is None
         else:
-            channel.accept(channel.rows, number + 1 if what == "rows" else 0, barrier=what == "barrier")
+            rows, is_barrier = number + 1 if what == "rows" else 0, what == "barrier"
+            channel.accept(channel.frames + channel.marks, channel.rows, rows, barrier=is_barrier)
 
 
 def test_a_lazy_mark_waits_for_rows_for_the_end_or_to_be_let_go() -> None:
@@ -199,11 +200,13 @@ def test_everything_arrives_once_and_in_order(steps: list[tuple[int, int]], wind
 
     def turn() -> None:
         nonlocal taken
-        start = sender.rows_sent
+        start, number = sender.rows_sent, sender.last_number
         for frame in drain(sender):
-            receiver.accept(start, len(frame.rows))
+            number += 1
+            receiver.accept(number, start, len(frame.rows))
             start += len(frame.rows)
             wire.append(frame)
+        assert number == sender.last_number
         assert sender.in_flight <= window
         if wire:
             frame = wire.pop(0)

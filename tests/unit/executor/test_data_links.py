@@ -12,10 +12,10 @@ from agiledart_dataflow.data.batch_codec import BatchCodec
 from agiledart_dataflow.data.columns import Columns
 from agiledart_dataflow.runtime.channels import SendingChannel
 from agiledart_executor.connectors.columns_import import OF_THIS_PROCESS, ColumnsImport
-from agiledart_executor.data_links import DataPort, LinkEnd, Sender
+from agiledart_executor.data_links import DataPort, LinkEnd, Sender, take_acknowledgement
 from agiledart_executor.running import OutputEnd
 from agiledart_kernel.errors import RemoteProtocolError
-from agiledart_kernel.frames import DATA_HEADER_BYTES, DataHeader, FrameKind
+from agiledart_kernel.frames import DATA_HEADER_BYTES, Acknowledgement, DataHeader, FrameKind
 from agiledart_kernel.limits import MAX_BATCH_BYTES
 from agiledart_kernel.node_id import NodeId
 from agiledart_transport.framed import NotNow
@@ -45,7 +45,7 @@ class FakeLink:
 
 def test_a_batch_of_large_rows_waits_for_a_link_that_does_not_take_more() -> None:
     link = FakeLink(room=3)
-    header = DataHeader(1, 1, 0, 0, 0, 0, 0, 0, 0, 0)
+    header = DataHeader(1, 1, 0, 0, 1, 0, 1, 0, 0, 0, 0, 0)
     sender = Sender(cast(Any, link), header, BatchCodec(Row), "grow")
     end = OutputEnd(SendingChannel(), sender, sender.ready)
     rows = [Row("x" * 2 * MAX_BATCH_BYTES) for _ in range(10)]
@@ -65,7 +65,7 @@ def test_a_batch_of_large_rows_waits_for_a_link_that_does_not_take_more() -> Non
 
 def test_one_large_row_does_not_make_frames_small_for_ever() -> None:
     link = FakeLink(room=1_000)
-    sender = Sender(cast(Any, link), DataHeader(1, 1, 0, 0, 0, 0, 0, 0, 0, 0), BatchCodec(Row), "grow")
+    sender = Sender(cast(Any, link), DataHeader(1, 1, 0, 0, 1, 0, 1, 0, 0, 0, 0, 0), BatchCodec(Row), "grow")
     end = LinkEnd(sender, lazy_marks=False)
     sent = 0
     for text, count in (("x" * MAX_BATCH_BYTES, 1), *[("x", 1)] * 3, ("x", 600), ("x", 600)):
@@ -80,6 +80,7 @@ def test_one_large_row_does_not_make_frames_small_for_ever() -> None:
 
 
 UPSTREAM, OTHER = NodeId(1), NodeId(2)
+LIFE = 1
 
 
 def a_port(columns: ColumnsImport = OF_THIS_PROCESS) -> tuple[DataPort, list[int]]:
@@ -87,14 +88,16 @@ def a_port(columns: ColumnsImport = OF_THIS_PROCESS) -> tuple[DataPort, list[int
     taken: list[int] = []
     running = SimpleNamespace(inputs={})
     host = SimpleNamespace(
-        running={(1, 0): running}, receive=lambda _, edge, source, sequence, batch, **_more: taken.append(sequence)
+        running={(1, 0): running},
+        receive=lambda _, edge, source, number, sequence, batch, **_more: taken.append(sequence),
     )
     nodes = {(0, 0): UPSTREAM}
     port = DataPort(
         1,
+        LIFE,
         cast(Any, host),
         {0: BatchCodec(Row)},
-        lambda edge: 1,
+        lambda edge: (0, 1, 1, 1),
         lambda edge, index: nodes.get((edge, index), NodeId(0)),
         lambda edge: "grow",
         columns,
@@ -107,7 +110,7 @@ def a_link(node: NodeId) -> Any:
 
 
 def a_frame(**changes: int) -> bytes:
-    header = DataHeader(1, 1, 0, 0, 0, 0, 0, 0, rows=1, schema=0)._replace(**changes)
+    header = DataHeader(1, 1, 0, 0, 1, 0, 1, 0, 0, 0, rows=1, schema=0)._replace(**changes)
     return header.pack() + BatchCodec(Row).encode(Batch([Row("x")], [(4, 1)], (5, 1)))
 
 
@@ -121,6 +124,49 @@ def test_frames_of_no_channel_are_refused_behind_good_ones_too(changes: dict[str
     assert taken == [0]
 
 
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [({"life": 0}, "life"), ({"life": 2}, "life"), ({"source_term": 2}, "term"), ({"target_term": 0}, "term")],
+)
+def test_frames_of_another_life_or_term_are_refused_behind_good_ones_too(changes: dict[str, int], reason: str) -> None:
+    port, taken = a_port()
+    link = a_link(UPSTREAM)
+    with pytest.raises(RemoteProtocolError, match=reason):
+        port.data(link, FrameKind.DATA, a_frame(**changes))
+    port.data(link, FrameKind.DATA, a_frame())
+    with pytest.raises(RemoteProtocolError, match=reason):
+        port.data(link, FrameKind.DATA, a_frame(**changes))
+    assert taken == [0]
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"application": 2}, "life"),
+        ({"life": 2}, "life"),
+        ({"source_term": 2}, "term"),
+        ({"target_term": 2}, "term"),
+        ({"edge": 7}, "channel"),
+        ({"source": 3}, "channel"),
+    ],
+)
+def test_acknowledgements_of_another_life_or_term_count_in_none(changes: dict[str, int], reason: str) -> None:
+    counted: list[tuple[int, ...]] = []
+    host = SimpleNamespace(running={(0, 0): "grow"}, acknowledged=lambda _, *told: counted.append(told))
+
+    def ends(edge: int) -> tuple[int, int, int, int]:
+        if edge:
+            raise RemoteProtocolError("channel", f"no edge {edge}")
+        return 0, 1, 1, 1
+
+    good = Acknowledgement(1, LIFE, 0, 0, 1, 0, 1, frames=5, marks=2)
+    with pytest.raises(RemoteProtocolError) as refused:
+        take_acknowledgement(cast(Any, host), 1, LIFE, ends, FrameKind.ACK, good._replace(**changes).pack())
+    assert refused.value.reason == reason
+    take_acknowledgement(cast(Any, host), 1, LIFE, ends, FrameKind.ACK, good.pack())
+    assert counted == [(0, 0, 5, 2)]
+
+
 def test_another_node_cannot_feed_a_channel_that_was_judged() -> None:
     port, taken = a_port()
     port.data(a_link(UPSTREAM), FrameKind.DATA, a_frame())
@@ -130,18 +176,17 @@ def test_another_node_cannot_feed_a_channel_that_was_judged() -> None:
 
 
 def test_what_is_remembered_of_channels_is_bounded_by_channels() -> None:
-    """A peer chooses the plan's number in its frames freely."""
+    """A peer may come over ever new links."""
     port, taken = a_port()
-    link = a_link(UPSTREAM)
-    for plan in range(50):
-        port.data(link, FrameKind.DATA, a_frame(plan=plan, sequence=plan))
+    for number in range(50):
+        port.data(a_link(UPSTREAM), FrameKind.DATA, a_frame(frame=number, sequence=number))
     assert taken == list(range(50))
     assert len(port._routes) == 1
 
 
 def test_a_link_that_brings_columns_is_not_read_until_they_can_be_taken() -> None:
     gate = Event()
-    frame = DataHeader(1, 1, 0, 0, 0, 0, 0, 0, rows=2, schema=0).pack() + BatchCodec(Row).encode(
+    frame = DataHeader(1, 1, 0, 0, 1, 0, 1, 0, 0, 0, rows=2, schema=0).pack() + BatchCodec(Row).encode(
         Batch(Columns.from_rows([Row("x"), Row("y")], Row), [(4, 1, 0, 0), (5, 1, 0, 1)], (5, 1, 0, 1))
     )
 

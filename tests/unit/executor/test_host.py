@@ -105,7 +105,7 @@ class Pipeline:
             return
 
         def deliver(batch: Batch, first_row: int, channel: SendingChannel) -> None:
-            self.host.receive(down, edge, 0, first_row, batch)
+            self.host.receive(down, edge, 0, channel.last_number, first_row, batch)
 
         up.outputs[edge, 0] = OutputEnd(SendingChannel(window), deliver)
         down.inputs[edge, 0].acknowledge = lambda frames, marks: self.host.acknowledged(up, edge, 0, frames, marks)
@@ -169,7 +169,7 @@ def test_a_frame_leaves_before_the_book_keeping_of_its_instance(monkeypatch: pyt
         middle.outputs[1, 0].deliver = lambda batch, first_row, channel: host.cork.links.append(link)
         middle.pace = lambda rows, ns: seen.append("books")  # type: ignore[method-assign]
         host.gather()
-        host.receive(middle, 0, 0, 0, Batch([Reading(0, 0)], [(0, 1, 0, 0)], (0, 1, 0, 0)))
+        host.receive(middle, 0, 0, 0, 0, Batch([Reading(0, 0)], [(0, 1, 0, 0)], (0, 1, 0, 0)))
         host.turn()
 
     asyncio.run(play())
@@ -187,7 +187,7 @@ def test_who_is_woken_while_frames_are_gathered_waits_for_the_last_of_them(monke
         pipeline.host.gather()
         for n in range(3):
             batch = Batch([Reading(n, n)], None, covering((n, 1, 0, n)))
-            pipeline.host.receive(sink, 1, 0, n, batch)
+            pipeline.host.receive(sink, 1, 0, n, n, batch)
             await asyncio.sleep(0)
             waiting.append(sink.instance.queued_rows)
         pipeline.host.turn()
@@ -228,11 +228,11 @@ def test_room_that_comes_with_a_flush_is_used(monkeypatch: pytest.MonkeyPatch) -
         far_end = ReceivingChannel(16)
         middle.outputs[1, 0] = OutputEnd(
             SendingChannel(16, max_rows=100, bound_rows=250),
-            lambda batch, first_row, channel: far_end.accept(first_row, len(batch.rows)),
+            lambda batch, first_row, channel: far_end.accept(channel.last_number, first_row, len(batch.rows)),
         )
         middle.take_outputs()
         batch = Batch([Reading(n, n) for n in range(2_000)], None, covering((1_999, 1, 0, 1_999)))
-        pipeline.host.receive(middle, 0, 0, 0, batch)
+        pipeline.host.receive(middle, 0, 0, 0, 0, batch)
         for _ in range(1_000):
             await asyncio.sleep(0)
             if due := far_end.due(far_end.frames):
@@ -372,9 +372,9 @@ def test_frames_that_cannot_be_right_are_the_peers_fault() -> None:
         pipeline = Pipeline(rows(10))
         middle = pipeline.running[1]
         with pytest.raises(RemoteProtocolError, match="channel"):
-            pipeline.host.receive(middle, 9, 0, 0, Batch([], [], (1,)))
+            pipeline.host.receive(middle, 9, 0, 0, 0, Batch([], [], (1,)))
         with pytest.raises(RemoteProtocolError, match="gap"):
-            pipeline.host.receive(middle, 0, 0, 7, Batch([Reading(1, 1)], [(1, 1, 0, 0)], (1, 1, 0, 0)))
+            pipeline.host.receive(middle, 0, 0, 0, 7, Batch([Reading(1, 1)], [(1, 1, 0, 0)], (1, 1, 0, 0)))
         with pytest.raises(RemoteProtocolError, match="channel"):
             pipeline.host.acknowledged(middle, 0, 5, 1, 0)
         with pytest.raises(RemoteProtocolError, match="acknowledgement"):

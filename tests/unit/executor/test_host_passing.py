@@ -35,16 +35,21 @@ class Far:
         end = self.middle.inputs[0, 0]
         end.channel = ReceivingChannel(4)
         end.acknowledge = lambda frames, marks: self.acknowledged.append((frames, marks))
-        self.sent = 0
+        self.sent = self.frames = 0
 
     def receive(self, *counts: int, value: int = 0) -> None:
         """Frames of so many rows come in one read of a link, which calls `gather` and `turn` around them."""
         self.host.gather()
         for number, count in enumerate(counts, 1):
             is_last = number == len(counts)
-            self.host.receive(self.middle, 0, 0, self.sent, frame(self.sent, count, value), is_last=is_last)
+            self.take(self.sent, frame(self.sent, count, value), is_last=is_last)
             self.sent += count
         self.host.turn()
+
+    def take(self, first_row: int, batch: Batch, *, is_last: bool) -> None:
+        """The next frame comes."""
+        self.frames += 1
+        self.host.receive(self.middle, 0, 0, self.frames - 1, first_row, batch, is_last=is_last)
 
     def written(self) -> int:
         assert self.sink.instance is not None
@@ -113,9 +118,9 @@ def test_a_frame_out_of_order_is_the_senders_fault_and_breaks_nobody() -> None:
         batch = frame(3, 2)
         batch.order.reverse()
         with pytest.raises(RemoteProtocolError, match="order"):
-            far.host.receive(far.middle, 0, 0, 3, batch, is_last=True)
+            far.take(3, batch, is_last=True)
         with pytest.raises(RemoteProtocolError, match="was expected"):
-            far.host.receive(far.middle, 0, 0, 77, frame(77, 1), is_last=True)
+            far.take(77, frame(77, 1), is_last=True)
         assert not far.pipeline.broken
 
     in_a_loop(play)
@@ -258,7 +263,7 @@ def test_a_sink_is_flushed_with_what_passes(monkeypatch: pytest.MonkeyPatch) -> 
             far.receive(1)
         flushed: list[int] = []
         monkeypatch.setattr(far.sink.writer, "flush", lambda: flushed.append(far.written()))
-        far.host.receive(far.middle, 0, 0, far.sent, frame(far.sent, 2), is_last=True)
+        far.take(far.sent, frame(far.sent, 2), is_last=True)
         assert flushed == [5]
 
     in_a_loop(play)
@@ -285,7 +290,7 @@ def test_frames_wait_for_those_that_were_woken_before() -> None:
         far.host.gather()
         far.host.wake(far.sink)
         calls = far.host.calls
-        far.host.receive(far.middle, 0, 0, far.sent, frame(far.sent, 1), is_last=True)
+        far.take(far.sent, frame(far.sent, 1), is_last=True)
         assert far.host.calls == calls
         far.host.turn()
         assert far.host.calls > calls

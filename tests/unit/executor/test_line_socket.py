@@ -157,7 +157,8 @@ def test_an_executor_waits_for_the_socket_instead_of_asking() -> None:
             sink = Running(1, 0, "out", instance=Instance(program, 1, 0, writer), writer=writer)
             sink.inputs[0, 0] = InputEnd(lambda frames, marks: host.acknowledged(source, 0, 0, frames, marks))
             source.outputs[0, 0] = OutputEnd(
-                SendingChannel(), lambda batch, first, channel: host.receive(sink, 0, 0, first, batch)
+                SendingChannel(),
+                lambda batch, first, channel: host.receive(sink, 0, 0, channel.last_number, first, batch),
             )
             host.add(source)
             host.add(sink)

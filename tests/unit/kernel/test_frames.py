@@ -7,6 +7,7 @@ from agiledart_kernel import frames
 from agiledart_kernel.errors import Refused, RemoteProtocolError
 from agiledart_kernel.frames import (
     ROWS_PLACE,
+    Acknowledgement,
     DataHeader,
     FrameKind,
     FrameReader,
@@ -180,28 +181,42 @@ def test_features_are_used_when_both_have_them() -> None:
 # ----------------------------------------------------------------------------------------------------------------- DATA
 
 HEADER = DataHeader(
-    application=0x0102030405060708, plan=9, edge=10, source=11, target=12, incarnation=13, epoch=14, sequence=15,
-    rows=16, schema=17, hops=18,
+    application=0x0102030405060708, life=9, edge=10, source=11, source_term=12, target=13, target_term=14, epoch=15, frame=16,
+    sequence=17, rows=18, schema=19,
 )  # fmt: skip
 GOLDEN_HEADER = (
+    "02000000" "0102030405060708" "00000009" "000a" "000b" "000c" "000d" "000e" "0000" "0000000f" "0000000000000010"
+    "0000000000000011" "00000012" "00000013"
+)  # fmt: skip
+GOLDEN_HEADER_OF_PROTOCOL_1 = (
     "01001200" "0102030405060708" "00000009" "000a" "000b" "000c" "0000" "0000000d" "0000000e" "000000000000000f"
     "00000010" "00000011"
 )  # fmt: skip
+ACK = Acknowledgement(0x0102030405060708, 9, 10, 11, 12, 13, 14, frames=15, marks=16)
+GOLDEN_ACK = (
+    "02000000" "0102030405060708" "00000009" "000a" "000b" "000c" "000d" "000e" "0000" "000000000000000f" "0000000000000010"
+)  # fmt: skip
+GOLDEN_ACK_OF_PROTOCOL_1 = "0102030405060708000a000b000c0000000000000000000f0000000000000010"
 
 
 def test_golden_data_header() -> None:
     assert HEADER.pack().hex() == GOLDEN_HEADER
     assert DataHeader.unpack(HEADER.pack() + b"rows") == HEADER
-    assert len(HEADER.pack()) == frames.DATA_HEADER_BYTES == 48
+    assert len(HEADER.pack()) == frames.DATA_HEADER_BYTES == 56
 
 
-def test_a_relay_forwards_with_one_hop_less_and_the_same_rest() -> None:
-    body = HEADER.pack() + b"rows"
-    passed = frames.forwarded(body)
-    assert passed is not None
-    assert DataHeader.unpack(passed) == HEADER._replace(hops=17)
-    assert passed[frames.DATA_HEADER_BYTES :] == b"rows"
-    assert frames.forwarded(HEADER._replace(hops=0).pack()) is None
+def test_golden_acknowledgement() -> None:
+    assert ACK.pack().hex() == GOLDEN_ACK
+    assert Acknowledgement.unpack(ACK.pack()) == ACK
+
+
+def test_frames_of_protocol_1_name_no_life_and_are_refused() -> None:
+    with pytest.raises(RemoteProtocolError, match="version 1"):
+        DataHeader.unpack(bytes.fromhex(GOLDEN_HEADER_OF_PROTOCOL_1) + b"some more rows")
+    with pytest.raises(RemoteProtocolError, match="has 44 bytes, got 32"):
+        Acknowledgement.unpack(bytes.fromhex(GOLDEN_ACK_OF_PROTOCOL_1))
+    with pytest.raises(RemoteProtocolError, match="version 1"):
+        Acknowledgement.unpack(b"\x01" + ACK.pack()[1:])
 
 
 @pytest.mark.parametrize(
@@ -209,7 +224,8 @@ def test_a_relay_forwards_with_one_hop_less_and_the_same_rest() -> None:
     [
         (b"", "form"),
         (HEADER.pack()[:-1], "form"),
-        (b"\x02" + HEADER.pack()[1:], "form"),
+        (b"\x01" + HEADER.pack()[1:], "form"),
+        (b"\x03" + HEADER.pack()[1:], "form"),
         (HEADER._replace(flags=2).pack(), "form"),
         (HEADER._replace(flags=frames.PUNCTUATION_ONLY).pack(), "form"),
         (HEADER._replace(rows=0).pack(), "form"),
@@ -234,6 +250,6 @@ def test_application_numbers_differ_by_name_and_version() -> None:
 
 
 def test_the_header_of_rows_is_what_stands_around_their_place() -> None:
-    header = DataHeader(2**63, 7, 3, 4, 5, 6, 0, 99, 12, 8, hops=2)
+    header = DataHeader(2**63, 7, 3, 4, 1, 5, 2, 0, 98, 99, 12, 8)
     before, behind = header.around_place()
-    assert before + ROWS_PLACE.pack(99, 12) + behind == header.pack()
+    assert before + ROWS_PLACE.pack(98, 99, 12) + behind == header.pack()
