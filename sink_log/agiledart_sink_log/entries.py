@@ -3,10 +3,10 @@
     segment  = SEGMENT header · entry*
     entry    = header (48 bytes: kind, schema, offset, epoch, wall time, rows, length, CRC of the body, CRC of the header) · body
     RECORD   : `rows` rows in the body, the first has the number `offset`
-    COMMIT   : everything before `offset` is committed; no body
+    COMMIT   : everything before `offset` is committed; no body. Where epochs run it stands behind rows that it does not cover
 
-Offsets within a segment follow each other without a gap. Integers are big-endian; CRC is CRC32C. That of an entry's header begins
-with the log's `seed`, so an entry of another log or partition is no entry here, also when it stands in somebody's rows.
+Offsets of rows within a segment follow each other without a gap. Integers are big-endian; CRC is CRC32C. That of an entry's header
+begins with the log's `seed`, so an entry of another log or partition is no entry here, also when it stands in somebody's rows.
 """
 
 import contextlib

@@ -4,6 +4,7 @@ import contextlib
 import os
 import secrets
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -53,6 +54,7 @@ class LogWriter:
         root: folder above `sink-logs`.
         schema, fields: of the rows (`rows.py`).
         application, version: who writes; told to readers.
+        keep: of each partition the committed end, when somebody else remembers it; what lies behind is cut off.
         patience: seconds for which a log that somebody else writes is waited for, by sleeping. A process with an event loop gives
             0 and tries again later.
 
@@ -72,6 +74,7 @@ class LogWriter:
         version: int = 0,
         clock: Clock = time.time_ns,
         patience: float = LOCK_SECONDS,
+        keep: Sequence[int] | None = None,
     ) -> None:
         self.directory = log_directory(root, name)
         self._lock = -1
@@ -86,7 +89,7 @@ class LogWriter:
         self._lock = held
         try:
             self.description = self._describe(name, options, schema, fields, application, version, clock() // 1_000_000)
-            self._open_partitions(options, clock)
+            self._open_partitions(options, clock, keep)
         except OSError as error:
             self.close()
             raise OperationFailed(f"{self.directory} cannot be written: {(error.strerror or '').lower()}") from None
@@ -132,7 +135,7 @@ class LogWriter:
         write_description(self.directory, description)
         return description
 
-    def _open_partitions(self, options: LogOptions, clock: Clock) -> None:
+    def _open_partitions(self, options: LogOptions, clock: Clock, keep: Sequence[int] | None) -> None:
         description = self.description
         share = description.max_bytes // description.partitions
         segment = options.segment_bytes or DEFAULT_SEGMENT_BYTES
@@ -148,6 +151,7 @@ class LogWriter:
                     max_bytes=share,
                     max_age_ms=description.max_age_ms,
                     clock=clock,
+                    keep=None if keep is None else keep[partition],
                 )
             )
 
@@ -173,12 +177,24 @@ class LogWriter:
         for partition in self.partitions:
             partition.commit()
 
-    def close(self) -> None:
-        """Commit, force to the disk, unlock; may be called twice. Raises the first error, after all were closed."""
+    def prepare(self) -> tuple[int, ...]:
+        """An epoch ends here: everything appended so far is on the disk; the end of each partition."""
+        return tuple(partition.prepare() for partition in self.partitions)
+
+    def commit_up_to(self, ends: Sequence[int], epoch: int) -> None:
+        """Everything before these ends, which `prepare` gave, is committed with the epoch that ended there."""
+        for partition, end in zip(self.partitions, ends, strict=True):
+            partition.commit_up_to(end, epoch)
+
+    def close(self, *, commits: bool = True) -> None:
+        """Commit unless epochs do, force to the disk, unlock; may be called twice.
+
+        Raises the first error, after all were closed.
+        """
         wrong: OperationFailed | None = None
         for partition in self.partitions:
             try:
-                partition.close()
+                partition.close(commits=commits)
             except OperationFailed as error:
                 wrong = wrong or error
         if self._lock >= 0:

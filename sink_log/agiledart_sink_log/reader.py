@@ -139,7 +139,7 @@ class LogReader:
             segments = segments_of(folder)
             if not segments:
                 return PartitionEnds(partition, 0, 0, 0)
-            told = (segments[0].base, self._walk(partition, segments[-1], None)[0])
+            told = (segments[0].base, self._last_commit(partition, segments))
         first, end = told
         latest = end
         if uncommitted:
@@ -148,12 +148,24 @@ class LogReader:
                 latest = max(end, self._walk(partition, segments[-1], end)[1])
         return PartitionEnds(partition, first, end, latest)
 
-    def _walk(self, partition: int, segment: Segment, known: int | None) -> tuple[int, int]:
-        """(committed, latest) end by what the last segment holds; `known`: the committed end, from which it is enough to look."""
-        committed = latest = segment.base
-        start = SEGMENT_HEADER_BYTES
+    def _last_commit(self, partition: int, segments: list[Segment]) -> int:
+        """The committed end by what the segments hold; of the last ones none may have a commit where epochs run."""
+        for segment in reversed(segments):
+            end, _ = self._walk(partition, segment, None)
+            if end is not None:
+                return end
+        return segments[0].base
+
+    def _walk(self, partition: int, segment: Segment, known: int | None) -> tuple[int | None, int]:
+        """(committed, latest) end by what a segment holds, None where it holds no commit.
+
+        Args:
+            known: the committed end, from which it is enough to look.
+        """
+        committed: int | None = None
+        latest, start = segment.base, SEGMENT_HEADER_BYTES
         if known is not None:
-            committed, start = self._index(partition, segment).before(known)
+            latest, start = self._index(partition, segment).before(known)
         try:
             descriptor = os.open(segment.path, os.O_RDONLY | os.O_CLOEXEC)
         except OSError:
@@ -163,7 +175,7 @@ class LogReader:
             while (entry := scan.next()) is not None:
                 latest = max(latest, entry.end)
                 if entry.kind == COMMIT:
-                    committed = max(committed, entry.offset)
+                    committed = max(committed or 0, entry.offset)
         except Damage:  # where rows are served it will be told
             pass
         finally:
@@ -247,7 +259,7 @@ class LogReader:
                     continue
                 if expected <= committed:
                     index.note(expected, at)
-                expected = entry.end
+                expected = max(expected, entry.end)
                 if entry.kind == RECORD and entry.end > cursor:
                     if not answer.take(StoredBatch(entry.offset, entry.rows, scan.body(entry), entry.at_ms), cursor):
                         break
@@ -263,7 +275,7 @@ def _expected(scan: SegmentScan, offset: int) -> Entry:
     entry = scan.next()
     if entry is None:
         raise Damage(at, "the segment ends too early")
-    if entry.offset != offset:
+    if entry.offset != offset and not (entry.kind == COMMIT and entry.offset < offset):
         raise Damage(at, f"offset {entry.offset} where {offset} should be")
     return entry
 

@@ -2,19 +2,25 @@
 
 Awkward cases, and what is done:
 
-* The last writer was killed in mid-write: the file ends within an entry, or with rows that no COMMIT covers. That tail is cut off.
-* The power failed: `committed` may say more than the segment holds. The rows are lost and their offsets are not used again: a
+* The last writer was killed in mid-write: the file ends within an entry, or with rows that no COMMIT covers. That tail is cut off,
+  whole segments of it where an epoch was that long.
+* The power failed: `committed` may say more than the segments hold. The rows are lost and their offsets are not used again: a
   new segment begins at the committed end, and readers of the gap are told.
 * A byte before the committed end has changed. Nothing is cut, the segment stays as it is for what is still good in it, and a
   new one begins at the committed end.
+* The register of a run says up to where its epochs are committed. Then that is the end, whether the partition has heard of it
+  or not.
 """
 
 import os
+from array import array
+from bisect import bisect_right
 from dataclasses import dataclass
 from pathlib import Path
 
 from agiledart_sink_log.entries import (
     COMMIT,
+    RECORD,
     SEGMENT_HEADER_BYTES,
     Damage,
     SegmentScan,
@@ -33,8 +39,9 @@ class Recovered:
         end: offset of the next row.
         segment: the file to append to, or None: begin a new one at `end`.
         size: its good bytes; what lies behind is to be cut off.
-        cut_bytes: how many bytes that is.
+        cut_bytes: how many bytes go, those of `gone` included.
         lost_from: committed rows from here to `end` cannot be read: damage or a power cut; None: all are good.
+        gone: segments that begin behind the end.
     """
 
     end: int
@@ -42,47 +49,96 @@ class Recovered:
     size: int = 0
     cut_bytes: int = 0
     lost_from: int | None = None
+    gone: tuple[Segment, ...] = ()
 
 
-def recover(directory: Path, log_id: str, partition: int) -> Recovered:
-    """Look at a partition without changing it. Raises OSError."""
+def recover(directory: Path, log_id: str, partition: int, keep: int | None = None) -> Recovered:
+    """Look at a partition without changing it.
+
+    Args:
+        keep: the end, of a partition whose commits somebody else remembers; None: the last commit that stands here.
+
+    Raises:
+        OSError: a file cannot be read.
+    """
     told = read_committed(directory)
-    told_end = told[1] if told is not None else 0
-    segments = segments_of(directory)
-    if not segments:
-        return Recovered(told_end, None)
-    found = _look(segments[-1], log_id, partition)
-    if told_end > found.end:
-        return Recovered(told_end, None, lost_from=found.end)
-    if found.lost_from is not None or found.size == 0:  # size 0: killed while it began the file, which begins anew
-        return Recovered(found.end, None, lost_from=found.lost_from)
-    return found
+    known = keep if keep is not None else told[1] if told is not None else 0
+    looks: list[_Look] = []
+    for segment in reversed(segments_of(directory)):
+        looks.append(_Look(segment, log_id, partition))
+        if segment.base <= known or (keep is None and looks[-1].commit is not None):
+            break
+    end = known if keep is not None else max([known, *(look.commit or 0 for look in looks)])
+    gone = tuple(look.segment for look in looks if look.segment.base > end)
+    cut_bytes = sum(look.total for look in looks if look.segment.base > end)
+    inside = next((look for look in looks if look.segment.base <= end), None)
+    if inside is None:
+        return Recovered(end, None, 0, cut_bytes, gone=gone)
+    reached, size = inside.up_to(end)
+    if reached < end:
+        return Recovered(end, None, 0, cut_bytes, lost_from=reached, gone=gone)
+    if not size:  # killed while it began the file, which begins anew
+        return Recovered(end, None, 0, cut_bytes, gone=gone)
+    return Recovered(end, inside.segment, size, cut_bytes + inside.total - size, gone=gone)
 
 
-def _look(segment: Segment, log_id: str, partition: int) -> Recovered:
-    """What one segment holds; `size` 0 when not even its beginning is good."""
-    seed = seed_of(log_id, partition)
-    descriptor = os.open(segment.path, os.O_RDONLY)
-    try:
-        total = os.fstat(descriptor).st_size
-        scan = SegmentScan(descriptor, SEGMENT_HEADER_BYTES, total, seed)
-        end, good, offset = segment.base, SEGMENT_HEADER_BYTES, segment.base
+class _Look:
+    """What one segment holds, up to the first entry that is not whole.
+
+    Attributes:
+        total: bytes of the file.
+        commit: the greatest offset that a COMMIT names, behind damage too; None: there is none.
+    """
+
+    def __init__(self, segment: Segment, log_id: str, partition: int) -> None:
+        self.segment = segment
+        self.commit: int | None = None
+        self._offsets, self._positions = array("Q"), array("Q")  # after each good entry
+        seed = seed_of(log_id, partition)
+        descriptor = os.open(segment.path, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            check_segment_header(os.pread(descriptor, SEGMENT_HEADER_BYTES, 0), log_id, partition, segment.base)
-            while (entry := scan.next()) is not None:
-                if entry.offset != offset:
-                    raise Damage(scan.position, f"offset {entry.offset} where {offset} should be")
-                scan.body(entry)
+            self.total = os.fstat(descriptor).st_size
+            scan = SegmentScan(descriptor, SEGMENT_HEADER_BYTES, self.total, seed)
+            good = 0
+            try:
+                check_segment_header(os.pread(descriptor, SEGMENT_HEADER_BYTES, 0), log_id, partition, segment.base)
+                good = SEGMENT_HEADER_BYTES
+                self._note(segment.base, good)
+                self._read(scan)
+            except Damage as damage:
+                if damage.position:
+                    good = self._positions[-1]
+            else:
+                good = self._positions[-1]
+            rest = os.pread(descriptor, self.total - good, good)
+        finally:
+            os.close(descriptor)
+        for _, entry in entries_after(rest, seed):
+            if entry.kind == COMMIT:
+                self._committed(entry.offset)
+
+    def _read(self, scan: SegmentScan) -> None:
+        offset = self.segment.base
+        while (entry := scan.next()) is not None:
+            if entry.offset > offset or (entry.kind == RECORD and entry.offset != offset):
+                raise Damage(scan.position, f"offset {entry.offset} where {offset} should be")
+            scan.body(entry)
+            if entry.kind == COMMIT:
+                self._committed(entry.offset)
+            else:
                 offset = entry.end
-                if entry.kind == COMMIT:
-                    end, good = entry.offset, scan.position
-        except Damage as damage:
-            if damage.position == 0:
-                good = 0
-        rest = os.pread(descriptor, total - good, good)
-    finally:
-        os.close(descriptor)
-    later = max((entry.offset for _, entry in entries_after(rest, seed) if entry.kind == COMMIT), default=end)
-    if later > end:
-        return Recovered(later, None, good, 0, lost_from=end)
-    return Recovered(end, segment, good, total - good)
+            self._note(offset, scan.position)
+
+    def _note(self, offset: int, position: int) -> None:
+        self._offsets.append(offset)
+        self._positions.append(position)
+
+    def _committed(self, offset: int) -> None:
+        self.commit = max(offset, self.commit or 0)
+
+    def up_to(self, end: int) -> tuple[int, int]:
+        """(offset, position) behind the last good entry that ends at this offset or before; (base, 0) for a bad beginning."""
+        place = bisect_right(self._offsets, end) - 1
+        if place < 0:
+            return self.segment.base, 0
+        return self._offsets[place], self._positions[place]

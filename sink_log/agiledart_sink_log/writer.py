@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from agiledart_kernel.errors import OperationFailed
+from agiledart_kernel.errors import LocalProtocolError, OperationFailed
 from agiledart_sink_log.entries import SEGMENT_HEADER_BYTES, commit, record, seed_of, segment_header
 from agiledart_sink_log.layout import Segment, committed_bytes, segment_path, segments_of, sync_directory
 from agiledart_sink_log.recovery import Recovered, recover
@@ -35,6 +35,7 @@ class PartitionWriter:
         max_bytes: of all segments of this partition; the one being written is never dropped.
         max_age_ms: a segment whose last row is older is dropped; 0: never.
         clock: wall time in ns.
+        keep: the end of a partition whose commits somebody else remembers; what lies behind it is cut off. None: as it stands here.
 
     Raises:
         OperationFailed: a file cannot be opened or written; the message has the path.
@@ -51,6 +52,7 @@ class PartitionWriter:
         max_bytes: int,
         max_age_ms: int,
         clock: Clock = time.time_ns,
+        keep: int | None = None,
     ) -> None:
         self._directory, self._log_id, self._partition = directory, log_id, partition
         self._seed = seed_of(log_id, partition)
@@ -65,7 +67,7 @@ class PartitionWriter:
         self.trimmed_rows = 0
         try:
             directory.mkdir(parents=True, exist_ok=True)
-            self.recovered: Recovered = recover(directory, log_id, partition)
+            self.recovered: Recovered = recover(directory, log_id, partition, keep)
             self._open(self.recovered)
         except OSError as error:
             self._release()
@@ -87,7 +89,9 @@ class PartitionWriter:
         return sum(self._sizes.values()) + self._size
 
     def _open(self, found: Recovered) -> None:
-        self._end = found.end
+        self._end = self._committed = found.end
+        for segment in found.gone:
+            segment.path.unlink(missing_ok=True)
         self._committed_file = os.open(self._directory / "committed", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         self._segments = segments_of(self._directory)
         self._sizes = {segment.base: os.stat(segment.path).st_size for segment in self._segments}
@@ -131,21 +135,48 @@ class PartitionWriter:
     def commit(self) -> None:
         """All rows taken so far are committed: readers see them."""
         if self._uncommitted:
-            self._guarded(self._commit)
+            self._guarded(lambda: self._commit(self._end, 0))
         elif self._is_dirty and time.monotonic() - self._synced_at >= SYNC_SECONDS:
             self._guarded(self._sync)
 
-    def _commit(self) -> None:
-        self._pending.append(commit(self._seed, self._schema, self._end, 0, self._now_ms()))
+    def prepare(self) -> int:
+        """An epoch ends here: all rows taken so far are on the disk, whatever happens; the offset behind them.
+
+        They count from `commit_up_to` on. A full segment ends here, too.
+        """
+
+        def make_safe() -> None:
+            self._hand_over()
+            if not self._roll_when_full():
+                self._sync()
+
+        self._guarded(make_safe)
+        return self._end
+
+    def commit_up_to(self, offset: int, epoch: int) -> None:
+        """The rows before an offset that `prepare` gave are committed, with the epoch that ended there."""
+        if not self._committed <= offset <= self._end:
+            raise LocalProtocolError(f"commit up to {offset} of {self._committed} to {self._end}")
+        if offset > self._committed:
+            self._guarded(lambda: self._commit(offset, epoch))
+
+    def _commit(self, offset: int, epoch: int) -> None:
+        self._pending.append(commit(self._seed, self._schema, offset, epoch, self._now_ms()))
         self._hand_over()
-        self._uncommitted = False
+        self._committed = offset
+        self._uncommitted = offset < self._end
         self._tell_committed()
-        now = self._now_ms()
-        old = self._max_age_ms and now - self._began_ms > max(self._max_age_ms // 8, _MIN_AGE_ROLL_MS)
-        if self._size >= self._segment_bytes or (old and self._size > SEGMENT_HEADER_BYTES):
-            self._roll()
-        elif time.monotonic() - self._synced_at >= SYNC_SECONDS:
+        if self._uncommitted:
+            self._trim()
+        elif not self._roll_when_full() and time.monotonic() - self._synced_at >= SYNC_SECONDS:
             self._sync()
+
+    def _roll_when_full(self) -> bool:
+        old = self._max_age_ms and self._now_ms() - self._began_ms > max(self._max_age_ms // 8, _MIN_AGE_ROLL_MS)
+        is_full = self._size >= self._segment_bytes or (old and self._size > SEGMENT_HEADER_BYTES)
+        if is_full:
+            self._roll()
+        return bool(is_full)
 
     def _roll(self) -> None:
         self._sync()
@@ -158,7 +189,7 @@ class PartitionWriter:
     def _trim(self) -> None:
         """Drop the oldest segments until size and age are kept."""
         limit_ms = self._now_ms() - self._max_age_ms
-        while len(self._segments) > 1:
+        while len(self._segments) > 1 and self._segments[1].base <= self._committed:
             oldest = self._segments[0]
             too_old = self._max_age_ms and os.stat(oldest.path).st_mtime_ns // 1_000_000 < limit_ms
             if not too_old and self.bytes_kept <= self._max_bytes:
@@ -171,7 +202,7 @@ class PartitionWriter:
             oldest.path.unlink(missing_ok=True)
 
     def _tell_committed(self) -> None:
-        os.pwrite(self._committed_file, committed_bytes(self.first, self._end), 0)
+        os.pwrite(self._committed_file, committed_bytes(self.first, self._committed), 0)
 
     def _hand_over(self) -> None:
         pending, self._pending, self._pending_bytes = self._pending, [], 0
@@ -203,12 +234,15 @@ class PartitionWriter:
             self._release()  # what is on the disk is a torn tail now, which the next writer cuts off
             raise _unwritable(self._directory, error) from None
 
-    def close(self) -> None:
-        """Commit, force everything to the disk, give back the files; may be called twice."""
+    def close(self, *, commits: bool = True) -> None:
+        """Commit unless epochs do, force everything to the disk, give back the files; may be called twice."""
         if self._descriptor < 0:
             return
         try:
-            self.commit()
+            if commits:
+                self.commit()
+            else:
+                self._guarded(self._hand_over)
             if self._descriptor >= 0:
                 self._guarded(self._sync)
         finally:

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agiledart_kernel.errors import LocalProtocolError
 from agiledart_sink_log.layout import segments_of
 from agiledart_sink_log.log import LogOptions, LogWriter
 from agiledart_sink_log.reader import DamagedError, LogReader, TrimmedError
@@ -38,8 +39,9 @@ def folder() -> Iterator[Path]:
         shutil.rmtree(made, ignore_errors=True)
 
 
-def open_log(root: Path, options: LogOptions = ROOMY) -> LogWriter:
-    return LogWriter(root, "x", options, "int", FIELDS, "app", 1)
+def open_log(root: Path, options: LogOptions = ROOMY, keep: int | None = None) -> LogWriter:
+    ends = None if keep is None else (keep,)
+    return LogWriter(root, "x", options, "int", FIELDS, "app", 1, keep=ends)
 
 
 def append(log: LogWriter, first: int, count: int, padding: int) -> None:
@@ -204,3 +206,94 @@ def test_a_log_stays_within_its_bound_and_keeps_the_newest(plan: list[tuple[int,
             with pytest.raises(TrimmedError) as trimmed:
                 reader.fetch(0, ends.first - 1, 10, 100)
             assert trimmed.value.first == ends.first
+
+
+EPOCHS = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 900), st.sampled_from("-pc")), min_size=1, max_size=40)
+"""(rows, padding, what follows: nothing, a barrier, the commit of the last barrier)."""
+
+
+def write_epochs(log: LogWriter, plan: list[tuple[int, int, str]]) -> tuple[list[int], int]:
+    """Carry out a plan; (ends of epochs that were prepared, index of the last that is committed, or -1)."""
+    prepared, committed = [], -1
+    for rows, padding, what in plan:
+        if rows:
+            append(log, log.partitions[0].end, rows, padding)
+        if what == "p":
+            (end,) = log.prepare()
+            prepared.append(end)
+        elif what == "c" and committed + 1 < len(prepared):
+            committed = len(prepared) - 1
+            log.commit_up_to((prepared[committed],), committed + 1)
+    return prepared, committed
+
+
+@settings(max_examples=150, deadline=None)
+@given(EPOCHS, st.data())
+def test_readers_see_whole_epochs_and_the_register_decides_what_stays(
+    plan: list[tuple[int, int, str]], data: st.DataObject
+) -> None:
+    """A kill anywhere; then the log goes on at the end that the register names: a prepared epoch, heard of as committed or not."""
+    with folder() as root:
+        log = open_log(root)
+        prepared, committed = write_epochs(log, plan)
+        visible = prepared[committed] if committed >= 0 else 0
+        assert read_all(root) == (list(range(visible)), [], visible)
+        latest = log.partitions[0].end
+        abandon(log)
+        reader = LogReader(root / "sink-logs" / "x")
+        assert reader.ends(0, uncommitted=True).latest == latest
+        assert read_all(root) == (list(range(visible)), [], visible)
+        keep = data.draw(st.sampled_from(prepared[max(0, committed) :] or [0]))
+        again = open_log(root, keep=keep)
+        assert again.partitions[0].recovered.lost_from is None
+        assert again.partitions[0].end == keep
+        assert read_all(root) == (list(range(keep)), [], keep)
+        append(again, keep, 3, 5)
+        again.close(commits=False)
+        assert read_all(root) == (list(range(keep)), [], keep)
+
+
+@settings(max_examples=60, deadline=None)
+@given(EPOCHS)
+def test_without_a_word_of_a_register_the_last_commit_that_stands_here_counts(plan: list[tuple[int, int, str]]) -> None:
+    """Also when the small file beside the segments is gone, and epochs are longer than a segment."""
+    with folder() as root:
+        log = open_log(root)
+        prepared, committed = write_epochs(log, plan)
+        visible = prepared[committed] if committed >= 0 else 0
+        abandon(log)
+        (root / "sink-logs" / "x" / "0" / "committed").unlink()
+        assert read_all(root) == (list(range(visible)), [], visible)
+        again = open_log(root)
+        assert again.partitions[0].end == visible
+        append(again, visible, 2, 0)
+        again.close()
+        assert read_all(root) == (list(range(visible + 2)), [], visible + 2)
+
+
+def test_a_commit_beyond_what_was_prepared_or_below_what_is_committed_is_refused() -> None:
+    with folder() as root:
+        log = open_log(root)
+        append(log, 0, 5, 0)
+        (end,) = log.prepare()
+        log.commit_up_to((end,), 1)
+        for wrong in (end + 1, end - 1):
+            with pytest.raises(LocalProtocolError, match="commit up to"):
+                log.commit_up_to((wrong,), 2)
+        log.close()
+
+
+@settings(max_examples=40, deadline=None)
+@given(EPOCHS)
+def test_epochs_that_are_open_are_never_trimmed(plan: list[tuple[int, int, str]]) -> None:
+    options = LogOptions(partitions=1, max_bytes=16 << 10, segment_bytes=4 << 10)
+    with folder() as root:
+        log = open_log(root, options)
+        prepared, committed = write_epochs(log, plan)
+        visible = prepared[committed] if committed >= 0 else 0
+        assert log.partitions[0].first <= visible
+        abandon(log)
+        if prepared:
+            again = open_log(root, options, keep=prepared[-1])
+            assert again.partitions[0].end == prepared[-1]
+            again.close()
