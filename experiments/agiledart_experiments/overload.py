@@ -46,8 +46,9 @@ def run(settings: Settings) -> Report:
             (mesh.folder / file).write_text(source.read_text())
         settings.progress(f"{len(POLICIES)} applications start")
         with ThreadPoolExecutor(len(POLICIES)) as pool:
-            starts = [pool.submit(_submit, mesh, policy, seconds) for policy in POLICIES]
+            starts = [pool.submit(_submit, mesh, policy) for policy in POLICIES]
             rows = _watch(mesh, seconds, starts, settings)
+        _release(mesh).touch()
         settings.progress("what waits drains")
         ends = [_end(mesh, policy) for policy in POLICIES]
     parameters = {
@@ -75,7 +76,12 @@ def _write_input(file: Path, seconds: int) -> None:
             lines.write(f"{1_700_000_000_000 + number * 1000 // ROWS_A_SECOND},{number / 7:.3f},sensor-{number:060d}\n")
 
 
-def _submit(mesh: ThrowawayMesh, policy: str, seconds: int) -> None:
+def _release(mesh: ThrowawayMesh) -> Path:
+    """The file at which the slow steps become fast."""
+    return mesh.folder / "fast"
+
+
+def _submit(mesh: ThrowawayMesh, policy: str) -> None:
     given = {
         "readings": "csv:in.csv?speed=1@a1",
         "report": "null:@a2",
@@ -83,20 +89,23 @@ def _submit(mesh: ThrowawayMesh, policy: str, seconds: int) -> None:
         "policy": policy,
         "rows": WAITING_ROWS,
         "seconds_each": SLOWER / ROWS_A_SECOND,
-        "seconds": seconds,
+        "until": str(_release(mesh)),
     }
     words = [word for name, value in given.items() for word in ("--set", f"{name}={value}")]
     mesh.ask("submit", "overload_job.py:slow_sink", *words)
 
 
 def _watch(mesh: ThrowawayMesh, seconds: int, starts: list[Future[None]], settings: Settings) -> tuple[Row, ...]:
-    """The curves while the step is slow: from the first submission until so long after the last one."""
+    """The curves while the step is slow: from the first submission until so long after the last one, and on a busy machine until
+    those who need not wait have read all.
+    """
     began = time.monotonic()
     end: float | None = None
     memory: dict[tuple[str, int], float] = {}
     told: dict[tuple[str, int], dict[str, Any]] = {}
     last = -1
-    while end is None or time.monotonic() < end:
+    given_up = began + DRAIN_SECONDS
+    while end is None or time.monotonic() < end or not (_have_read(told, seconds) or time.monotonic() > given_up):
         if end is None and all(start.done() for start in starts):
             end = time.monotonic() + seconds
             for start in starts:
@@ -106,7 +115,7 @@ def _watch(mesh: ThrowawayMesh, seconds: int, starts: list[Future[None]], settin
         for name, size in mesh.executor_memory_mb("a1").items():
             memory[name, place] = max(size, memory.get((name, place), 0.0))
         if place != last and end is not None:
-            settings.progress(f"{now:.0f} s, {end - time.monotonic():.0f} more")
+            settings.progress(f"{now:.0f} s, {max(0.0, end - time.monotonic()):.0f} more")
             for policy in POLICIES:
                 if (status := _status(mesh, policy)) is not None:
                     told[_name(policy), place] = status["summary"]
@@ -119,6 +128,15 @@ def _watch(mesh: ThrowawayMesh, seconds: int, starts: list[Future[None]], settin
         for place in places
         if (key := (_name(policy), place)) in memory
     )
+
+
+def _have_read(told: dict[tuple[str, int], dict[str, Any]], seconds: int) -> bool:
+    """Have the sources that let rows go or put them on disk read all of their input?"""
+    most = dict.fromkeys(map(_name, POLICIES[1:]), 0)
+    for (name, _), summary in told.items():
+        if name in most:
+            most[name] = max(most[name], summary.get("records_in", 0))
+    return all(lines >= seconds * ROWS_A_SECOND for lines in most.values())
 
 
 def _status(mesh: ThrowawayMesh, policy: str) -> dict[str, Any] | None:

@@ -6,6 +6,7 @@ It travels to the agents as a user's file; it knows nothing of the experiment.
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import NamedTuple
 
 from agiledart import Overload, Sink, Source, Topology
@@ -19,16 +20,15 @@ class Reading(NamedTuple):
     text: str
 
 
-def slowly(seconds_each: float, seconds: float) -> Callable[[Reading], Reading]:
-    """A step that takes so long for each row, for so many seconds from its first row on; then it is as fast as it can."""
-    until = 0.0
+def slowly(seconds_each: float, until: Path) -> Callable[[Reading], Reading]:
+    """A step that takes so long for each row until a file is there; then it is as fast as it can."""
+    is_slow = True
 
     def slow(reading: Reading) -> Reading:
-        nonlocal until
-        now = time.monotonic()
-        until = until or now + seconds
-        if now < until:
+        nonlocal is_slow
+        if is_slow:
             time.sleep(seconds_each)
+            is_slow = not until.exists()
         return reading
 
     return slow
@@ -46,13 +46,13 @@ def slow_sink(
     rows: int = 10_000,
     spool_bytes: int = 256 << 20,
     seconds_each: float = 0.005,
-    seconds: float = 15.0,
+    until: str = "fast",
 ) -> Topology:
     """Readings, slowly, to a sink."""
     topology = Topology(name)
     overload = Overload(policy, rows=rows, spool_bytes=spool_bytes)
     stream = topology.source("readings", readings, event_time=event_time, overload=overload)
-    stream = stream.map(slowly(seconds_each, seconds), name="slow", returns=Reading)
+    stream = stream.map(slowly(seconds_each, Path(until)), name="slow", returns=Reading)
     topology.steps[-1] = replace(topology.steps[-1], at="a2")
     stream.sink("report", report)
     return topology

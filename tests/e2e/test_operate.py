@@ -148,10 +148,12 @@ def test_logs_are_one_object_a_line_and_a_quiet_node_adds_none(running: tuple[Me
 
 def test_a_failure_of_user_code_ends_a_tap_and_is_one_warning(running: tuple[Mesh, Path]) -> None:
     ring, folder = running
+    trigger = folder / "trigger"
     (folder / "bad.py").write_text(
-        CODE.replace("return reading.value % 2 == 0", "return 1 // (1_200 - reading.value) >= 0").replace(
-            'Topology("doubling")', 'Topology("bad")'
-        )
+        "import os\n"
+        + CODE.replace(
+            "return reading.value % 2 == 0", f"return 1 // (1 - os.path.exists({str(trigger)!r})) > 0"
+        ).replace('Topology("doubling")', 'Topology("bad")')
     )
     agent = ring.agents[0]
     submitted = cli(
@@ -159,9 +161,14 @@ def test_a_failure_of_user_code_ends_a_tap_and_is_one_warning(running: tuple[Mes
         "--set", f"report=csv:{folder / 'bad.csv'}@a3", "--agent", str(agent.state_dir), cwd=folder,
     )  # fmt: skip
     assert submitted.returncode == 0, submitted.stderr
-    told = cli("tap", "bad", "even", "--agent", str(agent.state_dir))
-    assert told.returncode == 1
-    assert "bad is failed" in told.stderr
+    command = [*COMMAND, "tap", "bad", "even", "--agent", str(agent.state_dir)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as tap:
+        assert tap.stdout is not None
+        assert tap.stdout.readline()  # it looks on now, however busy the machine is
+        trigger.touch()
+        _, told = tap.communicate(timeout=60)
+    assert tap.returncode == 1
+    assert "bad is failed" in told
     events = [json.loads(line) for one in ring.agents for line in one.log.read_text().splitlines()]
     failures = [event for event in events if event["event"] == "application.failed"]
     assert len(failures) == 1
