@@ -1,0 +1,153 @@
+"""Elements: what one instance saved at an epoch, as a file on this node's disk.
+
+    element  = magic · header (MessagePack, its length before it) · block* · end
+    block    = length, CRC32C · bytes
+
+Every byte is under a checksum, and the digest (SHA-256) over the whole file is what the run's register knows of it. So a file that
+is cut short, damaged, or of another run is refused and never restored. The form is the same on the disk, as fragments on neighbours
+and in an export. Source: recovery specification §11.
+"""
+
+import os
+import struct
+from collections.abc import Iterable, Iterator
+from hashlib import sha256
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from crc32c import crc32c
+
+from agiledart_kernel.errors import AgileDartError, OperationFailed
+
+FOLDER: Final = "runs"
+"""Below the working directory of an executor, which is the state directory of its agent."""
+
+MAX_BLOCK_BYTES: Final = 64 << 20
+"""No block is larger; one key is one piece, and a snapshot that is not divided yet is cut into blocks of this size."""
+
+_MAGIC: Final = b"ADARTEL1"
+_LENGTH: Final = struct.Struct(">II")
+_END: Final = _LENGTH.pack(0, 0)
+
+
+class DamagedElement(AgileDartError):
+    """A file that is no element, or not the one that was asked for; the text says which and what is wrong."""
+
+
+class ElementHeader(msgspec.Struct, frozen=True, array_like=True):
+    """Whose state an element holds.
+
+    Args:
+        run: number of the application's version (`frames.application_number`).
+        life, epoch: together they name the snapshot; an epoch alone never does.
+        stage, index: the instance, and `steps` the names of its steps: a stage's number means nothing in another plan.
+        ended: the instance has come to its end; this is its last element.
+    """
+
+    run: int
+    life: int
+    epoch: int
+    stage: int
+    index: int
+    steps: tuple[str, ...]
+    ended: bool = False
+
+
+_HEADER: Final = msgspec.msgpack.Decoder(ElementHeader)
+
+
+def run_folder(root: Path, application: str, version: int) -> Path:
+    """Where everything lies that a node keeps of a run."""
+    return root / FOLDER / f"{application}.{version}"
+
+
+def element_path(run: Path, life: int, epoch: int, stage: int, index: int) -> Path:
+    """The file of one element; (life, epoch) folders sort by age within a life."""
+    return run / f"{life}.{epoch}" / f"{stage}.{index}"
+
+
+def write_element(path: Path, header: ElementHeader, blocks: Iterable[bytes]) -> tuple[bytes, int]:
+    """Write an element and force it to the disk; (digest, size). It appears under its name only when it is whole.
+
+    Raises:
+        OSError: the disk does not take it.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    part = path.with_name(f".{path.name}.part")
+    digest, size = sha256(), 0
+    try:
+        with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb") as file:
+            for piece in _pieces(header, blocks):
+                digest.update(piece)
+                size += len(piece)
+                file.write(piece)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(part, path)
+        _sync_folder(path.parent)
+    except OSError:
+        part.unlink(missing_ok=True)
+        raise
+    return digest.digest(), size
+
+
+def _pieces(header: ElementHeader, blocks: Iterable[bytes]) -> Iterator[bytes]:
+    head = msgspec.msgpack.encode(header)
+    yield _MAGIC + _LENGTH.pack(len(head), crc32c(head)) + head
+    for block in blocks:
+        for start in range(0, len(block), MAX_BLOCK_BYTES):
+            piece = block[start : start + MAX_BLOCK_BYTES]
+            yield _LENGTH.pack(len(piece), crc32c(piece))
+            yield piece
+    yield _END
+
+
+def read_element(path: Path, digest: bytes = b"") -> tuple[ElementHeader, list[bytes]]:
+    """Header and blocks of an element.
+
+    Args:
+        digest: what the whole file must hash to; empty: that is not known.
+
+    Raises:
+        DamagedElement: not whole, not what was written, or not the one with this digest.
+        OperationFailed: the file cannot be read.
+    """
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        raise OperationFailed(f"{path} cannot be read: {(error.strerror or str(error)).lower()}") from None
+    if digest and sha256(raw).digest() != digest:
+        raise DamagedElement(f"{path} is not the element that was committed: its hash is another one")
+    view = memoryview(raw)
+    if raw[: len(_MAGIC)] != _MAGIC:
+        raise DamagedElement(f"{path} is no element")
+    parts: list[bytes] = []
+    at = len(_MAGIC)
+    while True:
+        if at + _LENGTH.size > len(raw):
+            raise DamagedElement(f"{path} ends within a block")
+        length, check = _LENGTH.unpack_from(raw, at)
+        at += _LENGTH.size
+        if not length and not check and parts:
+            break
+        part = bytes(view[at : at + length])
+        if len(part) != length or crc32c(part) != check:
+            raise DamagedElement(f"{path}: block {len(parts)} is not what was written")
+        parts.append(part)
+        at += length
+    if at != len(raw):
+        raise DamagedElement(f"{path} goes on behind its end")
+    try:
+        header = _HEADER.decode(parts[0])
+    except msgspec.MsgspecError as error:
+        raise DamagedElement(f"{path}: its header cannot be read ({error})") from None
+    return header, parts[1:]
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
