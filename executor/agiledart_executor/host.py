@@ -10,6 +10,7 @@ import contextlib
 import time
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 
 from agiledart_dataflow.data.batch import Batch
 from agiledart_dataflow.runtime.source_instance import SourceInstance
@@ -25,6 +26,10 @@ WATCHED_NS = 250_000_000
 """How long a source is left alone whose reader says itself when it has something: it may still have to notice silence."""
 
 
+def _nobody_saves(running: Running, epoch: int, snapshot: bytes, began_ns: int) -> None:
+    """No epochs run."""
+
+
 class InstanceHost:
     """All instances of one executor.
 
@@ -34,12 +39,14 @@ class InstanceHost:
 
     Attributes:
         cork: of the links that take its frames; what it sends in one turn leaves in one write.
+        on_barrier: told of an instance that has come to the barrier of an epoch, with its snapshot and when that was begun.
         current, calls: the instance that works at this moment, and a number that changes with each call: another thread
             watches them.
     """
 
     def __init__(self, finished: Callable[[Running], None], broke: Callable[[Running, str], None]) -> None:
         self._finished, self._broke = finished, broke
+        self.on_barrier: Callable[[Running, int, bytes, int], None] = _nobody_saves
         self._loop = asyncio.get_running_loop()
         self.running: dict[tuple[int, int], Running] = {}
         self._ready: deque[Running] = deque()
@@ -55,6 +62,8 @@ class InstanceHost:
         """Take an instance whose outputs are joined; sources wait for `start_reading`."""
         running.take_outputs()
         self.running[running.stage, running.index] = running
+        if running.instance is not None:
+            running.instance.on_barrier = partial(self._at_barrier, running)
         if self.reading:
             self.wake(running)
 
@@ -63,6 +72,25 @@ class InstanceHost:
         self.reading = True
         for running in self.running.values():
             self.wake(running)
+
+    def begin_epoch(self, epoch: int) -> None:
+        """Let the sources put the barrier of an epoch behind what they have sent, also those that have nothing to read."""
+        for running in self.running.values():
+            if running.source is not None and epoch > running.wanted:
+                running.wanted = epoch
+                self.wake(running)
+
+    def _send_barriers(self, running: Running, source: SourceInstance) -> None:
+        """Barriers that are due, those that were missed first: numbers on a channel have no gap."""
+        while running.barrier < running.wanted:
+            began = time.monotonic_ns()
+            epoch = running.barrier + 1
+            snapshot = source.send_barrier(epoch, running.emit)
+            self._at_barrier(running, epoch, snapshot, began)
+
+    def _at_barrier(self, running: Running, epoch: int, snapshot: bytes, began_ns: int = 0) -> None:
+        running.barrier = epoch
+        self.on_barrier(running, epoch, snapshot, began_ns or time.monotonic_ns())
 
     def end_input(self) -> None:
         """Let the sources end here."""
@@ -271,7 +299,7 @@ class InstanceHost:
             worked_ns = time.monotonic_ns() - began - self._lent_ns
             if running.writer is not None:
                 running.writer.flush()
-                if instance.finished:
+                if instance.finished and not running.by_epoch:
                     running.writer.close()
         for output in running.outputs.values():
             output.flush()
@@ -286,6 +314,8 @@ class InstanceHost:
     def _read(self, running: Running, began: int) -> bool:
         source = running.source
         assert source is not None
+        if running.barrier < running.wanted and self.reading and not source.finished:
+            self._send_barriers(running, source)
         blocked = running.blocked
         again = blocked and self.reading and not source.finished  # as in `_work`
         if self.reading and not source.finished and not blocked:

@@ -57,12 +57,14 @@ class Launchable:
         """The type of the rows that leave a step of a stage."""
         return next(step.row_type for step in self.program.steps(stage) if step.name == name)
 
-    async def open_instance(self, stage: int, index: int) -> Running:
+    async def open_instance(
+        self, stage: int, index: int, *, by_epoch: bool = False, keep: tuple[int, ...] | None = None
+    ) -> Running:
         """`instance`, waiting a little for a log whose last writer is about to end; everything else goes on meanwhile."""
         deadline = asyncio.get_running_loop().time() + LOCK_SECONDS
         while True:
             try:
-                running = self.instance(stage, index)
+                running = self.instance(stage, index, by_epoch=by_epoch, keep=keep)
             except LogBusyError:
                 if asyncio.get_running_loop().time() >= deadline:
                     raise
@@ -88,8 +90,15 @@ class Launchable:
         sink = SampledSink(self.application, self.version, step.name, sources)
         return LatencyLog(latency_log_name(self.application, number), sink, row_type, self.latencies, _ROOT)
 
-    def instance(self, stage: int, index: int) -> Running:
-        """A new instance, its file or connection opened, at once or not at all; raises AgileDartError, OSError."""
+    def instance(
+        self, stage: int, index: int, *, by_epoch: bool = False, keep: tuple[int, ...] | None = None
+    ) -> Running:
+        """A new instance, its file or connection opened, at once or not at all; raises AgileDartError, OSError.
+
+        Args:
+            by_epoch: the run is saved by epochs.
+            keep: of a sink, up to where its parts are committed; what lies behind is cut off. None: as they are.
+        """
         kind, name = self.plan.stages[stage].kind, self.plan.stages[stage].name
         running = Running(stage, index, name)
         try:
@@ -106,7 +115,7 @@ class Launchable:
                 running.source = SourceInstance(self.program, stage, reader, intake)
             elif kind == "sink":
                 endpoint = self.program.endpoint(stage)
-                origin = SinkOrigin(self.application, self.version, _ROOT, patience=0.0)
+                origin = SinkOrigin(self.application, self.version, _ROOT, 0.0, by_epoch, keep)
                 running.writer = open_sink(endpoint.connector, endpoint.row_type, origin=origin)
                 running.instance = Instance(self.program, stage, index, running.writer)
             else:

@@ -48,12 +48,45 @@ class Configure(Message, frozen=True, gc=False, tag=100):
     bounds: Bounds = Bounds()
 
 
+class SavedAt(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """The element with which one instance goes on: when it was saved, and what the file hashes to.
+
+    An instance that had ended by the committed epoch has an element of an earlier one.
+    """
+
+    instance: InstanceName
+    life: int
+    epoch: int
+    digest: bytes
+
+
+class RestoreFrom(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """Where instances go on: a committed epoch.
+
+    Args:
+        epoch: the one that was committed; 0: the beginning.
+        elements: of the instances.
+        ends: of sinks, up to where their parts are committed.
+    """
+
+    epoch: int
+    elements: tuple[SavedAt, ...] = ()
+    ends: tuple[tuple[InstanceName, tuple[int, ...]], ...] = ()
+
+
 class Launch(Message, frozen=True, gc=False, tag=101):
-    """Make these instances ready. `part` is the wire form of a `DeploymentPart`."""
+    """Make these instances ready. `part` is the wire form of a `DeploymentPart`.
+
+    Args:
+        by_epoch: the run is saved by epochs, and sinks that can count their rows by them.
+        since: they go on from there; None: they begin.
+    """
 
     request: int
     part: bytes
     instances: tuple[InstanceName, ...]
+    by_epoch: bool = False
+    since: RestoreFrom | None = None
 
 
 class StartReading(Message, frozen=True, gc=False, tag=102):
@@ -62,6 +95,18 @@ class StartReading(Message, frozen=True, gc=False, tag=102):
 
 class EndInput(Message, frozen=True, gc=False, tag=103):
     """Drain: the sources act as if their input had ended here."""
+
+
+class BeginEpoch(Message, frozen=True, gc=False, tag=105):
+    """The sources let the barrier of this epoch in, behind what they have sent."""
+
+    epoch: int
+
+
+class CommitEpoch(Message, frozen=True, gc=False, tag=106):
+    """This epoch is committed in the run's register: its rows count."""
+
+    epoch: int
 
 
 class Verdict(Message, frozen=True, gc=False, tag=104):
@@ -162,7 +207,44 @@ class Sampled(Message, frozen=True, gc=False, tag=118):
     rows: tuple[SampledRow, ...]
 
 
-AgentMessage = Configure | Launch | StartReading | EndInput | Verdict | OpenTap
+class Prepared(Message, frozen=True, gc=False, tag=120):
+    """What an instance was at the barrier of an epoch is safe on this node's disk.
+
+    Args:
+        digest, size: of its element; none for epoch 0, in which a sink says what it found.
+        ends: of a sink that counts rows by epoch, the end of each of its parts.
+        ended: it has come to its end, so it is prepared for every epoch whose barrier it has not passed.
+        pause_ns: how long its rows had to wait for that.
+    """
+
+    epoch: int
+    instance: InstanceName
+    digest: bytes = b""
+    size: int = 0
+    ends: tuple[int, ...] = ()
+    ended: bool = False
+    pause_ns: int = 0
+
+
+class Unprepared(Message, frozen=True, gc=False, tag=121):
+    """An instance could not be saved at an epoch: its disk is full, for example. Its rows go on."""
+
+    epoch: int
+    instance: InstanceName
+    reason: str
+
+
+AgentMessage = Configure | Launch | StartReading | EndInput | Verdict | OpenTap | BeginEpoch | CommitEpoch
 ExecutorMessage = (
-    Launched | LaunchFailed | Report | Finished | InstanceBroke | JudgePeer | PeerRefused | Sampled | Bound
+    Launched
+    | LaunchFailed
+    | Report
+    | Finished
+    | InstanceBroke
+    | JudgePeer
+    | PeerRefused
+    | Sampled
+    | Bound
+    | Prepared
+    | Unprepared
 )

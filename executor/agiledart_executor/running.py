@@ -87,6 +87,8 @@ class Running:
 
     Attributes:
         ended: whether it is at the end of its input, as of the last time it worked.
+        barrier: the epoch whose barrier it has passed last; `wanted`: the one that a source is to let in.
+        by_epoch: a sink that stays open at the end of its input: the last epoch is committed later.
     """
 
     stage: int
@@ -103,6 +105,9 @@ class Running:
     reported: bool = False
     broken: bool = False
     ended: bool = False
+    barrier: int = 0
+    wanted: int = 0
+    by_epoch: bool = False
     timer: asyncio.TimerHandle | None = None
     timer_ns: int = 0
     watched: int | None = None

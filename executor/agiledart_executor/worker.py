@@ -14,6 +14,7 @@ import socket
 import sys
 import time
 from collections.abc import Coroutine
+from pathlib import Path
 
 from agiledart_dataflow.plan.deployment import DeploymentPart
 from agiledart_dataflow.plan.stage_plan import StagePlan
@@ -22,13 +23,17 @@ from agiledart_executor import short_turns
 from agiledart_executor.asking_judge import AskingJudge
 from agiledart_executor.collector import collect_rarely
 from agiledart_executor.data_links import Acknowledger, DataPort, EdgeEnds, LinkEnd, Sender, take_acknowledgement
+from agiledart_executor.elements import run_folder
+from agiledart_executor.epochs import Epochs
 from agiledart_executor.host import InstanceHost
 from agiledart_executor.latency_log import LatencyKeeping, LatencyLog
 from agiledart_executor.launching import Launchable, make_ready
 from agiledart_executor.local_channel import local_output
 from agiledart_executor.messages import (
     AgentMessage,
+    BeginEpoch,
     Bound,
+    CommitEpoch,
     Configure,
     EndInput,
     ExecutorMessage,
@@ -102,6 +107,8 @@ class Worker:
         self._tasks: set[asyncio.Task[None]] = set()
         self._launching = asyncio.Lock()
         self._tapping: Tapping | None = None
+        self._epochs: Epochs | None = None
+        self._root = Path.cwd()
         self._building = False
         bind_process(configuration.bounds)
         self._watchdog = Watchdog(configuration.application, configuration.bounds, self._busy_with, words)
@@ -123,6 +130,10 @@ class Worker:
                 self._host.start_reading()
             case EndInput():
                 self._host.end_input()
+            case BeginEpoch():
+                self._host.begin_epoch(message.epoch)
+            case CommitEpoch():
+                self._commit(message.epoch)
             case Verdict():
                 self._judge.answered(message)
             case OpenTap():
@@ -134,6 +145,14 @@ class Worker:
             case Configure():
                 raise RemoteProtocolError("form", "configured twice")
 
+    def _commit(self, epoch: int) -> None:
+        for running in self._host.running.values():
+            if self._epochs is not None and not running.broken:
+                try:
+                    self._epochs.commit(running, epoch)
+                except OperationFailed as error:
+                    self._host.fail(running, f"{running.name}: {error}")
+
     def _busy_with(self) -> Call | None:
         """For the watching thread: the user's code that runs just now."""
         if self._building:
@@ -144,6 +163,8 @@ class Worker:
     def close(self) -> None:
         """What sinks were given so far goes to their files."""
         self._watchdog.stop()
+        if self._epochs is not None:
+            self._epochs.close()
         self._host.close()
 
     def _spawn(self, work: Coroutine[None, None, None]) -> None:
@@ -175,6 +196,8 @@ class Worker:
             await asyncio.sleep(REPORT_SECONDS)
 
     def _finished(self, running: Running) -> None:
+        if self._epochs is not None:
+            self._epochs.at_end(running)
         if running.instance is not None:
             _show(running.instance.reports.take() + running.instance.reports.rest())
         if running.latencies is not None:
@@ -195,7 +218,7 @@ class Worker:
         try:
             part = _PART.decode(launch.part)
             async with self._launching:
-                await self._make_ready(part, [(name.stage, name.index) for name in launch.instances])
+                await self._make_ready(part, launch)
         except BaseException as error:  # noqa: BLE001  a builder may raise anything; unanswered, its user would wait
             self.tell(LaunchFailed(launch.request, _message(_in_words(error))))
             return
@@ -205,7 +228,7 @@ class Worker:
         host = f"[{configuration.advertised}]" if ":" in configuration.advertised else configuration.advertised
         self.tell(Launched(launch.request, f"{host}:{port}/{configuration.node_id.hex}"))
 
-    async def _make_ready(self, part: DeploymentPart, instances: list[tuple[int, int]]) -> None:
+    async def _make_ready(self, part: DeploymentPart, launch: Launch) -> None:
         if self._code is None:
             told = self._configuration
             keeping = LatencyKeeping(told.latency_log_bytes, told.latency_log_days * 86_400_000)
@@ -230,11 +253,26 @@ class Worker:
                 lambda edge: self._stage_name(self._edge(edge)[0]),
             )
             collect_rarely()
+        if launch.by_epoch and self._epochs is None:
+            told = self._configuration
+            folder = run_folder(self._root, told.application, told.version)
+            self._epochs = Epochs(folder, part.number, part.life, self._code.steps, self.tell)
+            self._host.on_barrier = self._epochs.at_barrier
         if self._listener is None:
             self._listener = await self._listen()
         addresses = part.known_addresses()
-        for stage, index in sorted(instances, reverse=True):  # downstream first: a channel needs its target
-            running = await self._code.open_instance(stage, index)
+        since = launch.since
+        kept = {} if since is None else dict(since.ends)
+        for name in sorted(
+            launch.instances, key=_by_stage, reverse=True
+        ):  # downstream first: a channel needs its target
+            stage, index = name.stage, name.index
+            running = await self._code.open_instance(stage, index, by_epoch=launch.by_epoch, keep=kept.get(name))
+            if self._epochs is not None:
+                if since is None:
+                    self._epochs.opened(running)
+                else:
+                    self._epochs.restore(running, since)
             for edge, source in self._code.plan.inputs(stage, index):
                 running.inputs[edge, source] = InputEnd()
             for way in self._code.plan.outgoing(stage):
@@ -370,6 +408,10 @@ def _uses(running: Running, link: Link) -> bool:
     """Does a channel of an instance go over this link?"""
     ends = [*(end.deliver for end in running.outputs.values()), *(end.acknowledge for end in running.inputs.values())]
     return any(isinstance(end, Sender | Acknowledger) and end.link is link for end in ends)
+
+
+def _by_stage(name: InstanceName) -> tuple[int, int]:
+    return name.stage, name.index
 
 
 def _in_words(error: BaseException) -> str:

@@ -172,6 +172,11 @@ class LogWriter:
                 )
         return found
 
+    def flush(self) -> None:
+        """Hand everything that was appended to the system; whether it counts is said later."""
+        for partition in self.partitions:
+            partition.flush()
+
     def commit(self) -> None:
         """Everything that was appended is committed, partition by partition."""
         for partition in self.partitions:

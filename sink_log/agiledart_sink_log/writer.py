@@ -132,6 +132,11 @@ class PartitionWriter:
         if self._pending_bytes >= _BUFFERED_BYTES:
             self._guarded(self._hand_over)
 
+    def flush(self) -> None:
+        """Rows taken so far are the system's: no death of a process loses them, and who reads uncommitted rows sees them."""
+        if self._pending:
+            self._guarded(self._hand_over)
+
     def commit(self) -> None:
         """All rows taken so far are committed: readers see them."""
         if self._uncommitted:

@@ -14,7 +14,7 @@ import msgspec
 
 from agiledart_dataflow.counts.statistics import InstanceStatistics, SourceCounts, StepCounts
 from agiledart_dataflow.data.batch import Batch, Held, as_rows, listed
-from agiledart_dataflow.data.position import END, RECORD, START, Position, final_mark, reached
+from agiledart_dataflow.data.position import END, RECORD, START, Position, final_mark, is_final, reached
 from agiledart_dataflow.data.position_arrays import record_positions
 from agiledart_dataflow.data.schema import generic
 from agiledart_dataflow.event_time.event_clock import EventClock, Late, separated
@@ -99,6 +99,11 @@ class SourceInstance:
         self._mark: Position = START
         self._onlooker: Onlooker | None = None
         self._may_be_late = self._lateness_ms > 0 or self._clock.keeps_late
+
+    @property
+    def reader(self) -> Any:
+        """What it reads with; it may know `position` and `seek`."""
+        return self._reader
 
     @property
     def mark(self) -> Position:
@@ -296,6 +301,7 @@ class SourceInstance:
         for index, by_ms, aside in lates:
             due[index] = (due[index][0], Late(due[index][1], by_ms, aside))
         self._clock.due, self._clock.sorting = deque(due), sorting  # sorted, so a heap
+        self.finished = self._exhausted = is_final(self._mark)
         self._outbox.restore(sent)
 
     def _counted(self, waiting: int) -> SourceCounts:

@@ -27,23 +27,36 @@ _SPANS_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 @dataclass(frozen=True)
 class SinkOrigin:
-    """Who writes, below which folder, and for how many seconds a log that is being written is waited for."""
+    """Who writes, below which folder, and how.
+
+    Attributes:
+        patience: seconds for which a log that is being written is waited for.
+        by_epoch: rows count when an epoch is committed, not when they are flushed.
+        keep: then: the ends up to which the run's register has its parts committed; None: as they are.
+    """
 
     application: str = ""
     version: int = 0
     root: Path = Path()
     patience: float = LOCK_SECONDS
+    by_epoch: bool = False
+    keep: tuple[int, ...] | None = None
 
 
 class LogSinkWriter:
-    """Spreads rows over the partitions of a log: by key, or each stored batch to the next; a flush commits.
+    """Spreads rows over the partitions of a log: by key, or each stored batch to the next.
+
+    Without epochs a flush commits. With them rows are on their way to the disk then, count from `commit` on, and those of an epoch
+    that is open when it is closed never do.
 
     Raises:
         OperationFailed: the log can't be opened or written.
     """
 
-    def __init__(self, log: LogWriter, row_type: Any, key: int | str | None, clock: Callable[[], int]) -> None:
-        self._log = log
+    def __init__(
+        self, log: LogWriter, row_type: Any, key: int | str | None, clock: Callable[[], int], *, by_epoch: bool = False
+    ) -> None:
+        self._log, self._by_epoch = log, by_epoch
         self._plain = row_form(row_type).plain
         self._times = ReadTimes(row_type, clock)
         self._key = key
@@ -83,14 +96,28 @@ class LogSinkWriter:
         for number, waiting in enumerate(self._rows):
             if waiting:
                 self._hand_over(number)
-        self._log.commit()
+        if self._by_epoch:
+            self._log.flush()
+        else:
+            self._log.commit()
+
+    def prepare(self) -> tuple[int, ...]:
+        """An epoch ends here: all rows taken so far are on the disk; the end of each partition."""
+        for number, waiting in enumerate(self._rows):
+            if waiting:
+                self._hand_over(number)
+        return self._log.prepare()
+
+    def commit(self, ends: tuple[int, ...], epoch: int) -> None:
+        """The rows before these ends are committed with an epoch."""
+        self._log.commit_up_to(ends, epoch)
 
     def close(self) -> None:
         try:
             self.flush()
         finally:
             self._rows = [[] for _ in self._rows]
-            self._log.close()
+            self._log.close(commits=not self._by_epoch)
 
     @property
     def latency(self) -> LatencyHistogram:
@@ -119,11 +146,12 @@ def open_log_sink(connector: Connector, row_type: Any, clock: Callable[[], int],
         raise ConfigurationError(f"{connector.url()}: {error}") from None
     key = _key(connector, row_type)
     log = LogWriter(
-        origin.root, connector.path, options, form.text, form.fields, origin.application, origin.version, clock, origin.patience
+        origin.root, connector.path, options, form.text, form.fields, origin.application, origin.version, clock, origin.patience,
+        origin.keep,
     )  # fmt: skip
     for note in log.notes():
         print(note, file=sys.stderr)  # noqa: T201  what an executor prints is shown by `agiledart logs`
-    return LogSinkWriter(log, row_type, key, clock)
+    return LogSinkWriter(log, row_type, key, clock, by_epoch=origin.by_epoch)
 
 
 def _key(connector: Connector, row_type: Any) -> int | str | None:

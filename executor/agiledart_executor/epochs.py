@@ -1,0 +1,220 @@
+"""Epochs in an executor: sources let barriers in, instances save themselves at them, sinks count rows at the coordinator's word.
+
+The agent says `BeginEpoch` and hears `Prepared` of each instance here, when its element is on the disk; later it says
+`CommitEpoch`. What is slow (hashing, writing, fsync) happens in one thread, in the order in which instances came to their barriers;
+rows go on meanwhile. An epoch whose element cannot be written is given up by the coordinator; the flow goes on.
+Source: recovery specification §10 (epoch), §11.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+import msgspec
+
+from agiledart_executor.elements import DamagedElement, ElementHeader, element_path, read_element, write_element
+from agiledart_executor.messages import InstanceName, Prepared, RestoreFrom, Unprepared
+from agiledart_executor.running import Running
+from agiledart_kernel.errors import OperationFailed
+
+
+@runtime_checkable
+class ByEpoch(Protocol):
+    """A sink whose rows count by epoch."""
+
+    def prepare(self) -> tuple[int, ...]:
+        """An epoch ends here: all rows taken so far are safe; the end of each part."""
+        ...
+
+    def commit(self, ends: tuple[int, ...], epoch: int) -> None:
+        """The rows before these ends count, with the epoch that ended there."""
+        ...
+
+
+def _by_epoch(writer: object) -> ByEpoch | None:
+    return writer if isinstance(writer, ByEpoch) else None
+
+
+class Seekable(Protocol):
+    """A reader that can go back."""
+
+    def position(self) -> bytes:
+        """Where it stands."""
+        ...
+
+    def seek(self, position: bytes) -> None:
+        """Go there. Raises `OperationFailed` when what it reads is not the same any more."""
+        ...
+
+
+class Epochs:
+    """Saves the instances of one executor at barriers, and brings them back.
+
+    Args:
+        folder: of the run, on this node's disk.
+        run, life: number of the run and life of its plan.
+        steps: stage → names of its steps.
+        tell: to the agent.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        run: int,
+        life: int,
+        steps: Callable[[int], tuple[str, ...]],
+        tell: Callable[[Prepared | Unprepared], None],
+    ) -> None:
+        self._folder, self._run, self._life = folder, run, life
+        self._steps, self._tell = steps, tell
+        self._thread = ThreadPoolExecutor(1, "elements")
+        self._loop = asyncio.get_running_loop()
+        self._ends: dict[InstanceName, dict[int, tuple[int, ...]]] = {}  # of sinks, by epoch not yet committed
+
+    def opened(self, running: Running) -> None:
+        """A sink is open: what it holds now belongs to epoch 0, whoever wrote it."""
+        writer = self._takes(running)
+        if writer is not None:
+            self._prepared(running, 0, b"", 0, writer.prepare(), has_ended=False)
+
+    @staticmethod
+    def _takes(running: Running) -> ByEpoch | None:
+        """The sink of an instance, if its rows count by epoch; it stays open until the last one is committed."""
+        writer = _by_epoch(running.writer)
+        running.by_epoch = writer is not None
+        return writer
+
+    def at_barrier(
+        self, running: Running, epoch: int, snapshot: bytes, began_ns: int, *, has_ended: bool = False
+    ) -> None:
+        """An instance has come to the barrier of an epoch, or to its end.
+
+        Args:
+            snapshot: of it, as of the barrier.
+            began_ns: when saving began; rows have waited since.
+        """
+        name = InstanceName(running.stage, running.index)
+        writer = _by_epoch(running.writer)
+        ends: tuple[int, ...] = ()
+        try:
+            if writer is not None:
+                ends = writer.prepare()
+        except (OperationFailed, OSError) as error:
+            self._tell(Unprepared(epoch, name, str(error)))
+            return
+        blocks = [snapshot]
+        reader = None if running.source is None else running.source.reader
+        if reader is not None and hasattr(reader, "position"):
+            blocks.append(reader.position())
+        header = ElementHeader(
+            self._run, self._life, epoch, running.stage, running.index, self._steps(running.stage), has_ended
+        )
+        pause_ns = time.monotonic_ns() - began_ns
+        path = element_path(self._folder, self._life, epoch, running.stage, running.index)
+
+        def work() -> None:
+            try:
+                digest, size = write_element(path, header, blocks)
+            except OSError as error:
+                told = Unprepared(epoch, name, f"{path} cannot be written: {(error.strerror or str(error)).lower()}")
+                self._soon(self._tell, told)
+                return
+            self._soon(self._saved, running, epoch, digest, size, ends, has_ended, pause_ns)
+
+        self._thread.submit(work)
+
+    def at_end(self, running: Running) -> None:
+        """An instance has come to the end of its input: what it is now holds for every epoch whose barrier it has not passed."""
+        began, epoch = time.monotonic_ns(), running.barrier + 1
+        if running.instance is not None:
+            snapshot = running.instance.snapshot(epoch)
+        else:
+            assert running.source is not None
+            snapshot = running.source.snapshot()
+        self.at_barrier(running, epoch, snapshot, began, has_ended=True)
+
+    def _soon(self, call: Callable[..., None], *arguments: Any) -> None:
+        try:
+            self._loop.call_soon_threadsafe(call, *arguments)
+        except RuntimeError:  # the process ends, and its loop is closed
+            return
+
+    def _saved(
+        self,
+        running: Running,
+        epoch: int,
+        digest: bytes,
+        size: int,
+        ends: tuple[int, ...],
+        has_ended: bool,
+        pause_ns: int,
+    ) -> None:
+        self._prepared(running, epoch, digest, size, ends, has_ended=has_ended, pause_ns=pause_ns)
+
+    def _prepared(
+        self,
+        running: Running,
+        epoch: int,
+        digest: bytes,
+        size: int,
+        ends: tuple[int, ...],
+        *,
+        has_ended: bool,
+        pause_ns: int = 0,
+    ) -> None:
+        name = InstanceName(running.stage, running.index)
+        if ends:
+            self._ends.setdefault(name, {})[epoch] = ends
+        self._tell(Prepared(epoch, name, digest, size, ends, has_ended, pause_ns))
+
+    def commit(self, running: Running, epoch: int) -> None:
+        """An epoch is committed in the register: a sink lets its rows count. Nothing for one that it had not prepared.
+
+        Raises:
+            OperationFailed: the sink's disk does not take the mark; the register remembers.
+        """
+        prepared = self._ends.get(InstanceName(running.stage, running.index), {})
+        known = [one for one in prepared if one <= epoch]
+        writer = _by_epoch(running.writer)
+        if not known or writer is None:
+            return
+        writer.commit(prepared[max(known)], epoch)
+        for one in known:
+            del prepared[one]
+
+    def restore(self, running: Running, at: RestoreFrom) -> None:
+        """Bring an instance back to where it was at a committed epoch; its channels begin anew.
+
+        Raises:
+            DamagedElement: the element here is not the one that was committed.
+            OperationFailed: it cannot be read, or a source cannot go back there.
+        """
+        self._takes(running)
+        running.barrier = running.wanted = at.epoch
+        if not at.epoch:
+            return  # the beginning: as a new instance is
+        name = InstanceName(running.stage, running.index)
+        saved = next((one for one in at.elements if one.instance == name), None)
+        if saved is None:
+            raise OperationFailed(f"{running.name}: nobody says what it was at epoch {at.epoch}")
+        path = element_path(self._folder, saved.life, saved.epoch, running.stage, running.index)
+        header, blocks = read_element(path, saved.digest)
+        steps = self._steps(running.stage)
+        if (header.run, header.steps) != (self._run, steps):
+            raise DamagedElement(f"{path} is of another run or of other steps: {', '.join(header.steps)}")
+        try:
+            if running.source is not None:
+                running.source.restore(blocks[0])
+                if len(blocks) > 1:
+                    running.source.reader.seek(blocks[1])
+            elif running.instance is not None:
+                running.instance.restore(blocks[0])
+        except (msgspec.MsgspecError, IndexError) as error:
+            raise DamagedElement(f"{path} does not fit these steps: {error}") from None
+
+    def close(self) -> None:
+        """What is being written is let go: an epoch that was not prepared was not committed either."""
+        self._thread.shutdown(wait=False, cancel_futures=True)

@@ -1,0 +1,285 @@
+"""An executor's instances are saved at barriers and brought back: the log holds what one undisturbed run writes."""
+
+import asyncio
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import pytest
+
+from agiledart import Topology, log, sum_of, tumbling
+from agiledart_dataflow.plan.connectors import Connector, Reading
+from agiledart_dataflow.plan.stages import plan_stages
+from agiledart_dataflow.runtime.instance import Instance
+from agiledart_dataflow.runtime.program import Program, compile_program
+from agiledart_dataflow.runtime.source_instance import SourceInstance
+from agiledart_executor.connectors.log_sink import SinkOrigin
+from agiledart_executor.connectors.opening import open_sink
+from agiledart_executor.elements import DamagedElement, element_path, run_folder
+from agiledart_executor.epochs import Epochs
+from agiledart_executor.host import InstanceHost
+from agiledart_executor.local_channel import local_output
+from agiledart_executor.messages import InstanceName, Prepared, RestoreFrom, SavedAt, Unprepared
+from agiledart_executor.running import InputEnd, Running
+from agiledart_kernel.errors import OperationFailed
+from agiledart_sink_log.layout import log_directory
+from agiledart_sink_log.reader import LogReader
+
+RUN = 7
+COUNT = 3_000
+
+
+class Row(NamedTuple):
+    at: int
+    key: str
+    value: int
+
+
+class Readings:
+    """A source that can go back. It gives no more than it is allowed, so a test says when things happen."""
+
+    stamps = False
+
+    def __init__(self, allowed: int) -> None:
+        self.at, self.allowed = 0, allowed
+
+    def read(self, max_rows: int, _wall_ns: int) -> Reading:
+        stop = min(self.at + max_rows, self.allowed, COUNT)
+        rows = [Row(n, "abc"[n % 3], n % 7) for n in range(self.at, stop)]
+        self.at = stop
+        return Reading(rows, len(rows), {}, stop == COUNT)
+
+    def position(self) -> bytes:
+        return msgspec.msgpack.encode(self.at)
+
+    def seek(self, position: bytes) -> None:
+        self.at = msgspec.msgpack.decode(position)
+
+    def close(self) -> None: ...
+
+
+def build() -> Topology:
+    topology = Topology("sums")
+    rows = topology.source("rows", Connector("list", payload=[]), rows=Row, event_time=lambda row: row.at)
+    sums = rows.key_by(lambda row: row.key).window(tumbling(timedelta(milliseconds=10)))
+    sums.aggregate("sums", sum_of(lambda row: row.value)).sink("report", log("sums"))
+    return topology
+
+
+class Life:
+    """One execution of the plan in one host."""
+
+    def __init__(self, root: Path, number: int, allowed: int, since: RestoreFrom | None = None) -> None:
+        self.root = root
+        self.program: Program = compile_program(made := build(), plan_stages(made.specification()))
+        self.host = InstanceHost(lambda running: self.epochs.at_end(running), self._broke)
+        self.told: list[Prepared | Unprepared] = []
+        self.broken: list[str] = []
+        folder = run_folder(root, "sums", 1)
+        self.epochs = Epochs(folder, RUN, number, self._steps, self.told.append)
+        self.host.on_barrier = self.epochs.at_barrier
+        self.reader = Readings(allowed)
+        ends = dict(since.ends) if since is not None else {}
+        endpoint = self.program.endpoint(2)
+        origin = SinkOrigin("sums", 1, root, 0.0, True, ends.get(InstanceName(2, 0)))
+        writer = open_sink(endpoint.connector, endpoint.row_type, origin=origin)
+        self.running = [
+            Running(0, 0, "rows", source=SourceInstance(self.program, 0, self.reader)),
+            Running(1, 0, "sums", instance=Instance(self.program, 1, 0)),
+            Running(2, 0, "report", instance=Instance(self.program, 2, 0, writer), writer=writer),
+        ]
+        for edge in (0, 1):
+            up, down = self.running[edge], self.running[edge + 1]
+            down.inputs[edge, 0] = InputEnd()
+            codec = self.program.codec(edge)
+            up.outputs[edge, 0] = local_output(self.host, up, down, (edge, 0), codec, lazy_marks=False)
+        for running in reversed(self.running):
+            if since is None:
+                self.epochs.opened(running)
+            else:
+                self.epochs.restore(running, since)
+            self.host.add(running)
+        self.host.start_reading()
+
+    def _steps(self, stage: int) -> tuple[str, ...]:
+        return tuple(step.name for step in self.program.steps(stage))
+
+    def _broke(self, running: Running, text: str) -> None:
+        self.broken.append(text)
+
+    async def until(self, holds: Callable[[], Any]) -> None:
+        async with asyncio.timeout(60):
+            while not holds():
+                assert not self.broken
+                await asyncio.sleep(0)
+                if not self.running[0].queued:
+                    self.host.wake(self.running[0])
+
+    def allow(self, rows: int) -> None:
+        self.reader.allowed = rows
+
+    def prepared(self, epoch: int) -> list[Prepared]:
+        """What is told of an epoch, those that ended before it included."""
+        return [one for one in self.told if isinstance(one, Prepared) and (one.epoch == epoch or one.ended)]
+
+    async def save(self, epoch: int) -> list[Prepared]:
+        self.host.begin_epoch(epoch)
+        await self.until(lambda: len(self.prepared(epoch)) == 3)
+        return self.prepared(epoch)
+
+    def kill(self) -> None:
+        """What a kill -9 leaves: files as they are."""
+        writer: Any = self.running[2].writer
+        for partition in writer._log.partitions:
+            partition._hand_over()
+            partition._release()
+        writer._log.partitions = []
+        writer._log.close()
+        self.epochs.close()
+
+
+def since(life: int, epoch: int, prepared: list[Prepared]) -> RestoreFrom:
+    elements = tuple(SavedAt(one.instance, life, one.epoch, one.digest) for one in prepared)
+    return RestoreFrom(epoch, elements, tuple((one.instance, one.ends) for one in prepared if one.ends))
+
+
+def logged(root: Path) -> list[Any]:
+    reader = LogReader(log_directory(root, "sums"))
+    rows: list[Any] = []
+    offset, end = 0, reader.ends(0).committed
+    while offset < end:
+        batches, offset, _ = reader.fetch(0, offset, 10_000, 1 << 20)
+        for batch in batches:
+            rows += msgspec.msgpack.decode(batch.body)
+    return rows
+
+
+async def to_the_end(life: Life) -> None:
+    life.allow(COUNT)
+    await life.until(lambda: sum(isinstance(one, Prepared) and one.ended for one in life.told) == 3)
+    life.epochs.commit(life.running[2], 99)
+    life.host.close()
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
+    root = tmp_path_factory.mktemp("undisturbed")
+
+    async def play() -> None:
+        await to_the_end(Life(root, 1, COUNT))
+
+    asyncio.run(play())
+    rows = logged(root)
+    assert len(rows) == 3 * COUNT // 10
+    return rows
+
+
+@pytest.mark.parametrize("committed", [0, 1, 2])
+@pytest.mark.parametrize("more", [0, 7, 900])
+def test_a_run_that_is_killed_goes_on_from_the_committed_epoch(
+    tmp_path: Path, undisturbed: list[Any], committed: int, more: int
+) -> None:
+    """Epochs 1 and 2 are prepared; the register's word comes for one of them, or for none. Rows behind it come again."""
+
+    async def play() -> None:
+        life = Life(tmp_path, 1, 800)
+        await life.until(lambda: life.reader.at == 800)
+        prepared = {0: life.prepared(0), 1: await life.save(1)}
+        life.allow(1_500)
+        await life.until(lambda: life.reader.at == 1_500)
+        prepared[2] = await life.save(2)
+        assert logged(tmp_path) == []
+        life.allow(1_500 + more)
+        await life.until(lambda: life.reader.at == 1_500 + more)
+        if committed == 1:
+            life.epochs.commit(life.running[2], 1)
+            seen = logged(tmp_path)
+            assert seen == undisturbed[: len(seen)]
+            assert len(seen) == 79 * 3  # the windows that had closed before the barrier
+        life.kill()
+        again = Life(tmp_path, 2, 0, since(1, committed, prepared[committed]))
+        kept = logged(tmp_path)
+        assert kept == undisturbed[: len(kept)]
+        await to_the_end(again)
+
+    asyncio.run(play())
+    assert logged(tmp_path) == undisturbed
+
+
+def test_lives_after_lives_and_epochs_that_were_never_committed(tmp_path: Path, undisturbed: list[Any]) -> None:
+    async def play() -> None:
+        at = RestoreFrom(0)
+        for number in range(1, 8):
+            life = Life(tmp_path, number, 350 * number, at if number > 1 else None)
+            await life.until(lambda life=life, number=number: life.reader.at == 350 * number)
+            prepared = await life.save(at.epoch + 1)
+            if number % 2:
+                at = since(number, at.epoch + 1, prepared)
+            life.kill()
+        await to_the_end(Life(tmp_path, 8, COUNT, at))
+
+    asyncio.run(play())
+    assert logged(tmp_path) == undisturbed
+
+
+def test_a_run_that_had_ended_when_it_was_killed_stays_ended(tmp_path: Path, undisturbed: list[Any]) -> None:
+    async def play() -> None:
+        life = Life(tmp_path, 1, COUNT)
+        await life.until(lambda: sum(isinstance(one, Prepared) and one.ended for one in life.told) == 3)
+        prepared = life.prepared(9)
+        life.kill()
+        assert logged(tmp_path) == []
+        again = Life(tmp_path, 2, 0, since(1, 9, prepared))
+        await again.until(lambda: sum(isinstance(one, Prepared) and one.ended for one in again.told) == 3)
+        again.host.close()
+
+    asyncio.run(play())
+    assert logged(tmp_path) == undisturbed
+
+
+def test_an_element_that_is_not_the_committed_one_is_refused(tmp_path: Path) -> None:
+    async def play() -> None:
+        life = Life(tmp_path, 1, 400)
+        await life.until(lambda: life.reader.at == 400)
+        prepared = await life.save(1)
+        life.kill()
+        path = element_path(run_folder(tmp_path, "sums", 1), 1, 1, 1, 0)
+        raw = bytearray(path.read_bytes())
+        raw[60] ^= 1
+        path.write_bytes(raw)
+        with pytest.raises(DamagedElement, match=r"1\.0"):
+            Life(tmp_path, 2, 0, since(1, 1, prepared))
+
+    asyncio.run(play())
+
+
+def test_a_disk_that_is_full_gives_the_epoch_up_and_the_flow_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, undisturbed: list[Any]
+) -> None:
+    async def play() -> None:
+        life = Life(tmp_path, 1, 400)
+        await life.until(lambda: life.reader.at == 400)
+        with monkeypatch.context() as patch:
+            patch.setattr("agiledart_executor.epochs.write_element", _full)
+            life.host.begin_epoch(1)
+            await life.until(lambda: sum(isinstance(one, Unprepared) for one in life.told) == 3)
+        assert "no space left on device" in next(one.reason for one in life.told if isinstance(one, Unprepared))
+        assert len(await life.save(2)) == 3
+        await to_the_end(life)
+
+    asyncio.run(play())
+    assert logged(tmp_path) == undisturbed
+
+
+def _full(*_: Any) -> Any:
+    raise OSError(28, "No space left on device")
+
+
+def test_an_instance_of_which_nothing_was_saved_is_named(tmp_path: Path) -> None:
+    async def play() -> None:
+        with pytest.raises(OperationFailed, match="nobody says what it was at epoch 3"):
+            Life(tmp_path, 2, 0, RestoreFrom(3))
+
+    asyncio.run(play())
