@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, get_args
 
-from agiledart_dataflow.aggregation.aggregators import Aggregator, Extreme, Together
+from agiledart_dataflow.aggregation.aggregators import Aggregator, Count, Extreme, Mean, Sum, Together
 from agiledart_dataflow.aggregation.count_windows import CountWindow
 from agiledart_dataflow.aggregation.late_panes import LatePanes
 from agiledart_dataflow.aggregation.named_panes import NamedPanes
@@ -27,6 +27,7 @@ from agiledart_dataflow.operators.keyed_step import KeyedStep
 from agiledart_dataflow.operators.top import Top
 from agiledart_dataflow.state.entries import EntryCodec
 from agiledart_dataflow.state.store import KeyedStore, MemoryStore
+from agiledart_dataflow.user_code.callsite import CallSite
 
 if TYPE_CHECKING:
     from agiledart_dataflow.plan.step import Step
@@ -166,6 +167,29 @@ def aggregate_state_type(aggregator: Any, row_type: Any) -> Any:
         return return_annotation(aggregator.create)
     except CannotTellError:
         return Any
+
+
+def aggregate_value_type(aggregator: Any, row_type: Any, where: CallSite) -> Any:
+    """The type of an aggregate's value."""
+    if not isinstance(aggregator, Aggregator):
+        raise where.error(f"aggregate() takes an aggregator such as mean_of(lambda row: row.field), not {aggregator!r}")
+    try:
+        if isinstance(aggregator, Count):
+            return int
+        if isinstance(aggregator, Mean):
+            return float
+        if isinstance(aggregator, Reduction):
+            return row_type
+        if isinstance(aggregator, Sum | Extreme):
+            return optional_stripped(traced_type(aggregator.value_of, row_type))
+        if isinstance(aggregator, Together):
+            return generic(tuple, *[aggregate_value_type(part, row_type, where) for part in aggregator.parts])
+        return return_annotation(aggregator.result)
+    except CannotTellError as error:
+        name = type(aggregator).__name__
+        raise where.error(
+            f"the type of the values of {name} cannot be told, {error}: annotate the function it uses"
+        ) from None
 
 
 def _value_type(function: Callable[[Any], Any], row_type: Any) -> Any:

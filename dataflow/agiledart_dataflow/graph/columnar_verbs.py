@@ -28,7 +28,7 @@ def chosen(rows: Rows, condition: object, step: str | None, on_error: ErrorPolic
     if value.type.kind != "bool":
         raise where.error(f"where() takes a condition, which is True or False, not a value of type {value.type}")
     make = {"inline": value, "vector": VectorWhere(value)}
-    return _expressed(rows, "where", step, rows.type, repr(condition.node), make, on_error, where)
+    return _expressed(rows, "where", step, rows.type, repr(condition.node), make, on_error)
 
 
 def with_columns(rows: Rows, columns: dict[str, object], step: str | None, on_error: ErrorPolicy) -> Rows:
@@ -70,7 +70,7 @@ def mapped_batches(
     vector = VectorFunction(name, function, form_of(function, where), row_type, resizes=resizes, policy=on_error)
     options = (*((("yields", "many"),) if resizes else ()), *policy["options"])
     make = {"vector": vector, **policy["make"]}
-    return rows.add(name, "map_batches", row_type, where, function=function, options=options, make=make)
+    return rows.add(name, "map_batches", row_type, function=function, options=options, make=make)
 
 
 def _built(
@@ -89,7 +89,7 @@ def _built(
     builder = RowBuilder(row_type, rows.type, made)
     nodes = repr([(name, value.node) for name, value in made.items()])
     make = {"inline": builder, "vector": VectorBuild(builder)}
-    return _expressed(rows, verb, step, row_type, nodes, make, on_error, where)
+    return _expressed(rows, verb, step, row_type, nodes, make, on_error)
 
 
 def _expressed(
@@ -100,15 +100,13 @@ def _expressed(
     meaning: str,
     make: dict[str, Any],
     on_error: ErrorPolicy,
-    where: CallSite,
 ) -> Rows:
     """Add a step of expressions; what it means is part of the specification."""
-    policy = error_policy(on_error, where)
+    policy = error_policy(on_error, call_site())
     return rows.add(
         _free_name(rows.graph, verb, step),
         verb,
         row_type,
-        where,
         function=make["inline"],
         options=(("expressions", meaning), *policy["options"]),
         make={**make, **policy["make"]},

@@ -7,10 +7,9 @@ from typing import Any
 
 from agiledart_dataflow.data.keying import Keying
 from agiledart_dataflow.event_time.event_times import no_time
-from agiledart_dataflow.plan.connectors import Connector
 from agiledart_dataflow.plan.specification import Options, Specification
 from agiledart_dataflow.plan.step import Step
-from agiledart_dataflow.user_code.callsite import CallSite
+from agiledart_dataflow.user_code.callsite import call_site
 from agiledart_kernel.instants import milliseconds
 from agiledart_kernel.limits import MAX_APPLICATION_NAME
 
@@ -25,13 +24,13 @@ class Graph:
 
     Args:
         name: of the application.
-        where: the line that began it.
 
     Raises:
         TopologyError: from any method, with file and line of the call and how to mend it.
     """
 
-    def __init__(self, name: str, where: CallSite) -> None:
+    def __init__(self, name: str) -> None:
+        where = call_site()
         if not name or len(name) > MAX_APPLICATION_NAME or not _is_name(name):
             raise where.error(
                 f"{name!r} cannot name a topology: 1 to {MAX_APPLICATION_NAME} letters, digits, '-', '_'"
@@ -42,21 +41,10 @@ class Graph:
         self.steps: list[Step] = []
 
     def add(
-        self,
-        name: str,
-        kind: str,
-        inputs: tuple[int, ...],
-        row_type: Any,
-        where: CallSite,
-        *,
-        keying: Keying | None = None,
-        function: Callable[..., Any] | None = None,
-        options: Options = (),
-        connector: Connector | None = None,
-        at: str = "",
-        make: dict[str, Any] | None = None,
+        self, name: str, kind: str, inputs: tuple[int, ...], row_type: Any, *, options: Options = (), **parts: Any
     ) -> "Rows":
-        """Add a step; returns what leaves it."""
+        """Add a step, `parts` of which are further attributes of `Step`; returns what leaves it."""
+        where = call_site()
         if not isinstance(name, str) or not name or len(name) > MAX_APPLICATION_NAME or not _is_name(name):
             raise where.error(
                 f"{name!r} cannot name a step: letters, digits, '-', '_' or '.', beginning with a letter or digit, at most"
@@ -70,20 +58,8 @@ class Graph:
                 )
         if len(self.steps) >= MAX_STEPS:
             raise where.error(f"more than {MAX_STEPS} steps: is a loop building them?")
-        step = Step(
-            len(self.steps),
-            name,
-            kind,
-            inputs,
-            row_type,
-            where,
-            keying,
-            function,
-            tuple(sorted(options)),
-            connector,
-            at,
-            make or {},
-        )
+        told = tuple(sorted(options))
+        step = Step(len(self.steps), name, kind, inputs, row_type, where, options=told, **parts)
         step.specification()  # a type that cannot travel is told here, at the line that brought it in
         self.steps.append(step)
         return Rows(self, step)
@@ -127,10 +103,10 @@ class Rows:
         """The type of the rows."""
         return self.step.row_type
 
-    def add(self, name: str, kind: str, row_type: Any, where: CallSite, *others: "Rows", **parts: Any) -> "Rows":
+    def add(self, name: str, kind: str, row_type: Any, *others: "Rows", **parts: Any) -> "Rows":
         """The rows of a new step that takes these, and others beside them."""
         inputs = tuple(rows.step.index for rows in (self, *others))
-        return self.graph.add(name, kind, inputs, row_type, where, **parts)
+        return self.graph.add(name, kind, inputs, row_type, **parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,36 +131,34 @@ class KeyedRows:
         """The type of the key."""
         return self.keying.key_type
 
-    def add(
-        self, name: str, kind: str, row_type: Any, where: CallSite, *others: Rows, key_type: Any = None, **parts: Any
-    ) -> Rows:
+    def add(self, name: str, kind: str, row_type: Any, *others: Rows, key_type: Any = None, **parts: Any) -> Rows:
         """The rows of a new step that takes these by key; `key_type` is what the step's own code says of it."""
         keying = self.keying if key_type is None else Keying(self.key_of, key_type)
-        return self.rows.add(name, kind, row_type, where, *others, keying=keying, function=self.key_of, **parts)
+        return self.rows.add(name, kind, row_type, *others, keying=keying, function=self.key_of, **parts)
 
 
 def _is_name(name: str) -> bool:
     return all(c in _NAME_CHARACTERS for c in name) and name[0].isalnum()
 
 
-def needs_name(name: object, verb: str, example: str, where: CallSite) -> None:
+def needs_name(name: object, verb: str, example: str) -> None:
     """Raise `TopologyError` where a step with state has no name."""
     if not isinstance(name, str):
-        raise where.error(
+        raise call_site().error(
             f"{verb}() keeps state and needs a name, so that its state is found again after you edit the code:"
             f'  .{verb}("{example}", …)'
         )
 
 
-def span_ms(what: str, span: timedelta | None, where: CallSite, *, least: int | None = 1) -> int:
+def span_ms(what: str, span: timedelta | None, *, least: int | None = 1) -> int:
     """A time in whole milliseconds; 0 for None. Raises `TopologyError` for one below `least` or between milliseconds."""
     if span is None:
         return 0
     if not isinstance(span, timedelta):
-        raise where.error(f"{what} is a timedelta, not {span!r}")
+        raise call_site().error(f"{what} is a timedelta, not {span!r}")
     length = milliseconds(span)
     if timedelta(milliseconds=length) != span or (least is not None and length < least):
-        raise where.error(
+        raise call_site().error(
             f"{what} must be a whole number of milliseconds{' above zero' if least == 1 else ''}, not {span}"
         )
     return length

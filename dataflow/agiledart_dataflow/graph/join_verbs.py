@@ -1,69 +1,56 @@
 """The verbs that bring two streams together by key: window_join, interval_join, lookup, and stateful beside a broadcast stream."""
 
 from datetime import timedelta
-from typing import Any
+from typing import Any, Unpack
 
 from agiledart_dataflow.data.rows import Joined
 from agiledart_dataflow.data.schema import SchemaError, check_travels, generic, type_text
 from agiledart_dataflow.event_time.windows import Panes
 from agiledart_dataflow.graph.graph import KeyedRows, Rows, needs_name, span_ms
-from agiledart_dataflow.graph.keyed_verbs import Keep, with_state
+from agiledart_dataflow.graph.keyed_verbs import Kept, with_state
 from agiledart_dataflow.operators.joins import IntervalJoin, LookupJoin, WindowJoin
 from agiledart_dataflow.operators.keyed import BroadcastOperator, KeyedOperator
 from agiledart_dataflow.operators.operator_types import operator_types, shared_type
 from agiledart_dataflow.plan.specification import Options
-from agiledart_dataflow.user_code.callsite import CallSite, call_site
-from agiledart_dataflow.user_code.error_policy import ErrorPolicy
+from agiledart_dataflow.user_code.callsite import call_site
 
 
-def window_join(
-    left: KeyedRows, name: str, other: object, window: object, how: Any, on_error: ErrorPolicy, keep: Keep
-) -> Rows:
+def window_join(left: KeyedRows, name: str, other: object, window: object, how: Any, **kept: Unpack[Kept]) -> Rows:
     """All pairs of rows of one key and one window."""
     where = call_site()
     if not isinstance(window, Panes) or window.lateness_ms:
         raise where.error(f"window_join() takes tumbling(…) or hopping(…) without lateness, not {window!r}")
-    _check_how(how, ("inner", "left", "outer"), where)
-    right = _right(left, name, "window-join", other, where)
+    _check_how(how, "inner", "left", "outer")
+    right = _right(left, name, "window-join", other)
     state_type = generic(dict, int, generic(tuple, generic(list, left.type), generic(list, right.type)))
     told = (("how", how), ("window", str(window)))
-    return _joined(
-        left, right, name, "window-join", WindowJoin(window, how), state_type, how, told, where, on_error, keep
-    )
+    return _joined(left, right, name, "window-join", WindowJoin(window, how), state_type, how, told, **kept)
 
 
 def interval_join(
-    left: KeyedRows,
-    name: str,
-    other: object,
-    earliest: timedelta,
-    latest: timedelta,
-    how: Any,
-    on_error: ErrorPolicy,
-    keep: Keep,
+    left: KeyedRows, name: str, other: object, earliest: timedelta, latest: timedelta, how: Any, **kept: Unpack[Kept]
 ) -> Rows:
     """Pairs of rows of one key, the right one of which happened within a while around the left one."""
     where = call_site()
-    earliest_ms = span_ms("earliest", earliest, where, least=None)
-    latest_ms = span_ms("latest", latest, where, least=None)
+    earliest_ms = span_ms("earliest", earliest, least=None)
+    latest_ms = span_ms("latest", latest, least=None)
     if earliest_ms > latest_ms:
         raise where.error(f"interval_join(): earliest={earliest} is after latest={latest}")
-    _check_how(how, ("inner", "left"), where)
-    right = _right(left, name, "interval-join", other, where)
+    _check_how(how, "inner", "left")
+    right = _right(left, name, "interval-join", other)
     lefts = generic(list, generic(tuple, int, left.type, bool))
     state_type = generic(tuple, lefts, generic(list, generic(tuple, int, right.type)))
     told = (("earliest_ms", str(earliest_ms)), ("how", how), ("latest_ms", str(latest_ms)))
     operator = IntervalJoin(earliest_ms, latest_ms, how)
-    return _joined(left, right, name, "interval-join", operator, state_type, how, told, where, on_error, keep)
+    return _joined(left, right, name, "interval-join", operator, state_type, how, told, **kept)
 
 
-def lookup(left: KeyedRows, name: str, table: object, how: Any, on_error: ErrorPolicy, keep: Keep) -> Rows:
+def lookup(left: KeyedRows, name: str, table: object, how: Any, **kept: Unpack[Kept]) -> Rows:
     """Each row with the newest row of the table that has its key."""
-    where = call_site()
-    _check_how(how, ("inner", "left"), where)
-    right = _right(left, name, "lookup", table, where)
+    _check_how(how, "inner", "left")
+    right = _right(left, name, "lookup", table)
     state_type, told = generic(list, right.type), (("how", how),)
-    return _joined(left, right, name, "lookup", LookupJoin(how), state_type, how, told, where, on_error, keep)
+    return _joined(left, right, name, "lookup", LookupJoin(how), state_type, how, told, **kept)
 
 
 def check_broadcast(keyed: KeyedRows, broadcast: object) -> Rows:
@@ -73,12 +60,10 @@ def check_broadcast(keyed: KeyedRows, broadcast: object) -> Rows:
     return broadcast
 
 
-def stateful_beside(
-    keyed: KeyedRows, broadcast: Rows, name: str, operator: object, on_error: ErrorPolicy, keep: Keep
-) -> Rows:
+def stateful_beside(keyed: KeyedRows, broadcast: Rows, name: str, operator: object, **kept: Unpack[Kept]) -> Rows:
     """What the user's code makes of each key's rows and of what the broadcast stream has told."""
     where = call_site()
-    needs_name(name, "stateful", "my-state", where)
+    needs_name(name, "stateful", "my-state")
     if not isinstance(operator, BroadcastOperator):
         raise where.error(f"after connect() stateful() takes a BroadcastOperator, not {operator!r}")
     key_type, state_type, row_type = operator_types(operator, where)
@@ -95,24 +80,23 @@ def stateful_beside(
         operator,
         state_type,
         row_type,
-        where,
-        on_error,
-        keep,
         broadcast,
         key_type=key_type,
         shared_type=shared,
         key_functions=(keyed.key_of, None),
+        **kept,
     )
 
 
-def _check_how(how: object, known: tuple[str, ...], where: CallSite) -> None:
+def _check_how(how: object, *known: str) -> None:
     if how not in known:
-        raise where.error(f"how is {' or '.join(map(repr, known))}, not {how!r}")
+        raise call_site().error(f"how is {' or '.join(map(repr, known))}, not {how!r}")
 
 
-def _right(left: KeyedRows, name: str, kind: str, other: object, where: CallSite) -> KeyedRows:
+def _right(left: KeyedRows, name: str, kind: str, other: object) -> KeyedRows:
     """The other side of a join; raises `TopologyError` for what these rows cannot be joined with."""
-    needs_name(name, kind, f"my-{kind}", where)
+    where = call_site()
+    needs_name(name, kind, f"my-{kind}")
     if not isinstance(other, KeyedRows) or other.rows.graph is not left.rows.graph:
         raise where.error(f"{name!r} joins with keyed rows of the same topology: other.key_by(function)")
     keys = type_text(left.key_type), type_text(other.key_type)
@@ -130,9 +114,7 @@ def _joined(
     state_type: Any,
     how: str,
     options: Options,
-    where: CallSite,
-    on_error: ErrorPolicy,
-    keep: Keep,
+    **kept: Unpack[Kept],
 ) -> Rows:
     """Add a step with two keyed inputs, whose rows may be missing where `how` lets those of the other side pass alone."""
     row_type = generic(
@@ -148,11 +130,9 @@ def _joined(
         operator,
         state_type,
         row_type,
-        where,
-        on_error,
-        keep,
         right.rows,
         options=options,
         other_rows=None if left.type == right.type else right.type,
         key_functions=(left.key_of, right.key_of),
+        **kept,
     )

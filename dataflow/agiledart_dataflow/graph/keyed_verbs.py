@@ -2,13 +2,12 @@
 
 from collections.abc import Callable, Sequence
 from datetime import timedelta
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict, Unpack
 
-from agiledart_dataflow.aggregation.aggregators import Aggregator, Count, Extreme, Mean, Sum, Together
 from agiledart_dataflow.aggregation.named_running import NamedRunning, named_running
-from agiledart_dataflow.aggregation.operator_making import aggregate_state_type
+from agiledart_dataflow.aggregation.operator_making import aggregate_state_type, aggregate_value_type
 from agiledart_dataflow.aggregation.running import Reduction, Running
-from agiledart_dataflow.data.inference import CannotTellError, optional_stripped, return_annotation, traced_type
+from agiledart_dataflow.data.inference import CannotTellError, traced_type
 from agiledart_dataflow.data.keying import Keying
 from agiledart_dataflow.data.rows import Change, Match
 from agiledart_dataflow.data.schema import SchemaError, check_key, check_travels, generic
@@ -25,6 +24,13 @@ from agiledart_dataflow.user_code.error_policy import ErrorPolicy, error_policy
 
 Keep = Literal["memory", "disk"]
 """Where a step keeps what it remembers: `disk` for more keys than memory holds, at some ten times the cost of a row."""
+
+
+class Kept(TypedDict, total=False):
+    """What is said of a step with state besides its meaning; the methods of handles say the defaults."""
+
+    on_error: ErrorPolicy
+    keep: Keep
 
 
 def keyed_by(rows: Rows, function: Any, more: Sequence[Any], returns: Any) -> KeyedRows:
@@ -64,11 +70,11 @@ def itself(row: Any) -> Any:
 
 
 def stateful(
-    keyed: KeyedRows, name: str, operator: object, time_to_live: timedelta | None, on_error: ErrorPolicy, keep: Keep
+    keyed: KeyedRows, name: str, operator: object, time_to_live: timedelta | None, **kept: Unpack[Kept]
 ) -> Rows:
     """What the user's code makes of each key's rows."""
     where = call_site()
-    needs_name(name, "stateful", "my-state", where)
+    needs_name(name, "stateful", "my-state")
     if not isinstance(operator, KeyedOperator):
         made = f"; did you mean {operator.__name__}()?" if isinstance(operator, type) else ""
         raise where.error(f"stateful() takes an instance of a KeyedOperator, not {operator!r}{made}")
@@ -76,7 +82,7 @@ def stateful(
         raise where.error(
             f"{type(operator).__name__} also hears a broadcast stream: write .connect(rules).stateful({name!r}, …)"
         )
-    ttl_ms = span_ms("time_to_live", time_to_live, where)
+    ttl_ms = span_ms("time_to_live", time_to_live)
     key_type, state_type, row_type = operator_types(operator, where)
     try:
         check_travels(state_type)
@@ -89,54 +95,44 @@ def stateful(
         operator,
         state_type,
         row_type,
-        where,
-        on_error,
-        keep,
         options=(("time_to_live_ms", str(ttl_ms)),),
         key_type=key_type,
         time_to_live_ms=ttl_ms,
+        **kept,
     )
 
 
-def reduced(
-    keyed: KeyedRows, name: str, function: Callable[[Any, Any], Any], on_error: ErrorPolicy, keep: Keep
-) -> Rows:
+def reduced(keyed: KeyedRows, name: str, function: Callable[[Any, Any], Any], **kept: Unpack[Kept]) -> Rows:
     """All rows of a key so far joined two by two."""
-    where = call_site()
     state_type = generic(list, generic(list, keyed.type))
     operator = Running(Reduction(function))
-    return with_state(keyed, name, "running", operator, state_type, _change(keyed, keyed.type), where, on_error, keep)
+    return with_state(keyed, name, "running", operator, state_type, _change(keyed, keyed.type), **kept)
 
 
-def running(
-    keyed: KeyedRows, name: str, aggregator: Any, results: dict[str, Any], on_error: ErrorPolicy, keep: Keep
-) -> Rows:
+def running(keyed: KeyedRows, name: str, aggregator: Any, results: dict[str, Any], **kept: Unpack[Kept]) -> Rows:
     """What an aggregator, or named results, make of all rows of a key so far."""
     where = call_site()
     if results:
-        needs_name(name, "running", "totals", where)
+        needs_name(name, "running", "totals")
         if aggregator is not None:
             raise where.error("running() takes one aggregator, or named results, not both")
         named = named_running(name, keyed.type, results, where)
         told = (("results", repr(sorted(results.items()))),)
         kind = "running-values"
-        return with_state(
-            keyed, name, kind, named, named.state_type, named.row_type, where, on_error, keep, options=told
-        )
-    row_type = _change(keyed, value_type(aggregator, keyed.type, where))
+        return with_state(keyed, name, kind, named, named.state_type, named.row_type, options=told, **kept)
+    row_type = _change(keyed, aggregate_value_type(aggregator, keyed.type, call_site()))
     state_type = generic(list, aggregate_state_type(aggregator, keyed.type))
     told = (("aggregate", type(aggregator).__name__),)
     operator = Running(aggregator)
-    return with_state(keyed, name, "running", operator, state_type, row_type, where, on_error, keep, options=told)
+    return with_state(keyed, name, "running", operator, state_type, row_type, options=told, **kept)
 
 
-def distinct(keyed: KeyedRows, name: str, time_to_live: timedelta | None, on_error: ErrorPolicy, keep: Keep) -> Rows:
+def distinct(keyed: KeyedRows, name: str, time_to_live: timedelta | None, **kept: Unpack[Kept]) -> Rows:
     """The first row of each key."""
-    where = call_site()
-    ttl_ms = span_ms("time_to_live", time_to_live, where)
+    ttl_ms = span_ms("time_to_live", time_to_live)
     told = (("time_to_live_ms", str(ttl_ms)),)
     operator = FirstOnly(ttl_ms)
-    return with_state(keyed, name, "distinct", operator, list[bool], keyed.type, where, on_error, keep, options=told)
+    return with_state(keyed, name, "distinct", operator, list[bool], keyed.type, options=told, **kept)
 
 
 def pattern(
@@ -144,8 +140,7 @@ def pattern(
     name: str,
     elements: Sequence[Callable[[Any], object] | Never[Any]],
     within: timedelta,
-    on_error: ErrorPolicy,
-    keep: Keep,
+    **kept: Unpack[Kept],
 ) -> Rows:
     """Rows of a key that follow each other."""
     where = call_site()
@@ -154,13 +149,13 @@ def pattern(
         raise where.error("pattern() takes predicates (row → yes or no) and never(predicate)")
     if len(elements) < 2 or isinstance(elements[0], Never):
         raise where.error("a pattern has two elements or more and begins with a row that comes, not with never(…)")
-    within_ms = span_ms("within", within, where)
+    within_ms = span_ms("within", within)
     shape = ",".join("never" if isinstance(element, Never) else "then" for element in elements)
     told = (("elements", shape), ("within_ms", str(within_ms)))
     state_type = generic(list, generic(tuple, list[int], generic(list, keyed.type)))
     row_type = generic(Match, keyed.key_type, keyed.type)
     operator = Pattern(elements, within_ms)
-    return with_state(keyed, name, "pattern", operator, state_type, row_type, where, on_error, keep, options=told)
+    return with_state(keyed, name, "pattern", operator, state_type, row_type, options=told, **kept)
 
 
 def with_state(
@@ -170,23 +165,21 @@ def with_state(
     operator: KeyedOperator[Any, Any, Any, Any] | NamedRunning,
     state_type: Any,
     row_type: Any,
-    where: CallSite,
-    on_error: ErrorPolicy,
-    keep: Keep,
     *others: Rows,
+    on_error: ErrorPolicy = "fail",
+    keep: Keep = "memory",
     options: Options = (),
     key_type: Any = None,
     **make: Any,
 ) -> Rows:
     """Add a step with state by key, which takes these rows, and others beside them."""
-    needs_name(name, kind, f"my-{kind}", where)
-    check_keep(name, keep, where)
-    policy = error_policy(on_error, where)
+    needs_name(name, kind, f"my-{kind}")
+    check_keep(name, keep)
+    policy = error_policy(on_error, call_site())
     return keyed.add(
         name,
         kind,
         row_type,
-        where,
         *others,
         key_type=key_type,
         options=(*policy["options"], *options, ("keep", keep)),
@@ -194,34 +187,11 @@ def with_state(
     )
 
 
-def check_keep(name: str, keep: object, where: CallSite) -> None:
+def check_keep(name: str, keep: object) -> None:
     """Raise `TopologyError` for a place where no state can be."""
     if keep not in ("memory", "disk"):
-        raise where.error(f"{name!r} keeps its state in 'memory' or on 'disk', not {keep!r}")
+        raise call_site().error(f"{name!r} keeps its state in 'memory' or on 'disk', not {keep!r}")
 
 
 def _change(keyed: KeyedRows, value: Any) -> Any:
     return generic(Change, keyed.key_type, value, keyed.type)
-
-
-def value_type(aggregator: Any, row_type: Any, where: CallSite) -> Any:
-    """The type of an aggregate's value."""
-    if not isinstance(aggregator, Aggregator):
-        raise where.error(f"aggregate() takes an aggregator such as mean_of(lambda row: row.field), not {aggregator!r}")
-    try:
-        if isinstance(aggregator, Count):
-            return int
-        if isinstance(aggregator, Mean):
-            return float
-        if isinstance(aggregator, Reduction):
-            return row_type
-        if isinstance(aggregator, Sum | Extreme):
-            return optional_stripped(traced_type(aggregator.value_of, row_type))
-        if isinstance(aggregator, Together):
-            return generic(tuple, *[value_type(part, row_type, where) for part in aggregator.parts])
-        return return_annotation(aggregator.result)
-    except CannotTellError as error:
-        name = type(aggregator).__name__
-        raise where.error(
-            f"the type of the values of {name} cannot be told, {error}: annotate the function it uses"
-        ) from None

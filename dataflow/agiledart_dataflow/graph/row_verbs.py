@@ -20,14 +20,14 @@ def mapped(rows: Rows, function: Callable[..., Any], name: str | None, returns: 
             returns = traced_type(function, rows.type)
         except CannotTellError as error:
             raise where.error(_ask_returns("map", name, error)) from None
-    return rows.add(name, "map", returns, where, function=function, **policy)
+    return rows.add(name, "map", returns, function=function, **policy)
 
 
 def filtered(rows: Rows, function: Callable[..., Any], name: str | None, on_error: ErrorPolicy) -> Rows:
     """The rows for which a function says yes."""
     where = call_site()
     name = step_name(function, name, "filter", where)
-    return rows.add(name, "filter", rows.type, where, function=function, **error_policy(on_error, where))
+    return rows.add(name, "filter", rows.type, function=function, **error_policy(on_error, where))
 
 
 def flat_mapped(
@@ -48,7 +48,6 @@ def flat_mapped(
         name,
         "flat_map",
         annotated if returns is None else returns,
-        where,
         function=function,
         options=(("yields", "many" if many else "optional"), *policy["options"]),
         make={"many": many, **policy["make"]},
@@ -69,7 +68,7 @@ def union(rows: Rows, others: Sequence[object], name: str) -> Rows:
         if other.type != rows.type:
             raise where.error(f"union() joins rows of one type, not {rows.type!r} and {other.type!r}")
         joined.append(other)
-    return rows.add(name, "union", rows.type, where, *joined)
+    return rows.add(name, "union", rows.type, *joined)
 
 
 def sink(rows: Rows, name: str, connector: object, at: str | None) -> None:
@@ -80,7 +79,7 @@ def sink(rows: Rows, name: str, connector: object, at: str | None) -> None:
         raise where.error(
             f"sink {name!r} needs a connector such as csv(…), jsonl(…), stdout(), not {connector!r}{hint}"
         )
-    rows.add(name, "sink", rows.type, where, connector=connector, at=connector.at if at is None else at)
+    rows.add(name, "sink", rows.type, connector=connector, at=connector.at if at is None else at)
 
 
 def step_name(function: Any, name: str | None, verb: str, where: CallSite) -> str:

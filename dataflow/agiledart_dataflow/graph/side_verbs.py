@@ -5,7 +5,7 @@ from typing import Any
 from agiledart_dataflow.data.rows import DeadLetter, Either
 from agiledart_dataflow.data.schema import generic
 from agiledart_dataflow.graph.graph import Rows, needs_name
-from agiledart_dataflow.user_code.callsite import CallSite, call_site
+from agiledart_dataflow.user_code.callsite import call_site
 
 MAX_TAG = 64
 _OWN_TAGS = ("late", "errors")
@@ -16,9 +16,9 @@ def late(rows: Rows, name: str) -> Rows:
     where = call_site()
     step = rows.step
     if step.kind == "source":
-        return _beside(rows, name, "late", rows.type, where)
+        return _beside(rows, name, "late", rows.type)
     if getattr(step.make.get("window"), "lateness_ms", 0):
-        return _beside(rows, name, "late", _taken(rows), where)
+        return _beside(rows, name, "late", _taken(rows))
     raise where.error(
         f"rows are late for sources and for windows with allowed_lateness; {step.name!r} is a {step.kind}"
     )
@@ -32,7 +32,7 @@ def errors(rows: Rows, name: str) -> Rows:
         raise where.error(f'{step.name!r} keeps no dead letters: give it on_error="dead_letter"')
     left, right = _taken(rows), step.make.get("other_rows")
     taken = left if right is None else generic(Either, left, right)
-    return _beside(rows, name, "errors", generic(DeadLetter, taken), where)
+    return _beside(rows, name, "errors", generic(DeadLetter, taken))
 
 
 def side(rows: Rows, name: str, tag: str, row_type: Any) -> Rows:
@@ -43,7 +43,7 @@ def side(rows: Rows, name: str, tag: str, row_type: Any) -> Rows:
         raise where.error(f"only stateful steps put out rows beside their own; {step.name!r} is a {step.kind}")
     if not isinstance(tag, str) or not tag or len(tag) > MAX_TAG or tag in _OWN_TAGS:
         raise where.error(f"a tag has 1 to {MAX_TAG} characters and is not one of {', '.join(_OWN_TAGS)}: {tag!r}")
-    return _beside(rows, name, tag, row_type, where)
+    return _beside(rows, name, tag, row_type)
 
 
 def _taken(rows: Rows) -> Any:
@@ -51,6 +51,6 @@ def _taken(rows: Rows) -> Any:
     return rows.graph.steps[rows.step.inputs[0]].row_type
 
 
-def _beside(rows: Rows, name: str, tag: str, row_type: Any, where: CallSite) -> Rows:
-    needs_name(name, tag, f"{tag}-rows", where)
-    return rows.add(name, "side", row_type, where, options=(("tag", tag),))
+def _beside(rows: Rows, name: str, tag: str, row_type: Any) -> Rows:
+    needs_name(name, tag, f"{tag}-rows")
+    return rows.add(name, "side", row_type, options=(("tag", tag),))

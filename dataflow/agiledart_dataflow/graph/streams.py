@@ -7,7 +7,7 @@ stands in the modules of verbs, by theme.
 from collections.abc import Callable, Iterable
 from datetime import timedelta
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypedDict, TypeVar, Unpack, overload
 
 from agiledart_dataflow.aggregation.aggregators import Aggregator, Count
 from agiledart_dataflow.aggregation.running import Reduction
@@ -17,8 +17,8 @@ from agiledart_dataflow.expressions.aggregates import Aggregate
 from agiledart_dataflow.expressions.expression import Expression
 from agiledart_dataflow.graph import columnar_verbs, join_verbs, keyed_verbs, row_verbs, side_verbs, window_verbs
 from agiledart_dataflow.graph.graph import KeyedRows, Rows
-from agiledart_dataflow.graph.keyed_verbs import Keep, itself
-from agiledart_dataflow.graph.missing_verbs import missing_verb
+from agiledart_dataflow.graph.keyed_verbs import Keep, Kept, itself
+from agiledart_dataflow.graph.missing_verbs import missing_verbs
 from agiledart_dataflow.operators.keyed import BroadcastOperator, KeyedOperator
 from agiledart_dataflow.operators.patterns import Never
 from agiledart_dataflow.plan.connectors import Sink
@@ -35,6 +35,15 @@ B = TypeVar("B")
 G = TypeVar("G")
 
 
+class Ranked(TypedDict, Generic[V], total=False):
+    """What is said of a ranking beside its places and when it speaks."""
+
+    rank: Callable[[V], float | Decimal] | None
+    ties: Literal["newest", "key"]
+    compare: Literal["values", "keys"]
+    on_error: ErrorPolicy
+
+
 class Stream(Generic[T]):
     """Rows of type T on their way.
 
@@ -45,10 +54,8 @@ class Stream(Generic[T]):
     def __init__(self, rows: Rows) -> None:
         self._rows = rows
 
-    if not TYPE_CHECKING:  # type checkers go on to report these at once
-
-        def __getattr__(self, verb: str) -> Any:
-            return missing_verb(self, "Stream", verb)
+    if not TYPE_CHECKING:  # which goes on to report them at once
+        __getattr__ = missing_verbs("Stream")
 
     # ---- rows by themselves
 
@@ -93,12 +100,7 @@ class Stream(Generic[T]):
         on_error: ErrorPolicy = "fail",
     ) -> "Stream[U]": ...
     def flat_map(
-        self,
-        function: Callable[[T], Any],
-        name: str | None = None,
-        *,
-        returns: Any = None,
-        on_error: ErrorPolicy = "fail",
+        self, function: Any, name: Any = None, *, returns: Any = None, on_error: Any = "fail"
     ) -> "Stream[Any]":
         """Each row becomes one or none (`-> X | None`), or any number (`-> Iterable[X]`, `list[X]` …).
 
@@ -202,23 +204,12 @@ class Stream(Generic[T]):
         name: str,
         *,
         n: int,
-        rank: Callable[[V], float | Decimal] | None = None,
-        ties: Literal["newest", "key"] = "newest",
-        compare: Literal["values", "keys"] = "values",
-        emit: Literal["on_record"] = "on_record",
-        on_error: ErrorPolicy = "fail",
+        emit: Literal["on_record"] = ...,
+        **rest: Unpack[Ranked[V]],
     ) -> "Stream[Ranking[R, K, V]]": ...
     @overload
     def top(
-        self: "Stream[Change[K, V, R]]",
-        name: str,
-        *,
-        n: int,
-        rank: Callable[[V], float | Decimal] | None = None,
-        ties: Literal["newest", "key"] = "newest",
-        compare: Literal["values", "keys"] = "values",
-        emit: Literal["on_change"],
-        on_error: ErrorPolicy = "fail",
+        self: "Stream[Change[K, V, R]]", name: str, *, n: int, emit: Literal["on_change"], **rest: Unpack[Ranked[V]]
     ) -> "Stream[Ranking[R | None, K, V]]": ...
     def top(
         self: "Stream[Change[Any, Any, Any]]",
@@ -276,10 +267,8 @@ class KeyedStream(Generic[K, R]):
     def __init__(self, rows: KeyedRows) -> None:
         self._rows = rows
 
-    if not TYPE_CHECKING:  # type checkers go on to report these at once
-
-        def __getattr__(self, verb: str) -> Any:
-            return missing_verb(self, "KeyedStream", verb)
+    if not TYPE_CHECKING:  # which goes on to report them at once
+        __getattr__ = missing_verbs("KeyedStream")
 
     @overload
     def window(self, window: Sliding) -> "SlidingStream[K, R]": ...
@@ -318,7 +307,7 @@ class KeyedStream(Generic[K, R]):
                 also goes to `.errors(name)`. What the operator changed in the state before it raised stays.
             keep: where the state is kept.
         """
-        return Stream(keyed_verbs.stateful(self._rows, name, operator, time_to_live, on_error, keep))
+        return Stream(keyed_verbs.stateful(self._rows, name, operator, time_to_live, on_error=on_error, keep=keep))
 
     def reduce(
         self, name: str, function: Callable[[R, R], R], *, on_error: ErrorPolicy = "fail", keep: Keep = "memory"
@@ -328,7 +317,7 @@ class KeyedStream(Generic[K, R]):
         `on_error`, here and in `running`, `distinct` and `pattern`: what becomes of a row for which a function of the step or
         of its key raises; the state of the key stays as it was before that row.
         """
-        return Stream(keyed_verbs.reduced(self._rows, name, function, on_error, keep))
+        return Stream(keyed_verbs.reduced(self._rows, name, function, on_error=on_error, keep=keep))
 
     @overload
     def running(
@@ -349,7 +338,7 @@ class KeyedStream(Generic[K, R]):
         themselves with the results as further fields (SQL: `SUM(fare) OVER (PARTITION BY key ROWS UNBOUNDED PRECEDING)`);
         sums of floats are then added up in the order of the rows, and columns stay columns.
         """
-        return Stream(keyed_verbs.running(self._rows, name, aggregator, results, on_error, keep))
+        return Stream(keyed_verbs.running(self._rows, name, aggregator, results, on_error=on_error, keep=keep))
 
     def running_count(
         self, name: str, *, on_error: ErrorPolicy = "fail", keep: Keep = "memory"
@@ -361,7 +350,7 @@ class KeyedStream(Generic[K, R]):
         self, name: str, *, time_to_live: timedelta | None = None, on_error: ErrorPolicy = "fail", keep: Keep = "memory"
     ) -> Stream[R]:
         """The first row of each key. With `time_to_live` the key counts as new again so long after the row that passed."""
-        return Stream(keyed_verbs.distinct(self._rows, name, time_to_live, on_error, keep))
+        return Stream(keyed_verbs.distinct(self._rows, name, time_to_live, on_error=on_error, keep=keep))
 
     def pattern(
         self,
@@ -377,52 +366,24 @@ class KeyedStream(Generic[K, R]):
         accepts begins a match of its own; each element takes the first later row that it accepts; the last row comes at
         most `within` after the first. A pattern that ends with `never` is complete when `within` is over.
         """
-        return Stream(keyed_verbs.pattern(self._rows, name, elements, within, on_error, keep))
+        return Stream(keyed_verbs.pattern(self._rows, name, elements, within, on_error=on_error, keep=keep))
 
     # ---- a second stream
 
     @overload
     def window_join(
-        self,
-        name: str,
-        other: "KeyedStream[K, U]",
-        window: Panes,
-        *,
-        how: Literal["inner"] = "inner",
-        on_error: ErrorPolicy = "fail",
-        keep: Keep = "memory",
+        self, name: str, other: "KeyedStream[K, U]", window: Panes, *, how: Literal["inner"] = ..., **kept: Unpack[Kept]
     ) -> Stream[Joined[K, R, U]]: ...
     @overload
     def window_join(
-        self,
-        name: str,
-        other: "KeyedStream[K, U]",
-        window: Panes,
-        *,
-        how: Literal["left"],
-        on_error: ErrorPolicy = "fail",
-        keep: Keep = "memory",
+        self, name: str, other: "KeyedStream[K, U]", window: Panes, *, how: Literal["left"], **kept: Unpack[Kept]
     ) -> Stream[Joined[K, R, U | None]]: ...
     @overload
     def window_join(
-        self,
-        name: str,
-        other: "KeyedStream[K, U]",
-        window: Panes,
-        *,
-        how: Literal["outer"],
-        on_error: ErrorPolicy = "fail",
-        keep: Keep = "memory",
+        self, name: str, other: "KeyedStream[K, U]", window: Panes, *, how: Literal["outer"], **kept: Unpack[Kept]
     ) -> Stream[Joined[K, R | None, U | None]]: ...
     def window_join(
-        self,
-        name: str,
-        other: "KeyedStream[Any, Any]",
-        window: Panes,
-        *,
-        how: Any = "inner",
-        on_error: ErrorPolicy = "fail",
-        keep: Keep = "memory",
+        self, name: str, other: Any, window: Any, *, how: Any = "inner", on_error: Any = "fail", keep: Any = "memory"
     ) -> Stream[Any]:
         """All pairs of rows of one key and one tumbling or hopping window, when it closes.
 
@@ -434,7 +395,9 @@ class KeyedStream(Generic[K, R]):
             on_error: what becomes of a row for which a key function raises.
             keep: where the rows of open windows are kept.
         """
-        return Stream(join_verbs.window_join(self._rows, name, _rows_of(other), window, how, on_error, keep))
+        return Stream(
+            join_verbs.window_join(self._rows, name, _rows_of(other), window, how, on_error=on_error, keep=keep)
+        )
 
     @overload
     def interval_join(
@@ -444,9 +407,8 @@ class KeyedStream(Generic[K, R]):
         *,
         earliest: timedelta,
         latest: timedelta,
-        how: Literal["inner"] = "inner",
-        on_error: ErrorPolicy = "fail",
-        keep: Keep = "memory",
+        how: Literal["inner"] = ...,
+        **kept: Unpack[Kept],
     ) -> Stream[Joined[K, R, U]]: ...
     @overload
     def interval_join(
@@ -457,8 +419,7 @@ class KeyedStream(Generic[K, R]):
         earliest: timedelta,
         latest: timedelta,
         how: Literal["left"],
-        on_error: ErrorPolicy = "fail",
-        keep: Keep = "memory",
+        **kept: Unpack[Kept],
     ) -> Stream[Joined[K, R, U | None]]: ...
     def interval_join(
         self,
@@ -476,44 +437,28 @@ class KeyedStream(Generic[K, R]):
         Times below zero mean before it. A pair comes out at the later of its rows; with `how="left"` a row of this side
         that met none comes out when none can come any more.
         """
-        rows = join_verbs.interval_join(self._rows, name, _rows_of(other), earliest, latest, how, on_error, keep)
+        rows = join_verbs.interval_join(
+            self._rows, name, _rows_of(other), earliest, latest, how, on_error=on_error, keep=keep
+        )
         return Stream(rows)
 
     @overload
     def lookup(
-        self,
-        name: str,
-        table: "KeyedStream[K, U]",
-        *,
-        how: Literal["inner"] = "inner",
-        on_error: ErrorPolicy = "fail",
-        keep: Keep = "memory",
+        self, name: str, table: "KeyedStream[K, U]", *, how: Literal["inner"] = "inner", **kept: Unpack[Kept]
     ) -> Stream[Joined[K, R, U]]: ...
     @overload
     def lookup(
-        self,
-        name: str,
-        table: "KeyedStream[K, U]",
-        *,
-        how: Literal["left"],
-        on_error: ErrorPolicy = "fail",
-        keep: Keep = "memory",
+        self, name: str, table: "KeyedStream[K, U]", *, how: Literal["left"], **kept: Unpack[Kept]
     ) -> Stream[Joined[K, R, U | None]]: ...
     def lookup(
-        self,
-        name: str,
-        table: "KeyedStream[Any, Any]",
-        *,
-        how: Any = "inner",
-        on_error: ErrorPolicy = "fail",
-        keep: Keep = "memory",
+        self, name: str, table: Any, *, how: Any = "inner", on_error: Any = "fail", keep: Any = "memory"
     ) -> Stream[Any]:
         """Each row with the newest row of the table that has its key, as it stood at the row's position.
 
         The table is a stream: of `topology.reference(…)`, read to its end before the first row is looked up, or any other,
         whose rows replace each other as time passes. `how="left"` lets rows pass whose key the table does not know.
         """
-        return Stream(join_verbs.lookup(self._rows, name, _rows_of(table), how, on_error, keep))
+        return Stream(join_verbs.lookup(self._rows, name, _rows_of(table), how, on_error=on_error, keep=keep))
 
     def connect(self, broadcast: Stream[B]) -> "ConnectedStream[K, R, B]":
         """These rows beside a small stream that every instance gets whole: `.connect(rules).stateful("apply", …)`."""
@@ -527,10 +472,8 @@ class SlidingStream(Generic[K, R]):
         self._keyed = keyed
         self._window = window
 
-    if not TYPE_CHECKING:  # type checkers go on to report these at once
-
-        def __getattr__(self, verb: str) -> Any:
-            return missing_verb(self, "window", verb)
+    if not TYPE_CHECKING:  # which goes on to report them at once
+        __getattr__ = missing_verbs("window")
 
     def count(self, name: str, *, on_error: ErrorPolicy = "fail") -> Stream[Change[K, int, R]]:
         """How many rows the window of each key holds, whenever that changes."""
@@ -561,10 +504,8 @@ class PaneStream(Generic[K, R]):
         self._keyed = keyed
         self._window = window
 
-    if not TYPE_CHECKING:  # type checkers go on to report these at once
-
-        def __getattr__(self, verb: str) -> Any:
-            return missing_verb(self, "window", verb)
+    if not TYPE_CHECKING:  # which goes on to report them at once
+        __getattr__ = missing_verbs("window")
 
     def count(self, name: str, *, on_error: ErrorPolicy = "fail", keep: Keep = "memory") -> Stream[Pane[K, int]]:
         """How many rows of each key a window held, when it closes."""
@@ -618,7 +559,9 @@ class ConnectedStream(Generic[K, R, B]):
         keep: Keep = "memory",
     ) -> Stream[U]:
         """User code with state by key, timers, and what the broadcast stream has told so far (`context.shared`)."""
-        return Stream(join_verbs.stateful_beside(self._keyed, self._broadcast, name, operator, on_error, keep))
+        return Stream(
+            join_verbs.stateful_beside(self._keyed, self._broadcast, name, operator, on_error=on_error, keep=keep)
+        )
 
 
 def _rows_of(stream: object) -> object:

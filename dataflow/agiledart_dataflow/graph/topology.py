@@ -32,7 +32,7 @@ class Topology(Graph):
     """
 
     def __init__(self, name: str) -> None:
-        super().__init__(name, call_site())
+        super().__init__(name)
         self.limits = UserLimits()
 
     def __repr__(self) -> str:
@@ -95,7 +95,6 @@ class Topology(Graph):
             "source",
             (),
             row_type,
-            where,
             function=time_of,
             options=(("max_out_of_order_ms", str(disorder)), *policy.options(), *_clock_options(time_passes)),
             connector=chosen,
@@ -165,8 +164,8 @@ def _clock(
         raise where.error(f"a source's clock is 'events' or 'wall', not {clock!r}")
     given = {
         "clock": None if clock == "events" else clock,
-        "idle_timeout_ms": span_ms("idle_timeout", idle_timeout, where),
-        "max_ahead_ms": span_ms("max_ahead", max_ahead, where),
+        "idle_timeout_ms": span_ms("idle_timeout", idle_timeout),
+        "max_ahead_ms": span_ms("max_ahead", max_ahead),
     }
     return {name: value for name, value in given.items() if value}
 

@@ -5,12 +5,12 @@ from typing import Any, get_args, get_origin
 
 from agiledart_dataflow.aggregation.aggregators import Count
 from agiledart_dataflow.aggregation.named_aggregates import named_window
-from agiledart_dataflow.aggregation.operator_making import aggregate_state_type, keyed_window
+from agiledart_dataflow.aggregation.operator_making import aggregate_state_type, aggregate_value_type, keyed_window
 from agiledart_dataflow.data.rows import Change, Pane, Ranking
 from agiledart_dataflow.data.schema import generic
 from agiledart_dataflow.event_time.windows import Counted, Panes, Session, Sliding
 from agiledart_dataflow.graph.graph import KeyedRows, Rows, needs_name
-from agiledart_dataflow.graph.keyed_verbs import Keep, check_keep, itself, value_type
+from agiledart_dataflow.graph.keyed_verbs import Keep, check_keep, itself
 from agiledart_dataflow.plan.specification import LATENESS, Options
 from agiledart_dataflow.user_code.callsite import call_site
 from agiledart_dataflow.user_code.error_policy import ErrorPolicy, error_policy
@@ -28,11 +28,11 @@ def aggregated(
     """What an aggregator, or named results, make of each key's windows."""
     where = call_site()
     example = "route-frequency" if isinstance(window, Sliding) else "per-minute"
-    needs_name(name, "count" if isinstance(aggregator, Count) else "aggregate", example, where)
+    needs_name(name, "count" if isinstance(aggregator, Count) else "aggregate", example)
     if results and aggregator is not None:
         raise where.error("aggregate() takes one aggregator, or named results, not both")
     policy = error_policy(on_error, where)
-    check_keep(name, keep, where)
+    check_keep(name, keep)
     flat: Callable[[Any], Any] | None = None
     more: dict[str, Any] = {}
     if results:
@@ -41,7 +41,7 @@ def aggregated(
         more = {"named": named, "enters": keyed.type}
         told = ("results", repr(sorted(results.items())))
     else:
-        value = value_type(aggregator, keyed.type, where)
+        value = aggregate_value_type(aggregator, keyed.type, where)
         slides = isinstance(window, Sliding)
         row_type = (
             generic(Change, keyed.key_type, value, keyed.type) if slides else generic(Pane, keyed.key_type, value)
@@ -54,7 +54,6 @@ def aggregated(
         name,
         "window" if operator is None else "keyed-window",
         row_type,
-        where,
         options=(("window", str(window)), told, *_lateness(window), *policy["options"], *_on_disk(keep)),
         make={
             "window": window,
@@ -87,7 +86,7 @@ def top(
 ) -> Rows:
     """The n keys of greatest value."""
     where = call_site()
-    needs_name(name, "top", "busiest", where)
+    needs_name(name, "top", "busiest")
     if get_origin(rows.type) is not Change:
         raise where.error(f"top() ranks rows of type Change (what a sliding window puts out), not {rows.type!r}")
     if not isinstance(n, int) or not 1 <= n <= 10_000:
@@ -106,7 +105,6 @@ def top(
         name,
         "top",
         row_type,
-        where,
         function=rank or itself,
         options=(*options, *policy["options"]),
         make={"ranking": ranking, **policy["make"]},
