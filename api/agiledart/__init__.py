@@ -22,10 +22,8 @@ from agiledart_dataflow.data.schema import ReadTime
 from agiledart_dataflow.event_time.windows import counted, hopping, session, sliding, tumbling
 from agiledart_dataflow.expressions.aggregates import count
 from agiledart_dataflow.expressions.expression import Expression, col, lit, maximum, minimum, when
-from agiledart_dataflow.graph.keyed_stream import KeyedStream
-from agiledart_dataflow.graph.streams import Stream
+from agiledart_dataflow.graph.streams import KeyedStream, PaneStream, SlidingStream, Stream
 from agiledart_dataflow.graph.topology import Topology
-from agiledart_dataflow.graph.windowed_streams import PaneStream, SlidingStream
 from agiledart_dataflow.operators.keyed import BroadcastOperator, Context, KeyedOperator
 from agiledart_dataflow.operators.patterns import never
 from agiledart_dataflow.plan.connectors import Connector, Sink, Source

@@ -7,7 +7,8 @@ import pytest
 from agiledart_kernel.instants import MILLISECOND, SECOND
 from agiledart_kernel.node_id import NodeId
 from agiledart_overlay.machine import OverlayMachine
-from agiledart_simulation.runs.admission import Bed, sweep
+from agiledart_simulation.runs.admission import sweep
+from agiledart_simulation.runs.admission_bed import Bed
 from agiledart_simulation.runs.admission_storms import Storm
 from agiledart_simulation.world.network import NetworkConfig
 from agiledart_simulation.world.ring import simulated_ids

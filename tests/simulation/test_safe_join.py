@@ -9,7 +9,8 @@ from agiledart_kernel.node_id import NodeId
 from agiledart_overlay.wire.config import OverlayConfig
 from agiledart_overlay.wire.events import LeaveRing
 from agiledart_simulation.checkers.owners import ring_violations
-from agiledart_simulation.runs.admission import SWEPT, Bed, crowd, is_lost, sweep
+from agiledart_simulation.runs.admission import SWEPT, crowd, is_lost, sweep
+from agiledart_simulation.runs.admission_bed import Bed
 from agiledart_simulation.runs.admission_storms import Storm
 from agiledart_simulation.world.ring import simulated_ids
 

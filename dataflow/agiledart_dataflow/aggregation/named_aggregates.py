@@ -7,8 +7,7 @@ from typing import Any
 from agiledart_dataflow.aggregation.aggregators import Aggregator, Count, Extreme, Mean, Sum, Together
 from agiledart_dataflow.expressions.aggregates import Aggregate
 from agiledart_dataflow.expressions.expression import Expression
-from agiledart_dataflow.expressions.row_expression import KeyExpression, RowExpression
-from agiledart_dataflow.expressions.row_types import made_row_type
+from agiledart_dataflow.expressions.row_expression import KeyExpression, RowExpression, made_row_type
 from agiledart_dataflow.user_code.callsite import CallSite
 
 _NUMBERS = ("int", "float")

@@ -11,8 +11,7 @@ from agiledart_dataflow.aggregation.running_loop import state_names
 from agiledart_dataflow.data.column_schema import schema_of
 from agiledart_dataflow.data.schema import generic
 from agiledart_dataflow.expressions.nodes import Field
-from agiledart_dataflow.expressions.row_expression import RowExpression
-from agiledart_dataflow.expressions.row_types import made_row_type
+from agiledart_dataflow.expressions.row_expression import RowExpression, made_row_type
 from agiledart_dataflow.user_code.callsite import CallSite
 
 

@@ -3,27 +3,31 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, get_args
 
-from agiledart_dataflow.aggregation.aggregators import Extreme, Together
+from agiledart_dataflow.aggregation.aggregators import Aggregator, Count, Extreme, Mean, Sum, Together
+from agiledart_dataflow.aggregation.count_windows import CountWindow
 from agiledart_dataflow.aggregation.late_panes import LatePanes
 from agiledart_dataflow.aggregation.named_panes import NamedPanes
 from agiledart_dataflow.aggregation.pane_values import kept_values
 from agiledart_dataflow.aggregation.panes import PaneWindow, kept_state_type, pane_state_type
 from agiledart_dataflow.aggregation.running import Reduction
 from agiledart_dataflow.aggregation.running_values import RunningValues
+from agiledart_dataflow.aggregation.sessions import SessionWindow
 from agiledart_dataflow.aggregation.sliding import SlidingWindow
 from agiledart_dataflow.data.inference import CannotTellError, optional_stripped, return_annotation, traced_type
 from agiledart_dataflow.data.keying import without_nan
 from agiledart_dataflow.data.position import Position
 from agiledart_dataflow.data.rows import Entry
 from agiledart_dataflow.data.schema import generic
-from agiledart_dataflow.event_time.windows import Panes, Sliding
+from agiledart_dataflow.event_time.windows import Counted, Panes, Session, Sliding
 from agiledart_dataflow.expressions.row_expression import RowExpression
 from agiledart_dataflow.operators.base import Mishap, Operator
 from agiledart_dataflow.operators.broadcast import BroadcastStep
+from agiledart_dataflow.operators.keyed import KeyedOperator
 from agiledart_dataflow.operators.keyed_step import KeyedStep
 from agiledart_dataflow.operators.top import Top
 from agiledart_dataflow.state.entries import EntryCodec
 from agiledart_dataflow.state.store import KeyedStore, MemoryStore
+from agiledart_dataflow.user_code.callsite import CallSite
 
 if TYPE_CHECKING:
     from agiledart_dataflow.plan.step import Step
@@ -121,6 +125,34 @@ def state_type(head: "Step", row_type: Any, *, has_lateness: bool = False) -> An
     return pane_state_type(key, state)
 
 
+def keyed_window(
+    window: Sliding | Panes | Session | Counted,
+    aggregator: Aggregator[Any, Any, Any],
+    row_type: Any,
+    flat: Callable[[Any], Any] | None = None,
+    *,
+    on_disk: bool = False,
+) -> tuple[KeyedOperator[Any, Any, Any, Any], Any] | None:
+    """(operator, type of its plain state) of a window that is one; None for sliding ones, and tumbling and hopping ones in memory.
+
+    Args:
+        window: the rows.
+        aggregator: what is made of them.
+        row_type: of the rows.
+        flat: makes the row of a window with named results of its pane.
+        on_disk: its state shall lie on disk, so it must be a keyed operator.
+    """
+    state = aggregate_state_type(aggregator, row_type)
+    if isinstance(window, Session):
+        return SessionWindow(window.gap_ms, aggregator, flat), generic(tuple, int, int, state) | None
+    if isinstance(window, Counted):
+        windows = generic(list, generic(tuple, int, int, state))
+        return CountWindow(window.size, window.every, aggregator, flat), generic(tuple, int, windows)
+    if isinstance(window, Panes) and (window.lateness_ms or on_disk):
+        return LatePanes(window, aggregator, flat), generic(dict, int, state)
+    return None
+
+
 def aggregate_state_type(aggregator: Any, row_type: Any) -> Any:
     """The type of an aggregator's plain state for rows of a type, where it can be told; plain data elsewhere."""
     if isinstance(aggregator, Together):
@@ -135,6 +167,29 @@ def aggregate_state_type(aggregator: Any, row_type: Any) -> Any:
         return return_annotation(aggregator.create)
     except CannotTellError:
         return Any
+
+
+def aggregate_value_type(aggregator: Any, row_type: Any, where: CallSite) -> Any:
+    """The type of an aggregate's value."""
+    if not isinstance(aggregator, Aggregator):
+        raise where.error(f"aggregate() takes an aggregator such as mean_of(lambda row: row.field), not {aggregator!r}")
+    try:
+        if isinstance(aggregator, Count):
+            return int
+        if isinstance(aggregator, Mean):
+            return float
+        if isinstance(aggregator, Reduction):
+            return row_type
+        if isinstance(aggregator, Sum | Extreme):
+            return optional_stripped(traced_type(aggregator.value_of, row_type))
+        if isinstance(aggregator, Together):
+            return generic(tuple, *[aggregate_value_type(part, row_type, where) for part in aggregator.parts])
+        return return_annotation(aggregator.result)
+    except CannotTellError as error:
+        name = type(aggregator).__name__
+        raise where.error(
+            f"the type of the values of {name} cannot be told, {error}: annotate the function it uses"
+        ) from None
 
 
 def _value_type(function: Callable[[Any], Any], row_type: Any) -> Any:

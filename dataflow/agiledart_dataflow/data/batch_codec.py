@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
+from agiledart_dataflow.data.arrow_ipc import decoded, encoded
 from agiledart_dataflow.data.batch import Batch, part_of
 from agiledart_dataflow.data.carries import Carries
 from agiledart_dataflow.data.lazy import at_once
@@ -62,7 +63,7 @@ class BatchCodec:
         elif self._carries == "positions":
             order = packed(order)
         head = self._encoder.encode((len(held), order, batch.mark))
-        return b"".join((_HEAD.pack(_COLUMNS, len(head)), head, held.to_ipc()))
+        return b"".join((_HEAD.pack(_COLUMNS, len(head)), head, encoded(held)))
 
     def _nothing(self) -> list[Any] | None:
         return None if self._carries == "rows" else []
@@ -120,9 +121,7 @@ class BatchCodec:
             raise RemoteProtocolError("form", f"a head of {length} bytes in a body of {len(body)}")
         count, order, mark = self._head_decoder.decode(body[start : start + length])
         try:
-            from agiledart_dataflow.data.columns import Columns  # a node without NumPy can still take rows
-
-            held = Columns.from_ipc(body[start + length :], self._row_type)
+            held = decoded(body[start + length :], self._row_type)
         except ConfigurationError as error:
             raise RemoteProtocolError("form", f"columns came, but {error}") from None
         if self._carries == "times":

@@ -188,19 +188,6 @@ class Columns:
 
         return Columns(schema, [maker(number) for number in range(len(schema.fields))], length)
 
-    def to_ipc(self) -> bytes:
-        """The body of a frame. Raises TypeError, ValueError or OverflowError for values that cannot travel."""
-        from agiledart_dataflow.data.arrow_ipc import encoded
-
-        return encoded(self)
-
-    @staticmethod
-    def from_ipc(body: bytes | bytearray | memoryview, row_type: Any) -> "Columns":
-        """The columns that `to_ipc` wrote. Raises `RemoteProtocolError` for everything else."""
-        from agiledart_dataflow.data.arrow_ipc import decoded
-
-        return decoded(body, row_type)
-
 
 class _Asked:
     """Makes a column by asking other columns for it, so that both have the same one."""

@@ -8,12 +8,19 @@ from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 from agiledart_dataflow.data.batch import Held, Order, as_rows, listed
+from agiledart_dataflow.data.grouping import grouped, key_values
+from agiledart_dataflow.data.lazy import late
 from agiledart_dataflow.data.position import Position
 from agiledart_kernel.limits import KEY_GROUPS
+
+if TYPE_CHECKING:
+    import numpy as np
+else:
+    np = late("numpy")
 
 _REMEMBERED = 1 << 17
 """Keys whose group is remembered; then the memory starts afresh. Remembering costs 0.03 µs a row, computing 1 µs."""
@@ -115,9 +122,7 @@ def split_by_key(
 ) -> list[tuple[Held, Order]]:
     """Rows by the instance that owns their key: (rows, what goes with them) for each of `count` instances."""
     if type(held) is not list and hasattr(key_of, "columns"):
-        from agiledart_dataflow.data.splitting import split_columns  # NumPy is loaded only where it is used
-
-        return split_columns(held, order, key_of, router, count)
+        return _split_columns(held, order, key_of, router, count)
     rows = as_rows(held)
     parts: list[list[Any]] = [[] for _ in range(count)]
     pushes = [part.append for part in parts]
@@ -132,6 +137,30 @@ def split_by_key(
         pushes[target](row)
         puts[target](at)
     return list(zip(parts, orders, strict=True))
+
+
+def _split_columns(held: Any, order: Order, key_of: Any, router: Any, count: int) -> list[tuple[Held, Order]]:
+    """(columns, what goes with them) for each of `count` instances, in the order in which they were.
+
+    Args:
+        held: the columns.
+        order: what goes with the rows.
+        key_of: the key as expressions.
+        router: key → instance.
+        count: how many instances.
+    """
+    keys = key_of.columns(held)
+    numbers, firsts = grouped(keys, len(held))
+    owners = np.array([router[key] for key in key_values(keys, firsts)], dtype=np.int64)[numbers]
+    parts: list[tuple[Held, Order]] = []
+    for target in range(count):
+        chosen = np.flatnonzero(owners == target)
+        if type(order) is list:
+            part_order: Order = [order[number] for number in chosen.tolist()]
+        else:
+            part_order = None if order is None else order[chosen]
+        parts.append((held.take(chosen), part_order))
+    return parts
 
 
 TURN_BITS = 6

@@ -1,4 +1,7 @@
-"""`event_time=` of a source: a function of a row, the name of a field, or an expression; and the same over columns."""
+"""`event_time=` of a source: a function of a row, the name of a field, or an expression; and the same over columns.
+
+Times of many rows are read at once, in C where nothing is unusual.
+"""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -8,7 +11,6 @@ from agiledart_dataflow.data.columns import Columns
 from agiledart_dataflow.data.inference import is_lambda
 from agiledart_dataflow.data.lazy import late
 from agiledart_dataflow.data.schema import SchemaError, fields_of
-from agiledart_dataflow.event_time.judging import no_time
 from agiledart_dataflow.expressions.expression import Expression
 from agiledart_dataflow.expressions.nodes import Field, Node
 from agiledart_dataflow.expressions.row_expression import RowExpression
@@ -25,6 +27,11 @@ else:
 
 EventTimeOf = Callable[[Any], datetime | int]
 TimesOfColumns = Callable[[Columns], "Array"]
+
+
+def no_time(row: Any) -> int:
+    """The event time of rows that have none: all happen at once, so nothing is ever late."""
+    return 0
 
 
 def event_times(given: Any, row_type: Any, where: CallSite) -> tuple[EventTimeOf, TimesOfColumns | None]:
@@ -70,6 +77,27 @@ def _times_of(value: RowExpression) -> TimesOfColumns:
 
 def _no_times(columns: Columns) -> "Array":
     return np.full(len(columns), no_time(None))
+
+
+def times_of(rows: list[Any], time_of: Callable[[Any], Any]) -> list[int]:
+    """Event times (ms) of rows, at least one; raises what `time_of` raises."""
+    if time_of is no_time:
+        return [0] * len(rows)
+    times = list(map(time_of, rows))
+    if len(times) < len(rows):
+        raise StopIteration  # `time_of` raised it; for `map` that is only its end
+    if type(times[0]) is int:
+        try:
+            if type(sum(times)) is int:
+                return times
+        except TypeError:  # not all of them are numbers
+            pass
+    return [event_time(time) for time in times]
+
+
+def is_ascending(times: list[int]) -> bool:
+    """Is no time before the one in front of it? Sorting what is sorted is the fastest way to see it."""
+    return times == sorted(times)
 
 
 class _Read:

@@ -1,8 +1,9 @@
 """Expressions of one row type in all the forms in which steps use them: a function of a row, text, a column."""
 
+import keyword
 from collections.abc import Callable, Mapping
 from math import nan
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agiledart_dataflow.data.column import Column
 from agiledart_dataflow.data.column_schema import SCALAR_FIELD, schema_of
@@ -180,3 +181,15 @@ class KeyExpression:
             if is_float and column.has_nan():
                 not_nan(nan)
         return made
+
+
+def made_row_type(step: str, fields: Mapping[str, Any], where: CallSite) -> Any:
+    """A NamedTuple with these fields (name → type). Raises `TopologyError` for a name that a field cannot have."""
+    for name in fields:
+        if not name.isidentifier() or keyword.iskeyword(name) or name.startswith("_"):
+            raise where.error(f"{name!r} cannot name a field: letters, digits and '_', beginning with a letter")
+    words = [word for word in "".join(c if c.isalnum() else " " for c in step).split() if word]
+    title = "".join(word[:1].upper() + word[1:] for word in words)
+    kind: Any = NamedTuple(title if title[:1].isalpha() else f"Row{title}", list(fields.items()))  # type: ignore[misc]
+    kind.__doc__ = f"A row that leaves the step {step}."
+    return kind

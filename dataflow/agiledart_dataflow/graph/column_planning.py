@@ -4,19 +4,15 @@ Columns when all that the source feeds begins with vectorised steps; rows when a
 a hint: a text that is not among them is read when it is asked for after all.
 """
 
-from typing import TYPE_CHECKING
-
 from agiledart_dataflow.expressions.row_expression import KeyExpression, RowBuilder, RowExpression
+from agiledart_dataflow.graph.graph import Graph
 from agiledart_dataflow.plan.overload import BLOCK
-
-if TYPE_CHECKING:
-    from agiledart_dataflow.graph.topology import Topology
-    from agiledart_dataflow.plan.step import Step
+from agiledart_dataflow.plan.step import Step
 
 _VECTORISED = ("where", "with_columns", "select", "map_batches")
 
 
-def wants_columns(topology: "Topology", source: "Step") -> bool:
+def wants_columns(graph: Graph, source: Step) -> bool:
     """Does a source best give columns?"""
     make = source.make
     plain = (
@@ -27,11 +23,11 @@ def wants_columns(topology: "Topology", source: "Step") -> bool:
         and source.connector is not None
         and not source.connector.option("speed")
     )
-    consumers = [step for step in topology.steps if source.index in step.inputs]
+    consumers = [step for step in graph.steps if source.index in step.inputs]
     return plain and bool(consumers) and all(map(_begins_vectorised, consumers))
 
 
-def _begins_vectorised(step: "Step") -> bool:
+def _begins_vectorised(step: Step) -> bool:
     if step.kind in _VECTORISED:
         return True
     if step.kind == "running-values":
@@ -40,28 +36,28 @@ def _begins_vectorised(step: "Step") -> bool:
     return named is not None and named.key is not None
 
 
-def fields_wanted(topology: "Topology", step: "Step") -> frozenset[str] | None:
+def fields_wanted(graph: Graph, step: Step) -> frozenset[str] | None:
     """Fields of a step's rows that somebody behind it looks at; None: all of them."""
     wanted: set[str] = set()
-    for consumer in topology.steps:
+    for consumer in graph.steps:
         if step.index in consumer.inputs:
-            fields = _taken(topology, consumer)
+            fields = _taken(graph, consumer)
             if fields is None:
                 return None
             wanted |= fields
     return frozenset(wanted)
 
 
-def _taken(topology: "Topology", step: "Step") -> frozenset[str] | None:
+def _taken(graph: Graph, step: Step) -> frozenset[str] | None:
     """Fields of the rows that enter a step that it, or somebody behind it, looks at; all where they travel to its place."""
-    if any(topology.steps[before].at != step.at for before in step.inputs if step.at):
+    if any(graph.steps[before].at != step.at for before in step.inputs if step.at):
         return None
     inline = step.make.get("inline")
     if step.kind == "where" and isinstance(inline, RowExpression):
-        behind = fields_wanted(topology, step)
+        behind = fields_wanted(graph, step)
         return None if behind is None else behind | inline.fields
     if isinstance(inline, RowBuilder):
-        behind = fields_wanted(topology, step)
+        behind = fields_wanted(graph, step)
         taken = [
             value.fields
             for name, value in inline.values.items()
@@ -69,7 +65,7 @@ def _taken(topology: "Topology", step: "Step") -> frozenset[str] | None:
         ]
         return frozenset().union(*taken)
     if step.kind == "running-values" and step.keying is not None and isinstance(step.keying.function, KeyExpression):
-        behind = fields_wanted(topology, step)
+        behind = fields_wanted(graph, step)
         running = step.make["operator"]
         taken = [part.fields for part in (*step.keying.function.parts, *running.values)]
         kept = {field.field for field in running.fields}

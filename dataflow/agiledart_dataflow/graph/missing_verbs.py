@@ -41,16 +41,20 @@ _HINTS: dict[str, dict[str, str]] = {
 _WHAT = {"Stream": "rows that have no key", "KeyedStream": "rows that only have a key", "window": "a window"}
 
 
-def missing_verb(stream: object, kind: str, verb: str) -> Callable[..., Any]:
-    """A stand-in for a verb that a stream does not have; raises `TopologyError` at the line that calls it.
+def missing_verbs(kind: str) -> Callable[[object, str], Callable[..., Any]]:
+    """The `__getattr__` of a kind of stream: a stand-in for a verb that it lacks raises `TopologyError` at the line that calls it.
 
-    Raises AttributeError at once for what no stream has, so that `copy`, `pickle` and typing mistakes work as ever.
+    It raises AttributeError at once for what no stream has, so that `copy`, `pickle` and typing mistakes work as ever.
     """
-    hint = _HINTS[kind].get(verb)
-    if hint is None:
-        raise AttributeError(f"{type(stream).__name__!r} object has no attribute {verb!r}", name=verb, obj=stream)
 
-    def refuse(*_: Any, **__: Any) -> Any:
-        raise call_site().error(f"{verb}() does not work on {_WHAT[kind]}: {hint.format(verb=verb)}")
+    def missing(stream: object, verb: str) -> Callable[..., Any]:
+        hint = _HINTS[kind].get(verb)
+        if hint is None:
+            raise AttributeError(f"{type(stream).__name__!r} object has no attribute {verb!r}", name=verb, obj=stream)
 
-    return refuse
+        def refuse(*_: Any, **__: Any) -> Any:
+            raise call_site().error(f"{verb}() does not work on {_WHAT[kind]}: {hint.format(verb=verb)}")
+
+        return refuse
+
+    return missing

@@ -1,19 +1,569 @@
-"""`Stream`: rows on an edge of a graph, with all that can be done with them."""
+"""The language on one page: `Stream`, `KeyedStream`, their windows, and keyed rows beside a broadcast stream.
 
-from typing import TYPE_CHECKING, Any, TypeVar
+Handles carry no rows: a verb adds a step to the graph and returns the handle of what leaves it. What each verb checks and adds
+stands in the modules of verbs, by theme.
+"""
 
-from agiledart_dataflow.graph.columnar_verbs import ColumnarVerbs
-from agiledart_dataflow.graph.missing_verbs import missing_verb
-from agiledart_dataflow.graph.ranking_verbs import RankingVerbs
-from agiledart_dataflow.graph.side_verbs import SideVerbs
+from collections.abc import Callable, Iterable
+from datetime import timedelta
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypedDict, TypeVar, Unpack, overload
+
+from agiledart_dataflow.aggregation.aggregators import Aggregator, Count
+from agiledart_dataflow.aggregation.running import Reduction
+from agiledart_dataflow.data.rows import Change, DeadLetter, Joined, Match, Pane, Ranking
+from agiledart_dataflow.event_time.windows import Counted, Panes, Session, Sliding
+from agiledart_dataflow.expressions.aggregates import Aggregate
+from agiledart_dataflow.expressions.expression import Expression
+from agiledart_dataflow.graph import columnar_verbs, join_verbs, keyed_verbs, row_verbs, side_verbs, window_verbs
+from agiledart_dataflow.graph.graph import KeyedRows, Rows
+from agiledart_dataflow.graph.keyed_verbs import Keep, Kept, itself
+from agiledart_dataflow.graph.missing_verbs import missing_verbs
+from agiledart_dataflow.operators.keyed import BroadcastOperator, KeyedOperator
+from agiledart_dataflow.operators.patterns import Never
+from agiledart_dataflow.plan.connectors import Sink
+from agiledart_dataflow.user_code.callsite import call_site
+from agiledart_dataflow.user_code.error_policy import ErrorPolicy
 
 T = TypeVar("T")
+U = TypeVar("U")
+K = TypeVar("K")
+V = TypeVar("V")
+R = TypeVar("R")
+S = TypeVar("S")
+B = TypeVar("B")
+G = TypeVar("G")
 
 
-class Stream(ColumnarVerbs[T], RankingVerbs[T], SideVerbs[T]):
-    """Rows of type T on their way. The verbs stand in the classes that it is made of."""
+class Ranked(TypedDict, Generic[V], total=False):
+    """What is said of a ranking beside its places and when it speaks."""
 
-    if not TYPE_CHECKING:  # type checkers go on to report these at once
+    rank: Callable[[V], float | Decimal] | None
+    ties: Literal["newest", "key"]
+    compare: Literal["values", "keys"]
+    on_error: ErrorPolicy
 
-        def __getattr__(self, verb: str) -> Any:
-            return missing_verb(self, "Stream", verb)
+
+class Stream(Generic[T]):
+    """Rows of type T on their way.
+
+    Steps of expressions (`where`, `with_columns`, `select`) need no name; they get the verb's, numbered from the second on.
+    `step_name` gives another. They mix freely with functions of rows.
+    """
+
+    def __init__(self, rows: Rows) -> None:
+        self._rows = rows
+
+    if not TYPE_CHECKING:  # which goes on to report them at once
+        __getattr__ = missing_verbs("Stream")
+
+    # ---- rows by themselves
+
+    def map(
+        self,
+        function: Callable[[T], U],
+        name: str | None = None,
+        *,
+        returns: type[U] | None = None,
+        on_error: ErrorPolicy = "fail",
+    ) -> "Stream[U]":
+        """Each row becomes another. The new type comes from the function's annotation, or from `returns`.
+
+        `on_error`, here and in `filter` and `flat_map`, says what becomes of a row for which the function raises: the application
+        fails with it (`fail`), goes on without it and counts it (`skip`), or counts it and puts it aside with the error
+        (`dead_letter`; `.errors(name)` reads them).
+        """
+        return Stream(row_verbs.mapped(self._rows, function, name, returns, on_error))
+
+    def filter(
+        self, function: Callable[[T], object], name: str | None = None, *, on_error: ErrorPolicy = "fail"
+    ) -> "Stream[T]":
+        """Rows for which the function says yes."""
+        return Stream(row_verbs.filtered(self._rows, function, name, on_error))
+
+    @overload
+    def flat_map(
+        self,
+        function: Callable[[T], Iterable[U]],
+        name: str | None = None,
+        *,
+        returns: type[U] | None = None,
+        on_error: ErrorPolicy = "fail",
+    ) -> "Stream[U]": ...
+    @overload
+    def flat_map(
+        self,
+        function: Callable[[T], U | None],
+        name: str | None = None,
+        *,
+        returns: type[U] | None = None,
+        on_error: ErrorPolicy = "fail",
+    ) -> "Stream[U]": ...
+    def flat_map(
+        self, function: Any, name: Any = None, *, returns: Any = None, on_error: Any = "fail"
+    ) -> "Stream[Any]":
+        """Each row becomes one or none (`-> X | None`), or any number (`-> Iterable[X]`, `list[X]` …).
+
+        With a lambda, `returns=X` says the type of the rows, and the lambda returns an iterable of them.
+        """
+        return Stream(row_verbs.flat_mapped(self._rows, function, name, returns, on_error))
+
+    def union(self, *others: "Stream[T]", name: str) -> "Stream[T]":
+        """The rows of several streams of one type, in order of position."""
+        return Stream(row_verbs.union(self._rows, [_rows_of(other) for other in others], name))
+
+    def sink(self, name: str, connector: Sink[T], *, at: str | None = None) -> None:
+        """Hand the rows to the outer world. `at` says which node runs it (over the connector's own `@node`)."""
+        row_verbs.sink(self._rows, name, connector, at)
+
+    # ---- expressions, and many rows at once
+
+    def where(
+        self, condition: Expression, *, step_name: str | None = None, on_error: ErrorPolicy = "fail"
+    ) -> "Stream[T]":
+        """The rows for which a condition is True; those for which it is False or None are dropped."""
+        return Stream(columnar_verbs.chosen(self._rows, condition, step_name, on_error))
+
+    def with_columns(
+        self, *, step_name: str | None = None, on_error: ErrorPolicy = "fail", **columns: object
+    ) -> "Stream[Any]":
+        """The rows with more fields, or other values in fields that they have: `.with_columns(ratio=col("tip") / col("fare"))`."""
+        return Stream(columnar_verbs.with_columns(self._rows, columns, step_name, on_error))
+
+    def select(
+        self, *fields: str | Expression, step_name: str | None = None, on_error: ErrorPolicy = "fail", **columns: object
+    ) -> "Stream[Any]":
+        """Rows with these fields only: `.select("zone", ratio=col("tip") / col("fare"))`."""
+        return Stream(columnar_verbs.selected(self._rows, fields, columns, step_name, on_error))
+
+    def map_batches(
+        self,
+        function: Callable[[Any], Any],
+        name: str | None = None,
+        *,
+        returns: type[U] | None = None,
+        resizes: bool = False,
+        on_error: ErrorPolicy = "fail",
+    ) -> "Stream[U]":
+        """A function of many rows at once; it returns as many, of the type `returns` (or of the same type).
+
+        It gets a pyarrow.RecordBatch, or what its parameter is annotated with: `dict` (field → NumPy array) or
+        `polars.DataFrame`; it may return any of them. With `resizes=True` it returns fewer or more rows, and beside them their
+        origins, `(rows, origins)`: for each the number of the row of the batch from which it was made, counting up. It then has
+        that row's time. Where batches end depends on timing: each row's results must not depend on its neighbours.
+        With another `on_error` than "fail" it is called again for ever smaller parts of a batch at which it raises, so that
+        only the rows at fault are let go.
+        """
+        return Stream(columnar_verbs.mapped_batches(self._rows, function, name, returns, resizes, on_error))
+
+    # ---- keys
+
+    @overload
+    def key_by(self, function: Expression, *more: Expression) -> "KeyedStream[Any, T]": ...
+    @overload
+    def key_by(self, function: Callable[[T], K], *, returns: type[K] | None = None) -> "KeyedStream[K, T]": ...
+    def key_by(self, function: Any, *more: Any, returns: Any = None) -> "KeyedStream[Any, T]":
+        """Rows with a key: a function of a row, or one or more expressions, `.key_by(col("zone"))`.
+
+        Equal keys meet in the same place. Not a step of its own, so it has no name.
+        """
+        return KeyedStream(keyed_verbs.keyed_by(self._rows, function, more, returns))
+
+    def distinct(self, name: str, *, on_error: ErrorPolicy = "fail", keep: Keep = "memory") -> "Stream[T]":
+        """The rows without those that were there before, as equal as tuples are; remembers every row."""
+        return self.key_by(itself, returns=self._rows.type).distinct(name, keep=keep, on_error=on_error)
+
+    def deduplicate(
+        self,
+        name: str,
+        *,
+        by: Callable[[T], Any],
+        time_to_live: timedelta | None = None,
+        returns: Any = None,
+        on_error: ErrorPolicy = "fail",
+        keep: Keep = "memory",
+    ) -> "Stream[T]":
+        """The rows without those whose `by` was there before.
+
+        Args:
+            name: of the step; must be given, because it keeps state.
+            by: row → what makes two rows the same.
+            time_to_live: a row passes again when so much event time went by since the like of it passed; without it what was
+                seen is remembered for ever.
+            returns: the type of `by`'s values, where it cannot be told.
+            on_error: what becomes of a row for which `by` raises.
+            keep: where it is remembered.
+        """
+        return self.key_by(by, returns=returns).distinct(name, time_to_live=time_to_live, keep=keep, on_error=on_error)
+
+    # ---- values that change
+
+    @overload
+    def top(
+        self: "Stream[Change[K, V, R]]",
+        name: str,
+        *,
+        n: int,
+        emit: Literal["on_record"] = ...,
+        **rest: Unpack[Ranked[V]],
+    ) -> "Stream[Ranking[R, K, V]]": ...
+    @overload
+    def top(
+        self: "Stream[Change[K, V, R]]", name: str, *, n: int, emit: Literal["on_change"], **rest: Unpack[Ranked[V]]
+    ) -> "Stream[Ranking[R | None, K, V]]": ...
+    def top(
+        self: "Stream[Change[Any, Any, Any]]",
+        name: str,
+        *,
+        n: int,
+        rank: Callable[[Any], Any] | None = None,
+        ties: Literal["newest", "key"] = "newest",
+        compare: Literal["values", "keys"] = "values",
+        emit: Literal["on_record", "on_change"] = "on_record",
+        on_error: ErrorPolicy = "fail",
+    ) -> "Stream[Any]":
+        """The n keys of greatest value, as a `Ranking` at each source record that finds it changed.
+
+        Args:
+            name: of the step; must be given, because it keeps state.
+            n: how many places.
+            rank: value → number by which to rank; the value itself when left out.
+            ties: `newest` puts the key first whose value a record renewed last, then the smaller key; `key` the smaller
+                key.
+            compare: what counts as a change: any value of the n, or only which keys stand where.
+            emit: `on_change` also speaks when time alone changed the ranking; `cause` is None then.
+            on_error: what happens when `rank` raises: the job fails, or the change is skipped and counted (the key keeps its
+                place), or it also goes to `.errors(name)`.
+        """
+        return Stream(window_verbs.top(self._rows, name, n, rank, ties, compare, emit, on_error))
+
+    # ---- what the step that this stream leaves puts beside its rows
+
+    def late(self, name: str) -> "Stream[Any]":
+        """The rows that came too late for a source, or for a window with `allowed_lateness`, in the order in which they came.
+
+        Their positions are those at which they came, so time does not run backwards behind them.
+        """
+        return Stream(side_verbs.late(self._rows, name))
+
+    def errors(self, name: str) -> "Stream[DeadLetter[Any]]":
+        """The records at which the step's user code raised, when its policy is `on_error="dead_letter"`.
+
+        A join of rows of two types gives each as `Either(left, right)`, None at the side where it did not come from.
+        """
+        return Stream(side_verbs.errors(self._rows, name))
+
+    def side(self, name: str, tag: str, *, rows: type[U]) -> "Stream[U]":
+        """The rows of a type that a `KeyedOperator` puts out with `context.emit_to(tag, row)`."""
+        return Stream(side_verbs.side(self._rows, name, tag, rows))
+
+
+class KeyedStream(Generic[K, R]):
+    """Rows of type R with a key of type K; the verbs look at the rows of one key, one after the other.
+
+    In the verbs with a second stream, rows of equal time come in the order of their sources in the topology.
+    """
+
+    def __init__(self, rows: KeyedRows) -> None:
+        self._rows = rows
+
+    if not TYPE_CHECKING:  # which goes on to report them at once
+        __getattr__ = missing_verbs("KeyedStream")
+
+    @overload
+    def window(self, window: Sliding) -> "SlidingStream[K, R]": ...
+    @overload
+    def window(self, window: Panes | Session | Counted) -> "PaneStream[K, R]": ...
+    def window(self, window: Any) -> Any:
+        """Divide each key's rows: `sliding(size)`, `hopping(size, every)`, `tumbling(size)`, `session(gap)` by event time,
+        `counted(size)` by number.
+        """
+        if isinstance(window, Sliding):
+            return SlidingStream(self._rows, window)
+        if isinstance(window, Panes | Session | Counted):
+            return PaneStream(self._rows, window)
+        raise call_site().error(
+            f"window() takes sliding(…), hopping(…), tumbling(…), session(…) or counted(…), not {window!r}"
+        )
+
+    # ---- a state for each key
+
+    def stateful(
+        self,
+        name: str,
+        operator: KeyedOperator[K, R, S, U],
+        *,
+        time_to_live: timedelta | None = None,
+        on_error: ErrorPolicy = "fail",
+        keep: Keep = "memory",
+    ) -> Stream[U]:
+        """User code with state by key and timers in event time.
+
+        Args:
+            name: of the step; must be given, because it keeps state.
+            operator: an instance of your `KeyedOperator`.
+            time_to_live: a key's state is forgotten so long (in event time) after its last record.
+            on_error: what happens when the operator raises: the job fails, or the record is skipped and counted, or it
+                also goes to `.errors(name)`. What the operator changed in the state before it raised stays.
+            keep: where the state is kept.
+        """
+        return Stream(keyed_verbs.stateful(self._rows, name, operator, time_to_live, on_error=on_error, keep=keep))
+
+    def reduce(
+        self, name: str, function: Callable[[R, R], R], *, on_error: ErrorPolicy = "fail", keep: Keep = "memory"
+    ) -> Stream[Change[K, R, R]]:
+        """All rows of a key so far joined two by two, `function(so far, next)`, anew at each row.
+
+        `on_error`, here and in `running`, `distinct` and `pattern`: what becomes of a row for which a function of the step or
+        of its key raises; the state of the key stays as it was before that row.
+        """
+        return Stream(keyed_verbs.reduced(self._rows, name, function, on_error=on_error, keep=keep))
+
+    @overload
+    def running(
+        self, name: str, aggregator: Aggregator[R, Any, V], *, on_error: ErrorPolicy = "fail", keep: Keep = "memory"
+    ) -> Stream[Change[K, V, R]]: ...
+    @overload
+    def running(self, name: str, **results: Aggregate) -> Stream[Any]: ...
+    @overload
+    def running(
+        self, name: str, *, on_error: ErrorPolicy = "fail", keep: Keep = "memory", **results: Aggregate
+    ) -> Stream[Any]: ...
+    def running(
+        self, name: str, aggregator: Any = None, *, on_error: Any = "fail", keep: Any = "memory", **results: Any
+    ) -> Stream[Any]:
+        """What is made of all rows of a key so far, anew at each row.
+
+        An aggregator gives rows of type `Change`. Named results, `trips=count(), fares=col("fare").sum()`, give the rows
+        themselves with the results as further fields (SQL: `SUM(fare) OVER (PARTITION BY key ROWS UNBOUNDED PRECEDING)`);
+        sums of floats are then added up in the order of the rows, and columns stay columns.
+        """
+        return Stream(keyed_verbs.running(self._rows, name, aggregator, results, on_error=on_error, keep=keep))
+
+    def running_count(
+        self, name: str, *, on_error: ErrorPolicy = "fail", keep: Keep = "memory"
+    ) -> Stream[Change[K, int, R]]:
+        """How many rows of a key there were so far, anew at each row."""
+        return self.running(name, Count(), keep=keep, on_error=on_error)
+
+    def distinct(
+        self, name: str, *, time_to_live: timedelta | None = None, on_error: ErrorPolicy = "fail", keep: Keep = "memory"
+    ) -> Stream[R]:
+        """The first row of each key. With `time_to_live` the key counts as new again so long after the row that passed."""
+        return Stream(keyed_verbs.distinct(self._rows, name, time_to_live, on_error=on_error, keep=keep))
+
+    def pattern(
+        self,
+        name: str,
+        *elements: Callable[[R], object] | Never[R],
+        within: timedelta,
+        on_error: ErrorPolicy = "fail",
+        keep: Keep = "memory",
+    ) -> Stream[Match[K, R]]:
+        """Rows of a key that follow each other: `pattern("alarm", is_hot, is_hotter, never(is_cooled), within=…)`.
+
+        Each element is a predicate, or `never(predicate)` for rows that must not come there. Each row that the first one
+        accepts begins a match of its own; each element takes the first later row that it accepts; the last row comes at
+        most `within` after the first. A pattern that ends with `never` is complete when `within` is over.
+        """
+        return Stream(keyed_verbs.pattern(self._rows, name, elements, within, on_error=on_error, keep=keep))
+
+    # ---- a second stream
+
+    @overload
+    def window_join(
+        self, name: str, other: "KeyedStream[K, U]", window: Panes, *, how: Literal["inner"] = ..., **kept: Unpack[Kept]
+    ) -> Stream[Joined[K, R, U]]: ...
+    @overload
+    def window_join(
+        self, name: str, other: "KeyedStream[K, U]", window: Panes, *, how: Literal["left"], **kept: Unpack[Kept]
+    ) -> Stream[Joined[K, R, U | None]]: ...
+    @overload
+    def window_join(
+        self, name: str, other: "KeyedStream[K, U]", window: Panes, *, how: Literal["outer"], **kept: Unpack[Kept]
+    ) -> Stream[Joined[K, R | None, U | None]]: ...
+    def window_join(
+        self, name: str, other: Any, window: Any, *, how: Any = "inner", on_error: Any = "fail", keep: Any = "memory"
+    ) -> Stream[Any]:
+        """All pairs of rows of one key and one tumbling or hopping window, when it closes.
+
+        Args:
+            name: of the step.
+            other: the right side, keyed too; its rows may be of another type.
+            window: tumbling(…) or hopping(…).
+            how: `left` also lets rows of this side pass that met none in their window, `outer` those of both sides.
+            on_error: what becomes of a row for which a key function raises.
+            keep: where the rows of open windows are kept.
+        """
+        return Stream(
+            join_verbs.window_join(self._rows, name, _rows_of(other), window, how, on_error=on_error, keep=keep)
+        )
+
+    @overload
+    def interval_join(
+        self,
+        name: str,
+        other: "KeyedStream[K, U]",
+        *,
+        earliest: timedelta,
+        latest: timedelta,
+        how: Literal["inner"] = ...,
+        **kept: Unpack[Kept],
+    ) -> Stream[Joined[K, R, U]]: ...
+    @overload
+    def interval_join(
+        self,
+        name: str,
+        other: "KeyedStream[K, U]",
+        *,
+        earliest: timedelta,
+        latest: timedelta,
+        how: Literal["left"],
+        **kept: Unpack[Kept],
+    ) -> Stream[Joined[K, R, U | None]]: ...
+    def interval_join(
+        self,
+        name: str,
+        other: "KeyedStream[Any, Any]",
+        *,
+        earliest: timedelta,
+        latest: timedelta,
+        how: Any = "inner",
+        on_error: ErrorPolicy = "fail",
+        keep: Keep = "memory",
+    ) -> Stream[Any]:
+        """Pairs of rows of one key in which the other happened from `earliest` to `latest` after this one, both included.
+
+        Times below zero mean before it. A pair comes out at the later of its rows; with `how="left"` a row of this side
+        that met none comes out when none can come any more.
+        """
+        rows = join_verbs.interval_join(
+            self._rows, name, _rows_of(other), earliest, latest, how, on_error=on_error, keep=keep
+        )
+        return Stream(rows)
+
+    @overload
+    def lookup(
+        self, name: str, table: "KeyedStream[K, U]", *, how: Literal["inner"] = "inner", **kept: Unpack[Kept]
+    ) -> Stream[Joined[K, R, U]]: ...
+    @overload
+    def lookup(
+        self, name: str, table: "KeyedStream[K, U]", *, how: Literal["left"], **kept: Unpack[Kept]
+    ) -> Stream[Joined[K, R, U | None]]: ...
+    def lookup(
+        self, name: str, table: Any, *, how: Any = "inner", on_error: Any = "fail", keep: Any = "memory"
+    ) -> Stream[Any]:
+        """Each row with the newest row of the table that has its key, as it stood at the row's position.
+
+        The table is a stream: of `topology.reference(…)`, read to its end before the first row is looked up, or any other,
+        whose rows replace each other as time passes. `how="left"` lets rows pass whose key the table does not know.
+        """
+        return Stream(join_verbs.lookup(self._rows, name, _rows_of(table), how, on_error=on_error, keep=keep))
+
+    def connect(self, broadcast: Stream[B]) -> "ConnectedStream[K, R, B]":
+        """These rows beside a small stream that every instance gets whole: `.connect(rules).stateful("apply", …)`."""
+        return ConnectedStream(self._rows, join_verbs.check_broadcast(self._rows, _rows_of(broadcast)))
+
+
+class SlidingStream(Generic[K, R]):
+    """Rows of each key of the last while."""
+
+    def __init__(self, keyed: KeyedRows, window: Sliding) -> None:
+        self._keyed = keyed
+        self._window = window
+
+    if not TYPE_CHECKING:  # which goes on to report them at once
+        __getattr__ = missing_verbs("window")
+
+    def count(self, name: str, *, on_error: ErrorPolicy = "fail") -> Stream[Change[K, int, R]]:
+        """How many rows the window of each key holds, whenever that changes."""
+        return self.aggregate(name, Count(), on_error=on_error)
+
+    def aggregate(
+        self, name: str, aggregator: Aggregator[R, Any, V], *, on_error: ErrorPolicy = "fail"
+    ) -> Stream[Change[K, V, R]]:
+        """What an aggregator makes of each key's window, whenever a row enters or leaves.
+
+        `on_error` says what becomes of a row for which the aggregator or the key function raises: the application fails with it
+        (`fail`), goes on as if it were not there and counts it (`skip`), or counts it and puts it aside (`dead_letter`). A result
+        that raises when a row leaves is not put out.
+        """
+        return Stream(window_verbs.aggregated(self._keyed, self._window, name, aggregator, {}, on_error, "memory"))
+
+    def reduce(
+        self, name: str, function: Callable[[R, R], R], *, on_error: ErrorPolicy = "fail"
+    ) -> Stream[Change[K, R, R]]:
+        """The rows of each key's window joined two by two, `function(so far, next)`, whenever a row enters or leaves."""
+        return self.aggregate(name, Reduction(function), on_error=on_error)
+
+
+class PaneStream(Generic[K, R]):
+    """Rows of each key in windows that close."""
+
+    def __init__(self, keyed: KeyedRows, window: Panes | Session | Counted) -> None:
+        self._keyed = keyed
+        self._window = window
+
+    if not TYPE_CHECKING:  # which goes on to report them at once
+        __getattr__ = missing_verbs("window")
+
+    def count(self, name: str, *, on_error: ErrorPolicy = "fail", keep: Keep = "memory") -> Stream[Pane[K, int]]:
+        """How many rows of each key a window held, when it closes."""
+        return self.aggregate(name, Count(), on_error=on_error, keep=keep)
+
+    @overload
+    def aggregate(
+        self, name: str, aggregator: Aggregator[R, Any, V], *, on_error: ErrorPolicy = "fail", keep: Keep = "memory"
+    ) -> Stream[Pane[K, V]]: ...
+    @overload
+    def aggregate(self, name: str, **results: Aggregate) -> Stream[Any]: ...
+    @overload
+    def aggregate(
+        self, name: str, *, on_error: ErrorPolicy = "fail", keep: Keep = "memory", **results: Aggregate
+    ) -> Stream[Any]: ...
+    def aggregate(
+        self, name: str, aggregator: Any = None, *, on_error: Any = "fail", keep: Any = "memory", **results: Any
+    ) -> Stream[Any]:
+        """What is made of each key's rows of a window, when it closes.
+
+        An aggregator gives rows of type `Pane`. Named results, `trips=count(), fares=col("fare").sum()`, give flat rows: the
+        key's fields, `start_ms`, `end_ms` and the results.
+
+        `on_error`, here and in `count` and `reduce`, says what becomes of a row for which the aggregator, a value or the key raises
+        (also of a value that cannot be summed or compared): the application fails with it (`fail`), goes on as if it were not
+        there and counts it (`skip`), or counts it and puts it aside (`dead_letter`). A pane whose result raises is not put out.
+        `keep` says where open windows are: on `disk` there may be more of them than memory holds.
+        """
+        return Stream(window_verbs.aggregated(self._keyed, self._window, name, aggregator, results, on_error, keep))
+
+    def reduce(
+        self, name: str, function: Callable[[R, R], R], *, on_error: ErrorPolicy = "fail", keep: Keep = "memory"
+    ) -> Stream[Pane[K, R]]:
+        """The rows of each key and window joined two by two, `function(so far, next)`, when it closes."""
+        return self.aggregate(name, Reduction(function), on_error=on_error, keep=keep)
+
+
+class ConnectedStream(Generic[K, R, B]):
+    """Keyed rows beside a broadcast stream."""
+
+    def __init__(self, keyed: KeyedRows, broadcast: Rows) -> None:
+        self._keyed = keyed
+        self._broadcast = broadcast
+
+    def stateful(
+        self,
+        name: str,
+        operator: BroadcastOperator[K, R, S, U, B, G],
+        *,
+        on_error: ErrorPolicy = "fail",
+        keep: Keep = "memory",
+    ) -> Stream[U]:
+        """User code with state by key, timers, and what the broadcast stream has told so far (`context.shared`)."""
+        return Stream(
+            join_verbs.stateful_beside(self._keyed, self._broadcast, name, operator, on_error=on_error, keep=keep)
+        )
+
+
+def _rows_of(stream: object) -> object:
+    """The rows behind a stream or keyed stream; None for what is neither, which the verb refuses."""
+    return stream._rows if isinstance(stream, Stream | KeyedStream) else None  # noqa: SLF001  the handles' own helper

@@ -2,37 +2,26 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar, get_args, get_type_hints
 
-from agiledart_dataflow.data.keying import Keying
 from agiledart_dataflow.data.position import BEFORE_ALL_MS
 from agiledart_dataflow.event_time.event_clock import Clock
 from agiledart_dataflow.event_time.event_times import event_times
-from agiledart_dataflow.event_time.judging import no_time
 from agiledart_dataflow.expressions.expression import Expression
-from agiledart_dataflow.graph.keyed_handle import span_ms
+from agiledart_dataflow.graph.graph import Graph, span_ms
 from agiledart_dataflow.graph.streams import Stream
 from agiledart_dataflow.plan.connectors import Connector, Source, records_source
 from agiledart_dataflow.plan.overload import Overload, overload_of
-from agiledart_dataflow.plan.specification import Options, Specification
-from agiledart_dataflow.plan.step import Step
-from agiledart_dataflow.user_code.callsite import CallSite, annotated_row_type, call_site
+from agiledart_dataflow.plan.specification import Options
+from agiledart_dataflow.user_code.callsite import CallSite, call_site, user_frame
 from agiledart_dataflow.user_code.user_limits import UserLimits, user_limits
 from agiledart_kernel.errors import ConfigurationError
 from agiledart_kernel.instants import milliseconds
-from agiledart_kernel.limits import MAX_APPLICATION_NAME
 
 T = TypeVar("T")
 
-_NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.")
-_BY_TIME = frozenset({"window", "keyed-window", "window-join", "interval-join", "pattern"})
-"""Kinds of steps that make no sense without event times."""
 
-MAX_STEPS = 1_024
-"""Steps of one topology; a larger graph is a mistake in a loop."""
-
-
-class Topology:
+class Topology(Graph):
     """A dataflow graph under construction: `topology.source(…).map(…).sink(…)`.
 
     Args:
@@ -43,15 +32,7 @@ class Topology:
     """
 
     def __init__(self, name: str) -> None:
-        where = call_site()
-        if not name or len(name) > MAX_APPLICATION_NAME or not _is_name(name):
-            raise where.error(
-                f"{name!r} cannot name a topology: 1 to {MAX_APPLICATION_NAME} letters, digits, '-', '_'"
-                " or '.', beginning with a letter or digit"
-            )
-        self.name = name
-        self.where = where
-        self.steps: list[Step] = []
+        super().__init__(name)
         self.limits = UserLimits()
 
     def __repr__(self) -> str:
@@ -97,7 +78,7 @@ class Topology:
         """
         where = call_site()
         chosen = _source_connector(name, connector, where)
-        row_type = rows or chosen.row_type or annotated_row_type(connector) or _type_of_first(chosen)
+        row_type = rows or chosen.row_type or _annotated_row_type(connector) or _type_of_first(chosen)
         if row_type is None:
             raise where.error(
                 f"the rows of source {name!r} have no type yet: give rows=…, or annotate the builder's parameter, for example"
@@ -109,12 +90,11 @@ class Topology:
         policy = _overload(name, overload, chosen, where)
         time_passes = _clock(clock, idle_timeout, max_ahead, where)
         time_of, times_of_columns = event_times(event_time, row_type, where)
-        index = self.add(
+        rows_read = self.add(
             name,
             "source",
             (),
             row_type,
-            where,
             function=time_of,
             options=(("max_out_of_order_ms", str(disorder)), *policy.options(), *_clock_options(time_passes)),
             connector=chosen,
@@ -127,7 +107,7 @@ class Topology:
                 "times_of_columns": times_of_columns,
             },
         )
-        return Stream(self, index)
+        return Stream(rows_read)
 
     def reference(
         self,
@@ -143,10 +123,6 @@ class Topology:
         It must end: who looks something up waits until it has been read.
         """
         return self.source(name, connector, event_time=_before_all, rows=rows, check=check, at=at)
-
-    def stream(self, index: int) -> Stream[Any]:
-        """The handle of a step's rows (used by the verbs of handles)."""
-        return Stream(self, index)
 
     def limit(
         self,
@@ -166,79 +142,6 @@ class Topology:
             self.limits = user_limits(stuck_warning, stuck_limit, memory_mb)
         except ConfigurationError as error:
             raise call_site().error(f"{self.name}: {error}") from None
-
-    def add(
-        self,
-        name: str,
-        kind: str,
-        inputs: tuple[int, ...],
-        row_type: Any,
-        where: CallSite,
-        *,
-        keying: Keying | None = None,
-        function: Callable[..., Any] | None = None,
-        options: Options = (),
-        connector: Connector | None = None,
-        at: str = "",
-        make: dict[str, Any] | None = None,
-    ) -> int:
-        """Add a step (used by the methods of streams); returns its index."""
-        if not isinstance(name, str) or not name or len(name) > MAX_APPLICATION_NAME or not _is_name(name):
-            raise where.error(
-                f"{name!r} cannot name a step: letters, digits, '-', '_' or '.', beginning with a letter or digit, at most"
-                f" {MAX_APPLICATION_NAME}"
-            )
-        for step in self.steps:
-            if step.name == name:
-                raise where.error(
-                    f"there is already a step {name!r} ({step.where}): state, statistics and restores are found by name, so each"
-                    f" name can stand once; give this one another, for example name={name + '-2'!r}"
-                )
-        if len(self.steps) >= MAX_STEPS:
-            raise where.error(f"more than {MAX_STEPS} steps: is a loop building them?")
-        step = Step(
-            len(self.steps),
-            name,
-            kind,
-            inputs,
-            row_type,
-            where,
-            keying,
-            function,
-            tuple(sorted(options)),
-            connector,
-            at,
-            make or {},
-        )
-        step.specification()  # a type that cannot travel is told here, at the line that brought it in
-        self.steps.append(step)
-        return step.index
-
-    def specification(self) -> Specification:
-        """The graph as data. Raises `TopologyError` for one that does nothing."""
-        if not any(step.kind == "source" for step in self.steps):
-            raise self.where.error(f"{self.name} has no source: begin with topology.source(…)")
-        read = [before for step in self.steps for before in step.inputs]
-        for step in self.steps:
-            if step.kind != "sink" and step.index not in read:
-                raise step.where.error(f"nothing takes the rows of {step.name!r}: end the chain with .sink(…)")
-        self._check_times()
-        return Specification(self.name, tuple(step.specification() for step in self.steps))
-
-    def _check_times(self) -> None:
-        """Windows over rows without event times would never close; told at the line that asks for one."""
-        timeless: dict[int, str] = {}
-        for step in self.steps:
-            if step.kind == "source" and step.function is no_time:
-                timeless[step.index] = step.name
-            for before in step.inputs:
-                if before in timeless:
-                    timeless[step.index] = timeless[before]
-            if step.kind in _BY_TIME and step.index in timeless:
-                source = timeless[step.index]
-                raise step.where.error(
-                    f"{step.name!r} goes by event time, and the rows of source {source!r} have none: give it event_time=…"
-                )
 
     @property
     def local_only(self) -> list[str]:
@@ -261,18 +164,14 @@ def _clock(
         raise where.error(f"a source's clock is 'events' or 'wall', not {clock!r}")
     given = {
         "clock": None if clock == "events" else clock,
-        "idle_timeout_ms": span_ms("idle_timeout", idle_timeout, where),
-        "max_ahead_ms": span_ms("max_ahead", max_ahead, where),
+        "idle_timeout_ms": span_ms("idle_timeout", idle_timeout),
+        "max_ahead_ms": span_ms("max_ahead", max_ahead),
     }
     return {name: value for name, value in given.items() if value}
 
 
 def _clock_options(given: dict[str, Any]) -> Options:
     return tuple((name, str(value)) for name, value in given.items())
-
-
-def _is_name(name: str) -> bool:
-    return all(c in _NAME_CHARACTERS for c in name) and name[0].isalnum()
 
 
 def _source_connector(name: str, connector: object, where: CallSite) -> Connector:
@@ -294,6 +193,29 @@ def _overload(name: str, given: str | Overload | None, connector: Connector, whe
         return given if isinstance(given, Overload) else Overload(given)
     except ConfigurationError as error:
         raise where.error(f"source {name!r}: {error}") from None
+
+
+def _annotated_row_type(connector: object) -> Any:
+    """T when the calling builder function has a parameter `x: Source[T]` and x is this very connector; else None.
+
+    So `def build(trips: Source[Trip] = csv("trips.csv"))` needs to name `Trip` only once.
+    """
+    frame = user_frame()
+    if frame is None:
+        return None
+    function = frame.f_globals.get(frame.f_code.co_name)
+    if getattr(function, "__code__", None) is not frame.f_code:
+        return None
+    names = [name for name, value in frame.f_locals.items() if value is connector]
+    try:
+        hints = get_type_hints(function)
+    except (NameError, TypeError, AttributeError):
+        return None
+    for name in names:
+        hint = hints.get(name)
+        if getattr(hint, "__origin__", None) is Source:
+            return get_args(hint)[0]
+    return None
 
 
 def _type_of_first(connector: Connector) -> Any:

@@ -5,7 +5,7 @@ from typing import Any
 
 from agiledart_dataflow.data.batch import Held, as_rows
 from agiledart_dataflow.event_time.event_clock import EventClock
-from agiledart_dataflow.event_time.judging import is_ascending, no_time, times_of
+from agiledart_dataflow.event_time.event_times import is_ascending, no_time, times_of
 from agiledart_dataflow.plan.connectors import Reading, SourceReader
 from agiledart_dataflow.plan.step import Step
 from agiledart_dataflow.user_code.user_errors import NO_RECORD, sayable, user_code_error

@@ -1,11 +1,9 @@
-"""Where in the user's file a step was written, and what the user's builder function says about its parameters."""
+"""Where in the user's file a step was written."""
 
 import sys
 from dataclasses import dataclass
 from types import FrameType
-from typing import Any, get_args, get_type_hints
 
-from agiledart_dataflow.plan.connectors import Source
 from agiledart_kernel.errors import TopologyError
 
 _OURS = ("agiledart_dataflow", "agiledart_kernel", "agiledart")
@@ -26,7 +24,8 @@ class CallSite:
         return TopologyError(f"{self}  {message}")
 
 
-def _user_frame() -> FrameType | None:
+def user_frame() -> FrameType | None:
+    """The innermost frame outside AgileDart."""
     frame: FrameType | None = sys._getframe(1)  # noqa: SLF001  the documented way to a caller's line
     while frame is not None:
         module = str(frame.f_globals.get("__name__", ""))
@@ -38,28 +37,5 @@ def _user_frame() -> FrameType | None:
 
 def call_site() -> CallSite:
     """The innermost line outside AgileDart."""
-    frame = _user_frame()
+    frame = user_frame()
     return CallSite("<unknown>", 0) if frame is None else CallSite(frame.f_code.co_filename, frame.f_lineno)
-
-
-def annotated_row_type(connector: object) -> Any:
-    """T when the calling builder function has a parameter `x: Source[T]` and x is this very connector; else None.
-
-    So `def build(trips: Source[Trip] = csv("trips.csv"))` needs to name `Trip` only once.
-    """
-    frame = _user_frame()
-    if frame is None:
-        return None
-    function = frame.f_globals.get(frame.f_code.co_name)
-    if getattr(function, "__code__", None) is not frame.f_code:
-        return None
-    names = [name for name, value in frame.f_locals.items() if value is connector]
-    try:
-        hints = get_type_hints(function)
-    except (NameError, TypeError, AttributeError):
-        return None
-    for name in names:
-        hint = hints.get(name)
-        if getattr(hint, "__origin__", None) is Source:
-            return get_args(hint)[0]
-    return None

@@ -11,7 +11,7 @@ from agiledart_kernel.node_id import ID_BITS, NodeId
 from agiledart_kernel.randomness import RandomStream
 from agiledart_overlay.wire.config import OverlayConfig
 from agiledart_overlay.wire.events import LeaveRing
-from agiledart_simulation.runs.admission import Bed
+from agiledart_simulation.runs.admission_bed import Bed
 
 SMALL_BITS = 8
 _CALM_NS = 90 * SECOND

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agiledart_dataflow.data.arrow_ipc import encoded
 from agiledart_dataflow.data.batch import Batch, concatenated, listed
 from agiledart_dataflow.data.batch_codec import BatchCodec
 from agiledart_dataflow.data.carries import Carries
@@ -107,6 +108,6 @@ def test_a_body_cut_short_is_refused(length: int) -> None:
 def test_columns_without_rows_are_refused() -> None:
     """Nobody sends them: what has no rows travels as a punctuation."""
     head = msgspec.msgpack.encode((0, [1, 1, 0, b""], MARK))
-    empty = Columns.from_rows(ROWS, Place).slice(0, 0).to_ipc()
+    empty = encoded(Columns.from_rows(ROWS, Place).slice(0, 0))
     with pytest.raises(RemoteProtocolError, match="0 rows"):
         BatchCodec(Place).decode(struct.pack(">BI", 0xC1, len(head)) + head + empty)

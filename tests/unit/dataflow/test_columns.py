@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agiledart import ReadTime
+from agiledart_dataflow.data.arrow_ipc import decoded, encoded
 from agiledart_dataflow.data.columns import Columns
 from agiledart_dataflow.data.rows import Pane
 from agiledart_kernel.errors import RemoteProtocolError
@@ -122,7 +123,7 @@ def made_again(columns: Columns) -> Columns:
 def test_rows_of_every_type_come_back(rows: list[Wide]) -> None:
     columns = Columns.from_rows(rows, Wide)
     assert all(map(same, made_again(columns).rows(), rows))
-    back = Columns.from_ipc(columns.to_ipc(), Wide)
+    back = decoded(encoded(columns), Wide)
     assert len(back) == len(rows)
     assert all(map(same, back.rows(), rows))
 
@@ -150,7 +151,7 @@ def test_rows_of_other_forms_come_back(kind: Any, rows: list[Any]) -> None:
     columns = Columns.from_rows(rows, kind)
     field = columns.schema.fields[0].name
     assert len(columns.named(field)) == len(rows)
-    for back in (made_again(columns), Columns.from_ipc(columns.to_ipc(), kind)):
+    for back in (made_again(columns), decoded(encoded(columns), kind)):
         assert [type(row) for row in back.rows()] == [type(row) for row in rows]
         assert all(map(same, back.rows(), rows))
 
@@ -200,8 +201,8 @@ def test_rows_that_came_as_rows_are_not_made_again() -> None:
 def test_slices_and_arrow_arrays_are_views() -> None:
     columns = pairs(9)
     assert np.shares_memory(columns.slice(2, 5).column(0).values, columns.column(0).values)
-    body = columns.to_ipc()
-    received = Columns.from_ipc(body, Pair).column(0).values
+    body = encoded(columns)
+    received = decoded(body, Pair).column(0).values
     assert np.shares_memory(received, np.frombuffer(body, np.uint8))
 
 
@@ -220,10 +221,10 @@ def test_columns_of_another_type_share_what_they_keep() -> None:
 @settings(deadline=None)
 @given(st.integers(0, 600), st.binary(min_size=1, max_size=4))
 def test_a_body_that_was_changed_is_refused_or_holds_rows_of_the_type(place: int, bytes_: bytes) -> None:
-    body = bytearray(pairs(20).to_ipc())
+    body = bytearray(encoded(pairs(20)))
     body[place : place + len(bytes_)] = bytes_
     try:
-        columns = Columns.from_ipc(body, Pair)
+        columns = decoded(body, Pair)
     except RemoteProtocolError:
         return
     assert all(type(row.number) is int and type(row.text) is str for row in columns.rows())
@@ -233,16 +234,16 @@ def test_a_body_that_was_changed_is_refused_or_holds_rows_of_the_type(place: int
 @given(st.binary(max_size=200))
 def test_noise_is_refused(noise: bytes) -> None:
     with pytest.raises(RemoteProtocolError):
-        Columns.from_ipc(noise + b"\xc1", Pair)
+        decoded(noise + b"\xc1", Pair)
 
 
 def test_bodies_that_would_unpack_to_more_are_refused() -> None:
-    whole = pairs(20).to_ipc()
+    whole = encoded(pairs(20))
     (head,) = struct.unpack_from(">I", whole)
     arrays = [pa.array(range(20)), pa.array(map(str, range(20)))]
     batch = pa.record_batch(arrays, names=["0", "1"])
     compressed = batch.serialize()
-    assert Columns.from_ipc(whole[: 4 + head] + compressed.to_pybytes(), Pair).rows() == pairs(20).rows()
+    assert decoded(whole[: 4 + head] + compressed.to_pybytes(), Pair).rows() == pairs(20).rows()
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batch.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
         writer.write_batch(batch)
@@ -250,14 +251,14 @@ def test_bodies_that_would_unpack_to_more_are_refused() -> None:
     reader.read_next_message()
     message = reader.read_next_message().serialize().to_pybytes()
     with pytest.raises(RemoteProtocolError, match="compressed"):
-        Columns.from_ipc(whole[: 4 + head] + message, Pair)
+        decoded(whole[: 4 + head] + message, Pair)
     with pytest.raises(RemoteProtocolError) as refusal:
-        Columns.from_ipc(bytes(MAX_DATA_FRAME_BYTES + 1), Pair)
+        decoded(bytes(MAX_DATA_FRAME_BYTES + 1), Pair)
     assert refusal.value.reason == "oversize"
 
 
 def test_rows_of_another_type_are_refused() -> None:
     with pytest.raises(RemoteProtocolError):
-        Columns.from_ipc(Columns.from_rows([Place(1, 2)], Place).to_ipc(), Pair)
+        decoded(encoded(Columns.from_rows([Place(1, 2)], Place)), Pair)
     with pytest.raises(RemoteProtocolError):
-        Columns.from_ipc(Columns.from_rows([None], int | None).to_ipc(), int)
+        decoded(encoded(Columns.from_rows([None], int | None)), int)

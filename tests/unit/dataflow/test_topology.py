@@ -56,7 +56,7 @@ def source(topology: Topology | None = None) -> Stream[Reading]:
 
 def row_type(stream: Stream[Any]) -> Any:
     """The type of the rows, as the builder found it."""
-    return stream._topology.steps[stream._index].row_type
+    return stream._rows.type
 
 
 def warm(reading: Reading) -> str | None:
@@ -239,7 +239,7 @@ def test_mistakes_are_told_at_their_line_with_the_mend(build: Callable[[Stream[A
             "below zero",
         ),
         (lambda: Topology("x").specification(), "no source"),
-        (lambda: source().map(room_of)._topology.specification(), "nothing takes the rows of 'room_of'"),
+        (lambda: source().map(room_of)._rows.graph.specification(), "nothing takes the rows of 'room_of'"),
     ],
 )
 def test_mistakes_of_the_whole_graph(build: Callable[[], Any], words: str) -> None:

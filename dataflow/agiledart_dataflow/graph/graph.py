@@ -1,0 +1,164 @@
+"""`Graph`: the steps of a topology under construction. `Rows` and `KeyedRows`: what leaves one of them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from agiledart_dataflow.data.keying import Keying
+from agiledart_dataflow.event_time.event_times import no_time
+from agiledart_dataflow.plan.specification import Options, Specification
+from agiledart_dataflow.plan.step import Step
+from agiledart_dataflow.user_code.callsite import call_site
+from agiledart_kernel.instants import milliseconds
+from agiledart_kernel.limits import MAX_APPLICATION_NAME
+
+_NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.")
+
+MAX_STEPS = 1_024
+"""Steps of one topology; a larger graph is a mistake in a loop."""
+
+
+class Graph:
+    """Steps, each of which takes the rows of earlier ones.
+
+    Args:
+        name: of the application.
+
+    Raises:
+        TopologyError: from any method, with file and line of the call and how to mend it.
+    """
+
+    def __init__(self, name: str) -> None:
+        where = call_site()
+        if not name or len(name) > MAX_APPLICATION_NAME or not _is_name(name):
+            raise where.error(
+                f"{name!r} cannot name a topology: 1 to {MAX_APPLICATION_NAME} letters, digits, '-', '_'"
+                " or '.', beginning with a letter or digit"
+            )
+        self.name = name
+        self.where = where
+        self.steps: list[Step] = []
+
+    def add(
+        self, name: str, kind: str, inputs: tuple[int, ...], row_type: Any, *, options: Options = (), **parts: Any
+    ) -> "Rows":
+        """Add a step, `parts` of which are further attributes of `Step`; returns what leaves it."""
+        where = call_site()
+        if not isinstance(name, str) or not name or len(name) > MAX_APPLICATION_NAME or not _is_name(name):
+            raise where.error(
+                f"{name!r} cannot name a step: letters, digits, '-', '_' or '.', beginning with a letter or digit, at most"
+                f" {MAX_APPLICATION_NAME}"
+            )
+        for step in self.steps:
+            if step.name == name:
+                raise where.error(
+                    f"there is already a step {name!r} ({step.where}): state, statistics and restores are found by name, so each"
+                    f" name can stand once; give this one another, for example name={name + '-2'!r}"
+                )
+        if len(self.steps) >= MAX_STEPS:
+            raise where.error(f"more than {MAX_STEPS} steps: is a loop building them?")
+        told = tuple(sorted(options))
+        step = Step(len(self.steps), name, kind, inputs, row_type, where, options=told, **parts)
+        step.specification()  # a type that cannot travel is told here, at the line that brought it in
+        self.steps.append(step)
+        return Rows(self, step)
+
+    def specification(self) -> Specification:
+        """The graph as data. Raises `TopologyError` for one that does nothing."""
+        if not any(step.kind == "source" for step in self.steps):
+            raise self.where.error(f"{self.name} has no source: begin with topology.source(…)")
+        read = [before for step in self.steps for before in step.inputs]
+        for step in self.steps:
+            if step.kind != "sink" and step.index not in read:
+                raise step.where.error(f"nothing takes the rows of {step.name!r}: end the chain with .sink(…)")
+        self._check_times()
+        return Specification(self.name, tuple(step.specification() for step in self.steps))
+
+    def _check_times(self) -> None:
+        """Windows over rows without event times would never close; told at the line that asks for one."""
+        timeless: dict[int, str] = {}
+        for step in self.steps:
+            if step.kind == "source" and step.function is no_time:
+                timeless[step.index] = step.name
+            for before in step.inputs:
+                if before in timeless:
+                    timeless[step.index] = timeless[before]
+            if step.traits.by_event_time and step.index in timeless:
+                source = timeless[step.index]
+                raise step.where.error(
+                    f"{step.name!r} goes by event time, and the rows of source {source!r} have none: give it event_time=…"
+                )
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """The rows that leave a step."""
+
+    graph: Graph
+    step: Step
+
+    @property
+    def type(self) -> Any:
+        """The type of the rows."""
+        return self.step.row_type
+
+    def add(self, name: str, kind: str, row_type: Any, *others: "Rows", **parts: Any) -> "Rows":
+        """The rows of a new step that takes these, and others beside them."""
+        inputs = tuple(rows.step.index for rows in (self, *others))
+        return self.graph.add(name, kind, inputs, row_type, **parts)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedRows:
+    """The rows that leave a step, with a key."""
+
+    rows: Rows
+    keying: Keying
+
+    @property
+    def type(self) -> Any:
+        """The type of the rows."""
+        return self.rows.type
+
+    @property
+    def key_of(self) -> Callable[[Any], Any]:
+        """Row → key."""
+        return self.keying.function
+
+    @property
+    def key_type(self) -> Any:
+        """The type of the key."""
+        return self.keying.key_type
+
+    def add(self, name: str, kind: str, row_type: Any, *others: Rows, key_type: Any = None, **parts: Any) -> Rows:
+        """The rows of a new step that takes these by key; `key_type` is what the step's own code says of it."""
+        keying = self.keying if key_type is None else Keying(self.key_of, key_type)
+        return self.rows.add(name, kind, row_type, *others, keying=keying, function=self.key_of, **parts)
+
+
+def _is_name(name: str) -> bool:
+    return all(c in _NAME_CHARACTERS for c in name) and name[0].isalnum()
+
+
+def needs_name(name: object, verb: str, example: str) -> None:
+    """Raise `TopologyError` where a step with state has no name."""
+    if not isinstance(name, str):
+        raise call_site().error(
+            f"{verb}() keeps state and needs a name, so that its state is found again after you edit the code:"
+            f'  .{verb}("{example}", …)'
+        )
+
+
+def span_ms(what: str, span: timedelta | None, *, least: int | None = 1) -> int:
+    """A time in whole milliseconds; 0 for None. Raises `TopologyError` for one below `least` or between milliseconds."""
+    if span is None:
+        return 0
+    if not isinstance(span, timedelta):
+        raise call_site().error(f"{what} is a timedelta, not {span!r}")
+    length = milliseconds(span)
+    if timedelta(milliseconds=length) != span or (least is not None and length < least):
+        raise call_site().error(
+            f"{what} must be a whole number of milliseconds{' above zero' if least == 1 else ''}, not {span}"
+        )
+    return length

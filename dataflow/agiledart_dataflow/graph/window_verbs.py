@@ -1,0 +1,111 @@
+"""What can be made of windows of keyed rows, and of values that change: aggregates and rankings."""
+
+from collections.abc import Callable
+from typing import Any, get_args, get_origin
+
+from agiledart_dataflow.aggregation.aggregators import Count
+from agiledart_dataflow.aggregation.named_aggregates import named_window
+from agiledart_dataflow.aggregation.operator_making import aggregate_state_type, aggregate_value_type, keyed_window
+from agiledart_dataflow.data.rows import Change, Pane, Ranking
+from agiledart_dataflow.data.schema import generic
+from agiledart_dataflow.event_time.windows import Counted, Panes, Session, Sliding
+from agiledart_dataflow.graph.graph import KeyedRows, Rows, needs_name
+from agiledart_dataflow.graph.keyed_verbs import Keep, check_keep, itself
+from agiledart_dataflow.plan.specification import LATENESS, Options
+from agiledart_dataflow.user_code.callsite import call_site
+from agiledart_dataflow.user_code.error_policy import ErrorPolicy, error_policy
+
+
+def aggregated(
+    keyed: KeyedRows,
+    window: Sliding | Panes | Session | Counted,
+    name: str,
+    aggregator: Any,
+    results: dict[str, Any],
+    on_error: ErrorPolicy,
+    keep: Keep,
+) -> Rows:
+    """What an aggregator, or named results, make of each key's windows."""
+    where = call_site()
+    example = "route-frequency" if isinstance(window, Sliding) else "per-minute"
+    needs_name(name, "count" if isinstance(aggregator, Count) else "aggregate", example)
+    if results and aggregator is not None:
+        raise where.error("aggregate() takes one aggregator, or named results, not both")
+    policy = error_policy(on_error, where)
+    check_keep(name, keep)
+    flat: Callable[[Any], Any] | None = None
+    more: dict[str, Any] = {}
+    if results:
+        named = named_window(name, keyed.key_of, keyed.key_type, keyed.type, results, where)
+        aggregator, row_type, flat = named.aggregator, named.row_type, named.flat
+        more = {"named": named, "enters": keyed.type}
+        told = ("results", repr(sorted(results.items())))
+    else:
+        value = aggregate_value_type(aggregator, keyed.type, where)
+        slides = isinstance(window, Sliding)
+        row_type = (
+            generic(Change, keyed.key_type, value, keyed.type) if slides else generic(Pane, keyed.key_type, value)
+        )
+        told = ("aggregate", type(aggregator).__name__)
+    operator = keyed_window(window, aggregator, keyed.type, flat, on_disk=keep == "disk")
+    if operator is not None:
+        more |= {"operator": operator[0], "state_type": operator[1], "keep": keep}
+    return keyed.add(
+        name,
+        "window" if operator is None else "keyed-window",
+        row_type,
+        options=(("window", str(window)), told, *_lateness(window), *policy["options"], *_on_disk(keep)),
+        make={
+            "window": window,
+            "aggregator": aggregator,
+            "aggregate_type": aggregate_state_type(aggregator, keyed.type),
+            **more,
+            **policy["make"],
+        },
+    )
+
+
+def _on_disk(keep: Keep) -> Options:
+    return (("keep", keep),) if keep == "disk" else ()
+
+
+def _lateness(window: object) -> Options:
+    late_by = window.lateness_ms if isinstance(window, Panes) else 0
+    return ((LATENESS, str(late_by)),) if late_by else ()
+
+
+def top(
+    rows: Rows,
+    name: str,
+    n: int,
+    rank: Callable[[Any], Any] | None,
+    ties: str,
+    compare: str,
+    emit: str,
+    on_error: ErrorPolicy,
+) -> Rows:
+    """The n keys of greatest value."""
+    where = call_site()
+    needs_name(name, "top", "busiest")
+    if get_origin(rows.type) is not Change:
+        raise where.error(f"top() ranks rows of type Change (what a sliding window puts out), not {rows.type!r}")
+    if not isinstance(n, int) or not 1 <= n <= 10_000:
+        raise where.error(f"top() keeps 1 to 10,000 places, not {n!r}")
+    if ties not in ("newest", "key") or compare not in ("values", "keys") or emit not in ("on_record", "on_change"):
+        raise where.error(
+            "top() knows ties='newest' or 'key', compare='values' or 'keys', emit='on_record' or 'on_change'"
+        )
+    key, value, cause = get_args(rows.type)
+    on_change = emit == "on_change"
+    row_type = generic(Ranking, cause | None if on_change else cause, key, value)
+    options = (("n", str(n)), ("ties", ties), ("compare", compare), ("emit", emit))
+    ranking = {"n": n, "newest_first": ties == "newest", "keys_only": compare == "keys", "on_change": on_change}
+    policy = error_policy(on_error, where)
+    return rows.add(
+        name,
+        "top",
+        row_type,
+        function=rank or itself,
+        options=(*options, *policy["options"]),
+        make={"ranking": ranking, **policy["make"]},
+    )
