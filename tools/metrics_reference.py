@@ -4,7 +4,8 @@ import sys
 from pathlib import Path
 
 from agiledart_agent.metrics.application_figures import MAX_APPLICATIONS, MAX_OPERATORS, MAX_REASONS
-from agiledart_agent.metrics.metrics_list import COUNTED, LATENCY_BOUNDS_SECONDS, METRICS
+from agiledart_agent.metrics.declared import LATENCY_BOUNDS_SECONDS
+from agiledart_agent.metrics.metrics import COUNTED, METRICS
 from agiledart_agent.settings import DEFAULT_METRICS
 
 TARGET = Path(__file__).resolve().parent.parent / "docs" / "reference" / "metrics.md"

@@ -11,7 +11,7 @@ from collections import Counter, deque
 from collections.abc import Mapping
 from typing import Any, TextIO
 
-from agiledart_agent.metrics.observed import event_of
+from agiledart_agent.observed import event_of
 from agiledart_kernel.limits import MAX_LOG_LINES
 from agiledart_kernel.observe import Observation
 

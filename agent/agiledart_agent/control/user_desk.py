@@ -13,7 +13,8 @@ from agiledart_agent.executors.executor_pool import ExecutorProcess
 from agiledart_agent.identity.identity import Identity
 from agiledart_agent.identity.tokens import create_token
 from agiledart_agent.logs import AgentLog
-from agiledart_agent.metrics.metrics import NodeFigures, SinkLogFigures, bytes_below
+from agiledart_agent.metrics.declared import NodeFigures, SinkLogFigures
+from agiledart_agent.metrics.node_metrics import bytes_below
 from agiledart_agent.peer_links import PeerLinks
 from agiledart_agent.settings import AgentSettings
 from agiledart_agent.sink_log_server import SinkLogServer

@@ -5,7 +5,7 @@ that a counter never goes back while the agent lives. Everything is bounded: the
 their own, later ones share `other`, as do operators and reasons beyond their numbers.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -62,7 +62,7 @@ class Counts:
 
     Attributes:
         busy_ns: time in which its instances worked, of the operator that leads its stage.
-        late, records: of a source; `shed` by reason, `spooled_ever`: because the mesh was slower than rows came.
+        late, records: of a source; `malformed`, `shed` by reason, `spooled_ever`: because the mesh was slower than rows came.
         skipped, dead_letters: records for which its code raised; failed: results and timers that did.
         taken: that went into its state.
         delivered: that it, a sink, wrote.
@@ -79,6 +79,7 @@ class Counts:
     taken: int = 0
     delivered: int = 0
     spooled_ever: int = 0
+    malformed: dict[str, int] = field(default_factory=dict)
     shed: dict[str, int] = field(default_factory=dict)
     busy_ns: int = 0
     is_source: bool = False
@@ -94,18 +95,17 @@ class Totals:
     """Counters of one application. `imbalances`: places in its instances where they do not add up."""
 
     operators: dict[str, Counts] = field(default_factory=dict)
-    malformed: dict[tuple[str, str], int] = field(default_factory=dict)
     imbalances: int = 0
 
     def copy(self) -> "Totals":
         """The same counts, to be added to."""
-        copied = Totals({}, dict(self.malformed), self.imbalances)
+        copied = Totals({}, self.imbalances)
         for name, counts in self.operators.items():
-            latency = counts.latency
-            copied.operators[name] = again = Counts(**{**vars(counts), "latency": None, "shed": dict(counts.shed)})
-            if latency is not None:
+            own = {"malformed": dict(counts.malformed), "shed": dict(counts.shed), "latency": None}
+            copied.operators[name] = again = Counts(**{**vars(counts), **own})
+            if counts.latency is not None:
                 again.latency = LatencyHistogram()
-                again.latency.merge(latency)
+                again.latency.merge(counts.latency)
         return copied
 
     def add(
@@ -138,8 +138,8 @@ class Totals:
                     known = reason if reason in SHED_REASONS else OTHER
                     counts.shed[known] = counts.shed.get(known, 0) + count
                 for reason, count in statistics.source.malformed.items():
-                    key = label, reasons.of(reason, within=label)
-                    self.malformed[key] = self.malformed.get(key, 0) + count
+                    known = reasons.of(reason, within=label)
+                    counts.malformed[known] = counts.malformed.get(known, 0) + count
             if statistics.latency:
                 counts.latency = counts.latency or LatencyHistogram()
                 counts.latency.merge(LatencyHistogram.from_plain(statistics.latency))
@@ -155,7 +155,8 @@ class Now:
 
     Attributes:
         queued: rows in merges and outputs; waiting: records in memory at a source; spooled: on its disk.
-        event_time: the oldest event time (ms) up to which a running instance is complete.
+        event_time: the oldest event time (ms) up to which a running instance is complete; lag_seconds: how long ago that was.
+        has_spooled: its operator, a source, ever wrote to disk.
     """
 
     queued: int = 0
@@ -166,6 +167,8 @@ class Now:
     running: int = 0
     finished: int = 0
     event_time: int | None = None
+    lag_seconds: float | None = None
+    has_spooled: bool = False
 
     def add(self, statistics: InstanceStatistics, report: Mapping[str, Any]) -> None:
         """Add one instance."""
@@ -186,6 +189,16 @@ class Now:
             self.event_time = statistics.event_time if oldest is None else min(oldest, statistics.event_time)
 
 
+@dataclass(frozen=True)
+class Seen:
+    """The applications of one label at one moment; `now`: each stage by the operator that leads it."""
+
+    label: str
+    totals: Totals
+    now: dict[str, Now]
+    failures: int
+
+
 @dataclass
 class Application:
     """One label's applications: one, or all that share `other`."""
@@ -203,15 +216,19 @@ class Application:
             if (statistics := statistics_of(report)) is not None:
                 self.past.add(statistics, report, self.operators, self.reasons)
 
-    def look(self) -> tuple[Totals, dict[str, Now]]:
-        """Counters, and how each stage is by the operator that leads it."""
+    def look(self, label: str, wall_seconds: float) -> Seen:
+        """Counters of all runs, and how it is at this wall time."""
         totals, now = self.past.copy(), dict[str, Now]()
         for report in self.live.values():
             if (statistics := statistics_of(report)) is not None:
                 totals.add(statistics, report, self.operators, self.reasons)
                 leader = self.operators.of(next(iter(statistics.steps), OTHER))
                 now.setdefault(leader, Now()).add(statistics, report)
-        return totals, now
+        for leader, one in now.items():
+            one.has_spooled = leader in totals.operators and totals.operators[leader].spooled_ever > 0
+            if one.event_time is not None:
+                one.lag_seconds = wall_seconds - one.event_time / 1000
+        return Seen(label, totals, now, self.failures)
 
 
 class ApplicationFigures:
@@ -255,8 +272,9 @@ class ApplicationFigures:
             if not application.live:  # the last to have ended stands last
                 self._applications[label] = self._applications.pop(label)
 
-    def __iter__(self) -> Iterator[tuple[str, Application]]:
-        return iter(self._applications.items())
+    def look(self, wall_seconds: float) -> tuple[Seen, ...]:
+        """All of them at this wall time."""
+        return tuple(application.look(label, wall_seconds) for label, application in self._applications.items())
 
     def _application(self, name: str) -> Application:
         short = name[:MAX_LABEL] or OTHER

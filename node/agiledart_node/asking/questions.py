@@ -11,7 +11,6 @@ from agiledart_kernel.instants import Duration
 from agiledart_kernel.machine import Completed
 from agiledart_kernel.node_id import NodeId, key_of_name
 from agiledart_kernel.peer import Peer
-from agiledart_node.desk.conversations import Question
 from agiledart_node.desk.desk import CommandRefused, Desk, did_you_mean
 from agiledart_node.desk.names import display_names
 from agiledart_node.forming.surveying import Surveying
@@ -21,7 +20,23 @@ from agiledart_node.hosting.watching import Watching
 from agiledart_node.records.application import ApplicationRecord
 from agiledart_node.records.records import Records
 from agiledart_node.records.summary import latency_logs_of, logs_of, scalars_of, statistics_of, summary_of
-from agiledart_node.wire.effects import ReadLogs, Replied
+from agiledart_node.wire.bodies import (
+    ApplicationRow,
+    HistoryRow,
+    HopRow,
+    InfoBody,
+    ListBody,
+    LogRow,
+    LogsBody,
+    Member,
+    NodeRow,
+    NodesBody,
+    Place,
+    RouteBody,
+    StageRow,
+    StatusBody,
+)
+from agiledart_node.wire.effects import ReadLogs
 from agiledart_node.wire.formation_messages import (
     ROUTED_CODEC,
     AskLogs,
@@ -64,7 +79,7 @@ class Questions:
         """`list`."""
         records, unreadable = await self._records.applications(await self._records.names())
         rows = [_row(record) for record in await self._watching.all_freshened(records)]
-        self._desk.emit(Replied(request, {"applications": rows, "unreadable": unreadable}))
+        self._desk.reply(request, ListBody(rows, unreadable))
 
     async def status(self, request: int, name: str) -> None:
         """`status`: the record, and live figures while it runs."""
@@ -73,19 +88,19 @@ class Questions:
         silent: list[Peer] = []
         if not record.is_final and record.nodes:
             reports, silent = await self._reports(record)
-        shown = display_names((*record.nodes, *(peer for path in record.paths for peer in path)))
-        body = _row(record)
-        body["paths"] = [[shown[peer.node] for peer in path] for path in record.paths]
-        body["nodes"] = [shown[peer.node] for peer in record.nodes]
-        body["silent_nodes"] = [shown[peer.node] for peer in silent]
-        body["history"] = [
-            msgspec.to_builtins({"at_ms": e.at_ms, "state": e.state, "text": e.text}) for e in record.history
-        ]
-        body["stages"] = _stages(record, reports, shown)
-        body["summary"] = record.summary or summary_of(record.specification, reports)
-        body["logs"] = logs_of(record.specification)
-        body["latency_logs"] = latency_logs_of(record.name, record.specification)
-        self._desk.emit(Replied(request, body))
+        shown = record.names()
+        body = StatusBody(
+            **msgspec.structs.asdict(_row(record)),
+            paths=[[shown[peer.node] for peer in path] for path in record.paths],
+            nodes=[shown[peer.node] for peer in record.nodes],
+            silent_nodes=[shown[peer.node] for peer in silent],
+            history=[HistoryRow(entry.at_ms, entry.state, entry.text) for entry in record.history],
+            stages=_stages(record, reports, shown),
+            summary=record.summary or summary_of(record.specification, reports),
+            logs=logs_of(record.specification),
+            latency_logs=latency_logs_of(record.name, record.specification),
+        )
+        self._desk.reply(request, body)
 
     async def summary(self, record: ApplicationRecord) -> dict[str, Any]:
         """The figures of an application that runs; empty when none of its nodes answers."""
@@ -93,19 +108,18 @@ class Questions:
         return summary_of(record.specification, reports) if reports else {}
 
     async def _reports(self, record: ApplicationRecord) -> tuple[dict[tuple[int, int], dict[str, Any]], list[Peer]]:
-        questions: dict[int, Question | None] = {}
-        for peer in record.hosts():
-            number = self._desk.talks.number()
-            questions[number] = Question(peer, AskReports(number, record.name, record.version), Reports)
-        answers = await self._desk.talks.answers(questions, Duration(self._desk.config.report_timeout_ns))
+        answers = await self._desk.talks.ask_all(
+            record.hosts(),
+            lambda number, _: AskReports(number, record.name, record.version),
+            Reports,
+            Duration(self._desk.config.report_timeout_ns),
+        )
         reports, silent = {}, []
-        for number, question in questions.items():
-            assert question is not None
-            answer = answers.get(number)
+        for peer, answer in answers:
             if answer is None:
-                silent.append(question.to)
+                silent.append(peer)
                 continue
-            held = record.held_by(question.to.node)
+            held = record.held_by(peer.node)
             for key, report in answer.reports.items():
                 copy = report_copy(key)
                 if copy in held and isinstance(report, dict):
@@ -120,14 +134,14 @@ class Questions:
             reports = {report_key(copy): report for copy, report in sorted(hosted.reports.items())}
         self._desk.send(sender, Reports(message.request, reports))
 
-    def _coordinate(self, peer: Peer) -> dict[str, Any] | None:
+    def _coordinate(self, peer: Peer) -> Place | None:
         """Where a node lies in the space of latencies."""
         overlay = self._desk.overlay
         place = overlay.coordinate if peer.node == self._desk.me.node else overlay.coordinate_of(peer.node)
         if place is None:
             return None
         point = [round(axis / 1e3, 3) for axis in (place.x, place.y, place.z)]
-        return {"ms": point, "height_ms": round(place.height / 1e3, 3), "error": round(place.error / 1e6, 3)}
+        return Place(point, round(place.height / 1e3, 3), round(place.error / 1e6, 3))
 
     async def nodes(self, request: int) -> None:
         """`nodes`: this node and those that it knows."""
@@ -137,17 +151,17 @@ class Questions:
         rows = []
         for peer in peers[:MAX_NODES]:
             answer = loads.get(peer.node)
-            rtt = self._desk.overlay.rtt_ns(peer.node)
-            row: dict[str, Any] = {
-                **_peer(peer, shown),
-                "is_this_node": peer.node == self._desk.me.node,
-                "rtt_ms": round(rtt / 1e6, 3) if rtt else None,
-                "coordinate": self._coordinate(peer),
-                "answers": answer is not None,
-            }
+            row = NodeRow(
+                **_member(peer, shown),
+                is_this_node=peer.node == self._desk.me.node,
+                rtt_ms=self._rtt_ms(peer),
+                answers=answer is not None,
+                coordinate=self._coordinate(peer),
+            )
             if answer is not None:
                 load = answer[1]
-                row.update(
+                row = msgspec.structs.replace(
+                    row,
                     instances=load.operators,
                     capacity=load.capacity,
                     executors=load.executors,
@@ -156,7 +170,11 @@ class Questions:
                     schedules=load.schedules,
                 )
             rows.append(row)
-        self._desk.emit(Replied(request, {"nodes": rows, "known": len(peers)}))
+        self._desk.reply(request, NodesBody(rows, len(peers)))
+
+    def _rtt_ms(self, peer: Peer) -> float | None:
+        rtt = self._desk.overlay.rtt_ns(peer.node)
+        return round(rtt / 1e6, 3) if rtt else None
 
     def key_of(self, text: str) -> NodeId:
         """What a user means by a key: `name:TEXT`, the name of a known node, or hex digits."""
@@ -187,17 +205,9 @@ class Questions:
         if not isinstance(hops, TraceHops):
             raise CommandRefused(f"The way to {key.short}… was lost: no answer from its root. Try again.")
         shown = display_names((*hops.path, *self._desk.known()))
-        rows = []
-        for peer in hops.path:
-            rtt = self._desk.overlay.rtt_ns(peer.node)
-            rows.append({**_peer(peer, shown), "rtt_from_here_ms": round(rtt / 1e6, 3) if rtt else None})
-        body = {
-            "key": key.hex,
-            "hops": len(hops.path) - 1,
-            "path": rows,
-            "round_trip_ms": round((self._desk.now - began) / 1e6, 3),
-        }
-        self._desk.emit(Replied(request, body))
+        rows = [HopRow(**_member(peer, shown), rtt_from_here_ms=self._rtt_ms(peer)) for peer in hops.path]
+        took = round((self._desk.now - began) / 1e6, 3)
+        self._desk.reply(request, RouteBody(key.hex, len(rows) - 1, rows, took))
 
     def probed(self, effect: Delivered, probe: RouteProbe) -> None:
         """As root of a key: tell the asker which way its probe came."""
@@ -214,27 +224,23 @@ class Questions:
         record = await self.record(name)
         hosts = record.hosts()
         shown = display_names(hosts)
-        questions: dict[int, Question | None] = {}
-        for peer in hosts:
-            number = self._desk.talks.number()
-            ask = AskLogs(number, name, max(0, after.get(shown[peer.node], 0)))
-            questions[number] = Question(peer, ask, LogLines)
-        answers = await self._desk.talks.answers(questions, Duration(self._desk.config.report_timeout_ns))
+        answers = await self._desk.talks.ask_all(
+            hosts,
+            lambda number, peer: AskLogs(number, name, max(0, after.get(shown[peer.node], 0))),
+            LogLines,
+            Duration(self._desk.config.report_timeout_ns),
+        )
         rows, silent, reached = [], [], dict(after)
-        for number, question in questions.items():
-            assert question is not None
-            node, answer = shown[question.to.node], answers.get(number)
+        for peer, answer in answers:
+            node = shown[peer.node]
             if answer is None:
                 silent.append(node)
                 continue
             for line in answer.lines:
-                rows.append(
-                    {"node": node, "number": line.number, "at_ms": line.at_ms, "step": line.step, "text": line.text}
-                )
+                rows.append(LogRow(node, line.number, line.at_ms, line.step, line.text))
                 reached[node] = max(reached.get(node, 0), line.number)
-        rows.sort(key=lambda row: (row["at_ms"], row["node"], row["number"]))
-        body = {"name": name, "state": record.state, "lines": rows, "after": reached, "silent_nodes": silent}
-        self._desk.emit(Replied(request, body))
+        rows.sort(key=lambda row: (row.at_ms, row.node, row.number))
+        self._desk.reply(request, LogsBody(name, record.state, rows, reached, silent))
 
     async def local_logs(self, sender: Peer, message: AskLogs) -> None:
         """Answer another agent with lines kept here."""
@@ -251,53 +257,35 @@ class Questions:
         """`info`: what this node knows of itself; the driver adds its own."""
         desk = self._desk
         known = desk.known()
-        body = {
-            **_peer(desk.me, display_names(known)),
-            "joined": desk.overlay.joined,
-            "is_leaving": desk.is_leaving,
-            "known_nodes": len(known),
-            "instances": self._hosting.operators,
-            "capacity": desk.config.capacity,
-            "executors": desk.config.executors,
-            "applications": list(self._hosting.applications),
-            "overlay": msgspec.to_builtins(desk.overlay.statistics()),
-            "ignored_messages": dict(sorted(desk.dropped.items())),
-        }
-        desk.emit(Replied(request, body))
+        body = InfoBody(
+            **_member(desk.me, display_names(known)),
+            joined=desk.overlay.joined,
+            is_leaving=desk.is_leaving,
+            known_nodes=len(known),
+            instances=self._hosting.operators,
+            capacity=desk.config.capacity,
+            executors=desk.config.executors,
+            applications=list(self._hosting.applications),
+            overlay=msgspec.to_builtins(desk.overlay.statistics()),
+            ignored_messages=dict(sorted(desk.dropped.items())),
+        )
+        desk.reply(request, body)
 
 
-def _peer(peer: Peer, shown: dict[NodeId, str]) -> dict[str, Any]:
-    return {
-        "name": shown.get(peer.node, peer.name),
-        "node_id": peer.node.hex,
-        "incarnation": peer.incarnation,
-        "address": peer.address,
-        "zone": peer.zone,
-        "host": peer.host,
-    }
+def _member(peer: Peer, shown: dict[NodeId, str]) -> dict[str, Any]:
+    """The first fields of a row about a node."""
+    name = shown.get(peer.node, peer.name)
+    return msgspec.structs.asdict(Member(name, peer.node.hex, peer.incarnation, peer.address, peer.zone, peer.host))
 
 
-def _row(record: ApplicationRecord) -> dict[str, Any]:
-    running = next((entry.at_ms for entry in record.history if entry.state == "running"), 0)
-    return {
-        "name": record.name,
-        "version": record.version,
-        "state": record.state,
-        "reason": record.reason,
-        "submitter": record.submitter,
-        "submitted_to": record.submitted_to,
-        "submitted_ms": record.submitted_ms,
-        "running_ms": running,
-        "changed_ms": record.changed_ms,
-        "is_stopping": record.stopping and not record.is_final,
-        "seconds_to_running": record.seconds_to_running,
-        "placement": record.placement(),
-    }
+def _row(record: ApplicationRecord) -> ApplicationRow:
+    """What a record says under the same names."""
+    return msgspec.convert(record, ApplicationRow, from_attributes=True)
 
 
 def _stages(
     record: ApplicationRecord, reports: dict[tuple[int, int], dict[str, Any]], shown: dict[NodeId, str]
-) -> list[dict[str, Any]]:
+) -> list[StageRow]:
     """One row for each stage, with one row for each instance."""
     rows = []
     for number, stage in enumerate(record.stages):
@@ -314,5 +302,5 @@ def _stages(
                     plain["finished"] = statistics.finished
                     plain["steps"] = {name: counts.body() for name, counts in statistics.steps.items()}
                 instances.append({**plain, "index": place.index, "node": shown[record.nodes[place.node].node]})
-        rows.append({"name": stage.name, "kind": stage.kind, "parallelism": stage.parallelism, "instances": instances})
+        rows.append(StageRow(stage.name, stage.kind, stage.parallelism, instances))
     return rows

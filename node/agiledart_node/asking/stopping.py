@@ -14,7 +14,8 @@ from agiledart_node.desk.desk import CommandRefused, Desk
 from agiledart_node.hosting.watching import Watching
 from agiledart_node.records.application import DEPLOYING, STOPPED, ApplicationRecord, advanced
 from agiledart_node.records.records import Records
-from agiledart_node.wire.effects import Progressed, Replied
+from agiledart_node.wire.bodies import StopBody
+from agiledart_node.wire.effects import Progressed
 from agiledart_node.wire.formation_messages import Acknowledged, AskStop
 
 _LOOK = Duration(100 * MILLISECOND)
@@ -43,12 +44,7 @@ class Stopping:
                 record = await self._with_summary(record, seen)
         if record.state != STOPPED and record.state != "finished":
             raise CommandRefused(f"{name} {record.state} while it was being stopped: {record.reason}")
-        self._desk.emit(
-            Replied(
-                request,
-                {"name": name, "version": record.version, "state": record.state, "summary": dict(record.summary)},
-            )
-        )
+        self._desk.reply(request, StopBody(name, record.version, record.state, record.summary))
 
     async def _with_summary(self, record: ApplicationRecord, seen: dict[str, Any]) -> ApplicationRecord:
         """The record of an application that was cut, with the last figures seen."""

@@ -12,13 +12,13 @@ from agiledart_kernel.instants import Duration
 from agiledart_kernel.machine import Completed
 from agiledart_kernel.peer import Peer
 from agiledart_node.asking.questions import Questions
-from agiledart_node.desk.conversations import Question
 from agiledart_node.desk.desk import CommandRefused, Desk, did_you_mean
 from agiledart_node.desk.names import display_names
 from agiledart_node.hosting.hosting import Hosting
 from agiledart_node.records.application import SPECIFICATION_CODEC, ApplicationRecord
+from agiledart_node.wire.bodies import TapBody, TapRowBody
 from agiledart_node.wire.commands import Tap
-from agiledart_node.wire.effects import ReadTap, Replied
+from agiledart_node.wire.effects import ReadTap
 from agiledart_node.wire.formation_messages import AskTap, TapRow, TapRows
 
 MAX_ROWS = 200
@@ -41,20 +41,21 @@ class Tapping:
         """Rows of all nodes that run the step, each node's in order."""
         record = await self._questions.record(command.name)
         shown = display_names(record.nodes)
-        questions: dict[int, Question | None] = {}
-        for peer in _hosts_of(record, command.step):
-            number = self._desk.talks.number()
-            after = max(0, command.after.get(shown[peer.node], 0))
-            ask = AskTap(number, record.name, record.version, command.step, after)
-            questions[number] = Question(peer, ask, TapRows)
-        answers: dict[int, Any] = {}
-        if not record.is_final and questions:
-            answers = await self._desk.talks.answers(questions, Duration(self._desk.config.report_timeout_ns))
-        rows: list[dict[str, Any]] = []
+        hosts = _hosts_of(record, command.step)
+        if record.is_final:
+            hosts = ()
+        answers = await self._desk.talks.ask_all(
+            hosts,
+            lambda number, peer: AskTap(
+                number, record.name, record.version, command.step, max(0, command.after.get(shown[peer.node], 0))
+            ),
+            TapRows,
+            Duration(self._desk.config.report_timeout_ns),
+        )
+        rows: list[TapRowBody] = []
         silent, refused, reached, passed = [], [], dict(command.after), 0
-        for number, question in questions.items():
-            assert question is not None
-            node, answer = shown[question.to.node], answers.get(number)
+        for peer, answer in answers:
+            node = shown[peer.node]
             if answer is None:
                 silent.append(node)
                 continue
@@ -63,20 +64,20 @@ class Tapping:
                 refused.append(f"{node}: {answer.refused}")
             for row in answer.rows[:MAX_ROWS]:
                 reached[node] = max(reached.get(node, 0), row.number)
-                rows.append({"node": node, "instance": row.instance, "time_ms": row.time_ms, "row": _plain(row)})
-        if refused and len(refused) + len(silent) == len(questions):
+                rows.append(TapRowBody(node, row.instance, row.time_ms, _plain(row)))
+        if refused and len(refused) + len(silent) == len(hosts):
             raise CommandRefused(f"Cannot tap {command.step} of {record.name}: {'; '.join(refused)}.")
-        body = {
-            "name": record.name,
-            "version": record.version,
-            "state": record.state,
-            "step": command.step,
-            "rows": rows[:MAX_ANSWER_ROWS],
-            "passed": passed,
-            "after": reached,
-            "silent_nodes": [] if record.is_final else silent,
-        }
-        self._desk.emit(Replied(request, body))
+        body = TapBody(
+            name=record.name,
+            version=record.version,
+            state=record.state,
+            step=command.step,
+            rows=rows[:MAX_ANSWER_ROWS],
+            passed=passed,
+            after=reached,
+            silent_nodes=silent,
+        )
+        self._desk.reply(request, body)
 
     async def local(self, sender: Peer, message: AskTap) -> None:
         """Answer another node with what leaves the step here."""

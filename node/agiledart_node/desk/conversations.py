@@ -1,12 +1,11 @@
 """Conversations: flows of several rounds, written as coroutines and driven by hand from `step`.
 
 There is no event loop here. A conversation runs until it waits for numbered answers; the node hands it what comes
-in; it goes on
-in that same step. Every wait has a deadline, questions are sent again until answered, and a peer that is declared
-dead answers `None` at once. Same events, same order of resumption: deterministic.
+in, and it goes on in that same step. Every wait has a deadline, questions are sent again until answered, and a peer
+that is declared dead answers `None` at once. Same events, same order of resumption: deterministic.
 """
 
-from collections.abc import Coroutine, Generator, Mapping
+from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 from agiledart_kernel.instants import Duration, Instant
@@ -107,6 +106,16 @@ class Conversations:
         found = await self.answers({number: Question(to, message, expects)}, timeout)
         answer = found.get(number)
         return answer if isinstance(answer, expects) else None
+
+    async def ask_all(
+        self, peers: Iterable[Peer], message: Callable[[int, Peer], Message], expects: type[A], timeout: Duration
+    ) -> list[tuple[Peer, A | None]]:
+        """One question to each of several peers, all at once; each with its answer, None where it is gone or silent."""
+        asked = {self.number(): peer for peer in peers}
+        questions = {number: Question(peer, message(number, peer), expects) for number, peer in asked.items()}
+        found = await self.answers(questions, timeout)
+        answers = ((peer, found.get(number)) for number, peer in asked.items())
+        return [(peer, answer if isinstance(answer, expects) else None) for peer, answer in answers]
 
     async def pause(self, duration: Duration) -> None:
         """Wait for a while."""

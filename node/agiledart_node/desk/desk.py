@@ -4,6 +4,8 @@ from collections.abc import Awaitable
 from datetime import UTC, datetime
 from difflib import get_close_matches
 
+import msgspec
+
 from agiledart_kernel.errors import OperationFailed
 from agiledart_kernel.instants import Duration, Instant
 from agiledart_kernel.machine import Completed, Effect, Event, Failed, Message, Send
@@ -14,6 +16,7 @@ from agiledart_kernel.randomness import RandomStream
 from agiledart_node.desk.config import NodeConfig
 from agiledart_node.desk.conversations import Conversations
 from agiledart_node.desk.names import display_names
+from agiledart_node.wire.effects import Replied
 from agiledart_overlay.machine import OverlayMachine
 from agiledart_overlay.wire.events import Unwatch, Watch
 
@@ -73,6 +76,10 @@ class Desk:
     def emit(self, effect: Effect) -> None:
         """Have something done."""
         self.talks.effects.append(effect)
+
+    def reply(self, request: int, body: msgspec.Struct) -> None:
+        """Answer a user's request."""
+        self.emit(Replied(request, msgspec.to_builtins(body)))
 
     def send(self, to: Peer, message: Message) -> None:
         """Send once; may be lost."""

@@ -185,13 +185,8 @@ class Deploying:
 
     async def start_flow(self, work: Deployment) -> list[Peer]:
         """Tell everybody that it runs; returns hosting nodes that did not acknowledge."""
-        questions: dict[int, Question | None] = {}
-        for peer in work.everyone:
-            number = self._desk.talks.number()
-            questions[number] = Question(peer, StartFlow(number, work.application, work.version), Acknowledged)
-        answers = await self._desk.talks.answers(questions, Duration(self._desk.config.ask_timeout_ns))
-        return [
-            question.to
-            for number, question in questions.items()
-            if question is not None and question.to in work.nodes and answers.get(number) is None
-        ]
+        timeout = Duration(self._desk.config.ask_timeout_ns)
+        answers = await self._desk.talks.ask_all(
+            work.everyone, lambda number, _: StartFlow(number, work.application, work.version), Acknowledged, timeout
+        )
+        return [peer for peer, answer in answers if answer is None and peer in work.nodes]

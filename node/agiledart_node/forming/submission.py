@@ -5,7 +5,6 @@ wrong after the claim halts what was touched and closes the record with the reas
 """
 
 from collections.abc import Awaitable, Callable
-from typing import Any
 
 import msgspec
 
@@ -33,6 +32,7 @@ from agiledart_node.records.application import (
     advanced,
 )
 from agiledart_node.records.records import Records
+from agiledart_node.wire.bodies import DryRunBody, SubmitBody
 from agiledart_placement.ledger import NoRoom
 from agiledart_placement.request import Placement
 
@@ -70,7 +70,7 @@ class Submissions:
 
     async def deploy(
         self, order: Order, progress: Progress, claimed: Callable[[ApplicationRecord], None], wait: Wait
-    ) -> tuple[ApplicationRecord, dict[str, Any]]:
+    ) -> tuple[ApplicationRecord, SubmitBody]:
         """Bring an application to run; returns its record and the answer for the user.
 
         Args:
@@ -97,25 +97,25 @@ class Submissions:
             for peer in order.pinned.values():
                 self._desk.unwatch(peer)
 
-    async def dry_run(self, blueprint: Blueprint, pinned: dict[int, Peer]) -> dict[str, Any]:
+    async def dry_run(self, blueprint: Blueprint, pinned: dict[int, Peer]) -> DryRunBody:
         """What would run where."""
         number = self._random.bits(63)
         paths = await self._joining.form(number, fed_sinks(blueprint, pinned))
         loads = await self._planning.survey(blueprint, pinned, paths)
         placement = self._planning.place(blueprint, pinned, paths, loads, {})
         shown = display_names(tuple(peer for peer, _ in loads.values()))
-        return {
-            "name": blueprint.name,
-            "dry_run": True,
-            "digest": blueprint.digest,
-            "placement": {
+        return DryRunBody(
+            name=blueprint.name,
+            dry_run=True,
+            digest=blueprint.digest,
+            placement={
                 stage.name: [shown[node] for node in placement.hosts_of(number)]
                 for number, stage in enumerate(blueprint.stages)
             },
-            "paths": [[shown.get(peer.node, peer.name) for peer in path] for path in paths],
-            "relaxed": list(placement.relaxed),
-            "strategy": self._desk.config.placement,
-        }
+            paths=[[shown.get(peer.node, peer.name) for peer in path] for path in paths],
+            relaxed=list(placement.relaxed),
+            strategy=self._desk.config.placement,
+        )
 
     async def _claim(self, order: Order) -> ApplicationRecord:
         """Create the record of the next version. Raises CommandRefused when the name runs already."""
@@ -151,7 +151,7 @@ class Submissions:
 
     async def _placed(
         self, record: ApplicationRecord, order: Order, progress: Progress, work: list[Deployment], wait: Wait
-    ) -> tuple[ApplicationRecord, dict[str, Any]]:
+    ) -> tuple[ApplicationRecord, SubmitBody]:
         """Forms it, as soon as there is room."""
         tried = 0
         while True:
@@ -167,7 +167,7 @@ class Submissions:
 
     async def _form(
         self, record: ApplicationRecord, order: Order, progress: Progress, work: list[Deployment], tried: int
-    ) -> tuple[ApplicationRecord, dict[str, Any]]:
+    ) -> tuple[ApplicationRecord, SubmitBody]:
         """Paths, places, parts; plans anew when nodes became full meanwhile, at last without regard for balance.
 
         Args:
@@ -280,20 +280,19 @@ def _where(name: str, blueprint: Blueprint, placement: Placement, nodes: tuple[P
     return f"{name} → {'  '.join(parts)}"
 
 
-def running_body(record: ApplicationRecord, relaxed: tuple[str, ...], strategy: str) -> dict[str, Any]:
+def running_body(record: ApplicationRecord, relaxed: tuple[str, ...], strategy: str) -> SubmitBody:
     """The answer to a submission that runs; `relaxed`: placement rules given up."""
-    shown = display_names((*record.nodes, *(peer for path in record.paths for peer in path)))
-    return {
-        "name": record.name,
-        "version": record.version,
-        "state": record.state,
-        "placement": record.placement(),
-        "nodes": [shown[peer.node] for peer in record.hosts()],
-        "coordinator": shown[record.coordinator.node] if record.coordinator is not None else "",
-        "paths": [[shown[peer.node] for peer in path] for path in record.paths],
-        "relaxed": list(relaxed),
-        "strategy": strategy,
-        "seconds_to_running": record.seconds_to_running,
-        "scheduler": record.scheduler.name or record.scheduler.node.short,
-        "queued_seconds": 0.0,
-    }
+    shown = record.names()
+    return SubmitBody(
+        name=record.name,
+        version=record.version,
+        state=record.state,
+        placement=record.placement,
+        nodes=[shown[peer.node] for peer in record.hosts()],
+        coordinator=shown[record.coordinator.node] if record.coordinator is not None else "",
+        paths=[[shown[peer.node] for peer in path] for path in record.paths],
+        relaxed=list(relaxed),
+        strategy=strategy,
+        seconds_to_running=record.seconds_to_running,
+        scheduler=record.scheduler.name or record.scheduler.node.short,
+    )

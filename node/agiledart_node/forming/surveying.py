@@ -5,7 +5,6 @@ from collections.abc import Callable
 from agiledart_kernel.instants import Duration
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
-from agiledart_node.desk.conversations import Question
 from agiledart_node.desk.desk import Desk
 from agiledart_node.hosting.hosting import Hosting
 from agiledart_node.wire.formation_messages import Load, Survey
@@ -54,17 +53,10 @@ class Surveying:
 
     async def loads(self, peers: list[Peer], timeout: int, *, wants_candidates: bool = False) -> Loads:
         """Answers of these nodes; the silent ones are missing."""
-        asked: dict[int, Question | None] = {}
-        for peer in peers:
-            number = self._desk.talks.number()
-            asked[number] = Question(peer, Survey(number, wants_candidates), Load)
-        answers = await self._desk.talks.answers(asked, Duration(timeout))
-        found = {}
-        for number, question in asked.items():
-            load = answers.get(number)
-            if question is not None and load is not None:
-                found[question.to.node] = (question.to, load)
-        return found
+        answers = await self._desk.talks.ask_all(
+            peers, lambda number, _: Survey(number, wants_candidates), Load, Duration(timeout)
+        )
+        return {peer.node: (peer, load) for peer, load in answers if load is not None}
 
     async def around(self, nodes: list[Peer], instances: int) -> Loads:
         """Loads of these nodes, then of as many of their candidates as this many instances may need."""

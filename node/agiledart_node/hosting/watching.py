@@ -125,12 +125,8 @@ class Watching:
 
     async def halt(self, nodes: tuple[Peer, ...], key: tuple[str, int], reason: str) -> None:
         """Tell all nodes of an application that it is over; the silent ones find out on their patrol."""
-        questions: dict[int, Question | None] = {}
-        for peer in nodes:
-            number = self._desk.talks.number()
-            questions[number] = Question(peer, Halt(number, *key, reason), Acknowledged)
-        if questions:
-            await self._desk.talks.answers(questions, Duration(self._desk.config.ask_timeout_ns))
+        timeout = Duration(self._desk.config.ask_timeout_ns)
+        await self._desk.talks.ask_all(nodes, lambda number, _: Halt(number, *key, reason), Acknowledged, timeout)
 
     async def _orphaned(self, hosted: Hosted) -> None:
         """The scheduler died: before the application ran it takes it along, afterwards nothing is lost."""
@@ -205,13 +201,9 @@ class Watching:
             if record is None:
                 return
             sources = {place.node for place in record.assignment if record.stages[place.stage].kind == "source"}
-            questions: dict[int, Question | None] = {}
-            for position in sorted(sources):
-                number = self._desk.talks.number()
-                peer = record.nodes[position]
-                questions[number] = Question(peer, Drain(number, *hosted.key), Acknowledged)
-            if questions:
-                await self._desk.talks.answers(questions, Duration(self._desk.config.ask_timeout_ns))
+            peers = [record.nodes[position] for position in sorted(sources)]
+            timeout = Duration(self._desk.config.ask_timeout_ns)
+            await self._desk.talks.ask_all(peers, lambda number, _: Drain(number, *hosted.key), Acknowledged, timeout)
         finally:
             del self._at_work[hosted.key]
 

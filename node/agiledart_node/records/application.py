@@ -110,6 +110,20 @@ class ApplicationRecord(msgspec.Struct, frozen=True, gc=False, array_like=True):
         """Whether nothing will change any more."""
         return self.state in FINAL
 
+    @property
+    def is_stopping(self) -> bool:
+        """Whether a user asked for its end, which has not come yet."""
+        return self.stopping and not self.is_final
+
+    @property
+    def running_ms(self) -> int:
+        """When it came to run, wall milliseconds; 0 when it never did."""
+        return next((entry.at_ms for entry in self.history if entry.state == RUNNING), 0)
+
+    def names(self) -> dict[NodeId, str]:
+        """Names for people of all its nodes, also of those that only lie on its paths."""
+        return display_names((*self.nodes, *(peer for path in self.paths for peer in path)))
+
     def hosts(self) -> tuple[Peer, ...]:
         """Nodes that run at least one instance."""
         used = {place.node for place in self.assignment}
@@ -121,6 +135,7 @@ class ApplicationRecord(msgspec.Struct, frozen=True, gc=False, array_like=True):
             sorted((place.stage, place.index) for place in self.assignment if self.nodes[place.node].node == node)
         )
 
+    @property
     def placement(self) -> dict[str, list[str]]:
         """Stage → names of its nodes in the order of its instances; ids where names collide or are empty."""
         shown = display_names(self.nodes)

@@ -6,11 +6,11 @@ has the code, closes what was begun and submits it once more through another sch
 """
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import msgspec
 
-from agiledart_kernel.errors import OperationFailed
+from agiledart_kernel.codec import Codec
+from agiledart_kernel.errors import OperationFailed, RemoteProtocolError
 from agiledart_kernel.instants import SECOND, Duration, Instant
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
@@ -44,8 +44,9 @@ from agiledart_node.scheduling.messages import (
 from agiledart_node.scheduling.role import Role, Slot
 from agiledart_node.scheduling.turns import Turns
 from agiledart_node.scheduling.waiting_room import WaitingRoom
+from agiledart_node.wire.bodies import SubmitBody
 from agiledart_node.wire.commands import Submit
-from agiledart_node.wire.effects import Progressed, Replied
+from agiledart_node.wire.effects import Progressed
 
 MAX_WORKS = 512
 """Submissions taken from others that a scheduler remembers: finished ones go for new ones. Unfinished ones stay; there
@@ -115,7 +116,7 @@ class Dispatching:
             )
         pinned = await pinned_nodes(desk, self._records, blueprint)
         if command.dry_run:
-            desk.emit(Replied(request, await self._submissions.dry_run(blueprint, pinned)))
+            desk.reply(request, await self._submissions.dry_run(blueprint, pinned))
             return
         for _ in range(TRIES):
             ticket = 1 + self._random.bits(62)
@@ -123,7 +124,7 @@ class Dispatching:
             order = Order(
                 blueprint, command.bundle, command.executors, submitter, desk.me, pinned, office.domain, ticket, began
             )
-            body: dict[str, Any] | None
+            body: SubmitBody | None
             if scheduler.node == desk.me.node:
                 body = await self._serve(order, lambda text: desk.emit(Progressed(request, text)))
             else:
@@ -133,7 +134,7 @@ class Dispatching:
                 finally:
                     desk.unwatch(scheduler)
             if body is not None:
-                desk.emit(Replied(request, body))
+                desk.reply(request, body)
                 return
             name = scheduler.name or scheduler.node.short
             desk.emit(Progressed(request, f"{blueprint.name}: {name}, which was to deploy it, is gone; trying another"))
@@ -141,7 +142,7 @@ class Dispatching:
 
     async def _through(
         self, request: int, scheduler: Peer, office: Office, order: Order, command: Submit
-    ) -> dict[str, Any] | None:
+    ) -> SubmitBody | None:
         """Have a scheduler deploy it; None when the scheduler was lost and nothing of it is left."""
         talks, config = self._desk.talks, self._desk.config
         number = talks.number()
@@ -174,7 +175,7 @@ class Dispatching:
                 if isinstance(outcome, Outcome) and not outcome.unknown:
                     if outcome.refusal:
                         raise CommandRefused(outcome.refusal, outcome.exit_code)
-                    return msgspec.msgpack.decode(outcome.body, type=dict[str, Any])
+                    return relayed(outcome.body, scheduler, order.blueprint.name)
                 if outcome is not None or talks.is_gone(scheduler):
                     return await self._after_loss(order, scheduler)
         finally:
@@ -182,7 +183,7 @@ class Dispatching:
         name = order.blueprint.name
         raise CommandRefused(f"{name} is still being deployed. Look at: agiledart status {name}")
 
-    async def _after_loss(self, order: Order, scheduler: Peer) -> dict[str, Any] | None:
+    async def _after_loss(self, order: Order, scheduler: Peer) -> SubmitBody | None:
         """The scheduler is gone: its work may be done (then that is the answer), or is closed as failed (then None)."""
         name = order.blueprint.name
         who = scheduler.name or scheduler.node.short
@@ -273,7 +274,7 @@ class Dispatching:
         elif message.request not in work.waiting:
             work.waiting = [*work.waiting[-7:], message.request]
 
-    async def _serve(self, order: Order, progress: Progress) -> dict[str, Any]:
+    async def _serve(self, order: Order, progress: Progress) -> SubmitBody:
         """Deploy, as scheduler, when it is this submission's turn."""
         slot: Slot = ("", order.ticket)
         arrived = self._desk.now
@@ -301,4 +302,21 @@ class Dispatching:
             raise
         if running.coordinator is not None:
             self._role.settle(slot, running.coordinator)
-        return {**body, "queued_seconds": round(queued / SECOND, 6)}
+        return msgspec.structs.replace(body, queued_seconds=round(queued / SECOND, 6))
+
+
+class _Relayed(SubmitBody, frozen=True, forbid_unknown_fields=False):
+    """The answer of another node, which may be of a newer version and say more."""
+
+
+_RELAYED: Codec[_Relayed] = Codec(_Relayed)
+
+
+def relayed(answer: bytes, scheduler: Peer, name: str) -> SubmitBody:
+    """What a scheduler answers about an application that it deployed; raises CommandRefused when that makes no sense."""
+    try:
+        return _RELAYED.decode(answer)
+    except RemoteProtocolError:
+        who = scheduler.name or scheduler.node.short
+        text = f"{who} deployed {name}, but its answer makes no sense. Look at: agiledart status {name}"
+        raise CommandRefused(text) from None

@@ -9,7 +9,6 @@ from agiledart_kernel.instants import Duration
 from agiledart_kernel.node_id import NodeId, key_of_name, ring_distance
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.randomness import RandomStream
-from agiledart_node.desk.conversations import Question
 from agiledart_node.desk.desk import Desk
 from agiledart_node.scheduling.advertisements import Advertisements
 from agiledart_node.scheduling.claims import Claims
@@ -86,16 +85,9 @@ class Electing:
         talks, config = self._desk.talks, self._desk.config
         for _ in range(VOTES):
             sample = self._sample(domain, but)
-            questions: dict[int, Question | None] = {}
-            for peer in sample:
-                number = talks.number()
-                questions[number] = Question(peer, Canvass(number), Candidate)
-            answers = await talks.answers(questions, Duration(config.report_timeout_ns))
-            candidates = {
-                question.to.node: (question.to, answers[number])
-                for number, question in questions.items()
-                if question is not None and answers.get(number) is not None
-            }
+            timeout = Duration(config.report_timeout_ns)
+            answers = await talks.ask_all(sample, lambda number, _: Canvass(number), Candidate, timeout)
+            candidates = {peer.node: (peer, answer) for peer, answer in answers if answer is not None}
             winner = winner_of(candidates, domain)
             if winner is not None:
                 return winner

@@ -8,11 +8,10 @@ from agiledart_kernel.instants import MILLISECOND, Duration, Instant
 from agiledart_kernel.machine import SetTimer
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
-from agiledart_node.desk.conversations import Question
 from agiledart_node.desk.desk import CommandRefused, Desk
 from agiledart_node.hosting.watching import Watching
 from agiledart_node.records.records import Records
-from agiledart_node.scheduling.messages import MAX_LINES, FindAnother, Line, SchedulerCopy
+from agiledart_node.scheduling.messages import MAX_LINES, FindAnother, Line, Office, SchedulerCopy
 from agiledart_node.scheduling.role import Role
 from agiledart_node.wire.formation_messages import Acknowledged
 
@@ -56,12 +55,7 @@ class Estate:
         self._given = {peer.node: self._given.get(peer.node, -1) for peer in heirs}
         lacking = [peer for peer in heirs if self._given[peer.node] < version]
         if lacking and not self._desk.talks.is_full:
-            questions: dict[int, Question | None] = {}
-            for peer in lacking:
-                number = self._desk.talks.number()
-                copy = SchedulerCopy(number, office, version, self._role.lines()[:MAX_LINES])
-                questions[number] = Question(peer, copy, Acknowledged)
-            self._desk.talks.begin(self._give(questions, version))
+            self._desk.talks.begin(self._give(lacking, office, version))
 
     def _heirs(self) -> list[Peer]:
         """The nearest leaves, on machines of their own if the ring has them."""
@@ -76,11 +70,14 @@ class Estate:
         chosen += [peer for peer in leaves if peer not in chosen]
         return chosen[:wanted]
 
-    async def _give(self, questions: dict[int, Question | None], version: int) -> None:
-        answers = await self._desk.talks.answers(questions, Duration(self._desk.config.ask_timeout_ns))
-        for number, question in questions.items():
-            if question is not None and answers.get(number) is not None and question.to.node in self._given:
-                self._given[question.to.node] = max(version, self._given[question.to.node])
+    async def _give(self, heirs: list[Peer], office: Office, version: int) -> None:
+        lines, timeout = self._role.lines()[:MAX_LINES], Duration(self._desk.config.ask_timeout_ns)
+        answers = await self._desk.talks.ask_all(
+            heirs, lambda number, _: SchedulerCopy(number, office, version, lines), Acknowledged, timeout
+        )
+        for peer, answer in answers:
+            if answer is not None and peer.node in self._given:
+                self._given[peer.node] = max(version, self._given[peer.node])
 
     def on_copy(self, sender: Peer, message: SchedulerCopy) -> None:
         """A scheduler leaves its list here."""

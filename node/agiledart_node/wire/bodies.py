@@ -1,4 +1,4 @@
-"""The JSON documents that answer users' requests, as types: the source of `docs/reference/schemas/*.json`.
+"""The JSON documents that answer users' requests, as types: answers are made of them, and so are `docs/reference/schemas/*.json`.
 
 Times are wall milliseconds since 1970-01-01 UTC (0: unknown), other units stand in the names. Fields are only added.
 """
@@ -52,7 +52,7 @@ class DryRunBody(Body, frozen=True):
     strategy: str
 
 
-class ApplicationRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ApplicationRow(Body, frozen=True):
     """One application in `list`.
 
     Args:
@@ -216,7 +216,18 @@ class Place(Body, frozen=True):
     error: float
 
 
-class NodeRow(Body, frozen=True):
+class Member(Body, frozen=True):
+    """Who a node is: what all rows about nodes begin with."""
+
+    name: str
+    node_id: str
+    incarnation: int
+    address: str
+    zone: str
+    host: str
+
+
+class NodeRow(Member, frozen=True):
     """One node. Fields behind `answers` are null when it does not answer.
 
     Args:
@@ -228,12 +239,6 @@ class NodeRow(Body, frozen=True):
         schedules: applications that it serves as scheduler; null: it is no scheduler.
     """
 
-    name: str
-    node_id: str
-    incarnation: int
-    address: str
-    zone: str
-    host: str
     is_this_node: bool
     rtt_ms: float | None
     answers: bool
@@ -259,15 +264,9 @@ class NodesBody(Body, frozen=True):
     refused: dict[str, int] = {}
 
 
-class HopRow(Body, frozen=True):
+class HopRow(Member, frozen=True):
     """One node on a way."""
 
-    name: str
-    node_id: str
-    incarnation: int
-    address: str
-    zone: str
-    host: str
     rtt_from_here_ms: float | None
 
 
@@ -332,7 +331,7 @@ class TapBody(Body, frozen=True):
     silent_nodes: list[str]
 
 
-class InfoBody(msgspec.Struct, frozen=True):
+class InfoBody(Member, frozen=True, forbid_unknown_fields=False):
     """`info`: what the node knows of itself. The agent adds fields of its own.
 
     Args:
@@ -340,12 +339,6 @@ class InfoBody(msgspec.Struct, frozen=True):
         ignored_messages: messages that were not acted on, by reason.
     """
 
-    name: str
-    node_id: str
-    incarnation: int
-    address: str
-    zone: str
-    host: str
     joined: bool
     is_leaving: bool
     known_nodes: int

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from agiledart_agent.logs import MAX_ANSWER_CHARS, MAX_LOGGED_APPLICATIONS, MAX_PRINTED_CHARS, AgentLog, PrintedLines
-from agiledart_agent.metrics.observed import event_of
+from agiledart_agent.observed import event_of
 from agiledart_kernel.limits import MAX_LOG_LINES
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.observe import Observation

@@ -12,8 +12,9 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 from tools.metrics_reference import TARGET, reference
 
 from agiledart_agent.metrics.application_figures import MAX_APPLICATIONS, MAX_LABEL, MAX_OPERATORS, MAX_REASONS
-from agiledart_agent.metrics.metrics import MAX_AGENT_REASONS, AgentMetrics, NodeFigures, SinkLogFigures, bytes_below
-from agiledart_agent.metrics.metrics_list import COUNTED, METRICS
+from agiledart_agent.metrics.declared import NodeFigures, SinkLogFigures
+from agiledart_agent.metrics.metrics import COUNTED, MAX_AGENT_REASONS, METRICS, AgentMetrics
+from agiledart_agent.metrics.node_metrics import bytes_below
 from agiledart_dataflow.counts.latency import LatencyHistogram
 from agiledart_dataflow.counts.statistics import InstanceStatistics, SourceCounts, StepCounts
 from agiledart_kernel.node_id import NodeId

@@ -4,7 +4,8 @@ from typing import Any
 
 import msgspec
 
-from agiledart_agent.metrics.metrics import AgentMetrics, NodeFigures
+from agiledart_agent.metrics.declared import NodeFigures
+from agiledart_agent.metrics.metrics import AgentMetrics
 from agiledart_dataflow.counts.statistics import InstanceStatistics, SourceCounts, StepCounts
 
 

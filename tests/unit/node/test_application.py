@@ -103,7 +103,7 @@ def test_what_a_node_held_in_the_users_words() -> None:
         ),
     )
     assert held_text(held, b.node) == "route_of 2 and 3, busiest-routes"
-    assert held.placement() == {"trips": ["pi1"], "route_of": ["pi1", "pi1", "pi3", "pi3"], "busiest-routes": ["pi3"]}
+    assert held.placement == {"trips": ["pi1"], "route_of": ["pi1", "pi1", "pi3", "pi3"], "busiest-routes": ["pi3"]}
     assert held.hosts() == (a, b)
 
 

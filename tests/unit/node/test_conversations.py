@@ -150,3 +150,25 @@ def test_pauses_end_by_time_only() -> None:
     of.now = Instant(SECOND)
     of.timer(timer.name)  # type: ignore[arg-type]
     assert done == [Instant(SECOND)]
+
+
+def test_several_peers_are_asked_at_once_and_answers_come_in_their_order() -> None:
+    of = talks()
+    of.gone(OTHER)
+    got: list[tuple[Peer, Load | None]] = []
+
+    async def ask() -> None:
+        got.extend(await of.ask_all((OTHER, PEER), lambda number, _: Survey(number), Load, Duration(SECOND)))
+        got.extend(await of.ask_all((), lambda number, _: Survey(number), Load, Duration(SECOND)))
+
+    of.begin(ask())
+    assert sends(of) == [PEER], "the dead are not asked"
+    (number,) = (
+        effect.message.request
+        for effect in of.effects
+        if isinstance(effect, Send)
+        if isinstance(effect.message, Survey)
+    )
+    assert of.heard(PEER, number, load(number))
+    assert got == [(OTHER, None), (PEER, load(number))]
+    assert of.count == 0

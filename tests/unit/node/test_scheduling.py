@@ -4,6 +4,7 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any, cast
 
+import msgspec
 import pytest
 
 from agiledart_kernel.codec import encode
@@ -13,13 +14,16 @@ from agiledart_kernel.node_id import NodeId, key_of_name, ring_distance
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.randomness import RandomStream
 from agiledart_node.desk.conversations import Conversations
+from agiledart_node.desk.desk import CommandRefused
 from agiledart_node.node import NODE_CODEC
 from agiledart_node.scheduling.advertisements import MAX_ADVERTISEMENTS, Advertisements, Heard
 from agiledart_node.scheduling.claims import CLAIM_CODEC, Claim, Claims, office_key
+from agiledart_node.scheduling.dispatching import relayed
 from agiledart_node.scheduling.electing import winner_of
 from agiledart_node.scheduling.finding import Finding, estimated_nodes, walk_length
 from agiledart_node.scheduling.messages import Advertisement, Candidate, FindScheduler, Office
 from agiledart_node.scheduling.turns import Turns
+from agiledart_node.wire.bodies import SubmitBody
 from agiledart_overlay.tables.leaf_set import LeafSet
 
 LIFE = Duration(10 * SECOND)
@@ -193,3 +197,13 @@ def test_an_office_of_the_last_term_can_still_be_claimed() -> None:
     before = Claim(Office("z", 0, MAX_COUNT), None)
     claim = asyncio.run(claims.claim("z", 0, peer(1), (7, before)))
     assert [CLAIM_CODEC.decode(value) for value in stored] == [claim]
+
+
+def test_the_answer_of_a_scheduler_of_a_newer_version_is_passed_on_and_nonsense_is_refused() -> None:
+    body = SubmitBody("rooms", 1, "running", {"read": ["a1"]}, ["a1"], "a1", [["a1"]], [], "along_path", 0.5)
+    told = {**msgspec.structs.asdict(body), "of_the_future": 7}
+    passed = relayed(msgspec.msgpack.encode(told), Peer(NodeId(1), 1, "a2"), "rooms")
+    assert msgspec.to_builtins(passed) == msgspec.to_builtins(body)
+    for nonsense in (b"", b"\xc1", msgspec.msgpack.encode({"name": 7}), msgspec.msgpack.encode([1])):
+        with pytest.raises(CommandRefused, match="a2 deployed rooms"):
+            relayed(nonsense, Peer(NodeId(1), 1, "a2"), "rooms")

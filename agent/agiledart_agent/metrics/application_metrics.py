@@ -1,0 +1,140 @@
+"""What there is to know of the applications of a node: their records, their rows, their stages."""
+
+from collections.abc import Callable, Mapping
+
+from agiledart_agent.metrics.application_figures import Counts, Now, Seen
+from agiledart_agent.metrics.declared import Declared, Samples, Scrape, Value, kind_of, samples_of
+
+_OPERATOR = ("app", "operator")
+
+
+def _application(name: str, read: Callable[[Seen], Value], meaning: str, *labels: str) -> Declared:
+    def samples(scrape: Scrape) -> Samples:
+        for seen in scrape.applications:
+            yield from samples_of(read(seen), seen.label)
+
+    return Declared(name, kind_of(name), meaning, ("app", *labels), samples)
+
+
+def _operator(name: str, read: Callable[[Counts], Value], meaning: str, *labels: str, kind: str = "") -> Declared:
+    def samples(scrape: Scrape) -> Samples:
+        for seen in scrape.applications:
+            for operator, counts in seen.totals.operators.items():
+                yield from samples_of(read(counts), seen.label, operator)
+
+    return Declared(name, kind or kind_of(name), meaning, (*_OPERATOR, *labels), samples)
+
+
+def _stage(name: str, read: Callable[[Now], Value], meaning: str, *labels: str) -> Declared:
+    """Shown with the operator that leads the stage."""
+
+    def samples(scrape: Scrape) -> Samples:
+        for seen in scrape.applications:
+            for operator, now in seen.now.items():
+                yield from samples_of(read(now), seen.label, operator)
+
+    return Declared(name, kind_of(name), meaning, (*_OPERATOR, *labels), samples)
+
+
+def _ledger(seen: Seen) -> Value:
+    """Where all records of an application went, as far as they passed this node."""
+    operators = seen.totals.operators.values()
+    steps = [counts for counts in operators if not counts.is_source]
+    return {
+        "read": sum(counts.rows_in for counts in operators if counts.is_source),
+        "delivered": sum(counts.delivered for counts in steps),
+        "late": sum(counts.late for counts in operators),
+        "malformed": sum(sum(counts.malformed.values()) for counts in operators),
+        "shed": sum(sum(counts.shed.values()) for counts in operators),
+        "filtered": sum(counts.filtered for counts in steps),
+        "taken": sum(counts.taken for counts in steps),
+        "skipped": sum(counts.skipped for counts in steps),
+        "dead_letter": sum(counts.dead_letters for counts in steps),
+        "failed": sum(counts.failed for counts in steps),
+    }
+
+
+def _under_way(seen: Seen) -> Value:
+    return {
+        reason: sum(getattr(now, reason) for now in seen.now.values()) for reason in ("waiting", "spooled", "queued")
+    }
+
+
+def _dropped(counts: Counts) -> Value:
+    if counts.is_source:
+        malformed, shed = sum(counts.malformed.values()), sum(counts.shed.values())
+        return {"malformed": malformed, "late": counts.late, "shed": shed}
+    losses = {"late": counts.late, "skipped": counts.skipped, "dead_letter": counts.dead_letters}
+    return {"filtered": counts.filtered, **_some(losses)}
+
+
+def _user_errors(counts: Counts) -> Value:
+    errors = {"skip": counts.skipped, "dead_letter": counts.dead_letters, "result": counts.failed}
+    return None if counts.is_source else _some(errors)
+
+
+def _latency_samples(counts: Counts) -> Value:
+    return {"kept": counts.samples_kept, "lost": counts.samples_lost} if counts.samples else None
+
+
+def _instances(now: Now) -> Value:
+    return {"running": now.running - now.blocked, "blocked": now.blocked, "finished": now.finished}
+
+
+def _some(counts: Mapping[str, int]) -> dict[str, int]:
+    """Those that happened at all."""
+    return {reason: count for reason, count in counts.items() if count}
+
+
+# fmt: off
+METRICS: tuple[Declared, ...] = (
+    _application("agiledart_application_ledger_records_total", _ledger,
+        "Where records went; reason is read (lines of sources), delivered (written by sinks), late, malformed, shed, "
+        "filtered, taken (into windows and other state), skipped, dead_letter or failed (results whose code raised).", "reason"),
+    _application("agiledart_application_pending_records", _under_way,
+        "Records under way; reason is waiting (at a source), spooled (on its disk) or queued (between stages).", "reason"),
+    _application("agiledart_application_ledger_imbalances", lambda seen: seen.totals.imbalances,
+        "Places in the instances on this node where counts do not add up; above 0: records were lost, repeated or miscounted."),
+    _stage("agiledart_application_instances", _instances,
+        "Instances on this node; state is running, blocked (an output has no room) or finished.", "state"),
+    _operator("agiledart_application_records_total", lambda counts: counts.records if counts.is_source else None,
+        "Records that sources on this node took in."),
+    _operator("agiledart_application_rows_total", lambda counts: {"in": counts.rows_in, "out": counts.rows_out},
+        "Rows into and out of an operator; direction is in or out.", "direction"),
+    _operator("agiledart_application_dropped_records_total", _dropped,
+        "Records that went no further; reason is late, malformed, shed (overload), filtered (the operator had no result "
+        "for them), skipped or dead_letter (its code raised).", "reason"),
+    _operator("agiledart_application_late_records_total", lambda counts: counts.late if counts.late or counts.is_source else None,
+        "Records before the newest seen, beyond the source's tolerance."),
+    _operator("agiledart_application_malformed_records_total", lambda counts: counts.malformed,
+        "Lines of a source that were no record, by reason.", "reason"),
+    _operator("agiledart_application_shed_records_total", lambda counts: counts.shed,
+        "Records that a source let go because the mesh was slower than they came; reason is oldest, sample, spool_full or "
+        "disk_full.", "reason"),
+    _operator("agiledart_application_spooled_records_total", lambda counts: counts.spooled_ever or None,
+        "Records that a source put on disk because the mesh was slower than they came."),
+    _stage("agiledart_application_spool_length", lambda now: now.spooled if now.spooled or now.has_spooled else None,
+        "Records that lie in the spool of a source."),
+    _operator("agiledart_application_user_errors_total", _user_errors,
+        "Records for which an operator's code raised and its error policy went on; reason is the policy, skip or "
+        "dead_letter, or result: no record was at fault.", "reason"),
+    _application("agiledart_application_failures_total", lambda seen: seen.failures,
+        "Instances on this node that could not go on: user code raised, a process died, a disk was full."),
+    _operator("agiledart_application_end_to_end_latency_seconds", lambda counts: counts.latency,
+        "From the reading of a record to the writing of its result, at a sink; a backlog's age when no source is paced.",
+        kind="histogram"),
+    _operator("agiledart_application_latency_samples_total", _latency_samples,
+        "Latencies of sampled records at a sink; state is kept (in the log _latency.APP) or lost (the disk did not take "
+        "them).", "state"),
+    _stage("agiledart_application_queue_length", lambda now: now.waiting + now.queued,
+        "Rows that wait in a stage's merge (at a source: in its memory) and in its outputs, by the operator that leads "
+        "the stage."),
+    _stage("agiledart_application_state_keys", lambda now: now.state_keys, "Keys that an operator remembers."),
+    _stage("agiledart_application_watermark_lag_seconds", lambda now: now.lag_seconds,
+        "Wall clock minus the event time up to which the slowest running instance is complete; means something for live "
+        "data only."),
+    _operator("agiledart_application_busy_seconds_total", lambda counts: counts.busy_ns / 1e9 if counts.leads else None,
+        "Time in which instances worked; its rate is the busy ratio of the stage that the operator leads."),
+)
+# fmt: on
+"""In the order of the reference."""

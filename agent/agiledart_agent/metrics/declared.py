@@ -1,0 +1,162 @@
+"""What it takes to declare a metric: its name, kind, labels and meaning, and how its figures are read at a scrape.
+
+Names are `agiledart_<component>_<noun>_<unit>[_total]` in base units. Labels hold values of bounded sets only: never
+the id of a node, a key or a message.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from prometheus_client.metrics_core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    InfoMetricFamily,
+    Metric,
+)
+
+from agiledart_agent.metrics.application_figures import Seen
+from agiledart_dataflow.counts.latency import LatencyHistogram
+from agiledart_kernel.observe import Observation
+from agiledart_overlay.wire.statistics import OverlayStatistics
+
+LATENCY_BOUNDS_SECONDS = (
+    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0,
+)  # fmt: skip
+"""Upper bounds of the latency histogram's buckets."""
+
+_BOUNDS_NS = tuple(int(bound * 1e9) for bound in LATENCY_BOUNDS_SECONDS)
+
+
+@dataclass(frozen=True)
+class SinkLogFigures:
+    """What an agent has served of its sink logs.
+
+    Attributes:
+        answers: by kind, or by reason of refusal.
+        disk: (application, bytes) of each log here.
+    """
+
+    readers: int = 0
+    answers: Mapping[str, int] = field(default_factory=dict)
+    rows_sent: int = 0
+    bytes_sent: int = 0
+    disk: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True)
+class NodeFigures:
+    """What an agent knows of itself at one moment.
+
+    Attributes:
+        unready: why this node should get no work; empty when it may.
+        dropped: messages thrown away outside the overlay machine, by reason.
+        executors: (application, process id) of each running executor.
+        scheduled: applications that it serves as scheduler; None: it is none.
+        waiting: of these, those for which no node has room.
+    """
+
+    unready: str = ""
+    overlay: OverlayStatistics | None = None
+    links: int = 0
+    dropped: Mapping[str, int] = field(default_factory=dict)
+    refusals: Mapping[str, int] = field(default_factory=dict)
+    executors: tuple[tuple[str, int], ...] = ()
+    sink_logs: SinkLogFigures = SinkLogFigures()
+    scheduled: int | None = None
+    waiting: int = 0
+
+
+@dataclass(frozen=True)
+class Scrape:
+    """All that metrics are read from, at the moment of one scrape.
+
+    Attributes:
+        counted: how often an observation was reported, by its reason (`""`: it has none).
+        app_label, log_label: the value of the label `app` for an application, and for the owner of a sink log.
+    """
+
+    node: NodeFigures
+    zone: str
+    http_refusals: Mapping[str, int]
+    counted: Mapping[type[Observation], Counter[str]]
+    applications: tuple[Seen, ...]
+    app_label: Callable[[str], str]
+    log_label: Callable[[str], str]
+
+
+Figure = float | LatencyHistogram
+Value = Figure | Mapping[str, Figure] | Mapping[str, int] | None
+"""A figure, figures by the last label, or nothing to show."""
+
+Samples = Iterable[tuple[tuple[str, ...], Figure]]
+"""Values of the labels, and the figure."""
+
+
+@dataclass(frozen=True)
+class Declared:
+    """One metric.
+
+    Attributes:
+        kind: `counter`, `gauge`, `histogram` or `info`.
+        labels: the only ones that it has.
+        read: gives its samples.
+        observation: the observation of core code that it counts.
+    """
+
+    name: str
+    kind: str
+    help: str
+    labels: tuple[str, ...]
+    read: Callable[[Scrape], Samples]
+    observation: type[Observation] | None = None
+
+    def family(self, samples: Samples) -> Metric:
+        """The metric of one scrape."""
+        match self.kind:
+            case "counter":
+                counter = CounterMetricFamily(self.name.removesuffix("_total"), self.help, labels=self.labels)
+                return _filled(counter, self.labels, samples)
+            case "gauge":
+                return _filled(GaugeMetricFamily(self.name, self.help, labels=self.labels), self.labels, samples)
+            case "histogram":
+                return _histogram(HistogramMetricFamily(self.name, self.help, labels=self.labels), samples)
+        info = InfoMetricFamily(self.name.removesuffix("_info"), self.help, labels=self.labels)
+        for labels, _ in samples:
+            info.add_metric([], dict(zip(self.labels, labels, strict=True)))
+        return info
+
+
+def _filled(
+    family: CounterMetricFamily | GaugeMetricFamily, names: tuple[str, ...], samples: Samples
+) -> CounterMetricFamily | GaugeMetricFamily:
+    for labels, figure in samples:
+        assert len(labels) == len(names)
+        assert isinstance(figure, int | float)
+        family.add_metric(labels, figure)
+    return family
+
+
+def _histogram(family: HistogramMetricFamily, samples: Samples) -> HistogramMetricFamily:
+    """In seconds with the usual bounds, counts cumulative."""
+    for labels, figure in samples:
+        assert isinstance(figure, LatencyHistogram)
+        cumulative, total_ns = figure.cumulative(_BOUNDS_NS)
+        buckets = [(str(bound), float(count)) for bound, count in zip(LATENCY_BOUNDS_SECONDS, cumulative, strict=True)]
+        family.add_metric(labels, [*buckets, ("+Inf", float(figure.samples))], total_ns / 1e9)
+    return family
+
+
+def kind_of(name: str) -> str:
+    """A counter's name ends with `_total`, and no gauge's does."""
+    return "counter" if name.endswith("_total") else "gauge"
+
+
+def samples_of(value: Value, *labels: str) -> Iterator[tuple[tuple[str, ...], Figure]]:
+    """The samples of a value under these first labels."""
+    if isinstance(value, Mapping):
+        for label, figure in value.items():
+            yield (*labels, label), figure
+    elif value is not None:
+        yield labels, value

@@ -1,0 +1,205 @@
+"""What there is to know of an agent itself: its ring, its links, its office as scheduler, its executors and sink logs."""
+
+import os
+import platform
+from collections import Counter
+from collections.abc import Callable
+from importlib.metadata import PackageNotFoundError, version
+
+from agiledart_agent.metrics.declared import (
+    Declared,
+    NodeFigures,
+    Samples,
+    Scrape,
+    SinkLogFigures,
+    Value,
+    kind_of,
+    samples_of,
+)
+from agiledart_kernel.observe import Observation
+from agiledart_node.scheduling.observations import (
+    ApplicationWaits,
+    ElectionBegun,
+    SchedulerElected,
+    SchedulerLookedUp,
+    SchedulerLost,
+    SchedulerResigned,
+)
+from agiledart_overlay.wire.observations import (
+    AdmissionAborted,
+    GapClosed,
+    JoinerAdmitted,
+    NodeWasLate,
+    PeerDeclaredFailed,
+    PeerSuspected,
+    RecordConflictMerged,
+    RingJoined,
+    RingRejoining,
+    SelfRefuted,
+    SuspicionRefuted,
+)
+from agiledart_overlay.wire.statistics import OverlayStatistics
+
+
+def _info(name: str, read: Callable[[Scrape], tuple[str, ...]], meaning: str, *labels: str) -> Declared:
+    """Words that are always 1; not there when they are empty."""
+    return Declared(name, "info", meaning, labels, lambda scrape: [(words, 1)] if any(words := read(scrape)) else [])
+
+
+def _scrape(name: str, read: Callable[[Scrape], Value], meaning: str, *labels: str) -> Declared:
+    return Declared(name, kind_of(name), meaning, labels, lambda scrape: samples_of(read(scrape)))
+
+
+def _node(name: str, read: Callable[[NodeFigures], Value], meaning: str, *labels: str) -> Declared:
+    return _scrape(name, lambda scrape: read(scrape.node), meaning, *labels)
+
+
+def _overlay(name: str, read: Callable[[OverlayStatistics], Value], meaning: str, *labels: str) -> Declared:
+    return _node(name, lambda node: None if node.overlay is None else read(node.overlay), meaning, *labels)
+
+
+def _log(name: str, read: Callable[[SinkLogFigures], Value], meaning: str, *labels: str) -> Declared:
+    return _node(name, lambda node: read(node.sink_logs), meaning, *labels)
+
+
+def _counted(name: str, observation: type[Observation], meaning: str, *labels: str) -> Declared:
+    def samples(scrape: Scrape) -> Samples:
+        counts = scrape.counted[observation]
+        return samples_of(counts if labels else counts[""])
+
+    return Declared(name, "counter", meaning, labels, samples, observation)
+
+
+def _messages(ring: OverlayStatistics) -> Value:
+    return {"in": sum(count for _, count in ring.received), "out": sum(count for _, count in ring.sent)}
+
+
+def _dropped(node: NodeFigures) -> Counter[str]:
+    return Counter(node.dropped) + Counter(dict(node.overlay.dropped) if node.overlay is not None else {})
+
+
+def _processes(scrape: Scrape) -> Counter[str]:
+    return Counter(scrape.app_label(application) for application, _ in scrape.node.executors)
+
+
+def _memory(scrape: Scrape) -> Counter[str]:
+    memory: Counter[str] = Counter()
+    for application, pid in scrape.node.executors:
+        memory[scrape.app_label(application)] += resident_bytes(pid)
+    return memory
+
+
+def _disk(scrape: Scrape) -> Counter[str]:
+    disk: Counter[str] = Counter()
+    for application, size in scrape.node.sink_logs.disk:
+        disk[scrape.log_label(application)] += size
+    return disk
+
+
+def bytes_below(directory: str) -> int:
+    """Sizes of the files of a sink log: its directory and those of its partitions."""
+    total = 0
+    try:
+        with os.scandir(directory) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    total += bytes_below(entry.path)
+                else:
+                    total += entry.stat(follow_symlinks=False).st_size
+    except OSError:
+        pass  # trimmed at this moment
+    return total
+
+
+def resident_bytes(pid: int) -> int:
+    """Resident memory of a process; 0 when it is gone."""
+    try:
+        with open(f"/proc/{pid}/status", "rb") as status:
+            for line in status:
+                if line.startswith(b"VmRSS:"):
+                    return int(line.split()[1]) * 1024
+    except (OSError, ValueError, IndexError):
+        pass
+    return 0
+
+
+def _version() -> str:
+    try:
+        return version("agiledart")
+    except PackageNotFoundError:
+        return "unknown"
+
+
+# fmt: off
+METRICS: tuple[Declared, ...] = (
+    _info("agiledart_build_info", lambda _: (_version(), platform.python_version()),
+        "Version of AgileDart and of Python; always 1.", "version", "python"),
+    _node("agiledart_agent_ready", lambda node: 0 if node.unready else 1,
+        "1 while this node is a member of the ring and not leaving, else 0."),
+    _info("agiledart_agent_zone_info", lambda scrape: (scrape.zone,),
+        "Failure and latency zone of this node; always 1.", "zone"),
+    _node("agiledart_agent_refusals_total", lambda node: node.refusals,
+        "Links, requests and peers turned away, by reason.", "reason"),
+    _scrape("agiledart_agent_http_refusals_total", lambda scrape: scrape.http_refusals,
+        "Requests to this port that were turned away: garbage, slow or too many clients.", "reason"),
+    _overlay("agiledart_overlay_leafset_peers", lambda ring: ring.leaves,
+        "Peers in the leaf set: the nearest members in id."),
+    _overlay("agiledart_overlay_known_peers", lambda ring: ring.known_peers,
+        "Peers that this node knows and holds for alive."),
+    _overlay("agiledart_overlay_table_slots", lambda ring: ring.table_slots, "Filled slots of the routing table."),
+    _overlay("agiledart_overlay_records", lambda ring: ring.records,
+        "Copies of records (applications, names) kept here."),
+    _node("agiledart_overlay_links", lambda node: node.links, "Open links to other agents."),
+    _overlay("agiledart_overlay_messages_total", _messages,
+        "Messages of the ring itself; direction is in or out.", "direction"),
+    _node("agiledart_overlay_dropped_messages_total", _dropped,
+        "Messages between agents that were thrown away, by reason.", "reason"),
+    _counted("agiledart_overlay_failed_peers_total", PeerDeclaredFailed,
+        "Peers that this node declared dead, by what gave it away.", "reason"),
+    _counted("agiledart_overlay_suspicions_total", PeerSuspected,
+        "Peers that answered neither this node nor its helpers."),
+    _counted("agiledart_overlay_refuted_suspicions_total", SuspicionRefuted,
+        "Suspects that showed a sign of life after all."),
+    _counted("agiledart_overlay_self_refutations_total", SelfRefuted,
+        "Times that others held this node for dead and it spoke up; growing: this node or its link is too slow."),
+    _counted("agiledart_overlay_late_timers_total", NodeWasLate,
+        "Own timers that fired so late that the node trusted its own judgement less: the machine is overloaded."),
+    _counted("agiledart_overlay_admitted_joiners_total", JoinerAdmitted,
+        "New members that this node let into the ring."),
+    _counted("agiledart_overlay_record_conflicts_total", RecordConflictMerged,
+        "Copies of a record that differed and were merged."),
+    _counted("agiledart_overlay_joins_total", RingJoined, "Times that this node became a member of the ring."),
+    _counted("agiledart_overlay_rejoins_total", RingRejoining,
+        "Times that the ring had closed over this node, or that it met another ring, so that it had to join again."),
+    _counted("agiledart_overlay_aborted_admissions_total", AdmissionAborted,
+        "Joiners that answered this node's call and did not get in; growing: links lose messages or joiners die."),
+    _counted("agiledart_overlay_closed_gaps_total", GapClosed, "Gaps left by the dead that this node closed."),
+    _node("agiledart_scheduler_applications", lambda node: node.scheduled,
+        "Applications that this node serves as scheduler; missing: it is none."),
+    _counted("agiledart_scheduler_lookups_total", SchedulerLookedUp,
+        "Schedulers that this node found for applications and that took them."),
+    _counted("agiledart_scheduler_elections_total", ElectionBegun,
+        "Elections that this node began because nobody with room was found."),
+    _counted("agiledart_scheduler_offices_taken_total", SchedulerElected, "Times that this node became a scheduler."),
+    _counted("agiledart_scheduler_resignations_total", SchedulerResigned,
+        "Times that this node ceased to be one: idle, leaving or superseded."),
+    _counted("agiledart_scheduler_losses_total", SchedulerLost,
+        "Times that an application coordinated here lost its scheduler and looked for another one."),
+    _counted("agiledart_scheduler_waits_total", ApplicationWaits,
+        "Applications that this node was to deploy and no node had room for, so that they had to wait."),
+    _node("agiledart_scheduler_waiting_applications", lambda node: node.waiting,
+        "Applications that wait at this node until another one has room for them; above 0: start agents or stop something."),
+    _scrape("agiledart_executor_processes", _processes, "Running executor processes.", "app"),
+    _scrape("agiledart_executor_resident_memory_bytes", _memory,
+        "Resident memory of the executor processes.", "app"),
+    _log("agiledart_sink_log_readers", lambda logs: logs.readers,
+        "Connected readers of sink logs, for example Spark's."),
+    _log("agiledart_sink_log_answers_total", lambda logs: logs.answers,
+        "Answers to readers of sink logs; reason is the kind of answer, or why it was refused.", "reason"),
+    _log("agiledart_sink_log_sent_rows_total", lambda logs: logs.rows_sent, "Rows sent to readers of sink logs."),
+    _log("agiledart_sink_log_sent_bytes_total", lambda logs: logs.bytes_sent,
+        "Bytes of rows sent to readers of sink logs."),
+    _scrape("agiledart_sink_log_disk_bytes", _disk, "Space that the sink logs of an application take here.", "app"),
+)
+# fmt: on
+"""In the order of the reference."""
