@@ -1,8 +1,8 @@
 """`PlainCodec`: plain data of a step as bytes that say their format, and back again with the types that it had.
 
 Inside, a dataclass or Struct travels by the names of its fields and a NamedTuple by their order, so a field that was added later
-with a default is filled in; a type that does not fit raises `StateFormatError`, which names both. Ints beyond 64 bits, which sums may
-become, have no form in MessagePack: data with one among them is written as a second kind, more slowly.
+with a default is filled in; a type that does not fit raises `StateFormatError`, which names both. Ints beyond 64 bits, as sums may
+be, have no form in MessagePack: data with one among them is written as a second kind, more slowly.
 """
 
 from collections.abc import Callable

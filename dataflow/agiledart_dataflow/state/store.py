@@ -104,8 +104,9 @@ class MemoryStore:
             self._timed[group] = timers
 
     def drop_group(self, group: int) -> None:
+        timers = self._timers_by_group().pop(group, None)
         keys = self._by_group().pop(group, {})
-        if self._timers_by_group().pop(group, None):
+        if timers:
             self.near[:] = [timer for timer in self.near if timer[1] not in keys]
             heapify(self.near)
         for key in keys:
