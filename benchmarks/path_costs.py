@@ -29,6 +29,7 @@ from agiledart_dataflow.runtime.channels import SendingChannel
 from agiledart_dataflow.runtime.instance import Instance
 from agiledart_dataflow.runtime.program import Program, compile_program
 from agiledart_dataflow.runtime.source_instance import SourceInstance
+from agiledart_dataflow.state.plain_codec import PlainCodec
 
 ROWS = 20_000
 SIZES = (10, 100, 1_000)
@@ -135,7 +136,8 @@ def windowed(carries: Carries) -> Callable[[list[Batch]], None]:
     def play(given: list[Batch]) -> None:
         aggregator = all_of(count_of(), sum_of(lambda row: row.fare), mean_of(lambda row: row.tip))
         window = tumbling(timedelta(milliseconds=50))
-        made = PaneWindow("w", lambda row: row.zone, window, aggregator, positions=carries == "positions")
+        codec = PlainCodec("w", lambda: Any)
+        made = PaneWindow("w", lambda row: row.zone, window, aggregator, codec, positions=carries == "positions")
         for batch in given:
             made.run(batch.held, batch.order, batch.mark)
 

@@ -14,6 +14,9 @@ from agiledart import Aggregator, all_of, count_of, hopping, max_of, mean_of, mi
 from agiledart_dataflow.aggregation.panes import PaneWindow
 from agiledart_dataflow.data.position import covering, final_mark
 from agiledart_dataflow.data.rows import Pane
+from agiledart_dataflow.state.groups import put_back, saved
+from agiledart_dataflow.state.open_windows import window_entry_type
+from agiledart_dataflow.state.plain_codec import PlainCodec
 
 
 class Row(NamedTuple):
@@ -38,6 +41,7 @@ class Listed(Aggregator[Row, list[float], list[float]]):
         return state
 
 
+CODEC = PlainCodec("panes", lambda: window_entry_type(int, Any))
 REALS = st.floats(-1e6, 1e6) | st.sampled_from([0.1, -0.0, 0.0, 1e308, -1e308, 5e-324, inf, -inf, nan])
 ROWS = st.lists(
     st.builds(Row, st.integers(0, 30), st.integers(0, 2), st.integers(-(2**70), 2**70), REALS), max_size=40
@@ -90,7 +94,7 @@ def test_panes_are_those_of_slow_arithmetic(
     every = min(size, every)
     window = hopping(timedelta(milliseconds=size), timedelta(milliseconds=every))
     aggregator: Any = Listed() if own else BUILT_IN
-    made = PaneWindow("panes", lambda row: row.key, window, aggregator, positions=positions)
+    made = PaneWindow("panes", lambda row: row.key, window, aggregator, CODEC, positions=positions)
     out: list[Any] = []
     at: list[Any] = []
     for start in range(0, len(rows), cut):
@@ -102,9 +106,9 @@ def test_panes_are_those_of_slow_arithmetic(
         if compacts:
             with mock.patch("agiledart_dataflow.aggregation.panes.LONG", 1):
                 made._compact()  # at any time it must change nothing
-        saved = made.snapshot()
-        made = PaneWindow("panes", lambda row: row.key, window, aggregator, positions=positions)
-        made.restore(saved)
+        before = saved(made)
+        made = PaneWindow("panes", lambda row: row.key, window, aggregator, CODEC, positions=positions)
+        put_back(made, before)
     got = made.run([], [], final_mark(rows[-1].at if rows else None))
     out += got[0]
     at += got[1]

@@ -13,7 +13,10 @@ from agiledart_dataflow.aggregation.running_values import RunningValues
 from agiledart_dataflow.data.columns import Columns
 from agiledart_dataflow.data.partitioning import key_group
 from agiledart_dataflow.expressions.row_expression import KeyExpression, RowExpression
+from agiledart_dataflow.graph.graph import Rows
+from agiledart_dataflow.graph.streams import Stream
 from agiledart_dataflow.state.entries import EntryCodec
+from agiledart_dataflow.state.groups import put_back, saved
 from agiledart_dataflow.state.store import MemoryStore
 from agiledart_dataflow.user_code.callsite import call_site
 from agiledart_dataflow.user_code.error_policy import ErrorPolicy
@@ -142,7 +145,7 @@ def test_rows_that_raise_are_as_if_they_had_not_been_there(
     wanted = run(topology_of("good", [col("zone")], **named), good, [(7, False)])
     topology = topology_of("bad", [col("zone")], policy, **named)
     if policy == "dead_letter":
-        topology.stream(2).errors("letters").map(lambda one: one.record, "records", returns=Trip).sink("bad", collect)
+        Stream(Rows(topology, topology.steps[2])).errors("letters").map(lambda one: one.record, "records", returns=Trip).sink("bad", collect)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(running_values, "FEW_ROWS", 2)
         assert run(topology, rows, sizes, parallelism=parallelism, schedule_seed=1) == wanted
@@ -171,8 +174,8 @@ def test_a_key_group_goes_on_elsewhere(rows: list[Trip], cut: int) -> None:
     wanted, _ = whole.run(rows, None, (0,))
     made, _ = before.run(rows[:cut], None, (0,))
     after: dict[int, RunningValues] = {}
-    for group, data in before.snapshot():
-        after.setdefault(group % 2, operator()).restore([(group, data)])
+    for group in before.groups():
+        after.setdefault(group % 2, operator()).restore_group(group, before.snapshot_group(group))
     for row in rows[cut:]:
         one = after.setdefault(key_group(row.zone) % 2, operator())
         made += one.run([row], None, (0,))[0]
@@ -247,7 +250,7 @@ def test_sums_of_ints_with_names_of_their_own_go_on_elsewhere() -> None:
     before, after, whole = (RunningValues("x", key, named, MemoryStore(codec)) for _ in range(3))
     wanted, _ = whole.run(rows, None, (0,))
     made, _ = before.run(rows[:7], None, (0,))
-    after.restore(before.snapshot())
+    put_back(after, saved(before))
     assert made + after.run(rows[7:], None, (0,))[0] == wanted
 
 
@@ -260,6 +263,6 @@ def test_a_bool_where_the_type_says_int_is_kept_as_an_int() -> None:
     key = KeyExpression((RowExpression(col("name").node, Stamped, where),))
     before, after = (RunningValues("x", key, named, MemoryStore(codec)) for _ in range(2))
     made, _ = before.run(rows[:2], None, (0,))
-    after.restore(before.snapshot())
+    put_back(after, saved(before))
     made += after.run(rows[2:], None, (0,))[0]
     assert [(type(row.least), row.least, row.most) for row in made] == [(int, 0, 0), (int, 0, 1), (int, 0, 3)]

@@ -12,6 +12,9 @@ from agiledart import Pane, Topology, collect, count_of, hopping, records, sum_o
 from agiledart_dataflow.aggregation.panes import PaneWindow
 from agiledart_dataflow.data.position import END
 from agiledart_dataflow.event_time.windows import Panes
+from agiledart_dataflow.state.groups import put_back, saved
+from agiledart_dataflow.state.open_windows import window_entry_type
+from agiledart_dataflow.state.plain_codec import PlainCodec
 from agiledart_executor.local import run_topology
 
 
@@ -77,7 +80,8 @@ def test_windows_behind_hopping_windows_come_in_one_order(keys: list[int], hop_m
 
 
 def a_window() -> PaneWindow:
-    return PaneWindow("w", lambda row: row.key, Panes(9, 9), count_of())
+    codec = PlainCodec("w", lambda: window_entry_type(int, int))
+    return PaneWindow("w", lambda row: row.key, Panes(9, 9), count_of(), codec)
 
 
 KEYS = (3, 1, 2, 0)
@@ -90,17 +94,17 @@ def filled(window: PaneWindow) -> PaneWindow:
     return window
 
 
-@pytest.mark.parametrize("saved", [False, True])
-def test_a_pane_leaves_when_the_mark_passes_its_position(saved: bool) -> None:
+@pytest.mark.parametrize("is_saved", [False, True])
+def test_a_pane_leaves_when_the_mark_passes_its_position(is_saved: bool) -> None:
     window = filled(a_window())
     seen: list[Any] = []
     for mark in ((9, 0, 0, 9, END), (9, 0, 0, 11, END), (9, 0, 0, 12), (9, 0, END)):
         panes, at = window.run([], [], mark)
         assert all(position <= mark for position in at)
         seen += [(pane.key, pane.value) for pane in panes]
-        if saved:
-            before, window = window.snapshot(), a_window()
-            window.restore(before)
+        if is_saved:
+            before, window = saved(window), a_window()
+            put_back(window, before)
         if mark == (9, 0, 0, 11, END):
             assert [key for key, _ in seen] == [3, 1]
     assert seen == [(key, 1) for key in KEYS]

@@ -7,6 +7,7 @@ from collections import deque
 from typing import Any
 
 from agiledart_dataflow.data.batch import Batch
+from agiledart_dataflow.data.carries import Carries
 from agiledart_dataflow.graph.topology import Topology
 from agiledart_dataflow.plan.connectors import Connector
 from agiledart_dataflow.plan.stages import plan_stages
@@ -59,6 +60,7 @@ class InlineHost:
         restarts: how often a turn puts an instance back from its own snapshot.
         make_store: where all steps keep their state by key, whatever they ask for; None: in memory.
         barriers: how many checkpoints the sources begin, each at its own time.
+        at_least: what goes with every row, needed or not.
 
     Attributes:
         snapshots: of each checkpoint by (stage, instance); what a sink had written then, under its step's name.
@@ -74,8 +76,9 @@ class InlineHost:
         restarts: float = 0.0,
         barriers: int = 0,
         make_store: Any = None,
+        at_least: Carries = "rows",
     ) -> None:
-        self.program: Program = compile_program(topology, plan_stages(topology.specification(), parallelism))
+        self.program: Program = compile_program(topology, plan_stages(topology.specification(), parallelism, at_least))
         self._random = RandomStream(seed, "inline host")
         self._restarts = restarts
         self._make_store = make_store

@@ -5,7 +5,7 @@ collected until they are worth columns; values that arrays cannot hold move ever
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from agiledart_dataflow.aggregation.named_aggregates import NamedWindow
 from agiledart_dataflow.aggregation.pane_values import kept_values
@@ -17,6 +17,9 @@ from agiledart_dataflow.data.lazy import late
 from agiledart_dataflow.data.position import Position
 from agiledart_dataflow.event_time.windows import Panes
 from agiledart_dataflow.operators.base import Mishap
+from agiledart_dataflow.state.groups import Division, WithoutRest
+from agiledart_dataflow.state.open_windows import WindowEntry, Windows, window_entries
+from agiledart_dataflow.state.plain_codec import PlainCodec
 from agiledart_dataflow.user_code.user_errors import NO_RECORD
 
 if TYPE_CHECKING:
@@ -30,7 +33,7 @@ _WORTH_COLUMNS: Final = 1_024
 """Rows that are collected before they become columns; fewer do at a close."""
 
 
-class NamedPanes:
+class NamedPanes(WithoutRest):
     """The operator behind `.aggregate("name", result=…)`.
 
     Args:
@@ -39,9 +42,12 @@ class NamedPanes:
         row_type: of the rows that enter.
         window: tumbling or hopping.
         named: keys, values and results.
+        codec: as of a `PaneWindow`.
         positions: rows come with positions (then it works on rows), else with event times.
         mishap: told of rows for which user code raised, and of results that could not be made; without it errors go on.
     """
+
+    division: ClassVar[Division] = "by group"
 
     def __init__(
         self,
@@ -50,6 +56,7 @@ class NamedPanes:
         row_type: Any,
         window: Panes,
         named: NamedWindow,
+        codec: PlainCodec,
         *,
         positions: bool,
         mishap: Mishap | None = None,
@@ -64,11 +71,13 @@ class NamedPanes:
         self._named = named
         self._mishap = mishap
         refuse = None if mishap is None else self._refuse
-        self._rows = PaneWindow(name, key_of, window, named.aggregator, positions=positions, mishap=refuse)
+        self._codec = codec
+        self._rows = PaneWindow(name, key_of, window, named.aggregator, codec, positions=positions, mishap=refuse)
         self.inner = self._rows
         self._vectors: VectorPanes | None = None
         self._waiting: list[Any] = []
         self._waiting_times: list[int] = []
+        self._parted: dict[int, list[WindowEntry]] | None = None  # of windows in columns, until rows come
 
     def run(self, rows: list[Any], order: Order, mark: Position) -> tuple[list[Any], Order]:
         """As every operator: rows in, rows out."""
@@ -77,6 +86,7 @@ class NamedPanes:
 
     def run_batch(self, held: Held, order: Order, mark: Position) -> tuple[Held, Order]:
         """Take rows in either form; put out the results of the windows that have ended at the mark, in the form at hand."""
+        self._parted = None
         self.counts.rows_in += len(held)
         self.counts.taken += len(held)
         if self._vectors is None and type(held) is not list and self.takes_columns:
@@ -137,8 +147,7 @@ class NamedPanes:
             else:
                 self._add_fit(columns, times)
         except (Unfit, ArithmeticError, TypeError, ValueError):
-            self._rows.restore(self._plain())
-            self._vectors = None
+            self._leave_columns()
             self.takes_columns = False
             self._rows.run(as_rows(held), listed(order), (-(2**63),))
             return False
@@ -185,30 +194,58 @@ class NamedPanes:
         assert kept is not None  # named results are built-in ones
         vectors = VectorPanes(self._window, self._named, kept)
         try:
-            restored(vectors, self._rows.snapshot())
+            restored(vectors, self._rows.store.windows())
         except Unfit:
             self.takes_columns = False
             return
         self._vectors = vectors
-        self._rows.restore([])
+        self._rows.store.replace([])
 
-    def _plain(self) -> Any:
+    def _windows(self) -> Windows:
         from agiledart_dataflow.aggregation.vector_snapshots import plain  # as above
 
         assert self._vectors is not None
         return plain(self._vectors)
+
+    def _leave_columns(self) -> None:
+        """What is open as columns moves into rows."""
+        self._rows.store.replace(self._windows())
+        self._vectors = self._parted = None
 
     @property
     def state_keys(self) -> int:
         vectors = self._vectors
         return self._rows.state_keys if vectors is None else vectors.state_keys() + len(self._waiting)
 
-    def snapshot(self) -> Any:
-        """As `PaneWindow` makes it, whatever the form of the rows is at present."""
-        if self._vectors is not None and self._add_waiting():
-            return self._plain()
-        return self._rows.snapshot()
+    def groups(self) -> list[int]:
+        parted = self._by_group()
+        return self._rows.groups() if parted is None else sorted(parted)
 
-    def restore(self, plain: Any) -> None:
-        self._vectors, self._waiting, self._waiting_times = None, [], []
-        self._rows.restore(plain)
+    def snapshot_group(self, group: int) -> bytes:
+        """As `PaneWindow` makes it, whatever the form of the rows is at present."""
+        parted = self._by_group()
+        return self._rows.snapshot_group(group) if parted is None else self._codec.encode(parted.get(group, []))
+
+    def restore_group(self, group: int, data: bytes) -> None:
+        self._go_back()
+        self._rows.restore_group(group, data)
+
+    def drop_group(self, group: int) -> None:
+        self._go_back()
+        self._rows.drop_group(group)
+
+    def _go_back(self) -> None:
+        """All that is open as rows; the next columns make columns of it again."""
+        if self._vectors is not None and self._add_waiting():
+            self._leave_columns()
+
+    def _by_group(self) -> dict[int, list[WindowEntry]] | None:
+        """Of windows in columns the entries of each group; None while rows hold them."""
+        if self._vectors is None or not self._add_waiting():
+            return None
+        if self._parted is None:
+            self._parted = {}
+            group_of = self._rows.store.group_of
+            for entry in window_entries(self._windows()):
+                self._parted.setdefault(group_of[entry[0]], []).append(entry)
+        return self._parted

@@ -1,4 +1,4 @@
-"""The operator at the head of a stage, made from its step; and the type of its snapshot."""
+"""The operator at the head of a stage, made from its step; and the types of what it remembers."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, get_args
@@ -8,15 +8,13 @@ from agiledart_dataflow.aggregation.count_windows import CountWindow
 from agiledart_dataflow.aggregation.late_panes import LatePanes
 from agiledart_dataflow.aggregation.named_panes import NamedPanes
 from agiledart_dataflow.aggregation.pane_values import kept_values
-from agiledart_dataflow.aggregation.panes import PaneWindow, kept_state_type, pane_state_type
+from agiledart_dataflow.aggregation.panes import PaneWindow, kept_state_type
 from agiledart_dataflow.aggregation.running import Reduction
 from agiledart_dataflow.aggregation.running_values import RunningValues
 from agiledart_dataflow.aggregation.sessions import SessionWindow
-from agiledart_dataflow.aggregation.sliding import SlidingWindow
+from agiledart_dataflow.aggregation.sliding import SlidingWindow, sliding_entry_type
 from agiledart_dataflow.data.inference import CannotTellError, optional_stripped, return_annotation, traced_type
 from agiledart_dataflow.data.keying import without_nan
-from agiledart_dataflow.data.position import Position
-from agiledart_dataflow.data.rows import Entry
 from agiledart_dataflow.data.schema import generic
 from agiledart_dataflow.event_time.windows import Counted, Panes, Session, Sliding
 from agiledart_dataflow.expressions.row_expression import RowExpression
@@ -24,8 +22,10 @@ from agiledart_dataflow.operators.base import Mishap, Operator
 from agiledart_dataflow.operators.broadcast import BroadcastStep
 from agiledart_dataflow.operators.keyed import KeyedOperator
 from agiledart_dataflow.operators.keyed_step import KeyedStep
-from agiledart_dataflow.operators.top import Top
+from agiledart_dataflow.operators.top import Top, ranked_type
 from agiledart_dataflow.state.entries import EntryCodec
+from agiledart_dataflow.state.open_windows import window_entry_type
+from agiledart_dataflow.state.plain_codec import PlainCodec
 from agiledart_dataflow.state.store import KeyedStore, MemoryStore
 from agiledart_dataflow.user_code.callsite import CallSite
 
@@ -38,6 +38,7 @@ MakeStore = Callable[[str, EntryCodec], KeyedStore]
 
 def make_operator(
     head: "Step",
+    row_type: Any,
     *,
     positions: bool = True,
     has_lateness: bool = False,
@@ -48,6 +49,7 @@ def make_operator(
 
     Args:
         head: the stage's first step.
+        row_type: of the rows of its first input.
         positions: positions go with the rows that enter, not only times.
         has_lateness: positions say how late a row was.
         make_store: for steps with `keep="disk"`; without it their state is in memory, too.
@@ -57,72 +59,76 @@ def make_operator(
     mishap = mishap if "on_error" in make else None
     if head.kind == "top":
         assert head.function is not None
-        return Top(head.name, head.function, **{**make["ranking"], "mishap": mishap})
+        codec = PlainCodec(head.name, lambda: ranked_type(*get_args(row_type)))
+        return Top(head.name, head.function, codec, **{**make["ranking"], "mishap": mishap})
     if head.keying is None:
         return None
-    key_type = head.keying.key_type
-    key_functions = tuple(without_nan(function, key_type) for function in head.key_functions)
     if "operator" in make:
-        operator = make["operator"]
-        codec = EntryCodec(head.name, key_type, make["state_type"], operator.to_plain, operator.from_plain)
-        on_disk = make_store is not None and make.get("keep") == "disk"
-        store = make_store(head.name, codec) if make_store is not None and on_disk else MemoryStore(codec)
-        if head.kind == "running-values":
-            return RunningValues(head.name, key_functions[0], operator, store, mishap)
-        options: dict[str, Any] = {
-            "time_to_live_ms": make.get("time_to_live_ms", 0),
-            "has_lateness": has_lateness,
-            "mishap": mishap,
-        }
-        if head.kind == "broadcast":
-            return BroadcastStep(head.name, key_functions[0], operator, store, **options)
-        return KeyedStep(head.name, key_functions, operator, store, sieves=head.kind == "distinct", **options)
+        return _keyed_operator(head, make["operator"], make["state_type"], has_lateness, make_store, mishap)
     window = make["window"]
     if has_lateness and isinstance(window, Panes):  # a late row belongs to another window than its time of arrival says
         panes = LatePanes(window, make["aggregator"], make["named"].flat if "named" in make else None)
-        codec = EntryCodec(head.name, key_type, _late_state(head), panes.to_plain, panes.from_plain)
-        return KeyedStep(head.name, key_functions, panes, MemoryStore(codec), has_lateness=True, mishap=mishap)
+        return _keyed_operator(head, panes, generic(dict, int, make["aggregate_type"]), has_lateness, None, mishap)
+    key_of = _key_functions(head)[0]
+    codec = PlainCodec(head.name, lambda: window_state_type(head, row_type))
     if isinstance(window, Sliding):
-        return SlidingWindow(head.name, key_functions[0], window.size_ms, make["aggregator"], mishap)
+        return SlidingWindow(head.name, key_of, window.size_ms, make["aggregator"], codec, mishap)
     if "named" in make:
-        return NamedPanes(
-            head.name, key_functions[0], make["enters"], window, make["named"], positions=positions, mishap=mishap
-        )
-    return PaneWindow(head.name, key_functions[0], window, make["aggregator"], positions=positions, mishap=mishap)
+        named, enters = make["named"], make["enters"]
+        return NamedPanes(head.name, key_of, enters, window, named, codec, positions=positions, mishap=mishap)
+    return PaneWindow(head.name, key_of, window, make["aggregator"], codec, positions=positions, mishap=mishap)
 
 
-def _late_state(head: "Step") -> Any:
-    return generic(dict, int, head.make["aggregate_type"])
+def _keyed_operator(
+    head: "Step",
+    operator: Any,
+    state_type: Any,
+    has_lateness: bool,
+    make_store: MakeStore | None,
+    mishap: Mishap | None,
+) -> Operator:
+    """What runs an operator whose state is in a store."""
+    assert head.keying is not None  # the caller asked
+    make = head.make
+    codec = EntryCodec(head.name, head.keying.key_type, state_type, operator.to_plain, operator.from_plain)
+    on_disk = make_store is not None and make.get("keep") == "disk"
+    store = make_store(head.name, codec) if make_store is not None and on_disk else MemoryStore(codec)
+    key_functions = _key_functions(head)
+    if head.kind == "running-values":
+        return RunningValues(head.name, key_functions[0], operator, store, mishap)
+    options: dict[str, Any] = {
+        "time_to_live_ms": make.get("time_to_live_ms", 0),
+        "has_lateness": has_lateness,
+        "mishap": mishap,
+    }
+    if head.kind == "broadcast":
+        shared = PlainCodec(head.name, lambda: make["shared_type"])
+        return BroadcastStep(head.name, key_functions[0], operator, store, shared, **options)
+    return KeyedStep(head.name, key_functions, operator, store, sieves=head.kind == "distinct", **options)
 
 
-def state_type(head: "Step", row_type: Any, *, has_lateness: bool = False) -> Any:
-    """The type of `Operator.snapshot` of the stage that begins with this step, by which its bytes are decoded.
+def _key_functions(head: "Step") -> tuple[Callable[[Any], Any], ...]:
+    assert head.keying is not None  # the caller asked
+    key_type = head.keying.key_type
+    return tuple(without_nan(function, key_type) for function in head.key_functions)
+
+
+def window_state_type(head: "Step", row_type: Any) -> Any:
+    """The type of a key group's entries of a window that is no keyed operator, by which their bytes are read.
 
     Args:
-        head: the stage's first step.
-        row_type: of the rows of its first input.
-        has_lateness: positions say how late a row was.
+        head: the window's step.
+        row_type: of the rows that enter it.
     """
-    make = head.make
-    if head.kind == "top":
-        key, value, cause = get_args(row_type)
-        values = generic(list, generic(tuple, key, value, int))
-        shown = generic(list, generic(Entry, key, value))
-        return generic(tuple, values, shown, cause | None, int, bool, Position)
-    if head.keying is None:
-        return None
-    if "operator" in make or (has_lateness and isinstance(make["window"], Panes)):
-        groups = list[tuple[int, bytes]]
-        return generic(tuple, groups, make["shared_type"]) if head.kind == "broadcast" else groups
-    key = head.keying.key_type
+    assert head.keying is not None  # windows are of keyed streams
+    make, key = head.make, head.keying.key_type
     state = aggregate_state_type(make["aggregator"], row_type)
     if isinstance(make["window"], Sliding):
-        windows = generic(list, generic(tuple, key, int, state))
-        return generic(tuple, windows, generic(list, generic(tuple, Position, key, row_type)))
+        return sliding_entry_type(key, state, row_type)
     kept = kept_values(make["aggregator"])
     if kept is not None:
         state = kept_state_type([_value_type(function, row_type) for function in kept.values])
-    return pane_state_type(key, state)
+    return window_entry_type(key, state)
 
 
 def keyed_window(

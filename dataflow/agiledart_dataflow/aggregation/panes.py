@@ -23,14 +23,16 @@ from agiledart_dataflow.data.position import EXPIRY, Position
 from agiledart_dataflow.data.rows import Pane
 from agiledart_dataflow.data.schema import generic
 from agiledart_dataflow.event_time.windows import Panes
-from agiledart_dataflow.operators.base import Mishap
+from agiledart_dataflow.operators.base import Mishap, StateInStore
+from agiledart_dataflow.state.open_windows import OpenWindows
+from agiledart_dataflow.state.plain_codec import PlainCodec
 from agiledart_dataflow.user_code.user_errors import NO_RECORD
 
 COMPACT_EVERY: Final = 32_768
 """Rows after which long lists of values are compacted: what a window keeps is bounded by this and by its keys."""
 
 
-class PaneWindow:
+class PaneWindow(StateInStore[OpenWindows]):
     """Keeps what an aggregate needs of each (window, key) and puts out a `Pane` when the window closes.
 
     Args:
@@ -38,6 +40,7 @@ class PaneWindow:
         key_of: row → key.
         window: tumbling or hopping.
         aggregator: built in (its values are kept) or the user's own (its methods are called).
+        codec: of a key group's entries (`open_windows.WindowEntry`).
         positions: rows come with positions, else with event times; so do the panes.
         mishap: told of rows for which user code raised, and of panes whose value could not be made; without it errors go on.
     """
@@ -48,6 +51,7 @@ class PaneWindow:
         key_of: Callable[[Any], Any],
         window: Panes,
         aggregator: Aggregator[Any, Any, Any],
+        codec: PlainCodec,
         *,
         positions: bool = True,
         mishap: Mishap | None = None,
@@ -64,9 +68,10 @@ class PaneWindow:
         self._single = window.size_ms == window.every_ms
         self._hops = window.size_ms > window.every_ms
         self._step_ms = gcd(window.size_ms, window.every_ms)
-        self._panes: dict[int, Any] = {}
-        self._firsts: dict[int, dict[Any, Position]] = {}
-        self._before: dict[int, dict[Any, Compact]] = {}
+        self.store = OpenWindows(
+            codec, positions=positions, new_pane=self._new_pane, to_plain=self._plain, from_plain=self._restored
+        )
+        self._panes, self._firsts, self._before = self.store.panes, self.store.firsts, self.store.before
         self._uncompacted = 0
         self.current: tuple[Any, ...] = ()
         self._forget_current()
@@ -90,6 +95,8 @@ class PaneWindow:
 
     def run(self, rows: list[Any], order: Order, mark: Position) -> tuple[list[Any], Order]:
         """Take rows; put out the panes of the windows that have ended at the mark."""
+        if self.store.rows_come():
+            self._forget_current()
         count = len(rows)
         if count:
             self.counts.rows_in += count
@@ -122,10 +129,7 @@ class PaneWindow:
         lo = time_ms - time_ms % self._step_ms
         found: list[Any] = []
         for end in self._window.ends(time_ms):
-            pane = self._panes.get(end)
-            if pane is None:
-                pane = self._panes[end] = self._new_pane()
-                self._firsts[end] = {}
+            pane = self.store.open(end)
             found.append((pane, self._firsts[end]) if self._positions else pane)
         if not self._single:
             return found, lo, lo + self._step_ms
@@ -238,62 +242,27 @@ class PaneWindow:
                     before.setdefault(key, Compact(len(kept.values))).take(flat, kept)
                     flat.clear()
 
-    @property
-    def state_keys(self) -> int:
-        return sum(map(len, self._panes.values()))
-
-    def snapshot(self) -> Any:
-        """(end, [(key, position of its first row or None, state)]) of each open window."""
-        return [
-            (
-                end,
-                [
-                    (key, self._firsts[end].get(key), self._plain(end, key, state))
-                    for key, state in self._panes[end].items()
-                ],
-            )
-            for end in sorted(self._panes)
-        ]
-
-    def _plain(self, end: int, key: Any, state: Any) -> Any:
+    def _plain(self, state: Any, compact: Compact | None) -> Any:
         if self._kept is None:
             return self._aggregator.to_plain(state)
         if self._counts_only:
             return state
-        compact = self._before.get(end, {}).get(key)
         width = len(self._kept.values)
         columns = [state[number::width] for number in range(width)]
         return columns, None if compact is None else (compact.count, compact.sums, compact.extremes)
 
-    def restore(self, plain: Any) -> None:
-        self._panes, self._firsts, self._before = {}, {}, {}
-        for end, entries in plain:
-            pane = self._panes[end] = self._new_pane()
-            firsts: dict[Any, Position] = {}
-            self._firsts[end] = firsts
-            for key, first, state in entries:
-                if first is not None:
-                    firsts[key] = tuple(first)
-                pane[key] = self._restored(end, key, state)
-        self._forget_current()
-
-    def _restored(self, end: int, key: Any, state: Any) -> Any:
+    def _restored(self, plain: Any) -> tuple[Any, Compact | None]:
         if self._kept is None:
-            return self._aggregator.from_plain(state)
+            return self._aggregator.from_plain(plain), None
         if self._counts_only:
-            return state
-        columns, compact = state
-        if compact is not None:
-            made = Compact(len(self._kept.values))
-            made.count, made.sums, made.extremes = compact[0], compact[1], list(compact[2])
-            self._before.setdefault(end, {})[key] = made
-        return [value for values in zip(*columns, strict=True) for value in values]
-
-
-def pane_state_type(key: Any, own_state: Any) -> Any:
-    """The type of `PaneWindow.snapshot`; `own_state`: of a user's aggregator, or what `kept_state_type` says."""
-    entry = generic(tuple, key, Position | None, own_state)
-    return generic(list, generic(tuple, int, generic(list, entry)))
+            return plain, None
+        columns, compact = plain
+        flat = [value for values in zip(*columns, strict=True) for value in values]
+        if compact is None:
+            return flat, None
+        made = Compact(len(self._kept.values))
+        made.count, made.sums, made.extremes = compact[0], compact[1], list(compact[2])
+        return flat, made
 
 
 def kept_state_type(values: Sequence[Any]) -> Any:

@@ -24,7 +24,7 @@ from agiledart_dataflow.state.store import KeyedStore
 from agiledart_kernel.errors import AgileDartError
 
 
-class RunningValues(StateInStore):
+class RunningValues(StateInStore[KeyedStore]):
     """Adds the running values of its key to each row.
 
     Args:

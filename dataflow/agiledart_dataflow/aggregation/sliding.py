@@ -6,14 +6,18 @@ which one leaves.
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from operator import itemgetter
 from typing import Any
 
 from agiledart_dataflow.aggregation.aggregators import Aggregator, with_remove
 from agiledart_dataflow.counts.statistics import StepCounts
 from agiledart_dataflow.data.position import Position, end_of_time
 from agiledart_dataflow.data.rows import Change
+from agiledart_dataflow.data.schema import generic
 from agiledart_dataflow.operators.base import Mishap, Output
+from agiledart_dataflow.state.parting import PartedState
+from agiledart_dataflow.state.plain_codec import PlainCodec
 from agiledart_dataflow.user_code.user_errors import NO_RECORD
 
 _LEAVES = (0,)
@@ -31,8 +35,21 @@ class _Window:
         self.rows: dict[Position, Any] = {}
 
 
-class SlidingWindow:
-    """Keeps an aggregate of each key's window and puts out a `Change` whenever it may differ."""
+_Rows = list[tuple[Position, Any]]
+"""(position at which it leaves, row) of the rows of one key."""
+
+
+class SlidingWindow(PartedState[dict[Any, _Rows]]):
+    """Keeps an aggregate of each key's window and puts out a `Change` whenever it may differ.
+
+    Args:
+        name: the step.
+        key_of: row → key.
+        size_ms: how long a row stays.
+        aggregator: what is made of the rows.
+        codec: of a key group's entries (`sliding_entry_type`).
+        mishap: told of rows and results that raised; without it errors go on.
+    """
 
     def __init__(
         self,
@@ -40,20 +57,24 @@ class SlidingWindow:
         key_of: Callable[[Any], Any],
         size_ms: int,
         aggregator: Aggregator[Any, Any, Any],
+        codec: PlainCodec,
         mishap: Mishap | None = None,
     ) -> None:
+        super().__init__(codec)
         self.name = name
         self.counts = StepCounts()
         self.function: Callable[..., Any] | None = key_of
         self._key_of = key_of
         self._size_ms = size_ms
         self._aggregator = aggregator = with_remove(aggregator)
-        self._mishap = mishap  # told of rows and results that raised; without it errors go on
+        self._mishap = mishap
         self._keeps_rows = not aggregator.can_remove
         self._windows: dict[Any, _Window] = {}
         self._leaving: deque[tuple[Position, Any, Any]] = deque()
+        self._gone: dict[Any, None] = {}  # keys of groups that were dropped, whose rows are still in it
 
     def run(self, rows: list[Any], positions: list[Position], mark: Position) -> Output:
+        self.rows_come()
         out: list[Any] = []
         at: list[Position] = []
         leaving, windows, size_ms = self._leaving, self._windows, self._size_ms
@@ -147,22 +168,50 @@ class SlidingWindow:
     def state_keys(self) -> int:
         return len(self._windows)
 
-    def snapshot(self) -> Any:
-        to_plain = self._aggregator.to_plain
-        windows = [(key, window.size, to_plain(window.state)) for key, window in self._windows.items()]
-        return windows, list(self._leaving)
+    def _part(self) -> dict[int, dict[Any, _Rows]]:
+        parts: dict[int, dict[Any, _Rows]] = {}
+        rows_of: dict[Any, _Rows] = {}
+        for key, window in self._windows.items():
+            rows_of[key] = parts.setdefault(self.group_of[key], {})[key] = list(window.rows.items())
+        if not self._keeps_rows:
+            for until, key, row in self._leaving:
+                rows_of[key].append((until, row))
+        return parts
 
-    def restore(self, plain: Any) -> None:
-        windows, leaving = plain
-        self._windows = {}
-        self._leaving = deque(leaving)
-        for key, size, state in windows:
+    def _entries(self, part: dict[Any, _Rows]) -> Iterable[Any]:
+        for key, rows in part.items():
+            yield key, self._aggregator.to_plain(self._windows[key].state), rows
+
+    def _put(self, group: int, entries: list[Any]) -> dict[Any, _Rows]:
+        if self._gone:
+            self._forget_gone()
+        part: dict[Any, _Rows] = {}
+        for key, state, rows in entries:
             window = self._windows[key] = _Window(self._aggregator.from_plain(state))
-            window.size = size
-        if self._keeps_rows:
-            for position, key, row in sorted(self._leaving, key=_entry_order):
-                self._windows[key].rows[position] = row
+            window.size = len(rows)
+            if self._keeps_rows:
+                window.rows.update(rows)
+            self._leaving.extend((until, key, row) for until, row in rows)
+            part[key] = rows
+        return part
+
+    def _remove(self, part: dict[Any, _Rows]) -> None:
+        for key in part:
+            del self._windows[key]
+        self._gone.update(dict.fromkeys(part))
+
+    def _forget_gone(self) -> None:
+        kept = [one for one in self._leaving if one[1] not in self._gone]
+        self._leaving.clear()
+        self._leaving.extend(kept)
+        self._gone.clear()
+
+    def _settle(self) -> None:
+        if self._gone:
+            self._forget_gone()
+        self._leaving = deque(sorted(self._leaving, key=itemgetter(0)))
 
 
-def _entry_order(leaving: tuple[Position, Any, Any]) -> Position:
-    return leaving[0]
+def sliding_entry_type(key: Any, state: Any, row: Any) -> Any:
+    """The type of a key group's entries, (key, plain state, [(position at which it leaves, row)]), by which bytes are read."""
+    return generic(list, generic(tuple, key, state, generic(list, generic(tuple, Position, row))))

@@ -1,4 +1,4 @@
-"""Open windows between their two forms: columns (`VectorPanes`) and the lists by key that `PaneWindow` keeps and snapshots."""
+"""Open windows between their two forms: columns (`VectorPanes`) and the plain data of `OpenWindows`."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -7,6 +7,8 @@ from agiledart_dataflow.data.column import Column
 from agiledart_dataflow.data.column_schema import column_field
 from agiledart_dataflow.data.grouping import key_values
 from agiledart_dataflow.data.lazy import late
+from agiledart_dataflow.data.position import Position
+from agiledart_dataflow.state.open_windows import Windows
 
 if TYPE_CHECKING:
     import numpy as np
@@ -14,12 +16,12 @@ else:
     np = late("numpy")
 
 
-def plain(vectors: VectorPanes) -> list[Any]:
-    """As `PaneWindow.snapshot` says it: (end, [(key, None, state)]) of each open window."""
+def plain(vectors: VectorPanes) -> Windows:
+    """As `OpenWindows.windows` says it."""
     return [(end, _entries(vectors, vectors.open[end])) for end in sorted(vectors.open)]
 
 
-def _entries(vectors: VectorPanes, window: Open) -> list[tuple[Any, None, Any]]:
+def _entries(vectors: VectorPanes, window: Open) -> list[tuple[Any, Position | None, Any]]:
     keys, numbers, count, counts = vectors.merged(window)
     listed_keys = key_values(keys, np.arange(count))
     kept = vectors.kept
@@ -59,9 +61,9 @@ def _extremes(vectors: VectorPanes, folded: Folded, value: int, place: int) -> l
     return [Column(kind, one[place : place + 1]).to_list()[0] for one in (found[0], found[-1])]
 
 
-def restored(vectors: VectorPanes, state: list[Any]) -> None:
-    """Fill the windows from a snapshot. Raises `Unfit` for what columns cannot hold."""
-    for end, entries in state:
+def restored(vectors: VectorPanes, windows: Windows) -> None:
+    """Fill the windows. Raises `Unfit` for what columns cannot hold."""
+    for end, entries in windows:
         if entries:
             vectors.open[end] = _window(vectors, entries)
 

@@ -1,11 +1,13 @@
-"""What every operator with state must do, and how one does it whose state is all in a store."""
+"""What every operator must do, and how one keeps its state whose state is all in a store."""
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from agiledart_dataflow.counts.statistics import StepCounts
 from agiledart_dataflow.data.position import Position
-from agiledart_dataflow.state.store import KeyedStore
+from agiledart_dataflow.state.groups import Division, State, Store, WithoutRest
+
+S = TypeVar("S", bound=Store)
 
 Output = tuple[list[Any], list[Position]]
 
@@ -13,7 +15,7 @@ Mishap = Callable[[Exception, Any, Any], None]
 """What to do when user code raised at a record, or at a timer or a result (then `NO_RECORD`): (error, record, its place)."""
 
 
-class Operator(Protocol):
+class Operator(State, Protocol):
     """The head of a stage. Synchronous; sees rows and positions, never peers, clocks or arrival order.
 
     Attributes:
@@ -35,28 +37,25 @@ class Operator(Protocol):
         """How many keys it remembers."""
         ...
 
-    def snapshot(self) -> Any:
-        """Its state as plain data (rows and keys as they are)."""
-        ...
 
-    def restore(self, plain: Any) -> None:
-        """Go back to a snapshot, with the types that its state had."""
-        ...
+class StateInStore(WithoutRest, Generic[S]):
+    """The `State` of an operator that keeps nothing but what is in its store."""
 
-
-class StateInStore:
-    """The last three of these for an operator that keeps nothing but what is in its store."""
-
-    store: KeyedStore
+    division: ClassVar[Division] = "by group"
+    store: S
 
     @property
     def state_keys(self) -> int:
         return len(self.store)
 
-    def snapshot(self) -> Any:
-        """All key groups as bytes: (group, bytes) in order."""
-        return self.store.snapshot()
+    def groups(self) -> list[int]:
+        return self.store.groups()
 
-    def restore(self, plain: Any) -> None:
-        for group, data in plain:
-            self.store.restore_group(group, data)
+    def snapshot_group(self, group: int) -> bytes:
+        return self.store.snapshot_group(group)
+
+    def restore_group(self, group: int, data: bytes) -> None:
+        self.store.restore_group(group, data)
+
+    def drop_group(self, group: int) -> None:
+        self.store.drop_group(group)

@@ -1,20 +1,29 @@
 """`BroadcastStep`: a keyed step whose second input reaches every instance and changes what all of them share."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 from agiledart_dataflow.data.position import Position
 from agiledart_dataflow.operators.base import Mishap, Output
 from agiledart_dataflow.operators.keyed import BroadcastOperator
 from agiledart_dataflow.operators.keyed_step import KeyedStep
+from agiledart_dataflow.state.groups import Division
+from agiledart_dataflow.state.plain_codec import PlainCodec
 from agiledart_dataflow.state.store import KeyedStore
 
 
 class BroadcastStep:
     """Runs a `BroadcastOperator`: rows of branch 1 are told to `on_broadcast`, the others are a keyed step's.
 
-    Rows before a broadcast row, and timers at or before its position, do not know of it.
+    Rows before a broadcast row, and timers at or before its position, do not know of it. What is shared has no key group.
+
+    Args:
+        name, key_of, store, options: as of a `KeyedStep`.
+        operator: what is run.
+        codec: of what is shared.
     """
+
+    division: ClassVar[Division] = "by group"
 
     def __init__(
         self,
@@ -22,11 +31,13 @@ class BroadcastStep:
         key_of: Callable[[Any], Any],
         operator: BroadcastOperator[Any, Any, Any, Any, Any, Any],
         store: KeyedStore,
+        codec: PlainCodec,
         **options: Any,
     ) -> None:
         self._step = KeyedStep(name, (key_of,), operator, store, **options)
         self._step.context.shared = operator.initial_shared()
         self._operator = operator
+        self._codec = codec
         self._mishap: Mishap | None = options.get("mishap")
         self.inner = self._step
         self.name = name
@@ -73,9 +84,20 @@ class BroadcastStep:
     def state_keys(self) -> int:
         return self._step.state_keys
 
-    def snapshot(self) -> Any:
-        return self._step.snapshot(), self._step.context.shared
+    def groups(self) -> list[int]:
+        return self._step.groups()
 
-    def restore(self, plain: Any) -> None:
-        keyed, self._step.context.shared = plain
-        self._step.restore(keyed)
+    def snapshot_group(self, group: int) -> bytes:
+        return self._step.snapshot_group(group)
+
+    def restore_group(self, group: int, data: bytes) -> None:
+        self._step.restore_group(group, data)
+
+    def drop_group(self, group: int) -> None:
+        self._step.drop_group(group)
+
+    def snapshot_rest(self) -> bytes:
+        return self._codec.encode(self._step.context.shared)
+
+    def restore_rest(self, data: bytes) -> None:
+        self._step.context.shared = self._codec.decode(data)

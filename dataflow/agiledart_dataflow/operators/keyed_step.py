@@ -29,7 +29,7 @@ Side = dict[str, tuple[list[Any], list[Position]]]
 _NO_ROWS: tuple[list[Any], list[Position]] = ([], [])
 
 
-class KeyedStep(StateInStore):
+class KeyedStep(StateInStore[KeyedStore]):
     """Runs a `KeyedOperator`.
 
     Args:

@@ -15,18 +15,22 @@ from agiledart_dataflow.counts.statistics import StepCounts
 from agiledart_dataflow.data.partitioning import canonical
 from agiledart_dataflow.data.position import CAUSE_LENGTH, END, RECORD, Position, covering
 from agiledart_dataflow.data.rows import Entry, Ranking
+from agiledart_dataflow.data.schema import generic
 from agiledart_dataflow.operators.base import Mishap, Output
+from agiledart_dataflow.state.groups import WithoutGroups
+from agiledart_dataflow.state.plain_codec import PlainCodec
 
 _SPOKEN = (END - 1,)
 """Path of an output: after all that the source record caused, below the mark that covers it."""
 
 
-class Top:
-    """Keeps all keys in order of rank.
+class Top(WithoutGroups):
+    """Keeps all keys in order of rank: all in one place, as a ranking cannot be made of parts by key group.
 
     Args:
         name: the step.
         rank: value → number, the greater the better.
+        codec: of its state.
         n: how many places.
         newest_first: ties by age of information (else by key alone).
         keys_only: the ranking changes when other keys stand in it or in another order, not when a value changes.
@@ -38,6 +42,7 @@ class Top:
         self,
         name: str,
         rank: Callable[[Any], Any],
+        codec: PlainCodec,
         *,
         n: int,
         newest_first: bool,
@@ -48,6 +53,7 @@ class Top:
         self.name = name
         self.counts = StepCounts()
         self.function: Callable[..., Any] | None = rank
+        self._codec = codec
         self._n = n
         self._rank = rank
         self._newest_first = newest_first
@@ -144,17 +150,24 @@ class Top:
     def state_keys(self) -> int:
         return len(self._values)
 
-    def snapshot(self) -> Any:
+    def snapshot_rest(self) -> bytes:
         values = [(key, value, entry[1]) for key, (value, entry) in self._values.items()]
-        return values, self._shown, self._cause, self._renewals, self._touched, self._group
+        return self._codec.encode((values, self._shown, self._cause, self._renewals, self._touched, self._group))
 
-    def restore(self, plain: Any) -> None:
-        values, self._shown, self._cause, self._renewals, self._touched, self._group = plain
+    def restore_rest(self, data: bytes) -> None:
+        values, self._shown, self._cause, self._renewals, self._touched, self._group = self._codec.decode(data)
         self._values, self._order = {}, []
         for key, value, newest in values:
             entry = (-self._rank(value), newest, key)
             self._values[key] = (value, entry)
             self._order.insert(self._place(entry), entry)
+
+
+def ranked_type(key: Any, value: Any, cause: Any) -> Any:
+    """The type of its state, by which bytes are read."""
+    values = generic(list, generic(tuple, key, value, int))
+    shown = generic(list, generic(Entry, key, value))
+    return generic(tuple, values, shown, cause | None, int, bool, Position)
 
 
 def _compared(one: Any, other: Any) -> int:

@@ -27,6 +27,7 @@ from agiledart_dataflow.runtime.merge import Merge, merge_type, typed_rows
 from agiledart_dataflow.runtime.one_input import OneInput, merge_of
 from agiledart_dataflow.runtime.outbox import Emit, Outbox
 from agiledart_dataflow.runtime.program import Program
+from agiledart_dataflow.state.groups import NO_STATE, Saved, State, put_back, saved
 from agiledart_dataflow.user_code.user_errors import NO_RECORD, record_in, user_code_error
 from agiledart_kernel.errors import AgileDartError, LocalProtocolError, OperationFailed
 
@@ -71,6 +72,9 @@ class Instance:
         writer: of a sink's stage.
         make_store: where steps with `keep="disk"` keep their state; without it in memory.
 
+    Attributes:
+        state: what its operator remembers, by key group; without what waits to enter it.
+
     Raises:
         UserCodeError: from `work`, when user code raised.
         OperationFailed: from `work`, when a sink could not be written; names the step.
@@ -100,6 +104,7 @@ class Instance:
         """offer(edge, source, batch): put the next batch of a channel into the inbox; no work is done yet."""
         self._passes = self._inbox.passes if isinstance(self._inbox, OnlyInput | OneInput) else None
         self._operator = program.operator(stage, self._mishap, make_store)
+        self.state: State = NO_STATE if self._operator is None else self._operator
         self._run_batch = getattr(self._operator, "run_batch", None)
         self._sides: dict[str, tuple[list[Any], list[Any]]] = getattr(self._operator, "sides", {})
         self.reports = ErrorReports()
@@ -382,30 +387,30 @@ class Instance:
 
     def snapshot(self, barrier: int = 0) -> bytes:
         """State, queues, marks and counts; between two calls of `work`. `barrier`: as of this one, which has just passed."""
-        state = None if self._operator is None else self._operator.snapshot()
         counts = list(self._counts.values())
-        return _ENCODER.encode((self._inbox.snapshot(barrier), state, self._outbox.snapshot(), self._mark, counts))
+        return _ENCODER.encode(
+            (self._inbox.snapshot(barrier), saved(self.state), self._outbox.snapshot(), self._mark, counts)
+        )
 
     def restore(self, snapshot: bytes) -> None:
         """Go back to a snapshot of an instance of the same stage, index and plan.
 
-        Raises msgspec.MsgspecError for another's.
+        Raises msgspec.MsgspecError for another's, `StateFormatError` for one whose state the code cannot read.
         """
         joins = self._program.joins(self.stage)
         row = msgspec.Raw if joins else self._program.input_type(self.stage)
         order: Any = list[int] | None
         inbox = merge_type(row) if isinstance(self._inbox, Merge) else arrivals_type(row, order)
         outbox = tuple[Position, list[int], list[tuple[int, int, int]]]
-        kind = generic(tuple, inbox, self._program.state_type(self.stage), outbox, Position, list[StepCounts])
-        entered, state, sent, self._mark, counted = msgspec.msgpack.Decoder(kind).decode(snapshot)
+        kind = generic(tuple, inbox, Saved, outbox, Position, list[StepCounts])
+        entered, before, sent, self._mark, counted = msgspec.msgpack.Decoder(kind).decode(snapshot)
         if joins:
             entered = typed_rows(entered, {edge: self._program.row_type(edge) for edge, _ in self.inputs})
         self._inbox.restore(entered)
         self._outbox.restore(sent)
-        if self._operator is not None:
-            self._operator.restore(state)
-        for counts, before in zip(self._counts.values(), counted, strict=True):
-            counts.become(before)
+        put_back(self.state, before)
+        for counts, then in zip(self._counts.values(), counted, strict=True):
+            counts.become(then)
 
 
 _ENCODER = msgspec.msgpack.Encoder()

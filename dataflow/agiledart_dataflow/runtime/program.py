@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from agiledart_dataflow.aggregation.operator_making import MakeStore, make_operator, state_type
+from agiledart_dataflow.aggregation.operator_making import MakeStore, make_operator
 from agiledart_dataflow.data.batch_codec import BatchCodec
 from agiledart_dataflow.data.partitioning import KeyFunction
 from agiledart_dataflow.graph.column_planning import fields_wanted, wants_columns
@@ -98,6 +98,7 @@ class Program:
         """
         return make_operator(
             self.steps(stage)[0],
+            self.input_type(stage),
             positions=self.plan.carries(stage) == "positions",
             has_lateness=self.lateness_ms > 0,
             make_store=make_store,
@@ -108,10 +109,6 @@ class Program:
         """New runs of the stage's stateless steps; None when it has none. `on_error`: told of rows that a policy let go."""
         steps = [self._row_step(step) for step in self.steps(stage) if step.traits.loop is not None]
         return Segments(steps, self.plan.carries(stage), on_error) if steps else None
-
-    def state_type(self, stage: int) -> Any:
-        """The type of `Operator.snapshot` of a stage, by which its bytes are decoded."""
-        return state_type(self.steps(stage)[0], self.input_type(stage), has_lateness=self.lateness_ms > 0)
 
     def _row_step(self, step: Step) -> RowStep:
         make = step.make

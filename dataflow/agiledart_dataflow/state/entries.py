@@ -1,29 +1,18 @@
-"""`Entry`: what a keyed step remembers of one key; `EntryCodec`: its bytes, which survive an upgrade of the state's type.
+"""`Entry`: what a keyed step remembers of one key; `EntryCodec`: its bytes, which survive an upgrade of the state's type."""
 
-The bytes of an entry begin with the number of their format. Inside, a dataclass or Struct travels by the names of its
-fields and a NamedTuple by their order, so a field that was added later with a default is filled in; a type that does not
-fit raises `StateFormatError`, which names both.
-"""
-
-from collections.abc import Callable
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import msgspec
 
 from agiledart_dataflow.data.position import Position
 from agiledart_dataflow.data.schema import generic
+from agiledart_dataflow.state.plain_codec import PlainCodec
 from agiledart_dataflow.user_code.user_errors import NO_RECORD, shown, user_code_error
-from agiledart_kernel.errors import OperationFailed, UserCodeError
-
-FORMAT: Final = 1
-"""Of the bytes of an entry and of a snapshot of a key group; older ones are upgraded when read, newer ones refused."""
+from agiledart_kernel.errors import UserCodeError
 
 NOTHING: Any = object()
 """In place of the state of a key that has none."""
-
-
-class StateFormatError(OperationFailed):
-    """Saved state cannot be read by this code; the message says of which step and why."""
 
 
 class NamedTimer(msgspec.Struct, array_like=True):
@@ -56,7 +45,7 @@ Timer = tuple[Position, Any, Any, str]
 """(position, key, payload, name or ""); a named one's payload stands in its entry."""
 
 PlainEntry = tuple[Any, bool, Any, int, int, dict[str, NamedTimer]]
-PlainGroup = tuple[int, list[PlainEntry], list[Timer]]
+PlainGroup = tuple[list[PlainEntry], list[Timer]]
 
 
 class EntryCodec:
@@ -81,9 +70,8 @@ class EntryCodec:
         self._encoder = msgspec.msgpack.Encoder()
         entry = generic(tuple, key_type, bool, state_type | None, int, int, dict[str, NamedTimer])
         timer = generic(tuple, Position, key_type, Any, str)
-        self.plain_type = generic(tuple, int, generic(list, entry), generic(list, timer))
-        self._entry_decoder: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(generic(tuple, int, entry))
-        self._group_decoder: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(self.plain_type)
+        self._entry_codec = PlainCodec(step, lambda: entry)
+        self._group_codec = PlainCodec(step, lambda: generic(tuple, generic(list, entry), generic(list, timer)))
         self._timer_decoder: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(timer)
 
     def plain(self, key: Any, entry: Entry) -> PlainEntry:
@@ -104,21 +92,29 @@ class EntryCodec:
     def encode(self, key: Any, entry: Entry) -> bytes:
         """The bytes of an entry. Raises `UserCodeError` for a state that is no plain data; names the key."""
         try:
-            return self._encoder.encode((FORMAT, self.plain(key, entry)))
+            return self._entry_codec.encode(self.plain(key, entry))
         except Exception as error:  # a user's `to_plain` may raise anything
-            raise self._blamed("state", key, error) from error
+            cause = error.__cause__ if isinstance(error, UserCodeError) else error
+            raise self._blamed("state", key, cause or error) from error
 
     def decode(self, data: bytes) -> tuple[Any, Entry]:
         """(key, entry) of bytes. Raises `StateFormatError`."""
-        return self.entry(self._read(self._entry_decoder, data)[1])
+        return self.entry(self._entry_codec.decode(data))
 
-    def encode_group(self, entries: list[PlainEntry], timers: list[Timer]) -> bytes:
-        """The bytes of a key group."""
-        return self._encoder.encode((FORMAT, entries, timers))
+    def encode_group(self, entries: Mapping[Any, Entry], timers: list[Timer]) -> bytes:
+        """The bytes of a key group. Raises as `encode` and `encode_timer` do."""
+        try:
+            return self._group_codec.encode(([self.plain(key, entry) for key, entry in entries.items()], timers))
+        except Exception:
+            for key, entry in entries.items():
+                self.encode(key, entry)  # raises for the key at fault
+            for timer in timers:
+                self.encode_timer(timer)
+            raise
 
     def decode_group(self, data: bytes) -> PlainGroup:
         """Entries and timers of a key group as plain data. Raises `StateFormatError`."""
-        group: PlainGroup = self._read(self._group_decoder, data)
+        group: PlainGroup = self._group_codec.decode(data)
         return group
 
     def encode_timer(self, timer: Timer) -> bytes:
@@ -133,20 +129,6 @@ class EntryCodec:
         timer: Timer = self._timer_decoder.decode(data)
         return timer
 
-    def _blamed(self, what: str, key: Any, error: Exception) -> UserCodeError:
+    def _blamed(self, what: str, key: Any, error: BaseException) -> UserCodeError:
         """The key is named here, for by now the step treats another one's record."""
         return user_code_error(f"{self._step}, {what} of key {shown(key)}", None, error, NO_RECORD)
-
-    def _read(self, decoder: "msgspec.msgpack.Decoder[Any]", data: bytes) -> Any:
-        try:
-            read = decoder.decode(data)
-        except (msgspec.MsgspecError, ValueError, RecursionError, OverflowError) as error:
-            raise StateFormatError(
-                f"the saved state of {self._step} is not of the type that the code has now: {error}; give fields that were"
-                " added a default, or name the step anew"
-            ) from None
-        if read[0] > FORMAT:
-            raise StateFormatError(
-                f"the saved state of {self._step} has format {read[0]}; this version reads up to {FORMAT}"
-            )
-        return read

@@ -1,13 +1,15 @@
 """`KeyedStore`: the entries of a keyed step, by key and key group; `MemoryStore`: all of them in memory."""
 
 from heapq import heapify, heappop, heappush
+from operator import itemgetter
 from typing import Any, Protocol
 
 from agiledart_dataflow.data.partitioning import key_group
 from agiledart_dataflow.state.entries import Entry, EntryCodec, Timer
+from agiledart_dataflow.state.groups import Store
 
 
-class KeyedStore(Protocol):
+class KeyedStore(Store, Protocol):
     """What a keyed step remembers. One instance has one; nobody else touches it.
 
     Attributes:
@@ -38,33 +40,15 @@ class KeyedStore(Protocol):
         """Take the first timer."""
         ...
 
-    def __len__(self) -> int:
-        """How many keys there are."""
-        ...
-
-    def snapshot_group(self, group: int) -> bytes:
-        """Entries and timers of one key group, typed and versioned; the others may go on changing."""
-        ...
-
-    def snapshot(self) -> list[tuple[int, bytes]]:
-        """`snapshot_group` of all groups that hold something, in order of group."""
-        ...
-
-    def restore_group(self, group: int, data: bytes) -> None:
-        """Put a key group in the place of what is there. Raises `StateFormatError`."""
-        ...
-
-    def groups(self) -> list[int]:
-        """The key groups that hold something, in order."""
-        ...
-
     def close(self) -> None:
         """Give back what it holds outside."""
         ...
 
 
 class MemoryStore:
-    """All entries in one dictionary. Which key is in which group is found out when a snapshot first asks, and then kept."""
+    """All entries in one dictionary. Which key is in which group is found out when somebody first asks for groups, and then kept;
+    which timer is, when somebody asks, and until the next timer comes or goes.
+    """
 
     saves = False
 
@@ -72,6 +56,7 @@ class MemoryStore:
         self._codec = codec
         self._entries: dict[Any, Entry] = {}
         self._grouped: dict[int, dict[Any, None]] | None = None
+        self._timed: dict[int, list[Timer]] | None = None
         self.near: list[Timer] = []
         self.get = self._entries.get
 
@@ -86,44 +71,49 @@ class MemoryStore:
             del self._grouped[key_group(key)][key]
 
     def push(self, timer: Timer) -> None:
+        self._timed = None
         heappush(self.near, timer)
 
     def pop(self) -> Timer:
+        self._timed = None
         return heappop(self.near)
 
     def __len__(self) -> int:
         return len(self._entries)
 
-    def snapshot_group(self, group: int) -> bytes:
-        keys = self._by_group().get(group, {})
-        return self._bytes(keys, sorted((timer for timer in self.near if timer[1] in keys), key=_position))
-
-    def snapshot(self) -> list[tuple[int, bytes]]:
-        by_group = self._by_group()
-        group_of = {key: group for group, keys in by_group.items() for key in keys}
-        timers: dict[int, list[Timer]] = {}
-        for timer in sorted(self.near, key=_position):
-            timers.setdefault(group_of[timer[1]], []).append(timer)
-        return [(group, self._bytes(keys, timers.get(group, []))) for group, keys in sorted(by_group.items()) if keys]
-
-    def restore_group(self, group: int, data: bytes) -> None:
-        _, entries, timers = self._codec.decode_group(data)
-        keys = self._by_group().pop(group, {})
-        self.near[:] = [timer for timer in self.near if timer[1] not in keys] + timers
-        heapify(self.near)
-        for key in keys:
-            del self._entries[key]
-        for plain in entries:
-            self.save(*self._codec.entry(plain))
-
     def groups(self) -> list[int]:
         return sorted(group for group, keys in self._by_group().items() if keys)
 
+    def snapshot_group(self, group: int) -> bytes:
+        keys = self._by_group().get(group, {})
+        return self._codec.encode_group(
+            {key: self._entries[key] for key in keys}, self._timers_by_group().get(group, [])
+        )
+
+    def restore_group(self, group: int, data: bytes) -> None:
+        entries, timers = self._codec.decode_group(data)
+        self.drop_group(group)
+        keys = self._by_group().setdefault(group, {})
+        for plain in entries:
+            key, entry = self._codec.entry(plain)
+            self._entries[key] = entry
+            keys[key] = None
+        for timer in timers:
+            heappush(self.near, timer)
+        if self._timed is not None:
+            self._timed[group] = timers
+
+    def drop_group(self, group: int) -> None:
+        timers = self._timers_by_group().pop(group, None)
+        keys = self._by_group().pop(group, {})
+        if timers:
+            self.near[:] = [timer for timer in self.near if timer[1] not in keys]
+            heapify(self.near)
+        for key in keys:
+            del self._entries[key]
+
     def close(self) -> None:
         return None
-
-    def _bytes(self, keys: dict[Any, None], timers: list[Timer]) -> bytes:
-        return self._codec.encode_group([self._codec.plain(key, self._entries[key]) for key in keys], timers)
 
     def _by_group(self) -> dict[int, dict[Any, None]]:
         """Keys by group, in the order in which they came."""
@@ -133,6 +123,11 @@ class MemoryStore:
                 self._grouped.setdefault(key_group(key), {})[key] = None
         return self._grouped
 
-
-def _position(timer: Timer) -> tuple[int, ...]:
-    return timer[0]
+    def _timers_by_group(self) -> dict[int, list[Timer]]:
+        """Timers by group, in order of position."""
+        if self._timed is None:
+            group_of = {key: group for group, keys in self._by_group().items() for key in keys}
+            self._timed = {}
+            for timer in sorted(self.near, key=itemgetter(0)):
+                self._timed.setdefault(group_of[timer[1]], []).append(timer)
+        return self._timed

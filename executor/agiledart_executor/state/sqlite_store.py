@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from agiledart_dataflow.data.partitioning import canonical, key_group
-from agiledart_dataflow.state.entries import Entry, EntryCodec, Timer
+from agiledart_dataflow.state.entries import Entry, EntryCodec, PlainEntry, Timer
 from agiledart_executor.state.timer_file import TimerFile, transaction
 from agiledart_kernel.errors import OperationFailed
 
@@ -111,23 +111,28 @@ class SqliteStore:
         with self._told():
             self._write(list(self._cached))
             rows = self._db.execute("select v from entries where g = ? order by k", (group,)).fetchall()
-            entries = [self._codec.plain(*self._codec.decode(row[0])) for row in rows]
+            entries = dict(self._codec.decode(row[0]) for row in rows)
             return self._codec.encode_group(entries, self._timers.of_group(group))
 
-    def snapshot(self) -> list[tuple[int, bytes]]:
-        return [(group, self.snapshot_group(group)) for group in self.groups()]
-
     def restore_group(self, group: int, data: bytes) -> None:
-        _, entries, timers = self._codec.decode_group(data)
+        entries, timers = self._codec.decode_group(data)
+        self._replace_group(group, entries, timers)
+
+    def drop_group(self, group: int) -> None:
+        self._replace_group(group, [], [])
+
+    def _replace_group(self, group: int, entries: list[PlainEntry], timers: list[Timer]) -> None:
         with self._told():
             self._write(list(self._cached))
             rows = [self._row(*self._codec.entry(plain)) for plain in entries]
             with transaction(self._db):
                 gone = self._db.execute("delete from entries where g = ?", (group,)).rowcount
                 self._db.executemany("insert into entries values (?, ?, ?)", rows)
-            self._cached = {key: entry for key, entry in self._cached.items() if key_group(key) != group}
+            if gone:  # all keys in memory are in the file, too, by now
+                self._cached = {key: entry for key, entry in self._cached.items() if key_group(key) != group}
             self._count += len(rows) - gone
-            self._timers.replace_group(group, timers)
+            if gone or timers:  # a timer always has an entry
+                self._timers.replace_group(group, timers)
 
     def groups(self) -> list[int]:
         with self._told():

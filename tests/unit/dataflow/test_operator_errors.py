@@ -29,8 +29,9 @@ from agiledart import (
 )
 from agiledart_dataflow.data.position import RECORD
 from agiledart_dataflow.operators.keyed_step import KeyedStep
-from agiledart_dataflow.operators.top import Top
+from agiledart_dataflow.operators.top import Top, ranked_type
 from agiledart_dataflow.state.entries import EntryCodec
+from agiledart_dataflow.state.plain_codec import PlainCodec
 from agiledart_executor.local import LocalRun, run_topology
 from agiledart_executor.state.sqlite_store import SqliteStore
 from agiledart_kernel.errors import OperationFailed, UserCodeError
@@ -245,7 +246,10 @@ def test_keys_without_an_order_share_a_rank(ties: Literal["newest", "key"]) -> N
 
 def test_a_change_whose_place_cannot_be_found_changes_nothing() -> None:
     refused: list[Any] = []
-    top = Top("best", lambda value: value, n=3, newest_first=False, mishap=lambda _, row, __: refused.append(row))
+    codec = PlainCodec("best", lambda: ranked_type(str, int, int))
+    top = Top(
+        "best", lambda value: value, codec, n=3, newest_first=False, mishap=lambda _, row, __: refused.append(row)
+    )
     rows = [("a", 3, 1), ("b", 2, 1), ("b", 1 + 0j, 1), ("c", 1, 1), ("b", 5, 1)]
     out, _ = top.run(rows, [(at, RECORD, 0, at) for at in range(len(rows))], (9, RECORD, 0, 9))
     assert refused == [rows[2]]
@@ -358,11 +362,11 @@ def left(store: SqliteStore) -> None:
     ("spoil", "value", "error", "words"),
     [
         (full, 1, OperationFailed, "^sums: its state on disk cannot be kept"),
-        (left, 2**70, UserCodeError, "^in sums, state of key 'a': OverflowError"),
+        (left, 1j, UserCodeError, "^in sums, state of key 'a': TypeError"),
     ],
 )
 def test_a_store_that_fails_is_no_fault_of_a_row(
-    tmp_path: Path, spoil: Callable[[SqliteStore], None], value: int, error: type[Exception], words: str
+    tmp_path: Path, spoil: Callable[[SqliteStore], None], value: Any, error: type[Exception], words: str
 ) -> None:
     operator = Sums()
     codec = EntryCodec("sums", str, list[int], operator.to_plain, operator.from_plain)

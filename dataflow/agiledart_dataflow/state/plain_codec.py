@@ -1,0 +1,101 @@
+"""`PlainCodec`: plain data of a step as bytes that say their format, and back again with the types that it had.
+
+Inside, a dataclass or Struct travels by the names of its fields and a NamedTuple by their order, so a field that was added later
+with a default is filled in; a type that does not fit raises `StateFormatError`, which names both. Ints beyond 64 bits, as sums may
+be, have no form in MessagePack: data with one among them is written as a second kind, more slowly.
+"""
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any, Final
+
+import msgspec
+
+from agiledart_dataflow.user_code.user_errors import NO_RECORD, user_code_error
+from agiledart_kernel.errors import OperationFailed
+
+FORMAT: Final = 1
+"""Of saved state; older formats are upgraded when read, newer ones refused."""
+
+_PLAIN, _WIDE = 0, 1
+_WIDE_INT: Final = 1
+"""Code of the extension that holds an int beyond 64 bits, as text to the base 16."""
+
+_ENCODER = msgspec.msgpack.Encoder()
+_PARTS: msgspec.msgpack.Decoder[tuple[int, int, msgspec.Raw]] = msgspec.msgpack.Decoder(tuple[int, int, msgspec.Raw])
+_FORMAT_FIRST: msgspec.msgpack.Decoder[list[msgspec.Raw]] = msgspec.msgpack.Decoder(list[msgspec.Raw])
+_READ_ERRORS = (msgspec.MsgspecError, ValueError, RecursionError, OverflowError, TypeError)
+
+
+class StateFormatError(OperationFailed):
+    """Saved state cannot be read by this code; the message says of which step and why."""
+
+
+class PlainCodec:
+    """Of one step.
+
+    Args:
+        step: for messages.
+        make_type: the type of the data; asked for when bytes are first read.
+    """
+
+    def __init__(self, step: str, make_type: Callable[[], Any]) -> None:
+        self._step = step
+        self._make_type = make_type
+
+    def encode(self, plain: Any) -> bytes:
+        """The bytes. Raises `UserCodeError` for what is no plain data."""
+        try:
+            try:
+                return _ENCODER.encode((FORMAT, _PLAIN, plain))
+            except OverflowError:
+                return _ENCODER.encode((FORMAT, _WIDE, _narrowed(msgspec.to_builtins(plain, builtin_types=(bytes,)))))
+        except (TypeError, ValueError, OverflowError, RecursionError) as error:
+            raise user_code_error(f"{self._step}, its state", None, error, NO_RECORD) from error
+
+    def decode(self, data: bytes) -> Any:
+        """The data. Raises `StateFormatError`."""
+        decoder = self._decoder
+        try:
+            written = msgspec.msgpack.decode(_FORMAT_FIRST.decode(data)[0], type=int)
+            if written <= FORMAT:
+                _, kind, body = _PARTS.decode(data)
+                return decoder.decode(body) if kind == _PLAIN else self._widened(body)
+        except (*_READ_ERRORS, IndexError) as error:
+            raise StateFormatError(
+                f"the saved state of {self._step} is not of the type that the code has now: {error}; give fields that were"
+                " added a default, or name the step anew"
+            ) from None
+        raise StateFormatError(
+            f"the saved state of {self._step} has format {written}; this version reads up to {FORMAT}"
+        )
+
+    @cached_property
+    def _type(self) -> Any:
+        return self._make_type()
+
+    @cached_property
+    def _decoder(self) -> "msgspec.msgpack.Decoder[Any]":
+        return msgspec.msgpack.Decoder(self._type)
+
+    def _widened(self, body: msgspec.Raw) -> Any:
+        return msgspec.convert(
+            msgspec.msgpack.decode(body, ext_hook=_read_extension), self._type, builtin_types=(bytes,)
+        )
+
+
+def _narrowed(plain: Any) -> Any:
+    """Builtin data with its wide ints as extensions."""
+    if type(plain) is int:
+        return plain if -(2**63) <= plain < 2**64 else msgspec.msgpack.Ext(_WIDE_INT, hex(plain).encode())
+    if isinstance(plain, list | tuple):
+        return tuple(map(_narrowed, plain))  # a key of a dictionary may be one
+    if isinstance(plain, dict):
+        return {_narrowed(key): _narrowed(one) for key, one in plain.items()}
+    return plain
+
+
+def _read_extension(code: int, data: memoryview) -> int:
+    if code != _WIDE_INT:
+        raise ValueError(f"extension {code} is not known")
+    return int(bytes(data), 16)

@@ -1,0 +1,290 @@
+"""State by key group: every keyed operator goes on in two others, to which its groups were divided, as if nothing had happened."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agiledart import hopping, null, tumbling
+from agiledart_dataflow.aggregation.operator_making import MakeStore
+from agiledart_dataflow.data.batch import listed
+from agiledart_dataflow.data.carries import Carries
+from agiledart_dataflow.data.partitioning import key_group
+from agiledart_dataflow.data.position import Position
+from agiledart_dataflow.operators.base import Operator
+from agiledart_dataflow.plan.step import Step
+from agiledart_dataflow.plan.step_kinds import STEP_KINDS
+from agiledart_dataflow.runtime.program import Program
+from agiledart_dataflow.state.entries import EntryCodec
+from agiledart_dataflow.state.groups import put_back, saved
+from agiledart_dataflow.state.store import KeyedStore
+from agiledart_executor.state.sqlite_store import SqliteStore
+from agiledart_kernel.errors import LocalProtocolError
+from agiledart_kernel.limits import KEY_GROUPS
+from agiledart_kernel.randomness import RandomStream
+from tests.conformance.operator_cases import ALL, CASES, Case, key, ms
+from tests.conformance.test_operators import ROWS, topology_of
+from tests.reference.inline_host import InlineHost
+from tests.reference.rows import Row
+
+
+def beside_a_patient_one(a: Any, b: Any) -> Any:
+    """A window that lets no row in late, in a topology where another one does."""
+    a.key_by(key).window(tumbling(ms(7), allowed_lateness=ms(9))).count("patient").sink("no", null())
+    return a.key_by(key).window(hopping(ms(6), ms(3))).aggregate("x", ALL)
+
+
+def patient(a: Any, b: Any) -> Any:
+    """A window that goes on listening."""
+    return a.key_by(key).window(hopping(ms(6), ms(3), allowed_lateness=ms(9))).aggregate("x", ALL)
+
+
+ALL_CASES = [*CASES, Case("patient", patient, list), Case("beside a patient one", beside_a_patient_one, list)]
+Line = tuple[Position, str, Any]
+"""(position, side output or "", row)."""
+
+
+class Input(NamedTuple):
+    """One call of an operator."""
+
+    rows: list[Any]
+    positions: list[Any]
+    mark: Position
+
+
+class Recorder:
+    """In the place of an operator: notes with what it was called."""
+
+    def __init__(self, operator: Operator) -> None:
+        self._operator = operator
+        self.inputs: list[Input] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._operator, name)
+
+    def run(self, rows: list[Any], positions: list[Any], mark: Position) -> Any:
+        """As the operator does."""
+        order = list(listed(positions)) if positions is not None else [(mark[0], n) for n in range(len(rows))]
+        self.inputs.append(Input(list(rows), order, mark))
+        return self._operator.run(rows, positions, mark)
+
+
+def recorded(case: Case, rows: Sequence[Row], seed: int, at_least: Carries) -> tuple[Program, dict[int, list[Input]]]:
+    """What the operators of a case's stages are called with, by stage, in some run of it with one instance each."""
+    host = InlineHost(topology_of(case, rows), parallelism=1, seed=seed, at_least=at_least)
+    recorders: dict[int, Recorder] = {}
+    for (stage, _), instance in host.instances.items():
+        if instance.state.division == "by group":
+            assert instance._operator is not None
+            instance._operator = recorders[stage] = Recorder(instance._operator)
+            instance._run_batch = None
+    host.run()
+    return host.program, {stage: recorder.inputs for stage, recorder in recorders.items()}
+
+
+@contextmanager
+def operators(program: Program, stage: int, on_disk: Sequence[bool]) -> Iterator[list[Operator]]:
+    """New operators of a stage; those that can keep their state on disk do so where it is asked for."""
+    stores: list[KeyedStore] = []
+    with TemporaryDirectory() as folder:
+
+        def make_store(step: str, codec: EntryCodec) -> KeyedStore:
+            stores.append(SqliteStore(step, codec, Path(folder), cached_keys=1))
+            return stores[-1]
+
+        program.steps(stage)[0].make["keep"] = "disk"  # what it asked for does not matter without a store
+        yield [operator_of(program, stage, make_store if disk else None) for disk in on_disk]
+        for store in stores:
+            store.close()
+
+
+def operator_of(program: Program, stage: int, make_store: MakeStore | None = None) -> Operator:
+    """A new one."""
+    operator = program.operator(stage, None, make_store)
+    assert operator is not None
+    return operator
+
+
+def fed(operator: Operator, given: Input) -> list[Line]:
+    """What an operator puts out for one input, its side outputs too."""
+    out, at = operator.run(list(given.rows), list(given.positions), given.mark)
+    lines = [(position, "", row) for position, row in zip(at or (), out, strict=True)]
+    sides: dict[str, tuple[list[Any], list[Position]]] = getattr(operator, "sides", {})
+    for tag, (rows, places) in sides.items():
+        lines += [(position, tag, row) for position, row in zip(places, rows, strict=True)]
+    sides.clear()
+    return lines
+
+
+def part_of(given: Input, step: Step, groups: frozenset[int]) -> Input:
+    """The rows of an input whose keys are of these groups; those that go to every instance stay."""
+    functions = step.key_functions
+
+    def is_in(row: Any, position: Any) -> bool:
+        if step.traits.shares_second and position[-1]:
+            return True
+        key_of = functions[position[-1]] if len(functions) > 1 else functions[0]
+        return key_group(key_of(row)) in groups
+
+    kept = [number for number, (row, at) in enumerate(zip(given.rows, given.positions, strict=True)) if is_in(row, at)]
+    return Input([given.rows[n] for n in kept], [given.positions[n] for n in kept], given.mark)
+
+
+def in_order(lines: list[Line]) -> list[Line]:
+    """By position; who merges the outputs of several instances does the same."""
+    return sorted(lines, key=lambda line: (line[1], line[0]))
+
+
+def move_some(two: list[Operator], owners: list[int], random: RandomStream) -> None:
+    """About half of the groups change their owner while both are at work."""
+    held = [group for operator in two for group in operator.groups()]
+    for group in [group for group in held if random.index(2)]:
+        origin = two[owners[group]]
+        owners[group] = 1 - owners[group]
+        two[owners[group]].restore_group(group, origin.snapshot_group(group))
+        origin.drop_group(group)
+        assert group not in origin.groups()
+    assert sorted(group for operator in two for group in operator.groups()) == sorted(held)
+
+
+def divided(
+    program: Program, stage: int, inputs: list[Input], cuts: tuple[int, int], on_disk: Sequence[bool], seed: int
+) -> list[Line]:
+    """What one operator puts out up to the first cut, then two to which its groups went; at the second cut some of them move."""
+    random = RandomStream(seed, "groups")
+    step = program.steps(stage)[0]
+    owners = [random.index(2) for _ in range(KEY_GROUPS)]
+    lines: list[Line] = []
+    with operators(program, stage, on_disk) as (one, *two):
+        for one_input in inputs[: cuts[0]]:
+            lines += fed(one, one_input)
+        held = one.groups()
+        assert held == sorted(set(held))
+        for group in sorted(held, key=lambda group: random.uniform()):
+            two[owners[group]].restore_group(group, one.snapshot_group(group))
+        for other in two:
+            other.restore_rest(one.snapshot_rest())
+        assert [*two[0].groups(), *two[1].groups()] == sorted(held, key=lambda group: (owners[group], group))
+        assert two[0].state_keys + two[1].state_keys == one.state_keys
+        for number, one_input in enumerate(inputs[cuts[0] :], cuts[0]):
+            if number == cuts[1]:
+                move_some(two, owners, random)
+            for index, other in enumerate(two):
+                groups = frozenset(group for group in range(KEY_GROUPS) if owners[group] == index)
+                lines += fed(other, part_of(one_input, step, groups))
+    return lines
+
+
+SEEDS = st.integers(0, 1_000_000)
+
+
+@pytest.mark.parametrize("case", ALL_CASES, ids=lambda case: case.name)
+@given(
+    rows=ROWS,
+    is_sorted=st.booleans(),
+    at=st.tuples(st.floats(0, 1), st.floats(0, 1)),
+    on_disk=st.lists(st.booleans(), min_size=3, max_size=3),
+    seed=SEEDS,
+)
+@settings(max_examples=40, deadline=None)
+def test_two_operators_go_on_where_one_was(
+    case: Case, rows: list[Row], is_sorted: bool, at: tuple[float, float], on_disk: list[bool], seed: int
+) -> None:
+    rows = sorted(rows, key=lambda row: row.at) if is_sorted else rows
+    program, inputs = recorded(case, rows, seed, "positions")
+    assert inputs or "top" not in case.name
+    for stage, calls in inputs.items():
+        with operators(program, stage, on_disk[:1]) as (whole,):
+            wanted = [line for call in calls for line in fed(whole, call)]
+        first, second = sorted(round(share * len(calls)) for share in at)
+        assert in_order(divided(program, stage, calls, (first, second), on_disk, seed)) == in_order(wanted)
+
+
+@pytest.mark.parametrize("case", ALL_CASES, ids=lambda case: case.name)
+@given(rows=ROWS, share=st.floats(0, 1), seed=SEEDS)
+@settings(max_examples=20, deadline=None)
+def test_all_groups_in_another_operator_are_what_was_there(
+    case: Case, rows: list[Row], share: float, seed: int
+) -> None:
+    """In whatever order they come, and where no positions go with rows, so that the order of arrival counts."""
+    rows = sorted(rows, key=lambda row: row.at)
+    program, inputs = recorded(case, rows, seed, "rows")
+    random = RandomStream(seed, "groups")
+    for stage, calls in inputs.items():
+        before, after, whole = (operator_of(program, stage) for _ in range(3))
+        cut = round(share * len(calls))
+        lines = [line for call in calls[:cut] for line in fed(before, call)]
+        for call in calls[: random.index(cut + 1)]:
+            fed(after, call)  # what it holds is replaced
+        for group in after.groups():
+            if random.index(2) or group not in before.groups():
+                after.drop_group(group)
+        for group in sorted(before.groups(), key=lambda group: random.uniform()):
+            after.restore_group(group, before.snapshot_group(group))
+        after.restore_rest(before.snapshot_rest())
+        assert saved(after) == saved(before)
+        lines += [line for call in calls[cut:] for line in fed(after, call)]
+        assert lines == [line for call in calls for line in fed(whole, call)]
+
+
+def rows_of(count: int) -> list[Row]:
+    """Enough for every operator to remember something."""
+    return [Row(number // 2, "abc"[number % 3], number % 7 - 3, 0.5, number % 2) for number in range(count)]
+
+
+def test_no_kind_of_step_with_state_is_forgotten() -> None:
+    """A new kind needs a case in `operator_cases.py`, and an operator that says how its state may be parted."""
+    parted: dict[str, set[str]] = {}
+    for case in ALL_CASES:
+        host = InlineHost(topology_of(case, rows_of(4)), parallelism=1, seed=1)
+        for (stage, _), instance in host.instances.items():
+            parted.setdefault(host.program.steps(stage)[0].kind, set()).add(instance.state.division)
+    with_state = {name: kind for name, kind in STEP_KINDS.items() if kind.has_state}
+    assert {name: parted.get(name) for name in with_state} == {
+        name: {"whole"} if kind.runs_once else {"by group"} for name, kind in with_state.items()
+    }
+    assert all(divisions == {"none"} for name, divisions in parted.items() if name not in with_state)
+    assert {"union", "sink", "side"} <= set(parted)
+
+
+def test_what_has_no_groups_says_so() -> None:
+    case = next(case for case in CASES if case.name == "top")
+    host = InlineHost(topology_of(case, rows_of(30)), parallelism=1, seed=1)
+    host.run()
+    found: dict[str, int] = {}
+    for (stage, _), instance in host.instances.items():
+        state = instance.state
+        kind = host.program.steps(stage)[0].kind
+        if state.division == "by group":
+            continue
+        found[kind] = len(state.snapshot_rest())
+        assert state.groups() == []
+        for ask in (state.snapshot_group, state.drop_group, lambda group, state=state: state.restore_group(group, b"")):
+            with pytest.raises(LocalProtocolError, match="has no key group 5"):
+                ask(5)
+    assert found["top"] > 0
+    assert found["sink"] == 0
+
+
+@pytest.mark.parametrize("case", ALL_CASES, ids=lambda case: case.name)
+def test_a_state_that_is_put_back_is_what_it_was(case: Case) -> None:
+    program, inputs = recorded(case, rows_of(60), 1, "positions")
+    for stage, calls in inputs.items():
+        remembered = 0
+        for cut in range(1, len(calls), 5):
+            operator, other = operator_of(program, stage), operator_of(program, stage)
+            for call in calls[:cut]:
+                fed(operator, call)
+            before = saved(operator)
+            for call in calls[cut:]:
+                fed(operator, call)
+            for one in (operator, other):
+                put_back(one, before)
+                assert saved(one) == before
+            remembered += len(before.groups)
+        assert remembered
