@@ -107,7 +107,9 @@ class Participant:
         saved = tuple(value.saved_of(each.party) for each in mine)
         ends = tuple(end for end in value.parts if end.host == me)
         self._desk.ask(
-            lambda request: asked.EnterLife(request, self.run, value.life, value.plan, mine, saved, ends),
+            lambda request: asked.EnterLife(
+                request, self.run, value.life, value.committed.epoch, value.plan, mine, saved, ends
+            ),
             lambda _, reason: self._entered(value, reason),
         )
 
