@@ -43,7 +43,7 @@ class Desk:
 
     def peer(self, peer: Peer) -> Peer:
         """The newest handle of a node."""
-        known = self._book.get(peer.node)
+        known = self.me if peer.node == self.me.node else self._book.get(peer.node)
         return known if known is not None and known.incarnation >= peer.incarnation else peer
 
     def send(self, to: Peer, message: Message) -> None:

@@ -118,6 +118,10 @@ class Coordinator:
         if outcome is Outcome.OVERTAKEN:
             self._desk.observe(CoordinationLost(self.run, self.proposer.ballot))
             self.phase, self._heard, self._need = Phase.FOLLOWING, self._desk.now, ""
+        elif outcome is Outcome.READ and not self._is_voter(self.value):
+            # Its seat was given to another node while it was away: it has read that, and leaves the run alone.
+            self.proposer.release()
+            self.phase, self._heard = Phase.FOLLOWING, self._desk.now
         elif outcome is Outcome.READ:
             self._desk.observe(CoordinationBegan(self.run, self.proposer.ballot))
             self.replacing.began(self.value)
@@ -147,7 +151,7 @@ class Coordinator:
         self._lead()
         if self.phase is Phase.READING:
             if self._desk.now - self._heard > 4 * self._desk.config.silence_ns:
-                self.proposer.phase = Hold.IDLE
+                self.proposer.release()
                 self._take_over()
             return
         self.replacing.on_tick(self.proposer)
@@ -258,7 +262,7 @@ class Coordinator:
             return
         if message.life > self.value.life:
             # Somebody has begun a later life: the register knows more than this coordinator.
-            self.proposer.phase = Hold.IDLE
+            self.proposer.release()
             self._take_over()
         elif message.life == self.value.life and sender.node in self.value.plan.hosts:
             self._refused[sender.node] = None
@@ -290,7 +294,7 @@ class Coordinator:
             return
 
         plan, missing = next_plan(
-            value, lambda node: desk.can_reach(node) and node not in self._silent, (desk.me, *desk.room)
+            value, lambda node: desk.can_reach(node) and node not in self._silent, (*desk.room, desk.me), desk.peer
         )
         if plan is None:
             desk.observe(RunWaits(self.run, value.life, missing))

@@ -2,7 +2,7 @@
 
 | state | who moves it |
 |---|---|
-| OUT | no life, or one that was entered by an earlier process. RESET of a later life → STORING |
+| OUT | no life, or one that was entered by an earlier process. RESET of a later life → STORING, if its plan knows of this process |
 | STORING | the life is being written; nothing of an older life is taken any more. Written → ENTERING |
 | ENTERING | the driver ends what ran, cuts sinks, restores. Done → READY, RESET_OK; failed → OUT, RESET_REFUSED |
 | READY | START or BEGIN → RUNNING |
@@ -73,6 +73,10 @@ class Participant:
         voters = [voter.peer.node for voter in (*value.voters, *value.outgoing)]
         if value.run != self.run or value.faults() or sender.node not in voters or message.ballot.node != sender.node:
             self._desk.observe(MessageIgnored(sender.node, "reset"))
+        elif value.life > self.life and self._was_planned_for_another(value):
+            self._desk.send(
+                sender, wire.ResetRefused(self.run, value.life, "this host was ended since the plan was made")
+            )
         elif value.life > self.life:
             self._enter(sender, value)
         elif value.life < self.life:
@@ -85,6 +89,11 @@ class Participant:
         else:
             reason = self._reason or "it was entered by a process that has ended"
             self._desk.send(sender, wire.ResetRefused(self.run, self.life, reason))
+
+    def _was_planned_for_another(self, value: Value) -> bool:
+        """A plan names lives of hosts, so that one that lost its disk can't enter a life a second time."""
+        planned = value.plan.hosts.get(self._desk.me.node)
+        return planned is not None and planned.incarnation < self._desk.me.incarnation
 
     def _enter(self, sender: Peer, value: Value) -> None:
         self.life, self.value, self._plan, self._leader = value.life, value, value.plan, sender
@@ -135,10 +144,11 @@ class Participant:
 
     def _is_mine(self, sender: Peer, life: int) -> bool:
         """Whether a coordinator's word is about the life that this host is in. One that is broken answers what it needs."""
-        if life != self.life or self.value is None or self.phase in (Phase.OUT, Phase.STORING, Phase.ENTERING):
+        if life != self.life or self.phase in (Phase.STORING, Phase.ENTERING):
             return False
-        if self.phase is Phase.BROKEN:
-            self._desk.send(sender, wire.NeedLife(self.run, self.life, self._reason))
+        if self.phase in (Phase.OUT, Phase.BROKEN):
+            reason = self._reason or "it was entered by a process that has ended"
+            self._desk.send(sender, wire.NeedLife(self.run, self.life, reason))
             return False
         return self.phase is not Phase.CLOSED
 
@@ -277,8 +287,13 @@ class Participant:
             self._desk.observe(MessageIgnored(sender.node, "committed"))
         elif value.life > self.life and self._desk.me.node not in value.plan.hosts:
             self._enter(sender, value)
-        elif self._is_mine(sender, message.life) or (self.phase is Phase.CLOSED and value.life == self.life):
+        elif self._is_over(value) or self._is_mine(sender, message.life):
             self._commit(sender, value)
+
+    def _is_over(self, value: Value) -> bool:
+        """The end needs no life: what a sink has to show is on its disk."""
+        is_entering = self.phase in (Phase.STORING, Phase.ENTERING)
+        return value.state is not State.RUNNING and value.life >= self.life and not is_entering
 
     def _commit(self, sender: Peer, value: Value) -> None:
         answer = wire.CommittedOk(self.run, value.life, value.committed)
@@ -292,7 +307,7 @@ class Participant:
             )
 
     def _done(self, sender: Peer, value: Value, answer: wire.CommittedOk, reason: str) -> None:
-        if value.life != self.life:
+        if value.life < self.life:
             return
         if reason:
             self._committing = self._committed

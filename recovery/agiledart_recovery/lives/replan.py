@@ -21,13 +21,14 @@ def heirs(value: Value, lost: Assignment, room: Sequence[Peer]) -> list[Peer]:
 
 
 def next_plan(
-    value: Value, is_there: Callable[[NodeId], bool], room: Sequence[Peer]
+    value: Value, is_there: Callable[[NodeId], bool], room: Sequence[Peer], newest: Callable[[Peer], Peer]
 ) -> tuple[Plan | None, tuple[NodeId, ...]]:
     """The plan of the next life; without one, which hosts are missing: pinned ones, or any when there is no room at all.
 
     Args:
         is_there: whether a node can be reached and has not been silent.
         room: nodes that could take over an instance, best first.
+        newest: the newest handle of a node: a plan names lives of hosts, and a host of a later life refuses it.
     """
     missing: dict[NodeId, None] = {}
     made: list[Assignment] = []
@@ -37,7 +38,7 @@ def next_plan(
             load[each.host.node] = load.get(each.host.node, 0) + 1
     for each in value.plan.assignments:
         if is_there(each.host.node):
-            made.append(each)
+            made.append(msgspec.structs.replace(each, host=newest(each.host)))
             continue
         there = [peer for peer in heirs(value, each, room) if is_there(peer.node)]
         if each.is_pinned or not there:
@@ -45,7 +46,7 @@ def next_plan(
             continue
         heir = min(there, key=lambda peer: load.get(peer.node, 0))
         load[heir.node] = load.get(heir.node, 0) + 1
-        made.append(msgspec.structs.replace(each, host=heir))
+        made.append(msgspec.structs.replace(each, host=newest(heir)))
     if missing:
         return None, tuple(missing)
     return msgspec.structs.replace(value.plan, assignments=tuple(made)), ()

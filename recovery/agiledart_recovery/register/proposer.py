@@ -86,6 +86,10 @@ class Proposer:
         self._promises = {}
         self.repeat()
 
+    def release(self) -> None:
+        """Ask for nothing more under this ballot."""
+        self.phase = Phase.IDLE
+
     def write(self, value: Value) -> None:
         """Change the register; only while LEADING."""
         assert self.phase is Phase.LEADING, self.phase
