@@ -152,7 +152,9 @@ class RecoveryMachine:
         if part is None and opens and len(self.participants) < MAX_RUNS:
             part = self.participants[run] = Participant(self._desk, run)
         if part is None:
+            # What is said about a life to a host that knows of none is answered by one that has lost its disk.
             self._desk.observe(MessageIgnored(sender.node, "run"))
+            Participant(self._desk, run).on_other(sender, message)
         elif isinstance(message, messages.Reset):
             self._knows(message.value)
             part.on_reset(sender, message)

@@ -144,6 +144,10 @@ class Participant:
 
     def _is_mine(self, sender: Peer, life: int) -> bool:
         """Whether a coordinator's word is about the life that this host is in. One that is broken answers what it needs."""
+        if life > self.life:
+            # The coordinator goes by this host's RESET_OK, of which nothing is left here: its disk was lost.
+            self._desk.send(sender, wire.NeedLife(self.run, life, "this host has never been in that life"))
+            return False
         if life != self.life or self.phase in (Phase.STORING, Phase.ENTERING):
             return False
         if self.phase in (Phase.OUT, Phase.BROKEN):
@@ -151,6 +155,11 @@ class Participant:
             self._desk.send(sender, wire.NeedLife(self.run, self.life, reason))
             return False
         return self.phase is not Phase.CLOSED
+
+    def on_other(self, sender: Peer, message: wire.RunMessage) -> None:
+        """A word about a life came to a host that knows nothing of the run."""
+        if isinstance(message, wire.Start | wire.Begin | wire.Ask | wire.Sync):
+            self._is_mine(sender, message.life)
 
     def on_start(self, sender: Peer, message: wire.Start) -> None:
         """Everybody is in the life."""
