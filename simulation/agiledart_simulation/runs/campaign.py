@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from agiledart_simulation.runs.applications import ApplicationRun
+from agiledart_simulation.runs.recovery_run import REACHED, RecoveryRun
 from agiledart_simulation.runs.report import Report
 from agiledart_simulation.runs.runner import Run
 from agiledart_simulation.runs.scenario import PERMANENT, SCENARIOS, Scenario, draw
@@ -21,6 +22,8 @@ def play(scenario: Scenario, latency: Latency | None = None) -> Report:
     """One run of any scenario."""
     if scenario.name == "applications":
         return ApplicationRun(scenario, latency=latency).run()
+    if scenario.name == "recovery":
+        return RecoveryRun(scenario, latency=latency).run()
     return Run(scenario, latency=latency).run()
 
 
@@ -71,7 +74,9 @@ class Campaign:
             return []
         reached = self.reached
         wanted = [*SCENARIOS[self.name][1]]
-        if self.name != "applications":
+        if self.name == "recovery":
+            wanted += REACHED
+        elif self.name != "applications":
             wanted += [f"permanent-{kind}" for kind in PERMANENT if kind != "none"]
         if self.name == "swarm":
             wanted += [f"message-{what}" for what in _MESSAGE_FAULTS]

@@ -48,6 +48,21 @@ _LATER: Final = ("watch",)
 
 _OF_APPLICATIONS: Final = ("submit", "stop", "kill", "silent", "restart", "leave", "pause", "weather")
 
+OF_RECOVERY: Final = (
+    "kill",
+    "power",
+    "restart",
+    "pause",
+    "rival",
+    "partition",
+    "heal",
+    "weather",
+    "handover",
+    "replace",
+    "wipe",
+    "blackout",
+)
+
 PERMANENT: Final = ("none", "dead", "mute", "deaf", "oneway", "stutter", "flap")
 """What may stay broken in the quiet phase."""
 
@@ -67,6 +82,10 @@ SCENARIOS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
         ("island", "partition", "split", "oneway", "flap", "clog", "swizzle", "route", "write", "watch"),
     ),
     "applications": ("users submit and stop applications while schedulers and hosts die", _OF_APPLICATIONS),
+    "recovery": (
+        "hosts of a run with state die, sleep, lose power and disks, are cut off; its stages move",
+        OF_RECOVERY,
+    ),
     "weather": ("messages are lost, doubled, late and out of order", ("weather", "route", "write", "join")),
 }
 """Scenario → what it is about, and the kinds it draws from."""
@@ -146,7 +165,7 @@ class Scenario:
 
     def validate(self) -> None:
         """Raises ConfigurationError when an option makes no sense."""
-        known = _OF_APPLICATIONS if self.name == "applications" else KINDS
+        known = {"applications": _OF_APPLICATIONS, "recovery": OF_RECOVERY}.get(self.name, KINDS)
         unknown = [kind for kind in self.kinds if kind not in known]
         if unknown or not self.kinds:
             raise ConfigurationError(f"--kinds: {', '.join(unknown) or 'none'}: known are {', '.join(known)}")
@@ -213,6 +232,16 @@ def draw(seed: int, most_nodes: int = 25, name: str = "swarm", fixed: Mapping[st
         kinds = tuple(dict.fromkeys(("submit", *kinds)))
         drawn = replace(
             drawn, kinds=kinds, steps=2 * steps, id_bits=ID_BITS, leaf_count=24, permanent="none", quiet_s=120
+        )
+    if name == "recovery":
+        drawn = replace(
+            drawn,
+            kinds=tuple(dict.fromkeys((*kinds, "heal"))),
+            id_bits=ID_BITS,
+            leaf_count=24,
+            permanent="none",
+            max_down=2,
+            quiet_s=240,
         )
     if fixed:
         drawn = replace(drawn, **fixed)

@@ -1,0 +1,83 @@
+"""What the roles of one node share: who it is, what time it is, whom it can reach, and what is to be done."""
+
+from collections.abc import Callable, Hashable
+
+from agiledart_kernel.instants import Instant
+from agiledart_kernel.machine import Effect, Message, Send, SetTimer
+from agiledart_kernel.node_id import NodeId
+from agiledart_kernel.observe import Observation, Observer
+from agiledart_kernel.peer import Peer
+from agiledart_kernel.randomness import RandomStream
+from agiledart_recovery.config import RecoveryConfig
+
+Outcome = Callable[[object, str], None]
+"""Gets what a request brought, and the reason when it failed (empty when it did not)."""
+
+
+class Desk:
+    """Effects of a step, requests under way, and what the overlay says about peers.
+
+    Attributes:
+        lost: nodes that the failure detector has declared dead.
+        room: nodes that could take over an instance, best first.
+        outbox: messages of this node to itself; the machine delivers them within the same step.
+    """
+
+    def __init__(self, me: Peer, config: RecoveryConfig, random: RandomStream, observer: Observer) -> None:
+        self.me, self.config, self.random = me, config, random
+        self.now = Instant(0)
+        self.effects: list[Effect] = []
+        self.outbox: list[Message] = []
+        self.lost: dict[NodeId, None] = {}
+        self.room: tuple[Peer, ...] = ()
+        self._observer = observer
+        self._book: dict[NodeId, Peer] = {}
+        self._waiting: dict[int, Outcome] = {}
+        self._number = 0
+
+    def meet(self, peer: Peer) -> None:
+        """Remember the newest handle of a node."""
+        known = self._book.get(peer.node)
+        if known is None or known.incarnation <= peer.incarnation:
+            self._book[peer.node] = peer
+
+    def peer(self, peer: Peer) -> Peer:
+        """The newest handle of a node."""
+        known = self.me if peer.node == self.me.node else self._book.get(peer.node)
+        return known if known is not None and known.incarnation >= peer.incarnation else peer
+
+    def send(self, to: Peer, message: Message) -> None:
+        """Send, also to oneself."""
+        if to.node == self.me.node:
+            self.outbox.append(message)
+        else:
+            self.effects.append(Send(self.peer(to), message))
+
+    def do(self, effect: Effect) -> None:
+        """Ask for something that has no outcome."""
+        self.effects.append(effect)
+
+    def ask(self, make: Callable[[int], Effect], outcome: Outcome) -> int:
+        """Ask for something whose outcome comes back; returns its number."""
+        self._number += 1
+        self._waiting[self._number] = outcome
+        self.effects.append(make(self._number))
+        return self._number
+
+    def answered(self, request: int, result: object, reason: str) -> None:
+        """The outcome of a request is known; one that nobody waits for is nothing."""
+        outcome = self._waiting.pop(request, None)
+        if outcome is not None:
+            outcome(result, reason)
+
+    def set_timer(self, name: Hashable, delay_ns: int) -> None:
+        """Fire a timer after so long."""
+        self.effects.append(SetTimer(name, Instant(self.now + delay_ns)))
+
+    def observe(self, observation: Observation) -> None:
+        """Report."""
+        self._observer(observation)
+
+    def can_reach(self, node: NodeId) -> bool:
+        """As far as the failure detector knows."""
+        return node == self.me.node or node not in self.lost

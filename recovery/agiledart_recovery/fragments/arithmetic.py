@@ -1,0 +1,68 @@
+"""What m + k costs and buys: time of a rebuilding, storage, chance of loss, and who uploads which stripe. Pure functions.
+
+m raw fragments and k parity fragments, n = m + k; any m of the n rebuild an element. B is the size of one fragment.
+"""
+
+from collections.abc import Sequence
+from math import comb
+
+from agiledart_recovery.wire.value import Element
+
+
+def fragment_bytes(length: int, m: int) -> int:
+    """B: bytes of one fragment, the element padded with zeros to a multiple of m."""
+    return -(-length // m)
+
+
+def transfer_seconds(m: int, fragment: float, providers: int, upload: float, download: float) -> float:
+    """Time to fetch m fragments' worth of data when all providers share the work: max(m·B/(P·u), m·B/d).
+
+    Args:
+        fragment: B, bytes of one fragment.
+        providers: P, live holders; m + k - 1 when the failed node's host held one.
+        upload, download: bytes a second of one provider, and of the replacement.
+
+    Source: [AgileDART] §IV-D: recovery time is determined by mB/(m + k - 1).
+    Departs: the paper calls B what one provider uploads; the formula has a consistent reading only with B the fragment's size.
+    """
+    return max(m * fragment / (providers * upload), m * fragment / download)
+
+
+def shared_seconds(m: int, fragment: float, uploads: Sequence[float], download: float) -> float:
+    """The same when uplinks differ: the least T with Σ min(u_i·T, B) ≥ m·B, by filling the slow ones last.
+
+    A provider has one fragment, so it can't give more than B. Raises ValueError for fewer than m providers.
+    """
+    if len(uploads) < m:
+        raise ValueError(f"{len(uploads)} providers, {m} fragments are needed")
+    need, rate = m * fragment, sum(uploads)
+    for done, upload in enumerate(sorted(uploads, reverse=True)):
+        # The `done` fastest have given all that they have; the others share the rest.
+        time = (need - done * fragment) / rate
+        if time * upload <= fragment * (1 + 1e-12):
+            return max(time, need / download)
+        rate -= upload
+    return max(fragment / min(uploads), need / download)
+
+
+def loss_probability(m: int, k: int, gone: float) -> float:
+    """Chance that more than k of m + k holders are gone, each with this probability and independently of the others."""
+    n = m + k
+    return sum(comb(n, lost) * gone**lost * (1 - gone) ** (n - lost) for lost in range(k + 1, n + 1))
+
+
+def stripe_providers(stripe: int, m: int, providers: int) -> tuple[int, ...]:
+    """Who serves a stripe: m cyclically consecutive providers, so each of the P serves exactly m of the P stripes."""
+    return tuple((stripe + step) % providers for step in range(m))
+
+
+def stripe_range(stripe: int, count: int, size: int) -> tuple[int, int]:
+    """Offset and length of one of `count` stripes of a fragment; the lengths differ by at most one byte."""
+    start = stripe * size // count
+    return start, (stripe + 1) * size // count - start
+
+
+def is_safe(element: Element, m: int) -> bool:
+    """Whether an element may be counted as saved: more than m fragments, or all of a small number, are acknowledged."""
+    there = sum(1 for holder in element.holders if holder)
+    return there >= min(m + 1, len(element.holders))

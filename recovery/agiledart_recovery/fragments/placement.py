@@ -1,0 +1,75 @@
+"""Who holds the fragments of an element. Pure functions.
+
+Holders are distinct physical hosts, none of them the owner's: a machine that dies takes at most one fragment with it, and never
+the owner and a fragment together. Where there are fewer hosts than n, k is reduced first, then m: fewer, larger fragments.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from agiledart_kernel.node_id import NodeId
+from agiledart_kernel.peer import Peer
+
+SMALL_STATE_BYTES = 1 << 20
+"""Up to here an element is copied (m = 1): splitting a small thing costs more messages than it spares bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """How an element is cut and where it goes; `holders[i]` gets fragment i.
+
+    Args:
+        wanted: n that was asked for; fewer holders is worth a warning.
+    """
+
+    m: int
+    holders: tuple[NodeId, ...]
+    wanted: int
+
+    @property
+    def survives(self) -> int:
+        """How many of the holders may be lost."""
+        return len(self.holders) - self.m
+
+
+def host_of(peer: Peer) -> str:
+    """The physical machine of a peer; a node that does not say is one of its own."""
+    return peer.host or peer.node.hex
+
+
+def distinct_hosts(owner: Peer, candidates: Sequence[Peer]) -> list[Peer]:
+    """The first candidate on each host, without the owner's."""
+    by_host: dict[str, Peer] = {}
+    for peer in candidates:
+        if host_of(peer) != host_of(owner) and peer.node != owner.node:
+            by_host.setdefault(host_of(peer), peer)
+    return list(by_host.values())
+
+
+def spread(owner: Peer, candidates: Sequence[Peer], length: int, m: int, k: int) -> Spread:
+    """Holders for an element of this many bytes.
+
+    Args:
+        candidates: by preference: the neighbourhood set by cost, then the leaf set.
+        m, k: wanted; state of at most `SMALL_STATE_BYTES` takes m = 1, so that each of 1 + k fragments is a copy.
+    """
+    if length <= SMALL_STATE_BYTES:
+        m = 1
+    hosts = distinct_hosts(owner, candidates)[: m + k]
+    return Spread(max(1, min(m, len(hosts) - 1)), tuple(peer.node for peer in hosts), m + k)
+
+
+def replacements(
+    owner: Peer, holders: Sequence[NodeId], gone: Sequence[NodeId], candidates: Sequence[Peer]
+) -> dict[int, NodeId]:
+    """New holders for fragments whose holders are gone or were never found: index → node; those for whom nobody is left are missing."""
+    stay = [node for node in holders if node and node not in gone]
+    known = {peer.node: host_of(peer) for peer in candidates}
+    taken = [known.get(node, node.hex) for node in stay]
+    free = [
+        peer
+        for peer in distinct_hosts(owner, candidates)
+        if peer.node not in stay and peer.node not in gone and host_of(peer) not in taken
+    ]
+    lacking = [index for index, node in enumerate(holders) if not node or node in gone]
+    return {index: peer.node for index, peer in zip(lacking, free, strict=False)}

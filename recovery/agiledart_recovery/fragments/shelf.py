@@ -1,0 +1,66 @@
+"""A holder's side: which fragments lie here, whether one more is taken, and which may go.
+
+Nothing of life ℓ is taken once this node knows of ℓ + 1 (V5). Nothing that the last two committed epochs need is let go (V6): what
+goes is told by the register's value, never by an age. So a fragment of an epoch that is not committed yet stays, whatever it is.
+"""
+
+from collections.abc import Mapping
+
+from agiledart_recovery.limits import MAX_HELD
+from agiledart_recovery.wire.effects import FragmentKey
+from agiledart_recovery.wire.names import Party, Run, Snapshot
+from agiledart_recovery.wire.value import Element, Value
+
+
+class Shelf:
+    """Fragments of others on this node's disk."""
+
+    def __init__(self) -> None:
+        self._held: dict[FragmentKey, None] = {}
+        self._lives: dict[Run, int] = {}
+
+    def knows_life(self, run: Run, life: int) -> None:
+        """A life of a run was heard of from its register."""
+        self._lives[run] = max(self._lives.get(run, 0), life)
+
+    def refusal(self, key: FragmentKey) -> str:
+        """Why a fragment is not taken; empty: it is."""
+        if key.snapshot.life < self._lives.get(key.run, 0):
+            return f"life {key.snapshot.life} is over, {self._lives[key.run]} counts"
+        if len(self._held) >= MAX_HELD and key not in self._held:
+            return f"{MAX_HELD} fragments are held"
+        return ""
+
+    def put(self, key: FragmentKey) -> None:
+        """It is on the disk."""
+        self._held[key] = None
+
+    def has(self, key: FragmentKey) -> bool:
+        """Whether it lies here."""
+        return key in self._held
+
+    def release(self, value: Value) -> tuple[FragmentKey, ...]:
+        """Take out what the register says is needed by nobody, and return it."""
+        needed: Mapping[tuple[Party, Snapshot], Element] = value.needed
+        self.knows_life(value.run, value.life)
+        gone = tuple(
+            key
+            for key in self._held
+            if key.run == value.run
+            and (key.party, key.snapshot) not in needed
+            and (key.snapshot.life < value.life or key.snapshot.epoch <= value.committed.epoch)
+        )
+        for key in gone:
+            del self._held[key]
+        return gone
+
+    def drop_run(self, run: Run) -> tuple[FragmentKey, ...]:
+        """Take out all of a run that has ended."""
+        gone = tuple(key for key in self._held if key.run == run)
+        for key in gone:
+            del self._held[key]
+        return gone
+
+    def violations(self) -> list[str]:
+        """What must never be so."""
+        return ["more fragments than the limit"] if len(self._held) > MAX_HELD else []

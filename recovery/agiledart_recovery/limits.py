@@ -1,0 +1,29 @@
+"""Every hard limit of recovery, with the reason for its number."""
+
+MAX_RUNS = 256
+"""Runs that one node votes for or hosts: each costs a voter's file and a timer."""
+
+MAX_PARTIES = 2_048
+"""Instances of one run, sources and sinks among them."""
+
+MAX_VOTERS = 5
+"""More voters make every commit slower and no run safer than two lost voters."""
+
+MAX_EDGES = 1_024
+MAX_PLAN_BYTES = 256 << 10
+"""What forming needs to start a plan; recovery only carries it."""
+
+MAX_FRAGMENTS = 256
+"""Symbols of GF(2^8): n = m + k can't be larger."""
+
+MAX_CHAIN = 12
+"""Elements that one snapshot may need: a whole one and at most ten changes, and one more while it is being folded."""
+
+MAX_REASON = 400
+"""Letters of a reason that a peer tells."""
+
+MAX_OPEN_EPOCHS = 8
+"""Epochs of one life above the committed one of which answers are kept; an older one is passed over."""
+
+MAX_HELD = 65_536
+"""Fragments that one node keeps for others."""

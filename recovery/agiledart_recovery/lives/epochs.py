@@ -1,0 +1,85 @@
+"""What the parties of one life have prepared, and which epoch is complete.
+
+An epoch e is complete when each party of the plan has answered in this life: PREPARED(ℓ, e), or it has ended and the last barrier
+that it passed is below e. All that passed the barrier must name the same plan behind it. An epoch that never is complete is passed
+over: its rows belong to the next one.
+
+The awkward case: a party that ended after barrier 5 is prepared for 6, 7 … by its last snapshot, never for 5 or 4, whose elements it
+made in passing: else a restored source skips the rows between.
+"""
+
+from dataclasses import dataclass
+
+from agiledart_recovery.limits import MAX_OPEN_EPOCHS
+from agiledart_recovery.wire.messages import Prepared
+from agiledart_recovery.wire.names import Party
+from agiledart_recovery.wire.value import Assignment, Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Complete:
+    """An epoch for which everybody has answered; `plan` holds behind it."""
+
+    epoch: int
+    answers: dict[Party, Prepared]
+    plan: Plan
+    is_last: bool
+
+
+class Epochs:
+    """Answers of one life, above the committed epoch.
+
+    Attributes:
+        begun: the highest epoch that anybody in this life was asked for.
+    """
+
+    def __init__(self, life: int, plan: Plan, committed: int) -> None:
+        self.life, self.plan, self.committed = life, plan, committed
+        self.begun = committed
+        self.is_caught_up = False
+        self._prepared: dict[int, dict[Party, Prepared]] = {}
+        self._ended: dict[Party, Prepared] = {}
+
+    def take(self, answer: Prepared, parties: dict[Party, Assignment]) -> bool:
+        """An answer came; false when it is of another life, of a party that is none, or of an epoch that is settled."""
+        if answer.life != self.life or answer.party not in parties or answer.saved.party != answer.party:
+            return False
+        if answer.has_ended:
+            self._ended[answer.party] = answer
+            return True
+        if not self.committed < answer.epoch <= self.begun + MAX_OPEN_EPOCHS:
+            return False
+        self.begun = max(self.begun, answer.epoch)
+        self._prepared.setdefault(answer.epoch, {})[answer.party] = answer
+        return True
+
+    def answer(self, party: Party, epoch: int) -> Prepared | None:
+        """What a party has for an epoch, if anything."""
+        found = self._prepared.get(epoch, {}).get(party)
+        ended = self._ended.get(party)
+        return found or (ended if ended is not None and ended.epoch < epoch else None)
+
+    def missing(self, epoch: int) -> tuple[Assignment, ...]:
+        """Parties that have not answered for an epoch."""
+        return tuple(each for each in self.plan.assignments if self.answer(each.party, epoch) is None)
+
+    def complete(self) -> Complete | None:
+        """The highest epoch that can be committed; the end of a bounded run is one, too."""
+        parties = [each.party for each in self.plan.assignments]
+        if parties and all(party in self._ended for party in parties):
+            return Complete(self.begun + 1, dict(self._ended), self.plan, True)
+        for epoch in sorted(self._prepared, reverse=True):
+            answers = {party: answer for party in parties if (answer := self.answer(party, epoch)) is not None}
+            if len(answers) == len(parties):
+                passed = [each for each in answers.values() if not each.has_ended]
+                plans = {each.after.digest if each.after is not None else b"": each.after for each in passed}
+                if len(plans) == 1:
+                    return Complete(epoch, answers, next(iter(plans.values())) or self.plan, False)
+        return None
+
+    def settle(self, done: Complete) -> None:
+        """The register has it: answers up to there are of no more use."""
+        self.committed, self.plan = done.epoch, done.plan
+        self.begun = max(self.begun, done.epoch)
+        self.is_caught_up = all(each.is_caught_up for each in done.answers.values())
+        self._prepared = {epoch: each for epoch, each in self._prepared.items() if epoch > done.epoch}

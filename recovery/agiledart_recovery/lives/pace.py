@@ -1,0 +1,31 @@
+"""How often a run may begin a new life: pauses of 0, 1, 2, 4 … seconds, and an end after too many."""
+
+from agiledart_kernel.instants import SECOND, Instant
+from agiledart_recovery.config import RecoveryConfig
+
+
+class Pace:
+    """Lives that were begun lately, as one coordinator saw them."""
+
+    def __init__(self, config: RecoveryConfig) -> None:
+        self._config = config
+        self._began: list[Instant] = []
+
+    def began(self, now: Instant) -> None:
+        """A life begins."""
+        self._began = [*self._recent(now), now]
+
+    def due(self, now: Instant) -> int:
+        """The instant from which on the next one may begin."""
+        recent = self._recent(now)
+        if not recent:
+            return now
+        pause = min(self._config.pause_max_ns, (1 << (len(recent) - 2)) * SECOND) if len(recent) > 1 else 0
+        return recent[-1] + pause
+
+    def is_spent(self, now: Instant) -> bool:
+        """So many lives in so short a time: another one would not help."""
+        return len(self._recent(now)) >= self._config.attempts
+
+    def _recent(self, now: Instant) -> list[Instant]:
+        return [at for at in self._began if now - at < self._config.attempts_window_ns]

@@ -1,0 +1,342 @@
+"""A host's side of one run.
+
+| state | who moves it |
+|---|---|
+| OUT | no life, or one that was entered by an earlier process. RESET of a later life → STORING, if its plan knows of this process |
+| STORING | the life is being written; nothing of an older life is taken any more. Written → ENTERING |
+| ENTERING | the driver ends what ran, cuts sinks, restores. Done → READY, RESET_OK; failed → OUT, RESET_REFUSED |
+| READY | START or BEGIN → RUNNING |
+| RUNNING | barriers pass, parties prepare. Something breaks → BROKEN |
+| BROKEN | every word of the coordinator is answered by NEED_LIFE, a RESET of this life by RESET_REFUSED |
+| CLOSED | the run has ended |
+| any | RESET of a later life → STORING |
+
+The awkward case: RESET of the life that is on the disk. In the process that entered it, it is a question: what have you prepared? In
+a later process it is refused: the part has forgotten what it had taken, and an old RESET would cut off what was committed since.
+"""
+
+from enum import Enum
+
+from agiledart_kernel.peer import Peer
+from agiledart_recovery.desk import Desk
+from agiledart_recovery.fragments.placement import spread
+from agiledart_recovery.fragments.saving import Outcome, Saving
+from agiledart_recovery.limits import MAX_CHAIN, MAX_OPEN_EPOCHS
+from agiledart_recovery.wire import effects as asked
+from agiledart_recovery.wire import messages as wire
+from agiledart_recovery.wire.events import PartyPrepared, PartySnapped
+from agiledart_recovery.wire.names import Party, Run, Snapshot
+from agiledart_recovery.wire.observations import ElementDegraded, LifeEntered, MessageIgnored
+from agiledart_recovery.wire.value import Element, Plan, Saved, State, Value
+
+
+class Phase(Enum):
+    """See the module."""
+
+    OUT = "out"
+    STORING = "storing"
+    ENTERING = "entering"
+    READY = "ready"
+    RUNNING = "running"
+    BROKEN = "broken"
+    CLOSED = "closed"
+
+
+class Participant:
+    """What one node knows of a run that it hosts, or has a part of a sink of.
+
+    Attributes:
+        life: the last life that was entered; on the disk before anything was answered.
+        begun: the highest barrier that this host's sources were told of in this life.
+    """
+
+    def __init__(self, desk: Desk, run: Run, life: int = 0) -> None:
+        self._desk, self.run, self.life = desk, run, life
+        self.phase = Phase.OUT
+        self.begun = 0
+        self.value: Value | None = None
+        self._plan = Plan(())
+        self._leader: Peer | None = None
+        self._committed = Snapshot(0, 0)
+        self._committing = Snapshot(0, 0)
+        self._prepared: dict[tuple[int, Party], wire.Prepared] = {}
+        self._ended: dict[Party, wire.Prepared] = {}
+        self._saving: dict[tuple[Party, Snapshot], Saving] = {}
+        self._begins: dict[int, bytes] = {}
+        self._reason = ""
+
+    # ---- lives
+
+    def on_reset(self, sender: Peer, message: wire.Reset) -> None:
+        """Enter a life, or say what was prepared in it."""
+        value = message.value
+        voters = [voter.peer.node for voter in (*value.voters, *value.outgoing)]
+        if value.run != self.run or value.faults() or sender.node not in voters or message.ballot.node != sender.node:
+            self._desk.observe(MessageIgnored(sender.node, "reset"))
+        elif value.life > self.life and self._was_planned_for_another(value):
+            self._desk.send(
+                sender, wire.ResetRefused(self.run, value.life, "this host was ended since the plan was made")
+            )
+        elif value.life > self.life:
+            self._enter(sender, value)
+        elif value.life < self.life:
+            self._desk.send(sender, wire.ResetRefused(self.run, self.life, "a later life was entered"))
+        elif self.phase in (Phase.READY, Phase.RUNNING):
+            self._leader = sender
+            self._answer_reset()
+        elif self.phase in (Phase.STORING, Phase.ENTERING):
+            self._leader = sender
+        else:
+            reason = self._reason or "it was entered by a process that has ended"
+            self._desk.send(sender, wire.ResetRefused(self.run, self.life, reason))
+
+    def _was_planned_for_another(self, value: Value) -> bool:
+        """A plan names lives of hosts, so that one that lost its disk can't enter a life a second time."""
+        planned = value.plan.hosts.get(self._desk.me.node)
+        return planned is not None and planned.incarnation < self._desk.me.incarnation
+
+    def _enter(self, sender: Peer, value: Value) -> None:
+        self.life, self.value, self._plan, self._leader = value.life, value, value.plan, sender
+        self.phase, self._reason = Phase.STORING, ""
+        self.begun = value.committed.epoch
+        self._committed = self._committing = value.committed
+        self._prepared, self._ended, self._begins, self._saving = {}, {}, {}, {}
+        file = asked.LifeFile(self.run, value.life)
+        self._desk.ask(lambda request: asked.KeepLife(request, file), lambda _, reason: self._stored(value, reason))
+
+    def _stored(self, value: Value, reason: str) -> None:
+        if value.life != self.life or self.phase is not Phase.STORING:
+            return
+        if reason:
+            self._refuse(reason)
+            return
+        self.phase = Phase.ENTERING
+        me = self._desk.me.node
+        mine = value.plan.at(me)
+        saved = tuple(value.saved_of(each.party) for each in mine)
+        ends = tuple(end for end in value.parts if end.host == me)
+        self._desk.ask(
+            lambda request: asked.EnterLife(
+                request, self.run, value.life, value.committed.epoch, value.plan, mine, saved, ends
+            ),
+            lambda _, reason: self._entered(value, reason),
+        )
+
+    def _entered(self, value: Value, reason: str) -> None:
+        if value.life != self.life or self.phase is not Phase.ENTERING:
+            return
+        if reason:
+            self._refuse(reason)
+            return
+        self.phase = Phase.READY
+        self._desk.observe(LifeEntered(self.run, self.life))
+        self._answer_reset()
+
+    def _refuse(self, reason: str) -> None:
+        self.phase, self._reason = Phase.OUT, reason[:400]
+        if self._leader is not None:
+            self._desk.send(self._leader, wire.ResetRefused(self.run, self.life, self._reason))
+
+    def _answer_reset(self) -> None:
+        if self._leader is not None:
+            answers = (*self._prepared.values(), *self._ended.values())
+            self._desk.send(self._leader, wire.ResetOk(self.run, self.life, self.begun, answers))
+
+    def _is_mine(self, sender: Peer, life: int) -> bool:
+        """Whether a coordinator's word is about the life that this host is in. One that is broken answers what it needs."""
+        if life > self.life:
+            # The coordinator goes by this host's RESET_OK, of which nothing is left here: its disk was lost.
+            self._desk.send(sender, wire.NeedLife(self.run, life, "this host has never been in that life"))
+            return False
+        if life != self.life or self.phase in (Phase.STORING, Phase.ENTERING):
+            return False
+        if self.phase in (Phase.OUT, Phase.BROKEN):
+            reason = self._reason or "it was entered by a process that has ended"
+            self._desk.send(sender, wire.NeedLife(self.run, self.life, reason))
+            return False
+        return self.phase is not Phase.CLOSED
+
+    def on_other(self, sender: Peer, message: wire.RunMessage) -> None:
+        """A word about a life came to a host that knows nothing of the run."""
+        if isinstance(message, wire.Start | wire.Begin | wire.Ask | wire.Sync):
+            self._is_mine(sender, message.life)
+
+    def on_start(self, sender: Peer, message: wire.Start) -> None:
+        """Everybody is in the life."""
+        if self._is_mine(sender, message.life):
+            self._start()
+
+    def _start(self) -> None:
+        if self.phase is Phase.READY:
+            self.phase = Phase.RUNNING
+            self._desk.do(asked.StartSources(self.run, self.life))
+
+    def on_broken(self, life: int, reason: str) -> None:
+        """Something of this life cannot go on here."""
+        if life == self.life and self.phase in (Phase.READY, Phase.RUNNING):
+            self.phase, self._reason = Phase.BROKEN, reason[:400]
+            if self._leader is not None:
+                self._desk.send(self._leader, wire.NeedLife(self.run, self.life, self._reason))
+
+    # ---- epochs
+
+    def on_begin(self, sender: Peer, message: wire.Begin) -> None:
+        """Send a barrier. BEGIN implies START: everybody is in the life."""
+        if not self._is_mine(sender, message.life):
+            return
+        self._leader = sender
+        self._start()
+        request = message.after.digest if message.after is not None else b""
+        known = self._begins.get(message.epoch)
+        if known is not None and known != request:
+            self.on_broken(self.life, f"two requests under epoch {message.epoch}")
+        elif known is not None or message.epoch <= self.begun:
+            self._tell_prepared(sender, message.epoch - 1)
+        elif message.before != self._plan.digest:
+            self.on_broken(self.life, f"epoch {message.epoch} is begun under a plan that no longer holds here")
+        elif message.epoch <= self._committed.epoch + MAX_OPEN_EPOCHS * MAX_OPEN_EPOCHS:
+            self._begins[message.epoch], self.begun = request, message.epoch
+            if message.after is not None:
+                self._plan = message.after
+            self._desk.do(asked.PassBarrier(self.run, self.life, message.epoch, message.after))
+
+    def on_ask(self, sender: Peer, message: wire.Ask) -> None:
+        """Tell again what was prepared."""
+        if self._is_mine(sender, message.life):
+            self._leader = sender
+            self._tell_prepared(sender, message.epoch)
+
+    def _tell_prepared(self, to: Peer, above: int) -> None:
+        for (epoch, _), answer in self._prepared.items():
+            if epoch > above:
+                self._desk.send(to, answer)
+        for answer in self._ended.values():
+            self._desk.send(to, answer)
+
+    def on_prepared(self, event: PartyPrepared) -> None:
+        """A source or sink has its part of a barrier on the disk."""
+        if self._takes(event.snapshot):
+            self._prepare(event, event.saved, event.offset)
+
+    def on_snapped(self, event: PartySnapped) -> None:
+        """A stage's element is on the local disk: now to its holders."""
+        if not self._takes(event.snapshot):
+            return
+        config = self._desk.config
+        reachable = [peer for peer in self._desk.room if self._desk.can_reach(peer.node)]
+        where = spread(self._desk.me, reachable, event.length, config.m, config.k)
+        element = Element(event.snapshot, event.digest, event.length, where.m, where.holders)
+        self._desk.set_timer((self.run, "save", event.party, event.snapshot), config.ack_timeout_ns)
+
+        def settled(saving: Saving) -> None:
+            self._settled(event, saving, where.wanted)
+
+        saving = Saving(self._desk, self.run, event.party, element, where, settled)
+        if saving.outcome is Outcome.SENDING:
+            self._saving[event.party, event.snapshot] = saving
+
+    def on_save_timeout(self, party: Party, snapshot: Snapshot) -> None:
+        """`ack_timeout` has passed for an element."""
+        saving = self._saving.get((party, snapshot))
+        if saving is not None:
+            saving.on_timeout()
+
+    def _settled(self, event: PartySnapped, saving: Saving, wanted: int) -> None:
+        self._saving.pop((event.party, event.snapshot), None)
+        if saving.outcome is not Outcome.SAFE or not self._takes(event.snapshot):
+            return
+        element = saving.element
+        if sum(1 for holder in element.holders if holder) < wanted:
+            self._desk.observe(ElementDegraded(self.run, event.party, element.survives))
+        chain = (*event.saved.chain, element)[-MAX_CHAIN:]
+        self._prepare(event, Saved(event.party, chain), 0)
+
+    def _takes(self, snapshot: Snapshot) -> bool:
+        """Nothing of another life counts."""
+        return snapshot.life == self.life and self.phase in (Phase.READY, Phase.RUNNING)
+
+    def _prepare(self, event: PartyPrepared | PartySnapped, saved: Saved, offset: int) -> None:
+        # An end is named by the epoch above the last barrier: its element must not replace that barrier's.
+        epoch = event.snapshot.epoch - event.has_ended
+        answer = wire.Prepared(
+            self.run,
+            self.life,
+            epoch,
+            event.party,
+            saved,
+            offset,
+            event.after,
+            event.is_caught_up,
+            event.has_ended,
+        )
+        if event.has_ended:
+            self._ended[event.party] = answer
+        else:
+            self._prepared[epoch, event.party] = answer
+        if event.after is not None:
+            self._plan = event.after
+        if self._leader is not None:
+            self._desk.send(self._leader, answer)
+
+    # ---- what is committed
+
+    def on_sync(self, sender: Peer, message: wire.Sync) -> None:
+        """Put logs on the disk."""
+        if self._is_mine(sender, message.life):
+            answer = wire.Synced(self.run, message.life, message.epoch)
+            self._desk.ask(
+                lambda request: asked.SyncLogs(request, self.run, message.life),
+                lambda _, reason: None if reason else self._desk.send(sender, answer),
+            )
+
+    def on_committed(self, sender: Peer, message: wire.Committed) -> None:
+        """The register has an epoch. A node that has only an old part of a sink hears of lives in this way."""
+        value = message.value
+        if value.run != self.run or value.faults() or value.life != message.life:
+            self._desk.observe(MessageIgnored(sender.node, "committed"))
+        elif value.life > self.life and self._desk.me.node not in value.plan.hosts:
+            self._enter(sender, value)
+        elif self._is_over(value) or self._is_mine(sender, message.life):
+            self._commit(sender, value)
+
+    def _is_over(self, value: Value) -> bool:
+        """The end needs no life: what a sink has to show is on its disk."""
+        is_entering = self.phase in (Phase.STORING, Phase.ENTERING)
+        return value.state is not State.RUNNING and value.life >= self.life and not is_entering
+
+    def _commit(self, sender: Peer, value: Value) -> None:
+        answer = wire.CommittedOk(self.run, value.life, value.committed)
+        if value.committed <= self._committed:
+            self._desk.send(sender, answer)
+        elif value.committed > self._committing:
+            self.value, self._committing = value, value.committed
+            self._desk.ask(
+                lambda request: asked.CommitEpoch(request, self.run, value.life, value),
+                lambda _, reason: self._done(sender, value, answer, reason),
+            )
+
+    def _done(self, sender: Peer, value: Value, answer: wire.CommittedOk, reason: str) -> None:
+        if value.life < self.life:
+            return
+        if reason:
+            self._committing = self._committed
+            return
+        self._committed = max(self._committed, value.committed)
+        epoch = self._committed.epoch
+        self._prepared = {key: each for key, each in self._prepared.items() if key[0] > epoch}
+        self._begins = {begun: each for begun, each in self._begins.items() if begun > epoch}
+        self._desk.send(sender, answer)
+        if value.state is not State.RUNNING and self.phase is not Phase.CLOSED:
+            self.phase = Phase.CLOSED
+            self._desk.do(asked.CloseRun(self.run, value.state.value))
+
+    def violations(self) -> list[str]:
+        """What must never be so."""
+        found = [
+            f"prepared in life {each.life}, not {self.life}"
+            for each in self._prepared.values()
+            if each.life != self.life
+        ]
+        if self._committed.life > self.life:
+            found.append(f"committed {self._committed} above life {self.life}")
+        return found

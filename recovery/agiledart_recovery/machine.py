@@ -1,0 +1,271 @@
+"""`RecoveryMachine`: all that one node has to do with recovery, as one machine.
+
+It holds a voter's seat and a coordinator for each run that it votes for, a participant for each run that it hosts, and a shelf of
+others' fragments. One table says which role a message is for. A message from the network never raises: what does not fit is ignored
+and observed, by its reason.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from agiledart_kernel.instants import Instant
+from agiledart_kernel.machine import Completed, Effect, Event, Failed, Message, Received, TimerFired
+from agiledart_kernel.observe import Observer, ignore
+from agiledart_kernel.peer import Peer
+from agiledart_kernel.randomness import RandomStream
+from agiledart_recovery.config import RecoveryConfig
+from agiledart_recovery.desk import Desk
+from agiledart_recovery.fragments.shelf import Shelf
+from agiledart_recovery.limits import MAX_RUNS
+from agiledart_recovery.lives.coordinator import Coordinator
+from agiledart_recovery.lives.participant import Participant
+from agiledart_recovery.register.voter import VoterSeat
+from agiledart_recovery.wire import events, messages
+from agiledart_recovery.wire.effects import DropFragments, VoterFile
+from agiledart_recovery.wire.names import Party, Run, Snapshot
+from agiledart_recovery.wire.observations import MessageIgnored
+from agiledart_recovery.wire.value import State, Value
+
+_SEAT_BITS = 60
+
+
+class _Judged(Protocol):
+    def violations(self) -> list[str]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveryStatistics:
+    """What a node has to do with recovery now."""
+
+    seats: int
+    coordinated: int
+    hosted: int
+
+
+class RecoveryMachine:
+    """One node's recovery.
+
+    Args:
+        me: this life of this node.
+        random: draws the numbers of voters' seats.
+    """
+
+    def __init__(self, me: Peer, config: RecoveryConfig, random: RandomStream, observer: Observer = ignore) -> None:
+        self._desk = Desk(me, config, random, observer)
+        self.seats: dict[Run, VoterSeat] = {}
+        self.coordinators: dict[Run, Coordinator] = {}
+        self.participants: dict[Run, Participant] = {}
+        self.shelf = Shelf()
+        self._messages: dict[type, Callable[[Peer, messages.RunMessage], None]] = {
+            messages.Prepare: self._to_seat,
+            messages.Accept: self._to_seat,
+            messages.AskSeat: self._on_ask_seat,
+            messages.Reset: self._to_participant,
+            messages.Start: self._to_participant,
+            messages.Begin: self._to_participant,
+            messages.Ask: self._to_participant,
+            messages.Sync: self._to_participant,
+            messages.Committed: self._to_participant,
+        }
+
+    # ---- the contract
+
+    def step(self, event: Event, now: Instant) -> Sequence[Effect]:
+        """See `agiledart_kernel.machine`."""
+        desk = self._desk
+        desk.now, desk.effects = now, []
+        if isinstance(event, Received):
+            desk.meet(event.sender)
+            self._receive(event.sender, event.message)
+        elif isinstance(event, Completed):
+            desk.answered(event.request, event.result, "")
+        elif isinstance(event, Failed):
+            desk.answered(event.request, None, event.reason or "it failed")
+        elif isinstance(event, TimerFired):
+            self._on_timer(event.name)
+        else:
+            self._on_local(event)
+        while desk.outbox:
+            self._receive(desk.me, desk.outbox.pop(0))
+        return desk.effects
+
+    def statistics(self) -> RecoveryStatistics:
+        """See `RecoveryStatistics`."""
+        return RecoveryStatistics(
+            len(self.seats), sum(each.leads for each in self.coordinators.values()), len(self.participants)
+        )
+
+    def violations(self) -> list[str]:
+        """What must never be so, in any part."""
+        roles: tuple[_Judged, ...] = (*self.seats.values(), *self.coordinators.values(), *self.participants.values())
+        return [line for part in (*roles, self.shelf) for line in part.violations()]
+
+    # ---- messages
+
+    def _receive(self, sender: Peer, message: Message) -> None:
+        if not isinstance(message, messages.RunMessage):
+            self._desk.observe(MessageIgnored(sender.node, "kind"))
+            return
+        handle = self._messages.get(type(message))
+        if handle is not None:
+            handle(sender, message)
+        else:
+            self._to_coordinator(sender, message)
+
+    def _to_seat(self, sender: Peer, message: messages.RunMessage) -> None:
+        """PREPARE and ACCEPT: only the holder of a ballot asks under it."""
+        seat = self.seats.get(message.run)
+        ballot = message.ballot if isinstance(message, messages.Prepare) else None
+        if isinstance(message, messages.Accept):
+            ballot = message.stamp.ballot
+            if message.value.run != message.run or message.value.faults():
+                self._desk.observe(MessageIgnored(sender.node, "value"))
+                return
+        if seat is None or ballot is None or (ballot.node, ballot.incarnation) != (sender.node, sender.incarnation):
+            self._desk.observe(MessageIgnored(sender.node, "ballot" if seat is not None else "seat"))
+        elif isinstance(message, messages.Prepare):
+            seat.on_prepare(sender, message)
+        elif isinstance(message, messages.Accept):
+            seat.on_accept(sender, message)
+
+    def _on_ask_seat(self, sender: Peer, message: messages.RunMessage) -> None:
+        seat = self._make_seat(message.run)
+        if seat is not None:
+            seat.keep(lambda: self._desk.send(sender, messages.Seat(message.run, seat.seat)))
+
+    def _make_seat(self, run: Run) -> VoterSeat | None:
+        seat = self.seats.get(run)
+        if seat is None and len(self.seats) < MAX_RUNS:
+            seat = self._sit(VoterFile(run, self._desk.random.bits(_SEAT_BITS)))
+        return seat
+
+    def _sit(self, file: VoterFile) -> VoterSeat:
+        seat = self.seats[file.run] = VoterSeat(self._desk, file)
+        self.coordinators[file.run] = Coordinator(self._desk, seat)
+        return seat
+
+    def _to_participant(self, sender: Peer, message: messages.RunMessage) -> None:
+        run = message.run
+        part = self.participants.get(run)
+        opens = isinstance(message, messages.Reset | messages.Committed)
+        if part is None and opens and len(self.participants) < MAX_RUNS:
+            part = self.participants[run] = Participant(self._desk, run)
+        if part is None:
+            # What is said about a life to a host that knows of none is answered by one that has lost its disk.
+            self._desk.observe(MessageIgnored(sender.node, "run"))
+            Participant(self._desk, run).on_other(sender, message)
+        elif isinstance(message, messages.Reset):
+            self._knows(message.value)
+            part.on_reset(sender, message)
+        elif isinstance(message, messages.Start):
+            part.on_start(sender, message)
+        elif isinstance(message, messages.Begin):
+            part.on_begin(sender, message)
+        elif isinstance(message, messages.Ask):
+            part.on_ask(sender, message)
+        elif isinstance(message, messages.Sync):
+            part.on_sync(sender, message)
+        elif isinstance(message, messages.Committed):
+            self._knows(message.value)
+            part.on_committed(sender, message)
+
+    def _knows(self, value: Value) -> None:
+        """What an acknowledged value lets go of."""
+        ended = value.state is State.FINISHED
+        gone = self.shelf.drop_run(value.run) if ended else self.shelf.release(value)
+        if gone:
+            self._desk.do(DropFragments(gone))
+
+    def _to_coordinator(self, sender: Peer, message: messages.RunMessage) -> None:
+        coordinator = self.coordinators.get(message.run)
+        if coordinator is None:
+            self._desk.observe(MessageIgnored(sender.node, "coordinator"))
+        elif isinstance(message, messages.Leading):
+            coordinator.on_leading(sender, message)
+        elif isinstance(message, messages.Promise):
+            coordinator.proposer.on_promise(sender, message)
+        elif isinstance(message, messages.Accepted):
+            coordinator.replacing.heard(sender, message.seat)
+            coordinator.outcome(coordinator.proposer.on_accepted(sender, message))
+        elif isinstance(message, messages.Refused):
+            coordinator.outcome(coordinator.proposer.on_refused(message))
+        elif isinstance(message, messages.Following):
+            coordinator.replacing.heard(sender, message.seat)
+        elif isinstance(message, messages.Seat):
+            coordinator.replacing.on_seat(sender, message.seat)
+        else:
+            self._from_host(coordinator, sender, message)
+
+    def _from_host(self, coordinator: Coordinator, sender: Peer, message: messages.RunMessage) -> None:
+        if isinstance(message, messages.ResetOk):
+            coordinator.on_reset_ok(sender, message)
+        elif isinstance(message, messages.ResetRefused):
+            coordinator.on_reset_refused(sender, message)
+        elif isinstance(message, messages.Prepared):
+            coordinator.on_prepared(sender, message)
+        elif isinstance(message, messages.Synced):
+            coordinator.on_synced(sender, message)
+        elif isinstance(message, messages.CommittedOk):
+            coordinator.committing.on_committed_ok(sender, message)
+        elif isinstance(message, messages.NeedLife):
+            coordinator.on_need_life(sender, message)
+        else:
+            self._desk.observe(MessageIgnored(sender.node, "kind"))
+
+    # ---- what the node itself says
+
+    def _on_timer(self, name: object) -> None:
+        match name:
+            case (Run() as run, "tick") if run in self.coordinators:
+                self.coordinators[run].on_tick()
+            case (Run() as run, "save", Party() as party, Snapshot() as snapshot) if run in self.participants:
+                self.participants[run].on_save_timeout(party, snapshot)
+
+    def _on_local(self, event: Event) -> None:
+        desk = self._desk
+        if isinstance(event, events.PartyPrepared | events.PartySnapped | events.LifeBroken):
+            self._on_party(event)
+        elif isinstance(event, events.HostLost):
+            desk.lost[event.node] = None
+        elif isinstance(event, events.HostBack):
+            desk.meet(event.peer)
+            desk.lost.pop(event.peer.node, None)
+            for coordinator in self.coordinators.values():
+                coordinator.on_host_back()
+        elif isinstance(event, events.RoomSeen):
+            desk.room = event.peers
+        elif isinstance(event, events.ChangeRequested):
+            if event.run in self.coordinators:
+                self.coordinators[event.run].on_change(event.plan)
+        elif isinstance(event, events.FoundRun):
+            self._found(event.value)
+        elif isinstance(event, events.MakeSeat):
+            self._make_seat(event.run)
+        elif isinstance(event, events.Booted):
+            self._boot(event)
+
+    def _on_party(self, event: events.PartyPrepared | events.PartySnapped | events.LifeBroken) -> None:
+        part = self.participants.get(event.run)
+        if part is None:
+            return
+        if isinstance(event, events.PartyPrepared):
+            part.on_prepared(event)
+        elif isinstance(event, events.PartySnapped):
+            part.on_snapped(event)
+        else:
+            part.on_broken(event.life, event.reason)
+
+    def _found(self, value: Value) -> None:
+        coordinator = self.coordinators.get(value.run)
+        if coordinator is not None and not value.faults():
+            coordinator.found(value)
+
+    def _boot(self, event: events.Booted) -> None:
+        for file in event.voters:
+            self._sit(file)
+        for life in event.lives:
+            self.participants[life.run] = Participant(self._desk, life.run, life.life)
+            self.shelf.knows_life(life.run, life.life)
+        for key in event.fragments:
+            self.shelf.put(key)

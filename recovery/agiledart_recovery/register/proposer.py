@@ -1,0 +1,172 @@
+"""A coordinator's side of a run's register: read by PREPARE at a quorum, write by ACCEPT at a quorum.
+
+The quorum of a value is a majority of its voters and, when it changes them, of the voters before (`outgoing`).
+
+| phase | who moves it |
+|---|---|
+| IDLE | `begin` → READING, with a ballot above all that were seen |
+| READING | quorums of the value that was known *and* of the newest one told → it is ACCEPTed again: CONFIRMING |
+| CONFIRMING | a quorum has it → LEADING, outcome READ: whatever was acknowledged before is in this value |
+| LEADING | `write` → WRITING, number + 1 |
+| WRITING | a quorum has it → LEADING, outcome WRITTEN |
+| any | a voter has promised a higher ballot → IDLE, outcome OVERTAKEN; the write may have happened or not: read again |
+
+The awkward case: the newest value names other voters than were asked. Then its voters are asked, too, and their answers may name
+others again. Each change had majorities of both sets, so the chain leads to the newest. A change that was accepted by a few only
+and is read by the next proposer is no less a change: confirmed at the new voters alone, it and a value that the old ones choose
+without it would both be acknowledged. So the value itself carries the voters before, and the holder writes once more without them.
+"""
+
+from enum import Enum
+
+from agiledart_kernel.count import one_more
+from agiledart_kernel.peer import Peer
+from agiledart_recovery.desk import Desk
+from agiledart_recovery.register.ballots import Chair, is_quorum
+from agiledart_recovery.wire.messages import Accept, Accepted, Prepare, Promise, Refused
+from agiledart_recovery.wire.names import Ballot, Run, Stamp, Voter
+from agiledart_recovery.wire.observations import ValueAcknowledged
+from agiledart_recovery.wire.value import Value
+
+
+class Phase(Enum):
+    """See the module."""
+
+    IDLE = "idle"
+    READING = "reading"
+    CONFIRMING = "confirming"
+    LEADING = "leading"
+    WRITING = "writing"
+
+
+class Outcome(Enum):
+    """What an answer brought about."""
+
+    READ = "read"
+    WRITTEN = "written"
+    OVERTAKEN = "overtaken"
+
+
+def electors_of(value: Value) -> tuple[Voter, ...]:
+    """Everybody whose answer may count for a value."""
+    return tuple({voter.chair: voter for voter in (*value.voters, *value.outgoing)}.values())
+
+
+class Proposer:
+    """One node's hold on a register.
+
+    Attributes:
+        value, stamp: the newest that is known to be acknowledged by a quorum; None before the first read.
+        ballot: the one that it asks under.
+        highest: the highest ballot that it has heard of.
+    """
+
+    def __init__(self, desk: Desk, run: Run) -> None:
+        self._desk, self.run = desk, run
+        self.phase = Phase.IDLE
+        self.ballot = self.highest = Ballot()
+        self.value: Value | None = None
+        self.stamp = Stamp()
+        self._number = 0
+        self._known: Value
+        self._want: Value
+        self._asked: tuple[Voter, ...] = ()
+        self._promises: dict[Chair, Promise] = {}
+        self._accepted: dict[Chair, None] = {}
+
+    # ---- what the coordinator wants
+
+    def begin(self, known: Value) -> None:
+        """Read. `known` says whom to ask; where nobody has accepted anything it is written, and the run is founded."""
+        assert self.phase is Phase.IDLE, self.phase
+        self.phase = Phase.READING
+        self.ballot = self.highest = Ballot(one_more(self.highest.round), self._desk.me.node, self._desk.me.incarnation)
+        self._number, self._known = 0, known
+        self._asked = electors_of(known)
+        self._promises = {}
+        self.repeat()
+
+    def release(self) -> None:
+        """Ask for nothing more under this ballot."""
+        self.phase = Phase.IDLE
+
+    def write(self, value: Value) -> None:
+        """Change the register; only while LEADING."""
+        assert self.phase is Phase.LEADING, self.phase
+        self._propose(value, Phase.WRITING)
+
+    def repeat(self) -> None:
+        """Ask again whoever has not answered."""
+        if self.phase is Phase.READING:
+            for voter in self._asked:
+                if voter.chair not in self._promises:
+                    self._desk.send(voter.peer, Prepare(self.run, self.ballot))
+        elif self.phase in (Phase.CONFIRMING, Phase.WRITING):
+            message = Accept(self.run, Stamp(self.ballot, self._number), self._want)
+            for voter in electors_of(self._want):
+                if voter.chair not in self._accepted:
+                    self._desk.send(voter.peer, message)
+
+    # ---- answers
+
+    def on_promise(self, sender: Peer, message: Promise) -> None:
+        """A voter answers PREPARE."""
+        if self.phase is not Phase.READING or message.ballot != self.ballot:
+            return
+        if message.value is not None and (message.value.run != self.run or message.value.faults()):
+            return
+        self._promises[sender.node, message.seat] = message
+        newest = self._newest()
+        if newest is not None:
+            self._follow(newest)
+        if is_quorum(self._known, self._promises) and (newest is None or is_quorum(newest, self._promises)):
+            self._propose(newest or self._known, Phase.CONFIRMING)
+
+    def on_accepted(self, sender: Peer, message: Accepted) -> Outcome | None:
+        """A voter has the value on its disk."""
+        is_mine = message.stamp == Stamp(self.ballot, self._number)
+        if self.phase not in (Phase.CONFIRMING, Phase.WRITING) or not is_mine:
+            return None
+        self._accepted[sender.node, message.seat] = None
+        if not self._is_chosen():
+            return None
+        outcome = Outcome.READ if self.phase is Phase.CONFIRMING else Outcome.WRITTEN
+        self.phase, self.value, self.stamp = Phase.LEADING, self._want, message.stamp
+        self._desk.observe(ValueAcknowledged(message.stamp, self._want))
+        return outcome
+
+    def on_refused(self, message: Refused) -> Outcome | None:
+        """A voter has promised a higher ballot."""
+        return self.saw(message.promised) if message.ballot == self.ballot else None
+
+    def saw(self, ballot: Ballot) -> Outcome | None:
+        """Somebody asks under this ballot."""
+        self.highest = max(self.highest, ballot)
+        if ballot <= self.ballot or self.phase is Phase.IDLE:
+            return None
+        self.phase = Phase.IDLE
+        return Outcome.OVERTAKEN
+
+    # ---- inside
+
+    def _newest(self) -> Value | None:
+        """The value of the highest stamp among the promises."""
+        best = max(self._promises.values(), key=lambda promise: promise.accepted)
+        return best.value
+
+    def _follow(self, value: Value) -> None:
+        """Ask the voters that a value names, too."""
+        chairs = [voter.chair for voter in self._asked]
+        for voter in electors_of(value):
+            if voter.chair not in chairs:
+                self._asked = (*self._asked, voter)
+                self._desk.send(voter.peer, Prepare(self.run, self.ballot))
+
+    def _propose(self, value: Value, phase: Phase) -> None:
+        self.phase, self._want = phase, value
+        self._number += 1
+        self._accepted = {}
+        self.repeat()
+
+    def _is_chosen(self) -> bool:
+        return is_quorum(self._want, self._accepted)

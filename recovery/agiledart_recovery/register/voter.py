@@ -1,0 +1,71 @@
+"""One voter's side of a run's register.
+
+| what comes | moves | answered |
+|---|---|---|
+| PREPARE(b) above what was promised | promised ← b | PROMISE(b, accepted, value) once that is on the disk |
+| ACCEPT(s, value), s.ballot ≥ promised, s above accepted | promised ← s.ballot, accepted ← s, value | ACCEPTED(s) once on the disk |
+| the same again | nothing | the same answer, once the disk has it |
+| a lower ballot | nothing | REFUSED(promised), at once: it promises nothing |
+
+The awkward case: a second message comes while the first is being written. Its answer tells what is in memory, so it waits for
+a write of its own, and writes of one run are carried out in order. A node that lost its disk makes another seat when it is
+asked for one; until it is put into the register under that number, its answers are nobody's vote.
+
+Source: [Paxos made simple] is the literature's form of it; a rewritable value with a number under one ballot is the specification's.
+"""
+
+from collections.abc import Callable
+
+from agiledart_kernel.machine import Message
+from agiledart_kernel.peer import Peer
+from agiledart_recovery.desk import Desk
+from agiledart_recovery.wire.effects import KeepVoter, VoterFile
+from agiledart_recovery.wire.messages import Accept, Accepted, Prepare, Promise, Refused
+from agiledart_recovery.wire.names import Ballot, Stamp
+from agiledart_recovery.wire.value import Value
+
+
+class VoterSeat:
+    """A seat: a file on this node's disk, and what was promised under its number."""
+
+    def __init__(self, desk: Desk, file: VoterFile) -> None:
+        self._desk = desk
+        self.run, self.seat = file.run, file.seat
+        self.promised, self.accepted, self.value = file.promised, file.accepted, file.value
+
+    def keep(self, then: Callable[[], None]) -> None:
+        """Write the file, then go on. A disk that fails is silence: the voter counts as dead."""
+        file = VoterFile(self.run, self.seat, self.promised, self.accepted, self.value)
+        self._desk.ask(lambda request: KeepVoter(request, file), lambda _, reason: None if reason else then())
+
+    def _answer(self, to: Peer, message: Message) -> None:
+        self.keep(lambda: self._desk.send(to, message))
+
+    def on_prepare(self, sender: Peer, message: Prepare) -> None:
+        """See the table."""
+        if message.ballot < self.promised:
+            self._refuse(sender, message.ballot)
+            return
+        self.promised = message.ballot
+        self._answer(sender, Promise(self.run, message.ballot, self.seat, self.accepted, self.value))
+
+    def on_accept(self, sender: Peer, message: Accept) -> None:
+        """See the table. A late ACCEPT of the ballot that counts, below what was accepted under it, is nothing."""
+        stamp = message.stamp
+        if stamp.ballot < self.promised:
+            self._refuse(sender, stamp.ballot)
+            return
+        if stamp < self.accepted:
+            return
+        self._take(stamp, message.value)
+        self._answer(sender, Accepted(self.run, stamp, self.seat))
+
+    def _take(self, stamp: Stamp, value: Value) -> None:
+        self.promised, self.accepted, self.value = stamp.ballot, stamp, value
+
+    def _refuse(self, sender: Peer, ballot: Ballot) -> None:
+        self._desk.send(sender, Refused(self.run, ballot, self.promised))
+
+    def violations(self) -> list[str]:
+        """What must never be so."""
+        return [f"{self.run.app}: accepted above what was promised"] if self.accepted.ballot > self.promised else []

@@ -1,0 +1,132 @@
+"""What recovery asks of its driver. Each has a number; `Completed` or `Failed` brings it back.
+
+What is kept is on the disk (fsync) when `Completed` comes, and writes of one run are carried out in order.
+"""
+
+import msgspec
+
+from agiledart_kernel.count import Count
+from agiledart_kernel.machine import Effect
+from agiledart_kernel.node_id import NodeId
+from agiledart_recovery.wire.names import Ballot, Party, Run, Snapshot, Stamp
+from agiledart_recovery.wire.value import Assignment, Element, Plan, Saved, SinkEnd, Value
+
+
+class VoterFile(msgspec.Struct, frozen=True, array_like=True):
+    """What a voter must not forget."""
+
+    run: Run
+    seat: Count
+    promised: Ballot = Ballot()
+    accepted: Stamp = Stamp()
+    value: Value | None = None
+
+
+class LifeFile(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """The last life of a run that a node has entered."""
+
+    run: Run
+    life: Count
+
+
+class Request(Effect, frozen=True, gc=False):
+    """Something to be done, whose outcome comes back."""
+
+    request: int
+
+
+class KeepVoter(Request, frozen=True, gc=False):
+    """Put a voter's file on the disk."""
+
+    file: VoterFile
+
+
+class KeepLife(Request, frozen=True, gc=False):
+    """Put the entered life on the disk."""
+
+    file: LifeFile
+
+
+class EnterLife(Request, frozen=True, gc=False):
+    """End what runs of older lives, cut the sinks' parts to `ends`, restore `assignments` from `saved`, and wait for `StartSources`.
+
+    A part without an end keeps what it had when the run began. `base` is the committed epoch: barriers go on from there.
+    """
+
+    run: Run
+    life: int
+    base: int
+    plan: Plan
+    assignments: tuple[Assignment, ...]
+    saved: tuple[Saved, ...]
+    ends: tuple[SinkEnd, ...]
+
+
+class StartSources(Effect, frozen=True, gc=False):
+    """Everybody has entered the life."""
+
+    run: Run
+    life: int
+
+
+class PassBarrier(Effect, frozen=True, gc=False):
+    """Sources send barrier `epoch`, and before it those that they missed; answered by `PartyPrepared` of each party."""
+
+    run: Run
+    life: int
+    epoch: int
+    after: Plan | None
+
+
+class SyncLogs(Request, frozen=True, gc=False):
+    """Put on the disk all that sources with a log have sent."""
+
+    run: Run
+    life: int
+
+
+class CommitEpoch(Request, frozen=True, gc=False):
+    """The epoch is committed: sinks write COMMIT up to their end, logs are trimmed to their source's saved position."""
+
+    run: Run
+    life: int
+    value: Value
+
+
+class CloseRun(Effect, frozen=True, gc=False):
+    """The run has ended: everything of it but committed rows may go."""
+
+    run: Run
+    state: str
+
+
+class FragmentKey(msgspec.Struct, frozen=True, gc=False, array_like=True, order=True):
+    """Which fragment of which element."""
+
+    run: Run
+    party: Party
+    snapshot: Snapshot
+    index: Count
+
+
+class SendFragment(Request, frozen=True, gc=False):
+    """Encode if that was not done yet, and store one fragment at a holder."""
+
+    holder: NodeId
+    key: FragmentKey
+    element: Element
+
+
+class FetchStripe(Request, frozen=True, gc=False):
+    """Bytes `offset … offset + length` of a fragment; the whole of it when `length` is 0, and then its hash is looked at."""
+
+    holder: NodeId
+    key: FragmentKey
+    offset: int
+    length: int
+
+
+class DropFragments(Effect, frozen=True, gc=False):
+    """Nobody needs these any more."""
+
+    keys: tuple[FragmentKey, ...]

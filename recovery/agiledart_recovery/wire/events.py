@@ -1,0 +1,93 @@
+"""What a recovery machine is told by its own node. Messages come as `Received`, outcomes as `Completed` and `Failed`."""
+
+from agiledart_kernel.machine import Event
+from agiledart_kernel.node_id import NodeId
+from agiledart_kernel.peer import Peer
+from agiledart_recovery.wire.effects import FragmentKey, LifeFile, VoterFile
+from agiledart_recovery.wire.names import Party, Run, Snapshot
+from agiledart_recovery.wire.value import Plan, Saved, Value
+
+
+class Booted(Event, frozen=True, gc=False):
+    """The process has started; this was on its disk."""
+
+    voters: tuple[VoterFile, ...] = ()
+    lives: tuple[LifeFile, ...] = ()
+    fragments: tuple[FragmentKey, ...] = ()
+
+
+class FoundRun(Event, frozen=True, gc=False):
+    """A run is to be: life 0 with its first plan. `value.voters` hold seats that they were asked for; this node is one of them."""
+
+    value: Value
+
+
+class MakeSeat(Event, frozen=True, gc=False):
+    """This node asks itself for a seat of a run that it will found."""
+
+    run: Run
+
+
+class HostLost(Event, frozen=True, gc=False):
+    """The overlay's failure detector has declared a node dead, or cut off."""
+
+    node: NodeId
+
+
+class HostBack(Event, frozen=True, gc=False):
+    """A node that was lost, or is new, can be reached."""
+
+    peer: Peer
+
+
+class RoomSeen(Event, frozen=True, gc=False):
+    """Nodes that could take over an instance, best first: ring successors of hosts, then by load."""
+
+    peers: tuple[Peer, ...]
+
+
+class PartySnapped(Event, frozen=True, gc=False):
+    """A stage's element for a barrier is on the local disk; fragments of it are to be sent.
+
+    Args:
+        saved: earlier elements that this one needs.
+        has_ended: there was no barrier but the end; the element is named by the epoch *above* the last barrier that was passed.
+    """
+
+    run: Run
+    party: Party
+    snapshot: Snapshot
+    digest: bytes
+    length: int
+    saved: Saved
+    after: Plan | None = None
+    is_caught_up: bool = True
+    has_ended: bool = False
+
+
+class PartyPrepared(Event, frozen=True, gc=False):
+    """A source or sink, which saves nothing at holders, has its part of a barrier on the disk."""
+
+    run: Run
+    party: Party
+    snapshot: Snapshot
+    saved: Saved
+    offset: int = 0
+    after: Plan | None = None
+    is_caught_up: bool = True
+    has_ended: bool = False
+
+
+class LifeBroken(Event, frozen=True, gc=False):
+    """Something of a life cannot go on here: an instance died, two barriers of one number differ, a channel has a gap."""
+
+    run: Run
+    life: int
+    reason: str
+
+
+class ChangeRequested(Event, frozen=True, gc=False):
+    """Move instances: another plan with the same parties but for their terms and hosts."""
+
+    run: Run
+    plan: Plan

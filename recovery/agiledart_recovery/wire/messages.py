@@ -1,0 +1,194 @@
+"""What nodes say to each other about recovery. Tags 380 to 409.
+
+| who → whom | messages |
+|---|---|
+| proposer → voter, and back | PREPARE PROMISE ACCEPT ACCEPTED REFUSED |
+| coordinator → voters, and back | LEADING FOLLOWING; ASK_SEAT SEAT |
+| coordinator → hosts, and back | RESET RESET_OK RESET_REFUSED START; BEGIN ASK PREPARED; SYNC SYNCED; COMMITTED COMMITTED_OK |
+| host → coordinator | NEED_LIFE |
+
+Fragments travel over a service of their own, so they are no messages here.
+"""
+
+from typing import Annotated
+
+import msgspec
+
+from agiledart_kernel.count import Count
+from agiledart_kernel.machine import Message
+from agiledart_recovery.limits import MAX_PARTIES, MAX_REASON
+from agiledart_recovery.wire.names import Ballot, Digest, Party, Run, Snapshot, Stamp
+from agiledart_recovery.wire.value import Plan, Saved, Value
+
+Reason = Annotated[str, msgspec.Meta(max_length=MAX_REASON)]
+
+
+class RunMessage(Message, frozen=True, gc=False):
+    """A message about one run."""
+
+    run: Run
+
+
+class Prepare(RunMessage, frozen=True, gc=False, tag=380):
+    """Answer nobody below this ballot any more, and tell what you have accepted."""
+
+    ballot: Ballot
+
+
+class Promise(RunMessage, frozen=True, gc=False, tag=381):
+    """I do; this is the newest that I accepted."""
+
+    ballot: Ballot
+    seat: Count
+    accepted: Stamp
+    value: Value | None
+
+
+class Accept(RunMessage, frozen=True, gc=False, tag=382):
+    """This is the value now."""
+
+    stamp: Stamp
+    value: Value
+
+
+class Accepted(RunMessage, frozen=True, gc=False, tag=383):
+    """It is on my disk."""
+
+    stamp: Stamp
+    seat: Count
+
+
+class Refused(RunMessage, frozen=True, gc=False, tag=384):
+    """I have promised a higher ballot."""
+
+    ballot: Ballot
+    promised: Ballot
+
+
+class Leading(RunMessage, frozen=True, gc=False, tag=385):
+    """I coordinate this run under this ballot. `is_over`: it has ended and everybody knows; nobody need take over."""
+
+    ballot: Ballot
+    is_over: bool = False
+
+
+class Following(RunMessage, frozen=True, gc=False, tag=386):
+    """I heard you, and hold this seat."""
+
+    ballot: Ballot
+    seat: Count
+
+
+class AskSeat(RunMessage, frozen=True, gc=False, tag=387):
+    """Make a voter's file for this run."""
+
+
+class Seat(RunMessage, frozen=True, gc=False, tag=388):
+    """It is made, with this number."""
+
+    seat: Count
+
+
+class Reset(RunMessage, frozen=True, gc=False, tag=389):
+    """Enter this life from the value's committed epoch; if you are in it, tell what you have prepared."""
+
+    ballot: Ballot
+    value: Value
+
+
+class Prepared(RunMessage, frozen=True, gc=False, tag=390):
+    """What a party saved at a barrier is safe.
+
+    Args:
+        offset: of a sink: rows before the barrier.
+        after: the plan that holds behind the barrier, when it is another one.
+        is_caught_up: the instance's frontier has passed the one that it was restored with.
+        has_ended: it has no more input; this counts for every epoch *above* `epoch`, the last barrier that it passed.
+    """
+
+    life: Count
+    epoch: Count
+    party: Party
+    saved: Saved
+    offset: Count = 0
+    after: Plan | None = None
+    is_caught_up: bool = True
+    has_ended: bool = False
+
+
+class ResetOk(RunMessage, frozen=True, gc=False, tag=391):
+    """I am in this life. `begun`: the highest barrier of it that my sources have passed."""
+
+    life: Count
+    begun: Count
+    prepared: Annotated[tuple[Prepared, ...], msgspec.Meta(max_length=MAX_PARTIES)]
+
+
+class ResetRefused(RunMessage, frozen=True, gc=False, tag=392):
+    """I cannot: I have entered `life`, which is later, or the same and I was ended since; or I could not restore."""
+
+    life: Count
+    reason: Reason
+
+
+class Start(RunMessage, frozen=True, gc=False, tag=393):
+    """Everybody is in this life: sources may send."""
+
+    life: Count
+
+
+class Begin(RunMessage, frozen=True, gc=False, tag=394):
+    """Send barrier `epoch`; with a change the plan `after` holds behind it. `before` must be the plan that you have."""
+
+    life: Count
+    epoch: Count
+    before: Digest
+    after: Plan | None = None
+
+
+class Ask(RunMessage, frozen=True, gc=False, tag=395):
+    """What have you prepared above this epoch?"""
+
+    life: Count
+    epoch: Count
+
+
+class Sync(RunMessage, frozen=True, gc=False, tag=396):
+    """Put on your disk all that your sources have sent, for this epoch."""
+
+    life: Count
+    epoch: Count
+
+
+class Synced(RunMessage, frozen=True, gc=False, tag=397):
+    """It is there."""
+
+    life: Count
+    epoch: Count
+
+
+class Committed(RunMessage, frozen=True, gc=False, tag=398):
+    """The register says so. What it does not need any more may go."""
+
+    life: Count
+    value: Value
+
+
+class CommittedOk(RunMessage, frozen=True, gc=False, tag=399):
+    """Sinks have written COMMIT, logs are trimmed."""
+
+    life: Count
+    committed: Snapshot
+
+
+class NeedLife(RunMessage, frozen=True, gc=False, tag=400):
+    """This life cannot go on here."""
+
+    life: Count
+    reason: Reason
+
+
+RecoveryMessage = (
+    Prepare | Promise | Accept | Accepted | Refused | Leading | Following | AskSeat | Seat | Reset | Prepared
+    | ResetOk | ResetRefused | Start | Begin | Ask | Sync | Synced | Committed | CommittedOk | NeedLife
+)  # fmt: skip

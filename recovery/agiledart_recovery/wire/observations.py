@@ -1,0 +1,88 @@
+"""What recovery reports to its observer."""
+
+from agiledart_kernel.node_id import NodeId
+from agiledart_kernel.observe import Observation
+from agiledart_recovery.wire.names import Ballot, Party, Run, Snapshot, Stamp
+from agiledart_recovery.wire.value import Value
+
+
+class ValueAcknowledged(Observation, frozen=True, gc=False):
+    """A majority has this value: from now on it cannot be lost."""
+
+    stamp: Stamp
+    value: Value
+
+
+class CoordinationBegan(Observation, frozen=True, gc=False):
+    """This node coordinates the run."""
+
+    run: Run
+    ballot: Ballot
+
+
+class CoordinationLost(Observation, frozen=True, gc=False):
+    """Another voter has a higher ballot."""
+
+    run: Run
+    ballot: Ballot
+
+
+class LifeBegan(Observation, frozen=True, gc=False):
+    """A roll-back to the committed epoch."""
+
+    run: Run
+    life: int
+    reason: str
+
+
+class RunWaits(Observation, frozen=True, gc=False):
+    """No new life, since it could not run: these hosts are missing."""
+
+    run: Run
+    life: int
+    missing: tuple[NodeId, ...]
+
+
+class EpochCommitted(Observation, frozen=True, gc=False):
+    """The register has it."""
+
+    run: Run
+    committed: Snapshot
+
+
+class EpochPassedOver(Observation, frozen=True, gc=False):
+    """It was not complete in time; its rows belong to the next one."""
+
+    run: Run
+    epoch: int
+    missing: tuple[Party, ...]
+
+
+class VoterReplaced(Observation, frozen=True, gc=False):
+    """A voter that answered nothing for long has given its seat to another node."""
+
+    run: Run
+    gone: NodeId
+    new: NodeId
+
+
+class LifeEntered(Observation, frozen=True, gc=False):
+    """This host has stored the life and restored its parties."""
+
+    run: Run
+    life: int
+
+
+class ElementDegraded(Observation, frozen=True, gc=False):
+    """Fewer than m + k fragments were acknowledged; so many losses it survives."""
+
+    run: Run
+    party: Party
+    survives: int
+
+
+class MessageIgnored(Observation, frozen=True, gc=False):
+    """A message from a peer that does not fit: counted by its reason."""
+
+    sender: NodeId
+    reason: str

@@ -1,0 +1,205 @@
+"""Whether recovery keeps its promises, seen from above: V1 to V8 of the specification's invariants.
+
+The ledger hears every value that a quorum of voters acknowledged, and looks at all disks. What a run without failures would have
+committed is known: the rows of both sources in order of position, counted by each stage from 1 on.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from agiledart_kernel.node_id import NodeId
+from agiledart_recovery.lives.participant import Phase
+from agiledart_recovery.wire.names import Party, Run, Stamp
+from agiledart_recovery.wire.value import Element, Role, State, Value
+from agiledart_simulation.pipeline.disk import Disk
+from agiledart_simulation.pipeline.frames import Row
+from agiledart_simulation.pipeline.host import RecoveryHost
+
+
+class RecoveryLedger:
+    """What was acknowledged, what was seen."""
+
+    def __init__(self, disks: Mapping[NodeId, Disk]) -> None:
+        self._disks = disks
+        self.acknowledged: dict[Stamp, Value] = {}
+        self.wrong: dict[str, None] = {}
+        self._lives: dict[NodeId, tuple[int, int]] = {}
+        self._seen: dict[NodeId, list[Row]] = {}
+        self._newest = Stamp()
+
+    @property
+    def newest(self) -> Value | None:
+        """The acknowledged value of the highest stamp."""
+        return self.acknowledged.get(self._newest)
+
+    def complain(self, line: str) -> None:
+        """Something is wrong."""
+        if len(self.wrong) < 50:
+            self.wrong[line] = None
+
+    # ---- what the register says
+
+    def on_acknowledged(self, stamp: Stamp, value: Value) -> None:
+        """A quorum has a value: it must lie on one line with all others (V1, V5), and what it commits must be there (V2)."""
+        known = self.acknowledged.setdefault(stamp, value)
+        if known != value:
+            self.complain(f"V1: two values under {_short(stamp)}")
+        for other, before in self.acknowledged.items():
+            first, second = (before, value) if other < stamp else (value, before)
+            if other != stamp:
+                self._on_one_line(first, second)
+        if stamp > self._newest:
+            self._newest = stamp
+        if known is value:
+            self._check_durable(value)
+
+    def _on_one_line(self, first: Value, second: Value) -> None:
+        if (second.life, second.committed.epoch) < (first.life, first.committed.epoch) or second.life < first.life:
+            self.complain(f"V1: {_says(second)} after {_says(first)}")
+        elif second.committed.epoch < first.committed.epoch or second.committed.life < first.committed.life:
+            self.complain(f"V1: the committed epoch fell from {_says(first)} to {_says(second)}")
+        elif second.committed.epoch == first.committed.epoch and second.committed != first.committed:
+            self.complain(f"V1: epoch {first.committed.epoch} is committed in two lives")
+        elif second.committed == first.committed and second.parts != first.parts:
+            self.complain(f"V1: ends of {_says(first)} changed without a commit")
+        if second.committed != first.committed and second.committed.life < first.life:
+            self.complain(f"V5: {_says(second)} commits life {second.committed.life} after life {first.life} began")
+
+    def _check_durable(self, value: Value) -> None:
+        for end in value.parts:
+            rows = len(self._disks[end.host].part.rows)
+            if rows < end.offset:
+                self.complain(f"V2: {_says(value)}: {end.offset} rows are committed, {rows} are on the sink's disk")
+        if value.state is State.RUNNING:
+            self._check_elements(value, "V2")
+
+    def _check_elements(self, value: Value, rule: str) -> None:
+        hosts = {(each.party.stage, each.party.index): each.host.node for each in value.plan.assignments}
+        for (party, snapshot), element in value.needed.items():
+            at = hosts.get((party.stage, party.index))
+            local = at is not None and (party, snapshot) in self._disks[at].elements
+            if not local and self._fragments(value.run, party, element) < element.m:
+                self.complain(
+                    f"{rule}: {_says(value)} needs {party} of {snapshot}, of which too few fragments are left"
+                )
+
+    def _fragments(self, run: Run, party: Party, element: Element) -> int:
+        found = 0
+        for index, holder in enumerate(element.holders):
+            disk = self._disks.get(holder)
+            keys = disk.fragments if disk is not None else {}
+            found += any(
+                (key.run, key.party, key.snapshot, key.index) == (run, party, element.snapshot, index) for key in keys
+            )
+        return found
+
+    # ---- what can be seen at any time
+
+    def check(self, hosts: Iterable[RecoveryHost]) -> None:
+        """V3, V4, V6, V7 at this moment, and what the machines say of themselves."""
+        value = self.newest
+        if value is not None:
+            self._check_rows(value)
+            if value.state is State.RUNNING:
+                self._check_elements(value, "V6")
+            self._check_logs(value)
+        for node, disk in self._disks.items():
+            self._check_life(node, disk)
+        for host in hosts:
+            for line in host.machine.violations():
+                self.complain(f"machine: {line}")
+            engine = host.engine
+            for part in host.machine.participants.values():
+                is_in = part.phase in (Phase.READY, Phase.RUNNING)
+                if is_in and engine is not None and engine.life != part.life:
+                    self.complain(f"V5: {host.me.name} entered life {part.life} and runs {engine.life}")
+
+    def _check_life(self, node: NodeId, disk: Disk) -> None:
+        for life in disk.lives.values():
+            wipes, before = self._lives.get(node, (0, 0))
+            if wipes == disk.wipes and life.life < before:
+                self.complain(f"V4: {node.short} was in life {before} and is in {life.life}")
+            self._lives[node] = disk.wipes, life.life
+
+    def _check_logs(self, value: Value) -> None:
+        positions = {saved.party: int(saved.position or b"0") for saved in value.saved}
+        for node, disk in self._disks.items():
+            for party, log in disk.logs.items():
+                if log.trimmed > positions.get(party, 0):
+                    self.complain(f"V7: {node.short} cut the log of {party} at {log.trimmed}, {positions} is committed")
+
+    def committed_rows(self) -> list[Row]:
+        """What is committed, over all parts, in order of the epochs."""
+        rows: list[Row] = []
+        done: dict[NodeId, int] = {}
+        epoch = 0
+        for stamp in sorted(self.acknowledged):
+            value = self.acknowledged[stamp]
+            if value.committed.epoch > epoch:
+                epoch = value.committed.epoch
+                for end in value.parts:
+                    before = done.get(end.host, 0)
+                    rows += self._disks[end.host].part.rows[before : end.offset]
+                    done[end.host] = max(before, end.offset)
+        return rows
+
+    def _check_rows(self, value: Value) -> None:
+        committed = self.committed_rows()
+        logs: dict[int, list[Row]] = {
+            party.index: log.rows for disk in self._disks.values() for party, log in disk.logs.items()
+        }
+        numbers: dict[int, int] = {}
+        last = (-1, 0)
+        for place, row in enumerate(committed, start=1):
+            source = row.at[1]
+            if row.at <= last or any(count != place for count in row.counts):
+                self.complain(f"V3: committed row {place} is {row.at} with counts {row.counts}, after {last}")
+                break
+            if row.number != numbers.get(source, 0):
+                self.complain(
+                    f"V3: row {row.number} of source {source} is committed, {numbers.get(source, 0)} is missing"
+                )
+                break
+            numbers[source], last = row.number + 1, row.at
+            log = logs.get(source)
+            if log is not None and (
+                row.number >= len(log) or (log[row.number].at, log[row.number].salt) != (row.at, row.salt)
+            ):
+                self.complain(f"V3: committed row {row.number} of source {source} is not what its log says")
+                break
+        self._check_readers(value)
+
+    def _check_readers(self, value: Value) -> None:
+        ends = {end.host: end.offset for end in value.parts}
+        for node, disk in self._disks.items():
+            part = disk.part
+            visible = part.rows[: part.committed]
+            if part.committed > ends.get(node, 0):
+                self.complain(f"V3: {node.short} shows {part.committed} rows, {ends.get(node, 0)} are committed")
+            seen = self._seen.get(node, [])
+            if visible[: len(seen)] != seen[: len(visible)]:
+                self.complain(f"V3: a reader of {node.short} saw other rows before")
+            if len(visible) > len(seen):
+                self._seen[node] = visible
+
+    def check_end(self, rows: int) -> None:
+        """L1 and V8: the run has finished, and every row that was read is committed and shown."""
+        value = self.newest
+        if value is None or value.state is not State.FINISHED:
+            self.complain(f"L1: not finished in the end: {_says(value) if value is not None else 'no value'}")
+            return
+        committed = self.committed_rows()
+        sources = len(value.plan.of(Role.SOURCE))
+        if len(committed) != sources * rows:
+            self.complain(f"V8: {sources * rows} rows were read, {len(committed)} are committed")
+        for end in value.parts:
+            shown = self._disks[end.host].part.committed
+            if shown != end.offset:
+                self.complain(f"L1: {end.host.short} shows {shown} rows in the end, {end.offset} are committed")
+
+
+def _short(stamp: Stamp) -> str:
+    return f"ballot {stamp.ballot.round} of {stamp.ballot.node.short}, number {stamp.number}"
+
+
+def _says(value: Value) -> str:
+    return f"(life {value.life}, epoch {value.committed.epoch} of life {value.committed.life})"

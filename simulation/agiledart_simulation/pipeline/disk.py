@@ -1,0 +1,50 @@
+"""What of a node outlives its process: files of voters and lives, elements, fragments, source logs, parts of sinks."""
+
+from dataclasses import dataclass, field
+
+from agiledart_recovery.wire.effects import FragmentKey, LifeFile, VoterFile
+from agiledart_recovery.wire.names import Party, Run, Snapshot
+from agiledart_simulation.pipeline.frames import Row
+
+
+@dataclass
+class SourceLog:
+    """Judged rows of a source that cannot be read again; a power cut leaves the first `synced` of them."""
+
+    rows: list[Row] = field(default_factory=list)
+    synced: int = 0
+    trimmed: int = 0
+
+
+@dataclass
+class SinkPart:
+    """Rows of a sink on one node: all of them are on the disk, and the first `committed` are shown to readers."""
+
+    rows: list[Row] = field(default_factory=list)
+    committed: int = 0
+
+
+@dataclass
+class Disk:
+    """A node's disk. What is not synced when the power goes is gone, a killed process loses what it had not written."""
+
+    voters: dict[Run, VoterFile] = field(default_factory=dict)
+    lives: dict[Run, LifeFile] = field(default_factory=dict)
+    elements: dict[tuple[Party, Snapshot], bytes] = field(default_factory=dict)
+    fragments: dict[FragmentKey, bytes] = field(default_factory=dict)
+    logs: dict[Party, SourceLog] = field(default_factory=dict)
+    part: SinkPart = field(default_factory=SinkPart)
+    wipes: int = 0
+
+    def power_cut(self) -> int:
+        """Lose what was not synced; returns how many rows that was."""
+        lost = 0
+        for log in self.logs.values():
+            lost += len(log.rows) - log.synced
+            del log.rows[log.synced :]
+        return lost
+
+    def wipe(self) -> None:
+        """A new disk."""
+        self.voters, self.lives, self.elements, self.fragments = {}, {}, {}, {}
+        self.wipes += 1

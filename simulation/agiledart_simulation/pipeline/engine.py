@@ -1,0 +1,210 @@
+"""One life of a run on one virtual node: its parties, and channels that lose nothing while both ends live.
+
+A channel numbers its frames, and sends again what was not acknowledged. What another life says is dropped. A frame for an instance that
+is not there, or of a sender that no barrier has told of, is not acknowledged, so it comes again: that is how it waits.
+"""
+
+from typing import TYPE_CHECKING
+
+from agiledart_kernel.codec import encode
+from agiledart_kernel.instants import MILLISECOND
+from agiledart_kernel.peer import Peer
+from agiledart_recovery.wire.effects import EnterLife
+from agiledart_recovery.wire.names import Party, Snapshot
+from agiledart_recovery.wire.value import Assignment, Plan, Role
+from agiledart_simulation.pipeline.frames import END, START, Barrier, Frame, FrameAck, Memory, Position, Row, Rows
+from agiledart_simulation.pipeline.parties import Source, Stage, targets_of, term_of
+
+if TYPE_CHECKING:
+    from agiledart_simulation.pipeline.host import RecoveryHost
+
+_RESEND_NS = 300 * MILLISECOND
+_WINDOW = 32
+_ROWS_A_PUMP = 8
+
+
+class Outlet:
+    """What one party says to another."""
+
+    def __init__(self) -> None:
+        self.number = 0
+        self.unacknowledged: list[Frame] = []
+        self.quiet_since = 0
+
+
+class Engine:
+    """What runs of a life here. `volatile` rows of the sink are in memory only."""
+
+    def __init__(self, host: "RecoveryHost", entry: EnterLife, memories: dict[Party, Memory]) -> None:
+        self.host, self.run, self.life, self.plan = host, entry.run, entry.life, entry.plan
+        self.where: dict[Party, Peer] = {each.party: each.host for each in entry.plan.assignments}
+        self.sources: dict[Party, Source] = {}
+        self.stages: dict[Party, Stage] = {}
+        self.volatile: list[Row] = []
+        self.sink_end = len(host.disk.part.rows)
+        self.is_started = False
+        self._outlets: dict[tuple[Party, Party], Outlet] = {}
+        self._taken: dict[tuple[Party, Party], int] = {}
+        self._base = entry.base
+        positions = {saved.party: saved.position for saved in entry.saved}
+        for mine in entry.assignments:
+            if mine.role is Role.SOURCE:
+                position = int(positions.get(mine.party, b"") or b"0")
+                self.sources[mine.party] = Source(self, mine, self.plan, position, entry.base)
+            else:
+                memory = memories.get(mine.party, Memory(0, START, ()))
+                self.stages[mine.party] = Stage(self, mine, self.plan, memory, entry.base)
+
+    # ---- channels
+
+    def send(self, source: Party, target: Party, body: Rows | Barrier | Memory) -> None:
+        """Say something; it is said again until it is acknowledged."""
+        outlet = self._outlets.setdefault((source, target), Outlet())
+        outlet.number += 1
+        frame = Frame(self.life, source, target, outlet.number, body)
+        if not outlet.unacknowledged:
+            outlet.quiet_since = self.host.now
+        outlet.unacknowledged.append(frame)
+        if isinstance(body, Barrier | Memory):
+            plan = body.after if isinstance(body, Barrier) else body.plan
+            self.learn(plan)
+        if len(outlet.unacknowledged) <= _WINDOW:
+            self.host.send(self.where[target], frame)
+
+    def learn(self, plan: Plan | None) -> None:
+        """A barrier told of another plan."""
+        if plan is not None:
+            self.where.update({each.party: each.host for each in plan.assignments})
+
+    def resend(self) -> None:
+        """Say again what was not acknowledged for a while."""
+        for (_, target), outlet in self._outlets.items():
+            if outlet.unacknowledged and self.host.now - outlet.quiet_since > _RESEND_NS:
+                outlet.quiet_since = self.host.now
+                for frame in outlet.unacknowledged[:_WINDOW]:
+                    self.host.send(self.where[target], frame)
+
+    def on_ack(self, ack: FrameAck) -> None:
+        """Frames were taken."""
+        outlet = self._outlets.get((ack.source, ack.target))
+        if outlet is None or not self.is_of_this_life(ack.life):
+            return
+        before = len(outlet.unacknowledged)
+        outlet.unacknowledged = [frame for frame in outlet.unacknowledged if frame.number > ack.number]
+        if len(outlet.unacknowledged) < before:
+            outlet.quiet_since = self.host.now
+            for frame in outlet.unacknowledged[_WINDOW - (before - len(outlet.unacknowledged)) : _WINDOW]:
+                self.host.send(self.where[ack.target], frame)
+
+    def is_of_this_life(self, life: int) -> bool:
+        """The fence of the data path."""
+        return life == self.life
+
+    def on_frame(self, sender: Peer, frame: Frame) -> None:
+        """The next frame of a channel is taken, all others are not."""
+        if not self.is_of_this_life(frame.life):
+            return
+        key = (frame.source, frame.target)
+        expected = self._taken.get(key, 0) + 1
+        if frame.number == expected and self._takes(frame):
+            self._taken[key] = expected
+            stage = self.stages[frame.target]
+            if not isinstance(frame.body, Memory):
+                if isinstance(frame.body, Barrier):
+                    self.learn(frame.body.after)
+                stage.take(frame.source, frame.body)
+        if frame.number <= self._taken.get(key, 0):
+            self.host.send(sender, FrameAck(frame.life, *key, self._taken[key]))
+
+    def _takes(self, frame: Frame) -> bool:
+        stage = self.stages.get(frame.target)
+        if isinstance(frame.body, Memory):
+            return stage is None and self._begin(frame.target, frame.body)
+        return stage is not None and stage.knows(frame.source)
+
+    def _begin(self, party: Party, memory: Memory) -> bool:
+        """An instance is handed over to this node: it begins on this word, never because it was asked."""
+        plan = memory.plan
+        assert plan is not None
+        mine = next(each for each in plan.assignments if each.party == party)
+        self.learn(plan)
+        self.stages[party] = Stage(self, mine, plan, memory, memory.epoch)
+        self.host.reached("handed")
+        self.stages[party].settle()
+        return True
+
+    # ---- sources
+
+    def read(self, mine: Assignment, number: int) -> Row | Position | None:
+        """The next row of a source, its end, or nothing yet."""
+        return self.host.read(mine, number)
+
+    def pump(self) -> None:
+        """Let sources read, and channels repeat."""
+        if self.is_started:
+            for source in list(self.sources.values()):
+                before = -1
+                for _ in range(_ROWS_A_PUMP):
+                    if source.position == before or source.has_ended:
+                        break
+                    before = source.position
+                    source.pump()
+        self.resend()
+
+    def barrier(self, epoch: int, after: Plan | None) -> None:
+        """Sources are to send a barrier."""
+        self.is_started = True
+        self.learn(after)
+        for source in self.sources.values():
+            source.barrier(epoch, after)
+
+    def source_prepared(self, source: Source, epoch: int, after: Plan | None, *, has_ended: bool = False) -> None:
+        """A source has sent a barrier: prepared once its log is on the disk up to there."""
+        self.host.keep_position(self, source, Snapshot(self.life, epoch), after, has_ended=has_ended)
+
+    # ---- stages
+
+    def made(self, stage: Stage, rows: list[Row], mark: Position) -> None:
+        """Rows leave a stage, or come to rest in the sink."""
+        if stage.mine.role is Role.SINK:
+            self.volatile += [Row(row.at, row.number, row.salt, row.counts[:-1]) for row in rows]
+            return
+        for target in self._targets(stage):
+            self.send(stage.party, target, Rows(tuple(rows), mark))
+
+    def _targets(self, stage: Stage) -> list[Party]:
+        return targets_of(stage.plan, stage.party.stage)
+
+    def stage_barrier(self, stage: Stage, epoch: int, memory: Memory, after: Plan | None) -> None:
+        """A barrier has come through all inputs: it goes on at once, and the element is written."""
+        snapshot = Snapshot(self.life, epoch)
+        if stage.mine.role is Role.SINK:
+            self._flush(stage, snapshot, after, has_ended=False)
+            return
+        for target in self._targets(stage):
+            self.send(stage.party, target, Barrier(epoch, stage.out_mark, after))
+        self.host.keep_element(self, stage, snapshot, encode(memory), after, has_ended=False)
+
+    def stage_ended(self, stage: Stage) -> None:
+        """No input is left."""
+        snapshot = Snapshot(self.life, stage.passed + 1)
+        if stage.mine.role is Role.SINK:
+            self._flush(stage, snapshot, None, has_ended=True)
+            return
+        for target in self._targets(stage):
+            self.send(stage.party, target, Rows((), END))
+        self.host.keep_element(self, stage, snapshot, encode(stage.memory(0)), None, has_ended=True)
+
+    def _flush(self, stage: Stage, snapshot: Snapshot, after: Plan | None, *, has_ended: bool) -> None:
+        rows, self.volatile = self.volatile, []
+        self.sink_end += len(rows)
+        self.host.keep_rows(self, stage, snapshot, rows, self.sink_end, after, has_ended=has_ended)
+
+    def broken(self, reason: str) -> None:
+        """This life cannot go on here."""
+        self.host.broken(self, reason)
+
+
+def stages_of(plan: Plan) -> dict[str, Party]:
+    """Stage → its one instance."""
+    return {each.party.stage: term_of(plan, each.party.stage) for each in plan.assignments}

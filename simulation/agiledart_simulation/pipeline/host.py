@@ -1,0 +1,286 @@
+"""A virtual node: the recovery machine, and around it a disk and an engine that do what the machine asks for."""
+
+from hashlib import sha256
+from typing import Protocol
+
+from agiledart_kernel.codec import Codec
+from agiledart_kernel.instants import MILLISECOND, Instant
+from agiledart_kernel.machine import Completed, Effect, Event, Failed, Message, Received, Send, SetTimer, TimerFired
+from agiledart_kernel.observe import Observer
+from agiledart_kernel.peer import Peer
+from agiledart_kernel.randomness import RandomStream
+from agiledart_recovery.config import RecoveryConfig
+from agiledart_recovery.machine import RecoveryMachine
+from agiledart_recovery.wire import effects as asked
+from agiledart_recovery.wire.events import Booted, LifeBroken, PartyPrepared, PartySnapped
+from agiledart_recovery.wire.names import Party, Snapshot
+from agiledart_recovery.wire.value import Assignment, Plan, Role, Saved
+from agiledart_simulation.pipeline.disk import Disk, SourceLog
+from agiledart_simulation.pipeline.engine import Engine
+from agiledart_simulation.pipeline.frames import END, Frame, FrameAck, Memory, Position, Row
+from agiledart_simulation.pipeline.parties import Source, Stage
+
+_PUMP_NS = 20 * MILLISECOND
+_MEMORY = Codec[Memory](Memory)
+
+
+class Surroundings(Protocol):
+    """What a host needs of the world around it."""
+
+    rows: int
+    element_bytes: int
+
+    def write(self, host: "RecoveryHost", action: object, event: Event | None) -> None:
+        """Do something to the host's disk later, in order; then give it the event."""
+        ...
+
+    def available(self, number: int) -> bool:
+        """Whether the outside world has brought forth a row of this number yet."""
+        ...
+
+    def fetch(self, host: "RecoveryHost", saved: Saved) -> bytes | None:
+        """The newest element of a party, from as many fragments as it needs."""
+        ...
+
+    def store(self, host: "RecoveryHost", effect: asked.SendFragment) -> None:
+        """Bring a fragment to its holder."""
+        ...
+
+    def reached(self, what: str) -> None:
+        """Count something that happened."""
+        ...
+
+
+class RecoveryHost:
+    """One life of a virtual node."""
+
+    def __init__(
+        self,
+        me: Peer,
+        disk: Disk,
+        world: Surroundings,
+        config: RecoveryConfig,
+        random: RandomStream,
+        observer: Observer,
+    ) -> None:
+        self.me, self.disk, self.world, self.random = me, disk, world, random
+        self.machine = RecoveryMachine(me, config, random, observer)
+        self.engine: Engine | None = None
+        self.now = Instant(0)
+        self.out: list[Effect] = []
+
+    # ---- the machine's contract
+
+    def step(self, event: Event, now: Instant) -> list[Effect]:
+        """Frames go to the engine, all else to the machine."""
+        self.now, self.out = now, []
+        if isinstance(event, Received) and isinstance(event.message, Frame | FrameAck):
+            if self.engine is not None and isinstance(event.message, Frame):
+                self.engine.on_frame(event.sender, event.message)
+            elif self.engine is not None and isinstance(event.message, FrameAck):
+                self.engine.on_ack(event.message)
+        elif isinstance(event, TimerFired) and event.name == "pump":
+            if self.engine is not None:
+                self.engine.pump()
+            self.out.append(SetTimer("pump", Instant(now + _PUMP_NS)))
+        elif isinstance(event, _Entered):
+            self._entered(event)
+        else:
+            for effect in self.machine.step(event, now):
+                self._carry_out(effect)
+        return self.out
+
+    def statistics(self) -> object:
+        """See `RecoveryMachine`."""
+        return self.machine.statistics()
+
+    def boot(self) -> Booted:
+        """What the process finds on its disk."""
+        self.out.append(SetTimer("pump", Instant(0)))
+        disk = self.disk
+        return Booted(tuple(disk.voters.values()), tuple(disk.lives.values()), tuple(disk.fragments))
+
+    def send(self, to: Peer, message: Message) -> None:
+        """Send, also to oneself."""
+        self.out.append(Send(to, message))
+
+    def reached(self, what: str) -> None:
+        """Count something that happened."""
+        self.world.reached(what)
+
+    # ---- what the machine asks for
+
+    def _carry_out(self, effect: Effect) -> None:
+        disk = self.disk
+        match effect:
+            case asked.KeepVoter(request=request, file=file):
+                self.world.write(self, lambda: disk.voters.__setitem__(file.run, file), Completed(request))
+            case asked.KeepLife(request=request, file=life):
+                self.world.write(self, lambda: disk.lives.__setitem__(life.run, life), Completed(request))
+            case asked.EnterLife():
+                self._enter(effect)
+            case asked.StartSources():
+                if self.engine is not None:
+                    self.engine.is_started = True
+            case asked.PassBarrier():
+                if self.engine is not None and self.engine.life == effect.life:
+                    self.engine.barrier(effect.epoch, effect.after)
+            case asked.SyncLogs(request=request):
+                self.world.write(self, self._sync(), Completed(request))
+            case asked.CommitEpoch():
+                self.world.write(self, lambda: self._commit(effect), Completed(effect.request))
+            case asked.SendFragment():
+                self.world.store(self, effect)
+            case asked.DropFragments(keys=keys):
+                for key in keys:
+                    disk.fragments.pop(key, None)
+            case asked.CloseRun():
+                self.engine = None
+            case _:
+                self.out.append(effect)
+
+    def _sync(self) -> object:
+        """Logs up to where they are now."""
+        upto = {party: len(log.rows) for party, log in self.disk.logs.items()}
+
+        def sync() -> None:
+            for party, length in upto.items():
+                log = self.disk.logs[party]
+                log.synced = max(log.synced, min(length, len(log.rows)))
+
+        return sync
+
+    def _enter(self, effect: asked.EnterLife) -> None:
+        """End what runs; cut the part of the sink; restore."""
+        self.engine = None
+        ends = [end.offset for end in effect.ends]
+
+        def cut() -> None:
+            self.cut(ends[0] if ends else 0)
+
+        self.world.write(self, cut, _Entered(effect))
+
+    def cut(self, end: int) -> None:
+        """A part of a sink keeps exactly what the register names."""
+        part = self.disk.part
+        del part.rows[end:]
+        part.committed = min(end, len(part.rows))
+
+    def _entered(self, event: "_Entered") -> None:
+        entry = event.entry
+        memories: dict[Party, Memory] = {}
+        reason = ""
+        for mine in entry.assignments:
+            saved = next((each for each in entry.saved if _is_same(each.party, mine.party)), None)
+            if mine.role is Role.STAGE and saved is not None and saved.chain:
+                raw = self.disk.elements.get((saved.party, saved.snapshot))
+                if raw is None:
+                    raw = self.world.fetch(self, saved)
+                if raw is None:
+                    reason = f"fewer than m fragments of {saved.party} can be reached"
+                    break
+                memories[mine.party] = _MEMORY.decode(raw)
+        if reason:
+            outcome: Event = Failed(entry.request, reason)
+        else:
+            outcome = Completed(entry.request)
+            current = self.machine.participants[entry.run]
+            if current.life == entry.life:
+                self.engine = Engine(self, entry, memories)
+        for effect in self.machine.step(outcome, self.now):
+            self._carry_out(effect)
+
+    def _commit(self, effect: asked.CommitEpoch) -> None:
+        """COMMIT at the sink's part, trim logs, let go of elements."""
+        value, disk = effect.value, self.disk
+        for end in value.parts:
+            if end.host == self.me.node and end.offset <= len(disk.part.rows):
+                disk.part.committed = max(disk.part.committed, end.offset)
+        for saved in value.saved:
+            log = disk.logs.get(saved.party)
+            if log is not None and saved.position:
+                log.trimmed = max(log.trimmed, int(saved.position))
+        needed = value.needed
+        for party, snapshot in list(disk.elements):
+            if (party, snapshot) not in needed and snapshot.epoch <= value.committed.epoch:
+                del disk.elements[party, snapshot]
+
+    # ---- what the engine asks for
+
+    def read(self, mine: Assignment, number: int) -> Row | Position | None:
+        """A source's row: by its number where it can be read again, else from the log, else from the world."""
+        if number >= self.world.rows:
+            return END
+        index = mine.party.index
+        if not mine.has_log:
+            return Row((10 * number + 7 * number % 10, index), number, 0) if self.world.available(number) else None
+        log = self.disk.logs.setdefault(mine.party, SourceLog())
+        if number < len(log.rows):
+            return log.rows[number]
+        if not self.world.available(number):
+            return None
+        row = self.judge(index, number)
+        log.rows.append(row)
+        if not self.random.index(4):
+            self.world.write(self, self._sync(), None)
+        return row
+
+    def judge(self, index: int, number: int) -> Row:
+        """A row of a source that cannot be read again: what it says depends on when it was looked at."""
+        return Row((10 * number + self.random.index(10), index), number, self.random.bits(30))
+
+    def keep_position(
+        self, engine: Engine, source: Source, snapshot: Snapshot, after: Plan | None, *, has_ended: bool
+    ) -> None:
+        """A source is prepared when its log is on the disk up to its barrier."""
+        saved = Saved(source.party, (), str(source.position).encode())
+        event = PartyPrepared(engine.run, source.party, snapshot, saved, 0, after, True, has_ended)
+        self.world.write(self, self._sync(), event)
+
+    def keep_element(
+        self, engine: Engine, stage: Stage, snapshot: Snapshot, raw: bytes, after: Plan | None, *, has_ended: bool
+    ) -> None:
+        """A stage's element goes to the local disk, then to its holders."""
+        key = (stage.party, snapshot)
+        event = PartySnapped(
+            engine.run,
+            stage.party,
+            snapshot,
+            sha256(raw).digest(),
+            self.world.element_bytes,
+            Saved(stage.party),
+            after,
+            stage.is_caught_up,
+            has_ended,
+        )
+        self.world.write(self, lambda: self.disk.elements.__setitem__(key, raw), event)
+
+    def keep_rows(
+        self,
+        engine: Engine,
+        stage: Stage,
+        snapshot: Snapshot,
+        rows: list[Row],
+        end: int,
+        after: Plan | None,
+        *,
+        has_ended: bool,
+    ) -> None:
+        """A sink is prepared when its rows before the barrier are on the disk."""
+        event = PartyPrepared(engine.run, stage.party, snapshot, Saved(stage.party), end, after, True, has_ended)
+        self.world.write(self, lambda: self.disk.part.rows.extend(rows), event)
+
+    def broken(self, engine: Engine, reason: str) -> None:
+        """Tell the machine that its life cannot go on."""
+        for effect in self.machine.step(LifeBroken(engine.run, engine.life, reason), self.now):
+            self._carry_out(effect)
+
+
+class _Entered(Event, frozen=True, gc=False):
+    """The sink's part is cut: restore now."""
+
+    entry: asked.EnterLife
+
+
+def _is_same(one: Party, other: Party) -> bool:
+    return (one.stage, one.index) == (other.stage, other.index)

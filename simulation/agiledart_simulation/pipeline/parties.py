@@ -1,0 +1,197 @@
+"""Instances: a source, a stage with state that merges by position, a sink.
+
+Each is a small machine on an `Engine`, which carries frames and writes elements. A stage keeps what came ahead of a barrier on a fast
+input out of nothing: it releases rows as far as all inputs have promised, so its snapshot may hold effects of rows behind the
+barrier. They are dropped when they come again, which is why they must come again exactly alike.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from agiledart_recovery.wire.names import Party
+from agiledart_recovery.wire.value import Assignment, Plan
+from agiledart_simulation.pipeline.frames import END, START, Barrier, Inlet, Memory, Position, Row, Rows
+
+if TYPE_CHECKING:
+    from agiledart_simulation.pipeline.engine import Engine
+
+
+def term_of(plan: Plan, stage: str) -> Party:
+    """The one instance of a stage in a plan."""
+    return next(each.party for each in plan.assignments if each.party.stage == stage)
+
+
+def targets_of(plan: Plan, stage: str) -> list[Party]:
+    """Whom a stage sends to."""
+    return [term_of(plan, target) for source, target in plan.edges if source == stage]
+
+
+class Source:
+    """Reads rows and sends barriers between them.
+
+    Attributes:
+        position: number of the next row.
+        passed: the last barrier that it sent.
+    """
+
+    def __init__(self, engine: "Engine", mine: Assignment, plan: Plan, position: int, passed: int) -> None:
+        self.engine, self.mine, self.plan, self.position, self.passed = engine, mine, plan, position, passed
+        self.party = mine.party
+        self.mark = START
+        self.has_ended = False
+
+    def pump(self) -> None:
+        """Send the next row, or the end."""
+        if self.has_ended:
+            return
+        row = self.engine.read(self.mine, self.position)
+        if row is None:
+            return
+        if isinstance(row, Row):
+            self.position += 1
+            self.mark = row.at
+            self._send(Rows((row,), row.at))
+        else:
+            self.has_ended = True
+            self._send(Rows((), END))
+            self.engine.source_prepared(self, self.passed + 1, None, has_ended=True)
+
+    def barrier(self, epoch: int, after: Plan | None) -> None:
+        """Send a barrier, and before it those that were missed."""
+        if self.has_ended:
+            return
+        for missed in range(self.passed + 1, epoch):
+            self._send(Barrier(missed, self.mark, None))
+            self.engine.source_prepared(self, missed, None)
+        if epoch > self.passed:
+            self.passed = epoch
+            self._send(Barrier(epoch, self.mark, after))
+            self.plan = after or self.plan
+            self.engine.source_prepared(self, epoch, after)
+
+    def _send(self, body: Rows | Barrier) -> None:
+        for target in targets_of(self.plan, self.party.stage):
+            self.engine.send(self.party, target, body)
+
+
+@dataclass
+class Input:
+    """One input: what was promised, what waits, which barrier came last and where it stood."""
+
+    mark: Position = START
+    queue: list[Row] = field(default_factory=list)
+    passed: int = 0
+    cuts: dict[int, Position] = field(default_factory=dict)
+    ended: bool = False
+    closed: int = 0
+
+
+class Stage:
+    """A stage, or the sink: inputs, a frontier, and a count of rows."""
+
+    def __init__(self, engine: "Engine", mine: Assignment, plan: Plan, memory: Memory, passed: int) -> None:
+        self.engine, self.mine, self.plan, self.party = engine, mine, plan, mine.party
+        self.count, self.frontier, self.pool = memory.count, memory.frontier, list(memory.held)
+        self.floor = memory.frontier
+        self.out_mark = memory.frontier if memory.frontier != END else START
+        self.passed = passed
+        self.changes: dict[int, Plan | None] = {}
+        self.has_ended = self.has_stopped = False
+        self.inputs: dict[Party, Input] = {}
+        if memory.inlets:
+            for inlet in memory.inlets:
+                self.inputs[inlet.source] = Input(inlet.mark, [], inlet.passed, {}, inlet.ended)
+        else:
+            for source, target in plan.edges:
+                if target == self.party.stage:
+                    self.inputs[term_of(plan, source)] = Input(START, [], passed)
+
+    def knows(self, source: Party) -> bool:
+        """Whether frames of a party may come: one of a term that no barrier has told of waits."""
+        return source in self.inputs and not self.has_stopped
+
+    def take(self, source: Party, body: Rows | Barrier | Memory) -> None:
+        """The next frame of an input."""
+        inlet = self.inputs[source]
+        if isinstance(body, Barrier):
+            inlet.passed, inlet.mark = body.epoch, max(inlet.mark, body.mark)
+            inlet.cuts[body.epoch] = inlet.mark
+            if self.changes.setdefault(body.epoch, body.after) != body.after:
+                self.engine.broken(f"two requests under epoch {body.epoch}")
+                return
+            if body.after is not None and term_of(body.after, source.stage) != source:
+                inlet.closed = body.epoch
+                self.inputs[term_of(body.after, source.stage)] = Input(inlet.mark, [], body.epoch)
+        elif isinstance(body, Rows):
+            inlet.queue.extend(row for row in body.rows if row.at > self.frontier)
+            inlet.mark = max(inlet.mark, body.mark)
+            inlet.ended |= body.mark == END
+        self.settle()
+
+    def settle(self) -> None:
+        """Release what all inputs have promised, pass barriers that came through all of them, end."""
+        while not self.has_stopped:
+            open_inputs = [each for each in self.inputs.values() if not each.ended]
+            at = [each.passed for each in open_inputs]
+            low = min(at) if at else max((each.passed for each in self.inputs.values()), default=0)
+            self.work()
+            if low <= self.passed:
+                break
+            self.barrier(self.passed + 1)
+        if not self.has_stopped and not self.has_ended and all(each.ended for each in self.inputs.values()):
+            self.has_ended = True
+            self.engine.stage_ended(self)
+
+    def work(self) -> None:
+        """Release rows up to the least mark."""
+        upto = max(self.frontier, min((each.mark for each in self.inputs.values()), default=self.frontier))
+        ready = [row for row in self.pool if row.at <= upto]
+        self.pool = [row for row in self.pool if row.at > upto]
+        for each in self.inputs.values():
+            ready += [row for row in each.queue if row.at <= upto]
+            each.queue = [row for row in each.queue if row.at > upto]
+        made = []
+        for row in sorted(ready, key=lambda row: row.at):
+            self.count += 1
+            made.append(Row(row.at, row.number, row.salt, (*row.counts, self.count)))
+        if upto > self.frontier:
+            self.frontier = upto
+            # The end itself leaves behind the last barrier, see `settle`.
+            self.out_mark = upto if upto != END else max([self.out_mark, *(row.at for row in made)])
+            self.engine.made(self, made, self.out_mark)
+
+    def barrier(self, epoch: int) -> None:
+        """The barrier has come through all inputs."""
+        after = self.changes.pop(epoch, None)
+        moves = after is not None and term_of(after, self.party.stage) != self.party
+        if moves and not self.is_caught_up:
+            self.engine.broken(f"{self.party} has not caught up at the change of epoch {epoch}")
+            return
+        self.passed = epoch
+        self.engine.stage_barrier(self, epoch, self.memory(epoch), after)
+        if moves and after is not None:
+            self.has_stopped = True
+            inlets = tuple(Inlet(source, each.mark, each.passed, each.ended) for source, each in self.inputs.items())
+            held = self._held([*self.inputs.values()], epoch=None)
+            target = term_of(after, self.party.stage)
+            self.engine.send(self.party, target, Memory(self.count, self.frontier, held, inlets, epoch, after))
+        self.plan = after or self.plan
+        for source in [source for source, each in self.inputs.items() if 0 < each.closed <= epoch]:
+            self.pool += self.inputs.pop(source).queue
+
+    def _held(self, inputs: Sequence[Input], epoch: int | None) -> tuple[Row, ...]:
+        rows = list(self.pool)
+        for each in inputs:
+            cut = END if epoch is None else each.cuts.pop(epoch, each.mark)
+            rows += [row for row in each.queue if row.at <= cut]
+        return tuple(sorted(rows, key=lambda row: row.at))
+
+    def memory(self, epoch: int) -> Memory:
+        """What is saved at a barrier: the state, and rows that came before it and still wait."""
+        return Memory(self.count, self.frontier, self._held(list(self.inputs.values()), epoch))
+
+    @property
+    def is_caught_up(self) -> bool:
+        """Whether its inputs have promised at least as much as when its state was saved."""
+        return min((each.mark for each in self.inputs.values()), default=END) >= self.floor

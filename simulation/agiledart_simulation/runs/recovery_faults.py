@@ -1,0 +1,150 @@
+"""What may happen to the hosts of a run: deaths, power cuts, sleeps, cuts of the network, moves, lost disks."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from agiledart_kernel.instants import MILLISECOND, SECOND
+from agiledart_kernel.node_id import NodeId
+from agiledart_recovery.wire.events import ChangeRequested
+from agiledart_recovery.wire.names import Party
+from agiledart_recovery.wire.value import Plan, Role, State, Value
+from agiledart_simulation.world.faults import Pause, Weather, apply
+
+if TYPE_CHECKING:
+    from agiledart_simulation.runs.recovery_run import RecoveryRun
+
+
+class RecoveryFaults:
+    """Carries out the kinds of the scenario `recovery`; each says whether it could."""
+
+    def __init__(self, run: "RecoveryRun") -> None:
+        self._run, self._random = run, run.random
+        self._kinds: dict[str, Callable[[], bool]] = {
+            "kill": lambda: self._crash(is_power=False),
+            "power": lambda: self._crash(is_power=True),
+            "blackout": self._blackout,
+            "restart": self._restart,
+            "pause": self._pause,
+            "rival": self._rival,
+            "partition": self._partition,
+            "heal": self._heal,
+            "weather": self._weather,
+            "wipe": self._wipe,
+            "replace": self._replace,
+            "handover": self._handover,
+        }
+
+    def do(self, kind: str) -> bool:
+        """Let it happen; false when it can't now."""
+        return self._kinds[kind]()
+
+    def _up(self) -> list[NodeId]:
+        return [node.peer.node for node in self._run.world.live]
+
+    def _spare(self) -> bool:
+        return len(self._run.ids) - len(self._up()) < self._run.scenario.max_down
+
+    def _crash(self, *, is_power: bool) -> bool:
+        if not self._spare():
+            return False
+        self._run.crash(self._random.choice(self._up()), is_power=is_power)
+        return True
+
+    def _blackout(self) -> bool:
+        """The power goes everywhere, and comes back here and there."""
+        for node in self._up():
+            self._run.crash(node, is_power=True)
+        for node in self._run.ids:
+            delay = int(3 * SECOND * self._random.uniform())
+            self._run.world.call(delay, lambda node=node: self._run.start(node))  # type: ignore[misc]
+        return True
+
+    def _restart(self) -> bool:
+        up = self._up()
+        down = [node for node in self._run.ids if node not in up]
+        if not down:
+            return False
+        self._run.start(self._random.choice(down))
+        return True
+
+    def _pause(self) -> bool:
+        span = int(self._run.scenario.max_pause_ms * MILLISECOND * self._random.uniform())
+        apply(self._run.world, Pause(self._random.choice(self._up() or [self._run.ids[0]]), span))
+        return True
+
+    def _rival(self) -> bool:
+        """The coordinator sleeps long enough for another one to take over, then goes on as if nothing had been."""
+        leaders = [host.me.node for host in self._run.hosts if self._run.leads(host)]
+        if not leaders:
+            return False
+        apply(self._run.world, Pause(leaders[0], 4 * SECOND + int(3 * SECOND * self._random.uniform())))
+        return True
+
+    def _partition(self) -> bool:
+        side = tuple(node for node in self._run.ids if self._random.index(2))
+        self._run.world.network.partition(side)
+        return True
+
+    def _heal(self) -> bool:
+        self._run.world.heal()
+        return True
+
+    def _weather(self) -> bool:
+        scenario = self._run.scenario
+        loss = scenario.loss * self._random.uniform()
+        apply(self._run.world, Weather(loss, scenario.duplicate, scenario.reorder))
+        return True
+
+    def _wipe(self) -> bool:
+        """A node that nothing is pinned to gets a new disk: once in a run, so that k = 1 has to be enough."""
+        run = self._run
+        # With one host dead and another without its disk, two of the holders are lost: more than promised.
+        free = [node for node in run.ids if run.may_lose_disk(node) and not run.disks[node].wipes]
+        if not free or any(disk.wipes for disk in run.disks.values()):
+            return False
+        node = self._random.choice(free)
+        if run.world.nodes[node].is_up:
+            run.crash(node, is_power=True)
+        run.disks[node].wipe()
+        return True
+
+    def _replace(self) -> bool:
+        """A voter stays away for longer than the others' patience."""
+        value = self._run.ledger.newest
+        if value is None or not self._spare():
+            return False
+        voter = self._random.choice(value.voters).peer.node
+        if not self._run.world.nodes[voter].is_up:
+            return False
+        self._run.crash(voter, is_power=False)
+        self._run.stays_down[voter] = self._run.world.now + 12 * SECOND
+        return True
+
+    def _handover(self) -> bool:
+        """A stage is to move, to a node that somebody who coordinates is told of."""
+        leaders = [host for host in self._run.hosts if self._run.leads(host)]
+        value = self._run.ledger.newest
+        if not leaders or value is None or value.state is not State.RUNNING:
+            return False
+        plan = self._moved(value)
+        for host in leaders:
+            self._run.world.inject(host.me.node, ChangeRequested(value.run, plan))
+        return True
+
+    def _moved(self, value: Value) -> Plan:
+        stages = value.plan.of(Role.STAGE)
+        moving = self._random.choice(stages).party
+        to = self._run.world.nodes[self._random.choice(self._run.ids)].peer
+        return msgspec.structs.replace(
+            value.plan,
+            assignments=tuple(
+                msgspec.structs.replace(
+                    each, party=Party(moving.stage, moving.term + value.life * 1_000 + 1, moving.index), host=to
+                )
+                if each.party == moving
+                else each
+                for each in value.plan.assignments
+            ),
+        )

@@ -1,0 +1,373 @@
+"""A hostile run of one application with state: its hosts die, sleep, lose power and disks, are cut off and come back.
+
+Always: V1 to V7 of recovery's invariants (`checkers.recovery`). In the end, when everybody is back and nothing more happens: the run
+finishes, and what is committed is what a run without failures would have committed (V8, L1).
+"""
+
+from dataclasses import replace
+
+from agiledart_kernel.codec import Codec
+from agiledart_kernel.instants import MILLISECOND, SECOND
+from agiledart_kernel.machine import Completed, Effect, Event, Failed
+from agiledart_kernel.node_id import NodeId
+from agiledart_kernel.observe import Observation
+from agiledart_kernel.peer import Peer
+from agiledart_kernel.randomness import RandomStream
+from agiledart_recovery.config import RecoveryConfig
+from agiledart_recovery.lives.coordinator import Phase
+from agiledart_recovery.wire import observations as seen
+from agiledart_recovery.wire.effects import FragmentKey, SendFragment
+from agiledart_recovery.wire.events import FoundRun, HostBack, HostLost, MakeSeat, RoomSeen
+from agiledart_recovery.wire.messages import RecoveryMessage
+from agiledart_recovery.wire.names import NOTHING_SAVED, Party, Run, Voter
+from agiledart_recovery.wire.value import Assignment, Plan, Role, Saved, State, Value
+from agiledart_simulation.checkers.recovery import RecoveryLedger
+from agiledart_simulation.pipeline.disk import Disk
+from agiledart_simulation.pipeline.frames import Frame, FrameAck
+from agiledart_simulation.pipeline.host import RecoveryHost
+from agiledart_simulation.runs.recovery_faults import RecoveryFaults
+from agiledart_simulation.runs.report import Report
+from agiledart_simulation.runs.scenario import Scenario
+from agiledart_simulation.world.faults import Heal, Weather, apply
+from agiledart_simulation.world.latency import Latency
+from agiledart_simulation.world.network import NetworkConfig
+from agiledart_simulation.world.trace import Trace
+from agiledart_simulation.world.world import World
+
+_RUN = Run("taxi", 1)
+_CODEC = Codec[object](RecoveryMessage | Frame | FrameAck)
+_LOOK_NS = 250 * MILLISECOND
+_DETECTION_NS = 1_500 * MILLISECOND
+_FEWEST, _MOST = 5, 9
+
+
+def config_of(random: RandomStream) -> RecoveryConfig:
+    """Figures of agents on a local network, hurried so that much happens in a short run."""
+    return RecoveryConfig(
+        checkpoint_interval_ns=(500 + random.index(1_500)) * MILLISECOND,
+        epoch_timeout_ns=6 * SECOND,
+        handover_timeout_ns=4 * SECOND,
+        reset_timeout_ns=2 * SECOND,
+        gather_ns=4 * SECOND,
+        voter_patience_ns=6 * SECOND,
+        room_retry_ns=2 * SECOND,
+        attempts=1_000,
+        pause_max_ns=SECOND,
+        m=2,
+        k=1 + random.index(2),
+        ack_timeout_ns=SECOND,
+    )
+
+
+class RecoveryRun:
+    """One run of the scenario `recovery`.
+
+    Attributes:
+        rows: of each source.
+        element_bytes: what stages' elements are said to weigh: small ones are copied, large ones cut.
+    """
+
+    def __init__(self, scenario: Scenario, *, trace: Trace | None = None, latency: Latency | None = None) -> None:
+        self.scenario = scenario
+        self.random = RandomStream(scenario.seed, "recovery")
+        self.trace = trace or Trace()
+        self.config = config_of(self.random)
+        self.rows = 80 + self.random.index(120)
+        self.interval_ns = (100 + self.random.index(150)) * MILLISECOND
+        self.element_bytes = self.random.choice((1_000, 4 << 20))
+        self.disks: dict[NodeId, Disk] = {}
+        self.ledger = RecoveryLedger(self.disks)
+        self.counts: dict[str, int] = {}
+        self.stays_down: dict[NodeId, int] = {}
+        self.world: World[RecoveryHost] = World(
+            scenario.seed,
+            self._make,
+            NetworkConfig(),
+            _CODEC,
+            self._on_effect,
+            self.trace,
+            queue=scenario.queue,
+            latency=latency,
+        )
+        self.ids: list[NodeId] = []
+        self._free_at: dict[NodeId, int] = {}
+        self._pending: dict[NodeId, list[tuple[int, object, Event | None]]] = {}
+        self._number = 0
+        self._apart: dict[tuple[NodeId, NodeId], int] = {}
+        self._told: dict[tuple[NodeId, int, NodeId], None] = {}
+        self._stateful: dict[NodeId, None] = {}
+
+    # ---- the phases
+
+    def run(self) -> Report:
+        """Found the run, harass its hosts, rest, judge."""
+        scenario, world = self.scenario, self.world
+        self._build()
+        faults = RecoveryFaults(self)
+        apply(world, Weather(scenario.loss, scenario.duplicate, scenario.reorder))
+        for _ in range(scenario.steps):
+            kind = self.random.choice(scenario.kinds)
+            if faults.do(kind):
+                self.reached(kind)
+            self._pass(int(scenario.step_ms * MILLISECOND * self.random.uniform()))
+            if self.ledger.wrong:
+                break
+            self._bring_back()
+        apply(world, Heal())
+        self.stays_down = {}
+        for node in self.ids:
+            self.start(node)
+        began = world.now
+        while world.now - began < scenario.quiet_s * SECOND and not self.ledger.wrong and not self._is_quiet():
+            self._pass(SECOND)
+        if not self.ledger.wrong:
+            self.ledger.check_end(self.rows)
+        reached = {**self.counts, **{f"message-{what}": n for what, n in world.network.reached.items()}}
+        return Report(
+            violations=tuple(self.ledger.wrong)[:50],
+            events=world.events,
+            messages=world.messages_sent,
+            digest=self.trace.digest,
+            virtual_s=round(world.now / SECOND, 3),
+            quiet_ns=world.now - began,
+            reached=tuple(sorted(reached.items())),
+        )
+
+    def _build(self) -> None:
+        count = max(_FEWEST, min(_MOST, self.scenario.nodes))
+        for index in range(count):
+            node = NodeId(self.random.bits(128))
+            self.ids.append(node)
+            self.disks[node] = Disk()
+            self.world.start(Peer(node, 1, f"host-{index}"))
+            self._boot(node)
+        voters = [self.world.nodes[node].peer for node in self.ids[-3:]]
+        for peer in voters:
+            self.world.inject(peer.node, MakeSeat(_RUN))
+        self.world.run_for(MILLISECOND)
+        seats = tuple(Voter(peer, self.machine(peer.node).seats[_RUN].seat) for peer in voters)
+        value = Value(_RUN, 1, 0, self._plan(), NOTHING_SAVED, seats)
+        self.world.inject(voters[0].node, FoundRun(value))
+        # Who founds a run waits for its first life; before that nothing is promised.
+        self.world.run_until(lambda: self.ledger.newest is not None and self.ledger.newest.life > 0, 10 * SECOND)
+
+    def _plan(self) -> Plan:
+        """Two sources, of which the second can't be read again; two stages; a sink. The sink may move in half of the runs."""
+        peers = [self.world.nodes[node].peer for node in self.ids]
+        choice, index = self.random.choice, self.random.index
+        places = [peers[0], peers[1], choice(peers), choice(peers), choice(peers)]
+        assignments = (
+            Assignment(Party("S", 0, 0), Role.SOURCE, places[0], is_pinned=bool(index(2))),
+            Assignment(Party("L", 0, 1), Role.SOURCE, places[1], is_pinned=True, has_log=True),
+            Assignment(Party("X"), Role.STAGE, places[2]),
+            Assignment(Party("Y"), Role.STAGE, places[3]),
+            Assignment(Party("K"), Role.SINK, places[4], is_pinned=bool(index(2))),
+        )
+        self._stateful = {each.host.node: None for each in assignments if each.role is not Role.STAGE}
+        return Plan(assignments, (("S", "X"), ("L", "X"), ("X", "Y"), ("Y", "K")), syncs=True)
+
+    def _pass(self, span_ns: int) -> None:
+        """Let time pass, looking at everything now and then."""
+        until = self.world.now + span_ns
+        while self.world.now < until and not self.ledger.wrong:
+            self.world.run_for(min(_LOOK_NS, until - self.world.now))
+            self._detect()
+            self.ledger.check(self.hosts)
+
+    def _is_quiet(self) -> bool:
+        """Everything is committed, shown, and told to everybody."""
+        value = self.ledger.newest
+        shown = value is not None and all(self.disks[end.host].part.committed == end.offset for end in value.parts)
+        return value is not None and value.state is State.FINISHED and shown
+
+    # ---- nodes
+
+    @property
+    def hosts(self) -> list[RecoveryHost]:
+        """Hosts that are up."""
+        return [node.machine for node in self.world.live]
+
+    def machine(self, node: NodeId):  # type: ignore[no-untyped-def]
+        """The recovery machine of a node."""
+        return self.world.nodes[node].machine.machine
+
+    def leads(self, host: RecoveryHost) -> bool:
+        """Whether a host coordinates, as far as it knows."""
+        coordinator = host.machine.coordinators.get(_RUN)
+        return coordinator is not None and coordinator.phase in (Phase.RUNNING, Phase.RESETTING, Phase.WAITING)
+
+    def may_lose_disk(self, node: NodeId) -> bool:
+        """Whether nothing lies there that only lies there: no log, no part of a sink."""
+        disk = self.disks[node]
+        value = self.ledger.newest
+        parts = [end.host for end in value.parts] if value is not None else []
+        sinks = [each.host.node for each in value.plan.of(Role.SINK)] if value is not None else []
+        return node not in self._stateful and not disk.logs and node not in parts and node not in sinks
+
+    def _make(self, peer: Peer, random: RandomStream) -> RecoveryHost:
+        return RecoveryHost(peer, self.disks[peer.node], self, self.config, random, self._observe)
+
+    def _boot(self, node: NodeId) -> None:
+        here = self.world.nodes[node]
+        self.world.inject(node, here.machine.boot())
+        self.world._carry_out(here, here.machine.out)
+        others = [self.world.nodes[other].peer for other in self.ids if other != node]
+        self.random.shuffle(others)
+        self.world.inject(node, RoomSeen(tuple(others)))
+        for other in self.ids:
+            there = self.world.nodes[other]
+            if other != node and there.is_up:
+                known = tuple(self.world.nodes[each].peer for each in self.ids if each != other)
+                self.world.inject(other, RoomSeen(known))
+
+    def crash(self, node: NodeId, *, is_power: bool) -> None:
+        """End a node: some of what it was writing is written, or none of it."""
+        self.world.crash(node, silent=is_power)
+        pending = self._pending.pop(node, [])
+        survive = self.random.index(len(pending) + 1)
+        for _, action, _ in pending[:survive]:
+            action()  # type: ignore[operator]
+        if is_power and self.disks[node].power_cut():
+            self.reached("lost tail")
+
+    def start(self, node: NodeId) -> None:
+        """Start a node that is down."""
+        if not self.world.nodes[node].is_up and self.stays_down.get(node, 0) <= self.world.now:
+            self.world.start(self.world.nodes[node].peer)
+            self._free_at[node] = 0
+            self._boot(node)
+
+    def _bring_back(self) -> None:
+        """Whoever is down comes back now and then, so that a run does not only wait."""
+        for node in self.ids:
+            if not self.world.nodes[node].is_up and not self.random.index(4):
+                self.start(node)
+
+    def _detect(self) -> None:
+        """What the overlay's failure detector would say: unreachable for some time is lost, and that may be wrong."""
+        now, network, nodes = self.world.now, self.world.network, self.world.nodes
+        for a in self.ids:
+            if not nodes[a].is_up:
+                continue
+            life = nodes[a].peer.incarnation
+            for b in self.ids:
+                there = nodes[b]
+                apart = not there.is_up or now < there.paused_until or network.is_cut(a, b) or network.is_cut(b, a)
+                since = self._apart.setdefault((a, b), now) if apart else self._apart.pop((a, b), now)
+                key = (a, life, b)
+                if a != b and apart and now - since >= _DETECTION_NS and key not in self._told:
+                    self._told[key] = None
+                    self.world.inject(a, HostLost(b))
+                elif a != b and not apart and key in self._told:
+                    del self._told[key]
+                    self.world.inject(a, HostBack(there.peer))
+
+    # ---- what hosts need (`Surroundings`)
+
+    def write(self, host: RecoveryHost, action: object, event: Event | None) -> None:
+        """Writes of one node are carried out in order."""
+        node, world = host.me.node, self.world
+        at = max(self._free_at.get(node, 0), world.now) + int((1 + 10 * self.random.uniform()) * MILLISECOND)
+        self._free_at[node] = at
+        self._number += 1
+        number = self._number
+        self._pending.setdefault(node, []).append((number, action, event))
+        world.call(at - world.now, lambda: self._written(node, number))
+
+    def _written(self, node: NodeId, number: int) -> None:
+        pending = self._pending.get(node, [])
+        if pending and pending[0][0] == number:
+            _, action, event = pending.pop(0)
+            action()  # type: ignore[operator]
+            if event is not None:
+                self.world.inject(node, event)
+
+    def available(self, number: int) -> bool:
+        """Rows come into the world one after the other."""
+        return number * self.interval_ns <= self.world.now
+
+    def _reaches(self, a: NodeId, b: NodeId) -> bool:
+        there, network = self.world.nodes[b], self.world.network
+        return there.is_up and self.world.now >= there.paused_until and not network.is_cut(a, b)
+
+    def fetch(self, host: RecoveryHost, saved: Saved) -> bytes | None:
+        """Any m fragments are enough."""
+        element = saved.chain[-1]
+        found: list[bytes] = []
+        for index, holder in enumerate(element.holders):
+            key = FragmentKey(_RUN, saved.party, element.snapshot, index)
+            if holder and self._reaches(host.me.node, holder) and key in self.disks[holder].fragments:
+                found.append(self.disks[holder].fragments[key])
+        if len(found) < element.m:
+            return None
+        self.reached("rebuilt from m" if len(found) == element.m else "rebuilt from more")
+        return found[0]
+
+    def store(self, host: RecoveryHost, effect: SendFragment) -> None:
+        """A fragment travels, is judged by its holder, and is put on its disk."""
+        raw = host.disk.elements.get((effect.key.party, effect.key.snapshot))
+        self.world.call(int((1 + 20 * self.random.uniform()) * MILLISECOND), lambda: self._arrive(host, effect, raw))
+
+    def _arrive(self, host: RecoveryHost, effect: SendFragment, raw: bytes | None) -> None:
+        sender = self.world.nodes[host.me.node]
+        if not sender.is_up or sender.peer.incarnation != host.me.incarnation:
+            return
+        reason = "" if raw is not None and self._reaches(host.me.node, effect.holder) else "it can't be reached"
+        if not reason:
+            shelf = self.machine(effect.holder).shelf
+            reason = shelf.refusal(effect.key)
+            if not reason and raw is not None:
+                shelf.put(effect.key)
+                self.disks[effect.holder].fragments[effect.key] = raw
+        outcome: Event = Failed(effect.request, reason) if reason else Completed(effect.request)
+        self.world.inject(host.me.node, outcome)
+
+    def reached(self, what: str) -> None:
+        """Count something that happened."""
+        self.counts[what] = self.counts.get(what, 0) + 1
+
+    def _on_effect(self, _: Peer, effect: Effect) -> None:
+        raise TypeError(f"nobody carries out {type(effect).__name__}")
+
+    def _observe(self, observation: Observation) -> None:
+        if isinstance(observation, seen.ValueAcknowledged):
+            before = self.ledger.newest
+            self.ledger.on_acknowledged(observation.stamp, observation.value)
+            if before is not None and before.plan != observation.value.plan and before.life == observation.value.life:
+                self.reached("changed plan")
+            leaders = sum(self.leads(host) for host in self.hosts)
+            if leaders > 1:
+                self.reached("two coordinators")
+        elif isinstance(observation, _COUNTED):
+            self.reached(_COUNTED_AS[type(observation)])
+
+
+_COUNTED_AS: dict[type[Observation], str] = {
+    seen.LifeBegan: "life",
+    seen.EpochCommitted: "commit",
+    seen.EpochPassedOver: "passed over",
+    seen.VoterReplaced: "voter replaced",
+    seen.RunWaits: "waited",
+    seen.ElementDegraded: "degraded",
+    seen.CoordinationLost: "overtaken",
+}
+_COUNTED = tuple(_COUNTED_AS)
+
+REACHED = (
+    "lost tail",
+    "life",
+    "commit",
+    "voter replaced",
+    "waited",
+    "changed plan",
+    "two coordinators",
+    "rebuilt from m",
+    "degraded",
+    "overtaken",
+)
+"""What a large campaign must have reached beside its kinds."""
+
+
+def quick(scenario: Scenario, **options: int) -> Scenario:
+    """The same scenario with other options."""
+    return replace(scenario, **options)  # type: ignore[arg-type]

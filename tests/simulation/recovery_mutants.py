@@ -1,0 +1,365 @@
+"""Bugs to plant in recovery, each a rule of the specification's §14 broken; `test_recovery_mutants` sees that each is found."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from agiledart_kernel.machine import Event
+from agiledart_recovery.fragments.shelf import Shelf
+from agiledart_recovery.lives.committing import Committing
+from agiledart_recovery.lives.coordinator import Coordinator
+from agiledart_recovery.lives.epochs import Epochs
+from agiledart_recovery.lives.participant import Participant, Phase
+from agiledart_recovery.register import ballots
+from agiledart_recovery.register.proposer import Phase as Hold
+from agiledart_recovery.register.proposer import Proposer
+from agiledart_recovery.register.voter import VoterSeat
+from agiledart_recovery.wire import messages as wire
+from agiledart_recovery.wire.effects import FragmentKey, KeepLife, KeepVoter
+from agiledart_recovery.wire.events import PartyPrepared
+from agiledart_recovery.wire.value import Plan, Role, Value
+from agiledart_simulation.pipeline.engine import Engine
+from agiledart_simulation.pipeline.frames import END, START, Memory
+from agiledart_simulation.pipeline.host import RecoveryHost
+from agiledart_simulation.pipeline.parties import Input, Stage
+from agiledart_simulation.runs.recovery_run import RecoveryRun
+from tests.simulation.mutants import Mutant, nothing
+
+MOVES = {"kinds": ("handover", "pause", "weather", "heal"), "steps": 40, "step_ms": 1_500, "loss": 0.02}
+ROLLS = {"kinds": ("kill", "power", "restart", "partition", "heal"), "steps": 40}
+RIVALS = {"kinds": ("rival", "partition", "heal", "restart", "pause"), "steps": 40}
+
+
+def any_life_is_taken(patch: pytest.MonkeyPatch) -> None:
+    """Frames of an older life that stand next in their channel are taken."""
+    patch.setattr(Engine, "is_of_this_life", lambda self, life: life <= self.life)
+
+
+def answers_of_any_life_count(patch: pytest.MonkeyPatch) -> None:
+    """PREPARED of an epoch counts, whatever life it is of."""
+    take, prepared = Epochs.take, Participant._takes
+
+    def careless(self: Epochs, answer: wire.Prepared, parties: Any) -> bool:
+        return take(self, msgspec.structs.replace(answer, life=self.life), parties)
+
+    def keeping(self: Participant, sender: Any, value: Value) -> None:
+        kept = dict(self._prepared), dict(self._ended)
+        enter(self, sender, value)
+        self._prepared, self._ended = kept
+
+    enter = Participant._enter
+    patch.setattr(Epochs, "take", careless)
+    patch.setattr(Participant, "_enter", keeping)
+    patch.setattr(Participant, "_takes", prepared)
+
+
+def snapshots_by_epoch_alone(patch: pytest.MonkeyPatch) -> None:
+    """An element is found by party and epoch, whatever life made it."""
+    entered = RecoveryHost._entered
+
+    def find(self: RecoveryHost, event: Any) -> None:
+        for saved in event.entry.saved:
+            for (party, snapshot), raw in list(self.disk.elements.items()):
+                if saved.chain and party == saved.party and snapshot.epoch == saved.snapshot.epoch:
+                    self.disk.elements[party, saved.snapshot] = raw
+        entered(self, event)
+
+    patch.setattr(RecoveryHost, "_entered", find)
+
+
+def committed_before_the_register(patch: pytest.MonkeyPatch) -> None:
+    """COMMITTED is told when all have prepared, then the register."""
+
+    def hasty(self: Coordinator) -> None:
+        if self.proposer.phase is Hold.LEADING and (value := self.committing.next_value(self.value)) is not None:
+            self.committing.tell(value)
+            self.proposer.write(value)
+
+    patch.setattr(Coordinator, "_commit", hasty)
+
+
+def ballots_are_not_compared(patch: pytest.MonkeyPatch) -> None:
+    """A commit looks at the epoch only: a voter takes what an overtaken coordinator writes."""
+
+    def blind(self: VoterSeat, sender: Any, message: wire.Accept) -> None:
+        self.accepted, self.value = message.stamp, message.value
+        self.promised = max(self.promised, message.stamp.ballot)
+        self._answer(sender, wire.Accepted(self.run, message.stamp, self.seat))
+
+    patch.setattr(VoterSeat, "on_accept", blind)
+
+
+def prepared_before_the_disk(patch: pytest.MonkeyPatch) -> None:
+    """The sink says PREPARED, then writes its rows."""
+    write = RecoveryRun.write
+
+    def early(self: RecoveryRun, host: Any, action: Any, event: Event | None) -> None:
+        if isinstance(event, PartyPrepared):
+            write(self, host, lambda: None, event)
+            write(self, host, action, None)
+        else:
+            write(self, host, action, event)
+
+    patch.setattr(RecoveryRun, "write", early)
+
+
+def cut_at_the_last_known_commit(patch: pytest.MonkeyPatch) -> None:
+    """At a roll-back the sink cuts at the last COMMIT that it knows of."""
+    cut = RecoveryHost.cut
+    patch.setattr(RecoveryHost, "cut", lambda self, end: cut(self, self.disk.part.committed))
+
+
+def one_cut_for_all_parts(patch: pytest.MonkeyPatch) -> None:
+    """The register names an end for the sink, not for each node that holds a part of it."""
+    next_value = Committing.next_value
+
+    def only(self: Committing, value: Value) -> Value | None:
+        made = next_value(self, value)
+        if made is None:
+            return None
+        hosts = [each.host.node for each in self.epochs.plan.of(Role.SINK)]
+        return msgspec.structs.replace(made, parts=tuple(end for end in made.parts if end.host in hosts))
+
+    patch.setattr(Committing, "next_value", only)
+
+
+def closing_commits(patch: pytest.MonkeyPatch) -> None:
+    """A sink that is closed keeps and shows what it was given."""
+
+    def flush(self: RecoveryHost, end: int) -> None:
+        self.disk.part.committed = len(self.disk.part.rows)
+
+    patch.setattr(RecoveryHost, "cut", flush)
+
+
+def an_entered_life_is_not_stored(patch: pytest.MonkeyPatch) -> None:
+    """A part that comes back takes an old RESET of the life in which it was ended, or of an older one."""
+    carry_out = RecoveryHost._carry_out
+
+    def forget(self: RecoveryHost, effect: Any) -> None:
+        if isinstance(effect, KeepLife):
+            life = effect.file.life
+            effect = msgspec.structs.replace(effect, file=msgspec.structs.replace(effect.file, life=life - 1))
+        carry_out(self, effect)
+
+    patch.setattr(RecoveryHost, "_carry_out", forget)
+    patch.setattr(Participant, "_was_planned_for_another", lambda self, value: False)
+
+
+def restart_inside_a_life(patch: pytest.MonkeyPatch) -> None:
+    """A host that was ended comes back from its last snapshot in the same life."""
+    on_reset = Participant.on_reset
+
+    def again(self: Participant, sender: Any, message: wire.Reset) -> None:
+        if message.value.life == self.life and self.phase is Phase.OUT:
+            self._enter(sender, message.value)
+        else:
+            on_reset(self, sender, message)
+
+    patch.setattr(Participant, "on_reset", again)
+
+
+def ballots_without_number(patch: pytest.MonkeyPatch) -> None:
+    """Under one ballot a late ACCEPT puts an old value back."""
+
+    def late(self: VoterSeat, sender: Any, message: wire.Accept) -> None:
+        if message.stamp.ballot < self.promised:
+            self._refuse(sender, message.stamp.ballot)
+            return
+        self._take(message.stamp, message.value)
+        self._answer(sender, wire.Accepted(self.run, message.stamp, self.seat))
+
+    patch.setattr(VoterSeat, "on_accept", late)
+
+
+def a_voter_forgets(patch: pytest.MonkeyPatch) -> None:
+    """A voter answers before its file is on the disk, and the file never gets there after the first time."""
+    carry_out = RecoveryHost._carry_out
+
+    def forget(self: RecoveryHost, effect: Any) -> None:
+        if isinstance(effect, KeepVoter) and effect.file.run in self.disk.voters:
+            effect = msgspec.structs.replace(effect, file=self.disk.voters[effect.file.run])
+        carry_out(self, effect)
+
+    patch.setattr(RecoveryHost, "_carry_out", forget)
+
+
+def no_read_before_writing(patch: pytest.MonkeyPatch) -> None:
+    """A new coordinator prepares, but writes the value that it remembers: a life begins from remembered values."""
+    on_promise = Proposer.on_promise
+
+    def remember(self: Proposer, sender: Any, message: wire.Promise) -> None:
+        on_promise(self, sender, msgspec.structs.replace(message, value=self._known))
+
+    patch.setattr(Proposer, "on_promise", remember)
+
+
+def one_less_than_a_majority(patch: pytest.MonkeyPatch) -> None:
+    """One voter of three decides."""
+    patch.setattr(
+        ballots, "is_majority", lambda voters, who: 2 * sum(each.chair in who for each in voters) >= len(voters) - 1
+    )
+
+
+def commit_without_sync(patch: pytest.MonkeyPatch) -> None:
+    """An epoch is committed although logs hold rows in memory whose effects are in a merge's snapshot."""
+    patch.setattr(Committing, "_must_sync", nothing)
+
+
+def lateness_is_judged_again(patch: pytest.MonkeyPatch) -> None:
+    """A row that comes again from a log says what the clock says now."""
+    read = RecoveryHost.read
+
+    def judge(self: RecoveryHost, mine: Any, number: int) -> Any:
+        row = read(self, mine, number)
+        if mine.has_log and row is not None and row != END:
+            row = self.disk.logs[mine.party].rows[number] = self.judge(mine.party.index, number)
+        return row
+
+    patch.setattr(RecoveryHost, "read", judge)
+
+
+def fragments_go_too_early(patch: pytest.MonkeyPatch) -> None:
+    """Holders let go of everything up to the committed epoch."""
+
+    def eager(self: Shelf, value: Value) -> tuple[FragmentKey, ...]:
+        gone = tuple(key for key in self._held if key.snapshot.epoch <= value.committed.epoch)
+        for key in gone:
+            del self._held[key]
+        return gone
+
+    patch.setattr(Shelf, "release", eager)
+
+
+def an_ended_party_counts_for_all(patch: pytest.MonkeyPatch) -> None:
+    """A party that has ended is prepared for barriers that it passed, too, with its end."""
+
+    def always(self: Epochs, party: Any, epoch: int) -> Any:
+        return self._ended.get(party) or self._prepared.get(epoch, {}).get(party)
+
+    patch.setattr(Epochs, "answer", always)
+
+
+def the_old_place_goes_on(patch: pytest.MonkeyPatch) -> None:
+    """An instance that has handed over is still there, and its timers release what waits."""
+    barrier = Stage.barrier
+
+    def stay(self: Stage, epoch: int) -> None:
+        before = list(self.pool)
+        barrier(self, epoch)
+        if self.has_stopped:
+            self.has_stopped, self.pool = False, before
+
+    patch.setattr(Stage, "barrier", stay)
+    patch.setattr(Stage, "knows", lambda self, source: source in self.inputs)
+
+
+def queued_rows_stay(patch: pytest.MonkeyPatch) -> None:
+    """Rows that wait in the old merge are not handed over."""
+    send = Engine.send
+
+    def without(self: Engine, source: Any, target: Any, body: Any) -> None:
+        send(self, source, target, msgspec.structs.replace(body, held=()) if isinstance(body, Memory) else body)
+
+    patch.setattr(Engine, "send", without)
+
+
+def new_channels_are_not_counted(patch: pytest.MonkeyPatch) -> None:
+    """Downstream of a stage that moves, and in its new place, inputs stand too high: rows below are dropped."""
+    take = Stage.take
+
+    def high(self: Stage, source: Any, body: Any) -> None:
+        known = list(self.inputs)
+        take(self, source, body)
+        for party in self.inputs:
+            if party not in known:
+                self.inputs[party].mark = END
+
+    patch.setattr(Stage, "take", high)
+
+
+def state_is_not_handed_over(patch: pytest.MonkeyPatch) -> None:
+    """The new place begins because it was asked, from nothing."""
+    begin = Engine._begin
+
+    def empty(self: Engine, party: Any, memory: Memory) -> bool:
+        return begin(self, party, msgspec.structs.replace(memory, count=0))
+
+    patch.setattr(Engine, "_begin", empty)
+
+
+def ends_are_not_told(patch: pytest.MonkeyPatch) -> None:
+    """The new place doesn't hear which of its senders have ended."""
+    begin = Engine._begin
+
+    def deaf(self: Engine, party: Any, memory: Memory) -> bool:
+        inlets = tuple(msgspec.structs.replace(each, ended=False, mark=START) for each in memory.inlets)
+        return begin(self, party, msgspec.structs.replace(memory, inlets=inlets))
+
+    patch.setattr(Engine, "_begin", deaf)
+
+
+def a_sender_switches_late(patch: pytest.MonkeyPatch) -> None:
+    """Behind the barrier a sender goes on to the old place."""
+    send = Engine.send
+
+    def late(self: Engine, source: Any, target: Any, body: Any) -> None:
+        old = [to for (who, to) in self._outlets if who == source and to.stage == target.stage and to != target]
+        send(self, source, old[0] if old and not isinstance(body, Memory) else target, body)
+
+    patch.setattr(Engine, "send", late)
+
+
+def epoch_without_its_plan(patch: pytest.MonkeyPatch) -> None:
+    """Who commits looks at the epoch only: the plan in the register stays."""
+    next_value = Committing.next_value
+
+    def stay(self: Committing, value: Value) -> Value | None:
+        made = next_value(self, value)
+        return None if made is None else msgspec.structs.replace(made, plan=value.plan)
+
+    patch.setattr(Committing, "next_value", stay)
+
+
+def plan_before_its_epoch(patch: pytest.MonkeyPatch) -> None:
+    """The plan is written when the change is asked for."""
+
+    def at_once(self: Coordinator, plan: Plan) -> None:
+        if self.proposer.phase is Hold.LEADING and self.phase.value == "running":
+            self.proposer.write(msgspec.structs.replace(self.value, plan=plan, outgoing=()))
+
+    patch.setattr(Coordinator, "on_change", at_once)
+
+
+_ = (Input, END)
+
+RECOVERY_MUTANTS = [
+    Mutant("any life is taken", any_life_is_taken, "recovery", ROLLS),
+    Mutant("answers of any life count", answers_of_any_life_count, "recovery", ROLLS),
+    Mutant("snapshots by epoch alone", snapshots_by_epoch_alone, "recovery", ROLLS),
+    Mutant("COMMITTED before the register", committed_before_the_register, "recovery", RIVALS, complaint="V"),
+    Mutant("ballots are not compared", ballots_are_not_compared, "recovery", RIVALS, complaint="V"),
+    Mutant("PREPARED before the disk", prepared_before_the_disk, "recovery", ROLLS, complaint="V"),
+    Mutant("cut at the last known COMMIT", cut_at_the_last_known_commit, "recovery", ROLLS, complaint="V"),
+    Mutant("one cut for all parts", one_cut_for_all_parts, "recovery", ROLLS, complaint="V"),
+    Mutant("closing commits", closing_commits, "recovery", ROLLS, complaint="V3"),
+    Mutant("an entered life is not stored", an_entered_life_is_not_stored, "recovery", ROLLS),
+    Mutant("restart inside a life", restart_inside_a_life, "recovery", ROLLS),
+    Mutant("ballots without number", ballots_without_number, "recovery", complaint="V"),
+    Mutant("a voter forgets", a_voter_forgets, "recovery", complaint="V"),
+    Mutant("no read before writing", no_read_before_writing, "recovery", complaint="V"),
+    Mutant("one less than a majority", one_less_than_a_majority, "recovery", RIVALS, complaint="V"),
+    Mutant("commit without SYNC", commit_without_sync, "recovery", ROLLS, complaint="V3"),
+    Mutant("lateness is judged again", lateness_is_judged_again, "recovery", ROLLS, complaint="V3"),
+    Mutant("fragments go too early", fragments_go_too_early, "recovery", ROLLS, complaint="V"),
+    Mutant("an ended party counts for all", an_ended_party_counts_for_all, "recovery", ROLLS),
+    Mutant("the old place goes on", the_old_place_goes_on, "recovery", MOVES),
+    Mutant("queued rows stay", queued_rows_stay, "recovery", MOVES),
+    Mutant("new channels are not counted", new_channels_are_not_counted, "recovery", MOVES),
+    Mutant("state is not handed over", state_is_not_handed_over, "recovery", MOVES),
+    Mutant("ends are not told", ends_are_not_told, "recovery", MOVES),
+    Mutant("a sender switches late", a_sender_switches_late, "recovery", MOVES),
+    Mutant("epoch without its plan", epoch_without_its_plan, "recovery", MOVES),
+    Mutant("plan before its epoch", plan_before_its_epoch, "recovery", MOVES),
+]
