@@ -3,9 +3,9 @@
 from typing import Any
 
 from agiledart_dataflow.plan.connectors import Reading
-from agiledart_executor.connectors.line_block import LineBlock
-from agiledart_executor.connectors.lines import Lines
-from agiledart_executor.connectors.parsing import RowParser
+from agiledart_executor.connectors.codecs.line_block import LineBlock
+from agiledart_executor.connectors.codecs.parsing import RowParser
+from agiledart_executor.connectors.files.lines import Lines
 
 
 class CsvReader:

@@ -18,14 +18,14 @@ import time
 from typing import TYPE_CHECKING, Any, Final
 
 from agiledart_dataflow.plan.connectors import Connector, Reading
-from agiledart_executor.connectors.column_block import ColumnBlock
-from agiledart_executor.connectors.line_block import LineBlock
-from agiledart_executor.connectors.parsing import RowParser
+from agiledart_executor.connectors.codecs.column_block import ColumnBlock
+from agiledart_executor.connectors.codecs.line_block import LineBlock
+from agiledart_executor.connectors.codecs.parsing import RowParser
 from agiledart_kernel.errors import ConfigurationError, OperationFailed
 from agiledart_kernel.limits import MAX_LINE_BYTES
 
 if TYPE_CHECKING:
-    from agiledart_executor.connectors.csv_columns import ColumnParser
+    from agiledart_executor.connectors.codecs.csv_columns import ColumnParser
 
 RECEIVE_BYTES: Final = 256 << 10
 """Bytes taken from one connection at one time where lines become rows: some thousand lines that stay in the processor's cache."""

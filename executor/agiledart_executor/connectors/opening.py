@@ -53,12 +53,12 @@ def open_source(
     """
     if connector.kind == "csv":
         from agiledart_executor.connectors.csv_source import CsvReader
-        from agiledart_executor.connectors.lines import FileLines
+        from agiledart_executor.connectors.files.lines import FileLines
 
         _check_options(connector, ("header", *PACING))
         lines = FileLines(connector.path, skip_header=_flag(connector, "header"))
         if columns and find_spec("pyarrow") is not None:
-            from agiledart_executor.connectors.csv_columns import CsvColumnsReader, reads_columns
+            from agiledart_executor.connectors.codecs.csv_columns import CsvColumnsReader, reads_columns
 
             if reads_columns(row_type):
                 return CsvColumnsReader(lines, row_type, wanted, may_begin)
@@ -78,7 +78,7 @@ def open_source(
             _flag(connector, name)
         parser = None
         if columns and find_spec("pyarrow") is not None:
-            from agiledart_executor.connectors.csv_columns import ColumnParser, reads_columns
+            from agiledart_executor.connectors.codecs.csv_columns import ColumnParser, reads_columns
 
             parser = ColumnParser(row_type, wanted, may_begin) if reads_columns(row_type) else None
         return LineSocketReader(connector, row_type, columns=parser)
@@ -88,7 +88,7 @@ def open_source(
         _check_options(connector, PACING)
         return MemoryReader(connector)
     from agiledart_executor.connectors.csv_source import CsvReader
-    from agiledart_executor.connectors.lines import GeneratedLines
+    from agiledart_executor.connectors.files.lines import GeneratedLines
 
     return CsvReader(GeneratedLines(_generated(connector), connector.url()), row_type)
 

@@ -9,8 +9,8 @@ import msgspec
 
 from agiledart_dataflow.counts.latency import LatencyHistogram
 from agiledart_dataflow.plan.connectors import Connector
+from agiledart_executor.connectors.codecs.rendering import columns_of, json_of
 from agiledart_executor.connectors.memory import ReadTimes
-from agiledart_executor.connectors.rendering import columns_of, json_of
 from agiledart_kernel.errors import ConfigurationError, OperationFailed
 
 _BUFFERED_BYTES = 64 << 10

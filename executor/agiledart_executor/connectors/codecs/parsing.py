@@ -17,7 +17,7 @@ from typing import Any
 
 from agiledart_dataflow.data.inference import optional_stripped
 from agiledart_dataflow.data.schema import Field, fields_of, is_named_tuple
-from agiledart_executor.connectors.bulk_parsing import FEW_LINES, LINES_AT_ONCE, BulkParser, bulk_columns
+from agiledart_executor.connectors.codecs.bulk_parsing import FEW_LINES, LINES_AT_ONCE, BulkParser, bulk_columns
 from agiledart_kernel.errors import ConfigurationError
 
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)

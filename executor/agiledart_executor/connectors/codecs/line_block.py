@@ -6,9 +6,9 @@ left to the `RowParser`.
 
 from typing import Any, Final
 
-from agiledart_executor.connectors.bulk_parsing import FEW_LINES
-from agiledart_executor.connectors.lines import PLAIN
-from agiledart_executor.connectors.parsing import RowParser
+from agiledart_executor.connectors.codecs.bulk_parsing import FEW_LINES
+from agiledart_executor.connectors.codecs.parsing import RowParser
+from agiledart_executor.connectors.files.lines import PLAIN
 
 _PIECE_BYTES: Final = 12 << 10
 

@@ -20,9 +20,9 @@ from agiledart_dataflow.data.columns import Columns
 from agiledart_dataflow.data.lazy import at_once, late
 from agiledart_dataflow.data.schema import ReadTime
 from agiledart_dataflow.plan.connectors import Reading
-from agiledart_executor.connectors.ambiguity import Ambiguity
-from agiledart_executor.connectors.lines import BLOCK_BYTES, BOM, Data, FileLines, block_of
-from agiledart_executor.connectors.parsing import RowParser
+from agiledart_executor.connectors.codecs.ambiguity import Ambiguity
+from agiledart_executor.connectors.codecs.parsing import RowParser
+from agiledart_executor.connectors.files.lines import BLOCK_BYTES, BOM, Data, FileLines, block_of
 from agiledart_kernel.limits import MAX_LINE_BYTES
 
 if TYPE_CHECKING:

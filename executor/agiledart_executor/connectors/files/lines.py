@@ -15,7 +15,7 @@ from itertools import islice
 from pathlib import Path
 from typing import BinaryIO, Protocol, TypeAlias
 
-from agiledart_executor.connectors.block_buffers import BlockBuffers
+from agiledart_executor.connectors.files.block_buffers import BlockBuffers
 from agiledart_kernel.errors import OperationFailed
 from agiledart_kernel.limits import MAX_LINE_BYTES
 
