@@ -13,18 +13,26 @@ T = TypeVar("T")
 
 
 def csv(
-    path: str, *, speed: float | None = None, header: bool | None = None, null: str | None = None, at: str = ""
+    path: str,
+    *,
+    speed: float | None = None,
+    header: bool | None = None,
+    null: str | None = None,
+    malformed: str | None = None,
+    at: str = "",
 ) -> Connector:
     """A CSV file, as source (plain or gzip) or as sink.
 
     Args:
         path: of the file on the node where it is read or written.
         speed: source: paced by event time, so many times faster than it happened; as fast as possible when left out.
-        header: source: the first line holds names and is skipped.
+        header: source: whether the first line names the columns. Left out, it does when it names all fields of the rows; then
+            columns are taken by name, whatever their order, and others are passed over.
         null: sink: what stands for None; `NULL` when left out.
+        malformed: source: `count` records that are none (the usual; the first few are told), or `fail` at the first.
         at: the node that reads or writes it.
     """
-    return connector("csv", path, speed=speed, header=header, null=null, at=at)
+    return connector("csv", path, speed=speed, header=header, null=null, malformed=malformed, at=at)
 
 
 def tcp(host: str, port: int, *, listen: bool | None = None, reconnect: bool | None = None, at: str = "") -> Connector:

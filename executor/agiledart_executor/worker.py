@@ -159,6 +159,8 @@ class Worker:
                     running.latencies.hand_over()
                 if running.instance is not None:
                     _show(running.instance.reports.take())
+                elif running.source is not None:
+                    _show(running.source.tell())
                 report = running.report()
                 try:
                     encode(report)
@@ -175,6 +177,8 @@ class Worker:
     def _finished(self, running: Running) -> None:
         if running.instance is not None:
             _show(running.instance.reports.take() + running.instance.reports.rest())
+        elif running.source is not None:
+            _show(running.source.tell(at_end=True))
         if running.latencies is not None:
             self._spawn(self._finish(running, running.latencies))
         else:
@@ -185,6 +189,8 @@ class Worker:
         self.tell(Finished(InstanceName(running.stage, running.index), running.report()))
 
     def _broke(self, running: Running, message: str) -> None:
+        if running.source is not None:
+            _show(running.source.tell())
         self.tell(InstanceBroke(InstanceName(running.stage, running.index), _message(message)))
 
     # ---- launching

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from agiledart_dataflow.plan.connectors import Connector, Reading
 from agiledart_executor.connectors.codecs.column_block import ColumnBlock
+from agiledart_executor.connectors.codecs.faults import COLUMNS, CUT, TOO_LONG, Examples
 from agiledart_executor.connectors.codecs.line_block import LineBlock
 from agiledart_executor.connectors.codecs.parsing import RowParser
 from agiledart_kernel.errors import ConfigurationError, OperationFailed
@@ -88,9 +89,9 @@ class LineSocketReader:
         self._name = connector.url()
         self._listens = connector.option("listen", "0") == "1"
         self._returns = connector.option("reconnect", "0") == "1"
-        self._block: LineBlock | ColumnBlock = LineBlock(RowParser(row_type))
-        if columns is not None:
-            self._block = ColumnBlock(self._block, columns)
+        self._examples = Examples()
+        self._lines = LineBlock(RowParser(row_type), self._examples, f"tcp:{connector.path}")
+        self._block: LineBlock | ColumnBlock = self._lines if columns is None else ColumnBlock(self._lines, columns)
         self._clock = clock
         self._selector = selectors.DefaultSelector()
         self._descriptor = self._selector.fileno()
@@ -115,7 +116,8 @@ class LineSocketReader:
         lost = sum(malformed.values())
         rows, lines = self._block.take(max_rows, wall_ns, malformed)
         exhausted = not lines and self._came and not self._returns and not self._peers
-        return Reading(rows, lines + lost, malformed, exhausted, self._drained and self._block.is_empty)
+        drained = self._drained and self._block.is_empty
+        return Reading(rows, lines + lost, malformed, exhausted, drained, self._examples.take())
 
     def fileno(self) -> int | None:
         """What becomes readable when a line or a connection comes; None while there is none to wait for."""
@@ -225,7 +227,7 @@ class LineSocketReader:
         except OSError:
             self._let_go(peer)
             if peer.rest:
-                self._bad("cut")
+                self._bad(CUT, "the connection broke within a line")
             return
         data = bytes(self._incoming[:count])
         self._drained = self._drained and count < len(self._incoming)
@@ -240,7 +242,7 @@ class LineSocketReader:
                 peer.rest += data
                 if len(peer.rest) > MAX_LINE_BYTES:
                     peer.rest, peer.discards = b"", True
-                    self._bad("columns")
+                    self._bad(COLUMNS, TOO_LONG)
             return
         begin = 0
         if peer.discards:
@@ -255,5 +257,7 @@ class LineSocketReader:
         peer.socket.close()
         self._next_try = self._clock() + FIRST_PAUSE_S
 
-    def _bad(self, reason: str) -> None:
+    def _bad(self, reason: str, text: str) -> None:
+        self._examples.add(reason, f"{self._lines.name}:{self._lines.number + 1}", text)
+        self._lines.number += 1
         self._malformed[reason] = self._malformed.get(reason, 0) + 1

@@ -8,6 +8,7 @@ import inspect
 import time
 from collections.abc import Callable, Iterator
 from datetime import datetime
+from functools import partial
 from importlib.metadata import entry_points
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -18,10 +19,13 @@ from agiledart_dataflow.plan.overload import OPTIONS as OVERLOAD
 from agiledart_kernel.errors import ConfigurationError, OperationFailed
 
 if TYPE_CHECKING:
+    from agiledart_executor.connectors.codecs.csv_columns import CsvColumnsReader
+    from agiledart_executor.connectors.csv_source import CsvReader
+    from agiledart_executor.connectors.files.lines import FileLines
     from agiledart_executor.connectors.log_sink import SinkOrigin
 
 SOURCE_GROUP = "agiledart.sources"
-PACING = ("speed", *OVERLOAD)
+PACING = ("speed", "malformed", *OVERLOAD)
 """Options that the source's instance obeys, whatever the kind."""
 
 _SOURCES = ("csv", "parquet", "tcp", "list", "call", "batches")
@@ -56,13 +60,14 @@ def open_source(
         from agiledart_executor.connectors.files.lines import FileLines
 
         _check_options(connector, ("header", *PACING))
-        lines = FileLines(connector.path, skip_header=_flag(connector, "header"))
+        _flag(connector, "header")
+        lines = FileLines(connector.path)
         if columns and find_spec("pyarrow") is not None:
             from agiledart_executor.connectors.codecs.csv_columns import CsvColumnsReader, reads_columns
 
             if reads_columns(row_type):
-                return CsvColumnsReader(lines, row_type, wanted, may_begin)
-        return CsvReader(lines, row_type)
+                return _with_header(connector, lines, CsvColumnsReader(lines, row_type, wanted, may_begin))
+        return _with_header(connector, lines, CsvReader(lines, row_type))
     if connector.kind in ("parquet", "batches"):
         from agiledart_executor.connectors.batches import open_batches, open_parquet
 
@@ -115,6 +120,15 @@ def open_sink(
         _check_options(connector, ())
         return MemoryWriter(connector, row_type, clock)
     raise ConfigurationError(f"there is no sink {connector.kind!r}; there are {', '.join(_SINKS)}")
+
+
+def _with_header(connector: Connector, lines: "FileLines", reader: "CsvReader | CsvColumnsReader") -> SourceReader:
+    """The reader, told what to make of the first line: a header when `header=1`, none when 0, else as it looks."""
+    if not connector.option("header"):
+        lines.is_header = reader.takes_header
+    elif _flag(connector, "header"):
+        lines.is_header = partial(reader.takes_header, is_one=True)
+    return reader
 
 
 def source_kinds() -> list[str]:

@@ -49,5 +49,6 @@ class ColumnBlock:
         if left is None:
             return self._rows.take(max_rows, wall_ns, malformed)
         some = left.slice(0, MAX_COLUMN_BATCH_ROWS)
+        self._rows.number += len(some)
         self._left = left.slice(len(some), len(left)) if len(left) > len(some) else None
         return some, len(some)

@@ -8,7 +8,7 @@ import gzip
 import os
 import sys
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from io import BufferedReader
 from itertools import islice
@@ -58,6 +58,12 @@ class Block:
 class Lines(Protocol):
     """Where a text source gets its lines from."""
 
+    name: str
+    """What users call it: a file's name, a generator's URL."""
+
+    skipped: int
+    """Lines before the first that was given: a header."""
+
     def block(self) -> Block | None:
         """The next lines; None at the end. Raises `OperationFailed`."""
         ...
@@ -70,18 +76,24 @@ class Lines(Protocol):
 class FileLines:
     """The lines of a file; `-` or nothing is standard input.
 
+    Attributes:
+        is_header: asked of the first line, once; what is one is passed over. None: no line is.
+
     Raises:
         OperationFailed: the file is not there, cannot be read, or its gzip data are cut short or broken.
     """
 
     def __init__(self, path: str, *, skip_header: bool = False) -> None:
         self._path = path or "-"
+        self.name = "standard input" if self._path == "-" else Path(path).name
+        self.skipped = 0
+        self.is_header: Callable[[str], bool] | None = _always if skip_header else None
         self._file = self._open()
         self._looks_ahead = self._path != "-" and isinstance(self._file, BufferedReader)  # a file that is not packed
         self._buffers = BlockBuffers()
         self._rest: Data = b""
         self._discarding = False
-        self._skips = skip_header
+        self._judged = False
         self._first = True
         self._ended = False
 
@@ -161,14 +173,20 @@ class FileLines:
 
     def _headless(self, data: Data, overlong: int) -> tuple[Data, int]:
         """The lines without the header, when it has not come yet."""
-        if self._skips and data:
-            self._skips = False
-            data = data[data.find(b"\n") + 1 :]
+        if data and not self._judged:
+            self._judged = True
+            end = data.find(b"\n") + 1
+            if self.is_header is not None and self.is_header(bytes(data[:end]).decode("utf-8", "replace")):
+                data, self.skipped = data[end:], 1
         return data, overlong
 
     def close(self) -> None:
         if self._path != "-":
             self._file.close()
+
+
+def _always(line: str) -> bool:
+    return True
 
 
 def block_of(lines: Data, overlong: int = 0) -> Block:
@@ -192,7 +210,8 @@ class GeneratedLines:
 
     def __init__(self, lines: Iterator[str], name: str) -> None:
         self._lines = lines
-        self._name = name
+        self.name = name
+        self.skipped = 0
 
     def block(self) -> Block | None:
         lines = list(islice(self._lines, self._AT_ONCE))
