@@ -15,7 +15,7 @@ Importing this package loads no event loop, no cryptography, no terminal library
 """
 
 from agiledart.aggregates import all_of, count_of, max_of, mean_of, min_of, sum_of
-from agiledart.connectors import batches, collect, csv, jsonl, log, null, parquet, records, stdout, taxi, tcp
+from agiledart.connectors import batches, collect, csv, jsonl, lines, log, null, parquet, records, stdout, taxi, tcp
 from agiledart_dataflow.aggregation.aggregators import Aggregator
 from agiledart_dataflow.data.rows import Change, DeadLetter, Either, Entry, Joined, Match, Pane, Ranking
 from agiledart_dataflow.data.schema import Alias, ReadTime
@@ -72,6 +72,7 @@ __all__ = [
     "csv",
     "hopping",
     "jsonl",
+    "lines",
     "lit",
     "log",
     "max_of",

@@ -15,13 +15,17 @@ import os
 import selectors
 import socket
 import time
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 
 from agiledart_dataflow.plan.connectors import Connector, Reading
 from agiledart_executor.connectors.codecs.column_block import ColumnBlock
 from agiledart_executor.connectors.codecs.faults import COLUMNS, CUT, TOO_LONG, Examples
+from agiledart_executor.connectors.codecs.formats import UNLINED, open_decoder
 from agiledart_executor.connectors.codecs.line_block import LineBlock
 from agiledart_executor.connectors.codecs.parsing import RowParser
+from agiledart_executor.connectors.codecs.record_block import RecordBlock
+from agiledart_executor.connectors.options import SourceWish, flag
 from agiledart_kernel.errors import ConfigurationError, OperationFailed
 from agiledart_kernel.limits import MAX_LINE_BYTES
 
@@ -41,8 +45,6 @@ MAX_CONNECTIONS: Final = 64
 FIRST_PAUSE_S: Final = 0.1
 LONGEST_PAUSE_S: Final = 5.0
 PATIENCE_S: Final = 30.0
-
-OPTIONS: Final = ("listen", "reconnect")
 
 
 def _make_roomy(sock: socket.socket, at_once: int) -> None:
@@ -90,8 +92,15 @@ class LineSocketReader:
         self._listens = connector.option("listen", "0") == "1"
         self._returns = connector.option("reconnect", "0") == "1"
         self._examples = Examples()
-        self._lines = LineBlock(RowParser(row_type), self._examples, f"tcp:{connector.path}")
-        self._block: LineBlock | ColumnBlock = self._lines if columns is None else ColumnBlock(self._lines, columns)
+        name, form = f"tcp:{connector.path}", connector.option("format", "csv")
+        self._lines: LineBlock | RecordBlock
+        self._block: LineBlock | RecordBlock | ColumnBlock
+        if form == "csv":
+            lines = self._block = self._lines = LineBlock(RowParser(row_type), self._examples, name)
+            if columns is not None:
+                self._block = ColumnBlock(lines, columns)
+        else:
+            self._block = self._lines = RecordBlock(open_decoder(form, row_type), self._examples, name)
         self._clock = clock
         self._selector = selectors.DefaultSelector()
         self._descriptor = self._selector.fileno()
@@ -261,3 +270,17 @@ class LineSocketReader:
         self._examples.add(reason, f"{self._lines.name}:{self._lines.number + 1}", text)
         self._lines.number += 1
         self._malformed[reason] = self._malformed.get(reason, 0) + 1
+
+
+def open_source(connector: Connector, row_type: Any, wish: SourceWish) -> LineSocketReader:
+    """The reader of a `tcp:` connector."""
+    for name in ("listen", "reconnect"):
+        flag(connector, name)
+    parser = None
+    if wish.columns and connector.option("format", "csv") == "csv" and find_spec("pyarrow") is not None:
+        from agiledart_executor.connectors.codecs.csv_columns import ColumnParser, reads_columns
+
+        parser = ColumnParser(row_type, wish.wanted, wish.may_begin) if reads_columns(row_type) else None
+    if connector.option("format") in UNLINED:
+        raise ConfigurationError(f"{connector.url()}: {connector.option('format')} does not come in lines")
+    return LineSocketReader(connector, row_type, columns=parser)

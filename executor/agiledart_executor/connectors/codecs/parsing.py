@@ -171,11 +171,14 @@ class RowParser:
     def _judge(self, line: str, wall_ns: int, push: Callable[[Any], None], malformed: dict[str, int]) -> None:
         """The careful way for one line."""
         try:
-            values = iter(self._values(line))
+            push(self.row(line, wall_ns))
         except MalformedError as error:
             malformed[error.reason] = malformed.get(error.reason, 0) + 1
-        else:
-            push(self._make([wall_ns if field.is_read_time else next(values) for field in self._fields]))
+
+    def row(self, line: str, wall_ns: int) -> Any:
+        """The row of one line, the careful way; raises `MalformedError`."""
+        values = iter(self._values(line))
+        return self._make([wall_ns if field.is_read_time else next(values) for field in self._fields])
 
     def explain(self, lines: list[str], examples: Examples, place: Callable[[int], str]) -> None:
         """Tell of the malformed ones among these lines; `place` says where the one with an index stands."""

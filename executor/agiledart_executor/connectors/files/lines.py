@@ -38,11 +38,15 @@ class Block:
         data: their bytes, with line feeds between them.
         overlong: how many lines before, between or after them were too long to keep.
         texts: where they are not just what `data` says.
+        first: how many lines of its file are before it, where that is known.
+        is_all_for_now: nothing more has come yet, and something may.
     """
 
     data: bytes
     overlong: int = 0
     texts: list[str] | None = None
+    first: int | None = None
+    is_all_for_now: bool = False
 
     @property
     def lines(self) -> list[str]:
@@ -56,13 +60,20 @@ class Block:
 
 
 class Lines(Protocol):
-    """Where a text source gets its lines from."""
+    """Where a text source gets its lines from.
 
-    name: str
-    """What users call it: a file's name, a generator's URL."""
+    One that grows also has `fileno()`, what becomes readable when more may have come, and `notes()`, what users should know of it.
+    """
 
-    skipped: int
-    """Lines before the first that was given: a header."""
+    @property
+    def name(self) -> str:
+        """What users call it: a file's name, a generator's URL."""
+        ...
+
+    @property
+    def skipped(self) -> int:
+        """Lines before the first that was given: a header."""
+        ...
 
     def block(self) -> Block | None:
         """The next lines; None at the end. Raises `OperationFailed`."""
@@ -183,6 +194,10 @@ class FileLines:
     def close(self) -> None:
         if self._path != "-":
             self._file.close()
+
+
+def nothing_to_wait_for() -> None:
+    """A `fileno` of what does not grow."""
 
 
 def _always(line: str) -> bool:
