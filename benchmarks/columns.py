@@ -24,7 +24,7 @@ import pyarrow.csv as pacsv
 
 from agiledart import Topology, col, collect, count, csv, tumbling
 from agiledart_executor import local
-from agiledart_executor.connectors import csv_columns
+from agiledart_executor.connectors.codecs import csv_columns
 from benchmarks.engines.jobs import FARE_MIN
 from benchmarks.engines.trips import Trip
 

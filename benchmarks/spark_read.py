@@ -27,8 +27,8 @@ from agiledart_cli.verbs.cluster import Mesh
 from agiledart_examples.clean_trips import CleanTrip, clean
 from agiledart_examples.debs2015 import Trip
 from agiledart_examples.taxi_trips import generate
-from agiledart_executor.connectors.csv_source import CsvReader
-from agiledart_executor.connectors.lines import GeneratedLines
+from agiledart_executor.connectors.files.lines import GeneratedLines
+from agiledart_executor.connectors.line_source import CsvReader
 from agiledart_node.wire.commands import CreateToken
 from agiledart_sink_log.log import LogOptions, LogWriter
 from agiledart_sink_log.rows import encoded, row_form

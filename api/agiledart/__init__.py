@@ -15,10 +15,10 @@ Importing this package loads no event loop, no cryptography, no terminal library
 """
 
 from agiledart.aggregates import all_of, count_of, max_of, mean_of, min_of, sum_of
-from agiledart.connectors import batches, collect, csv, jsonl, log, null, parquet, records, stdout, taxi, tcp
+from agiledart.connectors import batches, collect, csv, jsonl, lines, log, null, parquet, records, stdout, taxi, tcp
 from agiledart_dataflow.aggregation.aggregators import Aggregator
 from agiledart_dataflow.data.rows import Change, DeadLetter, Either, Entry, Joined, Match, Pane, Ranking
-from agiledart_dataflow.data.schema import ReadTime
+from agiledart_dataflow.data.schema import Alias, ReadTime
 from agiledart_dataflow.event_time.windows import counted, hopping, session, sliding, tumbling
 from agiledart_dataflow.expressions.aggregates import count
 from agiledart_dataflow.expressions.expression import Expression, col, lit, maximum, minimum, when
@@ -33,6 +33,7 @@ from agiledart_kernel.errors import AgileDartError, ConfigurationError, Operatio
 __all__ = [
     "Aggregator",
     "AgileDartError",
+    "Alias",
     "BroadcastOperator",
     "Change",
     "ConfigurationError",
@@ -69,6 +70,7 @@ __all__ = [
     "csv",
     "hopping",
     "jsonl",
+    "lines",
     "lit",
     "log",
     "max_of",

@@ -13,35 +13,106 @@ T = TypeVar("T")
 
 
 def csv(
-    path: str, *, speed: float | None = None, header: bool | None = None, null: str | None = None, at: str = ""
+    path: str,
+    *,
+    speed: float | None = None,
+    header: bool | None = None,
+    null: str | None = None,
+    malformed: str | None = None,
+    follow: bool | None = None,
+    format: str | None = None,  # noqa: A002  the option's name on the command line
+    roll_bytes: str | None = None,
+    roll_age: str | None = None,
+    at: str = "",
 ) -> Connector:
     """A CSV file, as source (plain or gzip) or as sink.
 
     Args:
-        path: of the file on the node where it is read or written.
+        path: of the file on the node where it is read or written; a source also takes a folder or a pattern (`in/*.csv`).
         speed: source: paced by event time, so many times faster than it happened; as fast as possible when left out.
-        header: source: the first line holds names and is skipped.
+        header: source: whether the first line names the columns. Left out, it does when it names all fields of the rows; then
+            columns are taken by name, whatever their order, and others are passed over.
         null: sink: what stands for None; `NULL` when left out.
+        malformed: source: `count` records that are none (the usual; the first few are told), or `fail` at the first.
+        follow: source: read what is appended and what is added, without end; rotation is understood.
+        format: source: what the lines are, when not CSV: `json`, `text`, `senml`, `raw`.
+        roll_bytes, roll_age: sink: begin a new file (`NAME-00001.csv`, …) at this size, like `64MiB`, or age, like `1h`; files
+            that are whole lose the ending `.part`.
         at: the node that reads or writes it.
     """
-    return connector("csv", path, speed=speed, header=header, null=null, at=at)
+    return connector(
+        "csv",
+        path,
+        speed=speed,
+        header=header,
+        null=null,
+        malformed=malformed,
+        follow=follow,
+        format=format,
+        roll_bytes=roll_bytes,
+        roll_age=roll_age,
+        at=at,
+    )
 
 
-def tcp(host: str, port: int, *, listen: bool | None = None, reconnect: bool | None = None, at: str = "") -> Connector:
-    """Source: lines from a TCP connection, in the format of `csv`. Not encrypted: for programs on the same machine.
+def tcp(
+    host: str,
+    port: int,
+    *,
+    listen: bool | None = None,
+    reconnect: bool | None = None,
+    format: str | None = None,  # noqa: A002  the option's name on the command line
+    at: str = "",
+) -> Connector:
+    """Source: lines from a TCP connection. Not encrypted: for programs on the same machine.
 
     Args:
         host, port: to connect to; with `listen` where to listen ("" for 127.0.0.1).
         listen: wait for connections, of which there may be several at one time.
         reconnect: do not end when the peer closes: connect again, or wait for the next one.
+        format: what the lines are: `csv` (the usual), `json`, `text`, `senml`, `raw`.
         at: the node that reads.
     """
-    return connector("tcp", f"{host}:{port}", listen=listen, reconnect=reconnect, at=at)
+    return connector("tcp", f"{host}:{port}", listen=listen, reconnect=reconnect, format=format, at=at)
 
 
-def jsonl(path: str, *, at: str = "") -> Connector:
-    """Sink: a file of JSON objects, one per line."""
-    return connector("jsonl", path, at=at)
+def jsonl(
+    path: str,
+    *,
+    speed: float | None = None,
+    malformed: str | None = None,
+    follow: bool | None = None,
+    roll_bytes: str | None = None,
+    roll_age: str | None = None,
+    at: str = "",
+) -> Connector:
+    """A file of JSON objects, one per line, as source (plain or gzip) or as sink.
+
+    As source it fills the fields of the rows by name; `Annotated[float, Alias("temp")]` gives a field other names. Nested rows,
+    lists and `X | None` are understood, times in ISO form or as seconds, ms, µs or ns since 1970. Arguments as for `csv`.
+    """
+    return connector(
+        "jsonl",
+        path,
+        speed=speed,
+        malformed=malformed,
+        follow=follow,
+        roll_bytes=roll_bytes,
+        roll_age=roll_age,
+        at=at,
+    )
+
+
+def lines(
+    path: str,
+    *,
+    follow: bool | None = None,
+    format: str | None = None,  # noqa: A002  the option's name on the command line
+    malformed: str | None = None,
+    at: str = "",
+) -> Connector:
+    """Source: each line of a file (plain or gzip) is a text: a `str`, or the one field of the row. Arguments as for `csv`."""
+    return connector("lines", path, follow=follow, format=format, malformed=malformed, at=at)
 
 
 def stdout(*, format: str | None = None, at: str = "") -> Connector:  # noqa: A002  the option's name on the command line
@@ -108,9 +179,18 @@ def records(rows: Sequence[T] | Callable[[], Iterable[T]], *, row_type: type[T] 
     return records_source(rows, row_type)
 
 
-def parquet(path: str, *, speed: float | None = None, at: str = "") -> Connector:
-    """Source: a Parquet file, whose columns have the names of the rows' fields. Needs `agiledart[columns]`."""
-    return connector("parquet", path, speed=speed, at=at)
+def parquet(
+    path: str,
+    *,
+    speed: float | None = None,
+    roll_bytes: str | None = None,
+    roll_age: str | None = None,
+    at: str = "",
+) -> Connector:
+    """A Parquet file (as source also a folder or a pattern), whose columns have the names of the rows' fields. Needs
+    `agiledart[columns]`. Arguments as for `csv`.
+    """
+    return connector("parquet", path, speed=speed, roll_bytes=roll_bytes, roll_age=roll_age, at=at)
 
 
 def batches(make: Callable[[], Iterable[Any]], *, row_type: type[T] | None = None) -> Source[T]:

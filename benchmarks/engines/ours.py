@@ -17,7 +17,7 @@ from agiledart import Topology, all_of, col, count, count_of, csv, mean_of, sum_
 from agiledart_dataflow.data.columns import Columns
 from agiledart_dataflow.plan.connectors import Connector
 from agiledart_executor import local
-from agiledart_executor.connectors import csv_columns
+from agiledart_executor.connectors.codecs import csv_columns
 from benchmarks.engines.jobs import (
     FARE,
     FARE_MIN,

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from agiledart_dataflow.data.batch import Batch
 from agiledart_dataflow.data.batch_codec import BatchCodec, ColumnsNotReady
 from agiledart_dataflow.runtime.channels import SendingChannel
-from agiledart_executor.connectors.columns_import import OF_THIS_PROCESS, ColumnsImport
+from agiledart_executor.connectors.codecs.columns_import import OF_THIS_PROCESS, ColumnsImport
 from agiledart_executor.host import InstanceHost
 from agiledart_executor.running import OutputEnd, Running
 from agiledart_kernel.errors import RemoteProtocolError, UserCodeError

@@ -13,7 +13,7 @@ from agiledart_dataflow.runtime.instance import Instance
 from agiledart_dataflow.runtime.program import Program, compile_program
 from agiledart_dataflow.runtime.source_instance import SourceInstance
 from agiledart_dataflow.user_code.user_errors import NO_RECORD, user_code_error
-from agiledart_executor.connectors.columns_import import OF_THIS_PROCESS
+from agiledart_executor.connectors.codecs.columns_import import OF_THIS_PROCESS
 from agiledart_executor.connectors.log_sink import SinkOrigin
 from agiledart_executor.connectors.opening import open_sink, open_source
 from agiledart_executor.latency_log import NO_LATENCIES, LatencyKeeping, LatencyLog, SampledSink

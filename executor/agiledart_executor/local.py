@@ -69,6 +69,13 @@ class LocalRun:
     wall_seconds: float = 0.0
     interrupted: bool = False
 
+    @property
+    def useless_sources(self) -> list[str]:
+        """Names of the sources of which every record was malformed: what was computed is about nothing."""
+        return [
+            name for one in self.statistics if one.source is not None and one.source.is_useless for name in one.steps
+        ]
+
 
 def run_topology(
     topology: Topology,
@@ -319,10 +326,14 @@ class _Run:
             ) from None
 
     def tell(self, on_log: Callable[[str], None] | None, *, at_end: bool = False) -> None:
-        """Say which records error policies let go since the last time."""
-        for _, instance in self._order if on_log is not None else ():
+        """Say which records were malformed, and which error policies let go, since the last time."""
+        if on_log is None:
+            return
+        for source in self._sources:
+            for text in source.tell(at_end=at_end):
+                on_log(text)
+        for _, instance in self._order:
             for text in (*instance.reports.take(), *(instance.reports.rest() if at_end else ())):
-                assert on_log is not None
                 on_log(text)
 
     def _flush(self) -> None:

@@ -77,7 +77,7 @@ def _time_at(order: Order, at: int) -> int | None:
 
 def _plain_of(row_type: Any) -> Callable[[Any, int], Any]:
     """How rows of a type become what a JSON encoder takes."""
-    from agiledart_executor.connectors.rendering import json_of  # only when somebody looks
+    from agiledart_executor.connectors.codecs.rendering import json_of  # only when somebody looks
 
     try:
         return json_of(row_type)

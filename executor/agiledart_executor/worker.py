@@ -182,6 +182,8 @@ class Worker:
                     running.latencies.hand_over()
                 if running.instance is not None:
                     _show(running.instance.reports.take())
+                elif running.source is not None:
+                    _show(running.source.tell())
                 report = running.report()
                 try:
                     encode(report)
@@ -200,6 +202,8 @@ class Worker:
             self._epochs.at_end(running)
         if running.instance is not None:
             _show(running.instance.reports.take() + running.instance.reports.rest())
+        elif running.source is not None:
+            _show(running.source.tell(at_end=True))
         if running.latencies is not None:
             self._spawn(self._finish(running, running.latencies))
         else:
@@ -210,6 +214,8 @@ class Worker:
         self.tell(Finished(InstanceName(running.stage, running.index), running.report()))
 
     def _broke(self, running: Running, message: str) -> None:
+        if running.source is not None:
+            _show(running.source.tell())
         self.tell(InstanceBroke(InstanceName(running.stage, running.index), _message(message)))
 
     # ---- launching

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agiledart_executor.connectors import ambiguity
-from agiledart_executor.connectors.ambiguity import Ambiguity
+from agiledart_executor.connectors.codecs import ambiguity
+from agiledart_executor.connectors.codecs.ambiguity import Ambiguity
 
 SPACE = re.compile(rb"^ |[,\n] | [,\n]|[\"\t\r]", re.DOTALL)
 HEXADECIMAL = re.compile(rb"(?:^|[,\n+-])0[xX]", re.DOTALL)

@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from agiledart_executor.connectors.line_block import LineBlock
-from agiledart_executor.connectors.lines import PLAIN
-from agiledart_executor.connectors.parsing import RowParser
+from agiledart_executor.connectors.codecs.line_block import LineBlock
+from agiledart_executor.connectors.codecs.parsing import RowParser
+from agiledart_executor.connectors.files.lines import PLAIN
 
 
 class Measured(NamedTuple):

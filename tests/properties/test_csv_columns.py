@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from agiledart import ReadTime
 from agiledart_dataflow.data.batch import as_rows
-from agiledart_executor.connectors import csv_columns
-from agiledart_executor.connectors.csv_columns import CsvColumnsReader, reads_columns
-from agiledart_executor.connectors.csv_source import CsvReader
-from agiledart_executor.connectors.lines import FileLines
+from agiledart_executor.connectors.codecs import csv_columns
+from agiledart_executor.connectors.codecs.csv_columns import CsvColumnsReader, reads_columns
+from agiledart_executor.connectors.files.lines import FileLines
+from agiledart_executor.connectors.line_source import CsvReader
 from agiledart_kernel.limits import MAX_LINE_BYTES
 
 

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agiledart_executor.connectors.lines import PLAIN
-from agiledart_executor.connectors.parsing import RowParser
+from agiledart_executor.connectors.codecs.parsing import RowParser
+from agiledart_executor.connectors.files.lines import PLAIN
 
 
 class Wide(NamedTuple):

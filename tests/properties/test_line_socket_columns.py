@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from agiledart import tcp
 from agiledart_dataflow.data.batch import as_rows
 from agiledart_dataflow.data.lazy import at_once
-from agiledart_executor.connectors import column_block, csv_columns
+from agiledart_executor.connectors.codecs import column_block, csv_columns
 from agiledart_executor.connectors.opening import open_source
 
 

@@ -138,6 +138,16 @@ def _overload(summary: Mapping[str, Any]) -> str:
     return "".join(f"   {part}" for part in parts)
 
 
+ENOUGH_TO_JUDGE = 100
+"""Malformed records from which on it is said that most are."""
+
+
+def mostly_malformed(summary: Mapping[str, Any]) -> bool:
+    """Whether more than half of what an application read was malformed, and enough of it to say so."""
+    malformed: int = sum(summary.get("malformed", {}).values())
+    return malformed >= ENOUGH_TO_JUDGE and 2 * malformed > int(summary.get("records_in", 0))
+
+
 def print_sums(summary: Mapping[str, Any]) -> None:
     """What was read, left out and written."""
     if not summary:
@@ -148,6 +158,8 @@ def print_sums(summary: Mapping[str, Any]) -> None:
         f" read {count(summary.get('records_in', 0))}   late {count(summary.get('late', 0))}"
         f"   malformed {count(sum(malformed.values()))}{reasons}{_overload(summary)}"
     )
+    if mostly_malformed(summary):
+        click.echo(paint(" most of what is read is malformed (see: agiledart logs)", WATCH))
     for step, counts in summary.get("steps", {}).items():
         errors = [f"{count(counts[kind])} {word}" for kind, word in ERRORS if counts.get(kind)]
         if counts.get("late"):

@@ -19,11 +19,15 @@ from agiledart_cli.output import BAD as RED
 from agiledart_cli.output import GOOD, duration, output_option, paint, plural, print_json
 from agiledart_cli.output import WATCH as YELLOW
 from agiledart_cli.verbs import checks
+from agiledart_cli.verbs.application_view import mostly_malformed
 from agiledart_cli.verbs.checks import BAD, OK, WATCH, Finding
 from agiledart_kernel.errors import ConfigurationError, OperationFailed
-from agiledart_node.wire.commands import Info, ListApplications, Nodes
+from agiledart_node.wire.commands import Info, ListApplications, Nodes, Status
 
 COLOURS = {OK: GOOD, WATCH: YELLOW, BAD: RED}
+
+MOST_ASKED = 50
+"""Applications whose figures are looked at, the last of the list."""
 
 SLOW_SECONDS = 1.0
 """An agent that is well answers within some milliseconds."""
@@ -103,7 +107,9 @@ def _asked(agent: str | None, identity: str | None) -> list[Finding]:
             findings = [_agent(info, seconds)]
             with contextlib.suppress(AnsweredNoError):  # not in a ring yet: `_agent` says so
                 findings.append(_ring(client.ask(Nodes())))
-                findings += _applications(client.ask(ListApplications()))
+                applications = client.ask(ListApplications())
+                findings += _applications(applications)
+                findings += _inputs(client, applications)
             return findings
     except NoAgentError as error:
         level = BAD if agent else WATCH
@@ -145,3 +151,17 @@ def _applications(body: dict[str, Any]) -> list[Finding]:
         advice = f"see why: agiledart status {failed[0]}"
         return [Finding("applications", WATCH, f"{live} at work, failed: {', '.join(failed)}", advice)]
     return [Finding("applications", OK, f"{live} at work")]
+
+
+def _inputs(client: ControlClient, body: dict[str, Any]) -> list[Finding]:
+    """Applications that live on what they cannot read."""
+    names = [row["name"] for row in body["applications"] if row["state"] in ("running", "finished")]
+    findings = []
+    for name in names[-MOST_ASKED:]:
+        with contextlib.suppress(OperationFailed):  # it has just gone
+            summary = client.ask(Status(name)).get("summary") or {}
+            if mostly_malformed(summary):
+                malformed = sum(summary["malformed"].values())
+                text = f"{name}: {malformed:,} of {summary.get('records_in', 0):,} records it read are malformed"
+                findings.append(Finding("input", WATCH, text, f"see what is wrong with them: agiledart logs {name}"))
+    return findings

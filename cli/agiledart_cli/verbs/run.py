@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from agiledart_cli.errors import INTERRUPTED
+from agiledart_cli.errors import FAILED, INTERRUPTED
 from agiledart_cli.options import parallelism_by_step, parallelism_option, parse_parallelism, set_option
 from agiledart_cli.output import count, duration, milliseconds, output_option, per_second, print_json, say
 from agiledart_cli.signals import unwound_by_signals
@@ -35,7 +35,7 @@ def run(target: str, settings: tuple[str, ...], parallelism: tuple[str, ...], se
     FILE:NAME is a Python file (or a dotted module) and the function in it that returns a Topology; its parameters are
     set with --set. Sources and sinks are written KIND:PATH?OPTION=VALUE. The same command with `submit` runs it on the
     mesh; here breakpoints work and @NODE is ignored. Ctrl-C ends it. Figures go to stderr when it is done, or to
-    stdout as JSON with -o json.
+    stdout as JSON with -o json. Exit code 1 when all records of a source were malformed.
     """
     from agiledart_executor.local import run_topology
     from agiledart_executor.user_code.user_code import build
@@ -51,7 +51,11 @@ def run(target: str, settings: tuple[str, ...], parallelism: tuple[str, ...], se
         print_json(document(topology.name, done))
     else:
         report(topology.name, done)
-    return INTERRUPTED if done.interrupted else 0
+    for source in done.useless_sources:
+        say(
+            f"{source}: not one record could be read, all were malformed: see above what is wrong with the first of them"
+        )
+    return INTERRUPTED if done.interrupted else FAILED if done.useless_sources else 0
 
 
 class ProgressLine:

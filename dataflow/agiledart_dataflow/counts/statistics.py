@@ -63,6 +63,16 @@ class SourceCounts(msgspec.Struct, array_like=True):
     spooled_ever: int = 0
     early: int = 0
 
+    @property
+    def malformed_records(self) -> int:
+        """Lines that were none, for whatever reason."""
+        return sum(self.malformed.values())
+
+    @property
+    def is_useless(self) -> bool:
+        """Something was read, and not one record of it."""
+        return 0 < self.lines == self.malformed_records
+
 
 class InstanceStatistics(msgspec.Struct, array_like=True):
     """What one instance has done so far.

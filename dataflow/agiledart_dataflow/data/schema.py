@@ -66,6 +66,30 @@ def fields_of(row_type: Any) -> tuple[Field, ...]:
     return tuple(Field(name, substituted(hints[name], filled)) for name in names)
 
 
+@dataclass(frozen=True)
+class Alias:
+    """Other names under which a field may come: `celsius: Annotated[float, Alias("temperature", "temp_c")]`."""
+
+    names: tuple[str, ...]
+
+    def __init__(self, *names: str) -> None:
+        object.__setattr__(self, "names", names)
+
+
+def aliases_of(row_type: Any) -> dict[str, tuple[str, ...]]:
+    """Field → other names under which it may come, for fields that have any."""
+    origin = get_origin(row_type) or row_type
+    try:
+        hints = get_type_hints(origin, include_extras=True) if fields_of(row_type) else {}
+    except NameError:
+        return {}
+    found = {
+        name: tuple(one for mark in getattr(hint, "__metadata__", ()) if isinstance(mark, Alias) for one in mark.names)
+        for name, hint in hints.items()
+    }
+    return {name: names for name, names in found.items() if names}
+
+
 def substituted(kind: Any, filled: dict[Any, Any]) -> Any:
     """A type with its type variables replaced."""
     if isinstance(kind, TypeVar):

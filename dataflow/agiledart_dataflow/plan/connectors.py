@@ -137,6 +137,10 @@ def records_source(rows: Sequence[Any] | Callable[[], Iterable[Any]], row_type: 
     return Connector("list", row_type=row_type, payload=rows)
 
 
+TOLD_OF_A_REASON = 5
+"""Malformed records of each reason that users are told of, the first; the others are counted."""
+
+
 class Reading(msgspec.Struct, frozen=True, gc=False):
     """What one `SourceReader.read` brought.
 
@@ -146,6 +150,7 @@ class Reading(msgspec.Struct, frozen=True, gc=False):
         malformed: how many of them were not well-formed, by reason.
         exhausted: True when nothing will ever follow.
         drained: True when there is nothing more now, so that `fileno` may be waited for without asking again.
+        notes: what users should be told of what was read, each once: the first malformed records of each reason, a header.
     """
 
     rows: Any
@@ -153,6 +158,7 @@ class Reading(msgspec.Struct, frozen=True, gc=False):
     malformed: dict[str, int] = {}
     exhausted: bool = False
     drained: bool = False
+    notes: tuple[str, ...] = ()
 
 
 class SourceReader(Protocol):

@@ -231,6 +231,10 @@ class SourceInstance:
         """From now on show the one under this step's name what leaves it; nobody when there is none."""
         self._onlooker = onlookers.get(self._name)
 
+    def tell(self, *, at_end: bool = False) -> list[str]:
+        """What users should know of the input since the last time: malformed records, a header."""
+        return self._judge.bad.take() + (self._judge.bad.rest(self._judge.lines) if at_end else [])
+
     def drain(self) -> None:
         """Act as if the input had ended here. What was read already still goes out, at once, so the ledger adds up."""
         self._pacer.stop()
@@ -296,7 +300,7 @@ class SourceInstance:
         counts, self._clock.newest, self._sequence, self._clock.arrivals, (due, sorting, lates), self._mark, sent = (
             msgspec.msgpack.Decoder(kind).decode(snapshot)
         )
-        self._counts, self._judge.lines, self._judge.reasons = counts, counts.lines, counts.malformed
+        self._counts, self._judge.lines, self._judge.bad.reasons = counts, counts.lines, counts.malformed
         self._clock.early, counts.early = counts.early, 0
         for index, by_ms, aside in lates:
             due[index] = (due[index][0], Late(due[index][1], by_ms, aside))
@@ -310,7 +314,7 @@ class SourceInstance:
             late=self._counts.late + self._clock.late,
             early=self._clock.early,
             lines=self._judge.lines,
-            malformed=dict(self._judge.reasons),
+            malformed=dict(self._judge.bad.reasons),
             waiting=waiting,
         )
 

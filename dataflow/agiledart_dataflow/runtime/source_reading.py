@@ -8,13 +8,14 @@ from agiledart_dataflow.event_time.event_clock import EventClock
 from agiledart_dataflow.event_time.event_times import is_ascending, no_time, times_of
 from agiledart_dataflow.plan.connectors import Reading, SourceReader
 from agiledart_dataflow.plan.step import Step
-from agiledart_dataflow.user_code.user_errors import NO_RECORD, sayable, user_code_error
-from agiledart_kernel.errors import AgileDartError, OperationFailed
+from agiledart_dataflow.runtime.bad_input import BadInput
+from agiledart_dataflow.user_code.user_errors import NO_RECORD, user_code_error
+from agiledart_kernel.errors import AgileDartError, ConfigurationError, OperationFailed
 from agiledart_kernel.instants import event_time
 
-_REASON_LENGTH = 40
-_MAX_REASONS = 64
-"""Reasons are labels of counters; a check that makes up new ones for ever is cut off."""
+MALFORMED = "malformed"
+POLICIES = ("count", "fail")
+"""Option of a connector: malformed records are counted (the usual), or the first of them ends the application."""
 
 
 class SourceJudge:
@@ -27,11 +28,12 @@ class SourceJudge:
         paces: rows wait for their time.
 
     Attributes:
-        lines: read so far; `reasons`: rows that were malformed, by reason.
+        lines: read so far; `bad`: what was malformed of it.
 
     Raises:
         UserCodeError: `event_time` or `check` raised.
-        OperationFailed: the reader failed; names the step.
+        OperationFailed: the reader failed, or the first malformed record came where none may; names the step.
+        ConfigurationError: there is no such policy for malformed records.
     """
 
     def __init__(self, step: Step, reader: SourceReader, clock: EventClock, *, paces: bool) -> None:
@@ -43,8 +45,12 @@ class SourceJudge:
         self._times_of_columns: Callable[[Any], Any] | None = step.make.get("times_of_columns")
         self._time_of: Callable[[Any], Any] = step.function
         self._check: Callable[[Any], str | None] | None = step.make["check"]
+        policy = POLICIES[0] if step.connector is None else step.connector.option(MALFORMED, POLICIES[0])
+        if policy not in POLICIES:
+            raise ConfigurationError(f"{step.name}: malformed is one of {', '.join(POLICIES)}, not {policy!r}")
+        self._fails = policy == "fail"
         self.lines = 0
-        self.reasons: dict[str, int] = {}
+        self.bad = BadInput(step.name)
 
     @property
     def checks(self) -> bool:
@@ -88,10 +94,17 @@ class SourceJudge:
         except (Exception, SystemExit) as error:  # a callable or generator of the user's
             raise user_code_error(self._name, None, error, NO_RECORD) from error
         self.lines += reading.lines
+        if reading.notes:
+            self.bad.hear(reading.notes)
         if reading.malformed:
             for reason, count in reading.malformed.items():
-                self._malformed(reason, count)
+                self.bad.count(reason, count)
+            if self._fails:
+                self._fail(reading.notes[0] if reading.notes else ", ".join(reading.malformed))
         return reading
+
+    def _fail(self, text: str) -> None:
+        raise OperationFailed(f"{self._name}: a malformed record, and malformed=fail allows none: {text}")
 
     def judged(self, held: Held, wall_ms: int) -> tuple[Held, Any]:
         """Judge rows that were read: those that may go at once with their times, in the usual case all; others are queued."""
@@ -111,19 +124,13 @@ class SourceJudge:
         try:
             for row in rows:
                 objection = None if self._check is None else self._check(row)
-                if objection is not None:
-                    self._malformed(str(objection))
-                else:
+                if objection is None:
                     objection = self._clock.accept(event_time(self._time_of(row)), row, wall_ms)
-                    if objection is not None:
-                        self._malformed(objection)
+                if objection is not None:
+                    text = self.bad.refuse(str(objection), row)
+                    if self._fails:
+                        self._fail(text)
         except AgileDartError:
             raise
         except (Exception, SystemExit) as error:  # user code may raise anything; it leaves here named
             raise user_code_error(self._name, self._time_of, error, row) from error
-
-    def _malformed(self, reason: str, count: int = 1) -> None:
-        reason = sayable(reason[:_REASON_LENGTH])
-        if reason not in self.reasons and len(self.reasons) >= _MAX_REASONS:
-            reason = "other"
-        self.reasons[reason] = self.reasons.get(reason, 0) + count

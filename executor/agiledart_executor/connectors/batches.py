@@ -12,6 +12,8 @@ from agiledart_dataflow.data.columns import Columns
 from agiledart_dataflow.data.lazy import late
 from agiledart_dataflow.data.schema import ReadTime
 from agiledart_dataflow.plan.connectors import Connector, Reading
+from agiledart_executor.connectors.files.many import files_of
+from agiledart_executor.connectors.options import SourceWish
 from agiledart_kernel.errors import ConfigurationError, OperationFailed
 
 if TYPE_CHECKING:
@@ -73,6 +75,13 @@ def _stamped(columns: Columns, wall_ns: int) -> Columns:
     )
 
 
+def open_source(connector: Connector, row_type: Any, wish: SourceWish) -> BatchReader:
+    """The reader of a `parquet:` or `batches:` connector."""
+    if connector.kind == "batches":
+        return open_batches(connector, row_type, columns=wish.columns)
+    return open_parquet(connector.path, row_type, columns=wish.columns, wanted=wish.wanted)
+
+
 def open_batches(connector: Connector, row_type: Any, *, columns: bool) -> BatchReader:
     """The batches of a callable of this process."""
     if connector.payload is None:
@@ -88,12 +97,27 @@ def open_batches(connector: Connector, row_type: Any, *, columns: bool) -> Batch
 
 
 def open_parquet(path: str, row_type: Any, *, columns: bool, wanted: frozenset[str] | None) -> BatchReader:
-    """The rows of a Parquet file, read a row group's part at a time; fields that nobody looks at are not read.
+    """The rows of a Parquet file, or of all of a folder or pattern, in order of their names.
+
+    Read a row group's part at a time; fields that nobody looks at are not read.
 
     Raises:
         OperationFailed: there is no such file, or it is none; the message has the path.
         ConfigurationError: a field of the rows is no column of the file.
     """
+    paths = files_of(path) or [path]  # what is not there is told when it is opened
+    first = _pieces_of(paths[0], row_type, columns=columns, wanted=wanted)
+
+    def pieces() -> Iterator[Columns]:
+        yield from first
+        for one in paths[1:]:
+            yield from _pieces_of(one, row_type, columns=columns, wanted=wanted)
+
+    return BatchReader(pieces(), columns=columns)
+
+
+def _pieces_of(path: str, row_type: Any, *, columns: bool, wanted: frozenset[str] | None) -> Iterator[Columns]:
+    """The parts of one file, which is opened at once."""
     schema = schema_of(row_type)
     try:
         file = parquet.ParquetFile(path)
@@ -125,7 +149,7 @@ def open_parquet(path: str, row_type: Any, *, columns: bool, wanted: frozenset[s
             return from_arrow(field, batch.column(field.name))
         return partial(_later, path, field, start, batch.num_rows)
 
-    return BatchReader(pieces(), columns=columns)
+    return pieces()
 
 
 def _later(path: str, field: Any, start: int, count: int) -> Column:

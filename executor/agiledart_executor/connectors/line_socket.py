@@ -15,17 +15,22 @@ import os
 import selectors
 import socket
 import time
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 
 from agiledart_dataflow.plan.connectors import Connector, Reading
-from agiledart_executor.connectors.column_block import ColumnBlock
-from agiledart_executor.connectors.line_block import LineBlock
-from agiledart_executor.connectors.parsing import RowParser
+from agiledart_executor.connectors.codecs.column_block import ColumnBlock
+from agiledart_executor.connectors.codecs.faults import COLUMNS, CUT, TOO_LONG, Examples
+from agiledart_executor.connectors.codecs.formats import UNLINED, open_decoder
+from agiledart_executor.connectors.codecs.line_block import LineBlock
+from agiledart_executor.connectors.codecs.parsing import RowParser
+from agiledart_executor.connectors.codecs.record_block import RecordBlock
+from agiledart_executor.connectors.options import SourceWish, flag
 from agiledart_kernel.errors import ConfigurationError, OperationFailed
 from agiledart_kernel.limits import MAX_LINE_BYTES
 
 if TYPE_CHECKING:
-    from agiledart_executor.connectors.csv_columns import ColumnParser
+    from agiledart_executor.connectors.codecs.csv_columns import ColumnParser
 
 RECEIVE_BYTES: Final = 256 << 10
 """Bytes taken from one connection at one time where lines become rows: some thousand lines that stay in the processor's cache."""
@@ -40,8 +45,6 @@ MAX_CONNECTIONS: Final = 64
 FIRST_PAUSE_S: Final = 0.1
 LONGEST_PAUSE_S: Final = 5.0
 PATIENCE_S: Final = 30.0
-
-OPTIONS: Final = ("listen", "reconnect")
 
 
 def _make_roomy(sock: socket.socket, at_once: int) -> None:
@@ -88,9 +91,16 @@ class LineSocketReader:
         self._name = connector.url()
         self._listens = connector.option("listen", "0") == "1"
         self._returns = connector.option("reconnect", "0") == "1"
-        self._block: LineBlock | ColumnBlock = LineBlock(RowParser(row_type))
-        if columns is not None:
-            self._block = ColumnBlock(self._block, columns)
+        self._examples = Examples()
+        name, form = f"tcp:{connector.path}", connector.option("format", "csv")
+        self._lines: LineBlock | RecordBlock
+        self._block: LineBlock | RecordBlock | ColumnBlock
+        if form == "csv":
+            lines = self._block = self._lines = LineBlock(RowParser(row_type), self._examples, name)
+            if columns is not None:
+                self._block = ColumnBlock(lines, columns)
+        else:
+            self._block = self._lines = RecordBlock(open_decoder(form, row_type), self._examples, name)
         self._clock = clock
         self._selector = selectors.DefaultSelector()
         self._descriptor = self._selector.fileno()
@@ -115,7 +125,8 @@ class LineSocketReader:
         lost = sum(malformed.values())
         rows, lines = self._block.take(max_rows, wall_ns, malformed)
         exhausted = not lines and self._came and not self._returns and not self._peers
-        return Reading(rows, lines + lost, malformed, exhausted, self._drained and self._block.is_empty)
+        drained = self._drained and self._block.is_empty
+        return Reading(rows, lines + lost, malformed, exhausted, drained, self._examples.take())
 
     def fileno(self) -> int | None:
         """What becomes readable when a line or a connection comes; None while there is none to wait for."""
@@ -225,7 +236,7 @@ class LineSocketReader:
         except OSError:
             self._let_go(peer)
             if peer.rest:
-                self._bad("cut")
+                self._bad(CUT, "the connection broke within a line")
             return
         data = bytes(self._incoming[:count])
         self._drained = self._drained and count < len(self._incoming)
@@ -240,7 +251,7 @@ class LineSocketReader:
                 peer.rest += data
                 if len(peer.rest) > MAX_LINE_BYTES:
                     peer.rest, peer.discards = b"", True
-                    self._bad("columns")
+                    self._bad(COLUMNS, TOO_LONG)
             return
         begin = 0
         if peer.discards:
@@ -255,5 +266,21 @@ class LineSocketReader:
         peer.socket.close()
         self._next_try = self._clock() + FIRST_PAUSE_S
 
-    def _bad(self, reason: str) -> None:
+    def _bad(self, reason: str, text: str) -> None:
+        self._examples.add(reason, f"{self._lines.name}:{self._lines.number + 1}", text)
+        self._lines.number += 1
         self._malformed[reason] = self._malformed.get(reason, 0) + 1
+
+
+def open_source(connector: Connector, row_type: Any, wish: SourceWish) -> LineSocketReader:
+    """The reader of a `tcp:` connector."""
+    for name in ("listen", "reconnect"):
+        flag(connector, name)
+    parser = None
+    if wish.columns and connector.option("format", "csv") == "csv" and find_spec("pyarrow") is not None:
+        from agiledart_executor.connectors.codecs.csv_columns import ColumnParser, reads_columns
+
+        parser = ColumnParser(row_type, wish.wanted, wish.may_begin) if reads_columns(row_type) else None
+    if connector.option("format") in UNLINED:
+        raise ConfigurationError(f"{connector.url()}: {connector.option('format')} does not come in lines")
+    return LineSocketReader(connector, row_type, columns=parser)

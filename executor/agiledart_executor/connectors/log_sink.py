@@ -13,16 +13,12 @@ from agiledart_dataflow.counts.latency import LatencyHistogram
 from agiledart_dataflow.data.schema import SchemaError, fields_of
 from agiledart_dataflow.plan.connectors import Connector
 from agiledart_executor.connectors.memory import ReadTimes
+from agiledart_executor.connectors.options import SIZES, SPANS_MS, quantity
 from agiledart_kernel.errors import ConfigurationError, OperationFailed
 from agiledart_kernel.limits import MAX_BATCH_ROWS
 from agiledart_sink_log.log import LOCK_SECONDS, LogOptions, LogWriter
 from agiledart_sink_log.protocol import MAX_PARTITIONS, user_sink_name_fault
 from agiledart_sink_log.rows import encoded, row_form
-
-OPTIONS = ("partitions", "max_bytes", "max_age", "segment_bytes", "key")
-
-_SIZES = {"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
-_SPANS_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
 @dataclass(frozen=True)
@@ -124,7 +120,9 @@ class LogSinkWriter:
         return self._times.histogram
 
 
-def open_log_sink(connector: Connector, row_type: Any, clock: Callable[[], int], origin: SinkOrigin) -> LogSinkWriter:
+def open_sink(
+    connector: Connector, row_type: Any, clock: Callable[[], int], origin: SinkOrigin | None
+) -> LogSinkWriter:
     """The writer of a `log:` connector.
 
     Raises:
@@ -132,13 +130,14 @@ def open_log_sink(connector: Connector, row_type: Any, clock: Callable[[], int],
         LogBusyError: it is being written by somebody else.
         OperationFailed: the log holds other rows, or its disk does not take it.
     """
+    origin = origin or SinkOrigin()
     if fault := user_sink_name_fault(connector.path):
         raise ConfigurationError(f"{connector.url()}: {fault}")
     options = LogOptions(
         partitions=_count(connector),
-        max_bytes=_quantity(connector, "max_bytes", _SIZES, "64MiB"),
-        max_age_ms=_quantity(connector, "max_age", _SPANS_MS, "7d"),
-        segment_bytes=_quantity(connector, "segment_bytes", _SIZES, "4MiB"),
+        max_bytes=quantity(connector, "max_bytes", SIZES, "64MiB"),
+        max_age_ms=quantity(connector, "max_age", SPANS_MS, "7d"),
+        segment_bytes=quantity(connector, "segment_bytes", SIZES, "4MiB"),
     )
     try:
         form = row_form(row_type)
@@ -170,18 +169,3 @@ def _count(connector: Connector) -> int:
     if text and not (text.isdecimal() and 1 <= int(text) <= MAX_PARTITIONS):
         raise ConfigurationError(f"{connector.url()}: partitions is a number from 1 to {MAX_PARTITIONS}, not {text!r}")
     return int(text or 0)
-
-
-def _quantity(connector: Connector, name: str, units: dict[str, int], example: str) -> int:
-    """An option like 64MiB or 7d as a whole number; 0 when it is not given."""
-    text = connector.option(name)
-    if not text:
-        return 0
-    digits = text.rstrip("".join({letter for unit in units for letter in unit}))
-    unit = text[len(digits) :]
-    if not digits.isdecimal() or not int(digits) or unit not in units:
-        known = ", ".join(unit for unit in units if unit)
-        raise ConfigurationError(
-            f"{connector.url()}: {name} is a whole number with one of {known}, for example {example}; not {text!r}"
-        )
-    return int(digits) * units[unit]

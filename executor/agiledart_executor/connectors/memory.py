@@ -10,6 +10,7 @@ from typing import Any
 from agiledart_dataflow.counts.latency import LatencyHistogram
 from agiledart_dataflow.data.schema import fields_of, read_time_index
 from agiledart_dataflow.plan.connectors import Connector, Reading
+from agiledart_executor.connectors.options import SourceWish
 from agiledart_kernel.errors import ConfigurationError
 
 
@@ -32,6 +33,11 @@ class MemoryReader:
 
     def close(self) -> None:
         self._rows = iter(())
+
+
+def open_source(connector: Connector, row_type: Any, wish: SourceWish) -> MemoryReader:
+    """The reader of a `list:` or `call:` connector."""
+    return MemoryReader(connector)
 
 
 class ReadTimes:
@@ -93,3 +99,8 @@ class MemoryWriter:
     @property
     def latency(self) -> LatencyHistogram:
         return self._times.histogram
+
+
+def open_sink(connector: Connector, row_type: Any, clock: Callable[[], int], origin: object) -> MemoryWriter:
+    """The writer of a `collect` or `null` connector."""
+    return MemoryWriter(connector, row_type, clock)

@@ -2,6 +2,7 @@
 
 import contextlib
 import sys
+import time
 from collections.abc import Callable
 from typing import Any, BinaryIO
 
@@ -9,8 +10,10 @@ import msgspec
 
 from agiledart_dataflow.counts.latency import LatencyHistogram
 from agiledart_dataflow.plan.connectors import Connector
+from agiledart_executor.connectors.codecs.rendering import columns_of, json_of
+from agiledart_executor.connectors.files.rolled import RolledFiles
 from agiledart_executor.connectors.memory import ReadTimes
-from agiledart_executor.connectors.rendering import columns_of, json_of
+from agiledart_executor.connectors.options import SIZES, SPANS_MS, quantity
 from agiledart_kernel.errors import ConfigurationError, OperationFailed
 
 _BUFFERED_BYTES = 64 << 10
@@ -25,12 +28,24 @@ class TextWriter:
         OperationFailed: the file cannot be opened or written; the message has the path.
     """
 
-    def __init__(self, file: BinaryIO, name: str, render: Render, times: ReadTimes, *, owned: bool) -> None:
-        self._file: BinaryIO | None = file
+    def __init__(
+        self,
+        file: BinaryIO | None,
+        name: str,
+        render: Render,
+        times: ReadTimes,
+        *,
+        owned: bool,
+        files: RolledFiles | None = None,
+    ) -> None:
+        self._file = file
+        self._files = files
+        self._in_file = 0
         self._name = name
         self._render = render
         self._times = times
         self._owned = owned
+        self._closed = False
         self._lines: list[bytes] = []
         self._bytes = 0
 
@@ -45,11 +60,14 @@ class TextWriter:
             self._hand_over()
 
     def _hand_over(self) -> None:
-        lines, self._lines, self._bytes = self._lines, [], 0
+        lines, written, self._lines, self._bytes = self._lines, self._bytes, [], 0
+        if self._file is None and self._files is not None and not self._closed:
+            self._file, self._in_file = self._files.begin(), 0
         if self._file is None:
             return
         try:
             self._file.write(b"".join(lines))
+            self._in_file += written
         except (OSError, ValueError) as error:
             raise OperationFailed(f"{self._name} cannot be written: {_reason(error)}") from None
 
@@ -62,8 +80,21 @@ class TextWriter:
             self._file.flush()
         except (OSError, ValueError) as error:
             raise OperationFailed(f"{self._name} cannot be written: {_reason(error)}") from None
+        if self._files is not None and self._files.is_whole(self._in_file):
+            self._end_file()
+
+    def _end_file(self) -> None:
+        file, self._file = self._file, None
+        if file is not None and self._files is not None:
+            self._files.end(file)
 
     def close(self) -> None:
+        if self._files is not None:
+            if not self._closed:
+                self.flush()
+                self._closed = True
+                self._end_file()
+            return
         if self._file is None:
             return
         file = self._file
@@ -80,7 +111,7 @@ class TextWriter:
         return self._times.histogram
 
 
-def open_text_sink(connector: Connector, row_type: Any, clock: Callable[[], int]) -> TextWriter:
+def open_sink(connector: Connector, row_type: Any, clock: Callable[[], int], origin: object) -> TextWriter:
     """The writer of a `csv:`, `jsonl:` or `stdout:` connector; a file that is there is written anew."""
     form = connector.kind
     if form == "stdout":
@@ -93,6 +124,11 @@ def open_text_sink(connector: Connector, row_type: Any, clock: Callable[[], int]
         return TextWriter(sys.stdout.buffer, "standard output", render, times, owned=False)
     if not connector.path:
         raise ConfigurationError(f"a {connector.kind} sink needs a path: {connector.kind}:FILE")
+    max_bytes = quantity(connector, "roll_bytes", SIZES, "64MiB")
+    max_age_ns = quantity(connector, "roll_age", SPANS_MS, "1h") * 1_000_000
+    if max_bytes or max_age_ns:
+        files = RolledFiles(connector.path, max_bytes, max_age_ns, time.monotonic_ns)
+        return TextWriter(None, connector.path, render, times, owned=True, files=files)
     try:
         file = open(connector.path, "wb")  # noqa: SIM115  held open until `close`
     except OSError as error:

@@ -304,6 +304,26 @@ def test_doctor_says_a_line_for_each_check(
     assert "→" in told or body["watch"] == 0
 
 
+def test_doctor_and_status_tell_of_input_that_is_mostly_malformed(serve: Serve, capsys: Out) -> None:
+    malformed: dict[str, int] = {}
+
+    def answer(command: Command) -> Any:
+        body = mesh_of_two(command)
+        if isinstance(command, Status):
+            body["summary"] |= {"records_in": 199, "malformed": malformed}
+        return body
+
+    with serve(answer) as agent:
+        for number, told in ((100, True), (99, False)):
+            malformed["number"] = number
+            run_cli(["doctor", "-o", "json", "--agent", str(agent.folder)])
+            checks_of_input = [one for one in json.loads(capsys.readouterr().out)["checks"] if one["name"] == "input"]
+            assert [one["level"] for one in checks_of_input] == [WATCH] * told
+            assert all("100 of 199" in one["text"] for one in checks_of_input)
+            assert run_cli(["status", "rooms", "--agent", str(agent.folder)]) == 0
+            assert ("most of what is read is malformed" in capsys.readouterr().out) is told
+
+
 def test_doctor_without_an_agent_and_with_a_wrong_setting(
     capsys: Out, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -77,6 +77,23 @@ def test_run_writes_results_and_tells_figures(project: Path, capsys: pytest.Capt
     assert len((project / "out.csv").read_text().splitlines()) == 2
 
 
+def test_run_says_what_is_wrong_with_its_input_and_fails_when_all_of_it_is(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["run", "small.py:build", "--set", "rows=csv:rows.csv"]
+    assert run_cli(words) == 0
+    assert "rows: rows.csv:3 1 column, not 2 (at, value): 'nonsense'" in capsys.readouterr().err
+    (project / "rows.csv").write_text("1;1.5\n" * 21)
+    assert run_cli(words) == 1
+    told = capsys.readouterr().err
+    assert told.count("1 column, not 2") == 5
+    assert "rows: 21 of 21 records malformed: 21 columns" in told
+    assert "rows: not one record could be read" in told
+    assert run_cli([*words, "-o", "json"]) == 1
+    (project / "rows.csv").write_text("")
+    assert run_cli(words) == 0
+
+
 def test_run_as_json(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_cli(["run", "small.py", "--set", "rows=csv:rows.csv", "--parallelism", "3", "-o", "json"]) == 0
     body = json.loads(capsys.readouterr().out)

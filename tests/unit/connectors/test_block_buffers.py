@@ -10,11 +10,11 @@ import pytest
 from agiledart_dataflow.data.batch import as_rows
 from agiledart_dataflow.data.columns import Columns
 from agiledart_dataflow.plan.connectors import SourceReader
-from agiledart_executor.connectors import csv_columns
-from agiledart_executor.connectors.block_buffers import BlockBuffers
-from agiledart_executor.connectors.csv_columns import CsvColumnsReader
-from agiledart_executor.connectors.csv_source import CsvReader
-from agiledart_executor.connectors.lines import BLOCK_BYTES, FileLines
+from agiledart_executor.connectors.codecs import csv_columns
+from agiledart_executor.connectors.codecs.csv_columns import CsvColumnsReader
+from agiledart_executor.connectors.files.block_buffers import BlockBuffers
+from agiledart_executor.connectors.files.lines import BLOCK_BYTES, FileLines
+from agiledart_executor.connectors.line_source import CsvReader
 
 
 @pytest.fixture

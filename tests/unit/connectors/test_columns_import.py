@@ -12,7 +12,7 @@ import pytest
 from agiledart import csv
 from agiledart_dataflow.data.batch import as_rows
 from agiledart_dataflow.plan.connectors import SourceReader
-from agiledart_executor.connectors.columns_import import ColumnsImport
+from agiledart_executor.connectors.codecs.columns_import import ColumnsImport
 from agiledart_executor.connectors.opening import open_source
 
 
@@ -112,8 +112,8 @@ def test_without_a_thread_it_is_left_to_who_uses_columns(monkeypatch: pytest.Mon
 def test_afterwards_all_is_there_that_columns_need() -> None:
     code = (
         "import sys; from typing import NamedTuple\n"
-        "from agiledart_executor.connectors.columns_import import ColumnsImport\n"
-        "from agiledart_executor.connectors.csv_columns import ColumnParser\n"
+        "from agiledart_executor.connectors.codecs.columns_import import ColumnsImport\n"
+        "from agiledart_executor.connectors.codecs.csv_columns import ColumnParser\n"
         "class Row(NamedTuple):\n    at: int\n    word: str\n"
         "imports = ColumnsImport()\n"
         "while not imports.has_ended(): pass\n"

@@ -13,10 +13,10 @@ import pytest
 
 from agiledart import ReadTime
 from agiledart_dataflow.plan.connectors import Connector, Reading
-from agiledart_executor.connectors.csv_source import CsvReader
-from agiledart_executor.connectors.lines import BLOCK_BYTES, FileLines, GeneratedLines
+from agiledart_executor.connectors.codecs.parsing import RowParser
+from agiledart_executor.connectors.files.lines import BLOCK_BYTES, FileLines, GeneratedLines
+from agiledart_executor.connectors.line_source import CsvReader
 from agiledart_executor.connectors.opening import open_source
-from agiledart_executor.connectors.parsing import RowParser
 from agiledart_kernel.errors import ConfigurationError, OperationFailed
 from agiledart_kernel.limits import MAX_LINE_BYTES
 

@@ -18,8 +18,8 @@ from agiledart_dataflow.plan.connectors import Connector
 from agiledart_dataflow.plan.stages import plan_stages
 from agiledart_dataflow.runtime.program import compile_program
 from agiledart_dataflow.user_code.callsite import call_site
-from agiledart_executor.connectors.csv_columns import CsvColumnsReader
-from agiledart_executor.connectors.csv_source import CsvReader
+from agiledart_executor.connectors.codecs.csv_columns import CsvColumnsReader
+from agiledart_executor.connectors.line_source import CsvReader
 from agiledart_executor.connectors.opening import open_source
 from agiledart_executor.local import run_topology
 

@@ -11,7 +11,7 @@ from agiledart_dataflow.data.batch import Batch
 from agiledart_dataflow.data.batch_codec import BatchCodec
 from agiledart_dataflow.data.columns import Columns
 from agiledart_dataflow.runtime.channels import SendingChannel
-from agiledart_executor.connectors.columns_import import OF_THIS_PROCESS, ColumnsImport
+from agiledart_executor.connectors.codecs.columns_import import OF_THIS_PROCESS, ColumnsImport
 from agiledart_executor.data_links import DataPort, LinkEnd, Sender, take_acknowledgement
 from agiledart_executor.running import OutputEnd
 from agiledart_kernel.errors import RemoteProtocolError

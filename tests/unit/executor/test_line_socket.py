@@ -183,7 +183,7 @@ def test_an_executor_waits_for_the_socket_instead_of_asking() -> None:
 def test_a_slow_stream_needs_no_numpy() -> None:
     """An executor on a small board reads a few lines a second."""
     code = (
-        "import sys; from typing import NamedTuple; from agiledart_executor.connectors.csv_columns import ColumnParser\n"
+        "import sys; from typing import NamedTuple; from agiledart_executor.connectors.codecs.csv_columns import ColumnParser\n"
         "class Row(NamedTuple):\n    at: int\n    word: str\n"
         "assert ColumnParser(Row).parse(b'1,a\\n' * 50, 0) is None; print(*(m for m in ('numpy', 'pyarrow') if m in sys.modules))"
     )

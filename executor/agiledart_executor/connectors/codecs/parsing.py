@@ -9,7 +9,7 @@ exactly `YYYY-MM-DD HH:MM:SS`, or no such day). The fast loop accepts nothing th
 import csv
 import dataclasses
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from decimal import Decimal
 from math import isfinite
@@ -17,7 +17,8 @@ from typing import Any
 
 from agiledart_dataflow.data.inference import optional_stripped
 from agiledart_dataflow.data.schema import Field, fields_of, is_named_tuple
-from agiledart_executor.connectors.bulk_parsing import FEW_LINES, LINES_AT_ONCE, BulkParser, bulk_columns
+from agiledart_executor.connectors.codecs.bulk_parsing import FEW_LINES, LINES_AT_ONCE, BulkParser, bulk_columns
+from agiledart_executor.connectors.codecs.faults import COLUMNS, NUMBER, TIME, Examples, MalformedError, shown
 from agiledart_kernel.errors import ConfigurationError
 
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
@@ -46,32 +47,24 @@ class _Times(dict[str, datetime]):
         return value
 
 
-class _MalformedError(ValueError):
-    """A field is not what it should be; `reason` is the word to count it by."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
-
-
 def _time(text: str) -> datetime:
     if _TIME.fullmatch(text) is None:
-        raise _MalformedError("time")
+        raise MalformedError(TIME)
     try:
         return datetime.fromisoformat(text)
     except ValueError:
-        raise _MalformedError("time") from None
+        raise MalformedError(TIME) from None
 
 
 def _float(text: str) -> float:
     if _NUMBER.fullmatch(text) is None or not isfinite(value := float(text)):
-        raise _MalformedError("number")
+        raise MalformedError(NUMBER)
     return value
 
 
 def _integer(text: str) -> int:
     if _INTEGER.fullmatch(text) is None or len(text.lstrip("+-")) > _MAX_DIGITS:
-        raise _MalformedError("number")
+        raise MalformedError(NUMBER)
     return int(text)
 
 
@@ -82,7 +75,7 @@ def _decimal(text: str) -> Decimal:
 
 def _boolean(text: str) -> bool:
     if text not in ("0", "1", "true", "false"):
-        raise _MalformedError("number")
+        raise MalformedError(NUMBER)
     return text in ("1", "true")
 
 
@@ -111,15 +104,24 @@ class RowParser:
         whole_line: a row is its line, as it is.
         bulk: for many lines at once, where the row's type allows it.
 
+    Args:
+        row_type: of the rows.
+        columns: of the lines, by name of field, "" for one that is passed over; None: the fields in their order.
+
     Raises:
         ConfigurationError: the type has a field that no column can fill.
     """
 
-    def __init__(self, row_type: Any) -> None:
+    def __init__(self, row_type: Any, columns: Sequence[str] | None = None) -> None:
         fields = fields_of(row_type)
         self._is_scalar = not fields
         self._fields = fields or (Field("value", row_type),)
-        self._columns = [_column(field) for field in self._fields if not field.is_read_time]
+        self._read_fields = [field for field in self._fields if not field.is_read_time]
+        self._columns = [_column(field) for field in self._read_fields]
+        self._names = [field.name for field in self._read_fields]
+        self._width = len(self._columns if columns is None else columns)
+        self._places = list(range(self._width)) if columns is None else [columns.index(name) for name in self._names]
+        in_order = self._width == len(self._names) and self._places == list(range(self._width))
         self._make = _maker(row_type, scalar=self._is_scalar)
         self._row_type = row_type
         self._is_tuple = bool(fields) and is_named_tuple(row_type)
@@ -128,7 +130,11 @@ class RowParser:
         self._times = _Times()
         self._fast = None if self.whole_line else self._compiled()
         reads_now = len(self._columns) < len(self._fields)
-        bulk = bulk_columns(self._columns, self._times.__getitem__) if self._is_tuple and not reads_now else None
+        bulk = (
+            bulk_columns(self._columns, self._times.__getitem__)
+            if self._is_tuple and in_order and not reads_now
+            else None
+        )
         self.bulk = None if bulk is None else BulkParser(row_type, bulk)
 
     def parse(self, lines: list[str], wall_ns: int, malformed: dict[str, int], *, plain: bool) -> list[Any]:
@@ -164,28 +170,48 @@ class RowParser:
 
     def _judge(self, line: str, wall_ns: int, push: Callable[[Any], None], malformed: dict[str, int]) -> None:
         """The careful way for one line."""
+        try:
+            push(self.row(line, wall_ns))
+        except MalformedError as error:
+            malformed[error.reason] = malformed.get(error.reason, 0) + 1
+
+    def row(self, line: str, wall_ns: int) -> Any:
+        """The row of one line, the careful way; raises `MalformedError`."""
+        values = iter(self._values(line))
+        return self._make([wall_ns if field.is_read_time else next(values) for field in self._fields])
+
+    def explain(self, lines: list[str], examples: Examples, place: Callable[[int], str]) -> None:
+        """Tell of the malformed ones among these lines; `place` says where the one with an index stands."""
+        for index, line in enumerate(lines):
+            try:
+                self._values(line)
+            except MalformedError as error:
+                if examples.wants((error.reason,)):
+                    examples.add(error.reason, place(index), error.text)
+
+    def _values(self, line: str) -> list[Any]:
+        """The values of a line's columns, in order of the fields; raises `MalformedError`."""
         texts = line.split(",")
         if '"' in line:
             try:
                 quoted = next(csv.reader([line]), [])
             except csv.Error:  # a carriage return within, or a very long field
                 quoted = texts = []  # cut at its commas, the line would keep its quotes
-            if len(quoted) == len(self._columns) or len(texts) != len(self._columns):
+            if len(quoted) == self._width or len(texts) != self._width:
                 texts = quoted
-        reason = "columns"
-        if len(texts) == len(self._columns):
+        if len(texts) != self._width:
+            found = f"{len(texts)} column{'' if len(texts) == 1 else 's'}" if texts else "broken quotes"
+            raise MalformedError(COLUMNS, f"{found}, not {self._width} ({', '.join(self._names)}): {shown(line)}")
+        values = []
+        for place, field, (kind, optional), (read, _) in zip(
+            self._places, self._read_fields, self._columns, self._careful, strict=True
+        ):
+            text = texts[place]
             try:
-                values = [
-                    None if optional and not text else read(text)
-                    for (read, optional), text in zip(self._careful, texts, strict=True)
-                ]
-            except _MalformedError as error:
-                reason = error.reason
-            else:
-                rest = iter(values)
-                push(self._make([wall_ns if field.is_read_time else next(rest) for field in self._fields]))
-                return
-        malformed[reason] = malformed.get(reason, 0) + 1
+                values.append(None if optional and not text else read(text))
+            except MalformedError as error:
+                raise MalformedError(error.reason, f"{field.name}: {shown(text)} is no {_word(kind, text)}") from None
+        return values
 
     def _compiled(self) -> Callable[..., None]:
         """The fast loop as a function of (lines, wall_ns, push, malformed).
@@ -193,7 +219,8 @@ class RowParser:
         Of printable ASCII without `_`, Python's own number syntax is wider than ours only by spaces and by what is not finite:
         such lines are left to the careful way. Spaces inside texts are no doubt.
         """
-        names = [f"a{i}" for i in range(len(self._columns))]
+        read = [f"a{i}" for i in range(self._width)]
+        names = [read[place] for place in self._places]
         sums: list[str] = []
         conversions: list[str] = []
         numbers = ""
@@ -217,7 +244,7 @@ class RowParser:
             "def parse(lines, wall_ns, push, malformed):",
             " for line in lines:",
             "  try:",
-            f"   {', '.join(names)}, = line.split(',')",
+            f"   {', '.join(read)}, = line.split(',')",
             *([f"   if ' ' in f'{numbers}': raise ValueError"] if numbers else []),
             *conversions,
             *(
@@ -243,6 +270,13 @@ class RowParser:
         exec("\n".join(lines), scope)  # our own text: field names do not appear in it
         parse: Callable[..., None] = scope["parse"]
         return parse
+
+
+def _word(kind: Any, text: str) -> str:
+    """What a text should have been."""
+    if kind is datetime:
+        return "time like 2013-01-31 08:00:00"
+    return {int: "int", bool: "bool (0, 1, true, false)", float: "finite number"}.get(kind, "number")
 
 
 def _column(field: Field) -> tuple[Any, bool]:

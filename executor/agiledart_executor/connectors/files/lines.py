@@ -8,14 +8,14 @@ import gzip
 import os
 import sys
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from io import BufferedReader
 from itertools import islice
 from pathlib import Path
 from typing import BinaryIO, Protocol, TypeAlias
 
-from agiledart_executor.connectors.block_buffers import BlockBuffers
+from agiledart_executor.connectors.files.block_buffers import BlockBuffers
 from agiledart_kernel.errors import OperationFailed
 from agiledart_kernel.limits import MAX_LINE_BYTES
 
@@ -38,11 +38,15 @@ class Block:
         data: their bytes, with line feeds between them.
         overlong: how many lines before, between or after them were too long to keep.
         texts: where they are not just what `data` says.
+        first: how many lines of its file are before it, where that is known.
+        is_all_for_now: nothing more has come yet, and something may.
     """
 
     data: bytes
     overlong: int = 0
     texts: list[str] | None = None
+    first: int | None = None
+    is_all_for_now: bool = False
 
     @property
     def lines(self) -> list[str]:
@@ -56,7 +60,20 @@ class Block:
 
 
 class Lines(Protocol):
-    """Where a text source gets its lines from."""
+    """Where a text source gets its lines from.
+
+    One that grows also has `fileno()`, what becomes readable when more may have come, and `notes()`, what users should know of it.
+    """
+
+    @property
+    def name(self) -> str:
+        """What users call it: a file's name, a generator's URL."""
+        ...
+
+    @property
+    def skipped(self) -> int:
+        """Lines before the first that was given: a header."""
+        ...
 
     def block(self) -> Block | None:
         """The next lines; None at the end. Raises `OperationFailed`."""
@@ -70,18 +87,24 @@ class Lines(Protocol):
 class FileLines:
     """The lines of a file; `-` or nothing is standard input.
 
+    Attributes:
+        is_header: asked of the first line, once; what is one is passed over. None: no line is.
+
     Raises:
         OperationFailed: the file is not there, cannot be read, or its gzip data are cut short or broken.
     """
 
     def __init__(self, path: str, *, skip_header: bool = False) -> None:
         self._path = path or "-"
+        self.name = "standard input" if self._path == "-" else Path(path).name
+        self.skipped = 0
+        self.is_header: Callable[[str], bool] | None = _always if skip_header else None
         self._file = self._open()
         self._looks_ahead = self._path != "-" and isinstance(self._file, BufferedReader)  # a file that is not packed
         self._buffers = BlockBuffers()
         self._rest: Data = b""
         self._discarding = False
-        self._skips = skip_header
+        self._judged = False
         self._first = True
         self._ended = False
 
@@ -161,14 +184,24 @@ class FileLines:
 
     def _headless(self, data: Data, overlong: int) -> tuple[Data, int]:
         """The lines without the header, when it has not come yet."""
-        if self._skips and data:
-            self._skips = False
-            data = data[data.find(b"\n") + 1 :]
+        if data and not self._judged:
+            self._judged = True
+            end = data.find(b"\n") + 1
+            if self.is_header is not None and self.is_header(bytes(data[:end]).decode("utf-8", "replace")):
+                data, self.skipped = data[end:], 1
         return data, overlong
 
     def close(self) -> None:
         if self._path != "-":
             self._file.close()
+
+
+def nothing_to_wait_for() -> None:
+    """A `fileno` of what does not grow."""
+
+
+def _always(line: str) -> bool:
+    return True
 
 
 def block_of(lines: Data, overlong: int = 0) -> Block:
@@ -192,7 +225,8 @@ class GeneratedLines:
 
     def __init__(self, lines: Iterator[str], name: str) -> None:
         self._lines = lines
-        self._name = name
+        self.name = name
+        self.skipped = 0
 
     def block(self) -> Block | None:
         lines = list(islice(self._lines, self._AT_ONCE))

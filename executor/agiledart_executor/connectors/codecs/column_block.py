@@ -6,12 +6,12 @@ What is read is the same either way, and the same as `LineBlock` reads: it has a
 from typing import TYPE_CHECKING
 
 from agiledart_dataflow.data.batch import Held
-from agiledart_executor.connectors.line_block import LineBlock
+from agiledart_executor.connectors.codecs.line_block import LineBlock
 from agiledart_kernel.limits import MAX_COLUMN_BATCH_ROWS
 
 if TYPE_CHECKING:
     from agiledart_dataflow.data.columns import Columns
-    from agiledart_executor.connectors.csv_columns import ColumnParser
+    from agiledart_executor.connectors.codecs.csv_columns import ColumnParser
 
 
 class ColumnBlock:
@@ -49,5 +49,6 @@ class ColumnBlock:
         if left is None:
             return self._rows.take(max_rows, wall_ns, malformed)
         some = left.slice(0, MAX_COLUMN_BATCH_ROWS)
+        self._rows.number += len(some)
         self._left = left.slice(len(some), len(left)) if len(left) > len(some) else None
         return some, len(some)

@@ -20,9 +20,11 @@ from agiledart_dataflow.data.columns import Columns
 from agiledart_dataflow.data.lazy import at_once, late
 from agiledart_dataflow.data.schema import ReadTime
 from agiledart_dataflow.plan.connectors import Reading
-from agiledart_executor.connectors.ambiguity import Ambiguity
-from agiledart_executor.connectors.lines import BLOCK_BYTES, BOM, Data, FileLines, block_of
-from agiledart_executor.connectors.parsing import RowParser
+from agiledart_executor.connectors.codecs.ambiguity import Ambiguity
+from agiledart_executor.connectors.codecs.faults import COLUMNS, TOO_LONG, Examples
+from agiledart_executor.connectors.codecs.header import columns_by_name, header_note
+from agiledart_executor.connectors.codecs.parsing import RowParser
+from agiledart_executor.connectors.files.lines import BLOCK_BYTES, BOM, Block, Data, FileLines, block_of
 from agiledart_kernel.limits import MAX_LINE_BYTES
 
 if TYPE_CHECKING:
@@ -65,6 +67,7 @@ class CsvColumnsReader:
         lines: the file.
         row_type: with fields that `reads_columns` allows.
         wanted, may_begin: as for `ColumnParser`.
+        examples: are told what is wrong with malformed lines.
     """
 
     stamps = True
@@ -75,10 +78,14 @@ class CsvColumnsReader:
         row_type: Any,
         wanted: frozenset[str] | None = None,
         may_begin: Callable[[], bool] = at_once,
+        examples: Examples | None = None,
     ) -> None:
         self._source = lines
+        self._row_type, self._wanted, self._may_begin = row_type, wanted, may_begin
+        self._examples = examples or Examples()
         self._parser = RowParser(row_type)
         self._columns = ColumnParser(row_type, wanted, may_begin)
+        self._number = 0  # lines of the file that were parsed
         self._block_bytes = BLOCK_BYTES
         self._left: Columns | list[Any] = []  # what was parsed, from `_at` on not yet handed out
         self._at = 0
@@ -91,26 +98,55 @@ class CsvColumnsReader:
         if cut is None:
             return Reading([], 0, {}, exhausted=True)
         data, overlong = cut
-        malformed: dict[str, int] = {"columns": overlong} if overlong else {}
+        malformed: dict[str, int] = {}
+        self._number = self._number or self._source.skipped
+        if overlong:
+            self._too_long(overlong, malformed)
         self._left, self._at = [], 0
         if data:
             columns = None if overlong else self._columns.parse(data, wall_ns)
             if columns is not None:
                 self._left = columns
+                self._number += len(columns)
                 # Learn how long lines are; a few less than whole batches, so that blocks do not spill over.
                 batch = ROWS_AT_ONCE * len(data) // len(columns) * 99 // 100
                 self._block_bytes = min(_LARGEST_BLOCK, max(1_024, batch * max(1, _BYTES_AT_ONCE // batch)))
             else:
-                block = block_of(data, overlong)
-                malformed = {"columns": block.overlong} if block.overlong else {}
-                self._left = self._parser.parse(block.lines, wall_ns, malformed, plain=block.plain)
+                block = block_of(data)
+                if block.overlong:
+                    self._too_long(block.overlong, malformed)
+                self._left = self._parsed(block, wall_ns, malformed)
         return self._handed_out(max_rows, malformed)
 
     def _handed_out(self, max_rows: int, malformed: dict[str, int]) -> Reading:
         stop = min(len(self._left), self._at + (max_rows if isinstance(self._left, list) else ROWS_AT_ONCE))
         part = part_of(self._left, self._at, stop)
         self._at = stop
-        return Reading(part, len(part) + sum(malformed.values()), malformed)
+        return Reading(part, len(part) + sum(malformed.values()), malformed, notes=self._examples.take())
+
+    def takes_header(self, line: str, *, is_one: bool = False) -> bool:
+        """As `CsvReader.takes_header`."""
+        columns = columns_by_name(line, self._row_type)
+        if columns is None:
+            return is_one
+        self._parser = RowParser(self._row_type, columns)
+        self._columns = ColumnParser(self._row_type, self._wanted, self._may_begin, columns)
+        self._examples.note(header_note(self._source.name, columns))
+        return True
+
+    def _parsed(self, block: Block, wall_ns: int, malformed: dict[str, int]) -> list[Any]:
+        lines = block.lines
+        rows = self._parser.parse(lines, wall_ns, malformed, plain=block.plain)
+        if len(rows) < len(lines) and self._examples.wants(malformed):
+            first = self._number + 1
+            self._parser.explain(lines, self._examples, lambda index: f"{self._source.name}:{first + index}")
+        self._number += len(lines)
+        return rows
+
+    def _too_long(self, count: int, malformed: dict[str, int]) -> None:
+        self._examples.add(COLUMNS, f"{self._source.name}:{self._number + 1}", TOO_LONG)
+        self._number += count
+        malformed[COLUMNS] = malformed.get(COLUMNS, 0) + count
 
     def close(self) -> None:
         self._source.close()
@@ -123,14 +159,20 @@ class ColumnParser:
         row_type: with fields that `reads_columns` allows.
         wanted: fields that will be asked for, as far as is known; None: all of them.
         may_begin: whether NumPy and pyarrow may be used now; what comes before is left to the loop over lines.
+        columns: of the lines, by name of field, "" for one that is passed over; None: the fields in their order.
     """
 
     def __init__(
-        self, row_type: Any, wanted: frozenset[str] | None = None, may_begin: Callable[[], bool] = at_once
+        self,
+        row_type: Any,
+        wanted: frozenset[str] | None = None,
+        may_begin: Callable[[], bool] = at_once,
+        columns: list[str] | None = None,
     ) -> None:
         self._may_begin = may_begin
         self._schema = schema_of(row_type)
         self._columns = [field for field in self._schema.fields if not _is_read_time(field)]
+        self._names = [field.name for field in self._columns] if columns is None else columns
         self._eager = [
             field for field in self._columns if field.kind != "text" or wanted is None or field.name in wanted
         ] or self._columns[:1]  # without any, nobody would count the lines' fields
@@ -179,7 +221,7 @@ class ColumnParser:
             batch = self._reader(fields)(data)
         except pa.ArrowException:  # bytes that are no UTF-8
             lines = [line.split(",") for line in data[:-1].decode("utf-8", "replace").split("\n")]
-            places = {field.name: self._columns.index(field) for field in fields}
+            places = {field.name: self._names.index(field.name) for field in fields}
             return {
                 field.name: Column("text", [_text(line[places[field.name]], field) for line in lines])
                 for field in fields
@@ -192,7 +234,9 @@ class ColumnParser:
         names = tuple(field.name for field in fields)
         if names not in self._readers:
             reading = pacsv.ReadOptions(
-                column_names=[field.name for field in self._columns], use_threads=False, block_size=_PARSED_BYTES
+                column_names=[name or f"column {number}" for number, name in enumerate(self._names)],
+                use_threads=False,
+                block_size=_PARSED_BYTES,
             )
             parsing = pacsv.ParseOptions(quote_char=False, ignore_empty_lines=False)
             converting = pacsv.ConvertOptions(

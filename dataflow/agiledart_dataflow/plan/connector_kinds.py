@@ -1,0 +1,76 @@
+"""What is known of a kind of source or sink without opening one: its options, what it guarantees, what has to be installed for it.
+
+Packages add kinds by entry points in the groups `agiledart.sources` and `agiledart.sinks`: each names a `SourcePlugin` or a
+`SinkPlugin`, an object or class with these attributes; formats by `agiledart.codecs`.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from agiledart_dataflow.plan.connectors import Connector, SinkWriter, SourceReader
+
+API_VERSION: Final = 1
+"""Of what plugins implement; one made for another version is not used."""
+
+
+@dataclass(frozen=True)
+class Guarantee:
+    """What becomes of rows when something ends in the middle.
+
+    Attributes:
+        goes_back: a source: what was read can be read again.
+        acknowledges: a source: when it tells where rows come from that they are safe.
+        repeats: after a crash: which rows are lost, which come or are written again.
+    """
+
+    repeats: str
+    goes_back: bool = False
+    acknowledges: str = "never"
+
+
+@dataclass(frozen=True)
+class ConnectorKind:
+    """One kind of source or sink.
+
+    Attributes:
+        what: in a few words.
+        options: that it knows; a source's `speed`, `malformed` and overload policy are not among them.
+        extra: of this package that it needs, `mqtt` for `agiledart[mqtt]`.
+        needs: a module that is missing without the extra.
+        opens: `module:function` of `agiledart_executor.connectors` that opens it.
+    """
+
+    name: str
+    what: str
+    guarantee: Guarantee
+    options: tuple[str, ...] = ()
+    extra: str = ""
+    needs: str = ""
+    opens: str = ""
+
+
+class SourcePlugin(Protocol):
+    """A source of another package."""
+
+    api_version: int
+    what: str
+    options: tuple[str, ...]
+    guarantee: Guarantee
+
+    def open_source(self, connector: Connector, row_type: Any) -> SourceReader:
+        """The reader. Raises `ConfigurationError` (an option makes no sense) or `OperationFailed` (it is not there)."""
+        ...
+
+
+class SinkPlugin(Protocol):
+    """A sink of another package."""
+
+    api_version: int
+    what: str
+    options: tuple[str, ...]
+    guarantee: Guarantee
+
+    def open_sink(self, connector: Connector, row_type: Any, clock: Callable[[], int]) -> SinkWriter:
+        """The writer; raises as `SourcePlugin.open_source`."""
+        ...

@@ -1,0 +1,80 @@
+"""What is wrong with a record that is none: counted by a word, and the first few of each word told with place, field and value."""
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from agiledart_dataflow.plan.connectors import TOLD_OF_A_REASON
+from agiledart_dataflow.user_code.user_errors import sayable
+from agiledart_kernel.limits import MAX_LINE_BYTES
+
+_SHOWN: Final = 60
+"""Characters of a value that are shown."""
+
+COLUMNS, NUMBER, TIME, CUT = "columns", "number", "time", "cut"
+"""Reasons of text: the number of columns or a line too long; no number; no time; a connection that ended within a record."""
+
+FORM, FIELD, TYPE, SIZE = "form", "field", "type", "size"
+"""Reasons of records with names: not the format at all; a field is missing; its value is another thing; far too large."""
+
+TOO_LONG: Final = f"a line of more than {MAX_LINE_BYTES:,} bytes"
+
+
+class MalformedError(ValueError):
+    """A record is none.
+
+    Attributes:
+        reason: the word to count it by.
+        text: what is wrong, beginning with the field where there is one.
+    """
+
+    def __init__(self, reason: str, text: str = "") -> None:
+        super().__init__(text or reason)
+        self.reason = reason
+        self.text = text or reason
+
+
+def shown(value: Any) -> str:
+    """A value as users may see it, cut to a line's part."""
+    if isinstance(value, bytes | bytearray):
+        value = bytes(value[: 4 * _SHOWN]).decode("utf-8", "replace")
+    text = repr(value if not isinstance(value, str) else value[: 4 * _SHOWN])
+    return sayable(text if len(text) <= _SHOWN else f"{text[: _SHOWN - 2]} …")
+
+
+class Examples:
+    """The first malformed records of each reason of one reader, in words."""
+
+    __slots__ = ("_texts", "_told")
+
+    def __init__(self) -> None:
+        self._told: dict[str, int] = {}
+        self._texts: list[str] = []
+
+    def wants(self, reasons: Iterable[str]) -> bool:
+        """Is there one of these reasons of which too few have been told?"""
+        return any(self._told.get(reason, 0) < TOLD_OF_A_REASON for reason in reasons)
+
+    def add(self, reason: str, place: str, text: str) -> None:
+        """A malformed record: where it stands and what is wrong with it."""
+        told = self._told.get(reason, 0)
+        if told < TOLD_OF_A_REASON:
+            self._told[reason] = told + 1
+            self._texts.append(f"{place} {text}")
+
+    def note(self, text: str) -> None:
+        """Something else that users should know of what is read."""
+        self._texts.append(text)
+
+    def take(self) -> tuple[str, ...]:
+        """What there is to tell now."""
+        if not self._texts:
+            return ()
+        texts, self._texts = self._texts, []
+        return tuple(texts)
+
+
+def refuse(malformed: dict[str, int], error: MalformedError, examples: Examples, place: Callable[[], str]) -> None:
+    """Count a malformed record, and tell of it when it is among the first."""
+    malformed[error.reason] = malformed.get(error.reason, 0) + 1
+    if examples.wants((error.reason,)):
+        examples.add(error.reason, place(), error.text)

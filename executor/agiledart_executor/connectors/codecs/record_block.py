@@ -1,0 +1,68 @@
+"""`RecordBlock`: lines that came, of any format → rows, many at once where none is in doubt; stands in for a `LineBlock`."""
+
+from typing import Any
+
+from agiledart_executor.connectors.codecs.decoding import Decoder, decoded
+from agiledart_executor.connectors.codecs.faults import Examples
+
+
+class RecordBlock:
+    """Lines that have come and wait to be read; blank ones are passed over.
+
+    Args:
+        decoder: of their format.
+        examples: are told what is wrong with malformed lines.
+
+    Attributes:
+        is_empty: whether all has been taken.
+        name, number: of what lines come from, and how many of its lines have been decoded: places in it.
+    """
+
+    __slots__ = ("_at", "_data", "_decoder", "_examples", "_rows", "is_empty", "name", "number")
+
+    def __init__(self, decoder: Decoder, examples: Examples, name: str = "") -> None:
+        self._decoder, self._examples = decoder, examples
+        self.name, self.number = name, 0
+        self._data: bytes | None = None
+        self._rows: list[Any] = []
+        self._at = 0
+        self.is_empty = True
+
+    def fill(self, data: bytes) -> None:
+        """Lines for an empty block: line feeds between them and none at the end, no carriage returns."""
+        self._data, self.is_empty = data, False
+
+    def fill_texts(self, lines: list[str], *, plain: bool) -> None:
+        """The same for texts."""
+        self.fill("\n".join(lines).encode("utf-8", "replace"))
+
+    def take(self, max_rows: int, wall_ns: int, malformed: dict[str, int]) -> tuple[list[Any], int]:
+        """At most so many rows, and how many records these and the malformed ones are."""
+        bad = 0
+        data, self._data = self._data, None
+        if data is not None:
+            before = sum(malformed.values())
+            self._rows, self._at = self._decoded(data, wall_ns, malformed), 0
+            bad = sum(malformed.values()) - before
+        rows = self._rows[self._at : self._at + max_rows]
+        self._at += len(rows)
+        if self._at >= len(self._rows):
+            self._rows, self._at, self.is_empty = [], 0, True
+        return rows, len(rows) + bad
+
+    def _decoded(self, data: bytes, wall_ns: int, malformed: dict[str, int]) -> list[Any]:
+        first, count = self.number + 1, data.count(b"\n") + 1
+        self.number += count
+        quick = self._decoder.lines(data, wall_ns)
+        if quick is not None and (len(quick) == count or len(quick) == _filled(data)):
+            return quick
+        lines = [(place, line) for place, line in enumerate(data.split(b"\n"), first) if line.strip()]
+        payloads = [line for _, line in lines]
+        return decoded(
+            self._decoder, payloads, wall_ns, malformed, self._examples, lambda index: f"{self.name}:{lines[index][0]}"
+        )
+
+
+def _filled(data: bytes) -> int:
+    """Lines that are not blank."""
+    return sum(bool(line.strip()) for line in data.split(b"\n"))

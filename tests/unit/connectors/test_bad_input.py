@@ -1,0 +1,153 @@
+"""What users are told of input that is none: place, field and value of the first of each reason; a header; the policy."""
+
+import gzip
+import socket
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+import pytest
+
+from agiledart import Alias, Topology, collect, csv, records
+from agiledart_dataflow.plan.connectors import TOLD_OF_A_REASON, Connector
+from agiledart_executor.connectors.opening import open_source
+from agiledart_executor.local import LocalRun, run_topology
+from agiledart_kernel.errors import ConfigurationError, OperationFailed
+from agiledart_kernel.limits import MAX_LINE_BYTES
+
+JANUARY = datetime.fromisoformat("2013-01-01 00:00:00")
+
+
+class Reading(NamedTuple):
+    """A row of several kinds."""
+
+    room: str
+    at: datetime
+    celsius: int
+
+
+class City(NamedTuple):
+    """What the people of Sense Your City measured, as one would write it."""
+
+    city: str
+    celsius: Annotated[float, Alias("temperature")]
+    air_quality: Annotated[float, Alias("airquality_raw")]
+
+
+def told_of(connector: Any, rows: Any = Reading, **words: Any) -> tuple[LocalRun, list[str]]:
+    """A run from a source to `collect`, and what its user was told."""
+    texts: list[str] = []
+    topology = Topology("told")
+    topology.source("readings", connector, rows=rows, **words).sink("out", collect)
+    return run_topology(topology, on_log=texts.append), texts
+
+
+def written(tmp_path: Path, text: str) -> str:
+    """A file of this text."""
+    path = tmp_path / "readings.csv"
+    path.write_text(text)
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("a,2013-01-01 00:00:00,24.0", "celsius: '24.0' is no int"),
+        ("a,2013-01-01T00:00:00,24", "at: '2013-01-01T00:00:00' is no time like 2013-01-31 08:00:00"),
+        ("a,24", "2 columns, not 3 (room, at, celsius): 'a,24'"),
+        ('"a"\rb,2013-01-01 00:00:00,1', "broken quotes, not 3 (room, at, celsius)"),
+        ("a" * (MAX_LINE_BYTES + 2), "a line of more than 1,048,576 bytes"),
+    ],
+)
+@pytest.mark.parametrize("good_before", [0, 3, 300])
+def test_place_field_and_value_are_told(line: str, told: str, good_before: int, tmp_path: Path) -> None:
+    good = "a,2013-01-01 00:00:00,24\n"
+    run, texts = told_of(csv(written(tmp_path, good * good_before + line + "\n" + good)))
+    assert run.summary.records_in == good_before + 2
+    assert len(texts) == 1
+    assert texts[0].startswith(f"readings: readings.csv:{good_before + 1} {told}")
+
+
+def test_the_first_five_of_each_reason_are_told_and_the_others_counted(tmp_path: Path) -> None:
+    lines = ["a,2013-01-01 00:00:00,x", "a,b,1", "a"] * 1_000
+    run, texts = told_of(csv(written(tmp_path, "\n".join(lines))))
+    assert run.summary.malformed == {"columns": 1_000, "number": 1_000, "time": 1_000}
+    assert run.useless_sources == ["readings"]
+    assert [text.split()[1] for text in texts[:-1]] == [f"readings.csv:{i + 1}" for i in range(3 * TOLD_OF_A_REASON)]
+    assert texts[-1].startswith("readings: 3,000 of 3,000 records malformed")
+
+
+def test_what_one_can_do_with_the_places_of_a_packed_file_with_a_header(tmp_path: Path) -> None:
+    path = tmp_path / "r.csv.gz"
+    path.write_bytes(gzip.compress(b"celsius,Room,at\n1,a,2013-01-01 00:00:00\n1.5,a,2013-01-01 00:00:00\n"))
+    run, texts = told_of(csv(str(path)))
+    assert run.collected["out"] == [Reading("a", JANUARY, 1)]
+    assert texts == [
+        "readings: r.csv.gz: its first line names the columns, which are taken by name",
+        "readings: r.csv.gz:3 celsius: '1.5' is no int",
+    ]
+
+
+def test_a_header_is_recognised_and_columns_are_taken_by_name(tmp_path: Path) -> None:
+    line = "2015-03-26T21:55:00.000Z,Rio de Janeiro,32.5,4878,31.5\n"
+    path = written(tmp_path, "timestamp,city,Temperature,light,Air Quality\n" + line * 2_000)
+    run, texts = told_of(csv(path), City)
+    assert run.collected["out"] == [City("Rio de Janeiro", 32.5, 31.5)] * 2_000
+    assert run.summary.records_in == 2_000
+    assert texts == [
+        "readings: readings.csv: its first line names the columns, which are taken by name; 2 other columns are passed over"
+    ]
+    in_rows, _ = told_of(csv(path, header=True), City, check=lambda row: None)
+    assert in_rows.collected == run.collected
+    without, texts = told_of(csv(path, header=False), City)
+    assert without.summary.malformed == {"columns": 2_001}
+    assert "readings.csv:1 5 columns, not 3 (city, celsius, air_quality)" in texts[0]
+
+
+def test_a_first_line_of_data_is_no_header(tmp_path: Path) -> None:
+    run, texts = told_of(csv(written(tmp_path, "city,32.5,1\nb,1,1\n")), City)
+    assert (len(run.collected["out"]), texts) == (2, [])
+
+
+def test_what_a_check_refuses_is_told_with_the_row() -> None:
+    rows = [Reading("a", JANUARY, i) for i in range(20)]
+    run, texts = told_of(records(rows), check=lambda row: "cold" if row.celsius < 10 else None)
+    assert run.summary.malformed == {"cold": 10}
+    assert texts[:-1] == [f"readings: cold: {row!r}" for row in rows[:5]]
+    assert texts[-1] == "readings: 10 of 20 records malformed: 10 cold"
+
+
+@pytest.mark.parametrize("columns", [False, True])
+def test_one_malformed_record_may_end_the_run(tmp_path: Path, columns: bool) -> None:
+    path = written(tmp_path, "a,2013-01-01 00:00:00,1\nb,2013-01-01 00:00:00,x\n")
+    with pytest.raises(OperationFailed, match=r"malformed=fail allows none: readings.csv:2 celsius: 'x' is no int"):
+        told_of(csv(path, malformed="fail"))
+    with pytest.raises(OperationFailed, match="malformed=fail allows none: cold: "):
+        told_of(csv(written(tmp_path, "a,2013-01-01 00:00:00,1\n"), malformed="fail"), check=lambda row: "cold")
+    with pytest.raises(ConfigurationError, match="malformed is one of count, fail, not 'skip'"):
+        told_of(csv(path, malformed="skip"))
+
+
+def test_lines_of_a_connection_are_told_with_their_number(unused_tcp_port: int) -> None:
+    reader = open_source(Connector("tcp", f"127.0.0.1:{unused_tcp_port}", (("listen", "1"),)), Reading)
+    with socket.create_connection(("127.0.0.1", unused_tcp_port)) as peer:
+        peer.sendall(b"a,2013-01-01 00:00:00,1\nb,2013-01-01 00:00:00,x\n" + b"a" * (MAX_LINE_BYTES + 9))
+    notes: list[str] = []
+    lines = 0
+    while True:
+        reading = reader.read(100, 0)
+        notes += reading.notes
+        lines += reading.lines
+        if reading.exhausted:
+            break
+    reader.close()
+    name = f"tcp:127.0.0.1:{unused_tcp_port}"
+    assert notes == [f"{name}:2 celsius: 'x' is no int", f"{name}:3 a line of more than 1,048,576 bytes"]
+
+
+@pytest.fixture
+def unused_tcp_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
