@@ -67,7 +67,16 @@ class Estimates:
         changes: how many times a link was found changed.
     """
 
-    __slots__ = ("_recent_attempts", "_recent_successes", "_used", "attempts", "changes", "memory", "scale", "successes")
+    __slots__ = (
+        "_recent_attempts",
+        "_recent_successes",
+        "_used",
+        "attempts",
+        "changes",
+        "memory",
+        "scale",
+        "successes",
+    )
 
     def __init__(self, links: int, memory: Memory = STATIONARY) -> None:
         self.memory = memory

@@ -32,9 +32,7 @@ def ci95(values: Sequence[float]) -> float:
     return 1.96 * math.sqrt(sum((value - middle) ** 2 for value in values) / (len(values) - 1) / len(values))
 
 
-def trial_of(
-    policy: str, network: PathNetwork, seed: int, number: int, memory: Memory = STATIONARY
-) -> Trial:
+def trial_of(policy: str, network: PathNetwork, seed: int, number: int, memory: Memory = STATIONARY) -> Trial:
     """A policy by name on a network; luck and draws depend on the seed, the network's number and the policy only."""
     task = PathTask(
         network.graph,
@@ -48,9 +46,7 @@ def trial_of(
     return Trial(network, policy_named(policy, task), luck)
 
 
-def regrets(
-    policy: str, networks: Callable[[int], PathNetwork], count: int, packets: int, seed: int
-) -> list[float]:
+def regrets(policy: str, networks: Callable[[int], PathNetwork], count: int, packets: int, seed: int) -> list[float]:
     """The whole regret of a policy on each of so many networks."""
     totals = []
     for number in range(count):

@@ -1,7 +1,9 @@
 """Networks with lossy links, drawn from a seed."""
 
+import math
 from dataclasses import dataclass
 
+from agiledart_kernel.errors import ConfigurationError
 from agiledart_kernel.randomness import RandomStream
 from agiledart_shuffle.graph import LinkGraph
 
@@ -64,7 +66,19 @@ def lossy_grid(side: int, links: int, delays_ms: tuple[float, float], random: Ra
     return PathNetwork(graph, 0, side * side - 1, tuple(least / random.between(least, most) for _ in range(links)))
 
 
+def shape_of(nodes: int) -> tuple[int, int]:
+    """Side and links of a network of so many nodes: as published, else a full grid.
+
+    Raises:
+        ConfigurationError: no square has so many nodes.
+    """
+    side = math.isqrt(nodes)
+    if side * side != nodes:
+        raise ConfigurationError(f"--sizes {nodes}: networks are squares, of 4, 9, 16, 25 … nodes.")
+    return SIZES.get(nodes, (side, 2 * side * (side - 1)))
+
+
 def grid_of_nodes(nodes: int, seed: int, number: int) -> PathNetwork:
-    """The so-many-th network of a published size."""
-    side, links = SIZES[nodes]
+    """The so-many-th network of a size."""
+    side, links = shape_of(nodes)
     return lossy_grid(side, links, DELAYS_MS, RandomStream(seed, "network", nodes, number))

@@ -1,7 +1,7 @@
 """Sends packets over a network, one after the other, and says what each cost.
 
-Regret is counted attempt by attempt: one on link (v, w) costs a slot and is worth θ·(V(v) - V(w)), V being the true cost to go. This
-has the mean of delay less optimal delay and far less noise.
+Regret is counted attempt by attempt: one on link (v, w) costs a slot and is worth θ·(V(v) - V(w)), V being the true cost to
+go. This has the mean of delay less optimal delay and far less noise.
 """
 
 import math
