@@ -9,6 +9,7 @@ from agiledart_experiments.report import Report, Settings
 from agiledart_kernel.errors import ConfigurationError
 
 SHARE = "share"
+PATHS = "paths."
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,7 @@ class Experiment:
         unit: of y, for the axis. A share is drawn as it is, everything else from zero.
         is_log: whether x is drawn by its logarithm.
         has_sizes: whether it can run at other values of `x` than those of its scales.
+        room: the sub-package of its module, with a dot behind; empty: none.
     """
 
     name: str
@@ -34,11 +36,12 @@ class Experiment:
     series: tuple[str, ...] = ()
     is_log: bool = False
     has_sizes: bool = False
+    room: str = ""
 
     @property
     def run(self) -> Callable[[Settings], Report]:
         """The function that runs it."""
-        module = importlib.import_module(f"agiledart_experiments.{self.name.replace('-', '_')}")
+        module = importlib.import_module(f"agiledart_experiments.{self.room}{self.name.replace('-', '_')}")
         run: Callable[[Settings], Report] = module.run
         return run
 
@@ -110,6 +113,69 @@ EXPERIMENTS = {
             y=("memory_mb",),
             unit="MB",
             series=("policy",),
+        ),
+        Experiment(
+            "path-regret",
+            "What does it cost to learn the best path, by the size of the network?",
+            "AgileDART, fig. 17a and 17b",
+            x="nodes",
+            y=("regret_mean",),
+            unit="slots",
+            series=("policy",),
+            has_sizes=True,
+            room=PATHS,
+        ),
+        Experiment(
+            "path-convergence",
+            "How much longer than on the best path are packets under way, as more of them were sent?",
+            "AgileDART, fig. 23",
+            x="nodes",
+            y=("excess_1_50", "excess_901_1000"),
+            unit="slots",
+            series=("policy",),
+            has_sizes=True,
+            room=PATHS,
+        ),
+        Experiment(
+            "path-delays",
+            "How good is the path after few packets on the streets of a city, and when is the best one found?",
+            "AgileDART, fig. 13 to 16",
+            x="application",
+            y=("delay_after_50_s", "optimal_delay_s"),
+            unit="seconds",
+            series=("policy",),
+            room=PATHS,
+        ),
+        Experiment(
+            "path-lookahead",
+            "How many links must a node see ahead?",
+            "AgileDART, fig. 17c",
+            x="hops",
+            y=("regret_mean",),
+            unit="slots",
+            series=("nodes",),
+            room=PATHS,
+        ),
+        Experiment(
+            "path-exploration",
+            "How much exploration is best?",
+            "AgileDART, fig. 17d",
+            x="c",
+            y=("regret_mean",),
+            unit="slots",
+            series=("network",),
+            is_log=True,
+            room=PATHS,
+        ),
+        Experiment(
+            "path-change",
+            "What does it cost when the best path gets worse, or another one better?",
+            "a claim of this project; AgileDART assumes links that stay as they are",
+            x="nodes",
+            y=("before", "after_worse", "after_better"),
+            unit="slots",
+            series=("network", "policy"),
+            room=PATHS,
         ),
     )
 }

@@ -145,7 +145,9 @@ def test_rows_that_raise_are_as_if_they_had_not_been_there(
     wanted = run(topology_of("good", [col("zone")], **named), good, [(7, False)])
     topology = topology_of("bad", [col("zone")], policy, **named)
     if policy == "dead_letter":
-        Stream(Rows(topology, topology.steps[2])).errors("letters").map(lambda one: one.record, "records", returns=Trip).sink("bad", collect)
+        Stream(Rows(topology, topology.steps[2])).errors("letters").map(
+            lambda one: one.record, "records", returns=Trip
+        ).sink("bad", collect)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(running_values, "FEW_ROWS", 2)
         assert run(topology, rows, sizes, parallelism=parallelism, schedule_seed=1) == wanted

@@ -1,0 +1,19 @@
+"""Where measured networks lie: the folder that AGILEDART_DATA names. Nothing of it is part of the project."""
+
+import csv
+import gzip
+import os
+from pathlib import Path
+
+
+def table(relative: str) -> list[dict[str, str]] | None:
+    """The rows of a CSV file, also a compressed one; None when there is no such file."""
+    root = os.environ.get("AGILEDART_DATA")
+    path = Path(root, relative) if root else None
+    if path is None or not path.is_file():
+        return None
+    if path.suffix == ".gz":
+        with gzip.open(path, "rt", newline="") as file:
+            return list(csv.DictReader(file))
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))

@@ -1,0 +1,102 @@
+"""Street graphs: a part of Sydney from measured data, or one that looks like it, drawn from a seed."""
+
+import math
+from collections.abc import Iterable
+
+from agiledart_experiments.paths.data import table
+from agiledart_kernel.randomness import RandomStream
+from agiledart_shuffle.graph import LinkGraph
+
+BOX = (151.21343, 151.21934, -33.88919, -33.87463)
+"""Longitudes and latitudes of the paper's map."""
+
+NODES = 300
+"""Junctions wanted. The measured table lacks small streets: the box is grown about its middle until it holds so many."""
+
+_DEGREE = 2.6
+
+
+def sydney() -> LinkGraph | None:
+    """The strongly connected part of the streets about the paper's box; None when the table is not there."""
+    nodes = table("road_sydney/inner_city_nodes.csv.gz")
+    links = table("road_sydney/inner_city_links.csv.gz")
+    if nodes is None or links is None:
+        return None
+    west, east, south, north = BOX
+    middle_x, middle_y, half_x, half_y = (west + east) / 2, (south + north) / 2, (east - west) / 2, (north - south) / 2
+    away = {
+        row["node"]: max(abs(float(row["lon"]) - middle_x) / half_x, abs(float(row["lat"]) - middle_y) / half_y)
+        for row in nodes
+    }
+    roads = [(row["from_node"], row["to_node"]) for row in links if row["kind"] == "road"]
+    growth = 1.0
+    while True:
+        inside = [(tail, head) for tail, head in roads if max(away[tail], away[head]) <= growth]
+        graph = strongly_connected(inside)
+        if graph.nodes >= NODES or len(inside) == len(roads):
+            return graph
+        growth += 0.05
+
+
+def generated(random: RandomStream) -> LinkGraph:
+    """Junctions at random; each joined to near ones by streets that do not cross, to a mean degree of 2.6, both ways."""
+    places = [(random.uniform(), random.uniform()) for _ in range(NODES)]
+    pairs = [(a, b) for a in range(NODES) for b in range(a) if math.dist(places[a], places[b]) < 3.0 / math.sqrt(NODES)]
+    pairs.sort(key=lambda pair: math.dist(places[pair[0]], places[pair[1]]))
+    streets: list[tuple[int, int]] = []
+    tree = list(range(NODES))
+    spare = []
+    for a, b in pairs:
+        if any(_cross(places[a], places[b], places[c], places[d]) for c, d in streets if not {a, b} & {c, d}):
+            continue
+        if _root(tree, a) != _root(tree, b):
+            tree[_root(tree, a)] = _root(tree, b)
+            streets.append((a, b))
+        else:
+            spare.append((a, b))
+    random.shuffle(spare)
+    for a, b in spare:
+        if len(streets) >= NODES * _DEGREE / 2:
+            break
+        if not any(_cross(places[a], places[b], places[c], places[d]) for c, d in streets if not {a, b} & {c, d}):
+            streets.append((a, b))
+    return strongly_connected([*streets, *((b, a) for a, b in streets)])
+
+
+def strongly_connected(links: Iterable[tuple[object, object]]) -> LinkGraph:
+    """The largest part in which every node reaches every other, its nodes numbered in the order of the links."""
+    pairs = list(links)
+    number: dict[object, int] = {}
+    for pair in pairs:
+        for name in pair:
+            number.setdefault(name, len(number))
+    whole = LinkGraph(len(number), [(number[tail], number[head]) for tail, head in pairs])
+    back = LinkGraph(len(number), [(number[head], number[tail]) for tail, head in pairs])
+    left = dict.fromkeys(range(len(number)))
+    largest: list[int] = []
+    while left:
+        node = next(iter(left))
+        to, of = whole.hops_to_go(node), back.hops_to_go(node)
+        part = [other for other in range(len(number)) if max(to[other], of[other]) < math.inf]
+        for other in part:
+            del left[other]
+        largest = max(largest, part, key=len)
+    again = {node: at for at, node in enumerate(largest)}
+    kept = [(again[a], again[b]) for a, b in zip(whole.tails, whole.heads, strict=True) if a in again and b in again]
+    return LinkGraph(len(largest), dict.fromkeys(kept))
+
+
+def _root(tree: list[int], node: int) -> int:
+    while tree[node] != node:
+        tree[node] = tree[tree[node]]
+        node = tree[node]
+    return node
+
+
+def _cross(a: tuple[float, float], b: tuple[float, float], c: tuple[float, float], d: tuple[float, float]) -> bool:
+    """Whether two streets without a common end cross each other."""
+    return _side(a, b, c) != _side(a, b, d) and _side(c, d, a) != _side(c, d, b)
+
+
+def _side(a: tuple[float, float], b: tuple[float, float], c: tuple[float, float]) -> bool:
+    return (b[0] - a[0]) * (c[1] - a[1]) > (b[1] - a[1]) * (c[0] - a[0])

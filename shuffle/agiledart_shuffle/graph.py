@@ -1,0 +1,102 @@
+"""The links that a planner knows, and what it costs from each node to the destination."""
+
+import heapq
+import math
+from collections.abc import Iterable, Sequence
+
+from agiledart_kernel.errors import ConfigurationError
+
+UNREACHABLE = math.inf
+
+
+class LinkGraph:
+    """Nodes 0 … nodes-1 and directed links 0 … links-1 between them.
+
+    Attributes:
+        tails, heads: the node where each link begins, where it ends.
+        leaving, entering: numbers of the links that leave each node, that enter it.
+    """
+
+    __slots__ = ("_into", "entering", "heads", "leaving", "nodes", "tails")
+
+    def __init__(self, nodes: int, links: Iterable[tuple[int, int]]) -> None:
+        """Raises ConfigurationError for a link that leads from or to no node, or back to where it begins."""
+        pairs = tuple(links)
+        for tail, head in pairs:
+            if not (0 <= tail < nodes and 0 <= head < nodes) or tail == head:
+                raise ConfigurationError(f"link {tail} → {head}: it must join two of the nodes 0 to {nodes - 1}")
+        self.nodes = nodes
+        self.tails = tuple(tail for tail, _ in pairs)
+        self.heads = tuple(head for _, head in pairs)
+        leaving: list[list[int]] = [[] for _ in range(nodes)]
+        into: list[list[tuple[int, int]]] = [[] for _ in range(nodes)]
+        for link, (tail, head) in enumerate(pairs):
+            leaving[tail].append(link)
+            into[head].append((link, tail))
+        self.leaving = tuple(tuple(links) for links in leaving)
+        self.entering = tuple(tuple(link for link, _ in links) for links in into)
+        self._into = tuple(tuple(links) for links in into)
+
+    @property
+    def links(self) -> int:
+        """How many links there are."""
+        return len(self.tails)
+
+    def cost_to_go(self, costs: Sequence[float], sink: int) -> list[float]:
+        """J: the least cost of a walk from each node to the sink; `UNREACHABLE` where there is none.
+
+        All costs are positive, so the cheapest walk has no loop and J is the minimum over loop-free paths that the paper
+        asks for, without naming one of them: Dijkstra on the reversed links.
+
+        Source: [AgileDART] §V, Algorithm 1, J.
+        """
+        togo = [UNREACHABLE] * self.nodes
+        togo[sink] = 0.0
+        heap = [(0.0, sink)]
+        into, push, pop = self._into, heapq.heappush, heapq.heappop
+        while heap:
+            cost, node = pop(heap)
+            if cost > togo[node]:
+                continue
+            for link, tail in into[node]:
+                longer = cost + costs[link]
+                if longer < togo[tail]:
+                    togo[tail] = longer
+                    push(heap, (longer, tail))
+        return togo
+
+    def hops_to_go(self, sink: int) -> list[float]:
+        """The least number of links from each node to the sink: a lower bound of J, since no link costs less than 1."""
+        return self.cost_to_go([1.0] * self.links, sink)
+
+    def cost_within(self, costs: Sequence[float], sink: int, hops: int) -> list[float]:
+        """J of so many links ahead only: 0 beyond them, and at the sink.
+
+        Source: [AgileDART] §VII-F, figure 17c.
+        """
+        togo = [0.0] * self.nodes
+        heads = self.heads
+        reach = self.hops_to_go(sink)
+        for _ in range(hops):
+            togo = [
+                0.0
+                if node == sink
+                else min(
+                    (costs[link] + togo[heads[link]] for link in leaving if reach[heads[link]] < UNREACHABLE),
+                    default=UNREACHABLE,
+                )
+                for node, leaving in enumerate(self.leaving)
+            ]
+        return [UNREACHABLE if far == UNREACHABLE else cost for far, cost in zip(reach, togo, strict=True)]
+
+    def cheapest_path(self, costs: Sequence[float], source: int, sink: int) -> list[int]:
+        """The links of one cheapest path; empty when source and sink are one. Raises ValueError when there is none."""
+        togo = self.cost_to_go(costs, sink)
+        if togo[source] == UNREACHABLE:
+            raise ValueError(f"no path leads from {source} to {sink}")
+        path: list[int] = []
+        node = source
+        while node != sink:
+            path.append(min(self.leaving[node], key=lambda link: costs[link] + togo[self.heads[link]]))
+            node = self.heads[path[-1]]
+        return path

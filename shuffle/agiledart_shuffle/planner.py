@@ -1,0 +1,94 @@
+"""Hop by hop along the cheapest way that is still plausible: the planner that all index policies share.
+
+A packet's next link is the one with the least ω + J: its own cost as the index sees it now, and the cost to go beyond it as of
+the last exchange. With an exchange before every packet all nodes agree and J falls by at least 1 with each hop, so no path
+has a loop. Otherwise J may be stale, and the packet's list of visited nodes keeps it from going in circles.
+"""
+
+from agiledart_kernel.randomness import RandomStream
+from agiledart_shuffle.estimates import STATIONARY, Estimates, Memory
+from agiledart_shuffle.graph import UNREACHABLE, LinkGraph
+from agiledart_shuffle.policy import Journey, LinkIndex
+
+
+class PathPlanner:
+    """A policy out of a link index.
+
+    Attributes:
+        estimates: what it has learnt.
+        costs: of each link, when last looked at.
+        cost_to_go: J of each node, as of the last exchange.
+
+    Source: [AgileDART] §V, Algorithm 1.
+    """
+
+    def __init__(
+        self,
+        graph: LinkGraph,
+        sink: int,
+        index: LinkIndex,
+        random: RandomStream,
+        *,
+        memory: Memory = STATIONARY,
+        exchange_every: int = 1,
+        lookahead: int | None = None,
+        looks_again: bool = False,
+    ) -> None:
+        """Args:
+        random: decides between links of equal cost.
+        exchange_every: packets from one exchange of J to the next; in between each node refreshes its own links alone.
+        lookahead: links that J looks ahead; None: all the way to the sink.
+        looks_again: whether a node refreshes its own links at each decision also right after an exchange: for callers
+            that decide again after every failed attempt.
+        """
+        self.estimates = Estimates(graph.links, memory)
+        self.costs = [1.0] * graph.links
+        self.cost_to_go = graph.hops_to_go(sink)
+        self._graph, self._sink, self._index, self._random = graph, sink, index, random
+        self._every, self._lookahead = exchange_every, lookahead
+        self._all_links = range(graph.links)
+        self._packets = 0
+        self._looks_again = looks_again
+        self._is_stale = looks_again
+
+    def start_packet(self, slot: int) -> None:
+        """See `PathPolicy.start_packet`."""
+        exchanges = self._packets % self._every == 0
+        self._is_stale = self._looks_again or not exchanges
+        self._packets += 1
+        if exchanges:
+            self._index.survey(self.estimates)
+            self._index.refresh(self.costs, self._all_links, self.estimates, slot)
+            if self._lookahead is None:
+                self.cost_to_go = self._graph.cost_to_go(self.costs, self._sink)
+            else:
+                self.cost_to_go = self._graph.cost_within(self.costs, self._sink, self._lookahead)
+
+    def next_link(self, journey: Journey, slot: int) -> int | None:
+        """See `PathPolicy.next_link`."""
+        leaving = self._graph.leaving[journey.node]
+        if self._is_stale:
+            self._index.refresh(self.costs, leaving, self.estimates, slot)
+        costs, togo, heads = self.costs, self.cost_to_go, self._graph.heads
+        visited, closed = journey.visited, journey.closed
+        best, chosen, ties = UNREACHABLE, None, 1
+        for link in leaving:
+            head = heads[link]
+            if head in visited or link in closed:
+                continue
+            cost = costs[link] + togo[head]
+            if cost < best:
+                best, chosen, ties = cost, link, 1
+            elif cost == best < UNREACHABLE:
+                ties += 1
+                if self._random.index(ties) == 0:
+                    chosen = link
+        return chosen
+
+    def record(self, link: int, attempts: int, *, arrived: bool) -> None:
+        """See `PathPolicy.record`."""
+        self.estimates.record(link, attempts, arrived=arrived)
+
+    def end_packet(self) -> None:
+        """See `PathPolicy.end_packet`."""
+        self.estimates.end_packet()

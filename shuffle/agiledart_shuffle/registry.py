@@ -1,0 +1,82 @@
+"""Path policies by name."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from agiledart_kernel.errors import ConfigurationError
+from agiledart_kernel.randomness import RandomStream
+from agiledart_shuffle.estimates import STATIONARY, Memory
+from agiledart_shuffle.graph import LinkGraph
+from agiledart_shuffle.planner import PathPlanner
+from agiledart_shuffle.policies.end_to_end import EndToEnd
+from agiledart_shuffle.policies.kl import KlIndex
+from agiledart_shuffle.policies.next_hop import NextHop
+from agiledart_shuffle.policies.optimal import Optimal
+from agiledart_shuffle.policies.shared_prior import SharedPriorIndex
+from agiledart_shuffle.policies.thompson import ThompsonIndex
+from agiledart_shuffle.policy import LinkIndex, PathPolicy
+
+KL_EXPLORATION = 0.05
+"""C of `kl`: what did best on networks other than those that are reported."""
+
+LOOKAHEAD = "lookahead-"
+
+
+@dataclass(frozen=True, slots=True)
+class PathTask:
+    """What a policy is made for.
+
+    Attributes:
+        graph, source, sink: which links there are, and the packets' way.
+        random: of everything that the policy draws.
+        memory: how long outcomes count, for the policies that learn by links.
+        rates: the true success rate of each link, for `optimal` alone.
+    """
+
+    graph: LinkGraph
+    source: int
+    sink: int
+    random: RandomStream
+    memory: Memory = STATIONARY
+    rates: Sequence[float] | None = None
+
+
+def _planner(index: Callable[[RandomStream], LinkIndex]) -> Callable[[PathTask], PathPolicy]:
+    def make(task: PathTask) -> PathPolicy:
+        return PathPlanner(task.graph, task.sink, index(task.random), task.random, memory=task.memory)
+
+    return make
+
+
+def _optimal(task: PathTask) -> PathPolicy:
+    if task.rates is None:
+        raise ConfigurationError("policy optimal: it must be told the success rates of all links")
+    return Optimal(task.graph, task.sink, task.rates)
+
+
+_POLICIES: dict[str, Callable[[PathTask], PathPolicy]] = {
+    "planned": _planner(SharedPriorIndex),
+    "paper": _planner(lambda _: KlIndex(1.0)),
+    "kl": _planner(lambda _: KlIndex(KL_EXPLORATION)),
+    "ts": _planner(ThompsonIndex),
+    "ts4": _planner(lambda random: ThompsonIndex(random, 4.0)),
+    "next-hop": lambda task: NextHop(task.graph, task.sink, task.random),
+    "end-to-end": lambda task: EndToEnd(task.graph, task.source, task.sink, task.random),
+    "optimal": _optimal,
+}
+
+POLICIES: tuple[str, ...] = tuple(_POLICIES)
+"""Names of all policies, the default first; beside them `lookahead-H`, the paper's rule that sees H links ahead."""
+
+
+def policy_named(name: str, task: PathTask) -> PathPolicy:
+    """A new policy of this name. Raises ConfigurationError for an unknown one."""
+    if name.startswith(LOOKAHEAD) and name[len(LOOKAHEAD) :].isdecimal():
+        hops = int(name[len(LOOKAHEAD) :])
+        return PathPlanner(task.graph, task.sink, KlIndex(1.0), task.random, memory=task.memory, lookahead=hops)
+    try:
+        make = _POLICIES[name]
+    except KeyError:
+        known = ", ".join((*POLICIES, f"{LOOKAHEAD}H"))
+        raise ConfigurationError(f"paths = {name!r}: no such policy; there are {known}") from None
+    return make(task)
