@@ -62,19 +62,20 @@ def run_folder(root: Path, application: str, version: int) -> Path:
     return root / FOLDER / f"{application}.{version}"
 
 
-def element_path(run: Path, life: int, epoch: int, stage: int, index: int) -> Path:
-    """The file of one element; (life, epoch) folders sort by age within a life."""
-    return run / f"{life}.{epoch}" / f"{stage}.{index}"
+def element_path(run: Path, digest: bytes) -> Path:
+    """The file of the element with this digest: elements are found by what they hold."""
+    return run / "elements" / digest.hex()
 
 
-def write_element(path: Path, header: ElementHeader, blocks: Iterable[bytes]) -> tuple[bytes, int]:
+def write_element(run: Path, header: ElementHeader, blocks: Iterable[bytes]) -> tuple[bytes, int]:
     """Write an element and force it to the disk; (digest, size). It appears under its name only when it is whole.
 
     Raises:
         OSError: the disk does not take it.
     """
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    part = path.with_name(f".{path.name}.part")
+    folder = run / "elements"
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    part = folder / f".{header.stage}.{header.index}.part"
     digest, size = sha256(), 0
     try:
         with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb") as file:
@@ -84,8 +85,8 @@ def write_element(path: Path, header: ElementHeader, blocks: Iterable[bytes]) ->
                 file.write(piece)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(part, path)
-        _sync_folder(path.parent)
+        os.replace(part, element_path(run, digest.digest()))
+        _sync_folder(folder)
     except OSError:
         part.unlink(missing_ok=True)
         raise
@@ -103,21 +104,19 @@ def _pieces(header: ElementHeader, blocks: Iterable[bytes]) -> Iterator[bytes]:
     yield _END
 
 
-def read_element(path: Path, digest: bytes = b"") -> tuple[ElementHeader, list[bytes]]:
-    """Header and blocks of an element.
-
-    Args:
-        digest: what the whole file must hash to; empty: that is not known.
+def read_element(run: Path, digest: bytes) -> tuple[ElementHeader, list[bytes]]:
+    """Header and blocks of the element with this digest.
 
     Raises:
         DamagedElement: not whole, not what was written, or not the one with this digest.
         OperationFailed: the file cannot be read.
     """
+    path = element_path(run, digest)
     try:
         raw = path.read_bytes()
     except OSError as error:
         raise OperationFailed(f"{path} cannot be read: {(error.strerror or str(error)).lower()}") from None
-    if digest and sha256(raw).digest() != digest:
+    if sha256(raw).digest() != digest:
         raise DamagedElement(f"{path} is not the element that was committed: its hash is another one")
     view = memoryview(raw)
     if raw[: len(_MAGIC)] != _MAGIC:

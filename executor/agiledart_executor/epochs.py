@@ -15,8 +15,9 @@ from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 
-from agiledart_executor.elements import DamagedElement, ElementHeader, element_path, read_element, write_element
-from agiledart_executor.messages import InstanceName, Prepared, RestoreFrom, Unprepared
+from agiledart_dataflow.plan.deployment import RestoreFrom
+from agiledart_executor.elements import DamagedElement, ElementHeader, read_element, write_element
+from agiledart_executor.messages import InstanceName, Prepared, Unprepared
 from agiledart_executor.running import Running
 from agiledart_kernel.errors import OperationFailed
 
@@ -50,6 +51,9 @@ class Seekable(Protocol):
         ...
 
 
+_ENDS: msgspec.msgpack.Decoder[tuple[int, ...]] = msgspec.msgpack.Decoder(tuple[int, ...])
+
+
 class Epochs:
     """Saves the instances of one executor at barriers, and brings them back.
 
@@ -75,10 +79,40 @@ class Epochs:
         self._ends: dict[InstanceName, dict[int, tuple[int, ...]]] = {}  # of sinks, by epoch not yet committed
 
     def opened(self, running: Running) -> None:
-        """A sink is open: what it holds now belongs to epoch 0, whoever wrote it."""
+        """A sink is open: what it holds now belongs to epoch 0, whoever wrote it, and stays noted on this disk.
+
+        Raises:
+            OSError: the disk does not take that.
+        """
         writer = self._takes(running)
         if writer is not None:
-            self._prepared(running, 0, b"", 0, writer.prepare(), has_ended=False)
+            path = self._opened_path(running.stage, running.index)
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            part = path.with_name(f".{path.name}.part")
+            part.write_bytes(msgspec.msgpack.encode(writer.prepare()))
+            part.replace(path)
+
+    def _opened_path(self, stage: int, index: int) -> Path:
+        return self._folder / "opened" / f"{stage}.{index}"
+
+    def kept_ends(self, stage: int, index: int, at: RestoreFrom) -> tuple[int, ...] | None:
+        """Up to where the parts of a sink are committed; None for one that was never opened here.
+
+        Raises:
+            DamagedElement, OperationFailed: its element cannot be read.
+        """
+        digest = self._digest_of(stage, index, at)
+        if digest:
+            _, blocks = read_element(self._folder, digest)
+            return _ENDS.decode(blocks[1]) if len(blocks) > 1 else None
+        try:
+            return _ENDS.decode(self._opened_path(stage, index).read_bytes())
+        except (OSError, msgspec.MsgspecError):
+            return None
+
+    @staticmethod
+    def _digest_of(stage: int, index: int, at: RestoreFrom) -> bytes:
+        return next((one.digest for one in at.elements if (one.stage, one.index) == (stage, index)), b"")
 
     @staticmethod
     def _takes(running: Running) -> ByEpoch | None:
@@ -105,7 +139,7 @@ class Epochs:
         except (OperationFailed, OSError) as error:
             self._tell(Unprepared(epoch, name, str(error)))
             return
-        blocks = [snapshot]
+        blocks = [snapshot, msgspec.msgpack.encode(ends)] if ends else [snapshot]
         reader = None if running.source is None else running.source.reader
         if reader is not None and hasattr(reader, "position"):
             blocks.append(reader.position())
@@ -113,13 +147,13 @@ class Epochs:
             self._run, self._life, epoch, running.stage, running.index, self._steps(running.stage), has_ended
         )
         pause_ns = time.monotonic_ns() - began_ns
-        path = element_path(self._folder, self._life, epoch, running.stage, running.index)
 
         def work() -> None:
             try:
-                digest, size = write_element(path, header, blocks)
+                digest, size = write_element(self._folder, header, blocks)
             except OSError as error:
-                told = Unprepared(epoch, name, f"{path} cannot be written: {(error.strerror or str(error)).lower()}")
+                why = (error.strerror or str(error)).lower()
+                told = Unprepared(epoch, name, f"{self._folder} cannot be written: {why}")
                 self._soon(self._tell, told)
                 return
             self._soon(self._saved, running, epoch, digest, size, ends, has_ended, pause_ns)
@@ -196,15 +230,13 @@ class Epochs:
         running.barrier = running.wanted = at.epoch
         if not at.epoch:
             return  # the beginning: as a new instance is
-        name = InstanceName(running.stage, running.index)
-        saved = next((one for one in at.elements if one.instance == name), None)
-        if saved is None:
+        digest = self._digest_of(running.stage, running.index, at)
+        if not digest:
             raise OperationFailed(f"{running.name}: nobody says what it was at epoch {at.epoch}")
-        path = element_path(self._folder, saved.life, saved.epoch, running.stage, running.index)
-        header, blocks = read_element(path, saved.digest)
+        header, blocks = read_element(self._folder, digest)
         steps = self._steps(running.stage)
         if (header.run, header.steps) != (self._run, steps):
-            raise DamagedElement(f"{path} is of another run or of other steps: {', '.join(header.steps)}")
+            raise DamagedElement(f"{running.name}: its element is of another run, or of {', '.join(header.steps)}")
         try:
             if running.source is not None:
                 running.source.restore(blocks[0])
@@ -213,7 +245,7 @@ class Epochs:
             elif running.instance is not None:
                 running.instance.restore(blocks[0])
         except (msgspec.MsgspecError, IndexError) as error:
-            raise DamagedElement(f"{path} does not fit these steps: {error}") from None
+            raise DamagedElement(f"{running.name}: its element does not fit: {error}") from None
 
     def close(self) -> None:
         """What is being written is let go: an epoch that was not prepared was not committed either."""

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from agiledart_dataflow.plan.deployment import RestoreFrom
 from agiledart_executor.user_code.bounds import Bounds
 from agiledart_kernel.machine import Message
 from agiledart_kernel.node_id import NodeId
@@ -48,45 +49,24 @@ class Configure(Message, frozen=True, gc=False, tag=100):
     bounds: Bounds = Bounds()
 
 
-class SavedAt(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """The element with which one instance goes on: when it was saved, and what the file hashes to.
-
-    An instance that had ended by the committed epoch has an element of an earlier one.
-    """
-
-    instance: InstanceName
-    life: int
-    epoch: int
-    digest: bytes
-
-
-class RestoreFrom(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """Where instances go on: a committed epoch.
-
-    Args:
-        epoch: the one that was committed; 0: the beginning.
-        elements: of the instances.
-        ends: of sinks, up to where their parts are committed.
-    """
-
-    epoch: int
-    elements: tuple[SavedAt, ...] = ()
-    ends: tuple[tuple[InstanceName, tuple[int, ...]], ...] = ()
-
-
 class Launch(Message, frozen=True, gc=False, tag=101):
     """Make these instances ready. `part` is the wire form of a `DeploymentPart`.
 
     Args:
-        by_epoch: the run is saved by epochs, and sinks that can count their rows by them.
-        since: they go on from there; None: they begin.
+        since: they go on from there, and what they send to is told later (`Link`); None: they begin.
     """
 
     request: int
     part: bytes
     instances: tuple[InstanceName, ...]
-    by_epoch: bool = False
     since: RestoreFrom | None = None
+
+
+class Link(Message, frozen=True, gc=False, tag=107):
+    """Where the instances listen to which restored ones send. Answered by `Launched` or `LaunchFailed`."""
+
+    request: int
+    addresses: tuple[tuple[InstanceName, str], ...]
 
 
 class StartReading(Message, frozen=True, gc=False, tag=102):
@@ -234,7 +214,7 @@ class Unprepared(Message, frozen=True, gc=False, tag=121):
     reason: str
 
 
-AgentMessage = Configure | Launch | StartReading | EndInput | Verdict | OpenTap | BeginEpoch | CommitEpoch
+AgentMessage = Configure | Launch | Link | StartReading | EndInput | Verdict | OpenTap | BeginEpoch | CommitEpoch
 ExecutorMessage = (
     Launched
     | LaunchFailed

@@ -13,7 +13,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from pathlib import Path
 
 from agiledart_dataflow.plan.deployment import DeploymentPart
@@ -43,6 +43,7 @@ from agiledart_executor.messages import (
     Launch,
     Launched,
     LaunchFailed,
+    Link,
     OpenTap,
     PeerRefused,
     Report,
@@ -59,9 +60,10 @@ from agiledart_kernel.errors import AgileDartError, OperationFailed, RemoteProto
 from agiledart_kernel.frames import DATA_PROTOCOL, DataHeader, FrameKind, FrameReader, Hello, frame
 from agiledart_kernel.limits import MAX_FRAME_BYTES
 from agiledart_kernel.node_id import NodeId
+from agiledart_transport import framed
 from agiledart_transport.contexts import client_context, server_context
 from agiledart_transport.event_loop import run_on_uvloop
-from agiledart_transport.framed import Link, LinkHandler
+from agiledart_transport.framed import LinkHandler
 from agiledart_transport.links import Listener, connect, serve
 
 REPORT_SECONDS = 0.5
@@ -98,7 +100,7 @@ class Worker:
             name=configuration.node_name,
         )
         self._listener: Listener | None = None
-        self._links: dict[str, asyncio.Task[Link]] = {}
+        self._links: dict[str, asyncio.Task[framed.Link]] = {}
         self._code: Launchable | None = None
         self._plan: StagePlan | None = None
         self._run: tuple[int, int] | None = None  # number of the application, life of its plan
@@ -108,6 +110,7 @@ class Worker:
         self._launching = asyncio.Lock()
         self._tapping: Tapping | None = None
         self._epochs: Epochs | None = None
+        self._unlinked: list[tuple[DeploymentPart, Running]] = []  # downstream first
         self._root = Path.cwd()
         self._building = False
         bind_process(configuration.bounds)
@@ -126,6 +129,8 @@ class Worker:
         match message:
             case Launch():
                 self._spawn(self._launch(message))
+            case Link():
+                self._spawn(self._link_all(message))
             case StartReading():
                 self._host.start_reading()
             case EndInput():
@@ -259,7 +264,7 @@ class Worker:
                 lambda edge: self._stage_name(self._edge(edge)[0]),
             )
             collect_rarely()
-        if launch.by_epoch and self._epochs is None:
+        if part.by_epoch and self._epochs is None:
             told = self._configuration
             folder = run_folder(self._root, told.application, told.version)
             self._epochs = Epochs(folder, part.number, part.life, self._code.steps, self.tell)
@@ -268,12 +273,12 @@ class Worker:
             self._listener = await self._listen()
         addresses = part.known_addresses()
         since = launch.since
-        kept = {} if since is None else dict(since.ends)
         for name in sorted(
             launch.instances, key=_by_stage, reverse=True
         ):  # downstream first: a channel needs its target
             stage, index = name.stage, name.index
-            running = await self._code.open_instance(stage, index, by_epoch=launch.by_epoch, keep=kept.get(name))
+            keep = None if since is None or self._epochs is None else self._epochs.kept_ends(stage, index, since)
+            running = await self._code.open_instance(stage, index, by_epoch=part.by_epoch, keep=keep)
             if self._epochs is not None:
                 if since is None:
                     self._epochs.opened(running)
@@ -281,12 +286,32 @@ class Worker:
                     self._epochs.restore(running, since)
             for edge, source in self._code.plan.inputs(stage, index):
                 running.inputs[edge, source] = InputEnd()
-            for way in self._code.plan.outgoing(stage):
-                for target in self._code.plan.targets(way.index, index):
-                    where = addresses.get((way.target, target))
-                    out = await self._output(part, running, way.index, target, where)
-                    running.outputs[way.index, target] = out
-            self._host.add(running)
+            if since is None:
+                await self._join(part, running, addresses)
+            else:
+                self._unlinked.append((part, running))
+
+    async def _join(self, part: DeploymentPart, running: Running, addresses: Mapping[tuple[int, int], str]) -> None:
+        """Join the outputs of an instance with what they lead to; from now on it takes part."""
+        assert self._code is not None
+        for way in self._code.plan.outgoing(running.stage):
+            for target in self._code.plan.targets(way.index, running.index):
+                where = addresses.get((way.target, target))
+                out = await self._output(part, running, way.index, target, where)
+                running.outputs[way.index, target] = out
+        self._host.add(running)
+
+    async def _link_all(self, link: Link) -> None:
+        addresses = {(name.stage, name.index): address for name, address in link.addresses}
+        try:
+            async with self._launching:
+                for part, running in self._unlinked:
+                    await self._join(part, running, addresses)
+                self._unlinked.clear()
+        except BaseException as error:  # noqa: BLE001  as in `_launch`
+            self.tell(LaunchFailed(link.request, _message(_in_words(error))))
+            return
+        self.tell(Launched(link.request, ""))
 
     def _edge(self, edge: int) -> tuple[int, int]:
         """(source stage, target stage); raises RemoteProtocolError for an edge that is none."""
@@ -349,12 +374,12 @@ class Worker:
             on_refused=lambda reason, remote: self.tell(PeerRefused(reason, remote)),
         )
 
-    def _accepted(self, link: Link) -> LinkHandler:
+    def _accepted(self, link: framed.Link) -> LinkHandler:
         assert self._port is not None
         link.cork = self._host.cork
         return LinkHandler(self._port.data, self._link_closed, before=self._host.gather, after=self._host.turn)
 
-    async def _link(self, where: str) -> Link:
+    async def _link(self, where: str) -> framed.Link:
         """The link to the executor at `host:port/id`, dialled once."""
         known = self._links.get(where)
         if known is None or (known.done() and not known.exception() and known.result().closed):
@@ -365,7 +390,7 @@ class Worker:
             self._links.pop(where, None)
             raise OperationFailed(f"no data link to {where.partition('/')[0]}: {error}") from None
 
-    async def _dial(self, where: str) -> Link:
+    async def _dial(self, where: str) -> framed.Link:
         """Dial until it works: on a small board many processes start at once, and some answer late."""
         for left in range(DIAL_TRIES - 1, -1, -1):
             try:
@@ -375,7 +400,7 @@ class Worker:
                     raise
         raise AssertionError("unreachable")
 
-    async def _dial_once(self, where: str) -> Link:
+    async def _dial_once(self, where: str) -> framed.Link:
         address, _, node = where.partition("/")
         link = await connect(
             address,
@@ -393,11 +418,11 @@ class Worker:
         link.cork = self._host.cork
         return link
 
-    def _acknowledged(self, _link: Link, kind: int, body: bytes) -> None:
+    def _acknowledged(self, _link: framed.Link, kind: int, body: bytes) -> None:
         assert self._run is not None  # a link is dialled for instances
         take_acknowledgement(self._host, *self._run, self._ends, kind, body)
 
-    def _link_closed(self, link: Link, reason: str) -> None:
+    def _link_closed(self, link: framed.Link, reason: str) -> None:
         """Say which instances cannot go on without the link; the node waits a little for the cause. A link that no
         channel uses says nothing: a dialler gave up and tried again, or somebody only looked in.
         """
@@ -410,7 +435,7 @@ class Worker:
                 )
 
 
-def _uses(running: Running, link: Link) -> bool:
+def _uses(running: Running, link: framed.Link) -> bool:
     """Does a channel of an instance go over this link?"""
     ends = [*(end.deliver for end in running.outputs.values()), *(end.acknowledge for end in running.inputs.values())]
     return any(isinstance(end, Sender | Acknowledger) and end.link is link for end in ends)

@@ -47,13 +47,28 @@ class InstanceAddress(msgspec.Struct, frozen=True, gc=False, array_like=True):
     address: str
 
 
+class SavedAt(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """The element with which one instance goes on, by the hash of its file."""
+
+    stage: int
+    index: int
+    digest: bytes
+
+
+class RestoreFrom(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """Where instances go on: a committed epoch; 0: the beginning. `elements`: of those that had anything to save."""
+
+    epoch: int
+    elements: tuple[SavedAt, ...] = ()
+
+
 class DeploymentPart(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """Instances of one application that one node starts, with all that it needs to know of the rest.
 
     Args:
         application, version: its name, and which submission of that name.
         number: stands for (application, version) in data frames, see `agiledart_kernel.frames.application_number`.
-        life: grows when a running application is placed anew; 1 at the start.
+        life: execution of the plan; grows when a running application is placed or brought back anew.
         specification, plan: wire forms of the `Specification` and the `StagePlan`.
         bundle: the user's code; never empty when it reaches a driver.
         nodes: every node of the deployment; positions in it stand for nodes elsewhere.
@@ -66,6 +81,7 @@ class DeploymentPart(msgspec.Struct, frozen=True, gc=False, array_like=True):
         domain: zone or region whose schedulers serve the application.
         most: operator instances that the receiver may hold with this plan; more means that its load was surveyed too early.
             0: no more than its capacity.
+        by_epoch: the run is saved by epochs, so that it survives the death of its hosts.
     """
 
     application: str
@@ -84,6 +100,7 @@ class DeploymentPart(msgspec.Struct, frozen=True, gc=False, array_like=True):
     executors: int = 1
     domain: str = ""
     most: int = 0
+    by_epoch: bool = False
 
     def places(self) -> dict[tuple[int, int], Peer]:
         """(stage, index) → the node that runs it."""

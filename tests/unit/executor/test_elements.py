@@ -24,48 +24,36 @@ quick = settings(max_examples=100, deadline=None, suppress_health_check=[HealthC
 @given(st.lists(st.binary(min_size=1, max_size=200), max_size=5), st.booleans())
 def test_an_element_is_read_back(tmp_path: Path, blocks: list[bytes], ended: bool) -> None:
     header = ElementHeader(7, 2, 5, 1, 0, ("sums",), ended)
-    digest, size = write_element(tmp_path / "e", header, blocks)
-    assert (tmp_path / "e").stat().st_size == size
-    assert read_element(tmp_path / "e", digest) == (header, blocks)
-    assert read_element(tmp_path / "e") == (header, blocks)
+    digest, size = write_element(tmp_path, header, blocks)
+    assert element_path(tmp_path, digest).stat().st_size == size
+    assert read_element(tmp_path, digest) == (header, blocks)
 
 
 @quick
 @given(st.data())
 def test_a_file_that_was_changed_is_refused(tmp_path: Path, data: st.DataObject) -> None:
-    digest, size = write_element(tmp_path / "e", HEADER, [b"state" * 20, b"more"])
-    raw = bytearray((tmp_path / "e").read_bytes())
+    digest, size = write_element(tmp_path, HEADER, [b"state" * 20, b"more"])
+    raw = bytearray(element_path(tmp_path, digest).read_bytes())
     if data.draw(st.booleans()):
         del raw[data.draw(st.integers(0, size - 1)) :]
     else:
         raw[data.draw(st.integers(0, size - 1))] ^= 1 << data.draw(st.integers(0, 7))
-    (tmp_path / "e").write_bytes(raw)
+    element_path(tmp_path, digest).write_bytes(raw)
     with pytest.raises(DamagedElement):
-        read_element(tmp_path / "e", digest)
-    with pytest.raises(DamagedElement):
-        read_element(tmp_path / "e")
+        read_element(tmp_path, digest)
 
 
-def test_another_element_is_not_the_one_that_was_committed(tmp_path: Path) -> None:
-    digest, _ = write_element(tmp_path / "e", HEADER, [b"state"])
-    write_element(tmp_path / "e", HEADER, [b"other"])
+def test_another_element_under_its_name_is_not_the_one_that_was_committed(tmp_path: Path) -> None:
+    digest, _ = write_element(tmp_path, HEADER, [b"state"])
+    other, _ = write_element(tmp_path, HEADER, [b"other"])
+    element_path(tmp_path, other).replace(element_path(tmp_path, digest))
     with pytest.raises(DamagedElement, match="another one"):
-        read_element(tmp_path / "e", digest)
-
-
-def test_trailing_bytes_are_refused(tmp_path: Path) -> None:
-    write_element(tmp_path / "e", HEADER, [b"state"])
-    with (tmp_path / "e").open("ab") as file:
-        file.write(b"x")
-    with pytest.raises(DamagedElement, match="behind its end"):
-        read_element(tmp_path / "e")
+        read_element(tmp_path, digest)
 
 
 def test_a_missing_element_is_said_with_its_path(tmp_path: Path) -> None:
-    path = element_path(run_folder(tmp_path, "taxi", 3), 2, 5, 1, 0)
-    assert str(path).endswith("runs/taxi.3/2.5/1.0")
-    with pytest.raises(OperationFailed, match=r"runs/taxi\.3/2\.5/1\.0 cannot be read: no such file"):
-        read_element(path)
+    with pytest.raises(OperationFailed, match=r"runs/taxi\.3/elements/0707 cannot be read: no such file"):
+        read_element(run_folder(tmp_path, "taxi", 3), b"\7\7")
 
 
 def test_what_fails_half_way_leaves_nothing(tmp_path: Path) -> None:
@@ -74,5 +62,5 @@ def test_what_fails_half_way_leaves_nothing(tmp_path: Path) -> None:
         raise OSError(28, "No space left on device")
 
     with pytest.raises(OSError, match="No space"):
-        write_element(tmp_path / "runs" / "e", HEADER, blocks())  # type: ignore[arg-type]
-    assert list((tmp_path / "runs").iterdir()) == []
+        write_element(tmp_path, HEADER, blocks())  # type: ignore[arg-type]
+    assert list((tmp_path / "elements").iterdir()) == []

@@ -11,6 +11,7 @@ import pytest
 
 from agiledart import Topology, log, sum_of, tumbling
 from agiledart_dataflow.plan.connectors import Connector, Reading
+from agiledart_dataflow.plan.deployment import RestoreFrom, SavedAt
 from agiledart_dataflow.plan.stages import plan_stages
 from agiledart_dataflow.runtime.instance import Instance
 from agiledart_dataflow.runtime.program import Program, compile_program
@@ -21,7 +22,7 @@ from agiledart_executor.elements import DamagedElement, element_path, run_folder
 from agiledart_executor.epochs import Epochs
 from agiledart_executor.host import InstanceHost
 from agiledart_executor.local_channel import local_output
-from agiledart_executor.messages import InstanceName, Prepared, RestoreFrom, SavedAt, Unprepared
+from agiledart_executor.messages import Prepared, Unprepared
 from agiledart_executor.running import InputEnd, Running
 from agiledart_kernel.errors import OperationFailed
 from agiledart_sink_log.layout import log_directory
@@ -81,9 +82,9 @@ class Life:
         self.epochs = Epochs(folder, RUN, number, self._steps, self.told.append)
         self.host.on_barrier = self.epochs.at_barrier
         self.reader = Readings(allowed)
-        ends = dict(since.ends) if since is not None else {}
         endpoint = self.program.endpoint(2)
-        origin = SinkOrigin("sums", 1, root, 0.0, True, ends.get(InstanceName(2, 0)))
+        keep = None if since is None else self.epochs.kept_ends(2, 0, since)
+        origin = SinkOrigin("sums", 1, root, 0.0, True, keep)
         writer = open_sink(endpoint.connector, endpoint.row_type, origin=origin)
         self.running = [
             Running(0, 0, "rows", source=SourceInstance(self.program, 0, self.reader)),
@@ -140,9 +141,9 @@ class Life:
         self.epochs.close()
 
 
-def since(life: int, epoch: int, prepared: list[Prepared]) -> RestoreFrom:
-    elements = tuple(SavedAt(one.instance, life, one.epoch, one.digest) for one in prepared)
-    return RestoreFrom(epoch, elements, tuple((one.instance, one.ends) for one in prepared if one.ends))
+def since(epoch: int, prepared: list[Prepared]) -> RestoreFrom:
+    elements = (SavedAt(one.instance.stage, one.instance.index, one.digest) for one in prepared)
+    return RestoreFrom(epoch, tuple(elements))
 
 
 def logged(root: Path) -> list[Any]:
@@ -186,7 +187,7 @@ def test_a_run_that_is_killed_goes_on_from_the_committed_epoch(
     async def play() -> None:
         life = Life(tmp_path, 1, 800)
         await life.until(lambda: life.reader.at == 800)
-        prepared = {0: life.prepared(0), 1: await life.save(1)}
+        prepared = {0: list[Prepared](), 1: await life.save(1)}
         life.allow(1_500)
         await life.until(lambda: life.reader.at == 1_500)
         prepared[2] = await life.save(2)
@@ -199,7 +200,7 @@ def test_a_run_that_is_killed_goes_on_from_the_committed_epoch(
             assert seen == undisturbed[: len(seen)]
             assert len(seen) == 79 * 3  # the windows that had closed before the barrier
         life.kill()
-        again = Life(tmp_path, 2, 0, since(1, committed, prepared[committed]))
+        again = Life(tmp_path, 2, 0, since(committed, prepared[committed]))
         kept = logged(tmp_path)
         assert kept == undisturbed[: len(kept)]
         await to_the_end(again)
@@ -216,7 +217,7 @@ def test_lives_after_lives_and_epochs_that_were_never_committed(tmp_path: Path, 
             await life.until(lambda life=life, number=number: life.reader.at == 350 * number)
             prepared = await life.save(at.epoch + 1)
             if number % 2:
-                at = since(number, at.epoch + 1, prepared)
+                at = since(at.epoch + 1, prepared)
             life.kill()
         await to_the_end(Life(tmp_path, 8, COUNT, at))
 
@@ -231,7 +232,7 @@ def test_a_run_that_had_ended_when_it_was_killed_stays_ended(tmp_path: Path, und
         prepared = life.prepared(9)
         life.kill()
         assert logged(tmp_path) == []
-        again = Life(tmp_path, 2, 0, since(1, 9, prepared))
+        again = Life(tmp_path, 2, 0, since(9, prepared))
         await again.until(lambda: sum(isinstance(one, Prepared) and one.ended for one in again.told) == 3)
         again.host.close()
 
@@ -245,12 +246,13 @@ def test_an_element_that_is_not_the_committed_one_is_refused(tmp_path: Path) -> 
         await life.until(lambda: life.reader.at == 400)
         prepared = await life.save(1)
         life.kill()
-        path = element_path(run_folder(tmp_path, "sums", 1), 1, 1, 1, 0)
+        (saved,) = [one for one in prepared if one.instance.stage == 1]
+        path = element_path(run_folder(tmp_path, "sums", 1), saved.digest)
         raw = bytearray(path.read_bytes())
         raw[60] ^= 1
         path.write_bytes(raw)
-        with pytest.raises(DamagedElement, match=r"1\.0"):
-            Life(tmp_path, 2, 0, since(1, 1, prepared))
+        with pytest.raises(DamagedElement, match="another one"):
+            Life(tmp_path, 2, 0, since(1, prepared))
 
     asyncio.run(play())
 
