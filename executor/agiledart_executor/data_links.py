@@ -14,7 +14,7 @@ from agiledart_dataflow.data.batch_codec import BatchCodec, ColumnsNotReady
 from agiledart_dataflow.runtime.channels import SendingChannel
 from agiledart_executor.connectors.codecs.columns_import import OF_THIS_PROCESS, ColumnsImport
 from agiledart_executor.host import InstanceHost
-from agiledart_executor.running import OutputEnd, Running
+from agiledart_executor.running_instance import OutputEnd, Running
 from agiledart_kernel.errors import RemoteProtocolError, UserCodeError
 from agiledart_kernel.frames import (
     BARRIER,

@@ -17,7 +17,7 @@ import msgspec
 
 from agiledart_executor.elements import DamagedElement, ElementHeader, element_path, read_element, write_element
 from agiledart_executor.messages import InstanceName, Prepared, RestoreFrom, Unprepared
-from agiledart_executor.running import Running
+from agiledart_executor.running_instance import Running
 from agiledart_kernel.errors import OperationFailed
 
 
