@@ -118,7 +118,7 @@ class LinkEnd(OutputEnd):
         self._sender = sender
 
     def emit(self, edge: int, target: int, batch: Batch) -> None:
-        """As above, without a question to the sender where its link takes frames and nothing is left over."""
+        """Send a batch; the sender is not asked first where its link takes frames and nothing is left over."""
         sender, channel = self._sender, self.channel
         first_row = channel.rows_sent
         if not sender.left and sender.link.writable and channel.passes(batch):
