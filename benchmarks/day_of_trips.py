@@ -25,9 +25,9 @@ import msgspec
 
 from agiledart import ReadTime
 from agiledart.spark import spark_session
+from agiledart_analytics.job_run import copy_live, run_job
 from agiledart_analytics.jobs import find_job
-from agiledart_analytics.running import copy_live, run_job
-from agiledart_cli.client import ControlClient
+from agiledart_cli.control_client import ControlClient
 from agiledart_cli.verbs.applications import make_submission
 from agiledart_cli.verbs.cluster import Mesh
 from agiledart_examples.clean_trips import clean

@@ -20,7 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from agiledart_cli.client import ControlClient
+from agiledart_cli.control_client import ControlClient
 from agiledart_cli.verbs.applications import make_submission
 from agiledart_cli.verbs.cluster import Mesh
 from agiledart_examples.taxi_trips import generate

@@ -16,6 +16,7 @@ from typing import Any
 from agiledart_agent.addresses import WILDCARDS, holder_of_port, outward_address
 from agiledart_agent.control.user_desk import UserDesk
 from agiledart_agent.driver import Driver
+from agiledart_agent.durable_file import write_durably
 from agiledart_agent.executors.executor_desk import ExecutorDesk
 from agiledart_agent.executors.executor_pool import ExecutorProcess
 from agiledart_agent.identity.identity import Identity
@@ -358,6 +359,4 @@ class Agent:
 
 def write_agent_json(path: Path, description: dict[str, object]) -> None:
     """Say where the agent is, atomically: who sees the file sees all of it."""
-    temporary = path.with_suffix(".new")
-    temporary.write_text(json.dumps(description, indent=1) + "\n")
-    os.replace(temporary, path)
+    write_durably(path, f"{json.dumps(description, indent=1)}\n".encode(), 0o644)

@@ -2,9 +2,10 @@
 
 import contextlib
 import json
-import os
 from collections.abc import Iterable
 from pathlib import Path
+
+from agiledart_agent.durable_file import write_durably
 
 MAX_REMEMBERED = 64
 """Addresses kept: any one that answers is enough."""
@@ -32,8 +33,6 @@ class RingMemory:
         wanted = tuple(sorted(filter(None, addresses)))[:MAX_REMEMBERED]
         if not wanted or wanted == self._saved:
             return
-        temporary = self._path.with_suffix(".new")
         with contextlib.suppress(OSError):
-            temporary.write_text(json.dumps(wanted))
-            os.replace(temporary, self._path)
+            write_durably(self._path, json.dumps(wanted).encode(), 0o644)
             self._saved = wanted

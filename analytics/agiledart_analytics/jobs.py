@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from agiledart_analytics import latency, trips
+from agiledart_analytics import latency_percentiles, trips
 from agiledart_kernel.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ JOBS: Final[dict[str, Job]] = {
             "latency percentiles of an application, by sink",
             "",
             LATENCY_COLUMNS,
-            latency.percentiles,
+            latency_percentiles.percentiles,
             "p99_ms",
         ),
         Job(
@@ -58,7 +58,7 @@ JOBS: Final[dict[str, Job]] = {
             "the same for each minute",
             "",
             LATENCY_COLUMNS,
-            latency.percentiles_by_minute,
+            latency_percentiles.percentiles_by_minute,
             "p99_ms",
         ),
         _trips_job("busiest-routes", "the ten busiest routes of each 15 minutes", trips.busiest_routes, "trips"),

@@ -13,8 +13,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from agiledart_analytics.job_run import copy_live, run_job, spark_sentence
 from agiledart_analytics.jobs import find_job
-from agiledart_analytics.running import copy_live, run_job, spark_sentence
 from agiledart_kernel.errors import AgileDartError
 
 FINISH = "finish"

@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import Final
 
+from agiledart_analytics.job_run import Outcome
 from agiledart_analytics.jobs import Job
-from agiledart_analytics.running import Outcome
 from agiledart_kernel.errors import ConfigurationError, OperationFailed
 
 SHOWN_BARS: Final = 40

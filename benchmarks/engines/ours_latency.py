@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from agiledart_cli.client import ControlClient
+from agiledart_cli.control_client import ControlClient
 from agiledart_cli.verbs.applications import make_submission
 from agiledart_cli.verbs.cluster import Mesh
 from agiledart_node.wire.commands import Status

@@ -1,7 +1,6 @@
 """The control API of an agent on another machine: a TLS link with the service `control`.
 
-Who asks is proven by a token: it makes a fresh key a member of the network for this
-one connection; nothing is kept here.
+A token proves who asks: it makes a fresh key a member of the network for this one connection; nothing is kept here.
 """
 
 import asyncio

@@ -14,7 +14,7 @@ from agiledart_dataflow.data.batch_codec import BatchCodec, ColumnsNotReady
 from agiledart_dataflow.runtime.channels import SendingChannel
 from agiledart_executor.connectors.codecs.columns_import import OF_THIS_PROCESS, ColumnsImport
 from agiledart_executor.host import InstanceHost
-from agiledart_executor.running import OutputEnd, Running
+from agiledart_executor.running_instance import OutputEnd, Running
 from agiledart_kernel.errors import RemoteProtocolError, UserCodeError
 from agiledart_kernel.frames import (
     BARRIER,
@@ -118,7 +118,7 @@ class LinkEnd(OutputEnd):
         self._sender = sender
 
     def emit(self, edge: int, target: int, batch: Batch) -> None:
-        """As above, without a question to the sender where its link takes frames and nothing is left over."""
+        """Send a batch; the sender is not asked first where its link takes frames and nothing is left over."""
         sender, channel = self._sender, self.channel
         first_row = channel.rows_sent
         if not sender.left and sender.link.writable and channel.passes(batch):

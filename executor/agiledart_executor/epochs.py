@@ -18,7 +18,7 @@ import msgspec
 from agiledart_dataflow.plan.deployment import RestoreFrom
 from agiledart_executor.elements import DamagedElement, ElementHeader, read_element, write_element
 from agiledart_executor.messages import InstanceName, Prepared, Unprepared
-from agiledart_executor.running import Running
+from agiledart_executor.running_instance import Running
 from agiledart_kernel.errors import OperationFailed
 
 

@@ -15,7 +15,7 @@ from functools import partial
 from agiledart_dataflow.data.batch import Batch
 from agiledart_dataflow.runtime.source_instance import SourceInstance
 from agiledart_dataflow.user_code.user_errors import NO_RECORD, user_code_error
-from agiledart_executor.running import TURN_NS, Running
+from agiledart_executor.running_instance import TURN_NS, Running
 from agiledart_kernel.errors import AgileDartError, RemoteProtocolError
 from agiledart_transport.framed import Cork, Link
 

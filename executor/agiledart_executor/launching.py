@@ -17,7 +17,7 @@ from agiledart_executor.connectors.codecs.columns_import import OF_THIS_PROCESS
 from agiledart_executor.connectors.log_sink import SinkOrigin
 from agiledart_executor.connectors.opening import open_sink, open_source
 from agiledart_executor.latency_log import NO_LATENCIES, LatencyKeeping, LatencyLog, SampledSink
-from agiledart_executor.running import Running
+from agiledart_executor.running_instance import Running
 from agiledart_executor.spool.opening import open_intake
 from agiledart_executor.state.opening import disk_stores
 from agiledart_executor.user_code.user_code import decode_bundle, load_bundle

@@ -5,7 +5,7 @@ from agiledart_dataflow.data.batch_codec import BatchCodec
 from agiledart_dataflow.runtime.channels import ReceivingChannel, SendingChannel
 from agiledart_executor.data_links import try_rows
 from agiledart_executor.host import InstanceHost
-from agiledart_executor.running import SOURCE_ROWS, OutputEnd, Running
+from agiledart_executor.running_instance import SOURCE_ROWS, OutputEnd, Running
 
 TRIED_FRAMES = 2
 """Frames of a channel that are encoded and decoded to see whether they could travel."""

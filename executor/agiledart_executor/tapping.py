@@ -12,7 +12,7 @@ import msgspec
 
 from agiledart_dataflow.data.batch import Order
 from agiledart_executor.messages import InstanceName, Sampled, SampledRow
-from agiledart_executor.running import Running
+from agiledart_executor.running_instance import Running
 
 LEASE_SECONDS = 5.0
 """How long a tap stays open after somebody asked for it."""

@@ -50,7 +50,7 @@ from agiledart_executor.messages import (
     StartReading,
     Verdict,
 )
-from agiledart_executor.running import InputEnd, OutputEnd, Running
+from agiledart_executor.running_instance import InputEnd, OutputEnd, Running
 from agiledart_executor.tapping import Tapping
 from agiledart_executor.user_code.bounds import bind_process
 from agiledart_executor.user_code.last_words import LastWords

@@ -1,9 +1,12 @@
-"""Which experiments there are. Their modules are imported when one runs."""
+"""Which experiments there are, and the run of one, whose module is imported then."""
 
 import importlib
+import resource
+import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from difflib import get_close_matches
+from typing import Any
 
 from agiledart_experiments.report import Report, Settings
 from agiledart_kernel.errors import ConfigurationError
@@ -189,3 +192,34 @@ def find(name: str) -> Experiment:
         close = get_close_matches(name, EXPERIMENTS, 1)
         meant = f" Did you mean {close[0]}?" if close else ""
         raise ConfigurationError(f'There is no experiment "{name}".{meant} See: agiledart experiment list') from None
+
+
+def run_experiment(experiment: Experiment, settings: Settings) -> tuple[Report, dict[str, Any]]:
+    """The report, and the same as a JSON document with what the run cost this process.
+
+    `cpu_seconds` is that of this run; `memory_mb` the largest resident size of the process so far.
+
+    Raises:
+        ConfigurationError: sizes are wanted, and it has none, or they are none.
+    """
+    if settings.sizes and not experiment.has_sizes:
+        raise ConfigurationError(f"--sizes: {experiment.name} runs at the sizes of its scale only.")
+    if any(size < 2 for size in settings.sizes):
+        raise ConfigurationError(f"--sizes {min(settings.sizes)}: the least size is 2.")
+    started = time.process_time()
+    report = experiment.run(settings)
+    spent = time.process_time() - started
+    return report, {
+        "experiment": experiment.name,
+        "answers": experiment.answers,
+        "source": experiment.source,
+        "seed": settings.seed,
+        "scale": settings.scale,
+        "parameters": dict(report.parameters),
+        "results": list(report.rows),
+        "goals": [asdict(goal) for goal in report.goals],
+        "passed": report.passed,
+        "notes": list(report.notes),
+        "cpu_seconds": round(spent, 2),
+        "memory_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1),
+    }

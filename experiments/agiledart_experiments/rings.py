@@ -5,7 +5,6 @@ from collections.abc import Callable
 from agiledart_experiments import huge_pages
 from agiledart_kernel.codec import Codec
 from agiledart_kernel.instants import MILLISECOND, SECOND
-from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.randomness import RandomStream
 from agiledart_overlay.wire.config import OverlayConfig
 from agiledart_overlay.wire.messages import OverlayMessage
@@ -71,8 +70,3 @@ def settle(ring: Ring, limit_s: int) -> float:
         wrong = leaf_violations(ring.machines, ring.config.leaf_count)
         raise RuntimeError(f"after {limit_s} virtual seconds {len(wrong)} leaf sets are wrong: {wrong[0]}")
     return (ring.world.now - started) / SECOND
-
-
-def random_key(random: RandomStream, bits: int) -> NodeId:
-    """A key, uniform."""
-    return NodeId(random.bits(bits))

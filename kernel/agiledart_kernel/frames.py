@@ -188,11 +188,6 @@ def negotiate(mine: Hello, theirs: Hello) -> int:
     return best
 
 
-def shared_features(mine: Hello, theirs: Hello) -> tuple[str, ...]:
-    """The features that both have, in my order."""
-    return tuple(feature for feature in mine.features if feature in theirs.features)
-
-
 # ----------------------------------------------------------------------------------------------------------------- DATA
 
 DATA_VERSION: Final = 2

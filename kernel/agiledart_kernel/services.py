@@ -1,12 +1,11 @@
 """Services: the logical ports of a node, and which roles may enter each. Source: the admission spec, section 2."""
 
-from typing import Final, Literal, get_args
+from typing import Final, Literal
 
 from agiledart_kernel.errors import Refused
 from agiledart_kernel.grants import Grant, Role
 
 Service = Literal["overlay", "data", "control", "sink_log"]
-SERVICES: Final[tuple[Service, ...]] = get_args(Service)
 
 ROLES_BY_SERVICE: Final[dict[str, tuple[Role, ...]]] = {
     "overlay": ("agent",),
@@ -42,15 +41,6 @@ def check_entry(service: str, grant: Grant, own: Grant | None = None, *, serves:
         raise Refused("scope", "an agent serves all applications, its grant is for one")
     if service == "data" and own is not None and own.role == grant.role == "executor" and own.scope != grant.scope:
         raise Refused("scope", "executors of two applications")
-
-
-def may_enter(service: str, grant: Grant, own: Grant | None = None, *, serves: bool = False) -> bool:
-    """`check_entry` as a fact."""
-    try:
-        check_entry(service, grant, own, serves=serves)
-    except Refused:
-        return False
-    return True
 
 
 def covers(grant: Grant, kind: Literal["app", "sink"], name: str) -> bool:

@@ -2,8 +2,10 @@
 
 Source: [AgileDART] §IV-A; spec of the dataflow graph, section 4 rules 1 to 4 and 7.
 
-Departs: when rules must be relaxed for want of room, host and overflow candidates are ranked together by operator
-count; the spec would fill the host to the brim first, which is what the balance rule was meant to prevent.
+Departs: the spec leaves a sink that is a pure actuator out of the hosts; nodes do not say that they are one, so the last
+node of a path is a host like the others. When rules must be relaxed for want of room, host and overflow candidates are
+ranked together by operator count; the spec would fill the host to the brim first, which is what the balance rule was
+meant to prevent.
 """
 
 from agiledart_kernel.node_id import NodeId
@@ -11,12 +13,9 @@ from agiledart_placement.ledger import SHARED, STRICT, UNBALANCED, Ledger, no_ro
 from agiledart_placement.request import Placement, PlacementRequest, StageDemand
 
 
-def host_list(path: tuple[NodeId, ...], *, sink_is_actuator: bool) -> tuple[NodeId, ...]:
+def host_list(path: tuple[NodeId, ...]) -> tuple[NodeId, ...]:
     """H: nodes of a path that may host operators. Source nodes host only sources, unless there is nobody else."""
-    hosts = path[1:]
-    if sink_is_actuator and len(hosts) >= 2:
-        hosts = hosts[:-1]
-    return hosts or path[:1]
+    return path[1:] or path[:1]
 
 
 def host_index(position: int, operators: int, hosts: int) -> int:
@@ -35,6 +34,8 @@ def junction_of(path: tuple[NodeId, ...], others: list[tuple[NodeId, ...]]) -> i
 
 class AlongPath:
     """Places stages along recorded paths."""
+
+    keeps_balance = True
 
     def place(self, request: PlacementRequest) -> Placement:
         """A place for every instance; see `PlacementStrategy.place`."""
@@ -57,7 +58,7 @@ class AlongPath:
         path: tuple[NodeId, ...],
         stages: list[StageDemand],
     ) -> None:
-        hosts = host_list(path, sink_is_actuator=path[-1] in request.pure_actuators)
+        hosts = host_list(path)
         skipped = 1 if hosts[0] != path[0] or len(path) > 1 else 0
         for position, stage in enumerate(stages):
             index = host_index(position, len(stages), len(hosts))

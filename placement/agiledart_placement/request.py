@@ -60,7 +60,6 @@ class PlacementRequest:
         paths: recorded routes, source node first and sink node last; a path of length 1: source and sink are one node.
         hosts: what is known of nodes on the paths and of their candidates; a node that is missing is not used.
         max_ops_balanced: operator instances of all applications above which a node counts as full.
-        pure_actuators: sink nodes that host nothing but sinks.
     """
 
     stages: tuple[StageDemand, ...]
@@ -68,7 +67,6 @@ class PlacementRequest:
     paths: tuple[tuple[NodeId, ...], ...]
     hosts: Mapping[NodeId, HostState]
     max_ops_balanced: int = 2
-    pure_actuators: frozenset[NodeId] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

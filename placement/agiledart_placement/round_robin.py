@@ -10,6 +10,8 @@ from agiledart_placement.request import Placement, PlacementRequest
 class RoundRobin:
     """Places instances on all nodes in turn."""
 
+    keeps_balance = False
+
     def place(self, request: PlacementRequest) -> Placement:
         """A place for every instance; see `PlacementStrategy.place`."""
         ledger = Ledger(request)

@@ -13,7 +13,13 @@ class PlacementStrategy(Protocol):
 
     Every instance gets exactly one node; pinned stages get theirs; no node gets more than its capacity (pinned
     instances excepted, which have no other place), none that drains or lacks what a stage needs gets anything.
+
+    Attributes:
+        keeps_balance: it gives no node more than `max_ops_balanced`, unless it says so in `relaxed`; a node that holds more by
+            the time it is asked is then to refuse.
     """
+
+    keeps_balance: bool
 
     def place(self, request: PlacementRequest) -> Placement:
         """A place for every instance.

@@ -21,7 +21,6 @@ SYNC_SECONDS: Final = 1.0
 
 _BUFFERED_BYTES: Final = 256 << 10
 _MIN_AGE_ROLL_MS: Final = 1_000
-_AGE_CHECK_MS: Final = 1_000
 
 Clock = Callable[[], int]
 

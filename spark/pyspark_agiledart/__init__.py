@@ -12,9 +12,9 @@ from pyspark.sql.datasource import DataSource
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-    from pyspark_agiledart.batch import BatchReader
-    from pyspark_agiledart.options import Options
-    from pyspark_agiledart.stream import StreamReader
+    from pyspark_agiledart.batch_reader import BatchReader
+    from pyspark_agiledart.reader_options import Options
+    from pyspark_agiledart.stream_reader import StreamReader
 
 
 class DefaultSource(DataSource):
@@ -28,7 +28,7 @@ class DefaultSource(DataSource):
     def schema(self) -> "StructType":
         """The columns of the sink's rows, asked of an agent."""
         from pyspark_agiledart import connection
-        from pyspark_agiledart.columns import spark_schema
+        from pyspark_agiledart.arrow_columns import spark_schema
         from pyspark_agiledart.types import parse_schema
 
         options = self._options()
@@ -40,18 +40,18 @@ class DefaultSource(DataSource):
 
     def reader(self, schema: "StructType") -> "BatchReader":
         """The log as a table."""
-        from pyspark_agiledart.batch import BatchReader
+        from pyspark_agiledart.batch_reader import BatchReader
 
         return BatchReader(self._options(), schema)
 
     def streamReader(self, schema: "StructType") -> "StreamReader":  # noqa: N802  Spark's name
         """The log as a stream."""
-        from pyspark_agiledart.stream import StreamReader
+        from pyspark_agiledart.stream_reader import StreamReader
 
         return StreamReader(self._options(), schema)
 
     def _options(self) -> "Options":
-        from pyspark_agiledart.options import parse_options
+        from pyspark_agiledart.reader_options import parse_options
 
         given: Any = self.options
         return parse_options(dict(given.items()))

@@ -9,8 +9,8 @@ from typing import Protocol
 
 from agiledart_kernel.errors import ConfigurationError
 from agiledart_sink_log.protocol import EndsAre, Fetched, Located
-from pyspark_agiledart.admission import Kept
-from pyspark_agiledart.options import TOKEN_VARIABLE, Options
+from pyspark_agiledart.read_limits import Kept
+from pyspark_agiledart.reader_options import TOKEN_VARIABLE, Options
 
 
 class LogClient(Protocol):

@@ -9,9 +9,9 @@ from pyspark.sql.datasource import InputPartition
 
 from agiledart_kernel.errors import OperationFailed
 from agiledart_sink_log.protocol import DAMAGED, TRIMMED
-from pyspark_agiledart.admission import Kept
-from pyspark_agiledart.columns import RowReader
-from pyspark_agiledart.options import Options
+from pyspark_agiledart.arrow_columns import RowReader
+from pyspark_agiledart.read_limits import Kept
+from pyspark_agiledart.reader_options import Options
 from pyspark_agiledart.types import parse_schema
 
 if TYPE_CHECKING:

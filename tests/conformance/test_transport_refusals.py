@@ -15,7 +15,7 @@ from agiledart_kernel.errors import Refused, RemoteProtocolError
 from agiledart_kernel.frames import PROTOCOL_MAX, FrameKind, Hello, encode_hello, frame
 from agiledart_kernel.grants import ROLES, Role
 from agiledart_kernel.limits import MAX_HELLO_BYTES
-from agiledart_kernel.services import ROLES_BY_SERVICE, SERVICES
+from agiledart_kernel.services import ROLES_BY_SERVICE
 from agiledart_transport import certificates
 from agiledart_transport.contexts import client_context
 from agiledart_transport.framed import LINK_REASONS
@@ -258,7 +258,7 @@ def test_a_stranger_is_refused_and_told_why(run: Run, case: str) -> None:
     run(scenario())
 
 
-@pytest.mark.parametrize("service", SERVICES)
+@pytest.mark.parametrize("service", ROLES_BY_SERVICE)
 def test_every_role_at_every_service_over_the_wire(run: Run, service: str) -> None:
     """Oracle A5 of the admission spec: exactly the table."""
 

@@ -3,9 +3,8 @@
 import pytest
 
 from agiledart_experiments import overload
-from agiledart_experiments.registry import find
+from agiledart_experiments.registry import find, run_experiment
 from agiledart_experiments.report import Settings
-from agiledart_experiments.runner import run_experiment
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 

@@ -69,12 +69,10 @@ def test_t2_a_join_operator_lies_on_the_junction_or_later() -> None:
     assert placement.nodes[3, 0] in ids("D45342", "D45A55", "D45A35", "D45A3C")
 
 
-def test_host_list_leaves_out_the_source_and_a_pure_actuator() -> None:
+def test_host_list_leaves_out_the_source_unless_there_is_nobody_else() -> None:
     path = ids("1", "2", "3")
-    assert host_list(path, sink_is_actuator=False) == path[1:]
-    assert host_list(path, sink_is_actuator=True) == path[1:2]
-    assert host_list(path[:2], sink_is_actuator=True) == path[1:2]
-    assert host_list(path[:1], sink_is_actuator=False) == path[:1]
+    assert host_list(path) == path[1:]
+    assert host_list(path[:1]) == path[:1]
 
 
 def test_t3_balance_rule_keeps_almost_all_nodes_below_three_operators() -> None:

@@ -25,7 +25,7 @@ from agiledart_executor.connectors.opening import open_sink, open_source
 from agiledart_executor.host import InstanceHost
 from agiledart_executor.local import run_topology
 from agiledart_executor.local_channel import local_output
-from agiledart_executor.running import InputEnd, OutputEnd, Running
+from agiledart_executor.running_instance import InputEnd, OutputEnd, Running
 from agiledart_kernel.randomness import RandomStream
 from tests.properties.test_pass_through import Row, is_kept, moved
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from agiledart_dataflow.data.batch import Batch
 from agiledart_dataflow.runtime.channels import SendingChannel
-from agiledart_executor.running import OutputEnd
+from agiledart_executor.running_instance import OutputEnd
 
 Step = tuple[str, int]
 STEPS = st.lists(

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from agiledart.spark import follow, spark_session
-from agiledart_analytics.running import copy_live, spark_sentence
+from agiledart_analytics.job_run import copy_live, spark_sentence
 from agiledart_kernel.errors import AgileDartError
 from tests.spark.written import FILES
 

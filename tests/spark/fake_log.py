@@ -12,7 +12,7 @@ from agiledart_kernel.node_id import NodeId
 from agiledart_sink_log.client import NO_AGENT, SinkLogError
 from agiledart_sink_log.protocol import TRIMMED, EndsAre, Fetched, Located, PartitionEnds, StoredBatch
 from pyspark_agiledart import connection
-from pyspark_agiledart.options import Options
+from pyspark_agiledart.reader_options import Options
 from pyspark_agiledart.types import Fields, FieldType
 
 FIELDS = (("taxi", FieldType("string")), ("number", FieldType("int")), ("fare", FieldType("float", True)))

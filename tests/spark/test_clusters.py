@@ -23,7 +23,7 @@ CENTS = 9
 COUNT = """
 import sys
 from agiledart.spark import ship_package, spark_session
-from agiledart_analytics.running import spark_sentence
+from agiledart_analytics.job_run import spark_sentence
 session = spark_session("shipped", master=sys.argv[1], log_file=sys.argv[4], config={"spark.executor.memory": "600m"})
 if sys.argv[3] == "ship":
     ship_package(session)
@@ -37,7 +37,7 @@ STREAM = """
 import sys
 from pathlib import Path
 from agiledart.spark import follow, spark_session
-from agiledart_analytics.running import copy_live
+from agiledart_analytics.job_run import copy_live
 session = spark_session("stream", master=sys.argv[1])
 folder = Path(sys.argv[3])
 options = {"sink": "clean-trips", "tokenFile": sys.argv[2], "maxRowsPerBatch": "1000"}

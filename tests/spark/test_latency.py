@@ -14,8 +14,8 @@ import pyarrow.parquet
 import pytest
 
 from agiledart_agent.identity.reader_identity import identity_from_token
+from agiledart_analytics.job_run import run_job
 from agiledart_analytics.jobs import JOBS
-from agiledart_analytics.running import run_job
 from agiledart_kernel.errors import OperationFailed
 from agiledart_node.wire.commands import CreateToken, Status
 from agiledart_sink_log.client import SinkLogClient

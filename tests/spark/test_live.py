@@ -11,8 +11,8 @@ from typing import Any
 import pyarrow.parquet
 import pytest
 
+from agiledart_analytics.job_run import copy_live, run_job
 from agiledart_analytics.jobs import JOBS
-from agiledart_analytics.running import copy_live, run_job
 from agiledart_kernel.errors import OperationFailed
 from agiledart_node.wire.commands import CreateToken
 from tests.e2e.mesh import AgentProcess, cli, mesh, wait_for

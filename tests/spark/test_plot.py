@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from agiledart_analytics.job_run import Outcome
 from agiledart_analytics.jobs import JOBS
 from agiledart_analytics.plotting import check_plot, plot
-from agiledart_analytics.running import Outcome
 from agiledart_kernel.errors import ConfigurationError, OperationFailed
 from tests.e2e.mesh import cli
 

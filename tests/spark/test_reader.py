@@ -21,11 +21,11 @@ from agiledart_kernel.errors import ConfigurationError, OperationFailed
 from agiledart_sink_log.client import SinkLogError
 from agiledart_sink_log.protocol import DAMAGED, NOT_ALLOWED, StoredBatch
 from pyspark_agiledart import DefaultSource
-from pyspark_agiledart.admission import admitted, ends_within, fair_shares
-from pyspark_agiledart.batch import BatchReader
-from pyspark_agiledart.columns import spark_schema
-from pyspark_agiledart.options import Options, parse_options
-from pyspark_agiledart.stream import StreamReader
+from pyspark_agiledart.arrow_columns import spark_schema
+from pyspark_agiledart.batch_reader import BatchReader
+from pyspark_agiledart.read_limits import admitted, ends_within, fair_shares
+from pyspark_agiledart.reader_options import Options, parse_options
+from pyspark_agiledart.stream_reader import StreamReader
 from tests.spark.fake_log import FIELDS, FakeLog, away, served
 
 

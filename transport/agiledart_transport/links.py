@@ -1,11 +1,10 @@
 """Opening links: `connect` to a node, `serve` those who come.
 
-A node has one TCP port for all its services; the dialer's HELLO says which one it wants. The acceptor sends its
-HELLO only
-after it has judged the dialer's, so a dialer that has one is in (in TLS 1.3 it is "connected" before the server
-has looked
-at its certificate). Whoever has not proven itself within `HELLO_TIMEOUT_SECONDS` of the first packet is closed; at most
-`MAX_UNVERIFIED_LINKS` are in that phase at one time. Source: the admission spec, section 3; decision 0002.
+A node has one TCP port for all its services; the dialer's HELLO says which one it wants. The acceptor sends its HELLO
+only after it has judged the dialer's, so a dialer that has one is in (in TLS 1.3 it is "connected" before the server
+has looked at its certificate). Whoever has not proven itself within `HELLO_TIMEOUT_SECONDS` of the first packet is
+closed; at most `MAX_UNVERIFIED_LINKS` are in that phase at one time. Source: the admission spec, section 3; decision
+0002.
 """
 
 import asyncio

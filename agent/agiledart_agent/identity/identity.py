@@ -23,7 +23,7 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ed25519
 
-from agiledart_agent.identity.files import write_durably
+from agiledart_agent.durable_file import write_durably
 from agiledart_kernel.errors import OperationFailed, Refused
 from agiledart_kernel.grants import Grant, Sign, sign_link, verify_chain
 from agiledart_kernel.node_id import NodeId, node_id_of_key

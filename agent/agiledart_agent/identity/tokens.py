@@ -1,12 +1,9 @@
-"""Join tokens: `adart1…`, a string that makes whoever holds it a member once it is redeemed for a key of the
-holder's own.
+"""Join tokens: `adart1…`, a string that makes its holder a member once it is redeemed for a key of the holder's own.
 
-A token is a chain that ends in an invited fresh key, that key's secret, a record of how often and until when it
-may be used,
-signed by whoever signed the invitation, and addresses to begin at. It is a secret: it never stands in a log, an
-error or a
-repr. Counting uses at the ring comes with registration; the record is signed today. Source: the admission spec,
-sections 4 and 5; decision 0004.
+A token is a chain that ends in an invited fresh key, that key's secret, a record of how often and until when it may
+be used, signed by whoever signed the invitation, and addresses to begin at. It is a secret: it never stands in a log,
+an error or a repr. Counting uses at the ring comes with registration; the record is signed today. Source: the
+admission spec, sections 4 and 5; decision 0004.
 """
 
 import base64

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from agiledart_cli.client import ControlClient
+from agiledart_cli.control_client import ControlClient
 from agiledart_cli.demo.demo_report import FREQUENT, PROFITABLE, QUERIES, DemoResult, print_report
 from agiledart_cli.demo.demo_spark import SparkStep, print_spark
 from agiledart_cli.demo.demo_view import DemoView, Picture, Rates, last_result

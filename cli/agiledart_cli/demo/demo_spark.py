@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from agiledart_analytics.live import FINISH
-from agiledart_cli.client import ControlClient
+from agiledart_cli.control_client import ControlClient
 from agiledart_cli.output import count, say
 from agiledart_cli.verbs.analytics import print_outcome, write_reader_token
 from agiledart_cli.verbs.applications import FINAL_STATES, make_submission

@@ -11,7 +11,7 @@ from dataclasses import asdict
 
 import click
 
-from agiledart_cli.client import ControlClient, connect
+from agiledart_cli.control_client import ControlClient, connect
 from agiledart_cli.options import agent_options
 from agiledart_cli.output import output_option, paint, print_json, wants_colour
 from agiledart_cli.signals import unwound_by_signals

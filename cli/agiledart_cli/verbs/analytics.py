@@ -16,8 +16,8 @@ from agiledart_kernel.errors import ConfigurationError, OperationFailed
 from agiledart_sink_log.protocol import latency_log_name
 
 if TYPE_CHECKING:
+    from agiledart_analytics.job_run import Outcome
     from agiledart_analytics.jobs import Job
-    from agiledart_analytics.running import Outcome
 
 SHOWN_ROWS = 20
 TOKEN_SECONDS = 3_600
@@ -87,9 +87,9 @@ def run(
 
     The jobs about latency need the name of an application: they read what agents sampled at each of its sinks.
     """
+    from agiledart_analytics.job_run import run_job
     from agiledart_analytics.jobs import find_job
     from agiledart_analytics.plotting import check_plot, plot
-    from agiledart_analytics.running import run_job
 
     job = find_job(name)
     if parquet and not Path(parquet).is_dir():
@@ -175,7 +175,7 @@ def _reader(
             say(f"reading {first}, of the first sink; --sink names another")
         yield options | ({"tokenFile": str(Path(token_file).expanduser().absolute())} if token_file else {}), [first]
     else:
-        from agiledart_cli.client import connect
+        from agiledart_cli.control_client import connect
 
         with connect(agent, identity) as client, tempfile.TemporaryDirectory(prefix="agiledart-") as folder:
             sinks = _latency_logs(client, application) if application and not sink else [first]

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from agiledart_cli.client import ControlClient, connect
+from agiledart_cli.control_client import ControlClient, connect
 from agiledart_cli.errors import FAILED
 from agiledart_cli.options import (
     agent_options,

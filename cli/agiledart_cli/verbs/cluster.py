@@ -19,8 +19,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from agiledart_cli.client import ControlClient
-from agiledart_cli.finding import AGENT_FILE, AgentPlace, in_state_dir, read_note
+from agiledart_cli.agent_place import AGENT_FILE, AgentPlace, in_state_dir, read_note
+from agiledart_cli.control_client import ControlClient
 from agiledart_cli.signals import deferred, undisturbed
 from agiledart_kernel.errors import OperationFailed
 from agiledart_node.wire.commands import CreateToken

@@ -11,16 +11,16 @@ from typing import Any
 import click
 
 from agiledart_agent.settings import AgentSettings, split_address
-from agiledart_cli.client import ControlClient
+from agiledart_cli.agent_place import find_agent
+from agiledart_cli.control_client import ControlClient
 from agiledart_cli.errors import FAILED, AnsweredNoError, NoAgentError
-from agiledart_cli.finding import find_agent
 from agiledart_cli.options import agent_options
 from agiledart_cli.output import BAD as RED
 from agiledart_cli.output import GOOD, duration, output_option, paint, plural, print_json
 from agiledart_cli.output import WATCH as YELLOW
-from agiledart_cli.verbs import checks
+from agiledart_cli.verbs import machine_checks
 from agiledart_cli.verbs.application_view import mostly_malformed
-from agiledart_cli.verbs.checks import BAD, OK, WATCH, Finding
+from agiledart_cli.verbs.machine_checks import BAD, OK, WATCH, Finding
 from agiledart_kernel.errors import ConfigurationError, OperationFailed
 from agiledart_node.wire.commands import Info, ListApplications, Nodes, Status
 
@@ -65,7 +65,7 @@ def doctor(config_file: str | None, agent: str | None, identity: str | None, out
 
 def _here(config_file: str | None) -> list[Finding]:
     """What can be seen without an agent."""
-    findings = [checks.check_python(), checks.check_packages(), checks.check_clock()]
+    findings = [machine_checks.check_python(), machine_checks.check_packages(), machine_checks.check_clock()]
     try:
         settings = AgentSettings.load({}, os.environ, Path(config_file) if config_file else None)
     except ConfigurationError as error:
@@ -73,23 +73,23 @@ def _here(config_file: str | None) -> list[Finding]:
     else:
         findings.append(Finding("settings", OK, f"name {settings.name}, log format {settings.log_format}"))
         pid = _own_pid(settings.state_dir)
-        findings.append(checks.check_port("port", *split_address(settings.listen), pid))
+        findings.append(machine_checks.check_port("port", *split_address(settings.listen), pid))
         if settings.metrics:
-            findings.append(checks.check_port("metrics port", *split_address(settings.metrics), pid))
-        findings += checks.check_state_directory(settings.state_dir)
+            findings.append(machine_checks.check_port("metrics port", *split_address(settings.metrics), pid))
+        findings += machine_checks.check_state_directory(settings.state_dir)
     return [
         *findings,
-        checks.check_share(),
-        checks.check_memory(),
-        checks.check_limits(),
-        checks.check_load(),
-        checks.check_java(),
+        machine_checks.check_share(),
+        machine_checks.check_memory(),
+        machine_checks.check_limits(),
+        machine_checks.check_load(),
+        machine_checks.check_java(),
     ]
 
 
 def _own_pid(state_dir: Path) -> int | None:
     """Process id of the agent whose state directory this is."""
-    from agiledart_cli.finding import AGENT_FILE, is_running, read_note
+    from agiledart_cli.agent_place import AGENT_FILE, is_running, read_note
 
     note = read_note(state_dir / AGENT_FILE)
     pid = None if note is None else note.get("pid")

@@ -69,9 +69,8 @@ def run(name: str, seed: int, scale: str, sizes: str, picture: str | None, outpu
       agiledart experiment run hop-count --scale paper --sizes 10000
     """
     from agiledart_experiments.plotting import check_plot, plot
-    from agiledart_experiments.registry import find
+    from agiledart_experiments.registry import find, run_experiment
     from agiledart_experiments.report import Settings
-    from agiledart_experiments.runner import run_experiment
 
     found = find(name)
     if picture:

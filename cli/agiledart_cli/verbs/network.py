@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from agiledart_cli.client import connect
+from agiledart_cli.control_client import connect
 from agiledart_cli.errors import FAILED
 from agiledart_cli.options import agent_options
 from agiledart_cli.output import BAD, duration, milliseconds, output_option, paint, plural, print_json, print_table, say

@@ -6,13 +6,13 @@ import json
 import re
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
 import click
 
-from agiledart_cli.client import ControlClient, connect
+from agiledart_cli.control_client import ControlClient, connect
 from agiledart_cli.errors import FAILED
 from agiledart_cli.options import agent_options
 from agiledart_cli.output import BAD, count, harmless, per_second, say
@@ -25,8 +25,6 @@ RATE_SECONDS = 1.0
 
 _C1 = re.compile("[\x7f-\x9f]")
 """Control characters that JSON allows as they are, but that some terminals obey."""
-
-Show = Callable[[Mapping[str, Any]], None]
 
 
 @click.command(short_help="Sample the rows that leave a step, live.")

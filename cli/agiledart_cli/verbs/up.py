@@ -10,8 +10,8 @@ from pathlib import Path
 import click
 
 from agiledart_agent.settings import default_state_dir
+from agiledart_cli.agent_place import MESH_FILE, is_running, read_note
 from agiledart_cli.errors import FAILED
-from agiledart_cli.finding import MESH_FILE, is_running, read_note
 from agiledart_cli.output import BAD, duration, output_option, plural, print_json, print_table, say
 from agiledart_cli.signals import unwound_by_signals
 from agiledart_cli.verbs.cluster import MAX_AGENTS, Mesh

@@ -1,8 +1,8 @@
-"""`SourceInstance`: rows from a reader → positions. Malformed, late and early rows are settled here, once, for all
-queries.
+"""`SourceInstance`: rows from a reader → positions.
 
-Order of judgement for each row: the reader's own reasons, the step's `check`, then lateness: an event time before the
-    newest seen minus `max_out_of_order` is late. What remains is sorted within that tolerance and numbered.
+It settles malformed, late and early rows once, for all queries. Each row is judged in this order: the reader's own
+reasons, the step's `check`, then lateness: a row is late whose event time lies more than `max_out_of_order` before the
+newest seen. What remains is sorted within that tolerance and numbered.
 """
 
 from collections import deque

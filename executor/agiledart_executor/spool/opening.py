@@ -27,7 +27,7 @@ def open_intake(step: Step, directory: Path) -> Intake | None:
     if overload.policy != SPOOL:
         _refuse_shedding_a_file(step.connector, overload)
         return Intake(step.name, step.row_type, overload)
-    from agiledart_executor.spool.log import (
+    from agiledart_executor.spool.spool_log import (
         SpoolLog,
     )  # tempfile and what it imports cost a megabyte: only who spools pays
 

@@ -20,16 +20,20 @@ def as_connector(name: str, annotation: Any, default: Any, text: str) -> Connect
 
     Raises `ConfigurationError` naming the parameter.
     """
-    try:
-        connector = parse_connector(text)
-    except ConfigurationError as error:
-        raise ConfigurationError(f"--set {name}={text}: {error}") from None
+    connector = _parsed(name, text)
     row_type = (get_args(annotation) or (None,))[0]
     if isinstance(row_type, TypeVar) or row_type is Any:
         row_type = None
     if row_type is None and isinstance(default, Connector):
         row_type = default.row_type
     return connector if row_type is None else connector.with_row_type(row_type)
+
+
+def _parsed(name: str, text: str) -> Connector:
+    try:
+        return parse_connector(text)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"--set {name}={text}: {error}") from None
 
 
 def make_absolute(name: str, text: str | None, default: Any, folder: Path) -> str | None:
@@ -42,10 +46,7 @@ def make_absolute(name: str, text: str | None, default: Any, folder: Path) -> st
         None when the parameter may keep its default: there is none, it has no path, or it is an object of this process.
     """
     if text is not None:
-        try:
-            connector = parse_connector(text)
-        except ConfigurationError as error:
-            raise ConfigurationError(f"--set {name}={text}: {error}") from None
+        connector = _parsed(name, text)
     elif isinstance(default, Connector) and not default.is_local:
         connector = default
     else:

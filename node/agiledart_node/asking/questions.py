@@ -1,7 +1,4 @@
-"""Answers to users who only want to know:
-
-List, status, nodes, route, logs, info. Bodies: docs/reference/control-api.md.
-"""
+"""Answers to users who only want to know: list, status, nodes, route, logs, info. Their bodies: docs/reference/control-api.md."""
 
 from typing import Any
 

@@ -141,10 +141,7 @@ class Conversations:
         return True
 
     def gone(self, peer: Peer) -> None:
-        """A peer was declared dead or left:
-
-        Whoever waits for this life of it, or is about to ask it, waits no longer.
-        """
+        """A peer was declared dead or left: whoever waits for this life of it, or is about to ask it, waits no longer."""
         if len(self._graves) >= MAX_GRAVES:
             del self._graves[next(iter(self._graves))]
         self._graves[peer.node] = peer.incarnation

@@ -1,8 +1,7 @@
 """Forming the dynamic dataflow graph: JOIN paths, their tree, and the order in which parts are deployed.
 
 Source: [AgileDART] §IV-A; spec of the dataflow graph, section 3 (algorithm BUILD). The soft state of a node on a
-path is
-(application, previous hop, next hop); a node that already holds it for this sink is a *junction*: the JOIN still
+path is (application, previous hop, next hop); a node that already holds it for this sink is a *junction*: the JOIN still
 goes on because it carries the path, but no second set of state is made (the Scribe rule).
 """
 

@@ -50,6 +50,7 @@ class Planning:
 
     def __init__(self, desk: Desk, surveying: Surveying) -> None:
         self._desk, self._surveying = desk, surveying
+        self._strategy = strategy_named(desk.config.placement)
 
     async def survey(self, blueprint: Blueprint, pinned: dict[int, Peer], paths: Paths) -> Loads:
         """Loads of the nodes on the paths and around them. Raises CommandRefused when a pinned node is missing."""
@@ -88,9 +89,7 @@ class Planning:
         )
         routes = tuple(tuple(peer.node for peer in path) for path in paths)
         balance = self._desk.config.max_ops_balanced
-        return strategy_named(self._desk.config.placement).place(
-            PlacementRequest(stages, blueprint.edges, routes, hosts, balance)
-        )
+        return self._strategy.place(PlacementRequest(stages, blueprint.edges, routes, hosts, balance))
 
     def deployment(
         self,
@@ -130,7 +129,7 @@ class Planning:
         Nodes of pinned stages have no other choice and no limit.
         """
         balance = self._desk.config.max_ops_balanced
-        if "balance" in placement.relaxed or self._desk.config.placement != "along_path":
+        if "balance" in placement.relaxed or not self._strategy.keeps_balance:
             return {}
         pinned = {peer.node: True for peer in order.pinned.values()}
         planned: dict[NodeId, int] = {}

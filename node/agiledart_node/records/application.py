@@ -5,8 +5,7 @@
         └────────────┴──────► failed, stopped
 
 The scheduler moves it to `running`, the coordinator to `finished` and `stopped`, any node of the deployment to
-`failed`. The
-last three are final: whoever comes later finds the record closed. The awkward case: two nodes see a failure at
+`failed`. The last three are final: whoever comes later finds the record closed. The awkward case: two nodes see a failure at
 once, both write, one compare-and-set wins and the other reads a closed record, which is what it wanted.
 """
 

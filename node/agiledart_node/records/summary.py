@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from agiledart_dataflow.counts.statistics import InstanceStatistics
+from agiledart_dataflow.plan.specification import Specification
 from agiledart_dataflow.runtime.ledger import audit, summarise
 from agiledart_kernel.errors import RemoteProtocolError
 from agiledart_node.records.application import SPECIFICATION_CODEC
@@ -44,13 +45,19 @@ def scalars_of(report: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in report.items() if value is None or isinstance(value, bool | int | float | str)}
 
 
+def _known(specification: bytes) -> Specification | None:
+    """A record's specification; None when it cannot be read."""
+    try:
+        return SPECIFICATION_CODEC.decode(specification)
+    except RemoteProtocolError:
+        return None
+
+
 def summary_of(specification: bytes, reports: Reports) -> dict[str, Any]:
     """Totals of an application: the fields of `Summary`, plus first and last times and the wall seconds between
     them.
     """
-    try:
-        known = SPECIFICATION_CODEC.decode(specification)
-    except RemoteProtocolError:
+    if (known := _known(specification)) is None:
         return {}
     names = {step.name: True for step in known.steps}
     counted = []
@@ -79,9 +86,7 @@ def _times(reports: Reports, key: str) -> list[int]:
 
 def logs_of(specification: bytes) -> dict[str, str]:
     """Sink step → name of the log that it writes."""
-    try:
-        known = SPECIFICATION_CODEC.decode(specification)
-    except RemoteProtocolError:
+    if (known := _known(specification)) is None:
         return {}
     sinks = ((step.name, step.connector) for step in known.sinks)
     return {name: there.path for name, there in sinks if there is not None and there.kind == "log"}
@@ -89,9 +94,7 @@ def logs_of(specification: bytes) -> dict[str, str]:
 
 def latency_logs_of(application: str, specification: bytes) -> dict[str, str]:
     """Sink step → name of the system's log of its latencies; only sinks whose rows tell when they were read."""
-    try:
-        known = SPECIFICATION_CODEC.decode(specification)
-    except RemoteProtocolError:
+    if (known := _known(specification)) is None:
         return {}
     return {
         step.name: latency_log_name(application, number)

@@ -73,6 +73,10 @@ class Serving:
         if claim is not None and is_mine and self._role.office is None and not self._desk.is_leaving:
             self._role.take_office(claim.office)
             self._go_on_duty()
+        self._looked()
+
+    def _looked(self) -> None:
+        """It is known what this node is: answer those who waited for that."""
         self._is_looking = False
         waiting, self._waiting = self._waiting, []
         for sender, message in waiting:
@@ -136,10 +140,7 @@ class Serving:
                 self._role.leave_office("idle")
                 await self._claims.give_up(office, self._desk.me)
         finally:
-            self._is_looking = False
-            waiting, self._waiting = self._waiting, []
-            for sender, message in waiting:
-                self._answer(sender, message)
+            self._looked()
 
     async def _holds(self, office: Office) -> bool:
         """Compare with the record: after a partition two nodes hold an office, and the one in the record stays."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agiledart_agent.identity.files import write_durably
+from agiledart_agent.durable_file import write_durably
 from agiledart_agent.identity.identity import (
     RELEASED,
     Identity,

@@ -16,8 +16,8 @@ import pytest
 from agiledart_cli.main import run_cli
 from agiledart_cli.top.top_sample import Sample, compare
 from agiledart_cli.top.top_view import picture, sorted_steps
-from agiledart_cli.verbs import checks
-from agiledart_cli.verbs.checks import BAD, OK, WATCH
+from agiledart_cli.verbs import machine_checks
+from agiledart_cli.verbs.machine_checks import BAD, OK, WATCH
 from agiledart_node.wire.commands import Command, Info, ListApplications, Nodes, Refusal, Status, Tap
 from tests.unit.cli.fake_agent import FakeAgent
 
@@ -336,17 +336,17 @@ def test_doctor_without_an_agent_and_with_a_wrong_setting(
 
 
 def test_the_clock() -> None:
-    assert checks.check_clock(0.0).level == BAD
-    assert checks.check_clock(1e11).level == BAD
-    assert checks.check_clock(1.8e9, synchronised=False).level == WATCH
-    assert checks.check_clock(1.8e9, synchronised=True).level == OK
+    assert machine_checks.check_clock(0.0).level == BAD
+    assert machine_checks.check_clock(1e11).level == BAD
+    assert machine_checks.check_clock(1.8e9, synchronised=False).level == WATCH
+    assert machine_checks.check_clock(1.8e9, synchronised=True).level == OK
 
 
 @pytest.mark.parametrize(
     ("cores", "memory_mb", "nodes"), [(4, 16_000, 2), (8, 16_000, 3), (16, 64_000, 4), (8, 2_000, 1)]
 )
 def test_what_share_of_the_ring_a_machine_can_take(cores: int, memory_mb: int, nodes: int) -> None:
-    told = checks.check_share(cores, memory_mb).text
+    told = machine_checks.check_share(cores, memory_mb).text
     assert (f"could be {nodes} nodes" in told) if nodes > 1 else ("one node" in told)
 
 
@@ -355,25 +355,28 @@ def test_ports(monkeypatch: pytest.MonkeyPatch) -> None:
 
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        found = checks.check_port("port", "127.0.0.1", port, None)
+        found = machine_checks.check_port("port", "127.0.0.1", port, None)
         assert found.level == WATCH
         assert f"pid {os.getpid()}" in found.text
-        assert checks.check_port("port", "127.0.0.1", port, os.getpid()).level == OK
-    assert checks.check_port("port", "127.0.0.1", 0, None).level == OK
-    assert checks.check_port("port", "192.0.2.1", 9464, None).level == BAD
+        assert machine_checks.check_port("port", "127.0.0.1", port, os.getpid()).level == OK
+    assert machine_checks.check_port("port", "127.0.0.1", 0, None).level == OK
+    assert machine_checks.check_port("port", "192.0.2.1", 9464, None).level == BAD
 
 
 def test_state_directories(tmp_path: Path) -> None:
     def level(folder: Path) -> str:
-        return checks.check_state_directory(folder)[0].level
+        return machine_checks.check_state_directory(folder)[0].level
 
     private = tmp_path / "private"
     private.mkdir(mode=0o700)
-    assert [finding.name for finding in checks.check_state_directory(private)][:2] == ["state directory", "disk"]
+    assert [finding.name for finding in machine_checks.check_state_directory(private)][:2] == [
+        "state directory",
+        "disk",
+    ]
     assert level(private) == OK
     private.chmod(0o755)
     assert level(private) == WATCH
-    assert "will be made" in checks.check_state_directory(tmp_path / "new" / "one")[0].text
+    assert "will be made" in machine_checks.check_state_directory(tmp_path / "new" / "one")[0].text
     (tmp_path / "file").touch()
     assert level(tmp_path / "file") == BAD
     assert level(tmp_path / ("x" * 120)) == BAD
@@ -381,12 +384,12 @@ def test_state_directories(tmp_path: Path) -> None:
 
 def test_memory_and_limits(tmp_path: Path) -> None:
     table = "MemTotal: 1000000 kB\nMemAvailable: {} kB\n"
-    assert checks.check_memory(table.format(800_000), tmp_path).level == OK
-    assert checks.check_memory(table.format(200_000), tmp_path).level == WATCH
+    assert machine_checks.check_memory(table.format(800_000), tmp_path).level == OK
+    assert machine_checks.check_memory(table.format(200_000), tmp_path).level == WATCH
     (tmp_path / "memory.max").write_text("100000000\n")
     (tmp_path / "memory.current").write_text("90000000\n")
-    assert checks.check_memory(table.format(800_000), tmp_path).level == BAD
-    assert [checks.check_limits(soft).level for soft in (4_096, 512, 64)] == [OK, WATCH, BAD]
+    assert machine_checks.check_memory(table.format(800_000), tmp_path).level == BAD
+    assert [machine_checks.check_limits(soft).level for soft in (4_096, 512, 64)] == [OK, WATCH, BAD]
 
 
 # ---- config, completion

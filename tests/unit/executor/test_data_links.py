@@ -13,7 +13,7 @@ from agiledart_dataflow.data.columns import Columns
 from agiledart_dataflow.runtime.channels import SendingChannel
 from agiledart_executor.connectors.codecs.columns_import import OF_THIS_PROCESS, ColumnsImport
 from agiledart_executor.data_links import DataPort, LinkEnd, Sender, take_acknowledgement
-from agiledart_executor.running import OutputEnd
+from agiledart_executor.running_instance import OutputEnd
 from agiledart_kernel.errors import RemoteProtocolError
 from agiledart_kernel.frames import DATA_HEADER_BYTES, Acknowledgement, DataHeader, FrameKind
 from agiledart_kernel.limits import MAX_BATCH_BYTES

@@ -23,7 +23,7 @@ from agiledart_executor.epochs import Epochs
 from agiledart_executor.host import InstanceHost
 from agiledart_executor.local_channel import local_output
 from agiledart_executor.messages import Prepared, Unprepared
-from agiledart_executor.running import InputEnd, Running
+from agiledart_executor.running_instance import InputEnd, Running
 from agiledart_kernel.errors import OperationFailed
 from agiledart_sink_log.layout import log_directory
 from agiledart_sink_log.reader import LogReader

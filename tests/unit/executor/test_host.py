@@ -20,7 +20,7 @@ from agiledart_dataflow.runtime.source_instance import SourceInstance
 from agiledart_executor.connectors.opening import open_sink, open_source
 from agiledart_executor.host import InstanceHost
 from agiledart_executor.local_channel import local_output
-from agiledart_executor.running import SOURCE_ROWS, InputEnd, OutputEnd, Running
+from agiledart_executor.running_instance import SOURCE_ROWS, InputEnd, OutputEnd, Running
 from agiledart_kernel.errors import RemoteProtocolError
 from tests.unit.executor.host_clock import Clock
 

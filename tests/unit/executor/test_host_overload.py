@@ -17,7 +17,7 @@ from agiledart_dataflow.runtime.program import compile_program
 from agiledart_dataflow.runtime.source_instance import SourceInstance
 from agiledart_executor.connectors.opening import open_source
 from agiledart_executor.host import InstanceHost
-from agiledart_executor.running import OutputEnd, Running
+from agiledart_executor.running_instance import OutputEnd, Running
 from agiledart_executor.spool.opening import open_intake
 
 LINES = 40_000

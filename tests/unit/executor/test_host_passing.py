@@ -10,7 +10,7 @@ from agiledart_dataflow.data.batch import Batch
 from agiledart_dataflow.data.position import covering
 from agiledart_dataflow.runtime.channels import ReceivingChannel, SendingChannel
 from agiledart_executor import host as host_module
-from agiledart_executor.running import TURN_NS, OutputEnd
+from agiledart_executor.running_instance import TURN_NS, OutputEnd
 from agiledart_kernel.errors import RemoteProtocolError
 from tests.unit.executor.host_clock import Clock
 from tests.unit.executor.test_host import Pipeline, Reading, rows

@@ -21,7 +21,7 @@ from agiledart_executor.connectors.line_socket import LineSocketReader
 from agiledart_executor.connectors.memory import MemoryWriter
 from agiledart_executor.connectors.opening import open_source
 from agiledart_executor.host import InstanceHost
-from agiledart_executor.running import InputEnd, OutputEnd, Running
+from agiledart_executor.running_instance import InputEnd, OutputEnd, Running
 from agiledart_kernel.errors import ConfigurationError, OperationFailed
 
 

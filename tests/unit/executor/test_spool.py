@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agiledart_executor.spool.log import SpoolLog
+from agiledart_executor.spool.spool_log import SpoolLog
 from agiledart_kernel.errors import OperationFailed
 
 MIB = 1 << 20

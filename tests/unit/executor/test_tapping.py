@@ -16,7 +16,7 @@ from agiledart_dataflow.runtime.program import Program, compile_program
 from agiledart_dataflow.runtime.source_instance import SourceInstance
 from agiledart_executor.connectors.opening import open_sink, open_source
 from agiledart_executor.messages import InstanceName, Sampled
-from agiledart_executor.running import Running
+from agiledart_executor.running_instance import Running
 from agiledart_executor.tapping import LEASE_SECONDS, MAX_ROW_BYTES, MAX_TAPS, ROWS_EACH_TURN, Tapping, TapPoint
 
 

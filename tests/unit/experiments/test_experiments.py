@@ -8,10 +8,9 @@ import pytest
 from agiledart_cli.main import run_cli
 from agiledart_experiments import deployment_latency, hop_count, operators_per_node, overlay_recovery, schedulers
 from agiledart_experiments.lookups import LookupLedger, nearest, quantile
-from agiledart_experiments.registry import EXPERIMENTS, find
+from agiledart_experiments.registry import EXPERIMENTS, find, run_experiment
 from agiledart_experiments.report import Goal, Report, Row, Settings
 from agiledart_experiments.rings import built_ring
-from agiledart_experiments.runner import run_experiment
 from agiledart_kernel.errors import ConfigurationError
 from agiledart_kernel.instants import SECOND
 from agiledart_kernel.node_id import NodeId

@@ -173,11 +173,6 @@ def test_the_highest_common_protocol_is_spoken(
     assert refusal.value.reason == "protocol"
 
 
-def test_features_are_used_when_both_have_them() -> None:
-    a, b = Hello(features=("columns", "relay")), Hello(features=("relay", "zip", "columns"))
-    assert frames.shared_features(a, b) == ("columns", "relay")
-
-
 # ----------------------------------------------------------------------------------------------------------------- DATA
 
 HEADER = DataHeader(

@@ -9,8 +9,8 @@ from typing import Any, Protocol
 
 import msgspec
 
+from agiledart_cli.agent_place import AgentPlace, find_agent
 from agiledart_cli.errors import AnsweredNoError, NoAgentError
-from agiledart_cli.finding import AgentPlace, find_agent
 from agiledart_kernel.codec import Codec
 from agiledart_kernel.errors import ConfigurationError, OperationFailed, RemoteProtocolError
 from agiledart_kernel.frames import FrameKind, FrameReader, close_reason, frame

@@ -3,7 +3,7 @@
 import pytest
 
 from agiledart_kernel.errors import ConfigurationError
-from pyspark_agiledart.options import Options, parse_options
+from pyspark_agiledart.reader_options import Options, parse_options
 
 
 def test_names_are_case_insensitive_and_values_are_texts() -> None:

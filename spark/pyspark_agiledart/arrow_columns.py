@@ -1,8 +1,8 @@
 """Rows of a log → columns: Spark's types of its fields, and stored batches (MessagePack) as Arrow record batches.
 
-Rows are decoded by type into tuples, turned by columns, and handed to Arrow, which also reads the texts of times: ten times
-the rate of Python rows in Spark.
-Times without a zone are taken as UTC, spans become seconds, decimals keep 18 places, a `ReadTime` is a timestamp.
+Rows are decoded by type into tuples, turned by columns, and handed to Arrow, which also reads the texts of times: ten
+times the rate of Python rows in Spark. Times without a zone are taken as UTC, spans become seconds, decimals keep 18
+places, a `ReadTime` is a timestamp.
 """
 
 from collections.abc import Callable, Sequence

@@ -7,9 +7,9 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from agiledart_kernel.errors import ConfigurationError
 from pyspark_agiledart import connection
-from pyspark_agiledart.options import LATEST, Options
 from pyspark_agiledart.ranges import LogRange, plan_ranges, read_range
-from pyspark_agiledart.stream import starting_offsets
+from pyspark_agiledart.reader_options import LATEST, Options
+from pyspark_agiledart.stream_reader import starting_offsets
 
 if TYPE_CHECKING:
     import pyarrow

@@ -21,9 +21,9 @@ from pyspark.sql.streaming.datasource import (
 from agiledart_kernel.errors import ConfigurationError, OperationFailed
 from agiledart_sink_log.protocol import DAMAGED, MAX_FETCH_BYTES, NOT_ALLOWED, TRIMMED, UNKNOWN_SINK
 from pyspark_agiledart import connection
-from pyspark_agiledart.admission import Kept, admitted, ends_within
-from pyspark_agiledart.options import LATEST, Options
 from pyspark_agiledart.ranges import LogRange, plan_ranges, read_range
+from pyspark_agiledart.read_limits import Kept, admitted, ends_within
+from pyspark_agiledart.reader_options import LATEST, Options
 
 if TYPE_CHECKING:
     import pyarrow

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from agiledart_cli.client import ControlClient
+from agiledart_cli.agent_place import AGENT_FILE, MESH_FILE, AgentPlace, find_agent
+from agiledart_cli.control_client import ControlClient
 from agiledart_cli.errors import AnsweredNoError, NoAgentError, exit_code_of
-from agiledart_cli.finding import AGENT_FILE, MESH_FILE, AgentPlace, find_agent
 from agiledart_kernel.errors import AgileDartError, ConfigurationError, OperationFailed
 from agiledart_kernel.frames import FrameKind, frame
 from agiledart_node.wire.commands import ListApplications, Nodes, Refusal
