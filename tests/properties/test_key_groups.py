@@ -227,8 +227,8 @@ def test_all_groups_in_another_operator_are_what_was_there(case: Case, rows: lis
         before, after, whole = (operator_of(program, stage) for _ in range(3))
         cut = share * len(calls) // 20
         lines = [line for call in calls[:cut] for line in fed(before, call)]
-        for call in calls[: random.index(cut + 1)]:
-            fed(after, call)  # what it holds is replaced
+        for call in calls[: random.index(len(calls))]:
+            fed(after, call)  # what it holds, from before or after the cut, is replaced
         for group in after.groups():
             if random.index(2) or group not in before.groups():
                 after.drop_group(group)
