@@ -135,11 +135,13 @@ class InstanceBroke(Message, frozen=True, gc=False, tag=114):
 
     Args:
         is_consequence: only a link broke; what broke it will usually be told by somebody else.
+        is_crash: the whole process died; the agent says so of each of its instances.
     """
 
     instance: InstanceName
     message: str
     is_consequence: bool = False
+    is_crash: bool = False
 
 
 class JudgePeer(Message, frozen=True, gc=False, tag=115):

@@ -14,7 +14,15 @@ from agiledart_agent.logs import AgentLog, PrintedLines
 from agiledart_agent.metrics.metrics import AgentMetrics
 from agiledart_agent.settings import AgentSettings
 from agiledart_dataflow.plan.stage_plan import StagePlan
-from agiledart_executor.messages import Configure, InstanceBroke, InstanceName, JudgePeer, Verdict
+from agiledart_executor.messages import (
+    Configure,
+    InstanceBroke,
+    InstanceName,
+    JudgePeer,
+    Prepared,
+    Unprepared,
+    Verdict,
+)
 from agiledart_executor.user_code.bounds import MB, Bounds, default_memory
 from agiledart_kernel.codec import Codec, encode
 from agiledart_kernel.errors import AgileDartError, RemoteProtocolError
@@ -22,7 +30,10 @@ from agiledart_kernel.frames import decode_hello
 from agiledart_kernel.grants import Grant
 from agiledart_kernel.machine import Completed, Event, Failed
 from agiledart_node.wire.effects import (
+    CountEpoch,
     DrainSources,
+    LinkInstances,
+    PassBarrier,
     PrepareExecutors,
     ReadLogs,
     ReadTap,
@@ -30,7 +41,13 @@ from agiledart_node.wire.effects import (
     StartSources,
     StopInstances,
 )
-from agiledart_node.wire.events import InstanceFailed, InstanceFinished, InstanceReported
+from agiledart_node.wire.events import (
+    InstanceFailed,
+    InstanceFinished,
+    InstancePrepared,
+    InstanceReported,
+    InstanceUnprepared,
+)
 from agiledart_node.wire.formation_messages import LogLine
 from agiledart_transport.local_judge import LocalJudge
 
@@ -89,6 +106,7 @@ class ExecutorDesk:
                 refused=self._log.refused,
                 judge=self._judge_for_executor,
                 sampled=self._taps.add,
+                prepared=self._prepared,
             ),
             lambda app, version, number: self._configure(app, version, number, listen_host, advertised),
             str(self._settings.state_dir),
@@ -97,6 +115,9 @@ class ExecutorDesk:
         driver.on(StartInstances, lambda e: self._spawn(self._start_instances(pool, e)))
         driver.on(StartSources, lambda e: pool.start_sources(e.application, e.version))
         driver.on(DrainSources, lambda e: pool.drain_sources(e.application, e.version))
+        driver.on(LinkInstances, lambda e: self._spawn(self._link_instances(pool, e)))
+        driver.on(PassBarrier, lambda e: pool.begin_epoch(e.application, e.version, e.epoch))
+        driver.on(CountEpoch, lambda e: pool.commit_epoch(e.application, e.version, e.epoch))
         driver.on(StopInstances, lambda e: self._stop_instances(pool, e))
         driver.on(ReadLogs, self._read_logs)
         driver.on(ReadTap, lambda e: self._read_tap(pool, e))
@@ -128,13 +149,35 @@ class ExecutorDesk:
         for placed in part.instances:
             slots.setdefault(placed.executor, []).append(InstanceName(placed.stage, placed.index))
         try:
-            addresses = await pool.launch(part.application, part.version, part.number, slots, encode(part), labels)
+            addresses = await pool.launch(
+                part.application, part.version, part.number, slots, encode(part), labels, effect.since
+            )
         except (LaunchError, AgileDartError, OSError) as error:
             self._feed(Failed(effect.request, f"{error} (on {self._settings.name})"))
             return
         self._note_logs()
         self._feed(
             Completed(effect.request, {(name.stage, name.index): address for name, address in addresses.items()})
+        )
+
+    async def _link_instances(self, pool: ExecutorPool, effect: LinkInstances) -> None:
+        addresses = tuple((InstanceName(one.stage, one.index), one.address) for one in effect.addresses)
+        try:
+            await pool.link(effect.application, effect.version, addresses)
+        except (LaunchError, AgileDartError, OSError) as error:
+            self._feed(Failed(effect.request, f"{error} (on {self._settings.name})"))
+            return
+        self._feed(Completed(effect.request, None))
+
+    def _prepared(self, application: str, version: int, told: Prepared | Unprepared) -> None:
+        name = told.instance
+        if isinstance(told, Unprepared):
+            self._feed(InstanceUnprepared(application, version, name.stage, name.index, told.epoch, told.reason))
+            return
+        self._feed(
+            InstancePrepared(
+                application, version, name.stage, name.index, told.epoch, told.digest, told.size, told.ends, told.ended
+            )
         )
 
     def _stop_instances(self, pool: ExecutorPool, effect: StopInstances) -> None:
@@ -153,7 +196,11 @@ class ExecutorDesk:
             text = f"{application} fails here: {message.partition(chr(10))[0]}"
             self._log.warning("application.failed", text, application=application, version=version)
             self._metrics.applications.failed(application)
-        self._feed(InstanceFailed(application, version, where.stage, where.index, message, broke.is_consequence))
+        self._feed(
+            InstanceFailed(
+                application, version, where.stage, where.index, message, broke.is_consequence, broke.is_crash
+            )
+        )
 
     # ---- papers
 

@@ -15,9 +15,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from agiledart_agent.executors.executor_watch import ExecutorWatch
+from agiledart_dataflow.plan.deployment import RestoreFrom
 from agiledart_executor.messages import (
     AgentMessage,
+    BeginEpoch,
     Bound,
+    CommitEpoch,
     Configure,
     EndInput,
     ExecutorMessage,
@@ -28,11 +31,14 @@ from agiledart_executor.messages import (
     Launch,
     Launched,
     LaunchFailed,
+    Link,
     OpenTap,
     PeerRefused,
+    Prepared,
     Report,
     Sampled,
     StartReading,
+    Unprepared,
     Verdict,
 )
 from agiledart_kernel.codec import Codec
@@ -71,6 +77,7 @@ class ExecutorEvents:
     refused: Callable[[str, str], None]
     judge: Judge
     sampled: Callable[[str, int, Sampled], None] = lambda application, version, sampled: None
+    prepared: Callable[[str, int, Prepared | Unprepared], None] = lambda application, version, prepared: None
 
 
 @dataclass
@@ -151,10 +158,12 @@ class ExecutorPool:
         slots: dict[int, list[InstanceName]],
         part: bytes,
         labels: Mapping[int, str] | None = None,
+        since: RestoreFrom | None = None,
     ) -> dict[InstanceName, str]:
         """Start instances, by slot; where each of them takes its data links.
 
         Args:
+            since: they go on from there, and are linked later.
             labels: names of the stages, by index, for messages.
 
         Raises:
@@ -162,7 +171,7 @@ class ExecutorPool:
         """
         addresses = await asyncio.gather(
             *(
-                self._launch_one(application, version, number, slot, names, part, labels or {})
+                self._launch_one(application, version, number, slot, names, part, labels or {}, since)
                 for slot, names in sorted(slots.items())
             ),
             return_exceptions=True,
@@ -198,18 +207,28 @@ class ExecutorPool:
         names: list[InstanceName],
         part: bytes,
         labels: Mapping[int, str],
+        since: RestoreFrom | None,
     ) -> str:
         executor = await self._executor(application, version, number, slot)
         if executor.ending:
             raise LaunchError(f"{application} was stopped while it started")
+        executor.instances += names
+        executor.labels |= {name.stage: labels.get(name.stage, "user code") for name in names}
+        return await self._asked(executor, lambda request: Launch(request, part, tuple(names), since))
+
+    async def link(self, application: str, version: int, addresses: tuple[tuple[InstanceName, str], ...]) -> None:
+        """Join restored instances with what they send to. Raises `LaunchError`."""
+        executors = self._of(application, version)
+        await asyncio.gather(*(self._asked(one, lambda request: Link(request, addresses)) for one in executors))
+
+    async def _asked(self, executor: ExecutorProcess, message: Callable[[int], Launch | Link]) -> str:
+        """Send something that loads or links, and wait for the answer. Raises `LaunchError`."""
         executor.requests += 1
         executor.loading += 1
         request = executor.requests
         answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         executor.launches[request] = answer
-        executor.instances += names
-        executor.labels |= {name.stage: labels.get(name.stage, "user code") for name in names}
-        executor.send(Launch(request, part, tuple(names)))
+        executor.send(message(request))
         try:
             return await asyncio.wait_for(answer, LAUNCH_SECONDS)
         except TimeoutError:
@@ -310,7 +329,7 @@ class ExecutorPool:
                 executor.send(events.judge(message, application))
             case Launched():
                 executor.loading -= 1
-                executor.address = message.address
+                executor.address = message.address or executor.address
                 if (future := executor.launches.get(message.request)) and not future.done():
                     future.set_result(message.address)
             case LaunchFailed():
@@ -326,6 +345,8 @@ class ExecutorPool:
                 events.refused(message.reason, message.remote)
             case Bound():
                 executor.watch.bounds = message.bounds
+            case Prepared() | Unprepared():
+                events.prepared(application, version, message)
             case Sampled():
                 events.sampled(application, version, message)
 
@@ -366,7 +387,7 @@ class ExecutorPool:
         """Every instance of an executor that had not finished cannot go on."""
         for name in executor.instances:
             if name not in executor.finished:
-                self._events.broke(executor.application, executor.version, InstanceBroke(name, why))
+                self._events.broke(executor.application, executor.version, InstanceBroke(name, why, is_crash=True))
 
     async def _watch(self) -> None:
         """End executors that no longer give a sign of life."""
@@ -389,6 +410,16 @@ class ExecutorPool:
         """Let the sources read."""
         for executor in self._of(application, version):
             executor.send(StartReading())
+
+    def begin_epoch(self, application: str, version: int, epoch: int) -> None:
+        """Have the sources put a barrier behind what they have sent."""
+        for executor in self._of(application, version):
+            executor.send(BeginEpoch(epoch))
+
+    def commit_epoch(self, application: str, version: int, epoch: int) -> None:
+        """Have the sinks let the rows of an epoch count."""
+        for executor in self._of(application, version):
+            executor.send(CommitEpoch(epoch))
 
     def open_tap(self, application: str, version: int, step: str) -> None:
         """Have the rows that leave a step sampled for some seconds more."""

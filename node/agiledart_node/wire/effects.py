@@ -6,7 +6,7 @@ own, another space than the numbers of `Asked`. All others are done and forgotte
 
 from typing import Any
 
-from agiledart_dataflow.plan.deployment import DeploymentPart
+from agiledart_dataflow.plan.deployment import DeploymentPart, InstanceAddress, RestoreFrom
 from agiledart_kernel.machine import Effect
 
 
@@ -48,10 +48,64 @@ class StartInstances(Effect, frozen=True, gc=False):
 
     `Completed.result`: dict (stage, index) → data address `host:port`, of every instance of the part.
     `Failed.reason`: for the user, naming step and node (`trips: /data/x.csv.gz does not exist on pi2`).
+
+    Args:
+        since: they go on from there, and listen; `LinkInstances` joins them with what they send to. None: they begin.
     """
 
     request: int
     part: DeploymentPart
+    since: RestoreFrom | None = None
+
+
+class LinkInstances(Effect, frozen=True, gc=False):
+    """Join the restored local instances of an application with what they send to. Answered by `Completed` or `Failed`."""
+
+    request: int
+    application: str
+    version: int
+    addresses: tuple[InstanceAddress, ...]
+
+
+class PassBarrier(Effect, frozen=True, gc=False):
+    """The local sources of this application put the barrier of an epoch behind what they have sent. May come twice."""
+
+    application: str
+    version: int
+    epoch: int
+
+
+class CountEpoch(Effect, frozen=True, gc=False):
+    """An epoch is committed: the local sinks of this application let its rows count. May come twice."""
+
+    application: str
+    version: int
+    epoch: int
+
+
+class KeepFile(Effect, frozen=True, gc=False):
+    """Put a small file of a run on the disk. `Completed` when no power cut takes it away any more, else `Failed`."""
+
+    request: int
+    application: str
+    version: int
+    name: str
+    content: bytes
+
+
+class KeepElements(Effect, frozen=True, gc=False):
+    """Of a run's elements here only these are needed any more."""
+
+    application: str
+    version: int
+    digests: tuple[bytes, ...]
+
+
+class ForgetRun(Effect, frozen=True, gc=False):
+    """Nothing of this run is needed here any more but committed rows."""
+
+    application: str
+    version: int
 
 
 class StartSources(Effect, frozen=True, gc=False):

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import msgspec
+
 from agiledart_kernel.machine import Event
 from agiledart_node.wire.commands import Command
 
@@ -58,6 +60,7 @@ class InstanceFailed(Event, frozen=True, gc=False):
         message: for the user, naming step and node.
         is_consequence: only a link to another instance broke; the node waits some seconds for the cause (a dead peer,
             an error elsewhere) before it reports this message.
+        is_crash: its executor died; another one may go on.
     """
 
     application: str
@@ -66,3 +69,50 @@ class InstanceFailed(Event, frozen=True, gc=False):
     index: int
     message: str
     is_consequence: bool = False
+    is_crash: bool = False
+
+
+class InstancePrepared(Event, frozen=True, gc=False):
+    """What a local instance was at the barrier of an epoch is safe on this node's disk.
+
+    Args:
+        digest, size: of its element.
+        ends: of a sink, the end of each of its parts.
+        ended: it has come to its end: this counts for every epoch above the last barrier that it passed.
+    """
+
+    application: str
+    version: int
+    stage: int
+    index: int
+    epoch: int
+    digest: bytes
+    size: int
+    ends: tuple[int, ...] = ()
+    ended: bool = False
+
+
+class InstanceUnprepared(Event, frozen=True, gc=False):
+    """A local instance could not be saved at an epoch; its rows go on."""
+
+    application: str
+    version: int
+    stage: int
+    index: int
+    epoch: int
+    reason: str
+
+
+class StoredFile(msgspec.Struct, frozen=True, gc=False):
+    """A file of a run that was on the disk when the agent started; `name` as in `KeepFile`."""
+
+    application: str
+    version: int
+    name: str
+    content: bytes
+
+
+class RunsFound(Event, frozen=True, gc=False):
+    """All files of runs that this node found on its disk. Told once, before it enters the ring."""
+
+    files: tuple[StoredFile, ...]
