@@ -25,6 +25,7 @@ from agiledart_agent.metrics.metrics import AgentMetrics
 from agiledart_agent.metrics.metrics_server import MetricsServer
 from agiledart_agent.peer_links import PeerLinks
 from agiledart_agent.ring_memory import RingMemory
+from agiledart_agent.run_store import RunStore
 from agiledart_agent.settings import AgentSettings, split_address
 from agiledart_agent.sink_log_server import SinkLogServer
 from agiledart_kernel.errors import OperationFailed, RemoteProtocolError
@@ -37,6 +38,7 @@ from agiledart_kernel.randomness import RandomStream
 from agiledart_node.desk.config import NodeConfig
 from agiledart_node.node import NODE_CODEC, Node
 from agiledart_node.records.sinks import SinkFound
+from agiledart_node.wire.effects import ForgetRun, KeepElements, KeepFile
 from agiledart_node.wire.events import ClockRead
 from agiledart_overlay.wire.effects import Joined, JoinFailed, Left, NeighboursChanged, PeerFailed, PeerLeft
 from agiledart_overlay.wire.events import JoinRing, LeaveRing, SetCongestion
@@ -74,6 +76,7 @@ class Agent:
         self._listener: Listener | None = None
         self.links: PeerLinks | None = None
         self.driver: Driver | None = None
+        self._runs: RunStore | None = None
         self.sink_logs = SinkLogServer(
             settings.state_dir,
             lambda: self.me,
@@ -114,6 +117,11 @@ class Agent:
         self.links = PeerLinks(NODE_CODEC, self._dial, self._receive, self._lost)
         self._register_effects(self.driver)
         self._executors.open(self.driver, split_address(settings.listen)[0], host)
+        self._runs = RunStore(settings.state_dir, self._feed)
+        self.driver.on(KeepFile, self._runs.keep)
+        self.driver.on(KeepElements, self._runs.keep_elements)
+        self.driver.on(ForgetRun, self._runs.forget)
+        self._feed(self._runs.found())
         self._spawn(self._tell_time())
         self._spawn(self._renew_leaf())
         self._spawn(self._watch_links())
@@ -134,6 +142,8 @@ class Agent:
             self.driver.stop()
         await self._users.close()
         await self._executors.close()
+        if self._runs is not None:
+            self._runs.close()
         if self.links is not None:
             await self.links.close()
         self._users.close_links()

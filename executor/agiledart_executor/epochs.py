@@ -17,6 +17,7 @@ import msgspec
 
 from agiledart_dataflow.plan.deployment import RestoreFrom
 from agiledart_executor.elements import DamagedElement, ElementHeader, read_element, write_element
+from agiledart_executor.going_back import Resumed
 from agiledart_executor.messages import InstanceName, Prepared, Unprepared
 from agiledart_executor.running_instance import Running
 from agiledart_kernel.errors import OperationFailed
@@ -242,8 +243,13 @@ class Epochs:
                 running.source.restore(blocks[0])
                 if len(blocks) > 1:
                     running.source.reader.seek(blocks[1])
+                else:
+                    lines = running.source.lines
+                    running.source.reader = Resumed(running.source.reader, lines, time.time_ns)
             elif running.instance is not None:
                 running.instance.restore(blocks[0])
+        except OperationFailed as error:
+            raise OperationFailed(f"{running.name}: {error}") from None
         except (msgspec.MsgspecError, IndexError) as error:
             raise DamagedElement(f"{running.name}: its element does not fit: {error}") from None
 

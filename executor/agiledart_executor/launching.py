@@ -16,6 +16,7 @@ from agiledart_dataflow.user_code.user_errors import NO_RECORD, user_code_error
 from agiledart_executor.connectors.codecs.columns_import import OF_THIS_PROCESS
 from agiledart_executor.connectors.log_sink import SinkOrigin
 from agiledart_executor.connectors.opening import open_sink, open_source
+from agiledart_executor.going_back import refuse_lost_rows
 from agiledart_executor.latency_log import NO_LATENCIES, LatencyKeeping, LatencyLog, SampledSink
 from agiledart_executor.running_instance import Running
 from agiledart_executor.spool.opening import open_intake
@@ -58,13 +59,19 @@ class Launchable:
         return next(step.row_type for step in self.program.steps(stage) if step.name == name)
 
     async def open_instance(
-        self, stage: int, index: int, *, by_epoch: bool = False, keep: tuple[int, ...] | None = None
+        self,
+        stage: int,
+        index: int,
+        *,
+        by_epoch: bool = False,
+        restores: bool = False,
+        keep: tuple[int, ...] | None = None,
     ) -> Running:
         """`instance`, waiting a little for a log whose last writer is about to end; everything else goes on meanwhile."""
         deadline = asyncio.get_running_loop().time() + LOCK_SECONDS
         while True:
             try:
-                running = self.instance(stage, index, by_epoch=by_epoch, keep=keep)
+                running = self.instance(stage, index, by_epoch=by_epoch, restores=restores, keep=keep)
             except LogBusyError:
                 if asyncio.get_running_loop().time() >= deadline:
                     raise
@@ -91,12 +98,18 @@ class Launchable:
         return LatencyLog(latency_log_name(self.application, number), sink, row_type, self.latencies, _ROOT)
 
     def instance(
-        self, stage: int, index: int, *, by_epoch: bool = False, keep: tuple[int, ...] | None = None
+        self,
+        stage: int,
+        index: int,
+        *,
+        by_epoch: bool = False,
+        restores: bool = False,
+        keep: tuple[int, ...] | None = None,
     ) -> Running:
         """A new instance, its file or connection opened, at once or not at all; raises AgileDartError, OSError.
 
         Args:
-            by_epoch: the run is saved by epochs.
+            by_epoch: the run is saved by epochs; `restores`: it will be brought back to where it was, which asks for rows.
             keep: of a sink, up to where its parts are committed; what lies behind is cut off. None: as they are.
         """
         kind, name = self.plan.stages[stage].kind, self.plan.stages[stage].name
@@ -105,10 +118,12 @@ class Launchable:
             if kind == "source":
                 endpoint = self.program.endpoint(stage)
                 intake = open_intake(self.program.steps(stage)[0], _ROOT / "spool")
+                if by_epoch:
+                    refuse_lost_rows(name, endpoint.connector, waits=intake is not None)
                 reader = open_source(
                     endpoint.connector,
                     endpoint.row_type,
-                    columns=endpoint.columns,
+                    columns=endpoint.columns and not restores,
                     wanted=endpoint.wanted,
                     may_begin=OF_THIS_PROCESS.has_ended,
                 )

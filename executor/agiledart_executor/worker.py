@@ -278,7 +278,9 @@ class Worker:
         ):  # downstream first: a channel needs its target
             stage, index = name.stage, name.index
             keep = None if since is None or self._epochs is None else self._epochs.kept_ends(stage, index, since)
-            running = await self._code.open_instance(stage, index, by_epoch=part.by_epoch, keep=keep)
+            running = await self._code.open_instance(
+                stage, index, by_epoch=part.by_epoch, restores=since is not None, keep=keep
+            )
             if self._epochs is not None:
                 if since is None:
                     self._epochs.opened(running)

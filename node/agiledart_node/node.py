@@ -30,12 +30,22 @@ from agiledart_node.hosting.loading import Loading
 from agiledart_node.hosting.watching import Watching
 from agiledart_node.records.records import Records
 from agiledart_node.records.sinks import FindSink, NoteSink, Sinks
+from agiledart_node.recovering.recovering import Recovering
 from agiledart_node.scheduling.messages import SchedulingMessage
 from agiledart_node.scheduling.schedulers import ANSWERS as SCHEDULING_ANSWERS
 from agiledart_node.scheduling.schedulers import Schedulers
 from agiledart_node.wire.commands import Info, ListApplications, Logs, Nodes, Route, Status, Stop, Submit, Tap
 from agiledart_node.wire.effects import RefusedRequest
-from agiledart_node.wire.events import Asked, ClockRead, InstanceFailed, InstanceFinished, InstanceReported
+from agiledart_node.wire.events import (
+    Asked,
+    ClockRead,
+    InstanceFailed,
+    InstanceFinished,
+    InstancePrepared,
+    InstanceReported,
+    InstanceUnprepared,
+    RunsFound,
+)
 from agiledart_node.wire.formation_messages import (
     ROUTED_CODEC,
     Acknowledged,
@@ -64,6 +74,14 @@ from agiledart_node.wire.formation_messages import (
     TapRows,
     TraceHops,
 )
+from agiledart_node.wire.recovery_messages import (
+    FoundRegister,
+    Listening,
+    MakeVoter,
+    RecoveringMessage,
+    RunClosed,
+    VoterMade,
+)
 from agiledart_overlay.scribe.events import TopicMessage
 from agiledart_overlay.wire.effects import (
     Delivered,
@@ -76,13 +94,14 @@ from agiledart_overlay.wire.effects import (
 )
 from agiledart_overlay.wire.events import LeaveRing
 from agiledart_overlay.wire.messages import OverlayMessage
+from agiledart_recovery.wire.messages import RecoveryMessage, RunMessage
 
-NodeMessage = OverlayMessage | FormationMessage | SchedulingMessage
+NodeMessage = OverlayMessage | FormationMessage | SchedulingMessage | RecoveringMessage | RecoveryMessage
 """Everything that agents send to each other over links of the service `overlay`."""
 
 NODE_CODEC: Codec[NodeMessage] = Codec(NodeMessage)
 
-_ANSWERS = (JoinTree, Load, Deployed, Acknowledged, Reports, LogLines, TapRows, *SCHEDULING_ANSWERS)
+_ANSWERS = (VoterMade, JoinTree, Load, Deployed, Acknowledged, Reports, LogLines, TapRows, *SCHEDULING_ANSWERS)
 
 _PATROL = ("node", "patrol")
 
@@ -108,12 +127,16 @@ class Node:
         self._joining = Joining(desk)
         self._surveying = Surveying(desk, self._hosting)
         self._watching = Watching(desk, self._records, self._hosting)
+        self.recovering = Recovering(desk, self._hosting, RandomStream(random.bits(64), "recovery"))
+        self.recovering.closed = self._watching.closed
+        self._watching.on_broken = self.recovering.broken
         self._submissions = Submissions(
             desk,
             self._records,
             self._joining,
             self._surveying,
             self._watching,
+            self.recovering,
             RandomStream(random.bits(64), "tickets"),
         )
         self.schedulers = Schedulers(
@@ -141,6 +164,9 @@ class Node:
             InstanceReported: self._report,
             InstanceFinished: self._hosting.finished,
             InstanceFailed: self._watching.instance_failed,
+            InstancePrepared: self.recovering.prepared,
+            InstanceUnprepared: lambda event: desk.drop("unprepared"),
+            RunsFound: self.recovering.found_on_disk,
             LeaveRing: self._leave,
             NoteSink: self._sinks.note,
             FindSink: self._sinks.find,
@@ -166,6 +192,10 @@ class Node:
             AskTap: self._ask_tap,
             AskWhetherActive: self._whether_active,
             TraceHops: self._questions.traced,
+            MakeVoter: self.recovering.make_voter,
+            FoundRegister: self.recovering.found_register,
+            Listening: self.recovering.listening,
+            RunClosed: self.recovering.run_closed,
             **self.schedulers.by_message,
         }
 
@@ -235,10 +265,12 @@ class Node:
             out.append(effect)
             if isinstance(effect, NeighboursChanged):
                 self._watching.check_lives()
+                self.recovering.peers_changed()
                 self.schedulers.neighbours_changed()
             elif isinstance(effect, PeerFailed | PeerLeft):
                 self._desk.talks.gone(effect.peer)
                 self.schedulers.peer_gone(effect.peer)
+                self.recovering.peer_gone(effect.peer)
                 self._watching.peer_gone(effect.peer, effect.reason if isinstance(effect, PeerFailed) else "left")
             elif isinstance(effect, Joined):
                 self._joined()
@@ -272,6 +304,8 @@ class Node:
         handler = self._by_message.get(type(message))
         if handler is not None:
             handler(sender, message)
+        elif isinstance(message, RunMessage):
+            self.recovering.received(sender, message)
         elif isinstance(message, _ANSWERS):
             if not self._desk.talks.heard(sender, message.request, message):
                 self._desk.drop("late answer")
@@ -280,7 +314,9 @@ class Node:
 
     def _timer_fired(self, event: TimerFired) -> None:
         name = event.name
-        if isinstance(name, tuple) and len(name) == 3 and name[0] == "node":
+        if isinstance(name, tuple) and len(name) == 2 and name[0] == "recovery":
+            self.recovering.timer_fired(name[1])
+        elif isinstance(name, tuple) and len(name) == 3 and name[0] == "node":
             self._desk.talks.timer(name)
         elif (action := self._by_timer.get(name)) is not None:
             action()

@@ -90,6 +90,16 @@ class RecoveryMachine:
             self._receive(desk.me, desk.outbox.pop(0))
         return desk.effects
 
+    def take_effects(self) -> list[Effect]:
+        """Effects of a call from outside a step: what a part was asked to do by its node."""
+        effects, self._desk.effects = self._desk.effects, []
+        return effects
+
+    def forget(self, run: Run) -> bool:
+        """The application is over: nothing of the run is known here any more. False when nothing was."""
+        parts = (self.seats, self.coordinators, self.participants)
+        return any([part.pop(run, None) is not None for part in parts])  # all of them, not only up to the first
+
     def statistics(self) -> RecoveryStatistics:
         """See `RecoveryStatistics`."""
         return RecoveryStatistics(

@@ -64,7 +64,7 @@ def make_submission(
     topology = load_bundle(bundle)
     specification = topology.specification()
     chosen = parallelism_by_step(specification, parallelism)
-    return Submit(name, encode(specification), encode_bundle(bundle), chosen, executors, dry_run)
+    return Submit(name, encode(specification), encode_bundle(bundle), chosen, executors, dry_run, topology.delivery)
 
 
 @click.command(short_help="Run a topology on the mesh.")

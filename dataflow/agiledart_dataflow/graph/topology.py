@@ -11,6 +11,7 @@ from agiledart_dataflow.expressions.expression import Expression
 from agiledart_dataflow.graph.graph import Graph, span_ms
 from agiledart_dataflow.graph.streams import Stream
 from agiledart_dataflow.plan.connectors import Connector, Source, records_source
+from agiledart_dataflow.plan.deployment import AT_MOST_ONCE, DELIVERIES
 from agiledart_dataflow.plan.overload import Overload, overload_of
 from agiledart_dataflow.plan.specification import Options
 from agiledart_dataflow.user_code.callsite import CallSite, call_site, user_frame
@@ -26,13 +27,19 @@ class Topology(Graph):
 
     Args:
         name: of the application: letters, digits, `-`, `_`, `.`.
+        delivery: on a mesh `exactly-once` saves what steps remember every ten seconds and brings the application back when a host
+            or its process dies: rows of a `log:` sink then count when they are committed, none twice and none missing.
+            `at-most-once` ends it with its host.
 
     Raises:
         TopologyError: from any method, with file and line of the call and how to mend it.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, *, delivery: str = AT_MOST_ONCE) -> None:
         super().__init__(name)
+        if delivery not in DELIVERIES:
+            raise self.where.error(f"delivery is {' or '.join(map(repr, DELIVERIES))}, not {delivery!r}")
+        self.delivery = delivery
         self.limits = UserLimits()
 
     def __repr__(self) -> str:

@@ -12,6 +12,11 @@ import msgspec
 
 from agiledart_kernel.peer import Peer
 
+EXACTLY_ONCE = "exactly-once"
+AT_MOST_ONCE = "at-most-once"
+DELIVERIES = (EXACTLY_ONCE, AT_MOST_ONCE)
+"""What becomes of a run whose host dies: it is brought back from its last committed epoch, or it ends."""
+
 
 class PlacedInstance(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """One parallel copy of a stage that runs here.

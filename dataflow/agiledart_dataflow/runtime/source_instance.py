@@ -105,6 +105,16 @@ class SourceInstance:
         """What it reads with; it may know `position` and `seek`."""
         return self._reader
 
+    @reader.setter
+    def reader(self, reader: SourceReader) -> None:
+        self._reader = reader
+        self._judge.reads_with(reader)
+
+    @property
+    def lines(self) -> int:
+        """Lines that it has read."""
+        return self._judge.lines
+
     @property
     def mark(self) -> Position:
         """The position up to which it is complete."""

@@ -52,6 +52,10 @@ class SourceJudge:
         self.lines = 0
         self.bad = BadInput(step.name)
 
+    def reads_with(self, reader: SourceReader) -> None:
+        """From now on."""
+        self._reader = reader
+
     @property
     def checks(self) -> bool:
         """Rows may be malformed by the user's word."""

@@ -1,6 +1,7 @@
 """Sinks that write lines: `csv:`, `jsonl:`, `stdout:`."""
 
 import contextlib
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -111,8 +112,42 @@ class TextWriter:
         return self._times.histogram
 
 
-def open_sink(connector: Connector, row_type: Any, clock: Callable[[], int], origin: object) -> TextWriter:
-    """The writer of a `csv:`, `jsonl:` or `stdout:` connector; a file that is there is written anew."""
+class CutBackWriter(TextWriter):
+    """The same for a run that is saved by epochs: rows are visible at once, and the file is cut back to the committed end."""
+
+    def prepare(self) -> tuple[int, ...]:
+        """An epoch ends here: all rows taken so far are on the disk; the length of the file."""
+        self.flush()
+        assert self._file is not None
+        try:
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            raise OperationFailed(f"{self._name} cannot be written: {_reason(error)}") from None
+        return (self._file.tell(),)
+
+    def commit(self, ends: tuple[int, ...], epoch: int) -> None:
+        """Rows of a file count when they are there."""
+
+
+def _cut_back(path: str, keep: tuple[int, ...] | None) -> BinaryIO:
+    """A file to go on with behind what is committed of it; a new one when nothing is said of it."""
+    if keep is None:
+        return open(path, "wb")  # noqa: SIM115  held open until `close`
+    file = open(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666), "r+b")
+    (end,) = keep
+    size = os.fstat(file.fileno()).st_size
+    if size < end:
+        file.close()
+        raise OperationFailed(
+            f"{path} has {size:,} bytes, and {end:,} were committed: somebody has changed it. Put it back, or submit again"
+        )
+    file.truncate(end)
+    file.seek(end)
+    return file
+
+
+def open_sink(connector: Connector, row_type: Any, clock: Callable[[], int], origin: Any) -> TextWriter:
+    """The writer of a `csv:`, `jsonl:` or `stdout:` connector; a file is written anew, unless a run goes on with it."""
     form = connector.kind
     if form == "stdout":
         form = connector.option("format", "csv")
@@ -130,6 +165,8 @@ def open_sink(connector: Connector, row_type: Any, clock: Callable[[], int], ori
         files = RolledFiles(connector.path, max_bytes, max_age_ns, time.monotonic_ns)
         return TextWriter(None, connector.path, render, times, owned=True, files=files)
     try:
+        if origin is not None and origin.by_epoch:
+            return CutBackWriter(_cut_back(connector.path, origin.keep), connector.path, render, times, owned=True)
         file = open(connector.path, "wb")  # noqa: SIM115  held open until `close`
     except OSError as error:
         raise OperationFailed(f"{connector.path} cannot be written: {_reason(error)}") from None

@@ -51,6 +51,7 @@ class Deployment:
     executors: dict[NodeId, int]
     coordinator: Peer
     domain: str = ""
+    by_epoch: bool = False
     limits: dict[NodeId, int] = field(default_factory=dict)
     touched: list[Peer] = field(default_factory=list)
 
@@ -169,7 +170,12 @@ class Deploying:
             work.executors.get(peer.node, 1),
             work.domain,
             work.limits.get(peer.node, 0),
+            work.by_epoch,
         )
+
+    def whole_part(self, work: Deployment) -> DeploymentPart:
+        """What everybody's parts have in common."""
+        return self._part(work, work.assignment(), work.slots(), {}, self._desk.me, [])
 
     def _check(
         self, work: Deployment, peer: Peer, answer: Deployed | None, addresses: dict[tuple[int, int], str]

@@ -32,6 +32,7 @@ class Order:
         domain: zone or region whose schedulers serve it.
         ticket: number of the submission, also in its record.
         began: when the user asked, by this node's clock.
+        by_epoch: the run is saved by epochs and survives its hosts.
     """
 
     blueprint: Blueprint
@@ -43,6 +44,7 @@ class Order:
     domain: str
     ticket: int
     began: Instant
+    by_epoch: bool = False
 
 
 class Planning:
@@ -120,6 +122,7 @@ class Planning:
             executors,
             coordinator,
             order.domain,
+            order.by_epoch,
             limits,
         )
 

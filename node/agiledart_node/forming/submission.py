@@ -32,6 +32,7 @@ from agiledart_node.records.application import (
     advanced,
 )
 from agiledart_node.records.records import Records
+from agiledart_node.recovering.recovering import Recovering
 from agiledart_node.wire.bodies import DryRunBody, SubmitBody
 from agiledart_placement.ledger import NoRoom
 from agiledart_placement.request import Placement
@@ -60,9 +61,11 @@ class Submissions:
         joining: Joining,
         surveying: Surveying,
         watching: Watching,
+        recovering: Recovering,
         random: RandomStream,
     ) -> None:
         self._desk, self._records, self._joining = desk, records, joining
+        self._recovering = recovering
         self._surveying, self._watching, self._random = surveying, watching, random
         self._deploying = Deploying(desk)
         self._planning = Planning(desk, surveying)
@@ -235,6 +238,10 @@ class Submissions:
             )
         if running.state != RUNNING:
             raise CommandRefused(running.reason or f"{record.name} was {running.state} while it was being deployed.")
+        if work.by_epoch:
+            whole = self._deploying.whole_part(work)
+            await self._recovering.found(whole, whole.places(), work.guards)
+            return running
         silent = await self._deploying.start_flow(work)
         if silent:
             names = ", ".join(peer.name or peer.node.short for peer in silent)

@@ -27,6 +27,7 @@ class Hosted:
         reports: last figures of local instances; `finished`: those that came to the end of their input.
         told: finished instances that the coordinator has acknowledged.
         collected: last reports of finished instances of all nodes; only at the coordinator.
+        is_committed: the run's register says that it is over, and all hosts know: it may be closed once all figures are here.
         missing_looks: how often the patrol found no record.
     """
 
@@ -42,7 +43,14 @@ class Hosted:
     finished: dict[tuple[int, int], bool] = field(default_factory=dict)
     told: dict[tuple[int, int], bool] = field(default_factory=dict)
     collected: dict[tuple[int, int], dict[str, Any]] = field(default_factory=dict)
+    is_committed: bool = False
     missing_looks: int = 0
+
+    def begin_again(self, instances: dict[tuple[int, int], int]) -> None:
+        """Another life of the run: what was counted and had ended belongs to the one before."""
+        self.instances = instances
+        self.is_flowing = self.is_telling = False
+        self.reports, self.finished, self.told, self.collected = {}, {}, {}, {}
 
     @property
     def reserved(self) -> int:

@@ -41,6 +41,7 @@ class Hosting:
     Attributes:
         table: by (application, version), oldest first.
         on_flow, on_close: told of an application that runs, and of one that is over here.
+        on_part: told of a part that was taken.
         on_room: told when places were taken or given back.
         on_report: told of figures of a local instance that were accepted.
     """
@@ -52,6 +53,7 @@ class Hosting:
         self.on_flow: Callable[[Hosted], None] = _nothing
         self.on_close: Callable[[Hosted], None] = _nothing
         self.on_room: Callable[[], None] = _no_change
+        self.on_part: Callable[[Hosted, DeploymentPart], None] = lambda hosted, part: None
         self.on_report: Callable[[InstanceReported | InstanceFinished], None] = lambda event: None
 
     @property
@@ -95,6 +97,7 @@ class Hosting:
         hosted.answers[sender.node, message.request] = None
         for placed in part.instances:
             hosted.instances[placed.copy] = placed.executor
+        self.on_part(hosted, part)
         self._desk.talks.begin(self._start(hosted, sender, message.request, part))
 
     def _objection(self, part: DeploymentPart, hosted: Hosted | None) -> tuple[str, bool]:
@@ -119,6 +122,11 @@ class Hosting:
         if held + planned_for(part, self._desk.me.node) > most:
             return f"{me} has room for {most} instances and runs {held}", True
         return "", False
+
+    def adopt(self, part: DeploymentPart) -> Hosted:
+        """Take up a part that this node hosted before it was restarted."""
+        known = self.table.get((part.application, part.version))
+        return known if known is not None else self._admit(part)
 
     def _admit(self, part: DeploymentPart) -> Hosted:
         for key in [key for key in self.table if key[0] == part.application and key[1] < part.version]:

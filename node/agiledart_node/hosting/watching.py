@@ -48,11 +48,14 @@ class Watching:
     def __init__(self, desk: Desk, records: Records, hosting: Hosting) -> None:
         self._desk, self._records, self._hosting = desk, records, hosting
         self._at_work: dict[tuple[str, int], bool] = {}
+        self.on_broken: Callable[[Hosted, InstanceFailed], None] = lambda hosted, event: None
 
     def peer_gone(self, peer: Peer, how: str) -> None:
         """A peer was declared dead (`how`: silent, link, rumour, restarted) or said good-bye (`left`)."""
         for hosted in list(self._hosting.table.values()):
             host = hosted.host(peer.node)
+            if hosted.part.by_epoch and hosted.is_flowing:
+                continue  # its register's coordinator brings it back
             if host is not None and host.incarnation <= peer.incarnation:
                 self._fail(hosted, self._loss_text(hosted, host, how), rank=self._rank(hosted))
             elif peer.node == hosted.part.scheduler.node and not hosted.is_flowing:
@@ -62,7 +65,7 @@ class Watching:
         """Compare hosting nodes with what the overlay knows now: a host in a later life has lost its instances."""
         known = {peer.node: peer for peer in self._desk.overlay.known_peers()}
         for hosted in list(self._hosting.table.values()):
-            for host in hosted.hosts:
+            for host in hosted.hosts if not hosted.part.by_epoch else ():
                 now = known.get(host.node)
                 if now is not None and now.incarnation > host.incarnation:
                     self._fail(hosted, self._loss_text(hosted, host, "restarted"), rank=self._rank(hosted))
@@ -89,6 +92,10 @@ class Watching:
         """A local instance can't go on."""
         hosted = self._hosting.table.get((event.application, event.version))
         if hosted is None or (event.stage, event.index) not in hosted.instances:
+            return
+        if hosted.part.by_epoch and (event.is_crash or event.is_consequence):
+            if not hosted.is_closing:
+                self.on_broken(hosted, event)
             return
         if event.is_consequence:
             if not hosted.is_closing:
@@ -157,9 +164,21 @@ class Watching:
             if copy in places and places[copy].node == sender.node and isinstance(report, dict):
                 hosted.collected[copy] = report
         self._desk.send(sender, Acknowledged(message.request))
-        if len(hosted.collected) == len(places) and not hosted.is_closing:
+        self._finish_when_through(hosted)
+
+    def _finish_when_through(self, hosted: Hosted) -> None:
+        is_through = len(hosted.collected) == len(hosted.part.places())
+        if is_through and not hosted.is_closing and (hosted.is_committed or not hosted.part.by_epoch):
             self._hosting.stop_local(hosted)  # all are through: nothing is left that could fail
             self._desk.talks.begin(self._finish(hosted))
+
+    def closed(self, hosted: Hosted, state: str, reason: str) -> None:
+        """The register of a run says that it is over, and all its hosts know."""
+        if state == FAILED:
+            self._fail(hosted, lambda _: reason, rank=0)
+            return
+        hosted.is_committed = True
+        self._finish_when_through(hosted)
 
     async def _finish(self, hosted: Hosted) -> None:
         def close(record: ApplicationRecord) -> ApplicationRecord | None:

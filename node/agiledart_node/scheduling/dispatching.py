@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from agiledart_dataflow.plan.deployment import DELIVERIES, EXACTLY_ONCE
 from agiledart_kernel.codec import Codec
 from agiledart_kernel.errors import OperationFailed, RemoteProtocolError
 from agiledart_kernel.instants import SECOND, Duration, Instant
@@ -114,6 +115,8 @@ class Dispatching:
             raise CommandRefused(
                 f"{command.executors} executors are not possible: 0 (the node's own) to {MAX_EXECUTORS}.", 2
             )
+        if command.delivery not in ("", *DELIVERIES):
+            raise CommandRefused(f"delivery is {' or '.join(DELIVERIES)}, not {command.delivery!r}.", 2)
         pinned = await pinned_nodes(desk, self._records, blueprint)
         if command.dry_run:
             desk.reply(request, await self._submissions.dry_run(blueprint, pinned))
@@ -122,7 +125,16 @@ class Dispatching:
             ticket = 1 + self._random.bits(62)
             scheduler, office = await self._finding.find(self._gossip.domain, "", 0, ticket)
             order = Order(
-                blueprint, command.bundle, command.executors, submitter, desk.me, pinned, office.domain, ticket, began
+                blueprint,
+                command.bundle,
+                command.executors,
+                submitter,
+                desk.me,
+                pinned,
+                office.domain,
+                ticket,
+                began,
+                command.delivery == EXACTLY_ONCE,
             )
             body: SubmitBody | None
             if scheduler.node == desk.me.node:
@@ -158,6 +170,7 @@ class Dispatching:
             order.submitter,
             tuple(sorted(order.pinned.items())),
             max(0, self._desk.now - order.began),
+            command.delivery,
         )
         self._users[number] = _User(request, scheduler.node)
         try:
@@ -248,6 +261,7 @@ class Dispatching:
                 message.office.domain,
                 message.ticket,
                 began,
+                message.delivery == EXACTLY_ONCE,
             )
             body = await self._serve(
                 order, lambda text: self._desk.send(sender, HandOverProgress(message.request, text))

@@ -178,6 +178,7 @@ class HandOver(Message, frozen=True, gc=False, tag=360):
         submitted_to: name of the asking agent.
         pinned: nodes of the pinned stages, looked up by the asking agent.
         elapsed_ns: time since the user asked.
+        delivery: as in `Submit`.
     """
 
     request: int
@@ -191,6 +192,7 @@ class HandOver(Message, frozen=True, gc=False, tag=360):
     submitter: str
     pinned: tuple[tuple[int, Peer], ...]
     elapsed_ns: Count
+    delivery: Annotated[str, msgspec.Meta(max_length=16)] = ""
 
 
 class HandOverTaken(Message, frozen=True, gc=False, tag=361):

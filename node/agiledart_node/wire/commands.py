@@ -19,6 +19,7 @@ class Submit(Message, frozen=True, gc=False, tag=200):
         name: the application's name, `""`: the topology's own.
         parallelism: instances of a stage by name; `""` stands for every stage that may have several.
         dry_run: answer what would run where; start nothing.
+        delivery: `exactly-once`: the run is saved by epochs and brought back when a host dies; "": it ends with its host.
     """
 
     name: str
@@ -27,6 +28,7 @@ class Submit(Message, frozen=True, gc=False, tag=200):
     parallelism: dict[str, int] = {}
     executors: int = 0
     dry_run: bool = False
+    delivery: str = ""
 
 
 class ListApplications(Message, frozen=True, gc=False, tag=201):

@@ -83,6 +83,11 @@ class Coordinator:
         """Whether it believes that it holds the highest ballot."""
         return self.phase is not Phase.FOLLOWING
 
+    @property
+    def is_over(self) -> bool:
+        """Whether the run has ended and everybody whom it concerns knows."""
+        return self._is_over
+
     def found(self, value: Value) -> None:
         """A run is to be: write its first value, if nobody has written one."""
         self._founding = value

@@ -43,8 +43,10 @@ from agiledart_node.wire.formation_messages import (
     InstancesEnded,
     StartFlow,
 )
+from agiledart_node.wire.recovery_messages import RecoveringMessage
 from agiledart_overlay.wire.events import JoinRing, RouteMessage
 from agiledart_overlay.wire.messages import OverlayMessage
+from agiledart_recovery.wire.messages import RecoveryMessage
 
 ME, SCHEDULER, STRANGER = Peer(NodeId(5 << 120), 1, "me"), Peer(NodeId(9 << 120), 1, "sch"), Peer(NodeId(3 << 120), 1)
 
@@ -109,9 +111,11 @@ def deployed(bench: Bench) -> Bench:
 
 def test_tags_of_all_messages_between_agents_are_unique() -> None:
     tags = tags_of(NodeMessage)
-    of_applications = (*get_args(FormationMessage), *get_args(SchedulingMessage))
+    of_recovery = (*get_args(RecoveringMessage), *get_args(RecoveryMessage))
+    of_applications = (*get_args(FormationMessage), *get_args(SchedulingMessage), *of_recovery)
     assert len(tags) == len(get_args(OverlayMessage)) + len(of_applications)
     assert all(350 <= kind.__struct_config__.tag < 370 for kind in get_args(SchedulingMessage))
+    assert all(380 <= kind.__struct_config__.tag < 420 for kind in of_recovery)
     assert all(50 <= kind.__struct_config__.tag < 90 for kind in get_args(FormationMessage))
 
 

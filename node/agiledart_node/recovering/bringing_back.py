@@ -1,0 +1,153 @@
+"""A new life on one host: what ran is ended, executors start anew, instances are restored, linked, and wait for the word to read.
+
+Each host starts its instances by itself and tells all other hosts where they listen; who has heard of all that its own instances
+send to links them. So no host waits for an order of hosts, and a life is entered in the time of the slowest.
+"""
+
+from dataclasses import dataclass, field
+
+import msgspec
+
+from agiledart_dataflow.plan.deployment import (
+    DeploymentPart,
+    InstanceAddress,
+    InstancePlace,
+    PlacedInstance,
+    RestoreFrom,
+    SavedAt,
+)
+from agiledart_dataflow.plan.stage_plan import StagePlan
+from agiledart_kernel.codec import Codec
+from agiledart_kernel.errors import OperationFailed
+from agiledart_kernel.instants import Duration
+from agiledart_kernel.machine import Completed, Failed
+from agiledart_kernel.node_id import NodeId
+from agiledart_kernel.peer import Peer
+from agiledart_node.desk.desk import Desk
+from agiledart_node.recovering.founding import copy_of
+from agiledart_node.wire.effects import LinkInstances, StartInstances, StopInstances
+from agiledart_node.wire.formation_messages import Acknowledged
+from agiledart_node.wire.recovery_messages import Listening
+from agiledart_recovery.wire.effects import EnterLife
+
+_PLAN: Codec[StagePlan] = Codec(StagePlan)
+
+MAX_LIVES_AHEAD = 4
+"""Lives of which addresses are remembered before this host has entered them."""
+
+
+@dataclass(slots=True)
+class HostedRun:
+    """What a host knows of a run that survives it.
+
+    Attributes:
+        part: as it was deployed first, with the code and with all instances of this node.
+        base: the life that stands in frames is this one and the register's.
+        life: the register's, that was entered here last.
+        saved: digests of elements saved here, by epoch, that are not committed yet.
+        heard: life → where instances listen; `wanted`: what is waited for, and the number under which.
+    """
+
+    part: DeploymentPart
+    base: int
+    life: int = 0
+    saved: dict[int, list[bytes]] = field(default_factory=dict)
+    heard: dict[int, dict[tuple[int, int], str]] = field(default_factory=dict)
+    wanted: tuple[int, frozenset[tuple[int, int]], int] | None = None
+
+    def note(self, life: int, addresses: tuple[InstanceAddress, ...]) -> None:
+        """Somebody listens."""
+        if life >= self.life and (life in self.heard or len(self.heard) < MAX_LIVES_AHEAD):
+            known = self.heard.setdefault(life, {})
+            known.update({(one.stage, one.index): one.address for one in addresses})
+
+    def has_all(self) -> bool:
+        """Is everything known that is waited for?"""
+        if self.wanted is None:
+            return False
+        life, copies, _ = self.wanted
+        return copies <= self.heard.get(life, {}).keys()
+
+
+def part_of_life(run: HostedRun, effect: EnterLife) -> DeploymentPart:
+    """The part of this node in a life, as its executors are told."""
+    nodes: dict[NodeId, Peer] = {peer.node: peer for peer in run.part.nodes}
+    nodes.update(effect.plan.hosts)
+    position = {node: number for number, node in enumerate(nodes)}
+    assignment = tuple(InstancePlace(*copy_of(one.party), position[one.host.node]) for one in effect.plan.assignments)
+    slots = {placed.copy: placed.executor for placed in run.part.instances}
+    mine = tuple(PlacedInstance(*copy_of(one.party), slots.get(copy_of(one.party), 0)) for one in effect.assignments)
+    return msgspec.structs.replace(
+        run.part,
+        life=run.base + effect.life,
+        nodes=tuple(nodes.values()),
+        assignment=assignment,
+        instances=mine,
+        addresses=(),
+        executors=max([run.part.executors, *(placed.executor + 1 for placed in mine)]),
+    )
+
+
+def restore_from(effect: EnterLife, epoch: int) -> RestoreFrom:
+    """Where the instances of this node go on."""
+    elements = tuple(SavedAt(*copy_of(saved.party), saved.chain[-1].digest) for saved in effect.saved if saved.chain)
+    return RestoreFrom(epoch, elements)
+
+
+async def bring_back(desk: Desk, run: HostedRun, effect: EnterLife, epoch: int) -> DeploymentPart:
+    """Enter a life here; the part that runs then.
+
+    Raises:
+        OperationFailed: it could not be entered; in words.
+    """
+    key = (effect.run.app, effect.run.version)
+    desk.emit(StopInstances(*key))
+    run.life, run.saved = effect.life, {}
+    run.heard = {life: known for life, known in run.heard.items() if life >= effect.life}
+    part = part_of_life(run, effect)
+    number = desk.talks.number()
+    start = StartInstances(number, part, restore_from(effect, epoch))
+    addresses = _addresses(part, await _driven(desk, number, start))
+    run.note(effect.life, addresses)
+    others = [peer for node, peer in effect.plan.hosts.items() if node != desk.me.node]
+    desk.talks.begin(_tell(desk, others, (*key, effect.life), addresses))
+    plan = _PLAN.decode(part.plan)
+    below = {edge.target for placed in part.instances for edge in plan.outgoing(placed.stage)}
+    wanted = frozenset((place.stage, place.index) for place in part.assignment if place.stage in below)
+    await _heard_all(desk, run, effect.life, wanted)
+    number = desk.talks.number()
+    known = tuple(InstanceAddress(*copy, run.heard[effect.life][copy]) for copy in sorted(wanted))
+    await _driven(desk, number, LinkInstances(number, *key, known))
+    return part
+
+
+async def _heard_all(desk: Desk, run: HostedRun, life: int, wanted: frozenset[tuple[int, int]]) -> None:
+    number = desk.talks.number()
+    run.wanted = (life, wanted, number)
+    if not run.has_all():
+        await desk.talks.answers({number: None}, Duration(desk.config.start_timeout_ns))
+    has_all, run.wanted = run.has_all(), None
+    if not has_all:
+        raise OperationFailed("other hosts did not say where their instances listen")
+
+
+async def _tell(
+    desk: Desk, others: list[Peer], about: tuple[str, int, int], addresses: tuple[InstanceAddress, ...]
+) -> None:
+    timeout = Duration(desk.config.start_timeout_ns)
+    await desk.talks.ask_all(others, lambda number, _: Listening(number, *about, addresses), Acknowledged, timeout)
+
+
+async def _driven(desk: Desk, number: int, effect: StartInstances | LinkInstances) -> object:
+    answers = await desk.driven(number, effect, desk.config.start_timeout_ns)
+    answer = answers.get(number)
+    if isinstance(answer, Completed):
+        return answer.result
+    if isinstance(answer, Failed):
+        raise OperationFailed(answer.reason)
+    raise OperationFailed(f"{desk.me.name} did not bring its instances back in time")
+
+
+def _addresses(part: DeploymentPart, result: object) -> tuple[InstanceAddress, ...]:
+    given = result if isinstance(result, dict) else {}
+    return tuple(InstanceAddress(*placed.copy, str(given.get(placed.copy, ""))) for placed in part.instances)

@@ -1,0 +1,89 @@
+"""A run gets its register: three voters on distinct hosts make seats, and one of them writes the first value.
+
+Guards come first, because a voter should not die with a host; then hosts by the number of stages with state that they run, fewest
+first. Where fewer than three hosts are known one voter must do. Source: recovery specification §10 (register).
+"""
+
+from collections.abc import Iterable
+
+from agiledart_dataflow.plan.stage_plan import StagePlan
+from agiledart_kernel.codec import Codec, encode
+from agiledart_kernel.instants import Duration
+from agiledart_kernel.node_id import NodeId
+from agiledart_kernel.peer import Peer
+from agiledart_node.desk.desk import CommandRefused, Desk
+from agiledart_node.wire.formation_messages import Acknowledged
+from agiledart_node.wire.recovery_messages import FoundRegister, MakeVoter, VoterMade
+from agiledart_recovery.wire.names import NOTHING_SAVED, Party, Run, Voter
+from agiledart_recovery.wire.value import Assignment, Plan, Role, Value
+
+VOTERS = 3
+
+_ROLES = {"source": Role.SOURCE, "operator": Role.STAGE, "sink": Role.SINK}
+_PLAN: Codec[StagePlan] = Codec(StagePlan)
+
+
+def party_of(stage: int, index: int) -> Party:
+    """An instance as recovery names it: stages by their number, which any name fits."""
+    return Party(str(stage), 1, index)
+
+
+def copy_of(party: Party) -> tuple[int, int]:
+    """(stage, index) of a party."""
+    return int(party.stage), party.index
+
+
+def plan_of(raw: bytes, places: dict[tuple[int, int], Peer]) -> Plan:
+    """The plan in the register's form. Sources and sinks are where their files are, so they cannot run elsewhere."""
+    stages = _PLAN.decode(raw)
+    assignments = tuple(
+        Assignment(
+            party_of(stage, index),
+            _ROLES[stages.stages[stage].kind],
+            peer,
+            is_pinned=stages.stages[stage].kind != "operator",
+        )
+        for (stage, index), peer in sorted(places.items())
+    )
+    edges = tuple((str(edge.source), str(edge.target)) for edge in stages.edges)
+    return Plan(assignments, edges)
+
+
+def voters_among(raw: bytes, places: dict[tuple[int, int], Peer], guards: Iterable[Peer]) -> list[Peer]:
+    """Who votes, best first: an odd number of nodes on distinct hosts."""
+    stages = _PLAN.decode(raw)
+    burden: dict[NodeId, int] = {}
+    for (stage, _), peer in sorted(places.items()):
+        burden[peer.node] = burden.get(peer.node, 0) + stages.stages[stage].has_state
+    hosts = sorted(
+        {peer.node: peer for peer in places.values()}.values(), key=lambda peer: (burden[peer.node], peer.node)
+    )
+    by_host: dict[str, Peer] = {}
+    for peer in (*guards, *hosts):
+        by_host.setdefault(peer.host or peer.node.hex, peer)
+    found = list(by_host.values())
+    if len(found) < VOTERS:
+        found = list({peer.node: peer for peer in (*guards, *hosts)}.values())
+    return found[:VOTERS] if len(found) >= VOTERS else found[:1]
+
+
+async def found_register(desk: Desk, run: Run, plan: Plan, candidates: list[Peer]) -> None:
+    """Make the seats and have the first value written.
+
+    Raises:
+        CommandRefused: a voter does not answer.
+    """
+    timeout = Duration(desk.config.ask_timeout_ns)
+    made = await desk.talks.ask_all(
+        candidates, lambda number, _: MakeVoter(number, run.app, run.version), VoterMade, timeout
+    )
+    silent = [peer.name or peer.node.short for peer, answer in made if answer is None]
+    if silent:
+        raise CommandRefused(f"{', '.join(silent)} did not make a seat in the register of {run.app}. Submit it again.")
+    voters = tuple(Voter(peer, answer.seat) for peer, answer in made if answer is not None)
+    value = Value(run, 0, 0, plan, NOTHING_SAVED, voters)
+    number = desk.talks.number()
+    answer = await desk.talks.ask(candidates[0], FoundRegister(number, encode(value)), number, Acknowledged, timeout)
+    if answer is None or answer.reason:
+        name = candidates[0].name or candidates[0].node.short
+        raise CommandRefused(f"{name} did not found the register of {run.app}. Submit it again.")
