@@ -30,6 +30,7 @@ from agiledart_agent.settings import AgentSettings, split_address
 from agiledart_agent.sink_log_server import SinkLogServer
 from agiledart_kernel.errors import OperationFailed, RemoteProtocolError
 from agiledart_kernel.frames import Hello
+from agiledart_kernel.instants import SECOND
 from agiledart_kernel.machine import LinkLost, Message, Received, Send
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.observe import Observation
@@ -42,6 +43,7 @@ from agiledart_node.wire.effects import ForgetRun, KeepElements, KeepFile
 from agiledart_node.wire.events import ClockRead
 from agiledart_overlay.wire.effects import Joined, JoinFailed, Left, NeighboursChanged, PeerFailed, PeerLeft
 from agiledart_overlay.wire.events import JoinRing, LeaveRing, SetCongestion
+from agiledart_recovery.config import RecoveryConfig
 from agiledart_transport.contexts import client_context, load_credentials, server_context
 from agiledart_transport.framed import Link, LinkHandler
 from agiledart_transport.links import Listener, connect, format_address, serve
@@ -53,6 +55,10 @@ LINK_LOOK_SECONDS = 2.0
 LEAF_MARGIN_SECONDS = 3 * 86_400
 SEED_SECONDS = 3.0
 SEED_TRIES = 3
+
+
+def _recovery(settings: AgentSettings) -> RecoveryConfig:
+    return RecoveryConfig(checkpoint_interval_ns=settings.checkpoint_interval * SECOND)
 
 
 class Agent:
@@ -112,7 +118,12 @@ class Agent:
         )
         random = RandomStream(secrets.randbits(64), int(self.me.node), "node")
         cores = settings.cores or os.cpu_count() or 1
-        node = Node(self.me, NodeConfig(executors=settings.executors, cores=cores), random, self._observe)
+        node = Node(
+            self.me,
+            NodeConfig(executors=settings.executors, cores=cores, recovery=_recovery(settings)),
+            random,
+            self._observe,
+        )
         self.driver = Driver(node, self._send)
         self.links = PeerLinks(NODE_CODEC, self._dial, self._receive, self._lost)
         self._register_effects(self.driver)

@@ -54,6 +54,7 @@ class AgentSettings:
         stuck_warning: seconds that one call of user code may take before the application's logs say where it is.
         stuck_limit: seconds after which its executor is stopped and the application fails; 0: never.
         executor_memory_mb: megabytes of memory that an executor may take; 0: half of this machine's.
+        checkpoint_interval: seconds from one epoch of an exactly-once application to the next, where this agent coordinates it.
         parent_fd: file descriptor whose closing ends the agent (-1: none).
         log_format: `console` or `json`.
         verbose: log every message.
@@ -74,6 +75,7 @@ class AgentSettings:
     stuck_warning: int = 5
     stuck_limit: int = 60
     executor_memory_mb: int = 0
+    checkpoint_interval: int = 10
     parent_fd: int = -1
     log_format: str = "console"
     verbose: bool = False
@@ -149,6 +151,10 @@ class AgentSettings:
             raise ConfigurationError(
                 f"agent.executor_memory_mb is {self.executor_memory_mb}; allowed are 0 (half of the machine's memory) and"
                 f" {MIN_MEMORY_MB} or more"
+            )
+        if not 1 <= self.checkpoint_interval <= 3_600:
+            raise ConfigurationError(
+                f"agent.checkpoint_interval is {self.checkpoint_interval} (seconds); allowed are 1 to 3600"
             )
         if self.log_format not in ("console", "json"):
             raise ConfigurationError(f"agent.log_format is {self.log_format!r}; allowed are console and json")

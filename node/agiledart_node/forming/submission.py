@@ -148,6 +148,7 @@ class Submissions:
                 specification=blueprint.specification,
                 plan=blueprint.plan,
                 history=(HistoryEntry(wall_ms, DEPLOYING, f"submitted to {asked.name}"),),
+                by_epoch=order.by_epoch,
             )
             if await self._records.create(revision, record):
                 return record

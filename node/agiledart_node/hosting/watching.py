@@ -54,7 +54,7 @@ class Watching:
         """A peer was declared dead (`how`: silent, link, rumour, restarted) or said good-bye (`left`)."""
         for hosted in list(self._hosting.table.values()):
             host = hosted.host(peer.node)
-            if hosted.part.by_epoch and hosted.is_flowing:
+            if hosted.has_register:
                 continue  # its register's coordinator brings it back
             if host is not None and host.incarnation <= peer.incarnation:
                 self._fail(hosted, self._loss_text(hosted, host, how), rank=self._rank(hosted))
@@ -65,7 +65,7 @@ class Watching:
         """Compare hosting nodes with what the overlay knows now: a host in a later life has lost its instances."""
         known = {peer.node: peer for peer in self._desk.overlay.known_peers()}
         for hosted in list(self._hosting.table.values()):
-            for host in hosted.hosts if not hosted.part.by_epoch else ():
+            for host in hosted.hosts if not hosted.has_register else ():
                 now = known.get(host.node)
                 if now is not None and now.incarnation > host.incarnation:
                     self._fail(hosted, self._loss_text(hosted, host, "restarted"), rank=self._rank(hosted))
@@ -93,7 +93,7 @@ class Watching:
         hosted = self._hosting.table.get((event.application, event.version))
         if hosted is None or (event.stage, event.index) not in hosted.instances:
             return
-        if hosted.part.by_epoch and (event.is_crash or event.is_consequence):
+        if hosted.has_register and (event.is_crash or event.is_consequence):
             if not hosted.is_closing:
                 self.on_broken(hosted, event)
             return
@@ -251,6 +251,8 @@ class Watching:
 
     async def _doubted(self, record: ApplicationRecord, *, has_answered: bool) -> ApplicationRecord:
         """The net below the watchers: close the record when the node that is responsible for it is gone."""
+        if record.by_epoch and record.state == RUNNING:
+            return record  # its register's coordinator brings it back, or says that it has failed
         responsible, talks, key = _responsible(record), self._desk.talks, (record.name, record.version)
         if not has_answered and not talks.is_gone(responsible):
             if self._desk.overlay.is_alive(responsible.node):

@@ -76,6 +76,7 @@ class ApplicationRecord(msgspec.Struct, frozen=True, gc=False, array_like=True):
         guards: nodes that watch although they host nothing.
         paths: recorded JOIN paths, source first, sink last.
         summary: totals at the end; plain data.
+        by_epoch: it is saved by epochs: its register, not the ring, says whether it lives.
     """
 
     name: str
@@ -103,6 +104,7 @@ class ApplicationRecord(msgspec.Struct, frozen=True, gc=False, array_like=True):
     seconds_to_running: float = 0.0
     history: tuple[HistoryEntry, ...] = ()
     summary: dict[str, Any] = {}
+    by_epoch: bool = False
 
     @property
     def is_final(self) -> bool:

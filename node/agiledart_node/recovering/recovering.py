@@ -255,6 +255,7 @@ class Recovering:
             return
         if hosted is None:
             hosted = self._hosting.adopt(run.part)
+        hosted.has_register = True
         if effect.life == 1 and run.life == 0 and all(copy in hosted.instances for copy in mine):
             run.life = 1
             self._step(Completed(effect.request, None))
