@@ -24,7 +24,7 @@ from agiledart_node.desk.desk import CommandRefused, Desk, TellOverlay
 from agiledart_node.forming.joining import Joining
 from agiledart_node.forming.submission import Submissions
 from agiledart_node.forming.surveying import Surveying
-from agiledart_node.hosting.hosted import Key
+from agiledart_node.hosting.hosted import Hosted, Key
 from agiledart_node.hosting.hosting import Hosting
 from agiledart_node.hosting.loading import Loading
 from agiledart_node.hosting.watching import Watching
@@ -127,7 +127,7 @@ class Node:
         self._joining = Joining(desk)
         self._surveying = Surveying(desk, self._hosting)
         self._watching = Watching(desk, self._records, self._hosting)
-        self.recovering = Recovering(desk, self._hosting, RandomStream(random.bits(64), "recovery"))
+        self.recovering = Recovering(desk, self._records, self._hosting, RandomStream(random.bits(64), "recovery"))
         self.recovering.closed = self._watching.closed
         self._watching.on_broken = self.recovering.broken
         self._submissions = Submissions(
@@ -147,6 +147,14 @@ class Node:
             self._submissions,
             RandomStream(random.bits(64), "scheduling"),
         )
+        keeping = self._hosting.on_close
+
+        def closed(hosted: Hosted) -> None:
+            keeping(hosted)
+            self.recovering.forget(hosted)
+
+        self._hosting.on_close = closed
+        self._watching.on_record = self.recovering.noted
         self._surveying.served = lambda: self.schedulers.served
         self._questions = Questions(desk, self._records, self._hosting, self._surveying, self._watching)
         self._tapping = Tapping(desk, self._questions, self._hosting)

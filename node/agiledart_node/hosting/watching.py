@@ -48,6 +48,7 @@ class Watching:
     def __init__(self, desk: Desk, records: Records, hosting: Hosting) -> None:
         self._desk, self._records, self._hosting = desk, records, hosting
         self._at_work: dict[tuple[str, int], bool] = {}
+        self.on_record: Callable[[Hosted, ApplicationRecord], None] = lambda hosted, record: None
         self.on_broken: Callable[[Hosted, InstanceFailed], None] = lambda hosted, event: None
 
     def peer_gone(self, peer: Peer, how: str) -> None:
@@ -303,7 +304,11 @@ class Watching:
         finally:
             del self._at_work[hosted.key]
         hosted.missing_looks = hosted.missing_looks + 1 if record is None else 0
+        if record is not None:
+            self.on_record(hosted, record)
         if record is None:
+            if hosted.has_register:
+                return  # its register knows; the record is written again with the next life
             if hosted.missing_looks >= MAX_MISSING_LOOKS:
                 self._hosting.close(hosted, "its record is gone")
         elif record.version > hosted.part.version:

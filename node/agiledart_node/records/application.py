@@ -184,7 +184,7 @@ def advanced(record: ApplicationRecord, state: str, reason: str, wall_ms: int) -
         return None
     reason = reason[:MAX_REASON]
     entry = HistoryEntry(wall_ms, state, reason)
-    history = _longer(record.history, entry)
+    history = kept_history(record.history, entry)
     return msgspec.structs.replace(record, state=state, reason=reason, changed_ms=wall_ms, history=history)
 
 
@@ -194,11 +194,12 @@ def waiting_for_room(record: ApplicationRecord, reason: str, wall_ms: int) -> Ap
         return None
     text = f"waits for room: {reason}"[:MAX_REASON]
     return msgspec.structs.replace(
-        record, reason=text, history=_longer(record.history, HistoryEntry(wall_ms, DEPLOYING, text))
+        record, reason=text, history=kept_history(record.history, HistoryEntry(wall_ms, DEPLOYING, text))
     )
 
 
-def _longer(history: tuple[HistoryEntry, ...], entry: HistoryEntry) -> tuple[HistoryEntry, ...]:
+def kept_history(history: tuple[HistoryEntry, ...], entry: HistoryEntry) -> tuple[HistoryEntry, ...]:
+    """A history with one more entry; when it is full the oldest but the first goes."""
     kept = history if len(history) < MAX_HISTORY else history[:1] + history[2:]
     return (*kept, entry)
 

@@ -45,12 +45,14 @@ class HostedRun:
         base: the life that stands in frames is this one and the register's.
         life: the register's, that was entered here last.
         saved: digests of elements saved here, by epoch, that are not committed yet.
+        record: the application's, as it was seen last; the ring forgets it when all nodes lose power.
         heard: life → where instances listen; `wanted`: what is waited for, and the number under which.
     """
 
     part: DeploymentPart
     base: int
     life: int = 0
+    record: bytes = b""
     saved: dict[int, list[bytes]] = field(default_factory=dict)
     heard: dict[int, dict[tuple[int, int], str]] = field(default_factory=dict)
     wanted: tuple[int, frozenset[tuple[int, int]], int] | None = None

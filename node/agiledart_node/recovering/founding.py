@@ -34,15 +34,14 @@ def copy_of(party: Party) -> tuple[int, int]:
 
 
 def plan_of(raw: bytes, places: dict[tuple[int, int], Peer]) -> Plan:
-    """The plan in the register's form. Sources and sinks are where their files are, so they cannot run elsewhere."""
+    """The plan in the register's form.
+
+    Sources and sinks are where their files are, and elements lie on the disk of the host that saved them: so an instance waits for
+    its host, and none is given to another one.
+    """
     stages = _PLAN.decode(raw)
     assignments = tuple(
-        Assignment(
-            party_of(stage, index),
-            _ROLES[stages.stages[stage].kind],
-            peer,
-            is_pinned=stages.stages[stage].kind != "operator",
-        )
+        Assignment(party_of(stage, index), _ROLES[stages.stages[stage].kind], peer, is_pinned=True)
         for (stage, index), peer in sorted(places.items())
     )
     edges = tuple((str(edge.source), str(edge.target)) for edge in stages.edges)

@@ -29,6 +29,8 @@ from agiledart_kernel.randomness import RandomStream
 from agiledart_node.desk.desk import Desk
 from agiledart_node.hosting.hosted import Hosted, Key
 from agiledart_node.hosting.hosting import Hosting
+from agiledart_node.records.application import RECORD_CODEC, RUNNING, ApplicationRecord, HistoryEntry, kept_history
+from agiledart_node.records.records import Records
 from agiledart_node.recovering.bringing_back import HostedRun, bring_back
 from agiledart_node.recovering.founding import copy_of, found_register, party_of, plan_of, voters_among
 from agiledart_node.wire.effects import CountEpoch, ForgetRun, KeepElements, KeepFile, PassBarrier
@@ -55,8 +57,8 @@ class Recovering:
         closed: told of a run that has ended in its register: (hosted, state, reason).
     """
 
-    def __init__(self, desk: Desk, hosting: Hosting, random: RandomStream) -> None:
-        self._desk, self._hosting = desk, hosting
+    def __init__(self, desk: Desk, records: Records, hosting: Hosting, random: RandomStream) -> None:
+        self._desk, self._records, self._hosting = desk, records, hosting
         self.machine = RecoveryMachine(desk.me, desk.config.recovery, random, desk.observe)
         self.runs: dict[Key, HostedRun] = {}
         self.closed: Callable[[Hosted, str, str], None] = lambda hosted, state, reason: None
@@ -129,6 +131,8 @@ class Recovering:
                 elif file.name == "part":
                     part = _PART.decode(file.content)
                     self.runs[part.application, part.version] = HostedRun(part, part.life - 1)
+                elif file.name == "record" and (run := self.runs.get((file.application, file.version))) is not None:
+                    run.record = file.content
             except RemoteProtocolError:
                 self._desk.drop("stored file")
         self._step(events.Booted(tuple(voters), tuple(lives)))
@@ -219,6 +223,7 @@ class Recovering:
                     hosted = self._hosting.table.get((run.app, run.version))
                     if hosted is not None:
                         self._hosting.flow(hosted)
+                        self._note_life(hosted, effect.life)
                 case asked.PassBarrier(run=run, epoch=epoch):
                     self._desk.emit(PassBarrier(run.app, run.version, epoch))
                 case asked.CommitEpoch():
@@ -268,6 +273,42 @@ class Recovering:
             return
         hosted.part = msgspec.structs.replace(lived, bundle=b"")
         self._step(Completed(effect.request, None))
+
+    def noted(self, hosted: Hosted, record: ApplicationRecord) -> None:
+        """The record of an application that is hosted here was read: keep it for the day when the ring has forgotten it."""
+        run = self.runs.get(hosted.key)
+        if run is not None and not run.record and record.state == RUNNING:
+            run.record = RECORD_CODEC.encode(record)
+            self._keep(hosted.key, "record", run.record)
+
+    def _note_life(self, hosted: Hosted, life: int) -> None:
+        """Whoever notes the end of an application keeps its record, and notes in it that it was brought back."""
+        if hosted.part.coordinator.node == self._desk.me.node:
+            self._desk.talks.begin(self._noted_life(hosted, life))
+
+    async def _noted_life(self, hosted: Hosted, life: int) -> None:
+        run = self.runs.get(hosted.key)
+        entry = HistoryEntry(self._desk.wall_ms, RUNNING, f"brought back, life {life}")
+        try:
+            revision, found = await self._records.application(hosted.part.application)
+            if found is None and run is not None and run.record:
+                known = RECORD_CODEC.decode(run.record)
+                await self._records.create(revision, msgspec.structs.replace(known, life=life))
+                await self._records.add_name(known.name)
+            elif found is not None:
+                self.noted(hosted, found)
+        except OperationFailed:
+            return  # the next life, or the patrol, finds the ring again
+        if life == 1:
+            return
+        await self._records.change(
+            *hosted.key,
+            lambda record: (
+                None
+                if record.is_final
+                else msgspec.structs.replace(record, life=life, history=kept_history(record.history, entry))
+            ),
+        )
 
     def _commit(self, effect: asked.CommitEpoch) -> None:
         key = (effect.run.app, effect.run.version)
