@@ -56,8 +56,6 @@ def build(readings: Source[Reading], words: Sink[str]) -> Topology:
     by_room.lookup("k", by_room, how="left").map(lambda pair: pair.right.celsius, name="c")  # wrong
     by_room.distinct("d", keep="tape")  # wrong
     by_room.lookup("t", by_room, keep="tape")  # wrong
-    by_room.interval_join(
-        "i", by_room, earliest=timedelta(0), latest=timedelta(1), how="left", on_error="stop"
-    )  # wrong
+    by_room.lookup("u", by_room, how="left", on_error="stop")  # wrong
     changes.top("t", n=3, rank=lambda value: value.room)  # wrong
     return topology

@@ -1,7 +1,7 @@
-"""The operator at the head of a stage, made from its step; and the types of what it remembers."""
+"""The operator at the head of a stage, made from its step; and the types of what it remembers and gives."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
 from agiledart_dataflow.aggregation.aggregators import Aggregator, Count, Extreme, Mean, Sum, Together
 from agiledart_dataflow.aggregation.count_windows import CountWindow
@@ -23,21 +23,19 @@ from agiledart_dataflow.operators.broadcast import BroadcastStep
 from agiledart_dataflow.operators.keyed import KeyedOperator
 from agiledart_dataflow.operators.keyed_step import KeyedStep
 from agiledart_dataflow.operators.top import Top, ranked_type
+from agiledart_dataflow.plan.step import Step
 from agiledart_dataflow.state.entries import EntryCodec
 from agiledart_dataflow.state.open_windows import window_entry_type
 from agiledart_dataflow.state.plain_codec import PlainCodec
 from agiledart_dataflow.state.store import KeyedStore, MemoryStore
 from agiledart_dataflow.user_code.callsite import CallSite
 
-if TYPE_CHECKING:
-    from agiledart_dataflow.plan.step import Step
-
 MakeStore = Callable[[str, EntryCodec], KeyedStore]
 """(step, codec) → a store for one instance of a step that asked to keep its state on disk."""
 
 
 def make_operator(
-    head: "Step",
+    head: Step,
     row_type: Any,
     *,
     positions: bool = True,
@@ -80,7 +78,7 @@ def make_operator(
 
 
 def _keyed_operator(
-    head: "Step",
+    head: Step,
     operator: Any,
     state_type: Any,
     has_lateness: bool,
@@ -107,13 +105,13 @@ def _keyed_operator(
     return KeyedStep(head.name, key_functions, operator, store, sieves=head.kind == "distinct", **options)
 
 
-def _key_functions(head: "Step") -> tuple[Callable[[Any], Any], ...]:
+def _key_functions(head: Step) -> tuple[Callable[[Any], Any], ...]:
     assert head.keying is not None  # the caller asked
     key_type = head.keying.key_type
     return tuple(without_nan(function, key_type) for function in head.key_functions)
 
 
-def window_state_type(head: "Step", row_type: Any) -> Any:
+def window_state_type(head: Step, row_type: Any) -> Any:
     """The type of a key group's entries of a window that is no keyed operator, by which their bytes are read.
 
     Args:

@@ -152,10 +152,7 @@ class Topology(Graph):
 
     @property
     def local_only(self) -> list[str]:
-        """Names of the sources and sinks whose data are objects of this process:
-
-        Such a topology cannot be submitted.
-        """
+        """Names of the sources and sinks whose data are objects of this process; a topology that has any cannot be submitted."""
         return [step.name for step in self.steps if step.connector is not None and step.connector.is_local]
 
 
