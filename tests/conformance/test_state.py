@@ -68,7 +68,7 @@ def entry(rides: int, waiting: int = 0) -> Entry:
 
 KEYS = st.sampled_from([f"taxi {i}" for i in range(9)])
 TURNS = st.lists(
-    st.tuples(st.sampled_from(["save", "drop", "get", "push", "pop", "snapshot"]), KEYS, st.integers(0, 99))
+    st.tuples(st.sampled_from(["save", "drop", "get", "push", "pop", "snapshot", "forget"]), KEYS, st.integers(0, 99))
 )
 
 
@@ -79,6 +79,7 @@ def test_a_store_is_a_dictionary_and_a_queue(tmp_path_factory: pytest.TempPathFa
     for store in (MemoryStore(codec()), SqliteStore("taxis", codec(), directory, 2)):
         known: dict[str, int] = {}
         timers: list[tuple[int, ...]] = []
+        owners: dict[tuple[int, ...], str] = {}
         for number, (verb, key, value) in enumerate(turns):
             found = store.get(key)
             assert (None if found is None else found.state.rides) == known.get(key)
@@ -92,6 +93,7 @@ def test_a_store_is_a_dictionary_and_a_queue(tmp_path_factory: pytest.TempPathFa
                 del known[key]
             elif verb == "push" and found is not None:
                 timers.append((value, 0, 0, number))
+                owners[timers[-1]] = key
                 store.push((timers[-1], key, [value], ""))
             elif verb == "pop" and timers:
                 timers.sort()
@@ -101,6 +103,10 @@ def test_a_store_is_a_dictionary_and_a_queue(tmp_path_factory: pytest.TempPathFa
             elif verb == "snapshot" and known:
                 group = key_group(next(iter(known)))
                 store.restore_group(group, store.snapshot_group(group))
+            elif verb == "forget":
+                store.drop_group(key_group(key))
+                known = {one: rides for one, rides in known.items() if key_group(one) != key_group(key)}
+                timers = [timer for timer in timers if key_group(owners[timer]) != key_group(key)]
             assert len(store) == len(known)
             assert bool(store.near) == bool(timers)
         assert store.groups() == sorted({key_group(key) for key in known})
@@ -180,6 +186,19 @@ def test_a_state_that_does_not_fit_is_refused_with_the_name_of_the_step(make: Ma
     old.save("t", entry(5))
     with pytest.raises(StateFormatError, match=r"the saved state of taxis .* missing required field `licence`"):
         make(codec(OtherTaxi)).restore_group(key_group("t"), old.snapshot_group(key_group("t")))
+
+
+def test_ints_of_any_size_are_kept(make: Make) -> None:
+    old, new = make(codec()), make(codec())
+    wide = Taxi(2**70, [("Main Street", -(2**90)), ("High Street", 2**64 - 1)])
+    for key, state in (("t", wide), ("u", Taxi(1, []))):
+        found = Entry()
+        found.state, found.waiting = state, 1
+        old.save(key, found)
+        old.push(((5, 0, 0, 2**62), key, [2**80], ""))
+        new.restore_group(key_group(key), old.snapshot_group(key_group(key)))
+    assert [one.state for key in "tu" if (one := new.get(key))] == [wide, Taxi(1, [])]
+    assert [new.pop()[2], new.pop()[2]] == [[2**80], [2**80]]
 
 
 def test_a_format_of_the_future_is_refused(make: Make) -> None:

@@ -13,12 +13,17 @@ class KeyedStore(Store, Protocol):
     """What a keyed step remembers. One instance has one; nobody else touches it.
 
     Attributes:
-        near: a heap of the timers that fire next, never empty while any timer waits; look at `near[0]`.
         saves: False when entries changed in place need no `save`.
     """
 
-    near: list[Timer]
     saves: bool
+
+    @property
+    def near(self) -> list[Timer]:
+        """A heap of the timers that fire next, never empty while any timer waits; look at `near[0]`. It stays the same list until
+        key groups come or go.
+        """
+        ...
 
     def get(self, key: Any) -> Entry | None:
         """The entry of a key; what the caller changes in it must be told by `save` before the next `get`."""
@@ -57,8 +62,15 @@ class MemoryStore:
         self._entries: dict[Any, Entry] = {}
         self._grouped: dict[int, dict[Any, None]] | None = None
         self._timed: dict[int, list[Timer]] | None = None
-        self.near: list[Timer] = []
+        self._waiting: list[Timer] = []  # a heap
+        self._gone: dict[Any, None] = {}  # keys of groups that were dropped, whose timers are still in it
         self.get = self._entries.get
+
+    @property
+    def near(self) -> list[Timer]:
+        if self._gone:
+            self._forget_gone()
+        return self._waiting
 
     def save(self, key: Any, entry: Entry) -> None:
         self._entries[key] = entry
@@ -72,11 +84,15 @@ class MemoryStore:
 
     def push(self, timer: Timer) -> None:
         self._timed = None
-        heappush(self.near, timer)
+        if self._gone:
+            self._forget_gone()
+        heappush(self._waiting, timer)
 
     def pop(self) -> Timer:
         self._timed = None
-        return heappop(self.near)
+        if self._gone:
+            self._forget_gone()
+        return heappop(self._waiting)
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -93,24 +109,28 @@ class MemoryStore:
     def restore_group(self, group: int, data: bytes) -> None:
         entries, timers = self._codec.decode_group(data)
         self.drop_group(group)
+        near = self.near
         keys = self._by_group().setdefault(group, {})
         for plain in entries:
             key, entry = self._codec.entry(plain)
             self._entries[key] = entry
             keys[key] = None
         for timer in timers:
-            heappush(self.near, timer)
+            heappush(near, timer)
         if self._timed is not None:
             self._timed[group] = timers
 
     def drop_group(self, group: int) -> None:
-        timers = self._timers_by_group().pop(group, None)
-        keys = self._by_group().pop(group, {})
-        if timers:
-            self.near[:] = [timer for timer in self.near if timer[1] not in keys]
-            heapify(self.near)
-        for key in keys:
+        timers = self._timers_by_group().pop(group, [])
+        self._gone.update((timer[1], None) for timer in timers)
+        for key in self._by_group().pop(group, {}):
             del self._entries[key]
+
+    def _forget_gone(self) -> None:
+        """Take out timers of all groups that were dropped since somebody looked at them last."""
+        self._waiting = [timer for timer in self._waiting if timer[1] not in self._gone]
+        heapify(self._waiting)
+        self._gone = {}
 
     def close(self) -> None:
         return None
@@ -129,5 +149,6 @@ class MemoryStore:
             group_of = {key: group for group, keys in self._by_group().items() for key in keys}
             self._timed = {}
             for timer in sorted(self.near, key=itemgetter(0)):
-                self._timed.setdefault(group_of[timer[1]], []).append(timer)
+                key = timer[1]
+                self._timed.setdefault(group_of[key] if key in group_of else key_group(key), []).append(timer)
         return self._timed
