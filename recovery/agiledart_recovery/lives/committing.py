@@ -66,9 +66,18 @@ class Committing:
 
     def want(self, value: Value, plan: Plan) -> None:
         """Instances are to move; their new hosts enter the life first, with nothing to do."""
-        same = [(each.party.stage, each.party.index, each.role) for each in value.plan.assignments]
-        if [(each.party.stage, each.party.index, each.role) for each in plan.assignments] == same:
+        if self._is_move(value.plan, plan):
             self._wanted = plan
+
+    def _is_move(self, old: Plan, new: Plan) -> bool:
+        """The same parties, and who moves is of a later term: in one life no (stage, term, index) comes twice."""
+        if len(old.assignments) != len(new.assignments):
+            return False
+        for before, after in zip(old.assignments, new.assignments, strict=True):
+            same = (before.party.stage, before.party.index, before.role) == (after.party.stage, after.party.index, after.role)
+            if not same or (before != after and after.party.term <= before.party.term):
+                return False
+        return True
 
     def _prepare_change(self, value: Value, ballot: Ballot) -> None:
         if self._wanted is not None:
@@ -189,8 +198,11 @@ class Committing:
             return False
         done = self._written
         assert done is not None and done.epoch == value.committed.epoch, (done, value.committed)
+        before = self.epochs.plan
         self.epochs.settle(done)
         self._carried = None
+        # A change that was asked for under another plan would undo this one.
+        self._wanted = None if done.plan != before else self._wanted
         self._desk.observe(EpochCommitted(self._run, value.committed))
         return True
 

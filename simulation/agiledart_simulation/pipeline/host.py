@@ -221,7 +221,7 @@ class RecoveryHost:
             return None
         row = self.judge(index, number)
         log.rows.append(row)
-        if not self.random.index(4):
+        if not self.random.index(12):
             self.world.write(self, self._sync(), None)
         return row
 
