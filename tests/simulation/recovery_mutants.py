@@ -60,7 +60,9 @@ def snapshots_by_epoch_alone(patch: pytest.MonkeyPatch) -> None:
     """An element is found by party and epoch: a late write of an older life has replaced the newer one."""
     write = RecoveryHost.keep_element
 
-    def first_stays(self: RecoveryHost, engine: Any, stage: Any, snapshot: Any, raw: bytes, *rest: Any, **more: Any) -> None:
+    def first_stays(
+        self: RecoveryHost, engine: Any, stage: Any, snapshot: Any, raw: bytes, *rest: Any, **more: Any
+    ) -> None:
         older = [
             each
             for (party, other), each in self.disk.elements.items()

@@ -1,7 +1,9 @@
-"""The register alone: real voters and proposers, and a network that delivers any message at any time, any number of times, or never.
+"""The register alone: real voters and proposers, and a network that delivers any message at any time, any number of times,
+or never.
 
 So loss, doubles, disorder and every partition are in it. A value's `reason` holds the history of changes; all histories that were
-acknowledged must lie on one line, and none may lose a change. `walk` draws runs from a seed; `search` visits all states of a small one.
+acknowledged must lie on one line, and none may lose a change. `walk` draws runs from a seed; `search` visits all states of
+a small one.
 """
 
 from collections import deque
@@ -150,14 +152,26 @@ def walk(seed: int, steps: int = 220, *, forgets: bool = False) -> tuple[str, Re
             register.deliver(*move)
             if forgets and random.uniform() < 0.05:
                 seat = register.seats[1 + random.index(5)]
-                seat.__init__(register.desks[seat.seat], VoterFile(RUN, seat.seat))  # type: ignore[misc]
+                seat.__init__(register.desks[seat.seat], VoterFile(RUN, seat.seat))
         if wrong := register.wrong():
             return wrong, register
     return "", register
 
 
 _SEAT = ("promised", "accepted", "value")
-_PROPOSER = ("phase", "ballot", "highest", "value", "stamp", "_number", "_known", "_want", "_asked", "_promises", "_accepted")
+_PROPOSER = (
+    "phase",
+    "ballot",
+    "highest",
+    "value",
+    "stamp",
+    "_number",
+    "_known",
+    "_want",
+    "_asked",
+    "_promises",
+    "_accepted",
+)
 
 
 def _save(register: Register) -> tuple[Any, ...]:
