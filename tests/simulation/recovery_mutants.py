@@ -27,6 +27,7 @@ from agiledart_simulation.runs.recovery_run import RecoveryRun
 from tests.simulation.mutants import Mutant, nothing
 
 MOVES = {"kinds": ("handover", "pause", "weather", "heal"), "steps": 40, "step_ms": 1_500, "loss": 0.02}
+SPLITS = {"kinds": ("partition", "heal", "pause"), "steps": 60, "step_ms": 1_500, "nodes": 5}
 ROLLS = {"kinds": ("kill", "power", "restart", "partition", "heal"), "steps": 40}
 ENDS = {"kinds": ("kill", "power", "restart", "heal"), "steps": 60, "step_ms": 2_000}
 SKEW = {"kinds": ("power", "blackout", "pause", "weather"), "steps": 40, "loss": 0.2}
@@ -338,7 +339,7 @@ def plan_before_its_epoch(patch: pytest.MonkeyPatch) -> None:
 
 
 RECOVERY_MUTANTS = [
-    Mutant("any life is taken", any_life_is_taken, "recovery", ROLLS),
+    Mutant("any life is taken", any_life_is_taken, "recovery", SPLITS),
     Mutant("answers of any life count", answers_of_any_life_count, "recovery", ROLLS),
     Mutant("snapshots by epoch alone", snapshots_by_epoch_alone, "recovery", RIVALS),
     Mutant("COMMITTED before the register", committed_before_the_register, "recovery", RIVALS, complaint="V"),
