@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# Hostile runs of every scenario for so many minutes in all; rings and whole nodes with submissions get most of it.
+# Hostile runs of every scenario for so many minutes in all; rings, whole nodes with submissions get most of it.
 # Usage: tools/simulate.sh AGILEDART MINUTES FIRST_SEED [DIRECTORY]
 # Prints one JSON document for each scenario, or writes one of all into DIRECTORY/simulate.json. Exit code 1 when something was
 # wrong; then the command that replays the run is on stderr.
 set -euo pipefail
 agiledart=$1 minutes=$2 seed=$3 directory=${4:-}
 failed=0 parts=()
-for part in swarm:6 applications:6 partitions:3 crashes:3 pauses:2 joins:2 weather:2; do
+for part in swarm:6 applications:6 partitions:3 crashes:3 pauses:2 joins:2 weather:2 recovery:4; do
     scenario=${part%:*}
-    share=$(awk "BEGIN { print $minutes * ${part#*:} / 24 }")
+    share=$(awk "BEGIN { print $minutes * ${part#*:} / 28 }")
     arguments=("$scenario" --seed "$seed" --minutes "$share" -o json)
     if [[ -n $directory ]]; then
         mkdir -p "$directory"

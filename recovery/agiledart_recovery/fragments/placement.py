@@ -62,7 +62,8 @@ def spread(owner: Peer, candidates: Sequence[Peer], length: int, m: int, k: int)
 def replacements(
     owner: Peer, holders: Sequence[NodeId], gone: Sequence[NodeId], candidates: Sequence[Peer]
 ) -> dict[int, NodeId]:
-    """New holders for fragments whose holders are gone or were never found: index → node; those for whom nobody is left are missing."""
+    """New holders for fragments whose holders are gone or were never found: index → node; those for whom nobody is left
+    are missing."""
     stay = [node for node in holders if node and node not in gone]
     known = {peer.node: host_of(peer) for peer in candidates}
     taken = [known.get(node, node.hex) for node in stay]

@@ -2,12 +2,13 @@
 
 | state | who moves it |
 |---|---|
-| STRIPES | each fragment is cut into P stripes; stripe j comes from the m cyclically consecutive providers j, j + 1 …; a provider that fails is left out, its stripes come from the others |
+| STRIPES | each fragment is cut into P stripes, stripe j comes from the m providers j, j + 1 … (mod P); who fails is left out |
 | WHOLE | the decoded element's hash was wrong: now whole fragments, each with its own hash, so that the bad one is known |
 | READY | every stripe has m pieces (or m whole fragments are good): decode |
 | LOST | fewer than m providers are left: wait for holders that may come back, then the run's policy |
 
-The awkward case: a provider fails with half of its stripes served. What it served stays good until the element's hash says otherwise.
+The awkward case: a provider fails with half of its stripes served. What it served stays good until the element's hash says
+otherwise.
 """
 
 from enum import Enum

@@ -2,13 +2,17 @@
 
 | step | who moves it |
 |---|---|
-| 1 BEGIN(ℓ, e) to hosts of sources | `checkpoint_interval` after the last one, one at a time; a change only when e - 1 is committed, nothing else is begun, all had caught up |
+| 1 BEGIN(ℓ, e) to hosts of sources | `checkpoint_interval` after the last one, one at a time; a change: see below |
 | 2 PREPARED(ℓ, e) of all parties | hosts; who does not answer is asked again |
-| 3 SYNC(ℓ, e) to hosts of source logs, SYNCED | only where a merge by position has several sources: its snapshot holds effects of rows behind a barrier |
+| 3 SYNC(ℓ, e) to hosts of source logs, SYNCED | only where a merge by position has several sources, see below |
 | 4 ACCEPT the value with (ℓ, e) | `Coordinator._commit`: here the epoch is committed |
 | 5 COMMITTED(value), COMMITTED_OK | told until acknowledged |
 
-Not complete within `epoch_timeout`: passed over. The awkward case: an epoch that carries a change must not be passed over, since its
+A change is begun only when e - 1 is committed, nothing else is begun, and all had caught up. SYNC, because the snapshot of a merge
+by position holds effects of rows behind a barrier: they must come again exactly alike.
+
+Not complete within `epoch_timeout`: passed over. The awkward case: an epoch that carries a change must not be passed over,
+since its
 senders use the new plan behind the barrier; not committed within `handover_timeout` it ends in a new life.
 """
 
@@ -66,9 +70,22 @@ class Committing:
 
     def want(self, value: Value, plan: Plan) -> None:
         """Instances are to move; their new hosts enter the life first, with nothing to do."""
-        same = [(each.party.stage, each.party.index, each.role) for each in value.plan.assignments]
-        if [(each.party.stage, each.party.index, each.role) for each in plan.assignments] == same:
+        if self._is_move(value.plan, plan):
             self._wanted = plan
+
+    def _is_move(self, old: Plan, new: Plan) -> bool:
+        """The same parties, and who moves is of a later term: in one life no (stage, term, index) comes twice."""
+        if len(old.assignments) != len(new.assignments):
+            return False
+        for before, after in zip(old.assignments, new.assignments, strict=True):
+            same = (before.party.stage, before.party.index, before.role) == (
+                after.party.stage,
+                after.party.index,
+                after.role,
+            )
+            if not same or (before != after and after.party.term <= before.party.term):
+                return False
+        return True
 
     def _prepare_change(self, value: Value, ballot: Ballot) -> None:
         if self._wanted is not None:
@@ -120,8 +137,8 @@ class Committing:
 
     def _ask_again(self, value: Value) -> None:
         self._send_begin(value)
-        missing = {each.host.node: each.host for each in self.epochs.missing(self._open)}
-        for peer in missing.values():
+        # Everybody: a host all of whose parties have ended, and that was ended since, holds the others up and owes no answer.
+        for peer in self.epochs.plan.hosts.values():
             self._desk.send(peer, wire.Ask(self._run, self.life, self.epochs.committed))
         if self._syncing:
             self._send_sync()
@@ -188,9 +205,13 @@ class Committing:
         if value.committed.epoch <= self.epochs.committed:
             return False
         done = self._written
-        assert done is not None and done.epoch == value.committed.epoch, (done, value.committed)
+        assert done is not None, value.committed
+        assert done.epoch == value.committed.epoch, (done, value.committed)
+        before = self.epochs.plan
         self.epochs.settle(done)
         self._carried = None
+        # A change that was asked for under another plan would undo this one.
+        self._wanted = None if done.plan != before else self._wanted
         self._desk.observe(EpochCommitted(self._run, value.committed))
         return True
 

@@ -4,17 +4,21 @@
 |---|---|
 | FOLLOWING | another voter leads. Nothing heard for `silence` → READING |
 | READING | the register is read: finished or failed → CLOSING; life 0 → a life is begun; else → RESETTING |
-| RESETTING | RESET goes to all hosts of the register's life. All answer → RUNNING. One refuses (it was ended since), or the time is over → a life is begun |
-| RUNNING | epochs: BEGIN, PREPARED by all, SYNC where logs must be on the disk, ACCEPT, COMMITTED. A host lost, a change late, NEED_LIFE → a life is begun |
-| WAITING | the next life could not run: a pinned host, or all room, is missing. The register's life stays, so that what the other side of a partition does keeps its worth. Somebody comes back → RESETTING |
+| RESETTING | RESET goes to all hosts. All answer → RUNNING. One was ended since, or the time is over → a life is begun |
+| RUNNING | epochs, see `committing`. A host lost, a change late, NEED_LIFE → a life is begun |
+| WAITING | the next life could not run: a pinned host, or all room, is missing. Somebody comes back → RESETTING |
 | CLOSING | COMMITTED goes out until everybody has it |
 | any | a higher ballot is seen → FOLLOWING |
 
+While a run is WAITING its life stays, so that what the other side of a partition does keeps its worth.
 "A life is begun": a plan for ℓ + 1 is made, ACCEPTed, and only then acted upon → RESETTING.
 
-The awkward cases. (1) Taking over: what was prepared is asked for by RESET of the *same* life, which hosts that are in it answer with
-what they have; so there is one way in, and a coordinator that was only slow costs nothing. (2) Two at once: each acts on a value that
-it has read or written under its ballot; the one that was overtaken finds out at its next ACCEPT, which is the only thing that commits.
+The awkward cases. (1) Taking over: what was prepared is asked for by RESET of the *same* life, which hosts that are in it
+answer with
+what they have; so there is one way in, and a coordinator that was only slow costs nothing. (2) Two at once: each acts on a
+value that
+it has read or written under its ballot; the one that was overtaken finds out at its next ACCEPT, which is the only thing
+that commits.
 """
 
 from enum import Enum
@@ -322,7 +326,8 @@ class Coordinator:
             self._commit()
 
     def _commit(self) -> None:
-        """The one place where an epoch is committed: the register is still in this life, below this epoch, and this is its holder."""
+        """The one place where an epoch is committed: the register is still in this life, below this epoch, and this is its
+        holder."""
         if self.proposer.phase is Hold.LEADING:
             value = self.committing.next_value(self.value)
             if value is not None:

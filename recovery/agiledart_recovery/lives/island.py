@@ -3,8 +3,10 @@
 | side | is | does |
 |---|---|---|
 | COMMITS | a majority of the voters can be reached | begins epochs and lives, commits |
-| ISLAND | no majority, and a whole way from a source to a sink | works on inside the open epoch: sink rows stay uncommitted, source logs grow up to `island_bytes`, then the overload policy decides |
+| ISLAND | no majority, and a whole way from a source to a sink | works on inside the open epoch |
 | WAITS | neither | sources block, as at any full channel |
+
+On an island sink rows stay uncommitted, and source logs grow up to `island_bytes`; then the overload policy decides.
 
 No side changes anything in the register by being one: the name is for status, for the logs' bound, and for people. An island that
 meets the majority again is in the same life, and the next epoch commits all that it did; or a newer life has begun, and its rows

@@ -11,7 +11,8 @@
 | CLOSED | the run has ended |
 | any | RESET of a later life → STORING |
 
-The awkward case: RESET of the life that is on the disk. In the process that entered it, it is a question: what have you prepared? In
+The awkward case: RESET of the life that is on the disk. In the process that entered it, it is a question: what have you
+prepared? In
 a later process it is refused: the part has forgotten what it had taken, and an old RESET would cut off what was committed since.
 """
 

@@ -42,7 +42,8 @@ def host_of(peer: Peer) -> str:
 def choose_voters(
     candidates: Sequence[Peer], count: int = 3, *, zone: str = "", stateful: Collection[NodeId] = ()
 ) -> tuple[Peer, ...]:
-    """First voters of a run: on distinct hosts, in the sinks' zone when it has enough, no hosts of stateful stages if there are others.
+    """First voters of a run: on distinct hosts, in the sinks' zone when it has enough, no hosts of stateful stages if
+    there are others.
 
     One voter where fewer than three hosts are known.
 

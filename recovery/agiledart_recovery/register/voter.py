@@ -3,7 +3,7 @@
 | what comes | moves | answered |
 |---|---|---|
 | PREPARE(b) above what was promised | promised ← b | PROMISE(b, accepted, value) once that is on the disk |
-| ACCEPT(s, value), s.ballot ≥ promised, s above accepted | promised ← s.ballot, accepted ← s, value | ACCEPTED(s) once on the disk |
+| ACCEPT(s, value), s.ballot ≥ promised, s ≥ accepted | promised, accepted, value ← those of s | ACCEPTED(s) once on the disk |
 | the same again | nothing | the same answer, once the disk has it |
 | a lower ballot | nothing | REFUSED(promised), at once: it promises nothing |
 
@@ -11,7 +11,8 @@ The awkward case: a second message comes while the first is being written. Its a
 a write of its own, and writes of one run are carried out in order. A node that lost its disk makes another seat when it is
 asked for one; until it is put into the register under that number, its answers are nobody's vote.
 
-Source: [Paxos made simple] is the literature's form of it; a rewritable value with a number under one ballot is the specification's.
+The literature's form of it is Paxos; a rewritable value with a number under one ballot is the
+specification's.
 """
 
 from collections.abc import Callable

@@ -48,7 +48,8 @@ class KeepLife(Request, frozen=True, gc=False):
 
 
 class EnterLife(Request, frozen=True, gc=False):
-    """End what runs of older lives, cut the sinks' parts to `ends`, restore `assignments` from `saved`, and wait for `StartSources`.
+    """End what runs of older lives, cut the sinks' parts to `ends`, restore `assignments` from `saved`, and wait for
+    `StartSources`.
 
     A part without an end keeps what it had when the run began. `base` is the committed epoch: barriers go on from there.
     """

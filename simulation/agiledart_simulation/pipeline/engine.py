@@ -1,6 +1,7 @@
 """One life of a run on one virtual node: its parties, and channels that lose nothing while both ends live.
 
-A channel numbers its frames, and sends again what was not acknowledged. What another life says is dropped. A frame for an instance that
+A channel numbers its frames, and sends again what was not acknowledged. What another life says is dropped. A frame for an
+instance that
 is not there, or of a sender that no barrier has told of, is not acknowledged, so it comes again: that is how it waits.
 """
 

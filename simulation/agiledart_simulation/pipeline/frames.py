@@ -1,4 +1,5 @@
-"""What instances of the virtual pipeline say to each other: rows, barriers, hand-overs. Tags from 900: no real node ever sends one."""
+"""What instances of the virtual pipeline say to each other: rows, barriers, hand-overs. Tags from 900: no real node ever
+sends one."""
 
 import msgspec
 

@@ -1,5 +1,6 @@
 """A virtual node: the recovery machine, and around it a disk and an engine that do what the machine asks for."""
 
+from collections.abc import Callable
 from hashlib import sha256
 from typing import Protocol
 
@@ -20,6 +21,8 @@ from agiledart_simulation.pipeline.engine import Engine
 from agiledart_simulation.pipeline.frames import END, Frame, FrameAck, Memory, Position, Row
 from agiledart_simulation.pipeline.parties import Source, Stage
 
+Action = Callable[[], object]
+
 _PUMP_NS = 20 * MILLISECOND
 _MEMORY = Codec[Memory](Memory)
 
@@ -30,7 +33,7 @@ class Surroundings(Protocol):
     rows: int
     element_bytes: int
 
-    def write(self, host: "RecoveryHost", action: object, event: Event | None) -> None:
+    def write(self, host: "RecoveryHost", action: Action, event: Event | None) -> None:
         """Do something to the host's disk later, in order; then give it the event."""
         ...
 
@@ -86,6 +89,8 @@ class RecoveryHost:
         elif isinstance(event, _Entered):
             self._entered(event)
         else:
+            if isinstance(event, Booted):
+                self.out.append(SetTimer("pump", now))
             for effect in self.machine.step(event, now):
                 self._carry_out(effect)
         return self.out
@@ -96,7 +101,6 @@ class RecoveryHost:
 
     def boot(self) -> Booted:
         """What the process finds on its disk."""
-        self.out.append(SetTimer("pump", Instant(0)))
         disk = self.disk
         return Booted(tuple(disk.voters.values()), tuple(disk.lives.values()), tuple(disk.fragments))
 
@@ -139,7 +143,7 @@ class RecoveryHost:
             case _:
                 self.out.append(effect)
 
-    def _sync(self) -> object:
+    def _sync(self) -> Action:
         """Logs up to where they are now."""
         upto = {party: len(log.rows) for party, log in self.disk.logs.items()}
 
@@ -221,7 +225,7 @@ class RecoveryHost:
             return None
         row = self.judge(index, number)
         log.rows.append(row)
-        if not self.random.index(4):
+        if not self.random.index(12):
             self.world.write(self, self._sync(), None)
         return row
 

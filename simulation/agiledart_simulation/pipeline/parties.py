@@ -1,6 +1,7 @@
 """Instances: a source, a stage with state that merges by position, a sink.
 
-Each is a small machine on an `Engine`, which carries frames and writes elements. A stage keeps what came ahead of a barrier on a fast
+Each is a small machine on an `Engine`, which carries frames and writes elements. A stage keeps what came ahead of a
+barrier on a fast
 input out of nothing: it releases rows as far as all inputs have promised, so its snapshot may hold effects of rows behind the
 barrier. They are dropped when they come again, which is why they must come again exactly alike.
 """

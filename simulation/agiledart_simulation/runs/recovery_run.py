@@ -1,10 +1,9 @@
 """A hostile run of one application with state: its hosts die, sleep, lose power and disks, are cut off and come back.
 
-Always: V1 to V7 of recovery's invariants (`checkers.recovery`). In the end, when everybody is back and nothing more happens: the run
+Always: V1 to V7 of recovery's invariants (`checkers.recovery`). In the end, when everybody is back and nothing more
+happens: the run
 finishes, and what is committed is what a run without failures would have committed (V8, L1).
 """
-
-from dataclasses import replace
 
 from agiledart_kernel.codec import Codec
 from agiledart_kernel.instants import MILLISECOND, SECOND
@@ -15,6 +14,7 @@ from agiledart_kernel.peer import Peer
 from agiledart_kernel.randomness import RandomStream
 from agiledart_recovery.config import RecoveryConfig
 from agiledart_recovery.lives.coordinator import Phase
+from agiledart_recovery.machine import RecoveryMachine
 from agiledart_recovery.wire import observations as seen
 from agiledart_recovery.wire.effects import FragmentKey, SendFragment
 from agiledart_recovery.wire.events import FoundRun, HostBack, HostLost, MakeSeat, RoomSeen
@@ -24,7 +24,7 @@ from agiledart_recovery.wire.value import Assignment, Plan, Role, Saved, State, 
 from agiledart_simulation.checkers.recovery import RecoveryLedger
 from agiledart_simulation.pipeline.disk import Disk
 from agiledart_simulation.pipeline.frames import Frame, FrameAck
-from agiledart_simulation.pipeline.host import RecoveryHost
+from agiledart_simulation.pipeline.host import Action, RecoveryHost
 from agiledart_simulation.runs.recovery_faults import RecoveryFaults
 from agiledart_simulation.runs.report import Report
 from agiledart_simulation.runs.scenario import Scenario
@@ -91,7 +91,7 @@ class RecoveryRun:
         )
         self.ids: list[NodeId] = []
         self._free_at: dict[NodeId, int] = {}
-        self._pending: dict[NodeId, list[tuple[int, object, Event | None]]] = {}
+        self._pending: dict[NodeId, list[tuple[int, Action, Event | None]]] = {}
         self._number = 0
         self._apart: dict[tuple[NodeId, NodeId], int] = {}
         self._told: dict[tuple[NodeId, int, NodeId], None] = {}
@@ -187,7 +187,7 @@ class RecoveryRun:
         """Hosts that are up."""
         return [node.machine for node in self.world.live]
 
-    def machine(self, node: NodeId):  # type: ignore[no-untyped-def]
+    def machine(self, node: NodeId) -> RecoveryMachine:
         """The recovery machine of a node."""
         return self.world.nodes[node].machine.machine
 
@@ -210,7 +210,6 @@ class RecoveryRun:
     def _boot(self, node: NodeId) -> None:
         here = self.world.nodes[node]
         self.world.inject(node, here.machine.boot())
-        self.world._carry_out(here, here.machine.out)
         others = [self.world.nodes[other].peer for other in self.ids if other != node]
         self.random.shuffle(others)
         self.world.inject(node, RoomSeen(tuple(others)))
@@ -226,7 +225,7 @@ class RecoveryRun:
         pending = self._pending.pop(node, [])
         survive = self.random.index(len(pending) + 1)
         for _, action, _ in pending[:survive]:
-            action()  # type: ignore[operator]
+            action()
         if is_power and self.disks[node].power_cut():
             self.reached("lost tail")
 
@@ -264,7 +263,7 @@ class RecoveryRun:
 
     # ---- what hosts need (`Surroundings`)
 
-    def write(self, host: RecoveryHost, action: object, event: Event | None) -> None:
+    def write(self, host: RecoveryHost, action: Action, event: Event | None) -> None:
         """Writes of one node are carried out in order."""
         node, world = host.me.node, self.world
         at = max(self._free_at.get(node, 0), world.now) + int((1 + 10 * self.random.uniform()) * MILLISECOND)
@@ -278,7 +277,7 @@ class RecoveryRun:
         pending = self._pending.get(node, [])
         if pending and pending[0][0] == number:
             _, action, event = pending.pop(0)
-            action()  # type: ignore[operator]
+            action()
             if event is not None:
                 self.world.inject(node, event)
 
@@ -366,8 +365,3 @@ REACHED = (
     "overtaken",
 )
 """What a large campaign must have reached beside its kinds."""
-
-
-def quick(scenario: Scenario, **options: int) -> Scenario:
-    """The same scenario with other options."""
-    return replace(scenario, **options)  # type: ignore[arg-type]

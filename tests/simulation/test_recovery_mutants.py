@@ -1,0 +1,29 @@
+"""Each rule of recovery that is broken on purpose is found within a hundred seeds; the code without the bug passes that seed."""
+
+import pytest
+
+from agiledart_simulation.runs.campaign import play
+from agiledart_simulation.runs.scenario import draw
+from tests.simulation.mutants import Mutant
+from tests.simulation.recovery_mutants import RECOVERY_MUTANTS
+
+
+def complaints(mutant: Mutant, seed: int) -> list[str]:
+    """What the checkers say; a machine whose own assertion fails has found it, too."""
+    try:
+        report = play(draw(seed, 25, mutant.scenario, mutant.fixed))
+    except AssertionError as error:
+        return [f"{mutant.complaint}: {error}"]
+    return [line for line in report.violations if line.startswith(mutant.complaint)]
+
+
+@pytest.mark.parametrize(
+    "mutant",
+    [pytest.param(each, id=each.name, marks=[pytest.mark.soak] if each.is_slow else []) for each in RECOVERY_MUTANTS],
+)
+def test_found(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        mutant.plant(patch)
+        seed = next((seed for seed in range(1, mutant.seeds + 1) if complaints(mutant, seed)), None)
+    assert seed is not None, f"{mutant.name}: not found in {mutant.seeds} seeds"
+    assert complaints(mutant, seed) == [], "the code without the bug passes the seed that found it"

@@ -1,0 +1,115 @@
+"""Pure parts of recovery: plans of the next life, sides of a partition, voters, epochs, the shelf."""
+
+import pytest
+
+from agiledart_kernel.errors import ConfigurationError
+from agiledart_kernel.node_id import NodeId
+from agiledart_kernel.peer import Peer
+from agiledart_recovery.config import RecoveryConfig
+from agiledart_recovery.fragments.shelf import Shelf
+from agiledart_recovery.lives.epochs import Epochs
+from agiledart_recovery.lives.island import Side, side_of
+from agiledart_recovery.lives.replan import next_plan
+from agiledart_recovery.register.ballots import choose_voters, successor_of
+from agiledart_recovery.wire.effects import FragmentKey
+from agiledart_recovery.wire.messages import Prepared
+from agiledart_recovery.wire.names import Party, Snapshot
+from agiledart_recovery.wire.value import Saved
+from tests.unit.recovery.bench import RUN, peer, plan, value
+
+
+def same(one: Peer) -> Peer:
+    return one
+
+
+def test_survivors_stay_and_the_lost_go_to_the_ring_successor() -> None:
+    made, missing = next_plan(value(), lambda node: node != 2, (peer(9), peer(6)), same)
+    assert missing == ()
+    assert made is not None
+    assert [int(each.host.node) for each in made.assignments] == [1, 9, 3]
+
+
+def test_holders_of_fragments_come_before_other_nodes() -> None:
+    now = value(committed=Snapshot(1, 4))
+    made, _ = next_plan(now, lambda node: node not in (2, 9), (peer(9), peer(5), peer(7)), same)
+    assert made is not None
+    assert int(made.assignments[1].host.node) == 7
+
+
+def test_a_pinned_host_is_waited_for() -> None:
+    assert next_plan(value(), lambda node: node != 1, (peer(9),), same) == (None, (NodeId(1),))
+    assert next_plan(value(), lambda node: node != 2, (), same) == (None, (NodeId(2),))
+
+
+def test_sides_of_a_partition() -> None:
+    assert side_of(value(), lambda node: node in (1, 4)) is Side.COMMITS
+    assert side_of(value(), lambda node: node in (1, 2, 3)) is Side.ISLAND
+    assert side_of(value(), lambda node: node in (2, 3)) is Side.WAITS
+    assert side_of(value(), lambda node: node in (1, 3)) is Side.WAITS
+
+
+def test_voters_are_on_distinct_hosts_and_an_even_number_is_refused() -> None:
+    candidates = [Peer(NodeId(n), 1, host=f"machine-{n // 2}") for n in range(2, 9)]
+    assert [each.host for each in choose_voters(candidates)] == ["machine-1", "machine-2", "machine-3"]
+    assert len(choose_voters(candidates[:3])) == 1
+    with pytest.raises(ConfigurationError, match="even number"):
+        choose_voters(candidates, 4)
+
+
+def test_a_voter_that_is_gone_is_replaced_on_another_host() -> None:
+    voters = value().voters
+    assert successor_of(voters[0], voters, [peer(4), peer(9)]) == peer(9)
+    assert successor_of(voters[0], voters, [peer(4)]) is None
+
+
+def _answer(name: str, epoch: int, *, has_ended: bool = False, life: int = 1) -> Prepared:
+    party = Party(name)
+    return Prepared(RUN, life, epoch, party, Saved(party), 7 if name == "sink" else 0, has_ended=has_ended)
+
+
+def test_an_epoch_is_complete_when_all_have_answered_in_this_life() -> None:
+    epochs = Epochs(1, plan(), 0)
+    parties = {each.party: each for each in plan().assignments}
+    assert not epochs.take(_answer("sink", 1, life=2), parties)
+    assert not epochs.take(_answer("stranger", 1), parties)
+    for name in ("source", "stage"):
+        assert epochs.take(_answer(name, 1), parties)
+        assert epochs.complete() is None
+    assert epochs.take(_answer("sink", 1), parties)
+    done = epochs.complete()
+    assert done is not None
+    assert (done.epoch, done.is_last) == (1, False)
+
+
+def test_who_has_ended_counts_above_its_last_barrier_only() -> None:
+    epochs = Epochs(1, plan(), 0)
+    parties = {each.party: each for each in plan().assignments}
+    epochs.begun = 3
+    for answer in (_answer("source", 2, has_ended=True), _answer("stage", 2), _answer("sink", 2)):
+        epochs.take(answer, parties)
+    assert epochs.complete() is None
+    for answer in (_answer("stage", 3), _answer("sink", 3)):
+        epochs.take(answer, parties)
+    done = epochs.complete()
+    assert done is not None
+    assert done.epoch == 3
+
+
+def test_the_shelf_keeps_what_is_needed_and_what_is_not_committed_yet() -> None:
+    shelf, stage = Shelf(), Party("stage")
+    old, needed, ahead = (FragmentKey(RUN, stage, Snapshot(1, epoch), 0) for epoch in (3, 4, 5))
+    for key in (old, needed, ahead):
+        shelf.put(key)
+    assert shelf.release(value(committed=Snapshot(1, 4))) == (old,)
+    assert shelf.refusal(FragmentKey(RUN, stage, Snapshot(1, 6), 0)) == ""
+    # A later life: what it did not commit of the one before can't be any more.
+    assert shelf.release(value(life=2, committed=Snapshot(1, 4))) == (ahead,)
+    assert "life 1 is over" in shelf.refusal(FragmentKey(RUN, stage, Snapshot(1, 6), 0))
+
+
+def test_figures_that_do_not_go_together_are_refused() -> None:
+    RecoveryConfig().validate()
+    with pytest.raises(ConfigurationError, match="two ticks"):
+        RecoveryConfig(silence_ns=1).validate()
+    with pytest.raises(ConfigurationError, match="raw fragment"):
+        RecoveryConfig(m=0).validate()

@@ -1,0 +1,184 @@
+"""The machine as peers see it: whatever they say, it does not raise, and what does not fit moves nothing."""
+
+from typing import Any, get_args
+
+import msgspec
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agiledart_kernel.codec import Codec, tags_of
+from agiledart_kernel.instants import Instant
+from agiledart_kernel.machine import Completed, Received, Send
+from agiledart_kernel.observe import Observation
+from agiledart_kernel.peer import Peer
+from agiledart_kernel.randomness import RandomStream
+from agiledart_recovery.config import RecoveryConfig
+from agiledart_recovery.machine import RecoveryMachine
+from agiledart_recovery.wire import messages as wire
+from agiledart_recovery.wire.effects import EnterLife, KeepLife, KeepVoter, Request
+from agiledart_recovery.wire.events import Booted, FoundRun, HostLost, MakeSeat
+from agiledart_recovery.wire.names import Ballot, Party, Snapshot, Stamp
+from agiledart_recovery.wire.observations import MessageIgnored
+from agiledart_recovery.wire.value import Plan, Saved
+from tests.unit.recovery.bench import RUN, peer, plan, value
+
+ZERO = Instant(0)
+
+
+def machine(number: int = 1, observed: list[Observation] | None = None) -> RecoveryMachine:
+    made = RecoveryMachine(
+        peer(number), RecoveryConfig(), RandomStream(1), (observed if observed is not None else []).append
+    )
+    made.step(Booted(), ZERO)
+    return made
+
+
+def carry_out(made: RecoveryMachine, effects: Any) -> list[Send]:
+    """Everything that is asked for succeeds; returns what is said."""
+    queue, said = list(effects), []
+    while queue:
+        effect = queue.pop(0)
+        if isinstance(effect, Send):
+            said.append(effect)
+        elif isinstance(effect, Request):
+            queue += made.step(Completed(effect.request), ZERO)
+    return said
+
+
+def told(made: RecoveryMachine, sender: Peer, message: Any) -> list[Any]:
+    return [each.message for each in carry_out(made, made.step(Received(sender, message), ZERO))]
+
+
+def test_tags_are_of_one_range_and_none_is_used_twice() -> None:
+    tags = tags_of(wire.RecoveryMessage)
+    assert len(tags) == len(get_args(wire.RecoveryMessage))
+    assert all(380 <= tag < 410 for tag in tags)
+
+
+def test_a_voter_answers_when_its_file_is_on_the_disk() -> None:
+    made = machine()
+    made.step(MakeSeat(RUN), ZERO)
+    (keep,) = made.step(Received(peer(4), wire.Prepare(RUN, Ballot(1, peer(4).node, 1))), ZERO)
+    assert isinstance(keep, KeepVoter)
+    (promise,) = carry_out(made, made.step(Completed(keep.request), ZERO))
+    assert isinstance(promise.message, wire.Promise)
+
+
+def test_only_the_holder_of_a_ballot_asks_under_it() -> None:
+    observed: list[Observation] = []
+    made = machine(observed=observed)
+    made.step(MakeSeat(RUN), ZERO)
+    ballot = Ballot(1, peer(4).node, 1)
+    assert told(made, peer(5), wire.Prepare(RUN, ballot)) == []
+    assert told(made, peer(4, 2), wire.Accept(RUN, Stamp(ballot, 1), value())) == []
+    assert [each.reason for each in observed if isinstance(each, MessageIgnored)] == ["ballot", "ballot"]
+
+
+def test_a_life_is_stored_before_it_is_entered_and_answered() -> None:
+    made = machine(2)
+    reset = wire.Reset(RUN, Ballot(1, peer(1).node, 1), value(1))
+    (store,) = made.step(Received(peer(1), reset), ZERO)
+    assert isinstance(store, KeepLife)
+    (enter,) = made.step(Completed(store.request), ZERO)
+    assert isinstance(enter, EnterLife)
+    assert [each.party for each in enter.assignments] == [Party("stage")]
+    (answer,) = carry_out(made, made.step(Completed(enter.request), ZERO))
+    assert isinstance(answer.message, wire.ResetOk)
+    # The same life again is a question; an older one is refused, and so is one of a sender that votes for nothing.
+    assert isinstance(told(made, peer(1), reset)[0], wire.ResetOk)
+    assert told(made, peer(9), wire.Reset(RUN, Ballot(1, peer(9).node, 1), value(2))) == []
+    (later,) = told(made, peer(1), wire.Reset(RUN, Ballot(1, peer(1).node, 1), value(2)))
+    assert later.life == 2
+    (refused,) = told(made, peer(1), reset)
+    assert refused == wire.ResetRefused(RUN, 2, "a later life was entered")
+
+
+def test_a_life_that_an_earlier_process_entered_is_refused() -> None:
+    made = machine(2)
+    reset = wire.Reset(RUN, Ballot(1, peer(1).node, 1), value(1))
+    (store, *_) = made.step(Received(peer(1), reset), ZERO)
+    assert isinstance(store, KeepLife)
+    again = RecoveryMachine(peer(2, 2), RecoveryConfig(), RandomStream(1))
+    again.step(Booted((), (store.file,)), ZERO)
+    assert isinstance(told(again, peer(1), reset)[0], wire.ResetRefused)
+    assert isinstance(told(again, peer(1), wire.Start(RUN, 1))[0], wire.NeedLife)
+
+
+def test_a_host_that_lost_its_disk_enters_no_life_that_was_planned_before() -> None:
+    again = machine(2)
+    later = RecoveryMachine(peer(2, 2), RecoveryConfig(), RandomStream(1))
+    reset = wire.Reset(RUN, Ballot(1, peer(1).node, 1), value(3))
+    assert isinstance(told(again, peer(1), reset)[0], wire.ResetOk)
+    assert isinstance(told(later, peer(1), reset)[0], wire.ResetRefused)
+    assert isinstance(told(later, peer(1), wire.Ask(RUN, 3, 0))[0], wire.NeedLife)
+
+
+def test_two_requests_under_one_number_need_a_new_life() -> None:
+    made = machine(1)
+    told(made, peer(4), wire.Reset(RUN, Ballot(1, peer(4).node, 1), value(1)))
+    told(made, peer(4), wire.Begin(RUN, 1, 1, plan().digest))
+    other = plan(stage=7)
+    (need,) = told(made, peer(5), wire.Begin(RUN, 1, 1, plan().digest, other))
+    assert isinstance(need, wire.NeedLife)
+
+
+_COUNTS = st.one_of(st.integers(0, 4), st.integers(0, 1 << 62))
+_VALUES = st.builds(
+    lambda life, epoch, made: value(life, Snapshot(life, epoch), made),
+    _COUNTS,
+    _COUNTS,
+    st.sampled_from([plan(), plan(1, 1, 1), Plan(())]),
+)
+_PEERS = st.builds(peer, st.integers(1, 9), st.integers(0, 3))
+_BALLOTS = st.builds(lambda round_, who: Ballot(round_, who.node, who.incarnation), _COUNTS, _PEERS)
+_PREPARED = st.builds(
+    lambda life, epoch, name, ended: wire.Prepared(
+        RUN, life, epoch, Party(name), Saved(Party(name)), epoch, None, True, ended
+    ),
+    _COUNTS,
+    _COUNTS,
+    st.sampled_from(["source", "stage", "sink", "other"]),
+    st.booleans(),
+)
+
+
+def _messages() -> st.SearchStrategy[Any]:
+    """Each kind of message, with numbers that may fit."""
+    by_name: dict[str, st.SearchStrategy[Any]] = {
+        "run": st.just(RUN),
+        "ballot": _BALLOTS,
+        "promised": _BALLOTS,
+        "stamp": st.builds(Stamp, _BALLOTS, _COUNTS),
+        "accepted": st.builds(Stamp, _BALLOTS, _COUNTS),
+        "value": _VALUES,
+        "prepared": st.lists(_PREPARED, max_size=3).map(tuple),
+        "party": st.just(Party("stage")),
+        "saved": st.just(Saved(Party("stage"))),
+        "after": st.sampled_from([None, plan(stage=7)]),
+        "before": st.sampled_from([plan().digest, b""]),
+        "committed": st.builds(Snapshot, _COUNTS, _COUNTS),
+        "reason": st.just("why"),
+        "is_over": st.booleans(),
+        "is_caught_up": st.booleans(),
+        "has_ended": st.booleans(),
+    }
+    kinds = [
+        st.builds(kind, **{name: by_name.get(name, _COUNTS) for name in kind.__struct_fields__})
+        for kind in get_args(wire.RecoveryMessage)
+    ]
+    return st.one_of(*kinds)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(_PEERS, _messages()), max_size=40))
+def test_no_message_raises_whoever_sends_it(said: list[tuple[Peer, Any]]) -> None:
+    made, codec = machine(1), Codec[Any](wire.RecoveryMessage)
+    made.step(MakeSeat(RUN), ZERO)
+    founded = value(0)
+    seat = made.seats[RUN].seat
+    voters = (msgspec.structs.replace(founded.voters[0], seat=seat), *founded.voters[1:])
+    carry_out(made, made.step(FoundRun(msgspec.structs.replace(founded, voters=voters)), ZERO))
+    carry_out(made, made.step(HostLost(peer(3).node), ZERO))
+    for sender, message in said:
+        carry_out(made, made.step(Received(sender, codec.decode(codec.encode(message))), ZERO))
+    assert made.seats[RUN].violations() == []
