@@ -22,9 +22,8 @@ from agiledart_experiments.paths.figures import ci95, mean, median
 from agiledart_experiments.paths.grenoble import RATE_LEAST, replays
 from agiledart_experiments.paths.networks import SIZES, PathNetwork, grid, grid_of_nodes
 from agiledart_experiments.paths.streets import generated, strongly_connected, sydney
-from agiledart_experiments.registry import find
+from agiledart_experiments.registry import find, run_experiment
 from agiledart_experiments.report import Settings
-from agiledart_experiments.runner import run_experiment
 from agiledart_kernel.randomness import RandomStream
 from agiledart_shuffle.estimates import Estimates
 from agiledart_shuffle.graph import UNREACHABLE, LinkGraph
