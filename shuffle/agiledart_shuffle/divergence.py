@@ -59,7 +59,9 @@ def upper_exponent(rate: float, nats: float, start: float = 0.0) -> float:
     rest = 1.0 - rate
     bottom = low = -math.log1p(-rate)
     log_rate = math.log(rate)
-    high = (nats - rate * log_rate) / rest + low
+    high = ((nats - rate * log_rate) / rest + low) * (
+        1.0 + _PRECISION
+    )  # what rounding takes off must not shut the root out
     y = start if low < start < high else min(high, low + math.sqrt(2.0 * nats * rate / rest) + nats / rest)
     for _ in range(_ITERATIONS):
         u = -math.expm1(-y)
@@ -70,14 +72,16 @@ def upper_exponent(rate: float, nats: float, start: float = 0.0) -> float:
             low = y
         fall = rate * (1.0 - u) / u
         slope = rest - fall
-        step = excess / slope if slope > 0.0 else math.inf
-        z = y - step
+        z = y - excess / slope if slope > 0.0 else math.inf
         if not low <= z <= high:
             z = 0.5 * (low + high)
-            step = y - z
-        left = fall * step * step if abs(step) <= 0.01 * min(1.0, y - bottom) else math.inf
-        if left <= _PRECISION * z * slope * u or abs(step) <= _PRECISION * z:
-            return z
+            if high - low <= _PRECISION * z:
+                return z
+        else:
+            step = abs(z - y)
+            left = fall * step * step if step <= 0.01 * min(1.0, y - bottom) else math.inf
+            if left <= _PRECISION * z * slope * u or step <= _PRECISION * z:
+                return z
         y = z
     return y
 

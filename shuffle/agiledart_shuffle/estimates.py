@@ -5,17 +5,19 @@ shrinks, and the links that keep their weight are stretched by as much.
 """
 
 from dataclasses import dataclass
-from math import inf
+from math import inf, log, log1p
 
 from agiledart_kernel.errors import ConfigurationError
-from agiledart_shuffle.divergence import divergence
 
 _FOLD_BELOW = 1e-100
-_RECENT = 0.95
-"""Weight of an attempt against the next one, in the record of the last 20 or so."""
+_DROP = 2.0
+"""By how much a rate must fall to be worth finding."""
 
-_RECENT_LEAST, _ALL_LEAST = 4.0, 20.0
-"""Attempts, discounted, from which both records say something."""
+_ATTEMPTS_LEAST = 20.0
+"""Discounted attempts from which a record says enough to be contradicted."""
+
+_RATE_MOST = 0.99
+"""What is taken for the rate of a link that hardly ever failed: one failure is no proof of a change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,10 +27,13 @@ class Memory:
     Attributes:
         keep: share of a link's evidence that a packet leaves of it, in (0, 1]; 1 forgets nothing.
         forgets_used: whether the links that the packet used forget, too.
-        detection: nats by which the last attempts must contradict the record before they replace it; infinite: never.
+        detection: nats by which the latest outcomes must speak for half the rate of the record before they replace it;
+            infinite: never.
 
-    Links in use find out by themselves that they became worse, and detection does so three times faster than forgetting. Only
+    Detection finds out what became worse three times faster than forgetting does, and costs little while nothing changes. Only
     forgetting makes a planner look again at links that it left long ago.
+
+    Source: [Page 1954] for the detection: a sum of log likelihood ratios that is never below 0.
     """
 
     keep: float = 1.0
@@ -54,7 +59,7 @@ STATIONARY = Memory()
 FORGETTING = Memory(keep=0.995, forgets_used=True)
 """All links forget alike."""
 
-CHANGING = Memory(keep=0.995, detection=6.0)
+CHANGING = Memory(keep=0.995, detection=8.0)
 """Links in use are watched, idle ones forgotten."""
 
 
@@ -68,8 +73,9 @@ class Estimates:
     """
 
     __slots__ = (
-        "_recent_attempts",
-        "_recent_successes",
+        "_contradiction",
+        "_since_attempts",
+        "_since_successes",
         "_used",
         "attempts",
         "changes",
@@ -84,8 +90,9 @@ class Estimates:
         self.attempts = [0.0] * links
         self.scale = 1.0
         self.changes = 0
-        self._recent_successes = [0.0] * links
-        self._recent_attempts = [0.0] * links
+        self._contradiction = [0.0] * links
+        self._since_successes = [0] * links
+        self._since_attempts = [0] * links
         self._used: dict[int, None] = {}
 
     def counts(self, link: int) -> tuple[float, float]:
@@ -118,13 +125,25 @@ class Estimates:
             self.scale = 1.0
 
     def _detect(self, link: int, attempts: int, arrived: bool) -> None:
-        kept = _RECENT**attempts
-        successes = self._recent_successes[link] * kept + arrived
-        count = self._recent_attempts[link] * kept + (1.0 - kept) / (1.0 - _RECENT)
-        self._recent_successes[link], self._recent_attempts[link] = successes, count
-        all_attempts = self.attempts[link]
-        if count > _RECENT_LEAST and all_attempts * self.scale > _ALL_LEAST:
-            rate = self.successes[link] / all_attempts
-            if count * divergence(successes / count, rate) > self.memory.detection:
-                self.successes[link], self.attempts[link] = successes / self.scale, count / self.scale
-                self.changes += 1
+        """Add up how much likelier half the rate makes what comes; what came since the sum left 0 becomes the record.
+
+        Source: [Page 1954].
+        """
+        tried = self.attempts[link]
+        if tried * self.scale <= _ATTEMPTS_LEAST:
+            return
+        rate = min(_RATE_MOST, self.successes[link] / tried)
+        less = rate / _DROP
+        gain = (attempts - arrived) * (log1p(-less) - log1p(-rate)) - arrived * log(_DROP)
+        total = self._contradiction[link] + gain
+        if total > 0.0:
+            self._contradiction[link] = total
+            self._since_successes[link] += arrived
+            self._since_attempts[link] += attempts
+            if total <= self.memory.detection:
+                return
+            self.successes[link] = self._since_successes[link] / self.scale
+            self.attempts[link] = self._since_attempts[link] / self.scale
+            self.changes += 1
+        self._contradiction[link] = 0.0
+        self._since_successes[link] = self._since_attempts[link] = 0

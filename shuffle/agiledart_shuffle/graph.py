@@ -69,25 +69,24 @@ class LinkGraph:
         """The least number of links from each node to the sink: a lower bound of J, since no link costs less than 1."""
         return self.cost_to_go([1.0] * self.links, sink)
 
-    def cost_within(self, costs: Sequence[float], sink: int, hops: int) -> list[float]:
+    def cost_within(self, costs: Sequence[float], reach: Sequence[float], hops: int) -> list[float]:
         """J of so many links ahead only: 0 beyond them, and at the sink.
+
+        Args:
+            reach: `hops_to_go` of the sink.
 
         Source: [AgileDART] §VII-F, figure 17c.
         """
-        togo = [0.0] * self.nodes
+        togo = [UNREACHABLE if far == UNREACHABLE else 0.0 for far in reach]
         heads = self.heads
-        reach = self.hops_to_go(sink)
         for _ in range(hops):
             togo = [
-                0.0
-                if node == sink
-                else min(
-                    (costs[link] + togo[heads[link]] for link in leaving if reach[heads[link]] < UNREACHABLE),
-                    default=UNREACHABLE,
-                )
-                for node, leaving in enumerate(self.leaving)
+                min([costs[link] + togo[heads[link]] for link in self.leaving[node]])
+                if 0.0 < far < UNREACHABLE
+                else before
+                for node, (far, before) in enumerate(zip(reach, togo, strict=True))
             ]
-        return [UNREACHABLE if far == UNREACHABLE else cost for far, cost in zip(reach, togo, strict=True)]
+        return togo
 
     def cheapest_path(self, costs: Sequence[float], source: int, sink: int) -> list[int]:
         """The links of one cheapest path; empty when source and sink are one. Raises ValueError when there is none."""

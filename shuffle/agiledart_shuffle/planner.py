@@ -43,7 +43,7 @@ class PathPlanner:
         """
         self.estimates = Estimates(graph.links, memory)
         self.costs = [1.0] * graph.links
-        self.cost_to_go = graph.hops_to_go(sink)
+        self.cost_to_go = self._hops = graph.hops_to_go(sink)
         self._graph, self._sink, self._index, self._random = graph, sink, index, random
         self._every, self._lookahead = exchange_every, lookahead
         self._all_links = range(graph.links)
@@ -62,7 +62,7 @@ class PathPlanner:
             if self._lookahead is None:
                 self.cost_to_go = self._graph.cost_to_go(self.costs, self._sink)
             else:
-                self.cost_to_go = self._graph.cost_within(self.costs, self._sink, self._lookahead)
+                self.cost_to_go = self._graph.cost_within(self.costs, self._hops, self._lookahead)
 
     def next_link(self, journey: Journey, slot: int) -> int | None:
         """See `PathPolicy.next_link`."""

@@ -70,11 +70,11 @@ def _goals(rows: list[Row]) -> tuple[Goal, ...]:
     goals = []
     for nodes in dict.fromkeys(row["nodes"] for row in rows):
         of = {row["policy"]: row for row in rows if row["nodes"] == nodes}
-        for other in ("paper", "next-hop", "end-to-end"):
-            for window in ("excess_51_200", "excess_201_500", _LAST):
-                goals.append(
-                    Goal(f"{nodes} nodes: {window} of planned below {other}", of["planned"][window] < of[other][window])
-                )
+        goals += [
+            Goal(f"{nodes} nodes: {window} of planned below {other}", of["planned"][window] < of[other][window])
+            for other in ("paper", "next-hop", "end-to-end")
+            for window in ("excess_51_200", "excess_201_500", _LAST)
+        ]
         goals.append(
             Goal(
                 f"{nodes} nodes: paper keeps converging, and ends below next-hop",

@@ -1,7 +1,7 @@
-"""Delays on the streets of a city: four applications send key frames from a source to a sink, over streets that each take 50 to 250 ms.
+"""Delays on the streets of a city: four applications send key frames over streets that take 50 to 250 ms each.
 
-The paper's map is not published. Ours is Sydney's, from a table of its roads, or a graph that looks like one. Sources and sinks are
-drawn among those whose best path takes 2.5 to 4 s, so that 4.5 s can be met and missed.
+The paper's map is not published. Ours is Sydney's, from a table of its roads, or a graph that looks like one. Sources and sinks
+are drawn among those whose best path takes 2.5 to 4 s, so that 4.5 s can be met and missed.
 """
 
 import heapq
@@ -44,8 +44,7 @@ def run(settings: Settings) -> Report:
     for policy in POLICIES:
         settings.progress(f"{policy} on {len(networks)} pairs of {graph.nodes} junctions and {graph.links} streets")
         runs = [_run(policy, network, best[n], packets, settings.seed, n) for n, network in enumerate(networks)]
-        for application in range(APPLICATIONS):
-            rows.append(_row(policy, application + 1, runs[application::APPLICATIONS]))
+        rows += [_row(policy, number + 1, runs[number::APPLICATIONS]) for number in range(APPLICATIONS)]
         rows.append(_row(policy, None, runs))
     parameters = {
         "streets": "Sydney" if measured else "generated",

@@ -19,7 +19,7 @@ SIDE, LINKS = 4, 30
 FACTORS = (0.001, 0.003, 0.01, 0.02, 0.05, 0.1, 0.2, 0.4, 0.7, 1.0)
 LEAST, MOST = 0.01, 0.5
 
-PAPER, SMALL = 200, 25
+PAPER, SMALL = 200, 20
 """Networks of each kind."""
 
 PACKETS = 1_000

@@ -75,8 +75,8 @@ def _goals(rows: list[Row]) -> tuple[Goal, ...]:
     for nodes in dict.fromkeys(row["nodes"] for row in rows):
         of_size = {row["policy"]: row for row in rows if row["nodes"] == nodes}
         means = {policy: row["regret_mean"] for policy, row in of_size.items()}
-        for other in ("paper", "next-hop", "end-to-end"):
-            goals.append(Goal(f"{nodes} nodes: planned below {other}", means["planned"] < means[other]))
+        others = ("paper", "next-hop", "end-to-end")
+        goals += [Goal(f"{nodes} nodes: planned below {other}", means["planned"] < means[other]) for other in others]
         part = means["planned"] / means["paper"]
         goals.append(Goal(f"{nodes} nodes: planned ≤ {OF_PAPER_MOST} of paper ({part:.2f})", part <= OF_PAPER_MOST))
         published = PUBLISHED["paper"].get(nodes)

@@ -1,0 +1,159 @@
+"""Experiments of paths: same seed, same document; every row has its fields; a policy that does not learn misses the goals."""
+
+import csv
+import gzip
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agiledart_cli.main import run_cli
+from agiledart_experiments.paths import (
+    path_change,
+    path_convergence,
+    path_delays,
+    path_exploration,
+    path_lookahead,
+    path_regret,
+)
+from agiledart_experiments.paths.figures import ci95, mean, median
+from agiledart_experiments.paths.grenoble import RATE_LEAST, replays
+from agiledart_experiments.paths.networks import SIZES, PathNetwork, grid, grid_of_nodes
+from agiledart_experiments.paths.streets import generated, strongly_connected, sydney
+from agiledart_experiments.registry import find, run_experiment
+from agiledart_experiments.report import Settings
+from agiledart_kernel.randomness import RandomStream
+from agiledart_shuffle.estimates import Estimates
+from agiledart_shuffle.graph import UNREACHABLE, LinkGraph
+from agiledart_shuffle.registry import POLICIES
+from tests.data import data_path
+
+DATA = os.environ.get("AGILEDART_DATA")
+"""Where it lies really; tests here see nothing of it unless they ask."""
+
+PATHS = ("path-regret", "path-convergence", "path-delays", "path-lookahead", "path-exploration", "path-change")
+
+
+@pytest.fixture(autouse=True)
+def _tiny(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AGILEDART_DATA", raising=False)
+    monkeypatch.setattr(path_regret, "SMALL", ((25,), 2))
+    monkeypatch.setattr(path_convergence, "SMALL", ((25,), 2))
+    monkeypatch.setattr(path_delays, "SMALL", (1, 60))
+    monkeypatch.setattr(path_lookahead, "SMALL", ((25,), 2))
+    monkeypatch.setattr(path_exploration, "SMALL", 1)
+    monkeypatch.setattr(path_change, "SMALL", ((25,), 2))
+
+
+def document(name: str, seed: int = 3) -> dict[str, Any]:
+    """Everything but what it cost."""
+    found = run_experiment(find(name), Settings(seed))[1]
+    for cost in ("cpu_seconds", "memory_mb"):
+        found.pop(cost)
+    return found
+
+
+@pytest.mark.parametrize("name", PATHS)
+def test_same_seed_same_document_and_the_rows_have_what_a_plot_needs(name: str) -> None:
+    first, experiment = document(name), find(name)
+    assert json.dumps(first) == json.dumps(document(name))
+    assert first["results"]
+    for row in first["results"]:
+        assert {experiment.x, *experiment.y, *experiment.series} <= set(row)
+
+
+def test_another_seed_gives_other_figures() -> None:
+    assert document("path-regret")["results"] != document("path-regret", 4)["results"]
+
+
+def test_regret_has_a_row_for_each_size_and_policy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(path_regret, "PACKETS", 30)
+    rows = find("path-regret").run(Settings(1, sizes=(9, 16))).rows
+    assert [(row["nodes"], row["policy"]) for row in rows] == [(n, p) for n in (9, 16) for p in path_regret.POLICIES]
+    assert {row["links"] for row in rows} == {12, 24}
+    assert run_cli(["experiment", "run", "path-regret", "--sizes", "26"]) == 2
+
+
+def test_a_planner_that_does_not_learn_misses_the_goals(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Estimates, "record", lambda *_, **__: None)
+    assert not find("path-regret").run(Settings(1)).passed
+
+
+@pytest.mark.parametrize("nodes", SIZES)
+def test_grids_have_their_links_and_no_node_is_left_out(nodes: int) -> None:
+    side, links = SIZES[nodes]
+    for number in range(5):
+        graph = grid(side, links, RandomStream(1, number))
+        assert (graph.nodes, graph.links) == (nodes, links)
+        assert all(graph.leaving[node] for node in range(nodes - 1))
+        assert all(graph.entering[node] for node in range(1, nodes))
+
+
+def test_the_mean_optimal_delay_is_that_of_the_specification() -> None:
+    for nodes, expected in ((25, 20.2), (36, 20.2), (64, 24.4), (144, 47.2)):
+        found = mean([grid_of_nodes(nodes, 1, number).costs_to_go[0] for number in range(60)])
+        assert found == pytest.approx(expected, rel=0.1)
+
+
+def test_changes_make_the_best_path_worse_or_another_one_better() -> None:
+    network = grid_of_nodes(36, 1, 1)
+    before = network.costs_to_go[0]
+    worse = PathNetwork(network.graph, 0, network.sink, tuple(path_change.got_worse(network)))
+    better = PathNetwork(network.graph, 0, network.sink, tuple(path_change.got_better(network)))
+    assert worse.costs_to_go[0] > before > better.costs_to_go[0]
+    assert sum(a != b for a, b in zip(network.rates, worse.rates, strict=True)) == len(network.best_path)
+
+
+def test_the_best_paths_come_in_order() -> None:
+    network = grid_of_nodes(36, 1, 2)
+    paths = path_delays.best_paths(network, 10)
+    costs = [sum(1.0 / network.rates[link] for link in path) for path in paths]
+    assert costs == sorted(costs)
+    assert costs[0] == pytest.approx(network.costs_to_go[0])
+    assert list(paths[0]) == network.best_path
+    assert len(dict.fromkeys(paths)) == 10
+
+
+def test_streets_reach_each_other_both_ways() -> None:
+    graph = generated(RandomStream(2))
+    assert graph.nodes > 250
+    assert 2.2 < graph.links / graph.nodes < 2.8
+    assert max(graph.hops_to_go(7)) < UNREACHABLE
+    assert strongly_connected([("a", "b"), ("b", "a"), ("b", "c")]).links == 2
+
+
+def test_figures() -> None:
+    assert (mean([]), median([]), ci95([1.0])) == (0.0, 0.0, 0.0)
+    assert median([3.0, 1.0, 2.0, 10.0]) == 2.5
+    assert ci95([1.0, 2.0, 3.0]) == pytest.approx(1.96 / 3**0.5)
+
+
+def test_measured_links_are_replayed_in_the_order_of_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "wireless_links").mkdir()
+    with gzip.open(tmp_path / "wireless_links" / "grenoble50_pdr.csv.gz", "wt", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow(("datetime", "src", "dst", "channel", "mean_rssi", "pdr"))
+        for minute, src, dst, pdr in ((0, 0, 1, 0.5), (0, 1, 2, 0.5), (5, 0, 1, 0.0), (2, 0, 1, 0.9)):
+            rows.writerow((f"2018-01-11T16:{minute:02}:00", src, dst, 11, -70, pdr))
+    monkeypatch.setenv("AGILEDART_DATA", str(tmp_path))
+    (replay,) = replays(1, 3)
+    assert (replay.network.source, replay.network.sink) == (0, 2)
+    seen = [rates and rates[0] for rates in replay.minutes()]
+    assert seen == [None, None, 0.9, None, None, RATE_LEAST]
+
+
+def test_sydney_is_the_papers_box_grown(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert sydney() is None
+    if DATA is not None:
+        monkeypatch.setenv("AGILEDART_DATA", DATA)
+    monkeypatch.setenv("AGILEDART_DATA", str(data_path("road_sydney").parent))
+    graph = sydney()
+    assert isinstance(graph, LinkGraph)
+    assert 300 <= graph.nodes < 450
+    assert max(graph.hops_to_go(0)) < UNREACHABLE
+
+
+def test_every_policy_of_the_table_is_measured_somewhere() -> None:
+    assert {*path_regret.POLICIES, "optimal"} == {*POLICIES}
