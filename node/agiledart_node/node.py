@@ -64,6 +64,7 @@ from agiledart_node.wire.formation_messages import (
     TapRows,
     TraceHops,
 )
+from agiledart_overlay.protocol import OverlayMessage
 from agiledart_overlay.scribe.events import TopicMessage
 from agiledart_overlay.wire.effects import (
     Delivered,
@@ -75,7 +76,6 @@ from agiledart_overlay.wire.effects import (
     RecordAnswer,
 )
 from agiledart_overlay.wire.events import LeaveRing
-from agiledart_overlay.wire.messages import OverlayMessage
 
 NodeMessage = OverlayMessage | FormationMessage | SchedulingMessage
 """Everything that agents send to each other over links of the service `overlay`."""

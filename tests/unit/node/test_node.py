@@ -43,8 +43,8 @@ from agiledart_node.wire.formation_messages import (
     InstancesEnded,
     StartFlow,
 )
+from agiledart_overlay.protocol import OverlayMessage
 from agiledart_overlay.wire.events import JoinRing, RouteMessage
-from agiledart_overlay.wire.messages import OverlayMessage
 
 ME, SCHEDULER, STRANGER = Peer(NodeId(5 << 120), 1, "me"), Peer(NodeId(9 << 120), 1, "sch"), Peer(NodeId(3 << 120), 1)
 
