@@ -194,6 +194,19 @@ class Node:
         """JOIN states that this node remembers."""
         return len(self._joining.soft_state.forwarders)
 
+    def violations(self) -> list[str]:
+        """What must hold of this node between any two steps and does not, in sentences; empty when all is well.
+
+        The overlay judges itself, and so does each part of the node, by this node's own state alone; nothing changes.
+        """
+        parts = (self._desk, self._hosting, self._loading, self.schedulers)
+        found = [line for part in parts for line in part.violations()]
+        if self._todo or self._desk.talks.effects:
+            found.append("step: something that a step has done was not told")
+        if self.joined and not self._is_patrolling:
+            found.append("patrol: the node is in the ring, and looks after nothing")
+        return [*self.overlay.violations(), *(f"{line} (at {self.me.name or self.me.node.short})" for line in found)]
+
     def step(self, event: Event, now: Instant) -> list[Effect]:
         """Take one event; return what the driver is to do, in order."""
         self._desk.talks.now = now

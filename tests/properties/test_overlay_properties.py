@@ -303,6 +303,7 @@ def test_what_members_say_is_answered_in_words_that_others_can_read(said: list[R
         for effect in machine.step(event, Instant(number * 1_000_000)):
             if isinstance(effect, Send):
                 CODEC.decode(CODEC.encode(effect.message))
+        assert machine.violations() == []
 
 
 @settings(max_examples=150, deadline=None)
@@ -329,6 +330,7 @@ def test_step_never_raises_and_stays_bounded(script: list[tuple[int, Any]], is_m
                 timers[effect.name] = effect.at
             elif isinstance(effect, Send):
                 CODEC.decode(CODEC.encode(effect.message))
+        assert machine.violations() == []
         assert all(peer.node != me.node for peer in machine.known_peers())
         claim = machine.claim(Instant(now))
         assert claim is None or 0 < claim.length <= SIZE

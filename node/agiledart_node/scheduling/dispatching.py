@@ -302,3 +302,7 @@ class Dispatching:
         if running.coordinator is not None:
             self._role.settle(slot, running.coordinator)
         return {**body, "queued_seconds": round(queued / SECOND, 6)}
+
+    def violations(self) -> list[str]:
+        """Of the turns and the line of those that wait for room."""
+        return [*self._turns.violations(), *self.room.violations()]

@@ -306,6 +306,18 @@ class Checks:
         if known is not None and node not in self._checks:
             self.examine(known.peer, Stage.DIRECT, "silent")
 
+    def violations(self) -> list[str]:
+        """The timer fires by the first deadline; nobody is checked under another's id; the own health is in its range."""
+        view, found = self._view, []
+        if self._checks:
+            found = view.unguarded("checks", min(check.deadline for check in self._checks.values()))
+        for node, check in self._checks.items():
+            if check.peer.node != node or node == view.me.node or not check.began <= check.since <= view.now:
+                found.append(f"check: that of {node.short} makes no sense")
+        if not 0 <= self._health <= _WORST_HEALTH:
+            found.append(f"check: the own health is {self._health}")
+        return found
+
 
 def suspicion_ns(confirmations: int, others: int, shortest_ns: int, longest_ns: int) -> int:
     """How long a suspect has to refute, given how many others confirm the suspicion.
