@@ -9,10 +9,10 @@ from agiledart_experiments.lookups import LookupLedger
 from agiledart_experiments.report import Goal, Report, Row, Settings
 from agiledart_experiments.rings import built_ring, settle
 from agiledart_kernel.instants import SECOND
-from agiledart_kernel.node_id import ID_BITS
 from agiledart_kernel.randomness import RandomStream
 from agiledart_overlay.wire.config import OverlayConfig
-from agiledart_simulation.checkers.ring import leaf_violations, table_violations
+from agiledart_simulation.checkers.machines import machine_violations
+from agiledart_simulation.checkers.ring import leaf_violations
 from agiledart_simulation.world.collector import without_collector
 from agiledart_simulation.world.ring import Ring, simulated_ids
 
@@ -83,7 +83,7 @@ def _judge(ring: Ring, seed: int) -> Row:
     machines = ring.machines
     found = [
         *leaf_violations(machines, ring.config.leaf_count),
-        *table_violations(machines, ID_BITS, ring.config.digit_bits),
+        *machine_violations(machines),
     ]
     ring.delivered.clear()
     ledger = LookupLedger(ring, seed)

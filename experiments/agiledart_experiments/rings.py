@@ -6,8 +6,8 @@ from agiledart_experiments import huge_pages
 from agiledart_kernel.codec import Codec
 from agiledart_kernel.instants import MILLISECOND, SECOND
 from agiledart_kernel.randomness import RandomStream
+from agiledart_overlay.protocol import OverlayMessage
 from agiledart_overlay.wire.config import OverlayConfig
-from agiledart_overlay.wire.messages import OverlayMessage
 from agiledart_simulation.checkers.ring import leaf_violations
 from agiledart_simulation.world.network import NetworkConfig
 from agiledart_simulation.world.ring import Ring, simulated_ids

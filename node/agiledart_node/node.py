@@ -82,6 +82,7 @@ from agiledart_node.wire.recovery_messages import (
     RunClosed,
     VoterMade,
 )
+from agiledart_overlay.protocol import OverlayMessage
 from agiledart_overlay.scribe.events import TopicMessage
 from agiledart_overlay.wire.effects import (
     Delivered,
@@ -93,7 +94,6 @@ from agiledart_overlay.wire.effects import (
     RecordAnswer,
 )
 from agiledart_overlay.wire.events import LeaveRing
-from agiledart_overlay.wire.messages import OverlayMessage
 from agiledart_recovery.wire.messages import RecoveryMessage, RunMessage
 
 NodeMessage = OverlayMessage | FormationMessage | SchedulingMessage | RecoveringMessage | RecoveryMessage
@@ -231,6 +231,19 @@ class Node:
     def soft_state_size(self) -> int:
         """JOIN states that this node remembers."""
         return len(self._joining.soft_state.forwarders)
+
+    def violations(self) -> list[str]:
+        """What must hold of this node between any two steps and does not, in sentences; empty when all is well.
+
+        The overlay judges itself, and so does each part of the node, by this node's own state alone; nothing changes.
+        """
+        parts = (self._desk, self._hosting, self._loading, self.schedulers)
+        found = [line for part in parts for line in part.violations()]
+        if self._todo or self._desk.talks.effects:
+            found.append("step: something that a step has done was not told")
+        if self.joined and not self._is_patrolling:
+            found.append("patrol: the node is in the ring, and looks after nothing")
+        return [*self.overlay.violations(), *(f"{line} (at {self.me.name or self.me.node.short})" for line in found)]
 
     def step(self, event: Event, now: Instant) -> list[Effect]:
         """Take one event; return what the driver is to do, in order."""

@@ -7,8 +7,7 @@ from agiledart_kernel.peer import Peer
 from agiledart_overlay.join.arrival import Arrival
 from agiledart_overlay.join.membership import Membership
 from agiledart_overlay.liveness.hearsay import Hearsay
-from agiledart_overlay.liveness.liveness import Liveness
-from agiledart_overlay.liveness.outside import step_out
+from agiledart_overlay.liveness.liveness import Liveness, step_out
 from agiledart_overlay.ring.ring import Neighbours
 from agiledart_overlay.routing.repair import Repair
 from agiledart_overlay.state.view import View

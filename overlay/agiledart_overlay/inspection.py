@@ -73,6 +73,11 @@ class Inspection:
         return self._view.neighbourhood
 
     @property
+    def watched(self) -> tuple[NodeId, ...]:
+        """Peers that are probed because the node above wants to know of their death."""
+        return tuple(self._view.watched)
+
+    @property
     def hops_pending(self) -> int:
         """Routed messages that this node took over and that the next one has not acknowledged yet."""
         return self._router.pending

@@ -219,6 +219,21 @@ class OverlayMachine(Inspection):
             self._directory.on_leaves_changed(gone)
             self.scribe.on_leaves_changed(gone)
 
+    def violations(self) -> list[str]:
+        """What must hold of this node between any two steps and does not, in sentences; empty when all is well.
+
+        Each part judges its own state, by this node's clock alone; nothing changes. For tests and simulators, after each step or
+        now and then: it costs as much as some ten steps.
+        """
+        view = self._view
+        parts = (view, self._membership, self._liveness, self._repair, self._router, self._directory, self.scribe)
+        found = [line for part in parts for line in part.violations()]
+        if view.effects or view.to_itself or view.gone or view.leaves_changed:
+            found.append("step: something that a step has done was not told")
+        if self._leave_by is not None:
+            found.extend(view.unguarded("leave"))
+        return [f"{line} (at {view.me.node.short})" for line in found]
+
     def adopt(self, peers: Iterable[Peer], now: Instant) -> None:
         """Put members into the tables without contact: for simulations that begin with a finished ring. No timer is set."""
         view = self._view

@@ -19,10 +19,10 @@ from agiledart_kernel.node_id import NodeId, node_id_of_key
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.randomness import RandomStream
 from agiledart_overlay.machine import OverlayMachine
+from agiledart_overlay.protocol import OverlayMessage
 from agiledart_overlay.wire.config import OverlayConfig
 from agiledart_overlay.wire.effects import Delivered, JoinFailed, Left, RecordAnswer
 from agiledart_overlay.wire.events import JoinRing, LeaveRing, ReadRecord, RouteMessage, StoreRecord
-from agiledart_overlay.wire.messages import OverlayMessage
 from agiledart_simulation.world.world import World
 from agiledart_transport.certificates import make_credentials
 from agiledart_transport.contexts import client_context, server_context

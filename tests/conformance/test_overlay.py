@@ -7,7 +7,8 @@ import pytest
 
 from agiledart_kernel.node_id import ID_BITS, NodeId, key_of_name
 from agiledart_overlay.wire.effects import Delivered, Left, RecordAnswer
-from agiledart_simulation.checkers.ring import leaf_violations, stale_violations, table_violations
+from agiledart_simulation.checkers.machines import machine_violations
+from agiledart_simulation.checkers.ring import leaf_violations, stale_violations
 from agiledart_simulation.checkers.routing import root_of, route_violations
 from tests.conformance.overlay_beds import Bed, DirectBed, SimulatedBed, id_of, leave, read, route, store
 
@@ -27,7 +28,7 @@ def violations(bed: Bed) -> list[str]:
     sources = [machines[index % len(machines)].me.node for index in range(len(KEYS))]
     return [
         *leaf_violations(machines, 24),
-        *table_violations(machines, ID_BITS, 4),
+        *machine_violations(machines),
         *stale_violations(machines, lives),
         *route_violations(machines, KEYS, sources, ID_BITS, 4),
     ]

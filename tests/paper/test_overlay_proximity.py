@@ -9,7 +9,7 @@ from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.randomness import RandomStream
 from agiledart_overlay.liveness.hearsay import Hearsay
-from agiledart_overlay.state.proximity import forwarding_cost, hops_between, median
+from agiledart_overlay.state.distances import forwarding_cost, hops_between, median
 from agiledart_overlay.state.view import View
 from agiledart_overlay.tables.coordinates import Coordinate
 from agiledart_overlay.wire.config import OverlayConfig

@@ -5,11 +5,12 @@ import pytest
 from agiledart_experiments import churn
 from agiledart_experiments.report import Settings
 from agiledart_kernel.instants import MILLISECOND, SECOND
-from agiledart_kernel.node_id import ID_BITS, NodeId
+from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.randomness import RandomStream
 from agiledart_overlay.wire.config import OverlayConfig
+from agiledart_simulation.checkers.machines import machine_violations
 from agiledart_simulation.checkers.owners import ring_violations
-from agiledart_simulation.checkers.ring import leaf_violations, table_violations
+from agiledart_simulation.checkers.ring import leaf_violations
 from agiledart_simulation.world.ring import Ring, simulated_ids
 from tests.simulation.bench import lookups
 
@@ -38,7 +39,7 @@ def recovers(ring: Ring, limit_s: int) -> None:
         return not leaf_violations(ring.machines, config.leaf_count) and not ring_violations(ring.machines, world.now)
 
     assert world.run_until(is_right, limit_s * SECOND, SECOND)
-    assert table_violations(ring.machines, ID_BITS, config.digit_bits) == []
+    assert machine_violations(ring.machines) == []
     assert lookups(ring, 200, wait_s=15) == []
 
 

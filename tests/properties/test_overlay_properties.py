@@ -13,6 +13,7 @@ from agiledart_kernel.node_id import NodeId, digit, ring_distance, shared_prefix
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.randomness import RandomStream
 from agiledart_overlay.machine import OverlayMachine
+from agiledart_overlay.protocol import OverlayMessage
 from agiledart_overlay.scribe import messages as scribe_wire
 from agiledart_overlay.tables.coordinates import Coordinate
 from agiledart_overlay.tables.leaf_set import LeafSet
@@ -266,7 +267,7 @@ MESSAGES: dict[type, st.SearchStrategy[Any]] = {
     scribe_wire.TopicReply: st.builds(scribe_wire.TopicReply, small, flags, st.none() | peers, values),
 }
 
-CODEC: Codec[Any] = Codec(wire.OverlayMessage)
+CODEC: Codec[Any] = Codec(OverlayMessage)
 
 messages = st.one_of(*MESSAGES.values())
 events = st.one_of(
@@ -288,7 +289,7 @@ events = st.one_of(
 
 
 def test_every_message_is_drawn() -> None:
-    assert set(MESSAGES) == set(wire.OverlayMessage.__args__)
+    assert set(MESSAGES) == set(OverlayMessage.__args__)
 
 
 @settings(max_examples=400, deadline=None)
@@ -302,6 +303,7 @@ def test_what_members_say_is_answered_in_words_that_others_can_read(said: list[R
         for effect in machine.step(event, Instant(number * 1_000_000)):
             if isinstance(effect, Send):
                 CODEC.decode(CODEC.encode(effect.message))
+        assert machine.violations() == []
 
 
 @settings(max_examples=150, deadline=None)
@@ -328,6 +330,7 @@ def test_step_never_raises_and_stays_bounded(script: list[tuple[int, Any]], is_m
                 timers[effect.name] = effect.at
             elif isinstance(effect, Send):
                 CODEC.decode(CODEC.encode(effect.message))
+        assert machine.violations() == []
         assert all(peer.node != me.node for peer in machine.known_peers())
         claim = machine.claim(Instant(now))
         assert claim is None or 0 < claim.length <= SIZE

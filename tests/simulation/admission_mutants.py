@@ -93,7 +93,7 @@ def repeated_call_renews(replace: Replace) -> None:
 def no_check_after_a_lapse(replace: Replace) -> None:
     """A node whose leases are over grants, admits and closes as before."""
     replace(Lapse, "on_round", lambda self: None)
-    replace(Agreement, "is_fit", lambda self, now: self.confirmed and not self.leaving)
+    replace(Agreement, "is_fit", lambda self, now: self.confirmed)
 
 
 def joiner_answers_early(replace: Replace) -> None:

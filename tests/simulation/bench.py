@@ -3,10 +3,12 @@
 from agiledart_kernel.instants import SECOND
 from agiledart_kernel.node_id import ID_BITS, NodeId
 from agiledart_kernel.randomness import RandomStream
-from agiledart_simulation.checkers.ring import leaf_violations, stale_violations, table_violations
+from agiledart_simulation.checkers.machines import machine_violations
+from agiledart_simulation.checkers.ring import leaf_violations, stale_violations
 from agiledart_simulation.checkers.routing import root_of, route_violations
 from agiledart_simulation.world.network import NetworkConfig
 from agiledart_simulation.world.ring import Ring, simulated_ids
+from tests.machine_checks import look_at
 
 
 def built_ring(
@@ -14,6 +16,7 @@ def built_ring(
 ) -> tuple[Ring, list[NodeId]]:
     """A ring made by real joins, each message encoded and decoded on its way, and its ids in the order of joining."""
     ring = Ring(seed, network=network, checks_wire=True)
+    look_at(ring.world, every=11)
     ids = simulated_ids(seed, count)
     assert ring.build(ids, SECOND // 20)
     ring.world.run_for(settle_s * SECOND)
@@ -29,7 +32,7 @@ def all_violations(ring: Ring, routes: int = 100) -> list[str]:
     lives = {node: life.peer.incarnation for node, life in ring.world.nodes.items()}
     return [
         *leaf_violations(machines, config.leaf_count),
-        *table_violations(machines, ID_BITS, config.digit_bits),
+        *machine_violations(machines),
         *stale_violations(machines, lives),
         *route_violations(machines, keys, sources, ID_BITS, config.digit_bits),
     ]

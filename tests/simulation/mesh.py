@@ -18,6 +18,7 @@ from agiledart_node.wire.events import InstanceFinished, InstanceReported
 from agiledart_overlay.wire.config import OverlayConfig
 from agiledart_simulation.world.network import NetworkConfig
 from agiledart_simulation.world.node_ring import WALL_MS, NodeRing
+from tests.machine_checks import look_at
 
 __all__ = ["WALL_MS", "Mesh", "check_body", "pipeline", "statistics_report", "submission"]
 
@@ -59,6 +60,7 @@ class Mesh(NodeRing):
         overlay = OverlayConfig.simulation(count) if count > 40 else OverlayConfig.lan()
         settings = replace(NodeConfig(overlay=overlay), **config)
         super().__init__(seed, count, settings, network, checks_wire=True, start_ns=start_ns)
+        look_at(self.world, every=11)
         self.commands: dict[int, Command] = {}
 
     def build(self) -> Self:

@@ -132,7 +132,7 @@ class CutBackWriter(TextWriter):
 def _cut_back(path: str, keep: tuple[int, ...] | None) -> BinaryIO:
     """A file to go on with behind what is committed of it; a new one when nothing is said of it."""
     if keep is None:
-        return open(path, "wb")  # noqa: SIM115  held open until `close`
+        return open(path, "wb")
     file = open(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666), "r+b")
     (end,) = keep
     size = os.fstat(file.fileno()).st_size

@@ -215,3 +215,23 @@ class Conversations:
         asks = any(question is not None for question in wait.missing.values())
         at = min(wait.deadline, Instant(self.now + self._resend)) if asks else wait.deadline
         self.effects.append(SetTimer(wait.name, at))
+
+    def violations(self) -> list[str]:
+        """Every open conversation waits for something, and every number that is waited for leads to the one that waits."""
+        found = []
+        awaited = 0
+        for name, wait in self._by_name.items():
+            awaited += len(wait.missing)
+            if (
+                wait.name != name
+                or not wait.missing
+                or any(self._waits.get(number) is not wait for number in wait.missing)
+            ):
+                found.append(f"talk: {name[2]} waits for {list(wait.missing)}, and nobody knows")
+        if awaited != len(self._waits) or self._open != len(self._by_name):
+            found.append(
+                f"talk: {self._open} are open, {len(self._by_name)} wait, for {awaited} of {len(self._waits)} numbers"
+            )
+        if len(self._graves) > MAX_GRAVES:
+            found.append(f"bound: {len(self._graves)} graves, at most {MAX_GRAVES}")
+        return found

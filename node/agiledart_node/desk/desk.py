@@ -129,6 +129,20 @@ class Desk:
         """Names for people of everybody known."""
         return display_names(self.known())
 
+    def is_watched(self, peer: Peer) -> bool:
+        """Whether a peer's death would be told; always that of this node itself."""
+        return peer.node in self._watched or peer.node == self.me.node
+
+    def violations(self) -> list[str]:
+        """Whom a part wants to be watched the overlay watches, as far as it has room."""
+        found = self.talks.violations()
+        watched = self.overlay.watched
+        is_full = len(watched) >= self.config.overlay.max_watched
+        for node, count in self._watched.items():
+            if count < 1 or (node not in watched and not is_full):
+                found.append(f"watch: {node.short} is wanted {count} times, and not watched")
+        return found
+
 
 def did_you_mean(word: str, known: list[str]) -> str:
     """` Did you mean pi2?` or nothing."""

@@ -262,6 +262,31 @@ class Hosting:
                 await self._desk.talks.pause(Duration(self._desk.config.resend_ns))
         hosted.is_telling = False
 
+    def violations(self) -> list[str]:
+        """One version of an application; its hosts are watched; only what was reported is finished; everything is bounded."""
+        desk, config, found = self._desk, self._desk.config, []
+        for key, hosted in self.table.items():
+            name, part = f"hosted: {key[0]} version {key[1]}", hosted.part
+            unwatched = [peer.node.short for peer in self._watched_by(hosted) if not desk.is_watched(peer)]
+            if hosted.key != key or any(other[0] == key[0] and other[1] != key[1] for other in self.table):
+                found.append(f"{name} is kept as {hosted.key}, or beside another version")
+            if unwatched:
+                found.append(f"{name}: nobody would hear of the death of {', '.join(unwatched)}")
+            if not hosted.told.keys() <= hosted.finished.keys() <= hosted.reports.keys() <= hosted.instances.keys():
+                found.append(f"{name}: what was told, has finished, has reported and runs do not contain each other")
+            if hosted.collected and part.coordinator.node != desk.me.node:
+                found.append(f"{name}: its results are collected here, and its coordinator is another node")
+            if self._closed.get(key, (0, ""))[0] >= part.life:
+                found.append(f"{name}, life {part.life}, was closed here already")
+        for what, count, most in (
+            ("applications", len(self.table), config.max_hosted),
+            ("instances", self.operators, config.capacity),
+            ("closed runs", len(self._closed), MAX_CLOSED),
+        ):
+            if count > most:
+                found.append(f"bound: {count} {what}, at most {most}")
+        return found
+
 
 def _addresses(part: DeploymentPart, result: object) -> tuple[InstanceAddress, ...]:
     """The driver's answer for every instance of the part, or nothing when one is missing."""

@@ -65,3 +65,8 @@ class Loading:
             del self._last[name]
             self._busy.pop(name, None)
         self._tell()
+
+    def violations(self) -> list[str]:
+        """Only what is hosted uses the processor."""
+        known = (*self._last, *self._busy)
+        return [f"load: {name[0]} is over here and counts" for name in known if name[:2] not in self._hosting.table]

@@ -95,3 +95,11 @@ class Advertisements:
     def best(self, domain: str, refused: Container[NodeId]) -> Advertisement | None:
         """The first scheduler of a domain that has room; low indices fill first, so that high ones may resign."""
         return next((ad for ad in self.of(domain) if ad.has_room and ad.scheduler.node not in refused), None)
+
+    def violations(self) -> list[str]:
+        """Bounded, and each under its own scheduler."""
+        found = [
+            f"known: {node.short} is another" for node, (ad, _) in self._known.items() if ad.scheduler.node != node
+        ]
+        most = max(len(self._known), len(self._dropped))
+        return [*found, f"bound: {most} schedulers are known"] if most > MAX_ADVERTISEMENTS else found

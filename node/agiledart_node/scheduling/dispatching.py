@@ -318,6 +318,10 @@ class Dispatching:
             self._role.settle(slot, running.coordinator)
         return msgspec.structs.replace(body, queued_seconds=round(queued / SECOND, 6))
 
+    def violations(self) -> list[str]:
+        """Of the turns and the line of those that wait for room."""
+        return [*self._turns.violations(), *self.room.violations()]
+
 
 class _Relayed(SubmitBody, frozen=True, forbid_unknown_fields=False):
     """The answer of another node, which may be of a newer version and say more."""

@@ -111,3 +111,7 @@ class Estate:
             return
         if record is not None and record.version == line.version and not record.is_final:
             await self._watching.freshened(record)
+
+    def violations(self) -> list[str]:
+        """Lists kept for others are bounded."""
+        return [f"bound: {len(self._kept)} lists, at most {MAX_ESTATES}"] if len(self._kept) > MAX_ESTATES else []

@@ -125,3 +125,11 @@ class Gossip:
     def known_of(self, node: NodeId) -> Advertisement | None:
         """What is known of one scheduler."""
         return self._known.get(node)
+
+    def violations(self) -> list[str]:
+        """Who knows of a scheduler speaks of it."""
+        is_asleep = len(self._known) and not self._is_awake
+        return [
+            *self._known.violations(),
+            *(["gossip: schedulers are known, and no timer is set"] if is_asleep else []),
+        ]

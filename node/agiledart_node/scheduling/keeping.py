@@ -118,3 +118,14 @@ class Keeping:
             return msgspec.structs.replace(record, scheduler=scheduler) if record.state == RUNNING else None
 
         await self._records.change(*key, note)
+
+    def violations(self) -> list[str]:
+        """Only what runs here and is coordinated here is renewed, and it is."""
+        found, hosting = [], self._hosting.table
+        for key in self.schedulers:
+            hosted = hosting.get(key)
+            if hosted is None or hosted.part.coordinator.node != self._desk.me.node:
+                found.append(f"keeping: {key[0]} version {key[1]} is not coordinated here")
+        if self.schedulers and not self._is_awake:
+            found.append("keeping: applications have schedulers, and nobody renews them")
+        return found

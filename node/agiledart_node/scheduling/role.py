@@ -182,3 +182,13 @@ class Role:
             return
         if advertisement.scheduler.node == message.origin.node != self._desk.me.node:
             self._gossip.take(advertisement)
+
+    def violations(self) -> list[str]:
+        """Only who holds an office serves, at most so many applications; who serves nobody is idle."""
+        if self.office is None:
+            return ["office: applications are served without one"] if self.served else []
+        most = self._desk.config.apps_per_scheduler
+        found = [f"sc_2: {len(self.served)} applications are served, at most {most}"] if len(self.served) > most else []
+        if (self.idle_since is None) != bool(self.served):
+            found.append(f"office: {len(self.served)} applications are served, idle since {self.idle_since}")
+        return found

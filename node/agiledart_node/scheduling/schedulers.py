@@ -53,7 +53,7 @@ class Schedulers:
         self._desk = desk
         life = Duration(desk.config.gossip_life * desk.config.gossip_interval_ns)
         self.known = known = Advertisements(life)
-        gossip = Gossip(desk, known, random)
+        self._gossip = gossip = Gossip(desk, known, random)
         claims = Claims(desk, records)
         self.role = role = Role(desk, gossip)
         electing = Electing(desk, known, gossip, claims, random)
@@ -106,3 +106,8 @@ class Schedulers:
     async def leave(self) -> None:
         """This node is about to go."""
         await self._serving.leave()
+
+    def violations(self) -> list[str]:
+        """Of all parts."""
+        parts = (self._gossip, self.role, self._serving, self.estate, self.keeping, self.dispatching)
+        return [line for part in parts for line in part.violations()]

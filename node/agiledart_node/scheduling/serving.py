@@ -196,3 +196,14 @@ class Serving:
         if office is not None:
             self.step_down("leaving")
             await self._claims.give_up(office, self._desk.me)
+
+    def violations(self) -> list[str]:
+        """Who waits for a look at the office's record is looked after, and so is an office that is held."""
+        found = []
+        if self._waiting and not self._is_looking:
+            found.append("office: registrations wait, and nobody looks at the record")
+        if self._role.office is not None and not self._is_on_duty:
+            found.append("office: held, and nobody looks after it")
+        if len(self._waiting) > MAX_WAITING:
+            found.append(f"bound: {len(self._waiting)} registrations wait, at most {MAX_WAITING}")
+        return found

@@ -41,3 +41,9 @@ class Turns:
             self._talks.answered(self._line.popleft(), None)
         else:
             self._taken -= 1
+
+    def violations(self) -> list[str]:
+        """No more turns than there are; nobody waits for one that is free."""
+        if 0 <= self._taken <= self._limit and (not self._line or self._taken == self._limit):
+            return []
+        return [f"turns: {self._taken} of {self._limit} are taken, {len(self._line)} wait"]

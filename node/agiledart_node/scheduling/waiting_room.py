@@ -96,3 +96,10 @@ class WaitingRoom:
                 self._desk.talks.answered(number, None)
                 return
             behind = behind or other == key
+
+    def violations(self) -> list[str]:
+        """The line is bounded."""
+        most = self._desk.config.max_waiting
+        return (
+            [f"bound: {len(self._line)} applications wait for room, at most {most}"] if len(self._line) > most else []
+        )

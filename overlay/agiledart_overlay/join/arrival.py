@@ -254,3 +254,15 @@ class Arrival:
             view.send(helper, RowRequest(row, -1))
             asked += 1
         return asked
+
+    def violations(self) -> list[str]:
+        """What is announced or asked is repeated or given up; outside the ring nothing is."""
+        view = self._view
+        found = view.unguarded("announce") if self._waiting else []
+        if self._stage in (Stage.TABLE, Stage.LOCALITY):
+            found.extend(view.unguarded("arrive"))
+        if self._stage is Stage.LEAVES and not self._waiting:
+            found.append("arrival: it waits for leaves, of which none was told")
+        if not view.joined and (self._waiting or self._stage is not Stage.SETTLED):
+            found.append("arrival: the node is not in the ring, and tells that it is")
+        return found

@@ -100,3 +100,7 @@ class Bootstrap:
         self.stop()
         if nearest is not None:
             self._chosen(nearest)
+
+    def violations(self) -> list[str]:
+        """A round of the search ends by itself."""
+        return self._view.unguarded("nearer") if self._asked is not None else []

@@ -297,3 +297,17 @@ class Membership:
         self.phase = Phase.OUTSIDE
         self.founding.has_left = not view.agreed.is_alone
         self._stop()
+
+    def violations(self) -> list[str]:
+        """Phase and flags say the same; who looks for the ring asks again."""
+        view = self._view
+        agreed, phase = view.agreed, self.phase
+        found = [*self._arrival.violations(), *self._neighbours.violations(), *self.search.bootstrap.violations()]
+        flags = (view.joined, agreed.confirmed, agreed.seeking)
+        if flags != (phase is Phase.MEMBER, phase is Phase.MEMBER, phase is Phase.SEEKING):
+            found.append(f"phase: {phase.name}, but joined, confirmed, seeking are {flags}")
+        if phase is Phase.SEEKING:
+            found.extend(view.unguarded("join"))
+        if phase is Phase.OUTSIDE and agreed.active:
+            found.append("phase: OUTSIDE, and it may deliver")
+        return found

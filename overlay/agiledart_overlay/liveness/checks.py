@@ -15,17 +15,22 @@ Source: [SWIM] §4, [Lifeguard] §IV; figures from the project's overlay specifi
 
 from collections.abc import Iterator
 from enum import IntEnum
+from typing import Final
 
 from agiledart_kernel.instants import Instant
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
-from agiledart_overlay.liveness.suspicion import MOST_CONFIRMATIONS, suspicion_ns
 from agiledart_overlay.state.view import View
 from agiledart_overlay.wire.effects import PeerFailed
 from agiledart_overlay.wire.messages import Confirm, DeclaredFailed, Probe, ProbedForYou, ProbeForMe, Suspect
 from agiledart_overlay.wire.observations import NodeWasLate, PeerDeclaredFailed, PeerSuspected, SuspicionRefuted
 
 _WORST_HEALTH = 4
+
+_MOST_CONFIRMATIONS: Final = 3
+
+_SHORTENING_PERMILLE: Final = ((1000,), (0, 1000), (0, 631, 1000), (0, 500, 792, 1000))
+"""1000 · log(c + 1) / log(k + 1), row k = confirmations that can be had, column c = confirmations so far."""
 
 
 class Stage(IntEnum):
@@ -230,7 +235,7 @@ class Checks:
     def wait_for_confirmations(self, check: Check) -> None:
         """How long a suspect has left, after one more confirmation or none."""
         view = self._view
-        others = min(MOST_CONFIRMATIONS, len(view.leaf_set) - (check.peer.node in view.leaf_set))
+        others = min(_MOST_CONFIRMATIONS, len(view.leaf_set) - (check.peer.node in view.leaf_set))
         wait = suspicion_ns(len(check.confirmed), others, view.config.suspicion_min_ns, view.config.suspicion_max_ns)
         check.deadline = check.since + wait * (1 + self._health)
         view.set_timer_by("checks", max(check.deadline, view.now))
@@ -300,3 +305,33 @@ class Checks:
         known = self._view.book.get(node)
         if known is not None and node not in self._checks:
             self.examine(known.peer, Stage.DIRECT, "silent")
+
+    def violations(self) -> list[str]:
+        """The timer fires by the first deadline; nobody is checked under another's id; the own health is in its range."""
+        view, found = self._view, []
+        if self._checks:
+            found = view.unguarded("checks", min(check.deadline for check in self._checks.values()))
+        for node, check in self._checks.items():
+            if check.peer.node != node or node == view.me.node or not check.began <= check.since <= view.now:
+                found.append(f"check: that of {node.short} makes no sense")
+        if not 0 <= self._health <= _WORST_HEALTH:
+            found.append(f"check: the own health is {self._health}")
+        return found
+
+
+def suspicion_ns(confirmations: int, others: int, shortest_ns: int, longest_ns: int) -> int:
+    """How long a suspect has to refute, given how many others confirm the suspicion.
+
+    Alone, a node may be wrong because its own link is bad: it waits longest. Each independent confirmation shortens the wait, on
+    a logarithmic scale because the first ones say most. The logarithms are a table, so that all platforms agree.
+
+    Args:
+        confirmations: other nodes that confirmed so far.
+        others: other nodes that could; with none, waiting longer would bring nothing.
+        shortest_ns, longest_ns: bounds of the answer.
+
+    Source: [Lifeguard] §IV-B.
+    """
+    row = _SHORTENING_PERMILLE[max(0, min(others, _MOST_CONFIRMATIONS))]
+    shortening = row[max(0, min(confirmations, len(row) - 1))]
+    return longest_ns - (longest_ns - shortest_ns) * shortening // 1000

@@ -94,3 +94,7 @@ class Hearsay:
         oldest = view.now - 4 * view.config.probe_timeout_ns
         for node in [node for node, (_, at) in self._asked.items() if at < oldest]:
             del self._asked[node]
+
+    def violations(self) -> list[str]:
+        """Questions are bounded."""
+        return [f"bound: {len(self._asked)} contacts, at most {_MAX_ASKED}"] if len(self._asked) > _MAX_ASKED else []

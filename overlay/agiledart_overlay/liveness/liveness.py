@@ -10,8 +10,9 @@ from collections.abc import Iterable
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_overlay.liveness.checks import Check, Checks, Stage
-from agiledart_overlay.liveness.outside import step_out
+from agiledart_overlay.state.agreement import FOREVER
 from agiledart_overlay.state.view import View
+from agiledart_overlay.wire.effects import PeerLeft
 from agiledart_overlay.wire.messages import Confirm, DeclaredFailed, ProbeAck, ProbedForYou, ProbeForMe, Refute, Suspect
 from agiledart_overlay.wire.observations import SelfRefuted
 
@@ -213,3 +214,29 @@ class Liveness:
             told[accuser.node] = accuser
         for peer in told.values():
             view.send(peer, Refute(view.refutations))
+
+    def violations(self) -> list[str]:
+        """Rounds go on while the node is in the ring; errands are bounded."""
+        view = self._view
+        found = self.checks.violations()
+        # A machine that was put into a finished ring has no rounds.
+        if view.joined and view.agreed.awake_by < FOREVER:
+            found.extend(view.unguarded("round"))
+        if len(self._errands) > _MAX_ERRANDS:
+            found.append(f"bound: {len(self._errands)} errands, at most {_MAX_ERRANDS}")
+        return found
+
+
+def step_out(view: View, node: NodeId, refutations: int) -> None:
+    """A peer lives but is not in the ring, by its own word or by that of a helper: out of the tables; a watched one stays known.
+
+    It joins again, or it went and its good-bye was lost. If that is old news, it will refute.
+    """
+    known = view.book.get(node)
+    if known is None:
+        return
+    if refutations > known.refutations:
+        view.step_aside(known, refutations)
+    elif node not in view.watched:
+        view.remove(known.peer, known.refutations, has_left=False)
+        view.effects.append(PeerLeft(known.peer))

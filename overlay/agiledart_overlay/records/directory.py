@@ -231,6 +231,9 @@ class Directory:
         if not view.joined:
             view.drop("record-outside")
             return
+        if message.version < 1:
+            view.drop("record-version")  # to those that it told of its copy, this would say that it has none
+            return
         if not self.copies.take(sender, message):
             view.drop("records-full")
             return
@@ -276,3 +279,17 @@ class Directory:
         self._settled.clear()
         self._operations = 0
         self._view.cancel_timer("roots")
+
+    def violations(self) -> list[str]:
+        """A root with work waits for somebody, and not for ever; operations are counted right and bounded."""
+        view = self._view
+        found = [*self.copies.violations(), *self.client.violations()]
+        if self._work:
+            found.extend(view.unguarded("roots"))
+        for key, work in self._work.items():
+            if not work.asked or not work.waiting:
+                found.append(f"root: {len(work.waiting)} operations at {key.short} wait for {len(work.asked)} answers")
+        count = sum(len(work.waiting) for work in self._work.values())
+        if count != self._operations or count > view.config.max_requests_pending:
+            found.append(f"root: {count} operations, counted as {self._operations}")
+        return found

@@ -84,3 +84,11 @@ class RecordClient:
             self._view.effects.append(
                 RecordAnswer(question.request, message.ok, message.version, message.value, message.reason)
             )
+
+    def violations(self) -> list[str]:
+        """Every question is asked again or ended by a timer; they are bounded."""
+        view = self._view
+        questions = self._questions
+        if len(questions) > view.config.max_requests_pending:
+            return [f"bound: {len(questions)} questions about records, at most {view.config.max_requests_pending}"]
+        return view.unguarded("requests", min(each.retry_at for each in questions.values())) if questions else []

@@ -222,3 +222,11 @@ class Copies:
         self._spare_since.clear()
         self.is_leaving = False
         self._view.cancel_timer("sync")
+
+    def violations(self) -> list[str]:
+        """What is noted about copies is about copies that are here."""
+        found = self._store.violations()
+        for key in (*self._confirmed, *self._spare_since):
+            if self._store.get(key) is None:
+                found.append(f"record: something is noted of a copy of {key.short}, which is not here")
+        return found

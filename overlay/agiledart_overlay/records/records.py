@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from hashlib import blake2b
 
+from agiledart_kernel.count import MAX_COUNT
 from agiledart_kernel.limits import MAX_RECORDS
 from agiledart_kernel.node_id import NodeId
 
@@ -79,3 +80,17 @@ class RecordStore:
         record = self._records.pop(key, None)
         if record is not None:
             self._bytes -= len(record.value)
+
+    def violations(self) -> list[str]:
+        """Each record stands at its key with a version that a write can have; number and bytes are bounded and counted right."""
+        found = [
+            f"record: {key.short} has version {record.version} of {record.key.short}"
+            for key, record in self._records.items()
+            if record.key != key or not 1 <= record.version <= MAX_COUNT
+        ]
+        size = sum(len(record.value) for record in self._records.values())
+        if size != self._bytes or size > self._limit_bytes or len(self._records) > MAX_RECORDS:
+            found.append(
+                f"record: {len(self._records)} with {size} bytes, counted as {self._bytes}, at most {self._limit_bytes}"
+            )
+        return found

@@ -274,6 +274,17 @@ class Guardian:
         if message.ticket[0] == view.me.node and not is_open and not is_in:
             view.send(sender, Unyield(message.ticket))
 
+    def violations(self) -> list[str]:
+        """The timer is set while an admission is under way; who is being admitted waits no more; the queue is bounded."""
+        view = self._view
+        agreed, admitting = view.agreed, view.agreed.admitting
+        found = view.unguarded("admit") if admitting is not None or agreed.retracting is not None else []
+        if admitting is not None and admitting.call.joiner.node in self._queue:
+            found.append(f"queue: {admitting.call.joiner.node.short} waits, and is being admitted")
+        if len(self._queue) > view.config.join_queue + 1:  # one was called when the successor died
+            found.append(f"bound: {len(self._queue)} joiners wait, at most {view.config.join_queue}")
+        return found
+
 
 def pass_on(view: View, to: Peer, message: JoinRequest, *, walking: bool) -> None:
     """Send a join to the next one on its way."""

@@ -197,7 +197,7 @@ class Gaps:
         view = self._view
         agreed = view.agreed
         ticket, side = message.ticket, view.agreed.predecessor
-        if not agreed.active or agreed.leaving:
+        if not agreed.active:
             view.send(sender, CloseRefused(ticket, outside=True))
             return
         if not agreed.is_fit(view.now):

@@ -113,7 +113,7 @@ class Way:
         agreed = view.agreed
         joiner = message.joiner
         predecessor, successor = agreed.predecessor.peer, agreed.successor.peer
-        if predecessor is None or successor is None or agreed.leaving:
+        if predecessor is None or successor is None:
             view.drop("outside")
             return
         call = JoinCall(joiner, message.attempt, message.refutations)

@@ -171,3 +171,17 @@ class Handshake:
             if self._turn is not None and self._turn.ticket == message.ticket:
                 self._turn = None
             view.send(sender, Unyield(message.ticket))
+
+    def violations(self) -> list[str]:
+        """Who has taken a place tells its guardian until it is confirmed; tickets are bounded."""
+        found = []
+        agreed = self._view.agreed
+        if agreed.active and not agreed.confirmed:
+            found = (
+                self._view.unguarded("taken")
+                if self._turn is not None
+                else ["joiner: it took a place that nobody offered"]
+            )
+        if len(self._begun) > _MAX_BEGUN:
+            found.append(f"bound: {len(self._begun)} tickets, at most {_MAX_BEGUN}")
+        return found

@@ -26,7 +26,7 @@ class Lapse:
         """Begin a check when it is due, ask again, or end it."""
         view = self._view
         agreed = view.agreed
-        if not agreed.confirmed or agreed.leaving:
+        if not agreed.confirmed:
             return
         if agreed.unchecked is None:
             if view.now < max(agreed.predecessor.lease, agreed.successor.lease, agreed.cleared):
@@ -59,8 +59,6 @@ class Lapse:
         """Somebody wants to know whether it is still in the ring."""
         view = self._view
         agreed = view.agreed
-        if agreed.leaving:
-            return
         predecessor, successor = agreed.predecessor, agreed.successor
         is_over_it = (
             view.book.is_dead(sender, 0)

@@ -42,7 +42,7 @@ class Leases:
         view = self._view
         agreed = view.agreed
         asked: list[Peer] = []
-        if not agreed.confirmed or agreed.leaving:
+        if not agreed.confirmed:
             return asked
         if agreed.unchecked is None:
             predecessor, successor = agreed.predecessor.peer, agreed.successor.peer
@@ -67,7 +67,7 @@ class Leases:
         """A neighbour that is silent, and to whom the own promise is over, is dead."""
         view = self._view
         agreed = view.agreed
-        if not agreed.confirmed or agreed.leaving:
+        if not agreed.confirmed:
             return
         for side in (agreed.predecessor, agreed.successor):
             peer = side.peer
@@ -110,7 +110,7 @@ class Leases:
         """A neighbour, or who takes itself for one, asks for a lease."""
         view = self._view
         agreed = view.agreed
-        if not agreed.active or agreed.leaving:
+        if not agreed.active:
             view.send(sender, Outside(message.at))
         elif agreed.confirmed and not agreed.is_fit(view.now):
             return
@@ -196,7 +196,7 @@ class Leases:
     def on_not_neighbour(self, sender: Peer, message: NotNeighbour) -> None:
         """A neighbour has another neighbour here. While this node yields that only means that the joiner is in."""
         agreed = self._view.agreed
-        if not agreed.confirmed or agreed.leaving:
+        if not agreed.confirmed:
             return
         if message.to_predecessor:
             counts = agreed.predecessor.is_life(sender) and agreed.yielded is None
@@ -210,7 +210,7 @@ class Leases:
         """A neighbour has stopped."""
         view = self._view
         agreed = view.agreed
-        if not agreed.active or agreed.leaving:
+        if not agreed.active:
             return
         for side in (agreed.predecessor, agreed.successor):
             if side.is_life(sender) and message.at >= side.since:

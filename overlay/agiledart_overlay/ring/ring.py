@@ -108,6 +108,14 @@ class Neighbours:
             self.gaps.consider()
             self.guardian.consider()
 
+    def violations(self) -> list[str]:
+        """Of all that is agreed, and of what waits for an answer about it."""
+        view = self._view
+        found = [*view.agreed.violations(view.now), *self.guardian.violations(), *self.handshake.violations()]
+        if view.agreed.closing is not None:
+            found.extend(view.unguarded("close"))
+        return found
+
     def stop(self) -> None:
         """Out of the ring."""
         self.guardian.dismiss()

@@ -221,3 +221,19 @@ class Router:
         for number, hop in list(self._pending.items()):
             if hop.to.node in dead:
                 self._reroute(number, hop, hop.avoid)
+
+    def violations(self) -> list[str]:
+        """What was handed on is repeated or given up; everything is bounded."""
+        view, config, found = self._view, self._view.config, []
+        if self._pending:
+            found = view.unguarded("hops", min(hop.deadline for hop in self._pending.values()))
+        elif self._waiting:
+            found = view.unguarded("hops")
+        for what, count, most in (
+            ("hops are pending", len(self._pending), config.max_hops_pending),
+            ("messages wait for an owner", len(self._waiting), config.max_waiting),
+            ("hops are remembered", len(self._seen), _MAX_SEEN),
+        ):
+            if count > most:
+                found.append(f"bound: {count} {what}, at most {most}")
+        return found

@@ -12,6 +12,7 @@ from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_overlay.liveness.hearsay import Hearsay
 from agiledart_overlay.routing.slot_search import SlotSearches
+from agiledart_overlay.state.agreement import FOREVER
 from agiledart_overlay.state.view import View
 from agiledart_overlay.wire.messages import (
     LeafDigest,
@@ -196,3 +197,12 @@ class Repair:
         self._hearsay.hear_of(message.sightings)
         if message.column >= 0:
             self._searches.on_answer(sender, message)
+
+    def violations(self) -> list[str]:
+        """Exchanges go on while the node is in the ring."""
+        view = self._view
+        found = [*self._searches.violations(), *self._hearsay.violations()]
+        # A machine that was put into a finished ring has no exchanges.
+        if view.joined and view.agreed.awake_by < FOREVER:
+            found.extend(view.unguarded("exchange"))
+        return found

@@ -95,3 +95,14 @@ class SlotSearches:
                 view.send(helper, RowRequest(row, column))
                 return
         del self._searches[row, column]
+
+    def violations(self) -> list[str]:
+        """Searches are bounded, and each waits for somebody."""
+        found = [
+            f"search: that of slot {slot} waits for nobody"
+            for slot, search in self._searches.items()
+            if not search.asked
+        ]
+        if len(self._searches) > _MAX_SEARCHES:
+            found.append(f"bound: {len(self._searches)} slots are searched, at most {_MAX_SEARCHES}")
+        return found

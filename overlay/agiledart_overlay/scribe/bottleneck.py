@@ -118,3 +118,8 @@ class Bottleneck:
         if topic is not None and choice.found and not topic.is_root:
             topic.siblings = [peer for _, _, peer in sorted(choice.found, key=lambda entry: entry[:2])]
             self._tree.search(topic)
+
+    def violations(self) -> list[str]:
+        """A choice ends when its time is over."""
+        choices = self._choices.values()
+        return self._view.unguarded("siblings", min(choice.deadline for choice in choices)) if choices else []

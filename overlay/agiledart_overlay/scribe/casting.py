@@ -232,3 +232,10 @@ class Casting:
         self._published.clear()
         self._searches.clear()
         self._offers.clear()
+
+    def violations(self) -> list[str]:
+        """What is under way is repeated or given up, and bounded."""
+        is_waiting = self._published or self._searches
+        found = self._view.unguarded("casts") if is_waiting else []
+        most = max(len(self._published), len(self._searches), len(self._offers), len(self._roots))
+        return [*found, f"bound: {most} things are cast, at most {MAX_PENDING}"] if most > MAX_PENDING else found

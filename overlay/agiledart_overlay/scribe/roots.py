@@ -194,3 +194,10 @@ class Roots:
         """Out of the ring: the copies live on elsewhere."""
         self.estates.clear()
         self._asked.clear()
+
+    def violations(self) -> list[str]:
+        """Questions are repeated or given up; questions and copies are bounded."""
+        found = self._view.unguarded("topics") if self._asked else []
+        if len(self._asked) > MAX_ASKED or len(self.estates) > MAX_TOPICS:
+            found.append(f"bound: {len(self._asked)} questions to roots, {len(self.estates)} estates")
+        return found

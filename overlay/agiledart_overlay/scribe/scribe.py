@@ -99,6 +99,11 @@ class Scribe:
         """Peers are dead or left."""
         self._tree.on_gone(gone)
 
+    def violations(self) -> list[str]:
+        """Of all trees of this node."""
+        parts = (self._tree, self._roots, self._casting, self._bottleneck)
+        return [line for part in parts for line in part.violations()]
+
     def stop(self) -> None:
         """This node is out of the ring."""
         self._tree.stop()

@@ -314,3 +314,20 @@ class Tree:
             topic.way, topic.is_root = (), False
             if not topic.has_joined:
                 del self.topics[topic.key]
+
+    def violations(self) -> list[str]:
+        """A root has no parent, nobody is its own parent or child, and a tree that nobody needs is left."""
+        me, found = self._view.me.node, []
+        if self.topics:
+            found = self._view.unguarded("scribe")
+        for key, topic in self.topics.items():
+            above = [peer.node for peer in (topic.parent, topic.asked) if peer is not None]
+            if topic.is_root and above:
+                found.append(f"tree: the root of {key.short} has a parent")
+            if me in above or me in topic.children or me in topic.way:
+                found.append(f"tree: this node is above or below itself for {key.short}")
+            if not topic.is_needed:
+                found.append(f"tree: nobody here needs {key.short}")
+        if len(self.topics) > MAX_TOPICS:
+            found.append(f"bound: part of {len(self.topics)} trees, at most {MAX_TOPICS}")
+        return found

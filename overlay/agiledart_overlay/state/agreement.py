@@ -121,7 +121,7 @@ class Agreement:
 
     __slots__ = (
         "_arc", "_borders", "_config", "aborted", "active", "admitted", "admitting", "awake_by", "check_began",
-        "cleared", "closing", "confirmed", "expelled", "finished", "leaving", "mask", "me", "name", "number",
+        "cleared", "closing", "confirmed", "expelled", "finished", "mask", "me", "name", "number",
         "postponed", "predecessor", "refused", "rejoined", "rest_ns", "retracting", "retracting_since", "returned",
         "seeking", "stirred", "successor", "through", "unchecked", "yielded",
     )  # fmt: skip
@@ -146,7 +146,7 @@ class Agreement:
 
     def reset(self) -> None:
         """Outside the ring: nothing is agreed with anybody."""
-        self.active = self.confirmed = self.leaving = self.stirred = False
+        self.active = self.confirmed = self.stirred = False
         self.predecessor, self.successor = Side(), Side()
         self.admitting: Admitting | None = None
         self.retracting: tuple[Ticket, Peer] | None = None
@@ -186,7 +186,7 @@ class Agreement:
 
     def claim(self, now: Instant) -> Arc | None:
         """The keys that this node would deliver now."""
-        if not self.active or self.leaving or self.unchecked is not None or now >= self.lease:
+        if not self.active or self.unchecked is not None or now >= self.lease:
             return None
         left, right = self._left_border(), self._right_border()
         if self._borders != (left, right):
@@ -221,7 +221,6 @@ class Agreement:
         """Whether somebody told this node lately that it is in the ring; else it grants, admits, yields and closes nothing."""
         return (
             self.confirmed
-            and not self.leaving
             and self.unchecked is None
             and now < max(self.predecessor.lease, self.successor.lease, self.cleared)
         )
@@ -244,6 +243,67 @@ class Agreement:
             or self.unchecked is not None
             or (self.active and not self.confirmed)
         )
+
+    # ---- invariants
+
+    def violations(self, now: int) -> list[str]:
+        """What is agreed fits together: sides, leases and promises, and what is under way between them."""
+        found = []
+        sides = (("predecessor", self.predecessor), ("successor", self.successor))
+        if any(self.active != (side.peer is not None) for _, side in sides) or (self.confirmed and not self.active):
+            found.append(f"agreed: active is {self.active}, confirmed {self.confirmed}, and the sides do not fit that")
+        if not self.confirmed and (self.admitting or self.retracting or self.yielded or self.closing or self.unchecked):
+            found.append("agreed: something is under way with neighbours, and the node is not in the ring")
+        if self.active and self.seeking and self.confirmed:
+            found.append("agreed: the node is in the ring and looks for it")
+        if self.active:
+            for name, side in sides:
+                found.extend(f"agreed: {name} {what}" for what in self._misfits(side, now))
+            found.extend(self._pending_misfits(now))
+        if self.stirred or self.returned or self.postponed or self.refused is not None or self.expelled is not None:
+            found.append("agreed: a step has left something that its own end should have dealt with")
+        if len(self.finished) > _MAX_FINISHED:
+            found.append(f"bound: {len(self.finished)} admissions are remembered, at most {_MAX_FINISHED}")
+        return found
+
+    def _misfits(self, side: Side, now: int) -> list[str]:
+        config, found = self._config, []
+        if now + self.held(max(config.lease_ns, config.admission_ns)) < side.lease != FOREVER:
+            found.append(f"lets it deliver for {side.lease - now} ns, longer than anybody grants")
+        if side.promise > now + config.lease_ns:
+            found.append(f"is promised {side.promise - now} ns, longer than a lease")
+        if max(side.heard, side.since) > now:
+            found.append("was heard in the future")
+        if side.is_dead and side.peer is not None and side.peer.node == self.me.node:
+            found.append("is this node, and held for dead")
+        return found
+
+    def _pending_misfits(self, now: int) -> list[str]:
+        found = []
+        before, after = self.predecessor.peer, self.successor.peer
+        admitting, yielded = self.admitting, self.yielded
+        if admitting is not None:
+            if not self.is_between(self.me, admitting.call.joiner.node, after):
+                found.append(
+                    f"admitting: {admitting.call.joiner.node.short} does not lie between this node and its successor"
+                )
+            is_yielding = admitting.stage is Stage.YIELDING
+            if is_yielding != (admitting.until > 0) or admitting.until > now + self._config.admission_ns:
+                found.append(f"admitting: stage {admitting.stage.name} until {admitting.until - now} ns from now")
+            if admitting.lease > admitting.until:
+                found.append("admitting: the joiner lets this node deliver longer than it may itself")
+            if self.retracting is not None:
+                found.append("admitting: the admission before is not over yet")
+        if yielded is not None:
+            if before is None or yielded.guardian.node != before.node or yielded.ticket[0] != before.node:
+                found.append(f"yielded: {yielded.guardian.node.short} is not the predecessor")
+            if not self.is_between(before, yielded.joiner.node, self.me):
+                found.append(f"yielded: {yielded.joiner.node.short} does not lie between the predecessor and this node")
+        elif before is not None and before.node == self.me.node and not self.is_alone:
+            found.append("agreed: this node is its own predecessor and not its own successor")
+        if self.closing is not None and (admitting or self.retracting or not self.successor.is_dead):
+            found.append("closing: the successor lives, or an admission is under way")
+        return found
 
     def finish(self, ticket: Ticket) -> None:
         """Remember that an admission of a predecessor is over: late copies of its messages count no more."""

@@ -2,7 +2,11 @@
 
 A round trip that was measured counts; else it is guessed by coordinates, unless these know too little; else it is the median.
 
-Sources: [Vivaldi], see `coordinates`; the formula of the cost: `proximity`.
+The cost of forwarding through a peer is one number from round trip, hops, congestion, zone and load. The round trip counts in
+units of the median round trip to the peers that a node knows, so that the weights mean the same in a room and across continents.
+With all weights zero this is Pastry's own choice by proximity.
+
+Sources: [Vivaldi], see `coordinates`; [Pastry proximity] (choice by round trip); the project's overlay specification §3.
 """
 
 from collections.abc import Sequence
@@ -11,10 +15,11 @@ from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.randomness import RandomStream
 from agiledart_overlay.state.peer_book import Acquaintance, PeerBook
-from agiledart_overlay.state.proximity import PERMILLE, forwarding_cost, hops_between, median
 from agiledart_overlay.tables.coordinates import ORIGIN, Coordinate, estimated_rtt_ns, settled
 from agiledart_overlay.wire.config import OverlayConfig
 from agiledart_overlay.wire.messages import Sighting, Vitals
+
+_PERMILLE = 1_000
 
 _MAX_SAMPLES = 48
 """Measured peers from which a node that is new finds its place."""
@@ -111,13 +116,13 @@ class Distances:
 
     def set_load(self, load_permille: int) -> None:
         """The node above says how busy it is."""
-        self.vitals = Vitals(self.vitals.coordinate, max(0, min(PERMILLE, load_permille)))
+        self.vitals = Vitals(self.vitals.coordinate, max(0, min(_PERMILLE, load_permille)))
 
     def set_congestion(self, node: NodeId, congestion_permille: int) -> None:
         """The node above says how much of the link to a peer is in use."""
         known = self._book.alive.get(node)
         if known is not None:
-            known.congestion_permille = max(0, min(PERMILLE, congestion_permille))
+            known.congestion_permille = max(0, min(_PERMILLE, congestion_permille))
 
     def locate(self, passes: int) -> None:
         """Find this node's place from all that it has measured so far, each figure taken several times.
@@ -129,3 +134,45 @@ class Distances:
         samples = [(each.vitals.coordinate, each.rtt_ns) for each in known if each.vitals is not None]
         if samples:
             self._move(samples[:_MAX_SAMPLES], passes)
+
+
+def hops_between(a: Peer, b: Peer) -> int:
+    """Hops of the network between two nodes: 0 within a host, 1 within a zone, else 2. A stand-in: nobody counts routers here."""
+    if a.host and a.host == b.host:
+        return 0
+    return 1 if a.zone == b.zone else 2
+
+
+def forwarding_cost(
+    config: OverlayConfig,
+    rtt_ns: int,
+    reference_rtt_ns: int,
+    hops: int,
+    congestion_permille: int,
+    leaves_zone: bool,
+    load_permille: int,
+) -> float:
+    """cost(u, v), the smaller the better; at least 0.
+
+    Args:
+        config: the four weights.
+        rtt_ns: smoothed or guessed round trip.
+        reference_rtt_ns: median round trip to the peers that the owner knows; positive.
+        hops: between the two in the network.
+        congestion_permille: how much of the link between them is in use, 0 to 1000.
+        leaves_zone: whether the two are in different zones.
+        load_permille: how much of the peer's capacity is in use, 0 to 1000.
+    """
+    cost = rtt_ns / reference_rtt_ns + config.hop_weight * hops
+    if leaves_zone:
+        cost += config.zone_weight
+    if congestion_permille:
+        cost += config.congestion_weight * congestion_permille / _PERMILLE
+    if load_permille:
+        cost += config.load_weight * load_permille / _PERMILLE
+    return cost
+
+
+def median(values: list[int]) -> int:
+    """The middle of some positive figures, the upper one of two; 1 when there is none."""
+    return sorted(values)[len(values) // 2] if values else 1

@@ -158,3 +158,13 @@ class PeerBook:
             del self._graves[node]
         for node in [node for node, (_, at) in self._inherited.items() if at < older_than]:
             del self._inherited[node]
+
+    def violations(self) -> list[str]:
+        """A node lives or is dead; each stands under its own id; graves are bounded."""
+        found = [f"book: {node.short} lives and has a grave" for node in self.alive if node in self._graves]
+        for node, known in self.alive.items():
+            if known.peer.node != node or min(known.refutations, known.rtt_ns, known.variation_ns) < 0:
+                found.append(f"book: what is known of {node.short} makes no sense")
+        if len(self._graves) > MAX_GRAVES:
+            found.append(f"book: {len(self._graves)} graves, at most {MAX_GRAVES}")
+        return found

@@ -114,6 +114,15 @@ class View:
         del self._timers[name]
         return self.now - at
 
+    def unguarded(self, name: str, by: int | None = None) -> list[str]:
+        """A complaint, when something waits for a timer that is not set, or that fires later than it should."""
+        armed = self._timers.get(name)
+        if armed is None:
+            return [f"timer: something waits for {name!r}, which is not set"]
+        if by is not None and armed > max(by, self.now):
+            return [f"timer: {name!r} fires {armed - by} ns after what waits for it"]
+        return []
+
     def next_hop(self, key: NodeId, avoid: Container[NodeId] = ()) -> Hop:
         """Where a message for this key goes from here."""
         config = self.config
@@ -220,6 +229,8 @@ class View:
             return
         is_first = known.rtt_ns == 0
         self._sample(known, sent_at, vitals)
+        if not known.is_placed:
+            return  # it is watched, and not in the ring
         self.neighbourhood.offer(known.peer, known.rtt_ns)
         if is_first:
             self.routing_table.add(known.peer, self.distances.cost_of(known, known.rtt_ns))
@@ -309,6 +320,31 @@ class View:
         self.distances.renew_reference()
         self.routing_table.reorder(self.distances.cost)
         self._leaf_sightings = None
+
+    def violations(self) -> list[str]:
+        """Tables are in form and hold the living only, in the life in which they are known; the watched are bounded."""
+        book, me = self.book, self.me.node
+        found = [
+            *self.leaf_set.violations(), *self.routing_table.violations(), *self.neighbourhood.violations(), *book.violations()
+        ]  # fmt: skip
+        for peer in (*self.leaf_set.members, *self.routing_table, *self.neighbourhood):
+            known = book.alive.get(peer.node)
+            if known is None or not known.is_placed:
+                found.append(f"I3: {peer.node.short} is in a table and not known to be a living member")
+            elif known.peer.incarnation != peer.incarnation:
+                found.append(
+                    f"I3: life {peer.incarnation} of {peer.node.short} is in a table, {known.peer.incarnation} is known"
+                )
+        if me in book or book.grave(me) is not None or me in self.watched:
+            found.append("I3: the node knows itself as a peer")
+        if len(self.watched) > self.config.max_watched:
+            found.append(f"bound: {len(self.watched)} are watched, at most {self.config.max_watched}")
+        if not self.distances.vitals.coordinate.is_sane:
+            found.append("place: its own coordinate makes no sense")
+        told = self._leaf_sightings
+        if told is not None and [each.peer for each in told] != list(self.leaf_set.members[:MAX_SIGHTINGS]):
+            found.append("told: what others are told of the leaves are not the leaves")
+        return found
 
 
 def _sighting(peer: Peer, known: Acquaintance | None) -> Sighting:

@@ -5,6 +5,7 @@ In a ring so small that the halves meet, one peer stands in both.
 
 from bisect import bisect_left
 from collections.abc import Container, Iterable
+from itertools import pairwise
 
 from agiledart_kernel.node_id import NodeId, ring_distance
 from agiledart_kernel.peer import Peer
@@ -204,6 +205,23 @@ class LeafSet:
         bits = self._bits
         ranked = sorted(self._members.values(), key=lambda peer: (ring_distance(peer.node, key, bits), peer.node))
         return tuple(ranked[:count])
+
+    def violations(self) -> list[str]:
+        """ring_1: each half is sorted, bounded and as full as it can be, without the owner; members are those of both halves."""
+        found = []
+        room = min(self._half, len(self._members))
+        for name, side, distances, way in (
+            ("clockwise", self._cw, self._cw_away, 1),
+            ("counterclockwise", self._ccw, self._ccw_away, -1),
+        ):
+            away = [way * (peer.node - self._owner) & self._mask for peer in side]
+            if len(side) != room or away != distances or any(a >= b for a, b in pairwise((0, *away))):
+                found.append(
+                    f"ring_1: the {name} leaves are {[peer.node.short for peer in side]}, {room} of them wanted"
+                )
+        if self._members != {peer.node: peer for peer in (*self._cw, *self._ccw)}:
+            found.append("ring_1: the members of the leaf set are not those of its halves")
+        return found
 
     def _insert(self, side: list[Peer], distances: list[int], peer: Peer, distance: int) -> Peer | None:
         """Put a peer into one half, unless it is there or the half is full of nearer ones; who had to go for it."""

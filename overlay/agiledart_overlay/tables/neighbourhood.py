@@ -78,3 +78,11 @@ class Neighbourhood:
             return False
         del self._order[bisect_left(self._order, (old[0], node))]
         return True
+
+    def violations(self) -> list[str]:
+        """ring_1: bounded, nearest first."""
+        if len(self._order) <= self._size and self._order == sorted(
+            (rtt, node) for node, (rtt, _) in self._peers.items()
+        ):
+            return []
+        return [f"ring_1: the neighbourhood has {len(self._order)} nodes, at most {self._size}, or no order"]

@@ -7,6 +7,7 @@ Source: [Pastry] §2.2; several candidates a slot, cheapest first, from the proj
 
 from bisect import insort
 from collections.abc import Callable, Container, Iterator
+from itertools import pairwise
 
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
@@ -139,3 +140,19 @@ class RoutingTable:
         if not slot:
             del self._slots[place]
         return True
+
+    def violations(self) -> list[str]:
+        """I1: every entry stands in its row and column. ring_1: slots are bounded, cheapest first. I3: the owner is in none."""
+        found = []
+        for place, slot in self._slots.items():
+            row, column = divmod(place, self._columns)
+            for _, node, peer in slot:
+                if node == self._owner:
+                    found.append("I3: the owner is in its own routing table")
+                elif node != peer.node or self._place(node) != place:
+                    found.append(f"I1: {peer.node.short} stands in slot {row},{column}")
+            if not 0 < len(slot) <= self._candidates or any(a[:2] >= b[:2] for a, b in pairwise(slot)):
+                found.append(
+                    f"ring_1: slot {row},{column} has {len(slot)} nodes, at most {self._candidates}, or no order"
+                )
+        return found

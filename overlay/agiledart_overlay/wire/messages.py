@@ -13,8 +13,6 @@ from agiledart_kernel.limits import MAX_PATH, MAX_RECORD_BYTES
 from agiledart_kernel.machine import Message
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
-from agiledart_overlay.scribe.messages import ScribeMessage
-from agiledart_overlay.wire.ring_messages import RingMessage
 from agiledart_overlay.wire.sightings import Path as Path
 from agiledart_overlay.wire.sightings import Sighting as Sighting
 from agiledart_overlay.wire.sightings import Sightings as Sightings
@@ -289,7 +287,7 @@ class NeighbourRequest(Message, frozen=True, gc=False, tag=372):
     """Tell me your neighbourhood set, the nearest first; answered by `RowState`."""
 
 
-OverlayMessage = (
+PastryMessage = (
     JoinRequest
     | JoinRows
     | JoinRefused
@@ -320,7 +318,5 @@ OverlayMessage = (
     | Announced
     | LeafDigest
     | NeighbourRequest
-    | RingMessage
-    | ScribeMessage
 )
-"""All of them, for `Codec(OverlayMessage)`."""
+"""All of this module; `protocol` joins them with those of the ring and of the trees."""

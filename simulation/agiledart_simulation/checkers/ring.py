@@ -1,50 +1,12 @@
-"""Leaf sets and tables against the truth: invariants I1 to I3 of the overlay.
+"""Leaf sets against the truth: invariant I2 of the overlay. I1 and I3 each machine knows by itself, see `machines`.
 
 Source: the project's overlay specification §2.
 """
 
 from collections.abc import Sequence
-from itertools import pairwise
 
-from agiledart_kernel.node_id import NodeId, digit, shared_prefix
+from agiledart_kernel.node_id import NodeId
 from agiledart_overlay.machine import OverlayMachine
-from agiledart_overlay.wire.config import OverlayConfig
-
-
-def table_violations(machines: Sequence[OverlayMachine], bits: int, digit_bits: int) -> list[str]:
-    """I1: every entry stands in its row and column. I3: nobody is in its own tables. Holds always."""
-    found = []
-    for machine in machines:
-        me = machine.me.node
-        for (row, column), candidates in machine.routing_table.items():
-            for peer in candidates:
-                same_row = shared_prefix(me, peer.node, bits, digit_bits) == row
-                if not same_row or digit(peer.node, row, bits, digit_bits) != column:
-                    found.append(f"I1: {peer.node.short} in slot {row},{column} of {me.short}")
-        tables = (*machine.leaf_set.members, *machine.routing_table, *machine.neighbourhood)
-        if any(peer.node == me for peer in tables):
-            found.append(f"I3: {me.short} is in its own tables")
-    return found
-
-
-def form_violations(machines: Sequence[OverlayMachine], config: OverlayConfig) -> list[str]:
-    """ring_1: leaf halves are sorted and bounded and hold nobody twice; slots and neighbourhood are bounded. Holds always."""
-    found = []
-    mask = (1 << config.id_bits) - 1
-    for machine in machines:
-        me = machine.me.node
-        for name, half, direction in (
-            ("clockwise", machine.leaf_set.clockwise, 1),
-            ("counterclockwise", machine.leaf_set.counterclockwise, -1),
-        ):
-            away = [direction * (peer.node - me) & mask for peer in half]
-            if len(half) > config.leaf_count // 2 or any(a >= b for a, b in pairwise(away)):
-                found.append(f"ring_1: {me.short} {name} is {[peer.node.short for peer in half]}")
-        if any(len(slot) > config.slot_candidates for _, slot in machine.routing_table.items()):
-            found.append(f"ring_1: {me.short} has a slot with more than {config.slot_candidates} nodes")
-        if len(machine.neighbourhood.nearest) > config.neighbour_count:
-            found.append(f"ring_1: {me.short} has a neighbourhood of {len(machine.neighbourhood.nearest)}")
-    return found
 
 
 def true_leaves(ids: Sequence[NodeId], index: int, half: int) -> tuple[list[NodeId], list[NodeId]]:

@@ -14,6 +14,7 @@ from agiledart_kernel.randomness import RandomStream
 from agiledart_node.desk.config import NodeConfig
 from agiledart_node.wire.commands import Command, Stop, Submit
 from agiledart_overlay.wire.events import LeaveRing
+from agiledart_simulation.checkers.machines import Looks, machine_violations
 from agiledart_simulation.checkers.owners import ring_violations
 from agiledart_simulation.checkers.ring import leaf_violations
 from agiledart_simulation.checkers.schedulers import office_violations, service_violations
@@ -52,6 +53,7 @@ class ApplicationRun:
             latency=latency,
             observations=self.scheduling.observe,
         )
+        self.looks = Looks(self.ring.world)
         self.asked: list[tuple[str, int, int]] = []
         self.violations: dict[str, None] = {}
         self.reached: dict[str, int] = {}
@@ -157,7 +159,8 @@ class ApplicationRun:
                 self._complain(
                     [f"sc_1: {names} both won office {office[1]} of {office[0] or 'the only zone'}, term {office[2]}"]
                 )
-        self._complain([line for line in office_violations(self.ring.live) if "serves" in line])
+        self._complain(self.looks.wrong)
+        self._complain(machine_violations(self.ring.live))
 
     def _is_quiet(self) -> bool:
         nodes = [node for node in self.ring.live if node.joined]

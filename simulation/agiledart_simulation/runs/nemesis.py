@@ -1,6 +1,6 @@
 """What the nemesis of a ring knows and notes: who is up, who is cut off, and which complaints are excused until when."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from agiledart_kernel.instants import SECOND
@@ -9,7 +9,6 @@ from agiledart_kernel.randomness import RandomStream
 from agiledart_simulation.checkers.deaths import DeathLedger
 from agiledart_simulation.runs.scenario import Scenario
 from agiledart_simulation.world.faults import Fault, apply
-from agiledart_simulation.world.reach import is_connected
 from agiledart_simulation.world.ring import Ring
 
 _CALM_NS = 4 * SECOND
@@ -101,3 +100,20 @@ class Nemesis:
     def may_lose(self, count: int = 1) -> bool:
         """Whether so many more nodes may go down."""
         return len(self.down()) + len(self.cut) + count <= self.scenario.max_down and len(self.up()) > count + 1
+
+
+def is_connected(nodes: Sequence[NodeId], is_open: Callable[[NodeId, NodeId], bool]) -> bool:
+    """Whether links that are open in both directions lead from each of these nodes to all others.
+
+    Safety is promised of a network in which any two members reach each other, if need be through others (decision 0010). Faults
+    of single links may part the members all the same; then each part goes on alone, as in a partition, and must be allowed to.
+    """
+    if not nodes:
+        return True
+    found, unseen = [nodes[0]], dict.fromkeys(nodes[1:])
+    for node in found:
+        near = [other for other in unseen if is_open(node, other)]
+        for other in near:
+            del unseen[other]
+        found.extend(near)
+    return not unseen

@@ -15,14 +15,13 @@ from agiledart_overlay.wire.config import OverlayConfig
 from agiledart_overlay.wire.effects import JoinFailed
 from agiledart_overlay.wire.events import StoreRecord
 from agiledart_simulation.checkers.lookups import LookupLedger
+from agiledart_simulation.checkers.machines import Looks, machine_violations
 from agiledart_simulation.checkers.owners import Owners, ring_violations
 from agiledart_simulation.checkers.records import RecordLedger
 from agiledart_simulation.checkers.ring import (
     core_violations,
-    form_violations,
     leaf_violations,
     stale_violations,
-    table_violations,
 )
 from agiledart_simulation.checkers.routing import root_of, route_violations
 from agiledart_simulation.checkers.trees import tree_violations
@@ -82,6 +81,7 @@ class Run:
         self.bits = self.ring.config.id_bits
         self.random = RandomStream(scenario.seed, "run")
         self.lookups = LookupLedger(self.bits, self.ring.config.digit_bits)
+        self.looks = Looks(self.ring.world)
         self.owners = Owners(self.ring.world, self.bits, watched_keys=16)
         self.hostile = Hostile(self.ring, scenario, self._on_crash, self._on_split)
         self.records = RecordLedger()
@@ -227,9 +227,8 @@ class Run:
     def _check_always(self) -> None:
         """What must hold at any time."""
         self._collect()
-        machines, config = self.ring.machines, self.ring.config
-        self.complain(table_violations(machines, self.bits, config.digit_bits))
-        self.complain(form_violations(machines, config))
+        self.complain(self.looks.wrong)
+        self.complain(machine_violations(self.ring.machines))
         self.complain(self.lookups.wrong)
         self.complain(self.hostile.deaths.wrong)
         self.complain(self.hostile.deaths.stale_violations())

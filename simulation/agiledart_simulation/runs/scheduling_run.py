@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 
 from agiledart_kernel.instants import MILLISECOND, SECOND
 from agiledart_node.desk.config import NodeConfig
-from agiledart_simulation.checkers.balance import share_below
 from agiledart_simulation.checkers.schedulers import schedulers_of
 from agiledart_simulation.runs.workload import Scheduling, Workload
 from agiledart_simulation.world.collector import without_collector
@@ -94,7 +93,8 @@ class RunFigures:
 
     def mapped_below(self, operators: int) -> float:
         """Share of the nodes with fewer mapped operators."""
-        return share_below(self.mapped, operators)
+        nodes = sum(self.mapped.values())
+        return sum(count for held, count in self.mapped.items() if held < operators) / nodes if nodes else 1.0
 
 
 def run_submissions(options: RunOptions, network: NetworkConfig | None = None) -> RunFigures:

@@ -14,10 +14,10 @@ from agiledart_kernel.node_id import ID_BITS, NodeId, node_id_of_key
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.randomness import RandomStream
 from agiledart_overlay.machine import OverlayMachine
+from agiledart_overlay.protocol import OverlayMessage
 from agiledart_overlay.wire.config import OverlayConfig
 from agiledart_overlay.wire.effects import Delivered, Joined, JoinFailed, Left, PeerFailed, RecordAnswer
 from agiledart_overlay.wire.events import JoinRing, ReadRecord, RouteMessage, StoreRecord
-from agiledart_overlay.wire.messages import OverlayMessage
 from agiledart_simulation.world.latency import Latency
 from agiledart_simulation.world.network import NetworkConfig
 from agiledart_simulation.world.trace import Trace

@@ -44,8 +44,8 @@ from agiledart_node.wire.formation_messages import (
     StartFlow,
 )
 from agiledart_node.wire.recovery_messages import RecoveringMessage
+from agiledart_overlay.protocol import OverlayMessage
 from agiledart_overlay.wire.events import JoinRing, RouteMessage
-from agiledart_overlay.wire.messages import OverlayMessage
 from agiledart_recovery.wire.messages import RecoveryMessage
 
 ME, SCHEDULER, STRANGER = Peer(NodeId(5 << 120), 1, "me"), Peer(NodeId(9 << 120), 1, "sch"), Peer(NodeId(3 << 120), 1)

@@ -3,7 +3,7 @@
 from agiledart_kernel.count import MAX_COUNT
 from agiledart_kernel.instants import SECOND, Instant
 from agiledart_kernel.machine import CancelTimer, LinkLost, TimerFired
-from agiledart_overlay.liveness.suspicion import suspicion_ns
+from agiledart_overlay.liveness.checks import suspicion_ns
 from agiledart_overlay.wire import messages as wire
 from agiledart_overlay.wire.effects import JoinFailed, PeerFailed, PeerLeft
 from agiledart_overlay.wire.ring_messages import Lease, Renew

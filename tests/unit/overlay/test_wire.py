@@ -5,10 +5,10 @@ import pytest
 from agiledart_kernel.codec import Codec, encode, tags_of
 from agiledart_kernel.errors import RemoteProtocolError
 from agiledart_kernel.node_id import NodeId
+from agiledart_overlay.protocol import RETIRED_TAGS, TAGS, OverlayMessage
 from agiledart_overlay.tables.coordinates import Coordinate
 from agiledart_overlay.wire.messages import (
     LeafState,
-    OverlayMessage,
     Probe,
     ProbeAck,
     RecordStore,
@@ -22,10 +22,11 @@ CODEC: Codec[OverlayMessage] = Codec(OverlayMessage)
 
 def test_tags_are_unique_and_in_range() -> None:
     tags = tags_of(OverlayMessage)
-    ranges = (range(10, 50), range(300, 350), range(370, 380))
-    assert all(any(tag in each for each in ranges) for tag in tags)
-    retired = (12,)
-    assert [tag for tag in range(10, 38) if tag not in retired] == [tag for tag in sorted(tags) if tag < 38]
+    assert all(any(tag in each for each in ranges) for kind, ranges in TAGS for tag in tags_of(kind))
+    owned = [tag for _, ranges in TAGS for each in ranges for tag in each]
+    assert len(owned) == len(set(owned)), "a tag has one owner"
+    assert not set(RETIRED_TAGS) & set(tags)
+    assert [tag for tag in range(10, 38) if tag not in RETIRED_TAGS] == [tag for tag in sorted(tags) if tag < 38]
 
 
 def test_golden_frames() -> None:

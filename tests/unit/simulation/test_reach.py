@@ -5,8 +5,8 @@ from functools import partial
 from agiledart_kernel.instants import SECOND
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.randomness import RandomStream
+from agiledart_simulation.runs.nemesis import is_connected
 from agiledart_simulation.world.network import Network, NetworkConfig
-from agiledart_simulation.world.reach import is_connected
 
 NODES = [NodeId(number) for number in range(4)]
 

@@ -1,0 +1,66 @@
+"""A node knows when it is wrong: mistakes planted in its parts are found by its own `violations()`."""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+from agiledart_node.desk.conversations import Conversations
+from agiledart_node.desk.desk import Desk
+from agiledart_node.hosting.hosting import Hosting
+from agiledart_node.wire.commands import Info, ListApplications
+from agiledart_node.wire.events import Asked
+from agiledart_node.wire.formation_messages import Deploy
+from tests.unit.node.test_node import SCHEDULER, Bench, deployed, part
+
+Patch = pytest.MonkeyPatch
+
+
+def nobody_is_watched(patch: Patch) -> None:
+    patch.setattr(Desk, "watch", lambda self, peer: None)
+
+
+def watched_by_the_desk_only(patch: Patch) -> None:
+    patch.setattr(Desk, "watch", lambda self, peer: self._watched.update({peer.node: 1}))
+
+
+def answered_and_still_awaited(patch: Patch) -> None:
+    right = Conversations._take
+
+    def take(self: Conversations, wait: Any, number: int, answer: object) -> None:
+        right(self, wait, number, answer)
+        self._waits[number] = wait
+
+    patch.setattr(Conversations, "_take", take)
+
+
+def no_end_of_room(patch: Patch) -> None:
+    patch.setattr(Hosting, "_objection", lambda self, part, hosted: ("", False))
+
+
+def go(bench: Bench) -> None:
+    """A part runs here, another would be too large, and a user asks."""
+    deployed(bench)
+    bench.feed(Asked(1, Info(), ""))
+    bench.feed(Asked(2, ListApplications(), ""))
+    large = part(copies=3, planned=3)
+    bench.hear(SCHEDULER, Deploy(9, msgspec.structs.replace(large, application="large")))
+
+
+@pytest.mark.parametrize(
+    ("mistake", "sentence"),
+    [
+        (nobody_is_watched, "nobody would hear of the death of"),
+        (watched_by_the_desk_only, "is wanted 1 times, and not watched"),
+        (answered_and_still_awaited, "talk: "),
+        (no_end_of_room, "bound: 4 instances, at most 2"),
+    ],
+)
+def test_a_mistake_is_told(mistake: Callable[[Patch], None], sentence: str, monkeypatch: Patch) -> None:
+    """Each step of these tests is judged by the fixture of this folder."""
+    with monkeypatch.context() as patch:
+        mistake(patch)
+        with pytest.raises(AssertionError, match=sentence):
+            go(Bench(capacity=2))
+    go(Bench(capacity=2))
