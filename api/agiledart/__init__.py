@@ -15,10 +15,24 @@ Importing this package loads no event loop, no cryptography, no terminal library
 """
 
 from agiledart.aggregates import all_of, count_of, max_of, mean_of, min_of, sum_of
-from agiledart.connectors import batches, collect, csv, jsonl, lines, log, null, parquet, records, stdout, taxi, tcp
+from agiledart.connectors import (
+    batches,
+    collect,
+    csv,
+    jsonl,
+    lines,
+    log,
+    mqtt,
+    null,
+    parquet,
+    records,
+    stdout,
+    taxi,
+    tcp,
+)
 from agiledart_dataflow.aggregation.aggregators import Aggregator
 from agiledart_dataflow.data.rows import Change, DeadLetter, Either, Entry, Joined, Match, Pane, Ranking
-from agiledart_dataflow.data.schema import Alias, ReadTime
+from agiledart_dataflow.data.schema import Alias, ReadTime, Retained, Topic
 from agiledart_dataflow.event_time.windows import counted, hopping, session, sliding, tumbling
 from agiledart_dataflow.expressions.aggregates import count
 from agiledart_dataflow.expressions.expression import Expression, col, lit, maximum, minimum, when
@@ -53,10 +67,12 @@ __all__ = [
     "PaneStream",
     "Ranking",
     "ReadTime",
+    "Retained",
     "Sink",
     "SlidingStream",
     "Source",
     "Stream",
+    "Topic",
     "Topology",
     "TopologyError",
     "UserCodeError",
@@ -78,6 +94,7 @@ __all__ = [
     "mean_of",
     "min_of",
     "minimum",
+    "mqtt",
     "never",
     "null",
     "parquet",

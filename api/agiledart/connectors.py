@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 from agiledart_dataflow.plan.connectors import Connector, Source, connector, records_source
+from agiledart_kernel.errors import ConfigurationError
 
 T = TypeVar("T")
 
@@ -149,6 +150,64 @@ def log(
         max_age=max_age,
         segment_bytes=segment_bytes,
         key=key,
+        at=at,
+    )
+
+
+def mqtt(
+    url: str,
+    *,
+    qos: int | None = None,
+    session: str | None = None,
+    format: str | None = None,  # noqa: A002  the option's name on the command line
+    retain: bool | None = None,
+    will: str | None = None,
+    will_topic: str | None = None,
+    credentials: str | None = None,
+    ca: str | None = None,
+    cert: str | None = None,
+    key: str | None = None,
+    client: str | None = None,
+    version: int | None = None,
+    malformed: str | None = None,
+    at: str = "",
+) -> Connector:
+    """Messages of an MQTT broker, as source or sink. Needs `agiledart[mqtt]`.
+
+    Args:
+        url: `mqtt://HOST:PORT/FILTER`, or `mqtts://…` over TLS. Shared subscriptions are `$share/GROUP/FILTER`. The topic of a
+            sink may hold fields: `alarms/{room}`.
+        qos: 0 (at most once, the usual), 1 or 2.
+        session: source: a name under which the broker keeps what comes while nobody reads (QoS 1 and 2); one reader a name.
+        format: of a message: `json` (the usual), `csv`, `text`, `raw`; sources also `senml`, `msgpack`.
+        retain: sink: the broker keeps the last message of each topic for those who come later.
+        will, will_topic: sink: what the broker says when the sink is gone without a word, and where.
+        credentials: name of a file of the node with `user:password`; never in the URL.
+        ca, cert, key: PEM files of the node, for `mqtts:`.
+        client: identifier; a new one at each start when left out.
+        version: 5 (the usual) or 3 for 3.1.1.
+        malformed: source: as for `csv`.
+        at: the node that reads or writes.
+    """
+    kind, colon, path = url.partition(":")
+    if kind not in ("mqtt", "mqtts") or not colon:
+        raise ConfigurationError(f"{url!r} is no broker's address: write mqtt://HOST:PORT/TOPIC, or mqtts://…")
+    return connector(
+        kind,
+        path,
+        qos=qos,
+        session=session,
+        format=format,
+        retain=retain,
+        will=will,
+        will_topic=will_topic,
+        credentials=credentials,
+        ca=ca,
+        cert=cert,
+        key=key,
+        client=client,
+        version=version,
+        malformed=malformed,
         at=at,
     )
 

@@ -29,6 +29,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "route": ("agiledart_cli.verbs.network:route", "The hops that a key takes over the ring."),
     "doctor": ("agiledart_cli.verbs.doctor:doctor", "Look for what could go wrong here."),
     "config": ("agiledart_cli.verbs.config:config", "The settings that an agent here would have."),
+    "plugins": ("agiledart_cli.verbs.plugins:plugins", "Sources, sinks and formats that can be used here."),
     "completion": ("agiledart_cli.verbs.completion:completion", "What makes a shell complete agiledart's words."),
     "analytics": ("agiledart_cli.verbs.analytics:analytics", "PySpark jobs on the results that sink logs keep."),
     "experiment": ("agiledart_cli.verbs.experiment:experiment", "What the papers measured, measured here."),

@@ -22,6 +22,9 @@ from agiledart_transport.framed import Cork, Link
 MAX_NESTED = 16
 """Instances that may work within each other: each takes some frames of the stack, which users' code needs, too."""
 
+SINK_LOOK_NS = 50_000_000
+"""How long a sink is left alone that takes no rows now."""
+
 WATCHED_NS = 250_000_000
 """How long a source is left alone whose reader says itself when it has something: it may still have to notice silence."""
 
@@ -257,6 +260,8 @@ class InstanceHost:
         for end in ends:
             if end.channel.rows_waiting:
                 return False
+        if running.sink_ready is not None and not running.sink_ready():
+            return False
         began = time.monotonic_ns()
         if began > self._turn_end or self._nested >= MAX_NESTED:
             return False
@@ -309,6 +314,9 @@ class InstanceHost:
         for (edge, source), input_end in running.inputs.items():
             if finished or input_end.channel.owes:
                 input_end.taken(instance.consumed(edge, source), finished=finished)
+        if running.sink_ready is not None and instance.queued_rows and not running.sink_ready():
+            self._look_at(running, time.monotonic_ns() + SINK_LOOK_NS)  # nobody says when it takes rows again
+            return False
         return more and not running.blocked
 
     def _read(self, running: Running, began: int) -> bool:

@@ -332,6 +332,9 @@ class _Run:
         for source in self._sources:
             for text in source.tell(at_end=at_end):
                 on_log(text)
+        for name, writer in self._writers.items():
+            for text in getattr(writer, "take_notes", list)():
+                on_log(f"{name}: {text}")
         for _, instance in self._order:
             for text in (*instance.reports.take(), *(instance.reports.rest() if at_end else ())):
                 on_log(text)

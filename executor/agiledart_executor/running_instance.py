@@ -117,10 +117,12 @@ class Running:
     last_ns: int = 0
 
     def __post_init__(self) -> None:
+        self.sink_ready: Callable[[], bool] | None = None
         self.take_outputs()
 
     def take_outputs(self) -> None:
         """From now on emit to the outputs that are here: to an only one directly."""
+        self.sink_ready = getattr(self.writer, "ready", None)
         outputs = self.outputs
 
         def emit(edge: int, target: int, batch: Batch) -> None:
@@ -135,7 +137,9 @@ class Running:
 
     @property
     def blocked(self) -> bool:
-        """An output has no room."""
+        """An output has no room, or the sink takes nothing now."""
+        if self.sink_ready is not None and not self.sink_ready():
+            return True
         for end in self.outputs.values():  # noqa: SIM110  asked several times a batch: without a generator
             if end.channel.rows_waiting and end.channel.blocked:
                 return True

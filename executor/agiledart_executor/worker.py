@@ -187,6 +187,8 @@ class Worker:
                     running.latencies.hand_over()
                 if running.instance is not None:
                     _show(running.instance.reports.take())
+                    if (notes := getattr(running.writer, "take_notes", None)) is not None:
+                        _show([f"{running.name}: {note}" for note in notes()])
                 elif running.source is not None:
                     _show(running.source.tell())
                 report = running.report()

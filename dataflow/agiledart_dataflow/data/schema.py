@@ -19,6 +19,12 @@ ReadTime = NewType("ReadTime", int)
 """Wall time (ns since 1970) at which a record was read. No column of the data: the source fills it in. A sink writes it
 as the milliseconds since then, and counts it as a latency."""
 
+Topic = NewType("Topic", str)
+"""The topic of the message that a row came in: sources with topics fill it."""
+
+Retained = NewType("Retained", bool)
+"""Whether a broker had kept the message that a row came in from before: sources with topics fill it."""
+
 _SCALARS = (str, int, float, bool, bytes, datetime, date, time, timedelta, Decimal, type(None))
 
 

@@ -198,3 +198,6 @@ class SinkWriter(Protocol):
     def latency(self) -> LatencyHistogram:
         """Time from reading to writing of the rows that have a `ReadTime`."""
         ...
+
+    # A writer may also have `ready() -> bool`: whether it takes rows now. While it does not, it is given none and asked again
+    # some 20 times a second, and pressure travels upstream. And `take_notes() -> list[str]`: what users should know.

@@ -13,7 +13,7 @@ from typing import Any, Final, Union, get_args, get_origin
 
 import msgspec
 
-from agiledart_dataflow.data.schema import aliases_of, fields_of, generic, is_named_tuple
+from agiledart_dataflow.data.schema import Retained, Topic, aliases_of, fields_of, generic, is_named_tuple
 from agiledart_executor.connectors.codecs.faults import FIELD, TIME, MalformedError, shown
 from agiledart_kernel.errors import ConfigurationError
 
@@ -117,6 +117,9 @@ def _record(kind: Any) -> tuple[Any, Make]:
     for number, field in enumerate(fields_of(kind)):
         if field.is_read_time:
             values.append("wall_ns")
+            continue
+        if field.type in (Topic, Retained):
+            values.append("''" if field.type is Topic else "False")  # who knows it fills it in
             continue
         comes, make = _shape(field.type)
         names = (field.name, *aliases.get(field.name, ()))

@@ -1,11 +1,15 @@
 """Formats `text`, `raw` and `csv` for payloads: a text or bytes as they come, or the columns of one line."""
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
-from agiledart_dataflow.data.schema import fields_of, is_named_tuple
+from agiledart_dataflow.data.schema import ReadTime, Retained, Topic, fields_of, is_named_tuple
 from agiledart_executor.connectors.codecs.parsing import RowParser
 from agiledart_kernel.errors import ConfigurationError
+
+_FILLED: dict[Any, Callable[[int], Any]] = {ReadTime: lambda ns: ns, Topic: lambda _: "", Retained: lambda _: False}
+"""Types of fields that are no part of a payload."""
 
 
 class PlainDecoder:
@@ -20,7 +24,7 @@ class PlainDecoder:
         self._kind = kind
         self._fields = fields_of(row_type)
         self._row_type = row_type
-        taken = [field for field in self._fields if not field.is_read_time]
+        taken = [field for field in self._fields if field.type not in _FILLED]
         is_one = [field.type for field in taken] == [kind] if self._fields else row_type is kind
         if not is_one:
             raise ConfigurationError(
@@ -42,7 +46,7 @@ class PlainDecoder:
     def _row(self, value: Any, wall_ns: int) -> Any:
         if not self._fields:
             return value
-        values = [wall_ns if field.is_read_time else value for field in self._fields]
+        values = [_FILLED[field.type](wall_ns) if field.type in _FILLED else value for field in self._fields]
         return tuple.__new__(self._row_type, values) if self._is_tuple else self._row_type(*values)
 
 

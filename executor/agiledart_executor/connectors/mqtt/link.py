@@ -1,0 +1,130 @@
+"""`BrokerLink`: one client of a broker that connects in the background, again and again, and says in words how it stands.
+
+paho's thread owns the socket, so keep-alives go out while an instance works or waits. What comes is put into a queue by it.
+"""
+
+import secrets
+import ssl
+from collections.abc import Callable
+from typing import Any, Final
+
+import paho.mqtt.client as paho
+from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
+
+from agiledart_executor.connectors.mqtt.address import BrokerAddress
+from agiledart_kernel.errors import OperationFailed
+
+KEEP_ALIVE_SECONDS: Final = 30
+FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 1, 30
+MOST_UNACKNOWLEDGED: Final = 4_096
+"""Messages of QoS 1 and 2 that a broker may send before the first is acknowledged; so many wait here at most."""
+
+SESSION_SECONDS: Final = 7 * 86_400
+"""How long a broker keeps a named session of MQTT 5 for us."""
+
+
+class BrokerLink:
+    """A client.
+
+    Args:
+        address: of the broker.
+        session: keep a session under the client's identifier.
+        on_connected: called by the link's thread with the client; subscribes.
+        note: told when the link comes and goes.
+        will: (topic, payload, qos, retain) that the broker publishes when this client is gone without a word.
+
+    Raises:
+        OperationFailed: certificates cannot be used.
+    """
+
+    def __init__(
+        self,
+        address: BrokerAddress,
+        *,
+        session: bool,
+        note: Callable[[str], None],
+        on_connected: Callable[[paho.Client], None] | None = None,
+        will: tuple[str, str, int, bool] | None = None,
+    ) -> None:
+        self.address = address
+        self._note = note
+        self._told = ""
+        self._is_five = address.version == 5
+        self._on_connected = on_connected
+        self.generation = 0
+        """Number of the connection: acknowledgements belong to one."""
+        client = self.client = paho.Client(
+            CallbackAPIVersion.VERSION2,
+            client_id=address.client or f"agiledart-{secrets.token_hex(6)}",
+            protocol=MQTTProtocolVersion.MQTTv5 if self._is_five else MQTTProtocolVersion.MQTTv311,
+            clean_session=None if self._is_five else not session,
+            manual_ack=True,
+        )
+        client.reconnect_delay_set(FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)
+        if address.login is not None:
+            client.username_pw_set(*address.login)
+        if address.tls:
+            client.tls_set_context(_context(address))
+        if will is not None:
+            client.will_set(*will)
+        client.on_connect = self._connected
+        client.on_connect_fail = self._failed
+        client.on_disconnect = self._disconnected
+        arguments: dict[str, Any] = {}
+        if self._is_five:
+            properties = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
+            properties.ReceiveMaximum = MOST_UNACKNOWLEDGED
+            if session:
+                properties.SessionExpiryInterval = SESSION_SECONDS
+            arguments = {"clean_start": not session, "properties": properties}
+        self._arguments = arguments
+
+    def start(self) -> None:
+        """Begin to connect; callbacks come from now on."""
+        self.client.connect_async(self.address.host, self.address.port, KEEP_ALIVE_SECONDS, **self._arguments)
+        self.client.loop_start()
+
+    def close(self) -> None:
+        """Say good-bye and end the thread."""
+        self.client.disconnect()
+        self.client.loop_stop()
+
+    def _connected(self, client: paho.Client, _data: Any, _flags: Any, reason: Any, _properties: Any) -> None:
+        if reason.is_failure:
+            self._say(
+                f"the broker {self.address.broker} refuses us: {reason}; trying again, ever later up to every 30 s"
+            )
+            return
+        self.generation += 1
+        if self._told or self.generation > 1:
+            self._say(f"connected to {self.address.broker}")
+        if self._on_connected is not None:
+            self._on_connected(client)
+
+    def _failed(self, _client: paho.Client, _data: Any) -> None:
+        self._say(f"not connected to {self.address.broker}; trying again, ever later up to every 30 s")
+
+    def _disconnected(self, _client: paho.Client, _data: Any, _flags: Any, reason: Any, _properties: Any) -> None:
+        if reason.is_failure:
+            self._say(
+                f"the connection to {self.address.broker} broke ({reason}); trying again, ever later up to every 30 s"
+            )
+
+    def _say(self, text: str) -> None:
+        """Once, however often it happens."""
+        if text != self._told:
+            self._told = text
+            self._note(text)
+
+
+def _context(address: BrokerAddress) -> ssl.SSLContext:
+    try:
+        context = ssl.create_default_context(cafile=address.ca or None)
+        if address.cert:
+            context.load_cert_chain(address.cert, address.key or None)
+    except (OSError, ssl.SSLError) as error:
+        files = ", ".join(filter(None, (address.ca, address.cert, address.key)))
+        raise OperationFailed(f"certificates ({files}) cannot be used: {error}") from None
+    return context

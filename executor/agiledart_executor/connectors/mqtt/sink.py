@@ -1,0 +1,197 @@
+"""Sink `mqtt://HOST:PORT/TOPIC`: each row becomes a message; `alarms/{room}` takes a level of the topic from a field.
+
+Rows wait while the broker is away, so many as `MOST_WAITING`; then the sink takes no more and pressure travels upstream. What
+the broker has not acknowledged (QoS 1, 2) when it comes back is sent again: it may be there twice.
+"""
+
+import re
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from operator import attrgetter
+from typing import Any, Final
+
+import msgspec
+
+from agiledart_dataflow.counts.latency import LatencyHistogram
+from agiledart_dataflow.data.schema import fields_of
+from agiledart_dataflow.plan.connectors import Connector
+from agiledart_executor.connectors.codecs.rendering import columns_of, json_of
+from agiledart_executor.connectors.memory import ReadTimes
+from agiledart_executor.connectors.mqtt.address import BrokerAddress, broker_address
+from agiledart_executor.connectors.mqtt.link import BrokerLink
+from agiledart_executor.connectors.options import flag
+from agiledart_kernel.errors import ConfigurationError, OperationFailed
+
+MOST_WAITING: Final = 5_000
+MOST_IN_FLIGHT: Final = 20
+"""Messages that may be on their way unacknowledged: as many as brokers let a client have unless they are told otherwise."""
+
+END_SECONDS: Final = 5.0
+"""How long the end of the input waits for a broker's next acknowledgement while some are missing."""
+
+_PAUSE: Final = 0.005
+_FIELD: Final = re.compile(r"\{(\w+)\}")
+_FORMATS: Final = ("json", "csv", "text", "raw")
+_WILDCARDS: Final = str.maketrans({"+": "_", "#": "_", "/": "_", "\0": "_"})
+"""What a field's value may not bring into a topic: it fills one level."""
+
+
+class MqttWriter:
+    """Publishes rows.
+
+    Raises:
+        OperationFailed: at the end messages are left that no broker has taken.
+    """
+
+    def __init__(self, connector: Connector, address: BrokerAddress, row_type: Any, times: ReadTimes) -> None:
+        self._address = address
+        self._times = times
+        self._retain = flag(connector, "retain")
+        self._topic = _topic_of(connector, address.topic, row_type)
+        self._render = _renderer(connector, row_type)
+        self._notes: list[str] = []
+        self._published = self._acknowledged = 0  # the latter by the link's thread
+        self._queue: deque[tuple[str, bytes]] = deque()
+        self._publishing = threading.Lock()
+        self._closed = False
+        will = None
+        if connector.option("will"):
+            will = (
+                connector.option("will_topic") or address.topic,
+                connector.option("will"),
+                address.qos,
+                self._retain,
+            )
+            if _FIELD.search(will[0]):
+                raise ConfigurationError(f"{connector.url()}: a last will is of no row: give will_topic=TOPIC")
+        self._link = BrokerLink(address, session=False, note=self._notes.append, will=will)
+        self._link.client.on_publish = self._taken
+        self._link.client.max_queued_messages_set(0)  # bounded here
+        self._link.client.max_inflight_messages_set(MOST_IN_FLIGHT)
+        self._link.start()
+
+    @property
+    def latency(self) -> LatencyHistogram:
+        """Time from reading to handing over."""
+        return self._times.histogram
+
+    def ready(self) -> bool:
+        """Whether more rows may come."""
+        if len(self._queue) >= MOST_WAITING:
+            return False
+        if self._address.qos:
+            return True
+        client = self._link.client
+        return client.is_connected() and not client.want_write() and not self._queue
+
+    def take_notes(self) -> list[str]:
+        """What users should know of the link."""
+        notes = self._notes[:]
+        del self._notes[: len(notes)]
+        return notes
+
+    def write(self, rows: list[Any]) -> None:
+        while not self.ready():
+            time.sleep(_PAUSE)  # only where nobody asks before: in a run of one process
+        now = self._times.count(rows)
+        self._queue.extend((self._topic(row), self._render(row, now)) for row in rows)
+        self._publish()
+
+    def _publish(self) -> None:
+        """Let go what may be on its way, and no more: paho sends all that it has at once when it connects again, and brokers
+        cut off who exceeds their bound. Called by the instance and, for each acknowledgement, by the link's thread; who comes
+        while the other one publishes leaves the rest to it.
+        """
+        qos, retain, client = self._address.qos, self._retain, self._link.client
+        while self._queue and self._has_window():
+            if not self._publishing.acquire(blocking=False):
+                return
+            try:
+                while self._queue and self._has_window():
+                    topic, payload = self._queue[0]
+                    told = client.publish(topic, payload, qos, retain)
+                    if told.rc and not qos:  # not connected; of the others paho keeps what it could not send
+                        return
+                    self._queue.popleft()
+                    self._published += 1
+            finally:
+                self._publishing.release()
+
+    def _has_window(self) -> bool:
+        if self._address.qos:
+            return self._published - self._acknowledged < MOST_IN_FLIGHT
+        return self._link.client.is_connected()
+
+    def _taken(self, *_: object) -> None:
+        self._acknowledged += 1
+        self._publish()
+
+    def flush(self) -> None:
+        """Messages leave by themselves; those that met a broken connection go again."""
+        self._publish()
+
+    def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        before, deadline = 0, time.monotonic() + END_SECONDS
+        while (left := self._left()) and time.monotonic() < deadline:
+            time.sleep(_PAUSE)
+            if left != before:
+                before, deadline = left, time.monotonic() + END_SECONDS
+        self._link.close()
+        if left:
+            raise OperationFailed(f"{left:,} messages were not taken by {self._address.broker} before the end")
+
+    def _left(self) -> int:
+        self._publish()
+        if self._address.qos:
+            return len(self._queue) + self._published - self._acknowledged
+        return len(self._queue) + self._link.client.want_write()
+
+
+def _topic_of(connector: Connector, template: str, row_type: Any) -> Callable[[Any], str]:
+    names = _FIELD.findall(template)
+    known = [field.name for field in fields_of(row_type)]
+    for name in names:
+        if name not in known:
+            there_are = f"its fields are {', '.join(known)}" if known else "they have no fields"
+            raise ConfigurationError(f"{connector.url()}: rows have no field {name!r}; {there_are}")
+    if set(_FIELD.sub("", template)) & set("+#{}"):
+        raise ConfigurationError(f"{connector.url()}: + and # stand in filters only; fields are written {{name}}")
+    if not names:
+        return lambda row: template
+    text = _FIELD.sub("{}", template)
+    getters = [attrgetter(name) for name in names]
+    return lambda row: text.format(*(str(get(row)).translate(_WILDCARDS) or "_" for get in getters))
+
+
+def _renderer(connector: Connector, row_type: Any) -> Callable[[Any, int], bytes]:
+    form = connector.option("format", "json")
+    if form not in _FORMATS:
+        raise ConfigurationError(f"{connector.url()}: format is one of {', '.join(_FORMATS)}, not {form!r}")
+    if form == "json":
+        value_for, encode = json_of(row_type), msgspec.json.Encoder().encode
+        return lambda row, now: encode(value_for(row, now))
+    if form == "csv":
+        columns_for = columns_of(row_type)
+
+        def render(row: Any, now: int) -> bytes:
+            columns: list[str] = []
+            columns_for(row, now, columns)
+            return ",".join(columns).encode("utf-8", "replace")
+
+        return render
+    kind = str if form == "text" else bytes
+    if row_type is not kind:
+        raise ConfigurationError(
+            f"{connector.url()}: format={form} is for rows that are {kind.__name__}, not {row_type!r}"
+        )
+    return lambda row, now: row.encode("utf-8", "replace") if kind is str else row
+
+
+def open_sink(connector: Connector, row_type: Any, clock: Callable[[], int], origin: object) -> MqttWriter:
+    """The writer of an `mqtt://` connector."""
+    return MqttWriter(connector, broker_address(connector), row_type, ReadTimes(row_type, clock))

@@ -1,0 +1,259 @@
+"""With a real broker: topics, sessions, retained messages, shared topics, a broker that dies: nothing is lost at QoS 1."""
+
+import json
+import select
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+import pytest
+
+from agiledart import Alias, Retained, Topic, Topology, mqtt, records
+from agiledart_dataflow.plan.connectors import parse_connector
+from agiledart_executor.local import run_topology
+from tests.broker import Broker, needs_broker
+
+paho = pytest.importorskip("paho.mqtt.client", reason="no paho-mqtt here: pip install 'agiledart[mqtt]'")
+
+from agiledart_executor.connectors.opening import open_sink, open_source  # noqa: E402
+
+pytestmark = needs_broker
+
+
+class Reading(NamedTuple):
+    """What comes."""
+
+    topic: Topic
+    celsius: Annotated[float, Alias("t")]
+    kept: Retained
+
+
+class Alarm(NamedTuple):
+    """What goes."""
+
+    room: str
+    number: int
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Broker]:
+    with Broker(tmp_path) as running:
+        yield running
+
+
+class Reader:
+    """A source that a test reads as an executor does: waiting for its descriptor."""
+
+    def __init__(self, url: str, kind: Any = Reading) -> None:
+        self.reader: Any = open_source(parse_connector(url), kind)
+        self.rows: list[Any] = []
+        self.notes: list[str] = []
+        self.malformed: dict[str, int] = {}
+
+    def once(self) -> int:
+        reading = self.reader.read(500, 0)
+        self.rows += reading.rows
+        self.notes += reading.notes
+        for reason, count in reading.malformed.items():
+            self.malformed[reason] = self.malformed.get(reason, 0) + count
+        return int(reading.lines)
+
+    def until(self, done: Any) -> None:
+        deadline = time.monotonic() + 60
+        while not done():
+            if not self.once():
+                select.select([self.reader.fileno()], [], [], 0.25)
+            assert time.monotonic() < deadline, (len(self.rows), self.notes[-3:])
+
+    def subscribed(self, sink: "Writer") -> None:
+        """Wait until messages arrive here: what is sent before nobody gets."""
+        before = len(self.rows) + sum(self.malformed.values())
+        deadline = time.monotonic() + 60
+        while len(self.rows) + sum(self.malformed.values()) == before:
+            sink.writer.write([sink.probe])
+            select.select([self.reader.fileno()], [], [], 0.1)
+            self.once()
+            assert time.monotonic() < deadline
+        self.rows.clear()
+
+
+class Writer:
+    """A sink, and a row to try it with."""
+
+    def __init__(self, url: str, kind: Any, probe: Any) -> None:
+        self.writer: Any = open_sink(parse_connector(url), kind)
+        self.probe = probe
+
+
+def published(broker: Broker, topic: str, payload: str | bytes, *, retain: bool = False, qos: int = 1) -> None:
+    """Publish a message and wait until the broker has it."""
+    client = paho.Client(paho.CallbackAPIVersion.VERSION2)
+    client.connect("127.0.0.1", broker.port)
+    client.loop_start()
+    info = client.publish(topic, payload, qos, retain)
+    info.wait_for_publish(20)
+    client.disconnect()
+    client.loop_stop()
+
+
+def test_topics_retained_messages_and_what_is_malformed(broker: Broker) -> None:
+    published(broker, "rooms/a/t", '{"t": 1}', retain=True)
+    here = Reader(f"mqtt://127.0.0.1:{broker.port}/rooms/+/t")
+    here.until(lambda: here.rows)
+    published(broker, "rooms/b/t", '[{"celsius": 2}, {"celsius": 3}]')
+    published(broker, "rooms/b/t", '{"celsius": "cold"}')
+    published(broker, "rooms/b/t", b"\xff" * (2 << 20))
+    here.until(lambda: here.malformed.get("size"))
+    assert here.rows == [
+        Reading(Topic("rooms/a/t"), 1.0, Retained(True)),
+        Reading(Topic("rooms/b/t"), 2.0, Retained(False)),
+        Reading(Topic("rooms/b/t"), 3.0, Retained(False)),
+    ]
+    assert here.malformed == {"type": 1, "size": 1}
+    assert sorted(here.notes) == ["rooms/b/t: a message of 2,097,152 bytes", "rooms/b/t: celsius: 'cold' is no number"]
+    here.reader.close()
+    here.reader.close()
+
+
+@pytest.mark.parametrize("version", [5, 3])
+@pytest.mark.parametrize("qos", [1, 2])
+def test_a_session_keeps_what_comes_while_nobody_reads(broker: Broker, version: int, qos: int) -> None:
+    url = f"mqtt://127.0.0.1:{broker.port}/n?qos={qos}&session=s&format=text&version={version}"
+    there = Writer(f"mqtt://127.0.0.1:{broker.port}/n?qos={qos}&format=text&version={version}", str, "probe")
+    here = Reader(url, str)
+    here.subscribed(there)
+    here.until(lambda: not here.once())
+    here.reader.acknowledge()
+    here.reader.close()
+    sent = [f"{i}" for i in range(3_000)]
+    there.writer.write(sent)
+    there.writer.close()
+    again = Reader(url, str)
+    again.until(lambda: set(sent) <= set(again.rows))
+    assert [row for row in again.rows if row != "probe"] == sent  # none lost, none twice, in order
+    again.reader.close()
+
+
+def test_what_was_not_acknowledged_comes_again(broker: Broker) -> None:
+    url = f"mqtt://127.0.0.1:{broker.port}/n?qos=1&session=s&format=text"
+    there = Writer(f"mqtt://127.0.0.1:{broker.port}/n?qos=1&format=text", str, "probe")
+    first = Reader(url, str)
+    first.subscribed(there)
+    there.writer.write(["one", "two"])
+    first.until(lambda: "two" in first.rows)
+    first.reader.close()  # as if its process had died before the next reading
+    second = Reader(url, str)
+    second.until(lambda: "two" in second.rows)
+    second.reader.close()
+    there.writer.close()
+
+
+def test_readers_of_one_group_share_the_messages(broker: Broker) -> None:
+    there = Writer(f"mqtt://127.0.0.1:{broker.port}/n?qos=1&format=text", str, "probe")
+    readers = [Reader(f"mqtt://127.0.0.1:{broker.port}/$share/g/n?qos=1&format=text", str) for _ in range(2)]
+    deadline = time.monotonic() + 60
+    while not all(one.rows for one in readers):
+        there.writer.write(["probe"] * 10)
+        for one in readers:
+            select.select([one.reader.fileno()], [], [], 0.05)
+            one.once()
+        assert time.monotonic() < deadline
+    sent = [f"{i}" for i in range(1_000)]
+    there.writer.write(sent)
+    there.writer.close()
+
+    def all_came() -> bool:
+        for one in readers:
+            one.once()
+        return set(sent) <= {row for one in readers for row in one.rows}
+
+    readers[0].until(all_came)
+    got = sorted((row for one in readers for row in one.rows if row != "probe"), key=int)
+    assert got == sent
+    assert all(len([row for row in one.rows if row != "probe"]) > 100 for one in readers)
+    for one in readers:
+        one.reader.close()
+
+
+def test_a_topic_with_fields_and_a_retained_last_message(broker: Broker) -> None:
+    topology = Topology("alarms")
+    rows = [Alarm("kitchen", 1), Alarm("a/b+#", 2), Alarm("kitchen", 3)]
+    topology.source("rows", records(rows)).sink(
+        "out", mqtt(f"mqtt://127.0.0.1:{broker.port}/alarms/{{room}}", qos=1, retain=True)
+    )
+    run_topology(topology)
+    here = Reader(f"mqtt://127.0.0.1:{broker.port}/alarms/#?format=text", str)
+    here.until(lambda: len(here.rows) == 2)
+    assert sorted(map(json.loads, here.rows), key=str) == [
+        {"room": "a/b+#", "number": 2},
+        {"room": "kitchen", "number": 3},
+    ]
+    here.reader.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("qos", [1, 2])
+def test_a_broker_that_dies_loses_nothing_and_is_told(broker: Broker, qos: int) -> None:
+    address = f"127.0.0.1:{broker.port}"
+    there = Writer(f"mqtt://{address}/n?qos={qos}&format=text", str, "probe")
+    here = Reader(f"mqtt://{address}/n?qos={qos}&session=s&format=text", str)
+    here.subscribed(there)
+    sent = [f"{i}" for i in range(20_000)]
+    for start in range(0, len(sent), 500):
+        while not there.writer.ready():
+            if not here.once():
+                select.select([here.reader.fileno()], [], [], 0.05)
+        there.writer.write(sent[start : start + 500])
+        here.once()
+        if start in (4_000, 12_000):
+            broker.stop()
+            broker.start()
+    here.until(lambda: set(sent) <= set(here.rows))
+    there.writer.close()
+    repeated = len([row for row in here.rows if row != "probe"]) - len(sent)
+    assert 0 <= repeated <= 2 * 4_096
+    assert any(f"connection to {address} broke" in note for note in here.notes)
+    assert f"connected to {address}" in here.notes
+    assert any("broke" in note for note in there.writer.take_notes())
+    here.reader.close()
+
+
+def test_a_sink_whose_broker_is_away_takes_no_more_than_it_can_hold(tmp_path: Path) -> None:
+    broker = Broker(tmp_path)
+    there = Writer(f"mqtt://127.0.0.1:{broker.port}/n?qos=1&format=text", str, "")
+    written = 0
+    while there.writer.ready():
+        there.writer.write(["x"] * 1_000)
+        written += 1_000
+    assert 5_000 <= written <= 6_000
+    with broker:
+        here = Reader(f"mqtt://127.0.0.1:{broker.port}/n?qos=1&format=text&session=s", str)
+        there.writer.close()
+        here.reader.close()
+    assert any("not connected" in note for note in there.writer.take_notes())
+
+
+def test_a_broker_that_refuses_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    passwords = tmp_path / "passwords"
+    tool = Path("/usr/bin/mosquitto_passwd")
+    if not tool.exists():
+        pytest.skip("no mosquitto_passwd here")
+    subprocess.run([tool, "-b", "-c", passwords, "ann", "secret"], check=True, capture_output=True)
+    monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(tmp_path))
+    for name, text in (("good", "ann:secret"), ("bad", "ann:guess")):
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o600)
+    with Broker(tmp_path, "allow_anonymous false", f"password_file {passwords}") as broker:
+        url = f"mqtt://127.0.0.1:{broker.port}/n?qos=1&format=text"
+        refused = Reader(url + "&credentials=bad", str)
+        refused.until(lambda: refused.notes)
+        assert "refuses us: Not authorized" in refused.notes[0]
+        assert "guess" not in "".join(refused.notes)
+        refused.reader.close()
+        there = Writer(url + "&credentials=good", str, "probe")
+        here = Reader(url + "&credentials=good", str)
+        here.subscribed(there)
+        here.reader.close()
+        there.writer.close()
