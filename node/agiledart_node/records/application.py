@@ -9,7 +9,7 @@ The scheduler moves it to `running`, the coordinator to `finished` and `stopped`
 once, both write, one compare-and-set wins and the other reads a closed record, which is what it wanted.
 """
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -76,6 +76,7 @@ class ApplicationRecord(msgspec.Struct, frozen=True, gc=False, array_like=True):
         guards: nodes that watch although they host nothing.
         paths: recorded JOIN paths, source first, sink last.
         summary: totals at the end; plain data.
+        owner_key: the key that submitted it; `shared_keys`: keys that its owner gave it to.
     """
 
     name: str
@@ -103,6 +104,18 @@ class ApplicationRecord(msgspec.Struct, frozen=True, gc=False, array_like=True):
     seconds_to_running: float = 0.0
     history: tuple[HistoryEntry, ...] = ()
     summary: dict[str, Any] = {}
+    owner_key: Annotated[bytes, msgspec.Meta(max_length=32)] = b""
+    shared_keys: tuple[Annotated[bytes, msgspec.Meta(min_length=32, max_length=32)], ...] = ()
+
+    @property
+    def owner(self) -> str:
+        """The owner's key, hex."""
+        return self.owner_key.hex()
+
+    @property
+    def shared(self) -> list[str]:
+        """Keys that it is shared with, hex."""
+        return [key.hex() for key in self.shared_keys]
 
     @property
     def is_final(self) -> bool:
