@@ -1,20 +1,25 @@
 """What strangers try at an agent's port. Each attack says for which reasons it may be refused."""
 
 import asyncio
+import contextlib
 import ssl
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric import ed25519
 
+from agiledart_agent.control.control_api import CONTROL
 from agiledart_agent.identity.identity import Identity
+from agiledart_kernel.codec import encode
 from agiledart_kernel.frames import FrameKind, Hello, encode_hello, frame
 from agiledart_kernel.grants import sign_link
+from agiledart_node.wire.commands import Command, CreateToken, Leave, Nodes, Request, Stop, Submit, Tap
 from agiledart_transport.certificates import make_credentials, public_bytes
 from agiledart_transport.contexts import client_context
+from tests.simulation.mesh import pipeline
 
 Key = ed25519.Ed25519PrivateKey
 
@@ -203,6 +208,132 @@ async def _eof(reader: asyncio.StreamReader) -> bool:
         return False
 
 
+async def _member(
+    target: Target, key: Key, role: str, service: str, scope: str = ""
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """A link of somebody with a good grant: HELLOs are exchanged, frames may follow."""
+    host, _, port = target.address.rpartition(":")
+    context = client_context(make_credentials(key, target.network, int(time.time())))
+    reader, writer = await asyncio.open_connection(host, int(port), ssl=context, server_hostname="")
+    writer.write(_hello(target.chain(key, role, scope=scope), service))
+    await writer.drain()
+    await reader.readexactly(int.from_bytes((await reader.readexactly(5))[:4], "big"))
+    return reader, writer
+
+
+async def _until_closed(reader: asyncio.StreamReader) -> None:
+    with contextlib.suppress(OSError, TimeoutError):
+        async with asyncio.timeout(40):
+            while await reader.read(1 << 16):
+                pass
+
+
+async def many_links(target: Target) -> None:
+    """One reader takes more links than anybody needs."""
+    key = Key.generate()
+    links: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
+    with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+        while len(links) < 20:
+            links.append(await _member(target, key, "reader", "control"))
+    for _, writer in links:
+        writer.transport.abort()
+
+
+async def long_question(target: Target) -> None:
+    """A reader announces a frame as long as a bundle."""
+    reader, writer = await _member(target, Key.generate(), "reader", "control")
+    writer.write((8 << 20).to_bytes(4, "big") + bytes((FrameKind.CONTROL,)) + bytes(1 << 16))
+    await _until_closed(reader)
+    writer.transport.abort()
+
+
+async def nonsense_question(target: Target) -> None:
+    """A submitter sends what is no request."""
+    reader, writer = await _member(target, Key.generate(), "submitter", "control")
+    writer.write(frame(FrameKind.CONTROL, b"\xc1" * 100))
+    await _until_closed(reader)
+    writer.transport.abort()
+
+
+async def unfinished(target: Target, role: str, service: str, links: int) -> None:
+    """On each link, of a key of its own, the longest frame there is but for its last bytes."""
+    size = 16 << 20
+    opened = [await _member(target, Key.generate(), role, service) for _ in range(links)]
+
+    async def send(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(size.to_bytes(4, "big") + bytes((FrameKind.CONTROL,)))
+        with contextlib.suppress(OSError):
+            for _ in range(size // 65_536 - 1):
+                writer.write(bytes(65_536))
+                await writer.drain()
+            await _until_closed(reader)
+        writer.transport.abort()
+
+    await asyncio.gather(*(send(*one) for one in opened))
+
+
+async def _ask(target: Target, role: str, command: Command, scope: str = "") -> None:
+    """One question of somebody with a good grant."""
+    reader, writer = await _member(target, Key.generate(), role, "control", scope)
+    with contextlib.suppress(OSError, TimeoutError):
+        writer.write(frame(FrameKind.CONTROL, CONTROL.encode(Request(1, command))))
+        await asyncio.wait_for(reader.read(1 << 16), 8)
+    writer.transport.abort()
+
+
+async def submitter_makes_a_token(target: Target) -> None:
+    """A submitter wants to appoint others."""
+    await _ask(target, "submitter", CreateToken("admin"))
+
+
+async def reader_taps(target: Target) -> None:
+    """A reader wants to see the rows of a step."""
+    await _ask(target, "reader", Tap("theirs", "trips"))
+
+
+async def submitter_ends_a_node(target: Target) -> None:
+    """A submitter wants a node to leave."""
+    await _ask(target, "submitter", Leave(now=True))
+
+
+async def stops_out_of_scope(target: Target) -> None:
+    """A submitter of one application ends another."""
+    await _ask(target, "submitter", Stop("theirs", now=True), "app:mine")
+
+
+async def submits_out_of_scope(target: Target) -> None:
+    """A submitter of one application brings another, whose name stands only in its specification."""
+    await _ask(target, "submitter", Submit("", encode(pipeline("theirs")), b""), "app:mine")
+
+
+async def looks_out_of_scope(target: Target) -> None:
+    """A reader of one sink log asks how the network is made."""
+    await _ask(target, "reader", Nodes(), "sink:mine")
+
+
+@contextlib.asynccontextmanager
+async def strangers(target: Target, count: int, *, apart: bool) -> AsyncIterator[None]:
+    """So many hold connections without a word and come back when they are closed: from one address, or each from its own."""
+    host, _, port = target.address.rpartition(":")
+
+    async def one(number: int) -> None:
+        source = (f"127.0.{2 + number // 200}.{1 + number % 200}", 0) if apart else None
+        while True:
+            with contextlib.suppress(OSError):
+                reader, writer = await asyncio.open_connection(host, int(port), local_addr=source)
+                with contextlib.closing(writer):
+                    await reader.read()
+            await asyncio.sleep(0)
+
+    tasks = [asyncio.create_task(one(number)) for number in range(count)]
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
 REFUSED_FOR: dict[Attack, tuple[str, ...]] = {
     garbage: ("tls",),
     http: ("tls",),
@@ -219,4 +350,13 @@ REFUSED_FOR: dict[Attack, tuple[str, ...]] = {
     garbage_hello: ("form",),
     truncated: ("truncated", "lost"),
     slow: ("timeout", "tls"),
+    many_links: ("too many links",),
+    long_question: ("oversize",),
+    nonsense_question: ("form",),
+    submitter_makes_a_token: ("role",),
+    submitter_ends_a_node: ("role",),
+    reader_taps: ("role",),
+    stops_out_of_scope: ("scope",),
+    submits_out_of_scope: ("scope",),
+    looks_out_of_scope: ("scope",),
 }

@@ -133,7 +133,7 @@ def _cut_back(path: str, keep: tuple[int, ...] | None) -> BinaryIO:
     """A file to go on with behind what is committed of it; a new one when nothing is said of it."""
     if keep is None:
         return open(path, "wb")
-    file = open(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666), "r+b")
+    file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666), "r+b")
     (end,) = keep
     size = os.fstat(file.fileno()).st_size
     if size < end:
