@@ -13,7 +13,12 @@ if TYPE_CHECKING:
 
 @click.group(short_help="Sources, sinks and formats that can be used here.")
 def plugins() -> None:
-    """Sources, sinks and formats that can be used here, with what other installed packages bring."""
+    """Sources, sinks and formats that can be used here, with what other installed packages bring.
+
+    \b
+    Example:
+      agiledart plugins list
+    """
 
 
 @plugins.command("list", short_help="What there is, from where, and what it guarantees.")

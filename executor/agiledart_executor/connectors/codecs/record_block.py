@@ -18,12 +18,13 @@ class RecordBlock:
         name, number: of what lines come from, and how many of its lines have been decoded: places in it.
     """
 
-    __slots__ = ("_at", "_data", "_decoder", "_examples", "_rows", "is_empty", "name", "number")
+    __slots__ = ("_at", "_data", "_decoder", "_doubtful", "_examples", "_rows", "is_empty", "name", "number")
 
     def __init__(self, decoder: Decoder, examples: Examples, name: str = "") -> None:
         self._decoder, self._examples = decoder, examples
         self.name, self.number = name, 0
         self._data: bytes | None = None
+        self._doubtful: list[tuple[int, bytes]] = []  # (number, line) to be decoded one by one, the first at the end
         self._rows: list[Any] = []
         self._at = 0
         self.is_empty = True
@@ -37,30 +38,41 @@ class RecordBlock:
         self.fill("\n".join(lines).encode("utf-8", "replace"))
 
     def take(self, max_rows: int, wall_ns: int, malformed: dict[str, int]) -> tuple[list[Any], int]:
-        """At most so many rows, and how many records these and the malformed ones are."""
+        """At most so many rows, and how many records these and the malformed ones are. Lines in doubt are decoded no faster than
+        they are asked for, so that what was counted as read is what was read.
+        """
         bad = 0
-        data, self._data = self._data, None
-        if data is not None:
+        if self._data is not None:
+            self._begin(self._data, wall_ns)
+        if self._doubtful and not self._rows:
             before = sum(malformed.values())
-            self._rows, self._at = self._decoded(data, wall_ns, malformed), 0
+            some = [self._doubtful.pop() for _ in range(min(max_rows, len(self._doubtful)))]
+            lines = [line for _, line in some]
+            self._rows, self._at = (
+                decoded(
+                    self._decoder, lines, wall_ns, malformed, self._examples, lambda i: f"{self.name}:{some[i][0]}"
+                ),
+                0,
+            )
             bad = sum(malformed.values()) - before
         rows = self._rows[self._at : self._at + max_rows]
         self._at += len(rows)
         if self._at >= len(self._rows):
-            self._rows, self._at, self.is_empty = [], 0, True
+            self._rows, self._at = [], 0
+            self.is_empty = not self._doubtful
         return rows, len(rows) + bad
 
-    def _decoded(self, data: bytes, wall_ns: int, malformed: dict[str, int]) -> list[Any]:
+    def _begin(self, data: bytes, wall_ns: int) -> None:
+        """Decode all lines at once, or have them at hand where any of them is in doubt."""
+        self._data = None
         first, count = self.number + 1, data.count(b"\n") + 1
         self.number += count
         quick = self._decoder.lines(data, wall_ns)
         if quick is not None and (len(quick) == count or len(quick) == _filled(data)):
-            return quick
-        lines = [(place, line) for place, line in enumerate(data.split(b"\n"), first) if line.strip()]
-        payloads = [line for _, line in lines]
-        return decoded(
-            self._decoder, payloads, wall_ns, malformed, self._examples, lambda index: f"{self.name}:{lines[index][0]}"
-        )
+            self._rows, self._at = quick, 0
+        else:
+            self._doubtful = [(place, line) for place, line in enumerate(data.split(b"\n"), first) if line.strip()]
+            self._doubtful.reverse()
 
 
 def _filled(data: bytes) -> int:
