@@ -46,7 +46,8 @@ from agiledart_overlay.wire.events import JoinRing, LeaveRing, SetCongestion
 from agiledart_recovery.config import RecoveryConfig
 from agiledart_transport.contexts import client_context, load_credentials, server_context
 from agiledart_transport.framed import Link, LinkHandler
-from agiledart_transport.links import Listener, connect, format_address, serve
+from agiledart_transport.links import connect, format_address
+from agiledart_transport.listener import Listener, serve
 from agiledart_transport.local_judge import LocalJudge
 
 CLOCK_SECONDS = 30.0

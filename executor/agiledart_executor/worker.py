@@ -64,7 +64,8 @@ from agiledart_transport import framed
 from agiledart_transport.contexts import client_context, server_context
 from agiledart_transport.event_loop import run_on_uvloop
 from agiledart_transport.framed import LinkHandler
-from agiledart_transport.links import Listener, connect, serve
+from agiledart_transport.links import connect
+from agiledart_transport.listener import Listener, Room, serve
 
 REPORT_SECONDS = 0.5
 """How often figures go to the agent; also the sign of life."""
@@ -376,6 +377,7 @@ class Worker:
             services=("data",),
             on_link=self._accepted,
             on_refused=lambda reason, remote: self.tell(PeerRefused(reason, remote)),
+            room=Room(for_agents=0),
         )
 
     def _accepted(self, link: framed.Link) -> LinkHandler:

@@ -10,10 +10,28 @@ HELLO_TIMEOUT_SECONDS = 5.0
 """TLS and HELLO together must end within this time, or the connection is closed: a slow stranger holds nothing."""
 
 MAX_UNVERIFIED_LINKS = 32
-"""Connections that have not yet proven themselves, at one time; more are closed at once."""
+"""Connections for which TLS is done before they have proven themselves, at one time; others wait."""
+
+MAX_UNVERIFIED_OF_ADDRESS = 4
+"""Of these, from one IPv4 address or one /64 of IPv6: a stranger with one address keeps nobody else out."""
+
+MAX_CALLERS_AT_DOOR = 128
+"""Connections that have not said enough to be worth TLS, or wait for a place: each costs a socket."""
 
 MAX_LINKS = 512
-"""Verified links of one agent."""
+"""Verified links of one agent. A quarter is kept for agents: users, however many, do not take a node out of its ring."""
+
+MAX_LINKS_OF_KEY = 8
+"""Links of one key to one service: an agent needs one, a command line one for each command that runs."""
+
+MAX_READERS_FRAME_BYTES = 64 << 10
+"""Largest frame of a peer that may not submit: a question, never a bundle."""
+
+MAX_UNFINISHED_BYTES = 64 << 20
+"""Bytes of frames that have begun and not ended, of all links of a process."""
+
+MAX_UNFINISHED_SECONDS = 30.0
+"""For a frame to come as a whole: a bundle of 8 MiB at 2.2 Mbit/s."""
 
 MAX_CHAIN_LINKS = 6
 MAX_LINK_BYTES = 512

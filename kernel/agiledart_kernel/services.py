@@ -4,6 +4,7 @@ from typing import Final, Literal
 
 from agiledart_kernel.errors import Refused
 from agiledart_kernel.grants import Grant, Role
+from agiledart_kernel.limits import MAX_FRAME_BYTES, MAX_READERS_FRAME_BYTES
 
 Service = Literal["overlay", "data", "control", "sink_log"]
 
@@ -46,3 +47,8 @@ def check_entry(service: str, grant: Grant, own: Grant | None = None, *, serves:
 def covers(grant: Grant, kind: Literal["app", "sink"], name: str) -> bool:
     """Is the application or sink of this name within the grant's scope?"""
     return grant.scope in ("", f"{kind}:{name}")
+
+
+def largest_frame(grant: Grant) -> int:
+    """Bytes that one frame of this peer may have: who only reads has nothing long to say."""
+    return MAX_READERS_FRAME_BYTES if grant.role == "reader" else MAX_FRAME_BYTES

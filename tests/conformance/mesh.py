@@ -11,13 +11,15 @@ from agiledart_kernel.frames import Hello
 from agiledart_kernel.node_id import NodeId, node_id_of_key
 from agiledart_transport.certificates import make_credentials
 from agiledart_transport.contexts import client_context, server_context
-from agiledart_transport.links import Link, LinkHandler, Listener, connect, serve
+from agiledart_transport.links import Link, LinkHandler, connect
+from agiledart_transport.listener import Listener, Room, serve
 from agiledart_transport.local_judge import LocalJudge
 from tests.keys import Authority, Chain, key_of, public_of
 
 NOW = int(time.time())
 NET = Authority(now=NOW)
 TIMEOUT = 10.0
+ROOM = Room(links=100, for_agents=0)
 
 
 @dataclass
@@ -50,7 +52,7 @@ class Node:
     def hello(self) -> Hello:
         return Hello(chain=self.chain, incarnation=7, name=self.name, zone="attic")
 
-    async def serve(self, *, timeout: float = TIMEOUT, max_links: int = 100, max_unverified: int = 32) -> Listener:
+    async def serve(self, *, timeout: float = TIMEOUT, room: Room = ROOM) -> Listener:
         return await serve(
             "127.0.0.1",
             0,
@@ -61,8 +63,7 @@ class Node:
             on_link=self._take,
             on_refused=self._refuse,
             timeout=timeout,
-            max_links=max_links,
-            max_unverified=max_unverified,
+            room=room,
             wall_seconds=self.wall_seconds,
         )
 

@@ -27,7 +27,8 @@ from agiledart_simulation.world.world import World
 from agiledart_transport.certificates import make_credentials
 from agiledart_transport.contexts import client_context, server_context
 from agiledart_transport.framed import Link, LinkHandler
-from agiledart_transport.links import connect, serve
+from agiledart_transport.links import connect
+from agiledart_transport.listener import serve
 from agiledart_transport.local_judge import LocalJudge
 from tests.keys import Authority, key_of, public_of
 

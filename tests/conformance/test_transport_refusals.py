@@ -19,7 +19,8 @@ from agiledart_kernel.services import ROLES_BY_SERVICE
 from agiledart_transport import certificates
 from agiledart_transport.contexts import client_context
 from agiledart_transport.framed import LINK_REASONS
-from agiledart_transport.links import Listener, RefusedByPeer, parse_address
+from agiledart_transport.links import RefusedByPeer, parse_address
+from agiledart_transport.listener import Listener, Room
 from tests.conformance.conftest import Run
 from tests.conformance.mesh import NET, NOW, Node, agent, settled
 from tests.keys import HOUR, Authority, key_of, public_of
@@ -409,17 +410,16 @@ def test_a_dialler_that_meets_no_tls_or_nonsense_gives_up(run: Run) -> None:
 # ------------------------------------------------------------------------------------------------------------------ limits
 
 
-def test_more_unverified_callers_than_allowed_are_closed_at_once(run: Run) -> None:
+def test_of_too_many_silent_callers_the_first_gives_way(run: Run) -> None:
     async def scenario() -> None:
         a, b = agent("a"), agent("b")
-        listener = await a.serve(max_unverified=3, timeout=2.0)
+        listener = await a.serve(room=Room(at_door=3), timeout=2.0)
         host, port = parse_address(listener.address)
         idle = [await asyncio.open_connection(host, port) for _ in range(3)]
         await settled(lambda: listener.unverified == 3)
-        reader, writer = await asyncio.open_connection(host, port)
-        assert await reader.read() == b""
-        writer.close()
-        assert dict(a.refused) == {"crowded": 1}
+        idle.append(await asyncio.open_connection(host, port))
+        assert await idle[0][0].read() == b""  # the one that has been silent longest gives way
+        await settled(lambda: dict(a.refused) == {"crowded": 1} and listener.unverified == 3)
         await a.until(lambda: a.refused["timeout"] == 3)
         await settled(lambda: listener.unverified == 0)
         link = await b.dial(listener)  # and then there is room again
@@ -435,7 +435,7 @@ def test_more_unverified_callers_than_allowed_are_closed_at_once(run: Run) -> No
 def test_more_links_than_allowed_are_closed_at_once(run: Run) -> None:
     async def scenario() -> None:
         a, b = agent("a"), agent("b")
-        listener = await a.serve(max_links=1)
+        listener = await a.serve(room=Room(links=1, for_agents=0))
         first = await b.dial(listener)
         with pytest.raises(OSError):
             await b.dial(listener)
@@ -471,7 +471,7 @@ def test_a_port_is_taken_once(run: Run) -> None:
         a = agent("a")
         listener = await a.serve()
         host, port = parse_address(listener.address)
-        from agiledart_transport.links import serve
+        from agiledart_transport.listener import serve
 
         with pytest.raises(OSError):
             await serve(

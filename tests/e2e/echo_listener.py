@@ -15,7 +15,8 @@ import uvloop
 from agiledart_kernel.frames import Hello
 from agiledart_transport.certificates import make_credentials
 from agiledart_transport.contexts import server_context
-from agiledart_transport.links import LinkHandler, serve
+from agiledart_transport.links import LinkHandler
+from agiledart_transport.listener import serve
 from agiledart_transport.local_judge import LocalJudge
 from tests.keys import Authority, key_of
 

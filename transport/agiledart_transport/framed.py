@@ -33,16 +33,18 @@ from agiledart_kernel.frames import (
     oversize,
 )
 from agiledart_kernel.grants import REASONS
-from agiledart_kernel.limits import MAX_FRAME_BYTES
+from agiledart_kernel.services import largest_frame
 from agiledart_transport.judge import PeerInfo
+from agiledart_transport.unfinished import unfinished_of
 
 LINK_REASONS: Final = (
     *REASONS, "certificate", "service", "role", "scope", "protocol", "another peer",  # refused
     "tls", "timeout", "form", "kind", "oversize", "truncated", "unexpected frame", "crowded", "full",  # not even judged
+    "too many links", "unfinished",  # worn
     "descriptors", "slow", "lost", "done", "leaving", "internal", "peer closed",
 )  # fmt: skip
-"""Every reason with which a link ends or is refused. `done`: closed on purpose; `slow`: the peer did not read;
-`descriptors`: the process has no more of them."""
+"""Every reason with which a link ends or is refused. `done`: closed on purpose; `slow`: the peer did not read; `unfinished`: a
+frame did not come as a whole; `too many links`: of this key; `descriptors`: the process has no more of them."""
 
 MAX_UNSENT_BYTES: Final = 32 << 20
 """Bytes that may wait for a slow peer: two of the largest frames. Senders that heed `writable` stay far below."""
@@ -157,6 +159,8 @@ class Link(asyncio.BufferedProtocol):
         """Done when the socket is closed."""
         self._loop = asyncio.get_running_loop()
         self._incoming = _incoming_of(self._loop)
+        self._unfinished = unfinished_of(self._loop)
+        self._holds_unfinished = False
         self._wall_seconds = wall_seconds
         self._transport: asyncio.Transport | None = None
         self._reader = FrameReader()
@@ -267,6 +271,19 @@ class Link(asyncio.BufferedProtocol):
         if self._transport is not None:
             self._transport.abort()
 
+    # ------------------------------------------------------------------------------------- for the ledger of unfinished frames
+
+    @property
+    def peer_key(self) -> bytes:
+        """Whose frames come here."""
+        return self.peer.grant.key
+
+    def cut_unfinished(self) -> None:
+        """A frame takes too long, or too much room: forget what came of it, and close."""
+        self._reader = FrameReader()
+        self.detail = "a frame did not come as a whole"
+        self.close("unfinished")
+
     # ---------------------------------------------------------------------------------- for connect() and the listener
 
     async def greeting(self) -> Hello:
@@ -286,7 +303,7 @@ class Link(asyncio.BufferedProtocol):
         if self.gone.done() or self._reason:
             raise ConnectionResetError("closed during HELLO")
         self.peer, self._handler = peer, handler
-        self._reader.limit = MAX_FRAME_BYTES
+        self._reader.limit = largest_frame(peer.grant)
         self._check_expiry()
         self._start(_START_TURNS if self.dialled else 1)
 
@@ -340,6 +357,8 @@ class Link(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """The socket is gone, whoever closed it."""
         self._transport = None
+        if self._holds_unfinished:
+            self._unfinished.note(self, 0)
         self.detail = self.detail or str(exc or "")
         if not self._greeting.done():
             if isinstance(exc, ssl.SSLError):
@@ -421,7 +440,7 @@ class Link(asyncio.BufferedProtocol):
         if self._delivering:  # called again from a handler: the loop below goes on
             return
         self._delivering = True
-        handler, reader = self._handler, self._reader
+        handler, reader, taken = self._handler, self._reader, self.frames_in
         try:
             if handler is not None and handler.before is not None:
                 handler.before(self)
@@ -452,11 +471,19 @@ class Link(asyncio.BufferedProtocol):
             self._went_wrong(error)
         finally:
             self._delivering = False
+            if self._holds_unfinished or not reader.is_empty:
+                self._note_unfinished(is_new=self.frames_in != taken)
             if handler is not None and (after := handler.after) is not None:
                 try:  # as `_call`, without the call: it comes with every frame
                     after(self)
                 except Exception as error:  # noqa: BLE001  judged there
                     self._went_wrong(error)
+
+    def _note_unfinished(self, *, is_new: bool) -> None:
+        """Say what is held of a frame that has not ended. While reading is paused, whole frames wait here, by our own will."""
+        size = 0 if self._paused or self._reason or self._transport is None else self._reader.buffered
+        self._holds_unfinished = size > 0
+        self._unfinished.note(self, size, is_new=is_new)
 
     def _call(self, callback: Callable[..., None], *arguments: object) -> None:
         """Run the owner's code."""

@@ -1,0 +1,328 @@
+"""The listener: takes callers in, has them prove who they are, and gives their links to their owners.
+
+The acceptor sends its HELLO only after it has judged the dialer's, so a dialer that has one is in (in TLS 1.3 it is "connected"
+before the server has looked at its certificate). Whoever has not proven itself within `HELLO_TIMEOUT_SECONDS` of the first packet
+is closed; how many may be in that phase, and who gives way, say `places` and `door`. Source: the admission spec, section 3; decision
+0002.
+"""
+
+import asyncio
+import errno
+import socket
+import ssl
+import time
+from collections import Counter
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from agiledart_kernel.errors import Refused, RemoteProtocolError
+from agiledart_kernel.frames import Hello, encode_hello, negotiate
+from agiledart_kernel.limits import (
+    HELLO_TIMEOUT_SECONDS,
+    MAX_CALLERS_AT_DOOR,
+    MAX_LINKS,
+    MAX_LINKS_OF_KEY,
+    MAX_UNVERIFIED_LINKS,
+    MAX_UNVERIFIED_OF_ADDRESS,
+)
+from agiledart_transport.door import first_record
+from agiledart_transport.framed import Link, LinkHandler
+from agiledart_transport.judge import Judge, PeerInfo
+from agiledart_transport.links import SHUTDOWN_SECONDS, for_service, format_address
+from agiledart_transport.places import Caller, Places, block_of
+
+_LAST_WORD_SECONDS: Final = 0.25
+"""How long a refused peer may take to read why; it occupies one of the unverified places meanwhile."""
+
+_OUT_OF_RESOURCES: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+
+
+class Room(NamedTuple):
+    """How many a listener lets in.
+
+    Args:
+        links: verified links.
+        for_agents: of these, kept for agents.
+        of_key: of these, of one key to one service.
+        unverified: connections for which TLS is done before they have proven themselves.
+        of_address: of these, from one address.
+        at_door: connections that have said too little for TLS, or wait.
+    """
+
+    links: int = MAX_LINKS
+    for_agents: int = MAX_LINKS // 4
+    of_key: int = MAX_LINKS_OF_KEY
+    unverified: int = MAX_UNVERIFIED_LINKS
+    of_address: int = MAX_UNVERIFIED_OF_ADDRESS
+    at_door: int = MAX_CALLERS_AT_DOOR
+
+
+@dataclass(eq=False, slots=True)
+class _Arrival:
+    """A connection that was accepted and has not proven itself."""
+
+    caller: Caller
+    connection: socket.socket
+    remote: str
+    link: Link
+    seat: "asyncio.Future[None]"
+    task: "asyncio.Task[None] | None" = None
+    gave_way: bool = False
+
+
+class Listener:
+    """Accepts links. `address` is where (the real port when 0 was asked for)."""
+
+    def __init__(
+        self,
+        listening: socket.socket,
+        *,
+        context: ssl.SSLContext,
+        hello: Callable[[PeerInfo], Hello],
+        judge: Judge,
+        services: Collection[str],
+        on_link: Callable[[Link], LinkHandler],
+        on_refused: Callable[[str, str], None],
+        timeout: float,
+        room: Room,
+        wall_seconds: Callable[[], float],
+    ) -> None:
+        self._socket, self._context, self._hello, self._judge = listening, context, hello, judge
+        self._services, self._on_link, self._on_refused = services, on_link, on_refused
+        self._timeout, self._room = timeout, room
+        self._wall_seconds = wall_seconds
+        self._loop = asyncio.get_running_loop()
+        self._places = Places(room.unverified, room.of_address, room.at_door)
+        self._arrivals: dict[Caller, _Arrival] = {}
+        self._look_timer: asyncio.TimerHandle | None = None
+        self._open = 0
+        self._open_of_agents = 0
+        self._by_key: Counter[tuple[bytes, str]] = Counter()
+        host, port = listening.getsockname()[:2]
+        self.address = format_address(host, port)
+        self._accepting = self._loop.create_task(self._accept(), name="accept links")
+
+    @property
+    def unverified(self) -> int:
+        """Connections that have not yet proven themselves, or were refused and are not gone yet."""
+        return len(self._arrivals)
+
+    @property
+    def links(self) -> int:
+        """Verified links that came in here and are still open."""
+        return self._open
+
+    async def close(self) -> None:
+        """Stop accepting and drop who has not proven itself. Links that exist stay: they belong to their owners."""
+        tasks = [self._accepting, *(one.task for one in self._arrivals.values() if one.task is not None)]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._look_timer is not None:
+            self._look_timer.cancel()
+        self._socket.close()
+
+    # ---- accepting
+
+    async def _accept(self) -> None:
+        while True:
+            try:
+                connection, name = await self._loop.sock_accept(self._socket)
+            except OSError as error:
+                if error.errno in _OUT_OF_RESOURCES:
+                    self._on_refused("descriptors", "")
+                    await asyncio.sleep(0.1)  # there is nothing to wait for but time; the backlog keeps the callers
+                continue  # else a caller that went away before it was accepted
+            remote = format_address(*name[:2])
+            if self._open >= self._room.links:
+                connection.close()
+                self._on_refused("full", remote)
+                continue
+            self._begin(connection, block_of(name[0]), remote)
+
+    def _begin(self, connection: socket.socket, block: str, remote: str) -> None:
+        link = Link("", dialled=False, wall_seconds=self._wall_seconds)
+        arrival = _Arrival(Caller(block), connection, remote, link, self._loop.create_future())
+        self._arrivals[arrival.caller] = arrival
+        arrival.task = self._loop.create_task(self._admit(arrival))
+        arrival.task.add_done_callback(lambda _: self._end(arrival))
+        if (goes := self._places.come(arrival.caller)) is not None:
+            self._give_way(goes)
+
+    def _end(self, arrival: _Arrival) -> None:
+        self._places.leave(arrival.caller)
+        del self._arrivals[arrival.caller]
+        if not arrival.link.certificate:
+            arrival.connection.close()  # TLS never came up
+        self._look_at_places()
+
+    def _give_way(self, caller: Caller) -> None:
+        arrival = self._arrivals[caller]
+        arrival.gave_way = True
+        assert arrival.task is not None
+        arrival.task.cancel()
+
+    def _look_at_places(self) -> None:
+        """Give out places, and look again when somebody's patience has run out."""
+        if self._look_timer is not None:
+            self._look_timer.cancel()
+            self._look_timer = None
+        turns = self._places.look(self._loop.time())
+        for caller in turns.seated:
+            seat = self._arrivals[caller].seat
+            if not seat.done():
+                seat.set_result(None)
+        for caller in turns.giving_way:
+            self._give_way(caller)
+        if turns.look_in is not None:
+            self._look_timer = self._loop.call_later(turns.look_in, self._look_at_places)
+
+    # ---- one caller
+
+    async def _admit(self, arrival: _Arrival) -> None:
+        if reason := await self._reason_against(arrival):
+            self._on_refused(reason, arrival.remote)
+            await _see_out(arrival.link)
+
+    async def _reason_against(self, arrival: _Arrival) -> str:
+        """Why this caller is not let in; empty when it is, and its link is open."""
+        link = arrival.link
+        try:
+            async with asyncio.timeout(self._timeout):
+                await first_record(arrival.connection)
+                self._places.speak(arrival.caller)
+                self._look_at_places()
+                await arrival.seat
+                await self._greet(arrival)
+            return ""
+        except asyncio.CancelledError:
+            if not arrival.gave_way:
+                link.abort("done")
+                raise
+            assert arrival.task is not None
+            arrival.task.uncancel()
+            link.abort("crowded")
+            return "crowded"
+        except TimeoutError:
+            reason = "timeout"
+        except RemoteProtocolError as error:
+            reason = error.reason
+        except ssl.SSLError:
+            reason = "tls"
+        except OSError:
+            reason = "lost"
+        except Exception as error:  # noqa: BLE001  the boundary to judge and owner: their mistake costs one caller
+            self._loop.call_exception_handler({"message": "error while judging", "exception": error})
+            reason = "internal"
+        if reason == "lost" and not link.certificate:
+            reason = "tls"  # gone before TLS was up: a scanner, or one whose network is another and who noticed first
+        if reason in ("tls", "lost", "timeout"):
+            link.abort(reason)
+        else:
+            link.close(reason)
+        return reason
+
+    async def _greet(self, arrival: _Arrival) -> None:
+        link = arrival.link
+        await self._loop.connect_accepted_socket(
+            lambda: link,
+            arrival.connection,
+            ssl=self._context,
+            ssl_handshake_timeout=self._timeout + 1,  # the timeout around this comes first
+            ssl_shutdown_timeout=SHUTDOWN_SECONDS,
+        )
+        theirs = await link.greeting()
+        arrival.caller.waits_for_us = True
+        if theirs.service not in self._services:
+            raise Refused("service", "not served here")
+        link.service = theirs.service
+        peer = await self._judge.judge(link.certificate, theirs, theirs.service)
+        mine = for_service(self._hello(peer), theirs.service)
+        negotiate(mine, theirs)
+        self._check_room(peer, theirs.service)
+        if link.closed or link.gone.done():
+            raise ConnectionResetError("closed while it was judged")
+        link.peer = peer
+        handler = self._on_link(link)  # from here to `open` nothing waits, so the owner will hear of the link's end
+        link.greet(encode_hello(mine))
+        link.open(peer, handler)
+        self._count(peer, theirs.service, 1)
+        link.gone.add_done_callback(lambda _: self._count(peer, theirs.service, -1))
+
+    def _check_room(self, peer: PeerInfo, service: str) -> None:
+        """Raise `Refused` when this peer, or all who are no agents, have as many links as they may."""
+        room = self._room
+        if self._by_key[peer.grant.key, service] >= room.of_key:
+            raise Refused("too many links", f"{room.of_key} of this key to {service}")
+        of_others = self._open - self._open_of_agents
+        if self._open >= room.links or (peer.grant.role != "agent" and of_others >= room.links - room.for_agents):
+            raise Refused("full", "no place for another link")
+
+    def _count(self, peer: PeerInfo, service: str, by: int) -> None:
+        self._open += by
+        self._open_of_agents += by if peer.grant.role == "agent" else 0
+        self._by_key[peer.grant.key, service] += by
+        if not self._by_key[peer.grant.key, service]:
+            del self._by_key[peer.grant.key, service]
+
+
+async def _see_out(link: Link) -> None:
+    """Let a refused peer read why, then make sure that its socket is gone: it holds a place until then."""
+    if not link.certificate:
+        return
+    try:
+        async with asyncio.timeout(_LAST_WORD_SECONDS):
+            await link.gone
+    except TimeoutError:
+        link.abort("slow")
+
+
+async def serve(
+    host: str,
+    port: int,
+    *,
+    context: ssl.SSLContext,
+    hello: Callable[[PeerInfo], Hello],
+    judge: Judge,
+    services: Collection[str],
+    on_link: Callable[[Link], LinkHandler],
+    on_refused: Callable[[str, str], None],
+    timeout: float = HELLO_TIMEOUT_SECONDS,
+    room: Room = Room(),  # noqa: B008  it is immutable
+    wall_seconds: Callable[[], float] = time.time,
+) -> Listener:
+    """Accept links at `host:port` (port 0: any free one); raises OSError when that address cannot be had.
+
+    Args:
+        hello: what we say to this (already judged) peer; an executor of several applications picks the chain that fits.
+        services: logical ports offered here.
+        on_link: a peer was admitted: `link.peer`, `link.service`; returns what its frames go to. May raise `Refused`.
+        on_refused: (one of `LINK_REASONS`, remote address); called for each attempt, so count, and log once per reason.
+        timeout: seconds from accept to the end of HELLO.
+        room: how many are let in.
+    """
+    loop = asyncio.get_running_loop()
+    found = await loop.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    family, kind, protocol, _, where = found[0]
+    listening = socket.socket(family, kind, protocol)
+    try:
+        listening.setblocking(False)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # two listeners still clash
+        listening.bind(where)
+        listening.listen(128)
+    except OSError:
+        listening.close()
+        raise
+    return Listener(
+        listening,
+        context=context,
+        hello=hello,
+        judge=judge,
+        services=services,
+        on_link=on_link,
+        on_refused=on_refused,
+        timeout=timeout,
+        room=room,
+        wall_seconds=wall_seconds,
+    )
