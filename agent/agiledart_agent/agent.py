@@ -45,7 +45,7 @@ from agiledart_overlay.wire.effects import Joined, JoinFailed, Left, NeighboursC
 from agiledart_overlay.wire.events import JoinRing, LeaveRing, SetCongestion
 from agiledart_recovery.config import RecoveryConfig
 from agiledart_transport.contexts import client_context, load_credentials, server_context
-from agiledart_transport.framed import Link, LinkHandler
+from agiledart_transport.framed import ORDINARY_ENDS, Link, LinkHandler
 from agiledart_transport.links import connect, format_address
 from agiledart_transport.listener import Listener, serve
 from agiledart_transport.local_judge import LocalJudge
@@ -93,7 +93,9 @@ class Agent:
         )
         self._users = UserDesk(settings, identity, log, self, self._feed)
         self._metrics = AgentMetrics(self._users.figures, settings.zone)
-        self._metrics_server = MetricsServer(self._metrics.render, self._users.unready, self._metrics.refused_http)
+        self._metrics_server = MetricsServer(
+            self._metrics.render, self._users.unready, self._metrics.refused_http, settings.metrics_hosts.split(",")
+        )
         self._executors = ExecutorDesk(
             settings, identity, log, self._metrics, self._judge, self._feed, self.sink_logs.note_logs
         )
@@ -300,7 +302,7 @@ class Agent:
     def _link_closed(self, link: Link, reason: str) -> None:
         if self.links is not None:
             self.links.closed(link)
-        if reason not in ("done", "lost", "peer closed", "leaving"):
+        if reason not in ORDINARY_ENDS:
             self._log.refused(reason, link.remote)
 
     def _send(self, effect: Send) -> None:

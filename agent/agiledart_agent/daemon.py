@@ -10,7 +10,6 @@ import os
 import signal
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
 from agiledart_agent.agent import Agent, write_agent_json
@@ -189,6 +188,9 @@ def _greet(
             expires=FIRST_TOKEN_SECONDS,
         )
         # A token is a secret: it is shown to the person at the terminal, and never reaches a log.
-        sys.stderr.write(f"  add a node ({FIRST_TOKEN_USES} uses, 24 h):   agiledart agent --join {token}\n")
+        sys.stderr.write(
+            f"  add a node ({FIRST_TOKEN_USES} uses, 24 h):   agiledart agent --join -   and paste this there:\n{token}\n"
+        )
     elif founded:
-        log.info("token.hint", f"  add a node:   agiledart token create --agent {Path(settings.state_dir)}")
+        create = f"agiledart token create --agent {settings.state_dir} > FILE"
+        log.info("token.hint", f"  add a node:   {create}   and there:   agiledart agent --join @FILE")

@@ -14,6 +14,7 @@ from typing import Any, TextIO
 from agiledart_agent.observed import event_of
 from agiledart_kernel.limits import MAX_LOG_LINES
 from agiledart_kernel.observe import Observation
+from agiledart_kernel.text import harmless_lines
 
 MAX_LOGGED_APPLICATIONS = 256
 """Applications whose printed lines are kept; the one that printed least recently is forgotten first."""
@@ -115,7 +116,8 @@ class AgentLog:
                 default=str,
             )
         else:
-            line = text if level == "info" else f"{level}: {text}"
+            line = harmless_lines(text).replace("\n", "\n    ")  # no text of a peer or of users' code begins a line
+            line = line if level == "info" else f"{level}: {line}"
         try:
             self._stream.write(line + "\n")
             self._stream.flush()

@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from agiledart_agent.durable_file import write_durably
+from agiledart_agent.own_files import read_ours
+from agiledart_kernel.errors import OperationFailed
 
 MAX_REMEMBERED = 64
 """Addresses kept: any one that answers is enough."""
@@ -21,8 +23,8 @@ class RingMemory:
     def addresses(self) -> list[str]:
         """What is remembered; nothing when the file is missing or damaged (a token or other nodes help then)."""
         try:
-            found = json.loads(self._path.read_text())
-        except (OSError, ValueError):
+            found = json.loads(read_ours(self._path))
+        except (OSError, ValueError, OperationFailed):
             return []
         if not isinstance(found, list):
             return []

@@ -44,6 +44,8 @@ class AgentSettings:
         listen: HOST:PORT of the TLS port; port 0 takes any free one. Loopback unless told.
         advertise: HOST:PORT under which others reach this agent, when it is not `listen`.
         metrics: HOST:PORT of /metrics, /livez and /readyz; port 0 takes any free one, empty serves none.
+        metrics_hosts: names, with commas between, under which /metrics may be asked for, beside addresses and `localhost`: a
+            page in somebody's browser may give this port any name of its own.
         join: a join token, `@FILE` or `-`; empty: the stored network, else a new one.
         zone: failure and latency zone.
         host: the machine, where agents die together; found out unless given. Copies of one thing go to different ones.
@@ -65,6 +67,7 @@ class AgentSettings:
     listen: str = DEFAULT_LISTEN
     advertise: str = ""
     metrics: str = DEFAULT_METRICS
+    metrics_hosts: str = ""
     join: str = ""
     zone: str = ""
     host: str = ""
@@ -131,6 +134,7 @@ class AgentSettings:
             split_address(self.advertise, "agent.advertise")
         if self.metrics:
             split_address(self.metrics, "agent.metrics")
+        _check_host_names(self.metrics_hosts)
         if not 1 <= self.executors <= 64:
             raise ConfigurationError(f"agent.executors is {self.executors}; allowed are 1 to 64")
         if self.latency_log_bytes and not MIN_LATENCY_LOG_BYTES <= self.latency_log_bytes <= MAX_LATENCY_LOG_BYTES:
@@ -177,6 +181,14 @@ def split_address(text: str, setting: str = "address") -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
+def _check_host_names(text: str) -> None:
+    for name in filter(None, text.split(",")):
+        if not name.isascii() or not name.translate(str.maketrans("", "", "-._")).isalnum():
+            raise ConfigurationError(
+                f"agent.metrics_hosts has {name!r}; it should be names with commas between, such as pi1,pi1.lan"
+            )
+
+
 def _from_file(path: Path | None) -> dict[str, Any]:
     if path is None:
         return {}
@@ -212,7 +224,7 @@ def _typed(key: str, value: object, default: object, origin: str) -> object:
                 raise ValueError
             return int(str(value))
         if isinstance(default, Path):
-            return Path(str(value)).expanduser()
+            return Path(str(value)).expanduser().absolute()  # what it says of itself must mean the same elsewhere
         return str(value)
     except ValueError:
         kind = "true or false" if isinstance(default, bool) else "a whole number"

@@ -48,7 +48,7 @@ from agiledart_sink_log.protocol import (
 )
 from agiledart_sink_log.reader import DamagedError, LogReader, TrimmedError
 from agiledart_sink_log.retention import trim_idle
-from agiledart_transport.framed import Link, LinkHandler
+from agiledart_transport.framed import ORDINARY_ENDS, Link, LinkHandler
 
 MAX_READERS: Final = 64
 MAX_WAITING: Final = 8
@@ -201,6 +201,8 @@ class SinkLogServer:
     def _closed(self, link: Link, reason: str) -> None:
         if (reading := self._readings.pop(link, None)) is not None and reading.work is not None:
             reading.work.cancel()
+        if reason not in ORDINARY_ENDS:
+            self._count_refused(reason, link.remote)
 
     async def close(self) -> None:
         """Let all readers go."""

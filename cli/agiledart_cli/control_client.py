@@ -15,6 +15,7 @@ from agiledart_kernel.codec import Codec
 from agiledart_kernel.errors import ConfigurationError, OperationFailed, RemoteProtocolError
 from agiledart_kernel.frames import FrameKind, FrameReader, close_reason, frame
 from agiledart_kernel.limits import MAX_FRAME_BYTES
+from agiledart_kernel.text import harmless, harmless_lines
 from agiledart_node.wire.commands import Answer, Command, ControlMessage, Progress, Refusal, Request
 
 CONTROL: Codec[ControlMessage] = Codec(ControlMessage)
@@ -135,9 +136,9 @@ class ControlClient:
                     continue
                 if isinstance(message, Progress):
                     if on_progress is not None:
-                        on_progress(message.text)
+                        on_progress(harmless(message.text))
                 elif isinstance(message, Refusal):
-                    raise AnsweredNoError(message.text, message.exit_code)
+                    raise AnsweredNoError(harmless_lines(message.text), message.exit_code)
                 elif isinstance(message, Answer):
                     return json.loads(message.body)
         except TimeoutError:

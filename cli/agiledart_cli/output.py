@@ -8,6 +8,8 @@ from typing import Any, TypeVar
 
 import click
 
+from agiledart_kernel.text import harmless_lines
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 GOOD, WATCH, BAD = "green", "yellow", "red"
@@ -22,7 +24,7 @@ def output_option(command: F) -> F:
 
 def say(text: str = "", *, colour: str | None = None) -> None:
     """Talk, on stderr. Colour only underlines what the words say."""
-    click.echo(paint(text, colour, sys.stderr), err=True)
+    click.echo(paint(harmless_lines(text), colour, sys.stderr), err=True)
 
 
 def paint(text: str, colour: str | None, stream: Any = None) -> str:
@@ -41,7 +43,13 @@ def wants_colour(stream: Any) -> bool:
 
 def print_json(body: Any) -> None:
     """One JSON document on stdout, for programs and for people."""
-    click.echo(json.dumps(body, ensure_ascii=False, indent=2))
+    click.echo(json_text(body, indent=2))
+
+
+def json_text(body: Any, indent: int | None = None) -> str:
+    """JSON for people and programs: letters of all languages as they are, what could harm a terminal as `\\u…`."""
+    text = json.dumps(body, ensure_ascii=False, indent=indent)
+    return "".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text)
 
 
 def print_table(headers: Sequence[str], rows: Sequence[Sequence[object]], right: Sequence[str] = ()) -> None:
@@ -54,11 +62,6 @@ def print_table(headers: Sequence[str], rows: Sequence[Sequence[object]], right:
             space = " " * (width - _width(cell))
             parts.append(space + cell if head in right else cell + space)
         click.echo(" " + "  ".join(parts).rstrip())
-
-
-def harmless(text: str) -> str:
-    """Text from elsewhere as it may go to a terminal: what is not printable could move the cursor, or worse."""
-    return text if text.isprintable() else "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in text)
 
 
 def _width(text: str) -> int:

@@ -63,6 +63,9 @@ def frame(kind: int, body: bytes) -> bytes:
     return FRAME_HEADER.pack(len(body), kind) + body
 
 
+_LONG_FRAME_BYTES: Final = 1 << 20
+
+
 class FrameReader:
     """Cuts a stream into frames; `feed` it what arrived, then take frames until `next` says None.
 
@@ -73,22 +76,27 @@ class FrameReader:
         is_empty: no byte is left, so `next` need not be asked.
     """
 
-    __slots__ = ("_buffer", "_start", "is_empty", "limit")
+    __slots__ = ("_buffer", "_kept", "_missing", "_parts", "_start", "is_empty", "limit")
 
     def __init__(self, limit: int = MAX_HELLO_BYTES) -> None:
         self.limit = limit
         self._buffer: bytes | bytearray = b""
         self._start = 0
+        self._parts: list[bytes | bytearray] = []  # of a long frame that is not whole: joined once, never grown
+        self._missing = self._kept = 0
         self.is_empty = True
 
     @property
     def buffered(self) -> int:
         """Bytes that were fed and are not part of a frame taken so far."""
-        return len(self._buffer) - self._start
+        return len(self._buffer) - self._start + self._kept
 
     def feed(self, data: bytes) -> None:
         """Append what arrived."""
         self.is_empty = self.is_empty and not data
+        if self._missing:
+            self._keep(data)
+            return
         if self._start == len(self._buffer):
             self._buffer, self._start = data, 0  # the usual case: nothing was left over, nothing is copied
             return
@@ -98,6 +106,15 @@ class FrameReader:
             del self._buffer[: self._start]
         self._start = 0
         self._buffer += data
+
+    def _keep(self, data: bytes) -> None:
+        self._parts.append(data)
+        self._kept += len(data)
+        self._missing -= min(len(data), self._missing)
+        if not self._missing:
+            self._buffer = b"".join(self._parts)
+            self._parts.clear()
+            self._kept = 0
 
     def next(self) -> tuple[int, bytes] | None:
         """The next whole frame as (kind, body), or None.
@@ -114,6 +131,11 @@ class FrameReader:
         begin = self._start + HEADER_BYTES
         end = begin + length
         if len(self._buffer) < end:
+            if length >= _LONG_FRAME_BYTES:
+                self._missing = end - len(self._buffer)
+                rest, self._buffer, self._start = self._buffer[self._start :], b"", 0
+                self._parts.append(rest)
+                self._kept = len(rest)
             return None
         buffer = self._buffer
         body = buffer[begin:end] if type(buffer) is bytes else bytes(memoryview(buffer)[begin:end])

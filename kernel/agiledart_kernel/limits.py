@@ -27,7 +27,7 @@ MAX_LINKS_OF_KEY = 8
 MAX_READERS_FRAME_BYTES = 64 << 10
 """Largest frame of a peer that may not submit: a question, never a bundle."""
 
-MAX_UNFINISHED_BYTES = 64 << 20
+MAX_UNFINISHED_BYTES = 48 << 20
 """Bytes of frames that have begun and not ended, of all links of a process."""
 
 MAX_UNFINISHED_SECONDS = 30.0

@@ -29,11 +29,12 @@ SHOWN_SECONDS = 600.0
 _LINE = re.compile(r"(\w*)\$ (.*)")
 _CODE = re.compile(r"  # exit code (\d+)$")
 _LASTING = re.compile(r"agiledart (agent|up)\b(?!.*--check)")
-_READY = re.compile(r"Ctrl-C stops everything|add a node.*\n|joined the ring.*\n")
+_READY = re.compile(r"Ctrl-C stops everything|add a node.*\n(adart1\w+\s)?|joined the ring.*\n")
 BUSY = "Python worker failed to connect back"
 """Spark gives its Python processes ten seconds to start, which no setting changes. docs/how-to/spark.md says: start it again."""
 
-_TOKEN = re.compile(r"--join (adart1\w{40,})")
+_TOKEN = re.compile(r"^(adart1\w{40,})", re.MULTILINE)
+_PASTE = re.compile(r"Paste the token")
 
 
 class Background:
@@ -64,6 +65,10 @@ class Background:
             assert time.monotonic() < end, f"not within {seconds:.0f} s: {pattern.pattern!r}\n{self.text}"
             select.select([], [], [], 0.05)
 
+    def type(self, line: str) -> None:
+        """On its terminal."""
+        os.write(self._end, line.encode() + b"\n")
+
     def stop(self) -> int:
         """As Ctrl-C does; what is left of its processes is ended."""
         self.process.send_signal(signal.SIGINT)
@@ -89,7 +94,7 @@ class Stranger:
 
     def __post_init__(self) -> None:
         self._running: list[Background] = []
-        self._words: dict[str, str] = {}
+        self._token = ""
         self._ports: dict[str, int] = {}
 
     def follow(self, block: Block) -> None:
@@ -115,9 +120,12 @@ class Stranger:
         if _LASTING.match(line):
             begun = Background(command.split(), folder, environment, is_terminal=True)
             self._running.append(begun)
+            if "--join - " in f"{line} ":
+                begun.wait_for(_PASTE, START_SECONDS)
+                begun.type(self._token)
             begun.wait_for(_READY, START_SECONDS)
             if found := _TOKEN.search(begun.text):
-                self._words["adart1…"] = found[1]
+                self._token = found[1]
             return
         done = subprocess.run(
             ["bash", "-c", command], cwd=folder, env=environment, stdin=subprocess.DEVNULL, capture_output=True,
@@ -158,14 +166,12 @@ class Stranger:
         return folder, environment
 
     def _here(self, machine: str, line: str) -> str:
-        """The line with addresses of this machine, and the secret that another terminal showed. A file that the page's reader
+        """The line with addresses of this machine. A file that the page's reader
         would carry from one machine to another is taken from there."""
         line = re.sub(
             r"192\.168\.1\.(\d+):(\d+)", lambda found: f"127.0.1.{found[1]}:{self._port(found[1] + found[2])}", line
         )
         line = line.replace("127.0.0.1:9465", f"127.0.0.1:{self._port(machine)}")
-        for word, value in self._words.items():
-            line = line.replace(word, value)
         return re.sub(r"@(\w+\.token)", lambda found: f"@{next(self.folder.glob(f'*/{found[1]}'))}", line)
 
     def _port(self, name: str) -> int:

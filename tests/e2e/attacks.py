@@ -1,9 +1,10 @@
 """What strangers try at an agent's port. Each attack says for which reasons it may be refused."""
 
 import asyncio
+import contextlib
 import ssl
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -203,6 +204,93 @@ async def _eof(reader: asyncio.StreamReader) -> bool:
         return False
 
 
+async def _member(
+    target: Target, key: Key, role: str, service: str
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """A link of somebody with a good grant: HELLOs are exchanged, frames may follow."""
+    host, _, port = target.address.rpartition(":")
+    context = client_context(make_credentials(key, target.network, int(time.time())))
+    reader, writer = await asyncio.open_connection(host, int(port), ssl=context, server_hostname="")
+    writer.write(_hello(target.chain(key, role), service))
+    await writer.drain()
+    await reader.readexactly(5)
+    return reader, writer
+
+
+async def _until_closed(reader: asyncio.StreamReader) -> None:
+    with contextlib.suppress(OSError, TimeoutError):
+        async with asyncio.timeout(40):
+            while await reader.read(1 << 16):
+                pass
+
+
+async def many_links(target: Target) -> None:
+    """One reader takes more links than anybody needs."""
+    key = Key.generate()
+    links: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
+    with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+        while len(links) < 20:
+            links.append(await _member(target, key, "reader", "control"))
+    for _, writer in links:
+        writer.transport.abort()
+
+
+async def long_question(target: Target) -> None:
+    """A reader announces a frame as long as a bundle."""
+    reader, writer = await _member(target, Key.generate(), "reader", "control")
+    writer.write((8 << 20).to_bytes(4, "big") + bytes((FrameKind.CONTROL,)) + bytes(1 << 16))
+    await _until_closed(reader)
+    writer.transport.abort()
+
+
+async def nonsense_question(target: Target) -> None:
+    """A submitter sends what is no request."""
+    reader, writer = await _member(target, Key.generate(), "submitter", "control")
+    writer.write(frame(FrameKind.CONTROL, b"\xc1" * 100))
+    await _until_closed(reader)
+    writer.transport.abort()
+
+
+async def unfinished(target: Target, role: str, service: str, links: int) -> None:
+    """On each link, of a key of its own, the longest frame there is but for its last bytes."""
+    size = 16 << 20
+    opened = [await _member(target, Key.generate(), role, service) for _ in range(links)]
+
+    async def send(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(size.to_bytes(4, "big") + bytes((FrameKind.CONTROL,)))
+        with contextlib.suppress(OSError):
+            for _ in range(size // 65_536 - 1):
+                writer.write(bytes(65_536))
+                await writer.drain()
+            await _until_closed(reader)
+        writer.transport.abort()
+
+    await asyncio.gather(*(send(*one) for one in opened))
+
+
+@contextlib.asynccontextmanager
+async def strangers(target: Target, count: int, *, apart: bool) -> AsyncIterator[None]:
+    """So many hold connections without a word and come back when they are closed: from one address, or each from its own."""
+    host, _, port = target.address.rpartition(":")
+
+    async def one(number: int) -> None:
+        source = (f"127.0.{2 + number // 200}.{1 + number % 200}", 0) if apart else None
+        while True:
+            with contextlib.suppress(OSError):
+                reader, writer = await asyncio.open_connection(host, int(port), local_addr=source)
+                with contextlib.closing(writer):
+                    await reader.read()
+            await asyncio.sleep(0)
+
+    tasks = [asyncio.create_task(one(number)) for number in range(count)]
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
 REFUSED_FOR: dict[Attack, tuple[str, ...]] = {
     garbage: ("tls",),
     http: ("tls",),
@@ -219,4 +307,7 @@ REFUSED_FOR: dict[Attack, tuple[str, ...]] = {
     garbage_hello: ("form",),
     truncated: ("truncated", "lost"),
     slow: ("timeout", "tls"),
+    many_links: ("too many links",),
+    long_question: ("oversize",),
+    nonsense_question: ("form",),
 }

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from agiledart_node.wire.commands import Info
-from tests.e2e.attacks import REFUSED_FOR, Attack, Target, slow
+from tests.e2e.attacks import REFUSED_FOR, Attack, Target, many_links, slow, strangers, unfinished
 from tests.e2e.mesh import AgentProcess, Mesh, mesh, names_seen, wait_for
 
 pytestmark = pytest.mark.e2e
@@ -53,6 +53,48 @@ def test_each_reason_is_said_once(ring: Mesh) -> None:
     assert "Traceback" not in log
 
 
+@pytest.mark.parametrize("apart", [False, True], ids=["one address", "each its own"])
+def test_a_newcomer_comes_in_while_strangers_hold_connections(apart: bool) -> None:
+    async def scenario(made: Mesh) -> None:
+        target = Target.of(made.agent("a1").address, made.agent("a1").state_dir)
+        async with strangers(target, 200, apart=apart):
+            await asyncio.to_thread(
+                wait_for, lambda: refusals(made.agent("a1")).get("crowded", 0) > 100, 20, "strangers take turns"
+            )
+            await asyncio.to_thread(made.grow, 1)
+
+    with mesh(1) as made:
+        asyncio.run(scenario(made))
+        assert "lost" not in made.agent("a2").log.read_text()
+
+
+@pytest.mark.parametrize(
+    ("role", "service", "megabytes"),
+    [("reader", "control", 30), ("submitter", "control", 80), ("agent", "overlay", 80)],
+)
+def test_frames_that_never_end_stay_small(role: str, service: str, megabytes: int) -> None:
+    """24 links, each with all but the last byte of the longest frame."""
+    highest = 0.0
+
+    async def scenario(made: Mesh) -> None:
+        nonlocal highest
+        agent = made.agent("a1")
+        target = Target.of(agent.address, agent.state_dir)
+        before = agent.rss_mb()
+        attack = asyncio.create_task(unfinished(target, role, service, 24))
+        while not attack.done():
+            highest = max(highest, agent.rss_mb() - before)
+            await asyncio.wait({attack}, timeout=0.1)
+        attack.result()
+
+    with mesh(1) as made:
+        asyncio.run(scenario(made))
+        print(f"{role}: grew by {highest:.1f} MB")
+        assert highest < megabytes
+        refused = refusals(made.agent("a1"))
+        assert refused["oversize" if role == "reader" else "unfinished"] == 24
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_ten_thousand_attempts_leave_no_trace() -> None:
@@ -60,7 +102,7 @@ def test_ten_thousand_attempts_leave_no_trace() -> None:
     with mesh(1) as made:
         agent = made.agent("a1")
         target = Target.of(agent.address, agent.state_dir)
-        kinds = [attack for attack in REFUSED_FOR if attack is not slow]
+        kinds = [attack for attack in REFUSED_FOR if attack not in (slow, many_links)]  # one attempt is one refusal
 
         async def storm(count: int) -> None:
             gate = asyncio.Semaphore(16)

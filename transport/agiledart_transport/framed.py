@@ -46,6 +46,9 @@ LINK_REASONS: Final = (
 """Every reason with which a link ends or is refused. `done`: closed on purpose; `slow`: the peer did not read; `unfinished`: a
 frame did not come as a whole; `too many links`: of this key; `descriptors`: the process has no more of them."""
 
+ORDINARY_ENDS: Final = ("done", "lost", "peer closed", "leaving")
+"""Reasons that say nothing against the peer. An owner counts the others as refusals."""
+
 MAX_UNSENT_BYTES: Final = 32 << 20
 """Bytes that may wait for a slow peer: two of the largest frames. Senders that heed `writable` stay far below."""
 

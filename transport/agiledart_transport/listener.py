@@ -2,8 +2,8 @@
 
 The acceptor sends its HELLO only after it has judged the dialer's, so a dialer that has one is in (in TLS 1.3 it is "connected"
 before the server has looked at its certificate). Whoever has not proven itself within `HELLO_TIMEOUT_SECONDS` of the first packet
-is closed; how many may be in that phase, and who gives way, say `places` and `door`. Source: the admission spec, section 3; decision
-0002.
+is closed; how many may be in that phase, and who gives way, say `places` and `door`.
+Source: the admission spec, section 3; decision 0002.
 """
 
 import asyncio

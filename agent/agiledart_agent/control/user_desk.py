@@ -26,7 +26,7 @@ from agiledart_node.wire.commands import Command, CreateToken, Info, Leave, Node
 from agiledart_node.wire.effects import Progressed, RefusedRequest, Replied
 from agiledart_node.wire.events import Asked
 from agiledart_sink_log.layout import logs_in
-from agiledart_transport.framed import Link, LinkHandler
+from agiledart_transport.framed import ORDINARY_ENDS, Link, LinkHandler
 
 
 class Parts(Protocol):
@@ -91,6 +91,8 @@ class UserDesk:
     def _client_closed(self, link: Link, reason: str) -> None:
         if client := self._clients.pop(link, None):
             self._control.forget(client)
+        if reason not in ORDINARY_ENDS:
+            self._log.refused(reason, link.remote)
 
     # ---- questions
 

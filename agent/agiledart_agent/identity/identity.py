@@ -24,6 +24,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ed25519
 
 from agiledart_agent.durable_file import write_durably
+from agiledart_agent.own_files import own_directory, read_ours
 from agiledart_kernel.errors import OperationFailed, Refused
 from agiledart_kernel.grants import Grant, Sign, sign_link, verify_chain
 from agiledart_kernel.node_id import NodeId, node_id_of_key
@@ -105,7 +106,7 @@ class Identity:
         """
         check_clock(wall_seconds())
         try:
-            state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+            own_directory(state_dir)
             lock = _lock(state_dir)
         except OSError as error:
             raise OperationFailed(f"{state_dir} cannot be used as state directory: {error.strerror}.") from None
@@ -138,7 +139,7 @@ class Identity:
         network = state_dir / "network.json"
         if network.exists():
             try:
-                stored = msgspec.json.decode(network.read_bytes(), type=_Network)
+                stored = msgspec.json.decode(read_ours(network), type=_Network)
             except (OSError, msgspec.MsgspecError) as error:
                 raise OperationFailed(
                     f"{network} is damaged ({error}). Remove it and join again with a token."
@@ -278,7 +279,7 @@ def check_clock(wall_seconds: float) -> None:
 
 def _lock(directory: Path) -> IO[str]:
     """The directory's lock, held until the file is closed; the system lets go of it when the process ends, however."""
-    file = os.fdopen(os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), "r+")
+    file = os.fdopen(os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600), "r+")
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -303,9 +304,7 @@ def _write_key(path: Path, key: ed25519.Ed25519PrivateKey) -> None:
 
 def _read_key(path: Path) -> ed25519.Ed25519PrivateKey:
     try:
-        if path.stat().st_mode & 0o077:
-            raise OperationFailed(f"{path} can be read by others, so its key may be known. Run: chmod 600 {path}")
-        key = serialization.load_pem_private_key(path.read_bytes(), None)
+        key = serialization.load_pem_private_key(read_ours(path, secret=True), None)
     except OSError as error:
         raise OperationFailed(f"{path} cannot be read: {error.strerror}.") from None
     except (ValueError, TypeError, UnsupportedAlgorithm):
@@ -319,7 +318,7 @@ def _read_key(path: Path) -> ed25519.Ed25519PrivateKey:
 
 def _read_incarnation(path: Path, floor: int) -> int:
     try:
-        text = path.read_text("ascii").strip()
+        text = read_ours(path).decode("ascii").strip()
     except (FileNotFoundError, UnicodeDecodeError):
         return floor
     return int(text) if text.isdigit() and len(text) < 18 else floor

@@ -223,6 +223,10 @@ def read_token(argument: str) -> str:
     in `ps`."""
     try:
         if argument == "-":
+            if sys.stdin.isatty():
+                sys.stderr.write("Paste the token and press Enter: ")
+                sys.stderr.flush()
+                return sys.stdin.readline(MAX_TOKEN_TEXT + 1).strip()
             return sys.stdin.read(MAX_TOKEN_TEXT + 1).strip()
         if argument.startswith("@"):
             with Path(argument[1:]).expanduser().open(encoding="ascii", errors="replace") as file:

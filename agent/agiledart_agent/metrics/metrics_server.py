@@ -6,8 +6,9 @@ the connection closes.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from http import HTTPStatus
+from ipaddress import ip_address
 
 from agiledart_kernel.errors import OperationFailed
 from agiledart_transport.links import format_address
@@ -24,6 +25,8 @@ BODY_SECONDS = 10.0
 
 PLAIN = "text/plain; charset=utf-8"
 
+_NOT_OURS = b"Ask by address, or list this name in the agent's setting metrics_hosts.\n"
+
 
 class MetricsServer:
     """Answers scrapes and probes.
@@ -32,6 +35,7 @@ class MetricsServer:
         render: Accept header → (content type, body) of `/metrics`.
         unready: why this node should get no work; empty when it may.
         count_refused: called with a reason from a bounded set for each client that gets no answer it wanted.
+        hosts: names under which /metrics may be asked for, beside addresses and `localhost`.
     """
 
     def __init__(
@@ -39,8 +43,10 @@ class MetricsServer:
         render: Callable[[str], tuple[str, bytes]],
         unready: Callable[[], str],
         count_refused: Callable[[str], None],
+        hosts: Collection[str] = (),
     ) -> None:
         self._render, self._unready, self._count_refused = render, unready, count_refused
+        self._hosts = frozenset(name.lower() for name in hosts)
         self._server: asyncio.Server | None = None
         self._clients: set[asyncio.StreamWriter] = set()
 
@@ -108,12 +114,20 @@ class MetricsServer:
         if request is None:
             self._count_refused("garbage")
             return response(HTTPStatus.BAD_REQUEST, PLAIN, b"This is not HTTP/1.\n")
-        method, path, accept = request
+        method, path, accept, host = request
         if method not in ("GET", "HEAD"):
             self._count_refused("method")
             return response(HTTPStatus.METHOD_NOT_ALLOWED, PLAIN, b"Only GET is answered here.\n", allow=True)
+        if path == "/metrics" and not self._is_ours(host):
+            self._count_refused("host")
+            return response(HTTPStatus.MISDIRECTED_REQUEST, PLAIN, _NOT_OURS)
         status, kind, body = self._page(path, accept)
         return response(status, kind, body, head_only=method == "HEAD")
+
+    def _is_ours(self, host: str) -> bool:
+        """May it be asked for under this name? A page that has its own name point here would else read it in a browser."""
+        name = host.lower()
+        return name in ("", "localhost") or name in self._hosts or _is_address(name)
 
     def _page(self, path: str, accept: str) -> tuple[HTTPStatus, str, bytes]:
         match path:
@@ -131,13 +145,28 @@ class MetricsServer:
                 return HTTPStatus.NOT_FOUND, PLAIN, b"Here are /metrics, /livez and /readyz.\n"
 
 
-def parse_head(head: bytes) -> tuple[str, str, str] | None:
-    """(method, path without query, Accept header) of a request; None when it is none."""
+def _is_address(text: str) -> bool:
+    try:
+        ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _host_name(header: str) -> str:
+    """The host of a Host header, without its port."""
+    if header.startswith("["):
+        return header[1:].partition("]")[0]
+    return header.partition(":")[0]
+
+
+def parse_head(head: bytes) -> tuple[str, str, str, str] | None:
+    """(method, path without query, Accept header, host without port) of a request; None when it is none."""
     first, *lines = head.decode("latin-1").split("\r\n")
     words = first.split(" ")
     if len(words) != 3 or not words[0].isalpha() or not words[1].startswith("/") or words[2][:7] != "HTTP/1.":
         return None
-    accepted = []
+    accepted, hosts = [], []
     for line in lines:
         name, colon, value = line.partition(":")
         if not line:
@@ -146,7 +175,11 @@ def parse_head(head: bytes) -> tuple[str, str, str] | None:
             return None
         if name.lower() == "accept":
             accepted.append(value.strip())
-    return words[0], words[1].partition("?")[0], ",".join(accepted)
+        elif name.lower() == "host":
+            hosts.append(value.strip())
+    if len(hosts) > 1:
+        return None
+    return words[0], words[1].partition("?")[0], ",".join(accepted), _host_name("".join(hosts))
 
 
 def response(status: HTTPStatus, kind: str, body: bytes, *, head_only: bool = False, allow: bool = False) -> bytes:

@@ -141,7 +141,7 @@ METRICS: tuple[Declared, ...] = (
     _node("agiledart_agent_refusals_total", lambda node: node.refusals,
         "Links, requests and peers turned away, by reason.", "reason"),
     _scrape("agiledart_agent_http_refusals_total", lambda scrape: scrape.http_refusals,
-        "Requests to this port that were turned away: garbage, slow or too many clients.", "reason"),
+        "Requests to this port that were turned away: garbage, a foreign name, slow or too many clients.", "reason"),
     _overlay("agiledart_overlay_leafset_peers", lambda ring: ring.leaves,
         "Peers in the leaf set: the nearest members in id."),
     _overlay("agiledart_overlay_known_peers", lambda ring: ring.known_peers,

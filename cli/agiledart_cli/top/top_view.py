@@ -4,9 +4,10 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from agiledart_cli.output import BAD, WATCH, count, duration, harmless, milliseconds, plural
+from agiledart_cli.output import BAD, WATCH, count, duration, milliseconds, plural
 from agiledart_cli.top.top_sample import ApplicationLine, NodeLine, Snapshot, StepLine
 from agiledart_cli.verbs.application_view import COLOURS, where
+from agiledart_kernel.text import harmless
 
 SORTS = {"n": "name", "i": "in", "o": "out", "b": "busy", "u": "queue"}
 """Key → what the steps are sorted by."""

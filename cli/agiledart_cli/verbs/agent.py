@@ -35,8 +35,8 @@ def agent(config_file: str | None, check: bool, output: str, **flags: object) ->
     Example, two machines:
       pi1$ agiledart agent --listen 192.168.1.20:9464
            (starts a network and prints a token)
-      pi2$ agiledart agent --listen 192.168.1.21:9464 --join adart1qpz9…
-           (joins the ring; a restart needs no token)
+      pi2$ agiledart agent --listen 192.168.1.21:9464 --join -
+           (asks for the token and joins the ring; a restart needs none)
 
     An agent listens on the loopback interface unless told. It takes settings from flags, then from the environment
     (AGILEDART_AGENT__ZONE=attic), then from --config, then defaults. SIGTERM or Ctrl-C drains it and ends it.

@@ -1,6 +1,5 @@
 """Verbs about applications: `submit`, `list`, `status`, `stop`, `logs`."""
 
-import json
 import time
 from pathlib import Path
 from typing import Any
@@ -17,10 +16,11 @@ from agiledart_cli.options import (
     parse_parallelism,
     set_option,
 )
-from agiledart_cli.output import BAD, GOOD, output_option, print_json, say
+from agiledart_cli.output import BAD, GOOD, json_text, output_option, print_json, say
 from agiledart_cli.targets import load_target
 from agiledart_cli.verbs.application_view import print_applications, print_plan, print_status, print_sums
 from agiledart_kernel.errors import ConfigurationError
+from agiledart_kernel.text import harmless, harmless_document
 from agiledart_node.wire.commands import ListApplications, Logs, Status, Stop, Submit
 
 FINAL_STATES = ("finished", "failed", "stopped")
@@ -116,10 +116,10 @@ def submit(
     with connect(agent, identity) as client:
         body = client.ask(command, on_progress=lambda text: say(f"  {text}"))
         if dry_run or not wait:
-            print_json(body) if output == "json" else print_plan(body, dry_run=dry_run)
+            print_json(body) if output == "json" else print_plan(harmless_document(body), dry_run=dry_run)
             return 0
         if output != "json":
-            print_plan(body, dry_run=False)
+            print_plan(harmless_document(body), dry_run=False)
         try:
             final = wait_for_end(client, body["name"], timeout)
         except KeyboardInterrupt:
@@ -128,7 +128,7 @@ def submit(
     if output == "json":
         print_json(final)
     else:
-        print_status(final)
+        print_status(harmless_document(final))
     return FAILED if final["state"] == "failed" or final["state"] not in FINAL_STATES else 0
 
 
@@ -161,7 +161,7 @@ def list_applications(agent: str | None, identity: str | None, output: str) -> N
     if output == "json":
         print_json(body)
     else:
-        print_applications(body)
+        print_applications(harmless_document(body))
 
 
 @click.command(short_help="How an application is doing, and where.")
@@ -181,7 +181,7 @@ def status(name: str, agent: str | None, identity: str | None, output: str) -> i
     if output == "json":
         print_json(body)
     else:
-        print_status(body)
+        print_status(harmless_document(body))
     return FAILED if body["state"] == "failed" else 0
 
 
@@ -204,7 +204,7 @@ def stop(name: str, now: bool, agent: str | None, identity: str | None, output: 
         print_json(body)
     else:
         say(f"{name} v{body['version']} is {body['state']}.", colour=GOOD)
-        print_sums(body.get("summary") or {})
+        print_sums(harmless_document(body.get("summary") or {}))
 
 
 @click.command(short_help="What the code of an application printed, on all nodes.")
@@ -249,6 +249,6 @@ def logs(name: str, follow: bool, agent: str | None, identity: str | None, outpu
 def _print_lines(lines: list[dict[str, Any]], output: str) -> None:
     for line in lines:
         if output == "json":
-            click.echo(json.dumps(line, ensure_ascii=False))
+            click.echo(json_text(line))
         else:
-            click.echo(f"{line['node']}  {line['step'] + '  ' if line['step'] else ''}{line['text']}")
+            click.echo(harmless(f"{line['node']}  {line['step'] + '  ' if line['step'] else ''}{line['text']}"))

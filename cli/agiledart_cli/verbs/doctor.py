@@ -123,7 +123,7 @@ def _asked(agent: str | None, identity: str | None) -> list[Finding]:
 def _agent(info: dict[str, Any], seconds: float) -> Finding:
     who = f"{info['name']} at {info['address']}"
     if not info["joined"]:
-        return Finding("agent", BAD, f"{who} is in no ring", "see what it says; start it again with --join TOKEN")
+        return Finding("agent", BAD, f"{who} is in no ring", "see what it says; start it again with --join @FILE")
     if info["is_leaving"]:
         return Finding("agent", WATCH, f"{who} is leaving", "wait until it has ended")
     if seconds > SLOW_SECONDS:

@@ -12,6 +12,7 @@ from agiledart_cli.control_client import connect
 from agiledart_cli.errors import FAILED
 from agiledart_cli.options import agent_options
 from agiledart_cli.output import BAD, duration, milliseconds, output_option, paint, plural, print_json, print_table, say
+from agiledart_kernel.text import harmless_document
 from agiledart_node.wire.commands import CreateToken, Nodes, Route
 
 
@@ -47,6 +48,7 @@ def nodes(agent: str | None, identity: str | None, output: str) -> None:
     if output == "json":
         print_json(body)
         return
+    body = harmless_document(body)
     rows = [
         [
             node["name"] + (" (asked)" if node["is_this_node"] else ""),
@@ -99,6 +101,7 @@ def route(key: str, agent: str | None, identity: str | None, output: str) -> Non
     if output == "json":
         print_json(body)
         return
+    body = harmless_document(body)
     click.echo(
         f"key {body['key']}   {plural(body['hops'], 'hop')}, there and back {milliseconds(body['round_trip_ms'])}"
     )
@@ -166,7 +169,7 @@ def create(
         print_json(body)
         return
     click.echo(body["token"])
-    join = "agiledart agent --join TOKEN" if role == "agent" else "agiledart … --agent HOST:PORT --identity TOKEN"
+    join = "agiledart agent --join @FILE" if role == "agent" else "agiledart … --agent HOST:PORT --identity @FILE"
     say(f"{plural(uses, 'use')}, for {duration(expires.total_seconds())}, role {role}:  {join}")
 
 

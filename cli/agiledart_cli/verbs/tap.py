@@ -15,9 +15,10 @@ import click
 from agiledart_cli.control_client import ControlClient, connect
 from agiledart_cli.errors import FAILED
 from agiledart_cli.options import agent_options
-from agiledart_cli.output import BAD, count, harmless, per_second, say
+from agiledart_cli.output import BAD, count, per_second, say
 from agiledart_cli.verbs.applications import FINAL_STATES
 from agiledart_kernel.errors import ConfigurationError
+from agiledart_kernel.text import harmless
 from agiledart_node.wire.commands import Status, Tap
 
 POLL_SECONDS = 0.4

@@ -1,6 +1,7 @@
 """A node's identity on disk: made once, kept, locked; and what a user reads when something is wrong with it."""
 
 import os
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ from agiledart_agent.identity.identity import (
     grant_executor,
     make_executor_pass,
 )
+from agiledart_agent.own_files import MAX_FILE_BYTES, read_ours
 from agiledart_kernel.errors import OperationFailed, Refused
 from agiledart_kernel.grants import verify_chain
 from agiledart_kernel.node_id import node_id_of_key
@@ -215,3 +217,59 @@ def test_a_file_is_replaced_whole_and_leaves_no_trace(tmp_path: Path) -> None:
     with pytest.raises(OSError):
         write_durably(tmp_path / "d", b"x")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["d", "f"]
+
+
+def test_a_state_directory_that_others_may_write_is_refused(tmp_path: Path) -> None:
+    (state := tmp_path / "state").mkdir()
+    state.chmod(0o777)
+    with pytest.raises(OperationFailed, match=rf"Others may write in {state}.*chmod 700 {state}"):
+        Identity.load_or_create(state)
+    assert list(state.iterdir()) == []
+
+
+def test_a_state_directory_that_others_may_read_is_closed(tmp_path: Path) -> None:
+    (state := tmp_path / "state").mkdir()
+    state.chmod(0o755)
+    Identity.load_or_create(state).close()
+    assert stat.S_IMODE(state.stat().st_mode) == 0o700
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives a directory to somebody else")
+def test_somebody_elses_state_directory_is_refused(tmp_path: Path) -> None:
+    (state := tmp_path / "state").mkdir(mode=0o700)
+    os.chown(state, 65_534, -1)
+    with pytest.raises(OperationFailed, match="belongs to user 65534, not to the one that runs the agent"):
+        Identity.load_or_create(state)
+
+
+@pytest.mark.parametrize("name", ["node.key", "network.json", "authority.key", "incarnation", "lock"])
+def test_links_in_the_state_directory_are_not_followed(tmp_path: Path, name: str) -> None:
+    identity = Identity.load_or_create(tmp_path / "state")
+    identity.found_network()
+    identity.close()
+    path = tmp_path / "state" / name
+    elsewhere = tmp_path / "elsewhere"
+    path.rename(elsewhere)
+    before = elsewhere.read_bytes()
+    path.symlink_to(elsewhere)
+    with pytest.raises(OperationFailed, match=r"is a link|cannot be used as state directory"):
+        Identity.load_or_create(tmp_path / "state")
+    assert elsewhere.read_bytes() == before
+
+
+def test_what_is_no_plain_file_is_not_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe", 0o600)
+    with pytest.raises(OperationFailed, match="no plain file"):
+        read_ours(tmp_path / "pipe")
+    (tmp_path / "long").write_bytes(bytes(MAX_FILE_BYTES + 1))
+    with pytest.raises(OperationFailed, match="damaged"):
+        read_ours(tmp_path / "long")
+
+
+def test_what_the_agent_writes_replaces_a_link_and_not_what_it_names(tmp_path: Path) -> None:
+    (target := tmp_path / "target").write_text("mine")
+    (tmp_path / "a").symlink_to(target)
+    write_durably(tmp_path / "a", b"new")
+    assert not (tmp_path / "a").is_symlink()
+    assert (tmp_path / "a").read_bytes() == b"new"
+    assert target.read_text() == "mine"

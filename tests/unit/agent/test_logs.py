@@ -187,3 +187,11 @@ def test_an_error_that_nobody_caught_is_one_line_as_json_and_a_trace_for_people(
     assert "Traceback" in event["trace"]
     assert console.getvalue().count("\n") > 2
     AgentLog(stream=console).unhandled({"message": "without one"})
+
+
+def test_what_users_code_says_neither_moves_a_cursor_nor_begins_a_line() -> None:
+    stream = io.StringIO()
+    AgentLog("console", "pi", stream=stream).warning(
+        "application.failed", "boom \x1b]0;mine\x07\x9b2J\r\nerror: all is lost"
+    )
+    assert stream.getvalue() == "warning: boom \\x1b]0;mine\\x07\\x9b2J\\x0d\n    error: all is lost\n"

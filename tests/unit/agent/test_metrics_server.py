@@ -18,8 +18,8 @@ class Port:
 
     def __init__(self) -> None:
         self.refused: Counter[str] = Counter()
-        self.unready, self.body = "", b"some_metric 1\n"
-        self.server = MetricsServer(self.render, lambda: self.unready, self.count)
+        self.unready, self.body, self.host = "", b"some_metric 1\n", "127.0.0.1:9465"
+        self.server = MetricsServer(self.render, lambda: self.unready, self.count, ["pi1.lan"])
 
     def render(self, accept: str) -> tuple[str, bytes]:
         return f"text/{accept or 'any'}", self.body
@@ -43,7 +43,7 @@ class Port:
 
     async def get(self, path: str, method: str = "GET", headers: str = "") -> tuple[int, str, str]:
         """(status, headers, body)."""
-        answer = (await self.send(f"{method} {path} HTTP/1.1\r\nHost: x\r\n{headers}\r\n".encode())).decode()
+        answer = (await self.send(f"{method} {path} HTTP/1.1\r\nHost: {self.host}\r\n{headers}\r\n".encode())).decode()
         head, _, body = answer.partition("\r\n\r\n")
         return int(head.split()[1]), head, body
 
@@ -191,6 +191,29 @@ def test_a_port_in_use_is_said_with_what_to_do() -> None:
 
 
 def test_heads() -> None:
-    assert parse_head(b"GET /a?b HTTP/1.1\r\nAccept: x\r\naccept: y\r\n\r\n") == ("GET", "/a", "x,y")
+    assert parse_head(b"GET /a?b HTTP/1.1\r\nAccept: x\r\naccept: y\r\n\r\n") == ("GET", "/a", "x,y", "")
     assert parse_head(b"GET / HTTP/2.0\r\n\r\n") is None
     assert response(HTTPStatus.OK, "t", b"b").endswith(b"Connection: close\r\n\r\nb")
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("127.0.0.1:9465", 200), ("192.0.2.7", 200), ("[2001:db8::7]:9465", 200), ("localhost:9465", 200),
+        ("pi1.lan:9465", 200), ("PI1.lan", 200),
+        ("attacker.example", 421), ("127.0.0.1.attacker.example:9465", 421), ("localhost.attacker.example", 421),
+        ("pi1", 421), ("x\r\nHost: localhost", 400),
+    ],
+)  # fmt: skip
+def test_metrics_are_read_by_address_or_by_a_name_that_is_listed(host: str, status: int) -> None:
+    """Else a page in a browser reads them, whose own name was made to point here."""
+
+    async def test(port: Port) -> None:
+        port.host = host
+        found, _, body = await port.get("/metrics")
+        assert found == status
+        assert ("some_metric" in body) == (status == 200)
+        assert (await port.get("/livez"))[0] == (400 if status == 400 else 200)
+
+    port = run(test)
+    assert port.refused == ({} if status == 200 else {"host": 1} if status == 421 else {"garbage": 2})

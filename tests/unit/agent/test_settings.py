@@ -59,3 +59,13 @@ def test_addresses() -> None:
     for wrong in ("host", "host:", ":80", "host:99999", "host:http"):
         with pytest.raises(ConfigurationError):
             split_address(wrong)
+
+
+def test_a_relative_state_directory_means_the_same_from_everywhere() -> None:
+    assert AgentSettings.load({"state_dir": "here/state"}, {"HOME": "/root"}).state_dir == Path.cwd() / "here" / "state"
+
+
+def test_names_for_metrics_are_checked() -> None:
+    assert AgentSettings.load({"metrics_hosts": "pi1,pi1.lan"}, {"HOME": "/root"}).metrics_hosts == "pi1,pi1.lan"
+    with pytest.raises(ConfigurationError, match="metrics_hosts has 'http://x'"):
+        AgentSettings.load({"metrics_hosts": "pi1,http://x"}, {"HOME": "/root"})

@@ -248,3 +248,20 @@ def test_the_header_of_rows_is_what_stands_around_their_place() -> None:
     header = DataHeader(2**63, 7, 3, 4, 1, 5, 2, 0, 98, 99, 12, 8)
     before, behind = header.around_place()
     assert before + ROWS_PLACE.pack(98, 99, 12) + behind == header.pack()
+
+
+@pytest.mark.parametrize("step", [1_000, 65_536, 1 << 20, 4 << 20])
+def test_a_long_frame_comes_in_parts_and_what_follows_it_is_not_lost(step: int) -> None:
+    bodies = [b"short", bytes(range(256)) * 12_288, b"", b"x" * (2 << 20), b"last"]
+    stream = b"".join(frame(FrameKind.CONTROL, body) for body in bodies)
+    reader = FrameReader(limit=MAX_FRAME_BYTES)
+    found, fed = [], 0
+    for begin in range(0, len(stream), step):
+        data = stream[begin : begin + step]
+        reader.feed(data)
+        fed += len(data)
+        while (item := reader.next()) is not None:
+            found.append(item[1])
+        assert reader.buffered == fed - sum(len(body) + frames.HEADER_BYTES for body in found)
+        assert reader.is_empty == (reader.buffered == 0)
+    assert found == bodies
