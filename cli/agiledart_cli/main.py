@@ -22,6 +22,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "list": ("agiledart_cli.verbs.applications:list_applications", "All applications of the network."),
     "status": ("agiledart_cli.verbs.applications:status", "How an application is doing, and where."),
     "stop": ("agiledart_cli.verbs.applications:stop", "End an application: drain it, or cut it with --now."),
+    "share": ("agiledart_cli.verbs.applications:share", "Let another key act on an application."),
     "logs": ("agiledart_cli.verbs.applications:logs", "What the code of an application printed, on all nodes."),
     "top": ("agiledart_cli.top.top:top", "Applications, steps and nodes, live."),
     "tap": ("agiledart_cli.verbs.tap:tap", "Sample the rows that leave a step, live."),

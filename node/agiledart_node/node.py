@@ -17,10 +17,11 @@ from agiledart_kernel.observe import Observer, ignore
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.randomness import RandomStream
 from agiledart_node.asking.questions import Questions
+from agiledart_node.asking.sharing import Sharing
 from agiledart_node.asking.stopping import Stopping
 from agiledart_node.asking.tapping import Tapping
 from agiledart_node.desk.config import NodeConfig
-from agiledart_node.desk.desk import CommandRefused, Desk, TellOverlay
+from agiledart_node.desk.desk import CommandRefused, Desk, NotAllowed, TellOverlay
 from agiledart_node.forming.joining import Joining
 from agiledart_node.forming.submission import Submissions
 from agiledart_node.forming.surveying import Surveying
@@ -34,7 +35,7 @@ from agiledart_node.recovering.recovering import Recovering
 from agiledart_node.scheduling.messages import SchedulingMessage
 from agiledart_node.scheduling.schedulers import ANSWERS as SCHEDULING_ANSWERS
 from agiledart_node.scheduling.schedulers import Schedulers
-from agiledart_node.wire.commands import Info, ListApplications, Logs, Nodes, Route, Status, Stop, Submit, Tap
+from agiledart_node.wire.commands import Info, ListApplications, Logs, Nodes, Route, Share, Status, Stop, Submit, Tap
 from agiledart_node.wire.effects import RefusedRequest
 from agiledart_node.wire.events import (
     Asked,
@@ -157,6 +158,7 @@ class Node:
         self._watching.on_record = self.recovering.noted
         self._surveying.served = lambda: self.schedulers.served
         self._questions = Questions(desk, self._records, self._hosting, self._surveying, self._watching)
+        self._sharing = Sharing(desk, self._records, self._questions)
         self._tapping = Tapping(desk, self._questions, self._hosting)
         self._stopping = Stopping(desk, self._records, self._questions, self._watching)
         self._sinks = Sinks(desk, self._records)
@@ -373,28 +375,32 @@ class Node:
     def _answer_to(self, event: Asked) -> Coroutine[Any, None, None] | None:
         request, command, questions = event.request, event.command, self._questions
         if isinstance(command, Submit):
-            return self.schedulers.dispatching.submit(request, command, event.submitter)
+            return self.schedulers.dispatching.submit(request, command, event.submitter, event.asker)
         if isinstance(command, ListApplications):
-            return questions.list_applications(request)
+            return questions.list_applications(request, event.asker)
         if isinstance(command, Status):
-            return questions.status(request, command.name)
+            return questions.status(request, command.name, event.asker)
         if isinstance(command, Stop):
-            return self._stopping.stop(request, command.name, event.submitter, now=command.now)
+            return self._stopping.stop(request, command.name, event.submitter, event.asker, now=command.now)
         if isinstance(command, Nodes):
             return questions.nodes(request)
         if isinstance(command, Route):
             return questions.route(request, command.key)
         if isinstance(command, Logs):
-            return questions.logs(request, command.name, command.after)
+            return questions.logs(request, command.name, command.after, event.asker)
         if isinstance(command, Tap):
-            return self._tapping.tap(request, command)
+            return self._tapping.tap(request, command, event.asker)
         if isinstance(command, Info):
             return questions.info(request)
+        if isinstance(command, Share):
+            return self._sharing.share(request, command, event.asker)
         return None
 
     async def _answered(self, request: int, conversation: Coroutine[Any, None, None]) -> None:
         try:
             await conversation
+        except NotAllowed as refusal:
+            self._desk.emit(RefusedRequest(request, refusal.text, refusal.exit_code, refusal.reason))
         except CommandRefused as refusal:
             self._refuse(request, refusal.text, refusal.exit_code)
         except OperationFailed as failure:

@@ -11,11 +11,15 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric import ed25519
 
+from agiledart_agent.control.control_api import CONTROL
 from agiledart_agent.identity.identity import Identity
+from agiledart_kernel.codec import encode
 from agiledart_kernel.frames import FrameKind, Hello, encode_hello, frame
 from agiledart_kernel.grants import sign_link
+from agiledart_node.wire.commands import Command, CreateToken, Leave, Nodes, Request, Stop, Submit, Tap
 from agiledart_transport.certificates import make_credentials, public_bytes
 from agiledart_transport.contexts import client_context
+from tests.simulation.mesh import pipeline
 
 Key = ed25519.Ed25519PrivateKey
 
@@ -205,15 +209,15 @@ async def _eof(reader: asyncio.StreamReader) -> bool:
 
 
 async def _member(
-    target: Target, key: Key, role: str, service: str
+    target: Target, key: Key, role: str, service: str, scope: str = ""
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     """A link of somebody with a good grant: HELLOs are exchanged, frames may follow."""
     host, _, port = target.address.rpartition(":")
     context = client_context(make_credentials(key, target.network, int(time.time())))
     reader, writer = await asyncio.open_connection(host, int(port), ssl=context, server_hostname="")
-    writer.write(_hello(target.chain(key, role), service))
+    writer.write(_hello(target.chain(key, role, scope=scope), service))
     await writer.drain()
-    await reader.readexactly(5)
+    await reader.readexactly(int.from_bytes((await reader.readexactly(5))[:4], "big"))
     return reader, writer
 
 
@@ -268,6 +272,45 @@ async def unfinished(target: Target, role: str, service: str, links: int) -> Non
     await asyncio.gather(*(send(*one) for one in opened))
 
 
+async def _ask(target: Target, role: str, command: Command, scope: str = "") -> None:
+    """One question of somebody with a good grant."""
+    reader, writer = await _member(target, Key.generate(), role, "control", scope)
+    with contextlib.suppress(OSError, TimeoutError):
+        writer.write(frame(FrameKind.CONTROL, CONTROL.encode(Request(1, command))))
+        await asyncio.wait_for(reader.read(1 << 16), 8)
+    writer.transport.abort()
+
+
+async def submitter_makes_a_token(target: Target) -> None:
+    """A submitter wants to appoint others."""
+    await _ask(target, "submitter", CreateToken("admin"))
+
+
+async def reader_taps(target: Target) -> None:
+    """A reader wants to see the rows of a step."""
+    await _ask(target, "reader", Tap("theirs", "trips"))
+
+
+async def submitter_ends_a_node(target: Target) -> None:
+    """A submitter wants a node to leave."""
+    await _ask(target, "submitter", Leave(now=True))
+
+
+async def stops_out_of_scope(target: Target) -> None:
+    """A submitter of one application ends another."""
+    await _ask(target, "submitter", Stop("theirs", now=True), "app:mine")
+
+
+async def submits_out_of_scope(target: Target) -> None:
+    """A submitter of one application brings another, whose name stands only in its specification."""
+    await _ask(target, "submitter", Submit("", encode(pipeline("theirs")), b""), "app:mine")
+
+
+async def looks_out_of_scope(target: Target) -> None:
+    """A reader of one sink log asks how the network is made."""
+    await _ask(target, "reader", Nodes(), "sink:mine")
+
+
 @contextlib.asynccontextmanager
 async def strangers(target: Target, count: int, *, apart: bool) -> AsyncIterator[None]:
     """So many hold connections without a word and come back when they are closed: from one address, or each from its own."""
@@ -310,4 +353,10 @@ REFUSED_FOR: dict[Attack, tuple[str, ...]] = {
     many_links: ("too many links",),
     long_question: ("oversize",),
     nonsense_question: ("form",),
+    submitter_makes_a_token: ("role",),
+    submitter_ends_a_node: ("role",),
+    reader_taps: ("role",),
+    stops_out_of_scope: ("scope",),
+    submits_out_of_scope: ("scope",),
+    looks_out_of_scope: ("scope",),
 }

@@ -10,6 +10,7 @@ from agiledart_dataflow.plan.deployment import DeploymentPart
 from agiledart_dataflow.plan.specification import Specification, StepSpecification
 from agiledart_kernel.instants import MILLISECOND, SECOND
 from agiledart_kernel.peer import Peer
+from agiledart_kernel.permissions import Asker
 from agiledart_node.desk.config import NodeConfig
 from agiledart_node.wire.bodies import BODIES
 from agiledart_node.wire.commands import Command, ListApplications, Status, Submit
@@ -17,7 +18,7 @@ from agiledart_node.wire.effects import RefusedRequest, Replied, StartInstances
 from agiledart_node.wire.events import InstanceFinished, InstanceReported
 from agiledart_overlay.wire.config import OverlayConfig
 from agiledart_simulation.world.network import NetworkConfig
-from agiledart_simulation.world.node_ring import WALL_MS, NodeRing
+from agiledart_simulation.world.node_ring import TESTER, WALL_MS, NodeRing
 from tests.machine_checks import look_at
 
 __all__ = ["WALL_MS", "Mesh", "check_body", "pipeline", "statistics_report", "submission"]
@@ -83,8 +84,8 @@ class Mesh(NodeRing):
 
     # ---- users
 
-    def ask(self, name: str, command: Command, delay_ns: int = 0) -> int:
-        request = super().ask(name, command, delay_ns)
+    def ask(self, name: str, command: Command, delay_ns: int = 0, asker: Asker = TESTER) -> int:
+        request = super().ask(name, command, delay_ns, asker)
         self.commands[request] = command
         return request
 

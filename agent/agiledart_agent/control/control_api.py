@@ -20,7 +20,18 @@ from agiledart_kernel.codec import Codec
 from agiledart_kernel.errors import OperationFailed, RemoteProtocolError
 from agiledart_kernel.frames import FrameKind, FrameReader, frame
 from agiledart_kernel.limits import MAX_FRAME_BYTES
-from agiledart_node.wire.commands import ROLES_BY_COMMAND, Answer, Command, ControlMessage, Progress, Refusal, Request
+from agiledart_kernel.permissions import Asker, refused_unseen
+from agiledart_node.records.allowing import why_not
+from agiledart_node.wire.commands import (
+    VERB_BY_COMMAND,
+    Answer,
+    Command,
+    ControlMessage,
+    Progress,
+    Refusal,
+    Request,
+    Submit,
+)
 
 CONTROL: Codec[ControlMessage] = Codec(ControlMessage)
 
@@ -42,8 +53,8 @@ _PEER_CREDENTIALS = struct.Struct("3i")
 class Client:
     """One connected asker; `write` takes a whole frame."""
 
-    def __init__(self, role: str, who: str, write: Callable[[int, bytes], None]) -> None:
-        self.role, self.who, self._write = role, who, write
+    def __init__(self, asker: Asker, who: str, write: Callable[[int, bytes], None]) -> None:
+        self.asker, self.who, self._write = asker, who, write
         self.open: set[int] = set()
         self.gone = False
 
@@ -57,12 +68,16 @@ class ControlApi:
     """Numbers the requests of all clients, checks roles, and brings answers back to who asked.
 
     Args:
-        ask: called with (request number, command, who) for each allowed command.
+        ask: called with (request number, command, client) for each command that may be allowed: whose application it is about,
+            the node looks up.
+        local: who asks at the Unix socket.
         count_refused: called with a reason for each request or connection turned away.
     """
 
-    def __init__(self, ask: Callable[[int, Command, str], None], count_refused: Callable[[str, str], None]) -> None:
-        self._ask, self._count_refused = ask, count_refused
+    def __init__(
+        self, ask: Callable[[int, Command, Client], None], count_refused: Callable[[str, str], None], local: Asker
+    ) -> None:
+        self._ask, self._count_refused, self._local = ask, count_refused, local
         self._asked: dict[int, tuple[Client, int]] = {}
         self._number = 0
         self._clients = 0
@@ -76,10 +91,7 @@ class ControlApi:
         message = CONTROL.decode(body)
         if not isinstance(message, Request):
             raise RemoteProtocolError("form", "only requests are taken here")
-        if client.role not in ROLES_BY_COMMAND[type(message.command)]:
-            self._count_refused("role", client.who)
-            verb = type(message.command).__name__.lower()
-            client.send(Refusal(message.request, f"A {client.role} may not {verb}. Ask with a token of another role."))
+        if not self._may_ask(client, message):
             return
         if message.request in client.open or len(client.open) >= MAX_OPEN_REQUESTS:
             client.send(Refusal(message.request, "Too many open requests on this connection."))
@@ -87,7 +99,18 @@ class ControlApi:
         self._number += 1
         client.open.add(message.request)
         self._asked[self._number] = (client, message.request)
-        self._ask(self._number, message.command, client.who)
+        self._ask(self._number, message.command, client)
+
+    def _may_ask(self, client: Client, message: Request) -> bool:
+        verb = VERB_BY_COMMAND.get(type(message.command), "")
+        asker, name = client.asker, getattr(message.command, "name", "")
+        if isinstance(message.command, Submit) and not name:  # it stands in the specification, which the node reads
+            asker = Asker(asker.role)
+        why = refused_unseen(asker, verb, name)
+        if why:
+            self._count_refused(why, client.who)
+            client.send(Refusal(message.request, why_not(client.asker, verb, why, name)))
+        return not why
 
     def progress(self, request: int, text: str) -> None:
         """Tell the asker how it goes."""
@@ -186,4 +209,4 @@ class ControlApi:
             if not writer.is_closing():
                 writer.write(frame(kind, body))
 
-        return Client("admin", f"uid {uid}", write)
+        return Client(self._local, f"uid {uid}", write)

@@ -22,6 +22,7 @@ from agiledart_kernel.errors import AgileDartError
 from agiledart_kernel.grants import Role
 from agiledart_kernel.machine import Event
 from agiledart_kernel.peer import Peer
+from agiledart_kernel.permissions import Asker
 from agiledart_node.wire.commands import Command, CreateToken, Info, Leave, Nodes
 from agiledart_node.wire.effects import Progressed, RefusedRequest, Replied
 from agiledart_node.wire.events import Asked
@@ -60,9 +61,10 @@ class UserDesk:
         self, settings: AgentSettings, identity: Identity, log: AgentLog, parts: Parts, feed: Callable[[Event], None]
     ) -> None:
         self._settings, self._identity, self._log, self._parts, self._feed = settings, identity, log, parts, feed
-        self._control = ControlApi(self._asked, log.refused)
+        self._control = ControlApi(self._asked, log.refused, Asker("admin", "", identity.public_key))
         self._clients: dict[Link, Client] = {}
         self._extended: dict[int, type] = {}  # requests to whose answers the agent adds what only it knows
+        self._who: dict[int, str] = {}  # of open requests
         self.leave_asked: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
 
     async def open(self, driver: Driver) -> None:
@@ -83,8 +85,9 @@ class UserDesk:
 
     def accept(self, link: Link) -> LinkHandler:
         """A user on another machine."""
-        who = f"{link.peer.hello.name or link.remote} ({link.peer.grant.role})"
-        client = Client(link.peer.grant.role, who, link.send)
+        grant = link.peer.grant
+        who = f"{grant.role} {grant.key.hex()[:16]}"  # its key, not a name that it gives itself
+        client = Client(Asker.of(grant), who, link.send)
         self._clients[link] = client
         return LinkHandler(lambda _, kind, body: self._control.receive(client, body), self._client_closed)
 
@@ -96,7 +99,7 @@ class UserDesk:
 
     # ---- questions
 
-    def _asked(self, request: int, command: Command, who: str) -> None:
+    def _asked(self, request: int, command: Command, client: Client) -> None:
         match command:
             case CreateToken():
                 self._create_token(request, command)
@@ -107,7 +110,8 @@ class UserDesk:
             case _:
                 if isinstance(command, Info | Nodes):
                     self._extended[request] = type(command)
-                self._feed(Asked(request, command, who))
+                self._who[request] = client.who
+                self._feed(Asked(request, command, client.who, client.asker))
 
     def _create_token(self, request: int, command: CreateToken) -> None:
         try:
@@ -131,6 +135,7 @@ class UserDesk:
     def _reply(self, effect: Replied) -> None:
         body = dict(effect.body)
         asked = self._extended.pop(effect.request, None)
+        self._who.pop(effect.request, None)
         if asked is Info:
             body |= self.description()
         elif asked is Nodes:
@@ -139,6 +144,9 @@ class UserDesk:
 
     def _refuse(self, effect: RefusedRequest) -> None:
         self._extended.pop(effect.request, None)
+        who = self._who.pop(effect.request, "")
+        if effect.reason:
+            self._log.refused(effect.reason, who)
         self._control.refuse(effect.request, effect.text, effect.exit_code)
 
     # ---- this process

@@ -81,6 +81,9 @@ def print_status(body: Mapping[str, Any]) -> None:
         click.echo(f"{title}   {paint(told, COLOURS.get(state))}{by}")
         if body.get("reason"):
             click.echo(f" {body['reason']}")
+    if owner := body.get("owner"):
+        others = "".join(f", {key[:16]}…" for key in body.get("shared", ()))
+        click.echo(f" owner {owner[:16]}…" + (f"   shared with{others[1:]}" if others else ""))
     _print_stages(body)
     for path in body.get("paths", []):
         click.echo(f" way {' → '.join(path)} ({_hops(path)})")

@@ -1,4 +1,4 @@
-"""Verbs about applications: `submit`, `list`, `status`, `stop`, `logs`."""
+"""Verbs about applications: `submit`, `list`, `status`, `stop`, `share`, `logs`."""
 
 import time
 from pathlib import Path
@@ -21,7 +21,7 @@ from agiledart_cli.targets import load_target
 from agiledart_cli.verbs.application_view import print_applications, print_plan, print_status, print_sums
 from agiledart_kernel.errors import ConfigurationError
 from agiledart_kernel.text import harmless, harmless_document
-from agiledart_node.wire.commands import ListApplications, Logs, Status, Stop, Submit
+from agiledart_node.wire.commands import ListApplications, Logs, Share, Status, Stop, Submit
 
 FINAL_STATES = ("finished", "failed", "stopped")
 
@@ -205,6 +205,29 @@ def stop(name: str, now: bool, agent: str | None, identity: str | None, output: 
     else:
         say(f"{name} v{body['version']} is {body['state']}.", colour=GOOD)
         print_sums(harmless_document(body.get("summary") or {}))
+
+
+@click.command(short_help="Let another key act on an application.")
+@click.argument("name")
+@click.argument("key")
+@click.option("--revoke", is_flag=True, help="Take it back.")
+@agent_options
+@output_option
+def share(name: str, key: str, revoke: bool, agent: str | None, identity: str | None, output: str) -> None:
+    """Let another key act on an application as you may: stop it, tap it, submit it again. Only its owner and admins share it.
+
+    \b
+    Example:
+      agiledart share frequent-routes 6d0b…        (64 hex digits: what a refusal told the other user)
+      agiledart share frequent-routes 6d0b… --revoke
+    """
+    with connect(agent, identity) as client:
+        body = client.ask(Share(name, key, revoke))
+    if output == "json":
+        print_json(body)
+    else:
+        keys = ", ".join(f"{one[:16]}…" for one in body["shared"]) or "nobody"
+        say(f"{name} v{body['version']} is shared with {keys}.", colour=GOOD)
 
 
 @click.command(short_help="What the code of an application printed, on all nodes.")

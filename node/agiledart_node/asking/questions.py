@@ -8,12 +8,14 @@ from agiledart_kernel.instants import Duration
 from agiledart_kernel.machine import Completed
 from agiledart_kernel.node_id import NodeId, key_of_name
 from agiledart_kernel.peer import Peer
+from agiledart_kernel.permissions import Asker, refused_unseen
 from agiledart_node.desk.desk import CommandRefused, Desk, did_you_mean
 from agiledart_node.desk.names import display_names
 from agiledart_node.forming.surveying import Surveying
 from agiledart_node.hosting.hosted import report_copy, report_key
 from agiledart_node.hosting.hosting import Hosting
 from agiledart_node.hosting.watching import Watching
+from agiledart_node.records.allowing import check, check_unseen
 from agiledart_node.records.application import ApplicationRecord
 from agiledart_node.records.records import Records
 from agiledart_node.records.summary import latency_logs_of, logs_of, scalars_of, statistics_of, summary_of
@@ -63,24 +65,27 @@ class Questions:
         self._desk, self._records, self._hosting = desk, records, hosting
         self._surveying, self._watching = surveying, watching
 
-    async def record(self, name: str) -> ApplicationRecord:
-        """The record of an application that must exist."""
+    async def record(self, name: str, asker: Asker, verb: str) -> ApplicationRecord:
+        """The record of an application that must exist, and of which this asker may want this."""
+        check_unseen(asker, verb, name)
         _, record = await self._records.application(name)
         if record is None:
-            names = list(await self._records.names())
+            names = [] if asker.scope else list(await self._records.names())
             known = f" Applications: {', '.join(names[:20])}" if names else " Nothing was submitted yet."
-            raise CommandRefused(f"No application {name!r}.{did_you_mean(name, names)}{known}")
+            raise CommandRefused(f"No application {name!r}.{did_you_mean(name, names)}{'' if asker.scope else known}")
+        check(asker, verb, name, record)
         return record
 
-    async def list_applications(self, request: int) -> None:
-        """`list`."""
-        records, unreadable = await self._records.applications(await self._records.names())
+    async def list_applications(self, request: int, asker: Asker) -> None:
+        """`list`: what this asker may look at."""
+        names = tuple(name for name in await self._records.names() if not refused_unseen(asker, "status", name))
+        records, unreadable = await self._records.applications(names)
         rows = [_row(record) for record in await self._watching.all_freshened(records)]
         self._desk.reply(request, ListBody(rows, unreadable))
 
-    async def status(self, request: int, name: str) -> None:
+    async def status(self, request: int, name: str, asker: Asker) -> None:
         """`status`: the record, and live figures while it runs."""
-        record = await self._watching.freshened(await self.record(name))
+        record = await self._watching.freshened(await self.record(name, asker, "status"))
         reports: dict[tuple[int, int], dict[str, Any]] = {}
         silent: list[Peer] = []
         if not record.is_final and record.nodes:
@@ -216,9 +221,9 @@ class Questions:
         if path and path[0].node == self._desk.me.node and path[-1].node == sender.node:
             self._desk.talks.answered(message.request, message)
 
-    async def logs(self, request: int, name: str, after: dict[str, int]) -> None:
+    async def logs(self, request: int, name: str, after: dict[str, int], asker: Asker) -> None:
         """`logs`: lines of all hosting nodes, in the order of their wall times."""
-        record = await self.record(name)
+        record = await self.record(name, asker, "logs")
         hosts = record.hosts()
         shown = display_names(hosts)
         answers = await self._desk.talks.ask_all(

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from agiledart_kernel.instants import MILLISECOND, Duration
+from agiledart_kernel.permissions import Asker
 from agiledart_node.asking.questions import Questions
 from agiledart_node.desk.desk import CommandRefused, Desk
 from agiledart_node.hosting.watching import Watching
@@ -29,9 +30,9 @@ class Stopping:
     def __init__(self, desk: Desk, records: Records, questions: Questions, watching: Watching) -> None:
         self._desk, self._records, self._questions, self._watching = desk, records, questions, watching
 
-    async def stop(self, request: int, name: str, submitter: str, *, now: bool) -> None:
+    async def stop(self, request: int, name: str, submitter: str, asker: Asker, *, now: bool) -> None:
         """Drain an application, or cut it; answers when it has ended. Raises CommandRefused."""
-        record = await self._watching.freshened(await self._questions.record(name))
+        record = await self._watching.freshened(await self._questions.record(name, asker, "stop"))
         if record.is_final:
             reason = f": {record.reason}" if record.reason else ""
             raise CommandRefused(f"{name} does not run: it is {record.state}{reason}")

@@ -11,6 +11,7 @@ from agiledart_kernel.errors import RemoteProtocolError
 from agiledart_kernel.instants import Duration
 from agiledart_kernel.machine import Completed
 from agiledart_kernel.peer import Peer
+from agiledart_kernel.permissions import Asker
 from agiledart_node.asking.questions import Questions
 from agiledart_node.desk.desk import CommandRefused, Desk, did_you_mean
 from agiledart_node.desk.names import display_names
@@ -37,9 +38,9 @@ class Tapping:
     def __init__(self, desk: Desk, questions: Questions, hosting: Hosting) -> None:
         self._desk, self._questions, self._hosting = desk, questions, hosting
 
-    async def tap(self, request: int, command: Tap) -> None:
+    async def tap(self, request: int, command: Tap, asker: Asker) -> None:
         """Rows of all nodes that run the step, each node's in order."""
-        record = await self._questions.record(command.name)
+        record = await self._questions.record(command.name, asker, "tap")
         shown = display_names(record.nodes)
         hosts = _hosts_of(record, command.step)
         if record.is_final:

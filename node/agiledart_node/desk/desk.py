@@ -35,6 +35,14 @@ class CommandRefused(OperationFailed):
         self.text, self.exit_code = text, exit_code
 
 
+class NotAllowed(CommandRefused):
+    """Who asks may not; `reason` is one of `permissions.REFUSALS`."""
+
+    def __init__(self, reason: str, text: str) -> None:
+        super().__init__(text)
+        self.reason = reason
+
+
 class Desk:
     """Shared by the parts of one node; holds no state of an application.
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from agiledart_kernel.instants import Instant
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
+from agiledart_kernel.permissions import Asker
 from agiledart_node.desk.desk import CommandRefused, Desk
 from agiledart_node.forming.blueprint import Blueprint
 from agiledart_node.forming.deploying import Deployment
@@ -32,6 +33,7 @@ class Order:
         domain: zone or region whose schedulers serve it.
         ticket: number of the submission, also in its record.
         began: when the user asked, by this node's clock.
+        asker: the user's grant: its key owns what it submits.
         by_epoch: the run is saved by epochs and survives its hosts.
     """
 
@@ -44,6 +46,7 @@ class Order:
     domain: str
     ticket: int
     began: Instant
+    asker: Asker
     by_epoch: bool = False
 
 

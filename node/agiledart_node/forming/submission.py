@@ -23,6 +23,7 @@ from agiledart_node.forming.pinning import fed_sinks
 from agiledart_node.forming.planning import Order, Planning, could_fit
 from agiledart_node.forming.surveying import Surveying
 from agiledart_node.hosting.watching import Watching
+from agiledart_node.records.allowing import check
 from agiledart_node.records.application import (
     DEPLOYING,
     FAILED,
@@ -131,6 +132,9 @@ class Submissions:
                 if not last.is_final:
                     raise CommandRefused(_already(last))
                 continue
+            check(
+                order.asker, "submit", name, last
+            )  # the asking agent looked, too, but that was before others may have come
             version = last.version + 1 if last is not None else 1
             record = ApplicationRecord(
                 name,
@@ -149,6 +153,8 @@ class Submissions:
                 plan=blueprint.plan,
                 history=(HistoryEntry(wall_ms, DEPLOYING, f"submitted to {asked.name}"),),
                 by_epoch=order.by_epoch,
+                owner_key=last.owner_key if last is not None and last.owner_key else order.asker.key,
+                shared_keys=last.shared_keys if last is not None else (),
             )
             if await self._records.create(revision, record):
                 return record

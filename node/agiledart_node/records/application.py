@@ -9,7 +9,7 @@ The scheduler moves it to `running`, the coordinator to `finished` and `stopped`
 once, both write, one compare-and-set wins and the other reads a closed record, which is what it wanted.
 """
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -77,6 +77,7 @@ class ApplicationRecord(msgspec.Struct, frozen=True, gc=False, array_like=True):
         paths: recorded JOIN paths, source first, sink last.
         summary: totals at the end; plain data.
         by_epoch: it is saved by epochs: its register, not the ring, says whether it lives.
+        owner_key: the key that submitted it; `shared_keys`: keys that its owner gave it to.
     """
 
     name: str
@@ -105,6 +106,18 @@ class ApplicationRecord(msgspec.Struct, frozen=True, gc=False, array_like=True):
     history: tuple[HistoryEntry, ...] = ()
     summary: dict[str, Any] = {}
     by_epoch: bool = False
+    owner_key: Annotated[bytes, msgspec.Meta(max_length=32)] = b""
+    shared_keys: tuple[Annotated[bytes, msgspec.Meta(min_length=32, max_length=32)], ...] = ()
+
+    @property
+    def owner(self) -> str:
+        """The owner's key, hex."""
+        return self.owner_key.hex()
+
+    @property
+    def shared(self) -> list[str]:
+        """Keys that it is shared with, hex."""
+        return [key.hex() for key in self.shared_keys]
 
     @property
     def is_final(self) -> bool:

@@ -15,6 +15,7 @@ from agiledart_kernel.errors import OperationFailed, RemoteProtocolError
 from agiledart_kernel.instants import SECOND, Duration, Instant
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
+from agiledart_kernel.permissions import Asker
 from agiledart_kernel.randomness import RandomStream
 from agiledart_node.desk.conversations import Question
 from agiledart_node.desk.desk import CommandRefused, Desk
@@ -23,6 +24,7 @@ from agiledart_node.forming.deploying import PATIENCE
 from agiledart_node.forming.pinning import pinned_nodes
 from agiledart_node.forming.planning import MAX_EXECUTORS, Order
 from agiledart_node.forming.submission import Progress, Submissions, running_body
+from agiledart_node.records.allowing import check, check_unseen
 from agiledart_node.records.application import (
     DEPLOYING,
     FAILED,
@@ -104,13 +106,16 @@ class Dispatching:
 
     # ---- the asked agent
 
-    async def submit(self, request: int, command: Submit, submitter: str) -> None:
+    async def submit(self, request: int, command: Submit, submitter: str, asker: Asker) -> None:
         """Take a user's submission; answers the user. Raises CommandRefused."""
         desk = self._desk
         if desk.is_leaving:
             raise CommandRefused(f"{desk.me.name} is leaving; submit to another agent.")
         began = desk.now
         blueprint = blueprint_of(command)
+        check_unseen(asker, "submit", blueprint.name)
+        _, last = await self._records.application(blueprint.name)
+        check(asker, "submit", blueprint.name, last)
         if command.executors < 0 or command.executors > MAX_EXECUTORS:
             raise CommandRefused(
                 f"{command.executors} executors are not possible: 0 (the node's own) to {MAX_EXECUTORS}.", 2
@@ -134,6 +139,7 @@ class Dispatching:
                 office.domain,
                 ticket,
                 began,
+                asker,
                 command.delivery == EXACTLY_ONCE,
             )
             body: SubmitBody | None
@@ -171,6 +177,7 @@ class Dispatching:
             tuple(sorted(order.pinned.items())),
             max(0, self._desk.now - order.began),
             command.delivery,
+            order.asker,
         )
         self._users[number] = _User(request, scheduler.node)
         try:
@@ -261,6 +268,7 @@ class Dispatching:
                 message.office.domain,
                 message.ticket,
                 began,
+                message.asker,
                 message.delivery == EXACTLY_ONCE,
             )
             body = await self._serve(

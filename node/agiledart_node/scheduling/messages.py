@@ -12,6 +12,7 @@ from agiledart_kernel.limits import MAX_BUNDLE_BYTES, MAX_RECORD_BYTES
 from agiledart_kernel.machine import Message
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
+from agiledart_kernel.permissions import Asker
 
 MAX_NEWS = 64
 """Advertisements in one message."""
@@ -179,6 +180,7 @@ class HandOver(Message, frozen=True, gc=False, tag=360):
         pinned: nodes of the pinned stages, looked up by the asking agent.
         elapsed_ns: time since the user asked.
         delivery: as in `Submit`.
+        asker: the user, as the asking agent has judged it.
     """
 
     request: int
@@ -193,6 +195,7 @@ class HandOver(Message, frozen=True, gc=False, tag=360):
     pinned: tuple[tuple[int, Peer], ...]
     elapsed_ns: Count
     delivery: Annotated[str, msgspec.Meta(max_length=16)] = ""
+    asker: Asker = Asker()
 
 
 class HandOverTaken(Message, frozen=True, gc=False, tag=361):

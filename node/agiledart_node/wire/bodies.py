@@ -60,6 +60,8 @@ class ApplicationRow(Body, frozen=True):
         reason: why it is in a final state.
         changed_ms: when it came into its state.
         is_stopping: a user asked for its end; its sources are drained.
+        owner: the key that submitted it, hex; empty when it is older than owners are.
+        shared: keys that may act on it, too.
     """
 
     name: str
@@ -74,10 +76,16 @@ class ApplicationRow(Body, frozen=True):
     is_stopping: bool
     seconds_to_running: float
     placement: dict[str, list[str]]
+    owner: str
+    shared: list[str]
 
 
 class ListBody(Body, frozen=True):
-    """`list`: all applications ever submitted, by name. `unreadable`: records that the ring did not give."""
+    """`list`: all applications ever submitted, by name, as far as who asks may see them.
+
+    Args:
+        unreadable: records that the ring did not give.
+    """
 
     applications: list[ApplicationRow]
     unreadable: int
@@ -200,6 +208,15 @@ class StopBody(Body, frozen=True):
     version: int
     state: str
     summary: dict[str, Any]
+
+
+class ShareBody(Body, frozen=True):
+    """`share`: the owner's key and those that may act on it, too, hex."""
+
+    name: str
+    version: int
+    owner: str
+    shared: list[str]
 
 
 class Place(Body, frozen=True):
@@ -357,6 +374,7 @@ BODIES: dict[str, type[msgspec.Struct]] = {
     "status": StatusBody,
     "summary": SummaryBody,
     "stop": StopBody,
+    "share": ShareBody,
     "nodes": NodesBody,
     "route": RouteBody,
     "logs": LogsBody,

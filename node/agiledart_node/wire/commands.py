@@ -1,10 +1,9 @@
 """What a user asks of an agent and what it answers: the control API's messages.
 
-They travel as CONTROL frames over the agent's Unix socket (whoever may open it is an admin) or over a TLS link
-with the service
-`control` (the grant's role decides, see `ROLES_BY_COMMAND`). A request is answered by any number of `Progress` and
-exactly one
-`Answer` or `Refusal`. An answer's body is a JSON document whose schema stands in `docs/reference/control-api.md`.
+They travel as CONTROL frames over the agent's Unix socket (whoever may open it is an admin) or over a TLS link with the service
+`control`, where the grant decides: `VERB_BY_COMMAND` and the table in `kernel/permissions.py`. A request is answered by any number
+of `Progress` and exactly one `Answer` or `Refusal`. An answer's body is a JSON document whose schema stands in
+`docs/reference/control-api.md`.
 """
 
 import msgspec
@@ -96,6 +95,14 @@ class Tap(Message, frozen=True, gc=False, tag=210):
     after: dict[str, int] = {}
 
 
+class Share(Message, frozen=True, gc=False, tag=211):
+    """Let another key act on an application as its owner may, or no more. `key`: its public key, 64 hex digits."""
+
+    name: str
+    key: str
+    revoke: bool = False
+
+
 class Progress(Message, frozen=True, gc=False, tag=220):
     """Something that a waiting user may want to read."""
 
@@ -125,24 +132,21 @@ class Request(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=199):
     command: "Command"
 
 
-Command = Submit | ListApplications | Status | Stop | Nodes | Route | Logs | Info | CreateToken | Leave | Tap
+Command = Submit | ListApplications | Status | Stop | Nodes | Route | Logs | Info | CreateToken | Leave | Tap | Share
 ControlMessage = Request | Progress | Answer | Refusal
 
-READERS = frozenset({"admin", "submitter", "reader"})
-SUBMITTERS = frozenset({"admin", "submitter"})
-ADMINS = frozenset({"admin"})
-
-ROLES_BY_COMMAND: dict[type, frozenset[str]] = {
-    Submit: SUBMITTERS,
-    ListApplications: READERS,
-    Status: READERS,
-    Stop: SUBMITTERS,
-    Nodes: READERS,
-    Route: READERS,
-    Logs: READERS,
-    Info: READERS,
-    CreateToken: ADMINS,
-    Leave: ADMINS,
-    Tap: SUBMITTERS,
+VERB_BY_COMMAND: dict[type, str] = {
+    Submit: "submit",
+    ListApplications: "list",
+    Status: "status",
+    Stop: "stop",
+    Nodes: "nodes",
+    Route: "route",
+    Logs: "logs",
+    Info: "info",
+    CreateToken: "create token",
+    Leave: "leave",
+    Tap: "tap",
+    Share: "share",
 }
-"""Which roles may give which command over TLS. Spec of admission, section 2."""
+"""The row of `permissions.VERBS` for each command; one without is refused."""

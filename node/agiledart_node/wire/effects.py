@@ -25,11 +25,16 @@ class Progressed(Effect, frozen=True, gc=False):
 
 
 class RefusedRequest(Effect, frozen=True, gc=False):
-    """Why a request was not carried out and what to do next. Exit code of a command line: 1 failed, 2 usage."""
+    """Why a request was not carried out and what to do next. Exit code of a command line: 1 failed, 2 usage.
+
+    Args:
+        reason: when who asks may not: one of `permissions.REFUSALS`, to be counted; else empty.
+    """
 
     request: int
     text: str
     exit_code: int = 1
+    reason: str = ""
 
 
 class PrepareExecutors(Effect, frozen=True, gc=False):

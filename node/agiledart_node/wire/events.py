@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 
 from agiledart_kernel.machine import Event
+from agiledart_kernel.permissions import Asker
 from agiledart_node.wire.commands import Command
 
 
@@ -19,18 +20,20 @@ class ClockRead(Event, frozen=True, gc=False):
 
 
 class Asked(Event, frozen=True, gc=False):
-    """A control request of a user whose role was already checked.
+    """A control request of a user.
 
     Answered by any number of `Progressed` and exactly one `Replied` or `RefusedRequest` with the same number.
 
     Args:
         request: the driver's own number, unique among open requests.
-        submitter: who asks, for people ("laptop (submitter)").
+        submitter: who asks, for people.
+        asker: what its grant says; nobody, who may nothing, unless told.
     """
 
     request: int
     command: Command
     submitter: str = ""
+    asker: Asker = Asker()
 
 
 class InstanceReported(Event, frozen=True, gc=False):

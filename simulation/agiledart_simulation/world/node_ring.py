@@ -11,6 +11,7 @@ from agiledart_kernel.machine import Completed, Effect, Failed, Received
 from agiledart_kernel.node_id import NodeId, digit, ring_distance
 from agiledart_kernel.observe import Observation
 from agiledart_kernel.peer import Peer
+from agiledart_kernel.permissions import Asker
 from agiledart_kernel.randomness import RandomStream
 from agiledart_node.desk.config import NodeConfig
 from agiledart_node.node import NODE_CODEC, Node
@@ -38,6 +39,9 @@ from agiledart_simulation.world.trace import Trace
 from agiledart_simulation.world.world import World
 
 WALL_MS = 1_357_516_800_000
+
+TESTER = Asker("admin", "", b"t" * 32)
+"""Who asks in a virtual world."""
 """Wall time of the virtual world's beginning: 2013-01-07."""
 
 Hosted = tuple[NodeId, str, int]
@@ -205,10 +209,10 @@ class NodeRing:
 
     # ---- users
 
-    def ask(self, name: str, command: Command, delay_ns: int = 0) -> int:
+    def ask(self, name: str, command: Command, delay_ns: int = 0, asker: Asker = TESTER) -> int:
         """Have a user ask a node; returns the request's number."""
         self._request += 1
-        self.world.inject(self.by_name[name], Asked(self._request, command, "tester"), delay_ns)
+        self.world.inject(self.by_name[name], Asked(self._request, command, "tester", asker), delay_ns)
         return self._request
 
     def is_answered(self, request: int) -> bool:

@@ -10,8 +10,8 @@ from agiledart_agent.control.control_api import CONTROL, MAX_OPEN_REQUESTS, Clie
 from agiledart_kernel.errors import OperationFailed, RemoteProtocolError
 from agiledart_kernel.frames import FrameKind, FrameReader, frame
 from agiledart_kernel.limits import MAX_FRAME_BYTES
+from agiledart_kernel.permissions import Asker
 from agiledart_node.wire.commands import (
-    ROLES_BY_COMMAND,
     Answer,
     Command,
     ControlMessage,
@@ -25,6 +25,7 @@ from agiledart_node.wire.commands import (
     Refusal,
     Request,
     Route,
+    Share,
     Status,
     Stop,
     Submit,
@@ -33,20 +34,20 @@ from agiledart_node.wire.commands import (
 
 ONE_OF_EACH: tuple[Command, ...] = (
     Submit("x", b"", b""), ListApplications(), Status("x"), Stop("x"), Nodes(), Route("0"), Logs("x"), Info(),
-    CreateToken(), Leave(), Tap("x", "y"),
+    CreateToken(), Leave(), Tap("x", "y"), Share("x", "00"),
 )  # fmt: skip
 
 
-Asked = list[tuple[int, Command, str]]
+Asked = list[tuple[int, Command, Client]]
 """Requests that went on: number, command, who."""
 
 
-class Asker:
+class Caller:
     """A client and what it got."""
 
-    def __init__(self, api: ControlApi, role: str = "admin") -> None:
+    def __init__(self, api: ControlApi, role: str = "admin", scope: str = "") -> None:
         self.api, self.got = api, list[ControlMessage]()
-        self.client = Client(role, role, lambda _, body: self.got.append(CONTROL.decode(body)))
+        self.client = Client(Asker(role, scope, b"k" * 32), role, lambda _, body: self.got.append(CONTROL.decode(body)))
 
     def ask(self, number: int, command: Command) -> None:
         self.api.receive(self.client, CONTROL.encode(Request(number, command)))
@@ -64,7 +65,7 @@ def refused() -> list[str]:
 
 @pytest.fixture
 def api(asked: Asked, refused: list[str]) -> ControlApi:
-    return ControlApi(lambda *request: asked.append(request), lambda reason, _: refused.append(reason))
+    return ControlApi(lambda *request: asked.append(request), lambda reason, _: refused.append(reason), Asker("admin"))
 
 
 @pytest.mark.parametrize("role", ["admin", "submitter", "reader", "agent", "executor"])
@@ -75,21 +76,38 @@ def test_every_role_at_every_command(
     allowed = {
         "admin": True,
         "submitter": not isinstance(command, CreateToken | Leave),
-        "reader": not isinstance(command, CreateToken | Leave | Submit | Stop | Tap),
+        "reader": not isinstance(command, CreateToken | Leave | Submit | Stop | Tap | Share),
     }.get(role, False)
-    asker = Asker(api, role)
+    asker = Caller(api, role)
     asker.ask(1, command)
     assert (len(asked) == 1) is allowed
     assert (refused == ["role"]) is not allowed
     assert not asker.got if allowed else isinstance(asker.got[0], Refusal)
 
 
-def test_every_command_has_roles() -> None:
-    assert set(ROLES_BY_COMMAND) == {type(command) for command in ONE_OF_EACH}
+@pytest.mark.parametrize("command", ONE_OF_EACH, ids=lambda command: type(command).__name__)
+def test_a_scope_binds_every_command(api: ControlApi, asked: Asked, refused: list[str], command: Command) -> None:
+    """What is about another application, or about the network, goes no further; a list is made for the asker."""
+    caller = Caller(api, "admin", "app:mine")
+    caller.ask(1, command)
+    allowed = isinstance(command, ListApplications)
+    assert (len(asked) == 1) is allowed
+    assert refused == ([] if allowed else ["scope"])
+    if not allowed:
+        (refusal,) = caller.got
+        assert isinstance(refusal, Refusal)
+        assert "may use app:mine only" in refusal.text
+
+
+def test_a_submission_whose_name_stands_in_its_specification_goes_on_to_the_node(api: ControlApi, asked: Asked) -> None:
+    Caller(api, "submitter", "app:mine").ask(1, Submit("", b"", b""))
+    assert len(asked) == 1
+    Caller(api, "reader").ask(2, Submit("", b"", b""))
+    assert len(asked) == 1
 
 
 def test_answers_find_their_asker(api: ControlApi, asked: Asked) -> None:
-    one, two = Asker(api), Asker(api)
+    one, two = Caller(api), Caller(api)
     one.ask(7, Nodes())
     two.ask(7, ListApplications())
     api.progress(asked[1][0], "soon")
@@ -101,7 +119,7 @@ def test_answers_find_their_asker(api: ControlApi, asked: Asked) -> None:
 
 
 def test_a_client_that_went_away_gets_nothing(api: ControlApi, asked: Asked) -> None:
-    asker = Asker(api)
+    asker = Caller(api)
     asker.ask(1, Nodes())
     api.forget(asker.client)
     api.answer(asked[0][0], {})
@@ -109,7 +127,7 @@ def test_a_client_that_went_away_gets_nothing(api: ControlApi, asked: Asked) -> 
 
 
 def test_open_requests_are_bounded_and_not_doubled(api: ControlApi, asked: Asked) -> None:
-    asker = Asker(api)
+    asker = Caller(api)
     asker.ask(1, Nodes())
     asker.ask(1, Nodes())
     assert isinstance(asker.got[0], Refusal)
@@ -119,7 +137,7 @@ def test_open_requests_are_bounded_and_not_doubled(api: ControlApi, asked: Asked
 
 
 def test_what_is_no_request_closes_the_connection(api: ControlApi) -> None:
-    asker = Asker(api)
+    asker = Caller(api)
     with pytest.raises(RemoteProtocolError):
         api.receive(asker.client, CONTROL.encode(Answer(1, b"")))
     with pytest.raises(RemoteProtocolError):
@@ -131,11 +149,11 @@ def test_the_socket_belongs_to_its_owner_and_survives_garbage(tmp_path: Path) ->
     refused: list[str] = []
 
     async def play() -> object:
-        def ask(number: int, command: Command, who: str) -> None:
+        def ask(number: int, command: Command, client: Client) -> None:
             seen.append(number)
-            control.answer(number, {"who": who})
+            control.answer(number, {"who": client.who, "key": client.asker.key.hex()})
 
-        control = ControlApi(ask, lambda reason, _: refused.append(reason))
+        control = ControlApi(ask, lambda reason, _: refused.append(reason), Asker("admin", "", b"node"))
         path = tmp_path / "c.sock"
         await control.listen(path)
         assert path.stat().st_mode & 0o777 == 0o600
@@ -161,7 +179,7 @@ def test_the_socket_belongs_to_its_owner_and_survives_garbage(tmp_path: Path) ->
 
 
 def test_an_answer_that_is_too_large_is_refused_in_words(api: ControlApi, asked: Asked) -> None:
-    asker = Asker(api)
+    asker = Caller(api)
     asker.ask(1, Info())
     api.answer(asked[-1][0], {"text": "x" * MAX_FRAME_BYTES})
     (said,) = asker.got

@@ -1,0 +1,134 @@
+"""`may`: who may do what, for every verb at every port. One table, one pure function.
+
+An application belongs to the key that submitted it, never to a name that somebody gives. Others act on it as admin, as submitter
+with its scope, or because its owner shared it. A scope binds everything: whoever has one may do nothing that is not about its
+application.
+A verb without a row is refused, so whoever adds one brings its row. Source: the admission spec, section 2.
+"""
+
+from enum import Enum
+from typing import Annotated, Final, NamedTuple
+
+import msgspec
+
+from agiledart_kernel.grants import Grant, Role
+
+
+class Asker(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """Who asks: the part of a judged grant that permissions depend on. The default is nobody, who may nothing.
+
+    Args:
+        role: of the grant; empty: nobody.
+        scope: "" for everything, `app:NAME` or `sink:NAME`.
+        key: the public key that the asker has proven to hold.
+    """
+
+    role: Annotated[str, msgspec.Meta(max_length=16)] = ""
+    scope: Annotated[str, msgspec.Meta(max_length=160)] = ""
+    key: Annotated[bytes, msgspec.Meta(max_length=32)] = b""
+
+    @classmethod
+    def of(cls, grant: Grant) -> "Asker":
+        """The holder of a verified grant."""
+        return cls(grant.role, grant.scope, grant.key)
+
+
+class Application(NamedTuple):
+    """What is known of an application when somebody wants something of it.
+
+    Args:
+        owner: the key that submitted it; empty: there is none of this name, or it is older than owners are.
+        exists: was it ever submitted?
+        shared: keys to which the owner gave it.
+    """
+
+    name: str
+    owner: bytes = b""
+    exists: bool = True
+    shared: tuple[bytes, ...] = ()
+
+
+class About(Enum):
+    """What a verb concerns."""
+
+    APPLICATION = "application"
+    LIST = "list"
+    """Applications, of which each asker is shown what it may see."""
+    NETWORK = "network"
+    """All nodes and their traffic: not for who has a scope."""
+
+
+class Row(NamedTuple):
+    """One verb.
+
+    Args:
+        about: what it concerns.
+        any_one: roles that may with every application, or with the network.
+        own: roles that may with what is theirs, is shared with them or stands in their scope.
+        owner_only: neither a share nor a scope is enough.
+    """
+
+    about: About
+    any_one: frozenset[Role]
+    own: frozenset[Role] = frozenset()
+    owner_only: bool = False
+
+
+_ADMIN: Final[frozenset[Role]] = frozenset(("admin",))
+_SUBMITTER: Final[frozenset[Role]] = frozenset(("submitter",))
+_USERS: Final[frozenset[Role]] = frozenset(("admin", "submitter", "reader"))
+
+VERBS: Final[dict[str, Row]] = {
+    "submit": Row(About.APPLICATION, _ADMIN, _SUBMITTER),
+    "stop": Row(About.APPLICATION, _ADMIN, _SUBMITTER),
+    "tap": Row(About.APPLICATION, _ADMIN, _SUBMITTER),
+    "share": Row(About.APPLICATION, _ADMIN, _SUBMITTER, owner_only=True),
+    "status": Row(About.APPLICATION, _USERS),
+    "logs": Row(About.APPLICATION, _USERS),
+    "list": Row(About.LIST, _USERS),
+    "nodes": Row(About.NETWORK, _USERS),
+    "route": Row(About.NETWORK, _USERS),
+    "info": Row(About.NETWORK, _USERS),
+    "create token": Row(About.NETWORK, _ADMIN),
+    "leave": Row(About.NETWORK, _ADMIN),
+}
+"""Every verb of the control port. What a scope allows besides: `refusal`."""
+
+REFUSALS: Final = ("verb", "role", "scope", "owner")
+"""Why somebody may not, fit for a metric's label."""
+
+
+def may(asker: Asker, verb: str, application: Application | None = None) -> bool:
+    """May who asks do this? `application`: what it concerns; None for verbs that concern none."""
+    return not refusal(asker, verb, application)
+
+
+def refusal(asker: Asker, verb: str, application: Application | None = None) -> str:
+    """One of `REFUSALS`, or empty: it may."""
+    row = VERBS.get(verb)
+    if row is None or (row.about is About.APPLICATION) != (application is not None):
+        return "verb"
+    if why := refused_unseen(asker, verb, "" if application is None else application.name):
+        return why
+    if application is None or asker.role in row.any_one:
+        return ""
+    if not application.exists:
+        return ""
+    if asker.key and application.owner == asker.key:
+        return ""
+    is_trusted = asker.scope == f"app:{application.name}" or asker.key in application.shared
+    return "" if is_trusted and not row.owner_only else "owner"
+
+
+def refused_unseen(asker: Asker, verb: str, name: str = "") -> str:
+    """As `refusal`, as far as it can be said without having seen the application: who may not even ask learns nothing of it."""
+    row = VERBS.get(verb)
+    if row is None:
+        return "verb"
+    if asker.role not in row.any_one and asker.role not in row.own:
+        return "role"
+    if asker.scope and row.about is About.NETWORK:
+        return "scope"
+    if asker.scope and row.about is About.APPLICATION and asker.scope != f"app:{name}":
+        return "scope"
+    return ""

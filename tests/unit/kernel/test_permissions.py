@@ -1,0 +1,90 @@
+"""A7: every role × scope × verb × (own, shared, other's, no) application: exactly the table that stands here, written by hand."""
+
+import itertools
+
+import pytest
+
+from agiledart_kernel.permissions import REFUSALS, VERBS, About, Application, Asker, may, refusal, refused_unseen
+from agiledart_node.wire.commands import VERB_BY_COMMAND, Command
+
+ME, OTHER = b"m" * 32, b"o" * 32
+
+WHOSE = {
+    "own": Application("taxi", ME),
+    "shared": Application("taxi", OTHER, shared=(ME,)),
+    "other's": Application("taxi", OTHER),
+    "nobody's": Application("taxi", b""),
+    "new": Application("taxi", exists=False),
+}
+SCOPES = {"": "all", "app:taxi": "it", "app:else": "else", "sink:taxi": "else"}
+
+ALL = frozenset(itertools.product(("all", "it"), WHOSE))
+OF_ONES_OWN = frozenset({("all", "own"), ("all", "shared"), ("all", "new"), *itertools.product(("it",), WHOSE)})
+OWNERS = frozenset({("all", "own"), ("all", "new"), ("it", "own"), ("it", "new")})
+
+ABOUT_APPLICATIONS: dict[tuple[str, str], frozenset[tuple[str, str]]] = {
+    ("admin", "submit"): ALL, ("submitter", "submit"): OF_ONES_OWN,
+    ("admin", "stop"): ALL, ("submitter", "stop"): OF_ONES_OWN,
+    ("admin", "tap"): ALL, ("submitter", "tap"): OF_ONES_OWN,
+    ("admin", "share"): ALL, ("submitter", "share"): OWNERS,
+    ("admin", "status"): ALL, ("submitter", "status"): ALL, ("reader", "status"): ALL,
+    ("admin", "logs"): ALL, ("submitter", "logs"): ALL, ("reader", "logs"): ALL,
+}  # fmt: skip
+"""(role, verb) → (what the scope covers, whose it is) for which it may; everything else is refused."""
+
+ABOUT_ALL = {
+    **{(role, "list"): ("", "app:taxi", "app:else", "sink:taxi") for role in ("admin", "submitter", "reader")},
+    **{(role, verb): ("",) for role in ("admin", "submitter", "reader") for verb in ("nodes", "route", "info")},
+    **{("admin", verb): ("",) for verb in ("create token", "leave")},
+}
+"""(role, verb) → scopes with which it may."""
+
+ROLES = ("admin", "agent", "submitter", "reader", "executor", "")
+UNKNOWN = "shell"
+APPLICATION_VERBS = [verb for verb, row in VERBS.items() if row.about is About.APPLICATION]
+
+
+@pytest.mark.parametrize("verb", [*APPLICATION_VERBS, UNKNOWN])
+@pytest.mark.parametrize("role", ROLES)
+def test_what_is_about_an_application(role: str, verb: str) -> None:
+    for (scope, covers), (whose, application) in itertools.product(SCOPES.items(), WHOSE.items()):
+        expected = (covers, whose) in ABOUT_APPLICATIONS.get((role, verb), frozenset())
+        asker = Asker(role, scope, ME)
+        assert may(asker, verb, application) is expected, (role, scope, verb, whose)
+        assert (refusal(asker, verb, application) in REFUSALS) is not expected
+
+
+@pytest.mark.parametrize("verb", [*(verb for verb in VERBS if verb not in APPLICATION_VERBS), UNKNOWN])
+@pytest.mark.parametrize("role", ROLES)
+def test_what_is_about_all(role: str, verb: str) -> None:
+    for scope in SCOPES:
+        assert may(Asker(role, scope, ME), verb) is (scope in ABOUT_ALL.get((role, verb), ())), (role, scope, verb)
+
+
+def test_the_table_here_is_about_every_verb_and_every_command_has_one() -> None:
+    assert {verb for _, verb in (*ABOUT_APPLICATIONS, *ABOUT_ALL)} == set(VERBS)
+    commands = set(Command.__args__)
+    assert set(VERB_BY_COMMAND) == commands
+    assert set(VERB_BY_COMMAND.values()) == set(VERBS)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_verb_with_or_without_an_application_that_it_should_not_have_is_refused(verb: str) -> None:
+    application = None if VERBS[verb].about is About.APPLICATION else WHOSE["own"]
+    assert refusal(Asker("admin", "", ME), verb, application) == "verb"
+
+
+@pytest.mark.parametrize("verb", APPLICATION_VERBS)
+@pytest.mark.parametrize("role", ROLES)
+def test_who_may_not_even_ask_may_not(role: str, verb: str) -> None:
+    """What is refused before the record is read is refused after it, with the same word."""
+    for scope, application in itertools.product(SCOPES, WHOSE.values()):
+        asker = Asker(role, scope, ME)
+        if unseen := refused_unseen(asker, verb, application.name):
+            assert refusal(asker, verb, application) == unseen
+
+
+def test_an_empty_key_owns_nothing() -> None:
+    """Applications older than owners have an empty one; so does nobody."""
+    assert refusal(Asker("submitter", "", b""), "stop", Application("taxi", b"")) == "owner"
+    assert refusal(Asker(), "status", Application("taxi", b"")) == "role"
