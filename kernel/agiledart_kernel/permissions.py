@@ -7,7 +7,7 @@ A verb without a row is refused, so whoever adds one brings its row. Source: the
 """
 
 from enum import Enum
-from typing import Annotated, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -23,9 +23,9 @@ class Asker(msgspec.Struct, frozen=True, gc=False, array_like=True):
         key: the public key that the asker has proven to hold.
     """
 
-    role: Annotated[str, msgspec.Meta(max_length=16)] = ""
-    scope: Annotated[str, msgspec.Meta(max_length=160)] = ""
-    key: Annotated[bytes, msgspec.Meta(max_length=32)] = b""
+    role: str = ""
+    scope: str = ""
+    key: bytes = b""
 
     @classmethod
     def of(cls, grant: Grant) -> "Asker":

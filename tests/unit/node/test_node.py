@@ -295,6 +295,9 @@ def _values(kind: Any) -> st.SearchStrategy[Any]:
     if kind in by_type:
         return by_type[kind]
     args = get_args(kind)
+    if get_origin(kind) is Annotated and args[0] is str:
+        longest = args[1].max_length  # what we make ourselves keeps to it; what others send is cut off by the codec
+        return _words.filter(lambda word: longest is None or len(word) <= longest)
     if get_origin(kind) is Annotated:
         return _counts if args[0] is int else _values(args[0])
     if get_origin(kind) is UnionType:
