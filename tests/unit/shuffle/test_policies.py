@@ -210,3 +210,27 @@ def test_the_shared_prior_expects_of_untried_links_what_the_others_showed() -> N
 
     assert mean_of_untried(0.8) > 0.7
     assert mean_of_untried(0.2) < 0.3
+
+
+def test_between_exchanges_a_node_sees_what_became_of_its_own_links() -> None:
+    graph = LinkGraph(4, [(0, 1), (0, 2), (1, 3), (2, 3)])
+    planner = PathPlanner(graph, 3, KlIndex(0.1), RandomStream(1), exchange_every=1000)
+    planner.start_packet(1)
+    planner.start_packet(50)
+    for link in (0, 1):
+        planner.record(link, 10, arrived=True)
+    assert {planner.next_link(Journey(0), 50) for _ in range(40)} == {0, 1}
+    planner.record(0, 30, arrived=True)
+    assert {planner.next_link(Journey(0), 50) for _ in range(40)} == {1}
+
+
+def test_a_tried_link_never_looks_dearer_than_its_mean() -> None:
+    estimates, index, costs = Estimates(1), SharedPriorIndex(RandomStream(1)), [0.0]
+    estimates.record(0, 8, arrived=True)
+    drawn = []
+    for _ in range(200):
+        index.refresh(costs, [0], estimates, 1)
+        drawn.append(costs[0])
+    mean = (1.0 + 1.0) / (2.0 + 8.0)
+    assert max(drawn) == pytest.approx(1.0 / mean)
+    assert min(drawn) < 0.7 / mean
