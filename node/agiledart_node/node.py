@@ -164,25 +164,28 @@ class Node:
         self._sinks = Sinks(desk, self._records)
         self._is_patrolling = False
         self._todo: deque[Event] = deque()
-        self._by_event: dict[type, Callable[[Any], None]] = {
+        self._by_event = self._event_table()
+        self._by_message = self._message_table()
+        self._by_timer: dict[object, Callable[[], None]] = {_PATROL: self._patrol, **self.schedulers.by_timer}
+
+    def _event_table(self) -> dict[type, Callable[[Any], None]]:
+        return {
             Received: self._received,
             TimerFired: self._timer_fired,
             Completed: self._driver_answered,
             Failed: self._driver_answered,
             Asked: self._asked,
-            ClockRead: lambda event: desk.read_clock(event.wall_ms),
+            ClockRead: lambda event: self._desk.read_clock(event.wall_ms),
             InstanceReported: self._report,
             InstanceFinished: self._hosting.finished,
             InstanceFailed: self._watching.instance_failed,
             InstancePrepared: self.recovering.prepared,
-            InstanceUnprepared: lambda event: desk.drop("unprepared"),
+            InstanceUnprepared: lambda event: self._desk.drop("unprepared"),
             RunsFound: self.recovering.found_on_disk,
             LeaveRing: self._leave,
             NoteSink: self._sinks.note,
             FindSink: self._sinks.find,
         }
-        self._by_message = self._message_table()
-        self._by_timer: dict[object, Callable[[], None]] = {_PATROL: self._patrol, **self.schedulers.by_timer}
 
     def _message_table(self) -> dict[type, Callable[[Peer, Any], None]]:
         desk = self._desk
