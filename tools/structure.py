@@ -17,11 +17,45 @@ CONVENTIONAL = frozenset(
 """File names that mean the same wherever they stand: what a room sends, takes, does, tells, counts, is set to, keeps and opens."""
 
 SAME_NAMES = frozenset(
-    """
-    agent aggregates applications collector connectors desk entries epochs errors faults founding frames graph host
-    joining latency ledger limits lookups machine names network next_hop options overload plotting plugins protocol
-    recovery registry report ring rows schedulers tapping top watching
-    """.split()
+    [
+        "agent",
+        "aggregates",
+        "applications",
+        "collector",
+        "connectors",
+        "desk",
+        "entries",
+        "epochs",
+        "errors",
+        "faults",
+        "founding",
+        "frames",
+        "graph",
+        "host",
+        "joining",
+        "latency",
+        "ledger",
+        "limits",
+        "lookups",
+        "machine",
+        "names",
+        "network",
+        "next_hop",
+        "options",
+        "overload",
+        "plotting",
+        "plugins",
+        "protocol",
+        "recovery",
+        "registry",
+        "report",
+        "ring",
+        "rows",
+        "schedulers",
+        "tapping",
+        "top",
+        "watching",
+    ]
 )
 """Other file names that stand in several places; the list may only shrink."""
 

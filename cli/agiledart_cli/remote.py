@@ -1,15 +1,14 @@
 """The control API of an agent on another machine: a TLS link with the service `control`.
 
-A token proves who asks: it makes a fresh key a member of the network for this one connection; nothing is kept here.
+A token proves who asks, and is who asks: the key of the command line is derived from the token's secret, so that what one command
+submitted the next one may stop, from whichever machine. Nothing is kept here.
 """
 
 import asyncio
 import contextlib
 import time
 
-from cryptography.hazmat.primitives.asymmetric import ed25519
-
-from agiledart_agent.identity.tokens import parse_token, read_token, redeem
+from agiledart_agent.identity.tokens import parse_token, read_token, redeem, user_key
 from agiledart_kernel.errors import OperationFailed, RemoteProtocolError
 from agiledart_kernel.frames import FrameKind, Hello
 from agiledart_transport.certificates import make_credentials, public_bytes
@@ -35,7 +34,7 @@ class RemoteConnection:
                 f"agiledart token create --role submitter"
             )
         now = int(time.time())
-        key = ed25519.Ed25519PrivateKey.generate()
+        key = user_key(token)
         chain = redeem(token, public_bytes(key), now)
         self._frames: asyncio.Queue[bytes | None] = asyncio.Queue()
         self._why = "it hung up"

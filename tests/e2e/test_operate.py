@@ -117,6 +117,28 @@ def test_tap_of_an_unknown_step_or_by_a_reader(running: tuple[Mesh, Path]) -> No
     assert "A reader may not tap" in refused.stderr
 
 
+def test_who_submitted_with_a_token_may_stop_with_it_and_nobody_else(running: tuple[Mesh, Path]) -> None:
+    ring, folder = running
+    agent = ring.agents[0]
+
+    def holder(name: str) -> tuple[str, ...]:
+        token = folder / f"{name}.token"
+        token.write_text(cli("token", "create", "--role", "submitter", "--agent", str(agent.state_dir)).stdout.strip())
+        return ("--agent", agent.address, "--identity", f"@{token}")
+
+    mine, others = holder("mine"), holder("others")
+    submitted = cli(
+        "submit", f"{folder / 'doubling.py'}:build", "--name", "mine",
+        "--set", f"readings=csv:{folder / 'rows.csv'}?speed=1@a2", "--set", f"report=csv:{folder / 'mine.csv'}@a3", *mine, cwd=folder,
+    )  # fmt: skip
+    assert submitted.returncode == 0, submitted.stderr
+    refused = cli("stop", "mine", *others)
+    assert refused.returncode == 1, refused.stdout
+    assert "mine" in refused.stderr
+    stopped = cli("stop", "mine", *mine)
+    assert stopped.returncode == 0, stopped.stderr
+
+
 def test_doctor_of_a_healthy_mesh(running: tuple[Mesh, Path]) -> None:
     ring, _ = running
     told = cli("doctor", "-o", "json", "--agent", str(ring.agents[2].state_dir))

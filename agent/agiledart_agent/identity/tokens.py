@@ -16,7 +16,9 @@ from pathlib import Path
 from typing import Annotated, Final
 
 import msgspec
+from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ed25519
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from agiledart_agent.identity.identity import Issuer
 from agiledart_kernel.errors import OperationFailed, Refused
@@ -171,6 +173,12 @@ def parse_token(text: str) -> Token:
     if link.use != "invite" or record.token != link_hash(wire.chain[-1]) or not is_signed:
         raise OperationFailed("The token is not a good one (its record). Make a new one: agiledart token create")
     return Token(text, link.network, link.role, link.scope, wire.chain, wire.secret, record, wire.addresses)
+
+
+def user_key(token: Token) -> ed25519.Ed25519PrivateKey:
+    """The key of whoever gives commands with `token`: the same at every time and place, unlike an agent's (HKDF, RFC 5869)."""
+    derivation = HKDF(algorithm=hashes.SHA256(), length=32, salt=None, info=b"agiledart: key of a token's holder")
+    return ed25519.Ed25519PrivateKey.from_private_bytes(derivation.derive(token.secret))
 
 
 def redeem(token: Token, public_key: bytes, now_seconds: int) -> tuple[bytes, ...]:
