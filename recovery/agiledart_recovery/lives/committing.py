@@ -11,9 +11,8 @@
 A change is begun only when e - 1 is committed, nothing else is begun, and all had caught up. SYNC, because the snapshot of a merge
 by position holds effects of rows behind a barrier: they must come again exactly alike.
 
-Not complete within `epoch_timeout`: passed over. The awkward case: an epoch that carries a change must not be passed over,
-since its
-senders use the new plan behind the barrier; not committed within `handover_timeout` it ends in a new life.
+Not complete within `epoch_timeout`: passed over. The awkward case: an epoch that carries a change must not be passed over, since
+its senders use the new plan behind the barrier; not committed within `handover_timeout` it ends in a new life.
 """
 
 import msgspec

@@ -13,12 +13,10 @@
 While a run is WAITING its life stays, so that what the other side of a partition does keeps its worth.
 "A life is begun": a plan for ℓ + 1 is made, ACCEPTed, and only then acted upon → RESETTING.
 
-The awkward cases. (1) Taking over: what was prepared is asked for by RESET of the *same* life, which hosts that are in it
-answer with
-what they have; so there is one way in, and a coordinator that was only slow costs nothing. (2) Two at once: each acts on a
-value that
-it has read or written under its ballot; the one that was overtaken finds out at its next ACCEPT, which is the only thing
-that commits.
+The awkward cases. (1) Taking over: what was prepared is asked for by RESET of the *same* life, which hosts that are in it answer
+with what they have; so there is one way in, and a coordinator that was only slow costs nothing. (2) Two at once: each acts on a
+value that it has read or written under its ballot; the one that was overtaken finds out at its next ACCEPT, which is the only
+thing that commits.
 """
 
 from enum import Enum

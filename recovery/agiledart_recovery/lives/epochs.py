@@ -4,9 +4,8 @@ An epoch e is complete when each party of the plan has answered in this life: PR
 that it passed is below e. All that passed the barrier must name the same plan behind it. An epoch that never is complete is passed
 over: its rows belong to the next one.
 
-The awkward case: a party that ended after barrier 5 is prepared for 6, 7 … by its last snapshot, never for 5 or 4, whose
-elements it
-made in passing: else a restored source skips the rows between.
+The awkward case: a party that ended after barrier 5 is prepared for 6, 7 … by its last snapshot, never for 5 or 4, whose elements
+it made in passing: else a restored source skips the rows between.
 """
 
 from dataclasses import dataclass

@@ -11,9 +11,9 @@
 | CLOSED | the run has ended |
 | any | RESET of a later life → STORING |
 
-The awkward case: RESET of the life that is on the disk. In the process that entered it, it is a question: what have you
-prepared? In
-a later process it is refused: the part has forgotten what it had taken, and an old RESET would cut off what was committed since.
+The awkward case: RESET of the life that is on the disk. In the process that entered it, it is a question: what have you prepared?
+In a later process it is refused: the part has forgotten what it had taken, and an old RESET would cut off what was committed
+since.
 """
 
 from enum import Enum
@@ -63,6 +63,7 @@ class Participant:
         self._prepared: dict[tuple[int, Party], wire.Prepared] = {}
         self._ended: dict[Party, wire.Prepared] = {}
         self._saving: dict[tuple[Party, Snapshot], Saving] = {}
+        self._again: dict[tuple[Party, Snapshot], PartySnapped] = {}
         self._begins: dict[int, bytes] = {}
         self._reason = ""
 
@@ -101,7 +102,7 @@ class Participant:
         self.phase, self._reason = Phase.STORING, ""
         self.begun = value.committed.epoch
         self._committed = self._committing = value.committed
-        self._prepared, self._ended, self._begins, self._saving = {}, {}, {}, {}
+        self._prepared, self._ended, self._begins, self._saving, self._again = {}, {}, {}, {}, {}
         file = asked.LifeFile(self.run, value.life)
         self._desk.ask(lambda request: asked.KeepLife(request, file), lambda _, reason: self._stored(value, reason))
 
@@ -239,12 +240,22 @@ class Participant:
     def on_save_timeout(self, party: Party, snapshot: Snapshot) -> None:
         """`ack_timeout` has passed for an element."""
         saving = self._saving.get((party, snapshot))
+        again = self._again.pop((party, snapshot), None)
         if saving is not None:
             saving.on_timeout()
+        elif again is not None:
+            self.on_snapped(again)
 
     def _settled(self, event: PartySnapped, saving: Saving, wanted: int) -> None:
         self._saving.pop((event.party, event.snapshot), None)
-        if saving.outcome is not Outcome.SAFE or not self._takes(event.snapshot):
+        if not self._takes(event.snapshot):
+            return
+        if saving.outcome is not Outcome.SAFE:
+            if event.has_ended:
+                # No later barrier will save it once more.
+                self._again[event.party, event.snapshot] = event
+                name = (self.run, "save", event.party, event.snapshot)
+                self._desk.set_timer(name, self._desk.config.ack_timeout_ns)
             return
         element = saving.element
         if sum(1 for holder in element.holders if holder) < wanted:

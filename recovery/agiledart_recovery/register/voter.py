@@ -11,8 +11,7 @@ The awkward case: a second message comes while the first is being written. Its a
 a write of its own, and writes of one run are carried out in order. A node that lost its disk makes another seat when it is
 asked for one; until it is put into the register under that number, its answers are nobody's vote.
 
-The literature's form of it is Paxos; a rewritable value with a number under one ballot is the
-specification's.
+The literature's form of it is Paxos; a rewritable value with a number under one ballot is the specification's.
 """
 
 from collections.abc import Callable

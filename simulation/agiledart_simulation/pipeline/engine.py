@@ -1,27 +1,75 @@
 """One life of a run on one virtual node: its parties, and channels that lose nothing while both ends live.
 
 A channel numbers its frames, and sends again what was not acknowledged. What another life says is dropped. A frame for an
-instance that
-is not there, or of a sender that no barrier has told of, is not acknowledged, so it comes again: that is how it waits.
+instance that is not there, or of a sender that no barrier has told of, is not acknowledged, so it comes again: that is how it
+waits.
 """
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from agiledart_kernel.codec import encode
-from agiledart_kernel.instants import MILLISECOND
+from agiledart_kernel.instants import MILLISECOND, Instant
+from agiledart_kernel.machine import Message
 from agiledart_kernel.peer import Peer
 from agiledart_recovery.wire.effects import EnterLife
 from agiledart_recovery.wire.names import Party, Snapshot
 from agiledart_recovery.wire.value import Assignment, Plan, Role
+from agiledart_simulation.pipeline.disk import Disk
 from agiledart_simulation.pipeline.frames import END, START, Barrier, Frame, FrameAck, Memory, Position, Row, Rows
-from agiledart_simulation.pipeline.parties import Source, Stage, targets_of, term_of
-
-if TYPE_CHECKING:
-    from agiledart_simulation.pipeline.host import RecoveryHost
+from agiledart_simulation.pipeline.parties import Source, Stage, targets_of
 
 _RESEND_NS = 300 * MILLISECOND
 _WINDOW = 32
 _ROWS_A_PUMP = 8
+
+
+class Place(Protocol):
+    """What an engine needs of the node that it runs on."""
+
+    now: Instant
+    disk: Disk
+
+    def send(self, to: Peer, message: Message) -> None:
+        """Send, also to oneself."""
+        ...
+
+    def reached(self, what: str) -> None:
+        """Count something that happened."""
+        ...
+
+    def read(self, mine: Assignment, number: int) -> Row | Position | None:
+        """A source's row."""
+        ...
+
+    def keep_position(
+        self, engine: "Engine", source: Source, snapshot: Snapshot, after: Plan | None, *, has_ended: bool
+    ) -> None:
+        """A source has sent a barrier."""
+        ...
+
+    def keep_element(
+        self, engine: "Engine", stage: Stage, snapshot: Snapshot, raw: bytes, after: Plan | None, *, has_ended: bool
+    ) -> None:
+        """A stage has saved its state."""
+        ...
+
+    def keep_rows(
+        self,
+        engine: "Engine",
+        stage: Stage,
+        snapshot: Snapshot,
+        rows: list[Row],
+        end: int,
+        after: Plan | None,
+        *,
+        has_ended: bool,
+    ) -> None:
+        """A sink has rows before a barrier."""
+        ...
+
+    def broken(self, engine: "Engine", reason: str) -> None:
+        """This life cannot go on here."""
+        ...
 
 
 class Outlet:
@@ -36,7 +84,7 @@ class Outlet:
 class Engine:
     """What runs of a life here. `volatile` rows of the sink are in memory only."""
 
-    def __init__(self, host: "RecoveryHost", entry: EnterLife, memories: dict[Party, Memory]) -> None:
+    def __init__(self, host: Place, entry: EnterLife, memories: dict[Party, Memory]) -> None:
         self.host, self.run, self.life, self.plan = host, entry.run, entry.life, entry.plan
         self.where: dict[Party, Peer] = {each.party: each.host for each in entry.plan.assignments}
         self.sources: dict[Party, Source] = {}
@@ -204,8 +252,3 @@ class Engine:
     def broken(self, reason: str) -> None:
         """This life cannot go on here."""
         self.host.broken(self, reason)
-
-
-def stages_of(plan: Plan) -> dict[str, Party]:
-    """Stage → its one instance."""
-    return {each.party.stage: term_of(plan, each.party.stage) for each in plan.assignments}

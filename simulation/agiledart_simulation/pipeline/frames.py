@@ -1,5 +1,6 @@
 """What instances of the virtual pipeline say to each other: rows, barriers, hand-overs. Tags from 900: no real node ever
-sends one."""
+sends one.
+"""
 
 import msgspec
 

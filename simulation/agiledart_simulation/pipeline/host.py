@@ -225,7 +225,7 @@ class RecoveryHost:
             return None
         row = self.judge(index, number)
         log.rows.append(row)
-        if not self.random.index(12):
+        if not self.random.index(50):
             self.world.write(self, self._sync(), None)
         return row
 

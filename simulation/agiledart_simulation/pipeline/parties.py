@@ -1,21 +1,49 @@
 """Instances: a source, a stage with state that merges by position, a sink.
 
-Each is a small machine on an `Engine`, which carries frames and writes elements. A stage keeps what came ahead of a
-barrier on a fast
-input out of nothing: it releases rows as far as all inputs have promised, so its snapshot may hold effects of rows behind the
-barrier. They are dropped when they come again, which is why they must come again exactly alike.
+Each is a small machine on a carrier of frames. A stage does not hold back what came ahead of a barrier on a fast input: it
+releases rows as far as all inputs have promised, so its snapshot may hold effects of rows behind the barrier. They are dropped
+when they come again, which is why they must come again exactly alike.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from agiledart_recovery.wire.names import Party
 from agiledart_recovery.wire.value import Assignment, Plan
 from agiledart_simulation.pipeline.frames import END, START, Barrier, Inlet, Memory, Position, Row, Rows
 
-if TYPE_CHECKING:
-    from agiledart_simulation.pipeline.engine import Engine
+
+class Carrier(Protocol):
+    """What a party needs of the engine that it runs on."""
+
+    def send(self, source: Party, target: Party, body: Rows | Barrier | Memory) -> None:
+        """Say something; it is said again until it is acknowledged."""
+        ...
+
+    def read(self, mine: Assignment, number: int) -> Row | Position | None:
+        """The next row of a source, its end, or nothing yet."""
+        ...
+
+    def source_prepared(self, source: "Source", epoch: int, after: Plan | None, *, has_ended: bool = False) -> None:
+        """A source has sent a barrier."""
+        ...
+
+    def made(self, stage: "Stage", rows: list[Row], mark: Position) -> None:
+        """Rows leave a stage."""
+        ...
+
+    def stage_barrier(self, stage: "Stage", epoch: int, memory: Memory, after: Plan | None) -> None:
+        """A barrier has come through all inputs."""
+        ...
+
+    def stage_ended(self, stage: "Stage") -> None:
+        """No input is left."""
+        ...
+
+    def broken(self, reason: str) -> None:
+        """This life cannot go on here."""
+        ...
 
 
 def term_of(plan: Plan, stage: str) -> Party:
@@ -36,7 +64,7 @@ class Source:
         passed: the last barrier that it sent.
     """
 
-    def __init__(self, engine: "Engine", mine: Assignment, plan: Plan, position: int, passed: int) -> None:
+    def __init__(self, engine: Carrier, mine: Assignment, plan: Plan, position: int, passed: int) -> None:
         self.engine, self.mine, self.plan, self.position, self.passed = engine, mine, plan, position, passed
         self.party = mine.party
         self.mark = START
@@ -91,7 +119,7 @@ class Input:
 class Stage:
     """A stage, or the sink: inputs, a frontier, and a count of rows."""
 
-    def __init__(self, engine: "Engine", mine: Assignment, plan: Plan, memory: Memory, passed: int) -> None:
+    def __init__(self, engine: Carrier, mine: Assignment, plan: Plan, memory: Memory, passed: int) -> None:
         self.engine, self.mine, self.plan, self.party = engine, mine, plan, mine.party
         self.count, self.frontier, self.pool = memory.count, memory.frontier, list(memory.held)
         self.floor = memory.frontier

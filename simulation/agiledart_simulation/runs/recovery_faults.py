@@ -1,25 +1,61 @@
 """What may happen to the hosts of a run: deaths, power cuts, sleeps, cuts of the network, moves, lost disks."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import msgspec
 
 from agiledart_kernel.instants import MILLISECOND, SECOND
 from agiledart_kernel.node_id import NodeId
+from agiledart_kernel.randomness import RandomStream
 from agiledart_recovery.wire.events import ChangeRequested
 from agiledart_recovery.wire.names import Party
 from agiledart_recovery.wire.value import Plan, Role, State, Value
+from agiledart_simulation.checkers.recovery import RecoveryLedger
+from agiledart_simulation.pipeline.disk import Disk
+from agiledart_simulation.pipeline.host import RecoveryHost
+from agiledart_simulation.runs.scenario import Scenario
 from agiledart_simulation.world.faults import Pause, Weather, apply
+from agiledart_simulation.world.world import World
 
-if TYPE_CHECKING:
-    from agiledart_simulation.runs.recovery_run import RecoveryRun
+
+class Theatre(Protocol):
+    """What faults need of the run that they happen to."""
+
+    scenario: Scenario
+    random: RandomStream
+    world: World[RecoveryHost]
+    ids: list[NodeId]
+    disks: dict[NodeId, Disk]
+    ledger: RecoveryLedger
+    stays_down: dict[NodeId, int]
+
+    @property
+    def hosts(self) -> list[RecoveryHost]:
+        """Hosts that are up."""
+        ...
+
+    def leads(self, host: RecoveryHost) -> bool:
+        """Whether a host coordinates, as far as it knows."""
+        ...
+
+    def crash(self, node: NodeId, *, is_power: bool) -> None:
+        """End a node."""
+        ...
+
+    def start(self, node: NodeId) -> None:
+        """Start a node that is down."""
+        ...
+
+    def may_lose_disk(self, node: NodeId) -> bool:
+        """Whether nothing lies there that only lies there."""
+        ...
 
 
 class RecoveryFaults:
     """Carries out the kinds of the scenario `recovery`; each says whether it could."""
 
-    def __init__(self, run: "RecoveryRun") -> None:
+    def __init__(self, run: Theatre) -> None:
         self._run, self._random = run, run.random
         self._kinds: dict[str, Callable[[], bool]] = {
             "kill": lambda: self._crash(is_power=False),

@@ -1,8 +1,7 @@
 """A hostile run of one application with state: its hosts die, sleep, lose power and disks, are cut off and come back.
 
-Always: V1 to V7 of recovery's invariants (`checkers.recovery`). In the end, when everybody is back and nothing more
-happens: the run
-finishes, and what is committed is what a run without failures would have committed (V8, L1).
+Always: V1 to V7 of recovery's invariants (`checkers.recovery`). In the end, when everybody is back and nothing more happens: the
+run finishes, and what is committed is what a run without failures would have committed (V8, L1).
 """
 
 from agiledart_kernel.codec import Codec

@@ -8,15 +8,15 @@ from hypothesis import strategies as st
 
 from agiledart_kernel.codec import Codec, tags_of
 from agiledart_kernel.instants import Instant
-from agiledart_kernel.machine import Completed, Received, Send
+from agiledart_kernel.machine import Completed, Failed, Received, Send, TimerFired
 from agiledart_kernel.observe import Observation
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.randomness import RandomStream
 from agiledart_recovery.config import RecoveryConfig
 from agiledart_recovery.machine import RecoveryMachine
 from agiledart_recovery.wire import messages as wire
-from agiledart_recovery.wire.effects import EnterLife, KeepLife, KeepVoter, Request
-from agiledart_recovery.wire.events import Booted, FoundRun, HostLost, MakeSeat
+from agiledart_recovery.wire.effects import EnterLife, KeepLife, KeepVoter, Request, SendFragment
+from agiledart_recovery.wire.events import Booted, FoundRun, HostLost, MakeSeat, PartySnapped, RoomSeen
 from agiledart_recovery.wire.names import Ballot, Party, Snapshot, Stamp
 from agiledart_recovery.wire.observations import MessageIgnored
 from agiledart_recovery.wire.value import Plan, Saved
@@ -120,6 +120,25 @@ def test_two_requests_under_one_number_need_a_new_life() -> None:
     other = plan(stage=7)
     (need,) = told(made, peer(5), wire.Begin(RUN, 1, 1, plan().digest, other))
     assert isinstance(need, wire.NeedLife)
+
+
+def test_the_element_of_an_end_is_saved_again_until_it_is_safe() -> None:
+    made, party = machine(2), Party("stage")
+    made.step(RoomSeen((peer(6), peer(7))), ZERO)
+    told(made, peer(1), wire.Reset(RUN, Ballot(1, peer(1).node, 1), value(1)))
+    told(made, peer(1), wire.Start(RUN, 1))
+    end = PartySnapped(RUN, party, Snapshot(1, 4), b"hash", 10, Saved(party), has_ended=True)
+    for attempt in range(2):
+        effects = (
+            made.step(end, ZERO) if not attempt else made.step(TimerFired((RUN, "save", party, Snapshot(1, 4))), ZERO)
+        )
+        for each in effects:
+            if isinstance(each, SendFragment):
+                made.step(Failed(each.request, "it can't be reached"), ZERO)
+        assert made.step(TimerFired((RUN, "save", party, Snapshot(1, 4))), ZERO)
+    said = carry_out(made, made.step(TimerFired((RUN, "save", party, Snapshot(1, 4))), ZERO))
+    (prepared,) = [each.message for each in said if isinstance(each.message, wire.Prepared)]
+    assert (prepared.epoch, prepared.has_ended) == (3, True)
 
 
 _COUNTS = st.one_of(st.integers(0, 4), st.integers(0, 1 << 62))
