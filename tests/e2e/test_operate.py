@@ -129,7 +129,8 @@ def test_who_submitted_with_a_token_may_stop_with_it_and_nobody_else(running: tu
     mine, others = holder("mine"), holder("others")
     submitted = cli(
         "submit", f"{folder / 'doubling.py'}:build", "--name", "mine",
-        "--set", f"readings=csv:{folder / 'rows.csv'}?speed=1@a2", "--set", f"report=csv:{folder / 'mine.csv'}@a3", *mine, cwd=folder,
+        "--set", f"readings=csv:{folder / 'rows.csv'}?speed=1@a2",
+        "--set", f"report=csv:{folder / 'mine.csv'}@a3", *mine, cwd=folder,
     )  # fmt: skip
     assert submitted.returncode == 0, submitted.stderr
     refused = cli("stop", "mine", *others)
