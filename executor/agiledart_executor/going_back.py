@@ -7,7 +7,7 @@ the run begins.
 from collections.abc import Callable
 
 from agiledart_dataflow.plan.connectors import Connector, Reading, SourceReader
-from agiledart_executor.connectors.catalogue import SOURCES
+from agiledart_executor.connectors.plugins import source_guarantee
 from agiledart_kernel.errors import ConfigurationError, OperationFailed
 from agiledart_kernel.limits import MAX_BATCH_ROWS
 
@@ -18,16 +18,25 @@ def refuse_lost_rows(step: str, connector: Connector, *, waits: bool) -> None:
     Args:
         waits: rows may wait in a spool or be shed while the mesh is slow.
     """
-    kind = SOURCES.get(connector.kind)
+    guarantee = source_guarantee(connector.kind)
     again = f'; submit the application with delivery="at-most-once", or put the rows into files first ({step})'
-    if kind is not None and not kind.guarantee.goes_back:
+    if guarantee is not None and not guarantee.goes_back:
         raise ConfigurationError(f"{connector.kind}: cannot be read again, so exactly-once cannot be promised{again}")
-    if connector.path in ("", "-") and kind is not None and connector.kind in ("csv", "jsonl", "lines"):
+    if connector.path in ("", "-") and connector.kind in ("csv", "jsonl", "lines"):
         raise ConfigurationError(f"standard input cannot be read again, so exactly-once cannot be promised{again}")
     if connector.option("follow", "0") == "1":
         raise ConfigurationError(f"a file that grows and may be rotated cannot be read again from its beginning{again}")
     if waits:
         raise ConfigurationError(f"exactly-once and an overload policy other than block do not go together yet{again}")
+
+
+def refuse_doubled_rows(step: str, connector: Connector, *, counts_by_epoch: bool) -> None:
+    """Raise `ConfigurationError` for a sink that cannot take rows back which were written after the last epoch."""
+    if not counts_by_epoch:
+        raise ConfigurationError(
+            f"{connector.url()} cannot take rows back, so exactly-once cannot be promised; write to a log (log:NAME) or to one"
+            f' csv: or jsonl: file without rolling, or submit the application with delivery="at-most-once" ({step})'
+        )
 
 
 class Resumed:

@@ -16,7 +16,8 @@ from agiledart_dataflow.user_code.user_errors import NO_RECORD, user_code_error
 from agiledart_executor.connectors.codecs.columns_import import OF_THIS_PROCESS
 from agiledart_executor.connectors.log_sink import SinkOrigin
 from agiledart_executor.connectors.opening import open_sink, open_source
-from agiledart_executor.going_back import refuse_lost_rows
+from agiledart_executor.epochs import ByEpoch
+from agiledart_executor.going_back import refuse_doubled_rows, refuse_lost_rows
 from agiledart_executor.latency_log import NO_LATENCIES, LatencyKeeping, LatencyLog, SampledSink
 from agiledart_executor.running_instance import Running
 from agiledart_executor.spool.opening import open_intake
@@ -132,6 +133,8 @@ class Launchable:
                 endpoint = self.program.endpoint(stage)
                 origin = SinkOrigin(self.application, self.version, _ROOT, 0.0, by_epoch, keep)
                 running.writer = open_sink(endpoint.connector, endpoint.row_type, origin=origin)
+                if by_epoch:
+                    refuse_doubled_rows(name, endpoint.connector, counts_by_epoch=isinstance(running.writer, ByEpoch))
                 running.instance = Instance(self.program, stage, index, running.writer)
             else:
                 running.instance = Instance(self.program, stage, index, make_store=disk_stores(_ROOT / "state"))

@@ -6,7 +6,9 @@ from agiledart_dataflow.plan.connector_kinds import ConnectorKind, Guarantee
 
 _LINES: Final = ("follow", "format", "header")
 
-_AGAIN: Final = Guarantee("read again from the beginning", goes_back=True, acknowledges="position")
+_AGAIN: Final = Guarantee(
+    "read again from the beginning; exactly-once: from the last epoch", goes_back=True, acknowledges="position"
+)
 _LOST: Final = Guarantee("may lose what came meanwhile")
 _OBJECTS: Final = Guarantee("made again", goes_back=True)
 
@@ -37,7 +39,7 @@ SOURCES: Final = {
 }  # fmt: skip
 
 _ROLLS: Final = ("roll_age", "roll_bytes")
-_TORN: Final = Guarantee("written anew from the beginning of the run")
+_TORN: Final = Guarantee("written anew from the beginning of the run; exactly-once: cut back to the last epoch")
 
 SINKS: Final = {
     kind.name: kind
@@ -46,7 +48,8 @@ SINKS: Final = {
         ConnectorKind("csv", "a CSV file", _TORN, ("null", *_ROLLS), opens="text_sink:open_sink"),
         ConnectorKind("jsonl", "a file of JSON objects, one a line", _TORN, _ROLLS, opens="text_sink:open_sink"),
         ConnectorKind(
-            "log", "a log on the node's disk, for readers over the network", Guarantee("rows of one attempt once"),
+            "log", "a log on the node's disk, for readers over the network",
+            Guarantee("rows of one attempt once; exactly-once: committed with the epoch"),
             ("partitions", "max_bytes", "max_age", "segment_bytes", "key"), opens="log_sink:open_sink",
         ),
         ConnectorKind(

@@ -98,6 +98,19 @@ def loaded(point: EntryPoint, role: str) -> Any:
     return made
 
 
+def source_guarantee(name: str) -> Guarantee | None:
+    """What a kind of source, ours or another package's, says of itself; None when there is no such kind."""
+    kind = SOURCES.get(name)
+    if kind is not None:
+        return kind.guarantee
+    point = points(SOURCE_GROUP).get(name)
+    if point is None:
+        return None
+    made = loaded(point, "source")
+    guarantee: Guarantee = made.guarantee if hasattr(made, "open_source") else GENERATED
+    return guarantee
+
+
 def open_plugin_source(connector: Connector, row_type: Any, pacing: tuple[str, ...]) -> SourceReader:
     """The reader of a source of another package."""
     point = points(SOURCE_GROUP).get(connector.kind)

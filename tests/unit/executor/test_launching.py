@@ -7,13 +7,14 @@ from typing import NamedTuple
 import pytest
 
 from agiledart import Topology, log, records
+from agiledart_dataflow.plan.connectors import parse_connector
 from agiledart_dataflow.plan.stages import plan_stages
 from agiledart_dataflow.runtime.program import compile_program
 from agiledart_executor import launching
 from agiledart_executor.connectors.log_sink import SinkOrigin
 from agiledart_executor.connectors.opening import open_sink
 from agiledart_executor.launching import Launchable
-from agiledart_kernel.errors import OperationFailed
+from agiledart_kernel.errors import ConfigurationError, OperationFailed
 
 
 class Reading(NamedTuple):
@@ -62,3 +63,33 @@ def test_a_log_that_stays_in_use_is_refused_in_the_end(tmp_path: Path, monkeypat
     with pytest.raises(OperationFailed, match="out: the log x is being written by another application"):
         asyncio.run(launchable.open_instance(sink, 0))
     last.close()
+
+
+@pytest.mark.parametrize(
+    ("url", "refused"),
+    [
+        ("log:x", False),
+        ("csv:{here}/out.csv", False),
+        ("jsonl:{here}/out.jsonl", False),
+        ("csv:{here}/out.csv?roll_bytes=1000000", True),
+        ("stdout:", True),
+        ("parquet:{here}/out", True),
+    ],
+)
+def test_a_sink_that_cannot_take_rows_back_is_refused_when_exactly_once_was_promised(
+    tmp_path: Path, url: str, refused: bool
+) -> None:
+    made = Topology("saved", delivery="exactly-once")
+    connector = parse_connector(url.format(here=tmp_path))
+    made.source("readings", records([Reading(1)], row_type=Reading), event_time=lambda row: row.at).sink(
+        "out", connector
+    )
+    plan = plan_stages(made.specification())
+    (sink,) = (stage.index for stage in plan.stages if stage.kind == "sink")
+    launchable = Launchable(compile_program(made, plan), plan, {}, "saved", 1)
+    if not refused:
+        asyncio.run(launchable.open_instance(sink, 0, by_epoch=True)).close()
+        return
+    with pytest.raises(ConfigurationError, match=r"cannot take rows back.*log:NAME.*\(out\)"):
+        asyncio.run(launchable.open_instance(sink, 0, by_epoch=True))
+    asyncio.run(launchable.open_instance(sink, 0)).close()
