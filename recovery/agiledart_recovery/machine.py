@@ -98,8 +98,8 @@ class RecoveryMachine:
     def forget(self, run: Run) -> bool:
         """The application is over: nothing of the run is known here any more. False when nothing was."""
         parts = (self.seats, self.coordinators, self.participants)
-        held = [part.pop(run, None) is not None for part in parts]
-        return any(held)
+        known = [part.pop(run, None) is not None for part in parts]
+        return any(known)
 
     def statistics(self) -> RecoveryStatistics:
         """See `RecoveryStatistics`."""

@@ -30,6 +30,7 @@ from tests.simulation.mutants import Mutant, nothing
 MOVES = {"kinds": ("handover", "pause", "weather", "heal"), "steps": 40, "step_ms": 1_500, "loss": 0.02}
 ROLLS = {"kinds": ("kill", "power", "restart", "partition", "heal"), "steps": 40}
 SKEW = {"kinds": ("blackout", "weather"), "steps": 14, "step_ms": 10_000, "loss": 0.1, "nodes": 5}
+MIXED = {"kinds": ("kill", "restart", "partition", "heal", "weather"), "steps": 40, "loss": 0.2, "nodes": 5}
 LOSSY = {"kinds": ("kill", "power", "restart", "weather"), "steps": 40, "loss": 0.3}
 MOVES_AND_KILLS = {"kinds": ("handover", "kill", "restart", "heal"), "steps": 40, "step_ms": 1_500}
 RIVALS = {"kinds": ("rival", "partition", "heal", "restart", "pause"), "steps": 40}
@@ -316,7 +317,7 @@ def plan_before_its_epoch(patch: pytest.MonkeyPatch) -> None:
 RECOVERY_MUTANTS = [
     Mutant("any life is taken", any_life_is_taken, "recovery", ROLLS),
     Mutant("answers of any life count", answers_of_any_life_count, "recovery", ROLLS),
-    Mutant("snapshots by epoch alone", snapshots_by_epoch_alone, "recovery", RIVALS),
+    Mutant("snapshots by epoch alone", snapshots_by_epoch_alone, "recovery", MIXED),
     Mutant("COMMITTED before the register", committed_before_the_register, "recovery", RIVALS, complaint="V"),
     Mutant("ballots are not compared", ballots_are_not_compared, "recovery", RIVALS, complaint="V"),
     Mutant("PREPARED before the disk", prepared_before_the_disk, "recovery", ROLLS, complaint="V"),

@@ -35,6 +35,7 @@ from agiledart_recovery.register.proposer import Outcome, Proposer
 from agiledart_recovery.register.proposer import Phase as Hold
 from agiledart_recovery.register.voter import VoterSeat
 from agiledart_recovery.wire import messages as wire
+from agiledart_recovery.wire.names import Voter
 from agiledart_recovery.wire.observations import CoordinationBegan, CoordinationLost, LifeBegan, RunWaits
 from agiledart_recovery.wire.value import Plan, State, Value
 
@@ -125,7 +126,7 @@ class Coordinator:
         if outcome is Outcome.OVERTAKEN:
             self._desk.observe(CoordinationLost(self.run, self.proposer.ballot))
             self.phase, self._heard, self._need = Phase.FOLLOWING, self._desk.now, ""
-        elif outcome is Outcome.READ and not self._is_voter(self.value):
+        elif outcome is Outcome.READ and not self._is_voter(self.value.voters):
             # Its seat was given to another node while it was away: it has read that, and leaves the run alone.
             self.proposer.release()
             self.phase, self._heard = Phase.FOLLOWING, self._desk.now
@@ -151,7 +152,9 @@ class Coordinator:
                 return
             config = self._desk.config
             place = rank(known.voters, self.run, self._desk.me.node)
-            if self._desk.now - self._heard > config.silence_ns * (2 + place) // 2 and self._is_voter(known):
+            if self._desk.now - self._heard > config.silence_ns * (2 + place) // 2 and self._is_voter(
+                (*known.voters, *known.outgoing)
+            ):
                 self._take_over()
             return
         self.proposer.repeat()
@@ -184,9 +187,9 @@ class Coordinator:
                     self._desk.send(voter.peer, wire.Leading(self.run, self.proposer.ballot, self._is_over))
             self.replacing.heard(self._desk.me, self._seat.seat)
 
-    def _is_voter(self, value: Value) -> bool:
+    def _is_voter(self, voters: tuple[Voter, ...]) -> bool:
         chair = (self._desk.me.node, self._seat.seat)
-        return any(voter.chair == chair for voter in (*value.voters, *value.outgoing))
+        return any(voter.chair == chair for voter in voters)
 
     def _tick_resetting(self) -> None:
         if self._desk.now >= self._deadline:
