@@ -16,7 +16,7 @@ def built_ring(
 ) -> tuple[Ring, list[NodeId]]:
     """A ring made by real joins, each message encoded and decoded on its way, and its ids in the order of joining."""
     ring = Ring(seed, network=network, checks_wire=True)
-    look_at(ring.world, every=11)
+    look_at(ring.world, every=31)
     ids = simulated_ids(seed, count)
     assert ring.build(ids, SECOND // 20)
     ring.world.run_for(settle_s * SECOND)

@@ -18,7 +18,7 @@ next to one of its members leaves for it. In case 4 each rejoin moves one node n
 Source: own; the project's overlay specification §5 leaves it open.
 """
 
-from agiledart_kernel.count import one_more
+from agiledart_kernel.count import MAX_COUNT, one_more
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_overlay.ring.leases import Leases
@@ -79,7 +79,8 @@ class Merging:
             return len(leaves) + 1
         mask = view.agreed.mask
         span = (leaves.clockwise[-1].node - leaves.counterclockwise[-1].node) & mask
-        return max(1, len(leaves) * (mask + 1) // max(1, span))
+        # Ids that lie close together make the ring look larger than any number that a message may carry.
+        return min(MAX_COUNT, max(1, len(leaves) * (mask + 1) // max(1, span)))
 
     def on_ring_probe(self, sender: Peer, message: RingProbe) -> None:
         """Somebody has met this node where it did not expect a member."""

@@ -101,7 +101,7 @@ class SlotSearches:
         found = [
             f"search: that of slot {slot} waits for nobody"
             for slot, search in self._searches.items()
-            if not search.asked
+            if search.asked is None
         ]
         if len(self._searches) > _MAX_SEARCHES:
             found.append(f"bound: {len(self._searches)} slots are searched, at most {_MAX_SEARCHES}")

@@ -9,7 +9,7 @@ from bisect import insort
 from collections.abc import Callable, Container, Iterator
 from itertools import pairwise
 
-from agiledart_kernel.node_id import NodeId
+from agiledart_kernel.node_id import NodeId, digit, shared_prefix
 from agiledart_kernel.peer import Peer
 
 Cost = Callable[[Peer], float]
@@ -149,10 +149,16 @@ class RoutingTable:
             for _, node, peer in slot:
                 if node == self._owner:
                     found.append("I3: the owner is in its own routing table")
-                elif node != peer.node or self._place(node) != place:
+                elif node != peer.node or not self._belongs(node, row, column):
                     found.append(f"I1: {peer.node.short} stands in slot {row},{column}")
             if not 0 < len(slot) <= self._candidates or any(a[:2] >= b[:2] for a, b in pairwise(slot)):
                 found.append(
                     f"ring_1: slot {row},{column} has {len(slot)} nodes, at most {self._candidates}, or no order"
                 )
         return found
+
+    def _belongs(self, node: NodeId, row: int, column: int) -> bool:
+        """By the definition, not by the arithmetic of `_place`."""
+        bits, digit_bits = self._bits, self._digit_bits
+        owner = NodeId(self._owner)
+        return shared_prefix(owner, node, bits, digit_bits) == row and digit(node, row, bits, digit_bits) == column
