@@ -61,7 +61,7 @@ class Mesh(NodeRing):
         overlay = OverlayConfig.simulation(count) if count > 40 else OverlayConfig.lan()
         settings = replace(NodeConfig(overlay=overlay), **config)
         super().__init__(seed, count, settings, network, checks_wire=True, start_ns=start_ns)
-        look_at(self.world, every=11)
+        look_at(self.world, every=31)
         self.commands: dict[int, Command] = {}
 
     def build(self) -> Self:

@@ -287,7 +287,7 @@ MUTANTS = [
     Mutant(
         "equal versions are not ordered", equal_versions_are_not_ordered, "partitions", {"nodes": 8}, complaint="record"
     ),
-    Mutant("suspicion is final", suspicion_is_final, "pauses", complaint="dead_1"),
+    Mutant("suspicion is final", suspicion_is_final, "pauses", {"nodes": 12}, complaint="dead_1"),
     Mutant("the accused keep quiet", the_accused_keep_quiet, "partitions", complaint="I2"),
     Mutant("doubles are not removed", doubles_are_not_removed, complaint="rt_2"),
     Mutant("numbers start again", numbers_start_again, "crashes", complaint="rt_"),

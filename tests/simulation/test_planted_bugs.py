@@ -60,7 +60,7 @@ def test_helpers_are_not_listened_to(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_nobody_probes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Liveness, "on_round", nothing)
-    ring, ids = built_ring(8)
+    ring, ids = built_ring(8, is_judged=False)
     ring.world.crash(ids[2], silent=True)
     ring.world.run_for(10 * SECOND)
     assert any("extra" in line for line in leaf_violations(ring.machines, 24))

@@ -1,8 +1,8 @@
 """Three adjacent nodes fall silent together, and the one in the middle still holds leases of the other two."""
 
 from agiledart_kernel.instants import MILLISECOND, SECOND
-from agiledart_simulation.runs.admission_bed import Bed
 from agiledart_simulation.world.ring import simulated_ids
+from tests.simulation.bed import Bed
 
 
 def test_the_gap_over_a_row_is_not_closed_while_its_middle_may_deliver() -> None:

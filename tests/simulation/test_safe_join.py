@@ -1,5 +1,6 @@
 """I6: no key has two owners, through joins, crashes, leaves, pauses, restarts, drift and cuts; and it does not take long."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 import pytest
@@ -9,10 +10,10 @@ from agiledart_kernel.node_id import NodeId
 from agiledart_overlay.wire.config import OverlayConfig
 from agiledart_overlay.wire.events import LeaveRing
 from agiledart_simulation.checkers.owners import ring_violations
-from agiledart_simulation.runs.admission import SWEPT, crowd, is_lost, sweep
-from agiledart_simulation.runs.admission_bed import Bed
-from agiledart_simulation.runs.admission_storms import Storm
+from agiledart_simulation.runs.campaign import play
+from agiledart_simulation.runs.scenario import MOMENTS, draw
 from agiledart_simulation.world.ring import simulated_ids
+from tests.simulation.bed import Bed
 
 
 def grown(count: int, seed: int = 1, **options: object) -> tuple[Bed, list[NodeId]]:
@@ -29,75 +30,71 @@ def grown(count: int, seed: int = 1, **options: object) -> tuple[Bed, list[NodeI
 # ---- flash crowds
 
 
-@pytest.mark.parametrize(("rate", "loss"), [(0, 0.0), (0, 0.01), (200, 0.0), (50, 0.01)])
-def test_sixty_joins(rate: int, loss: float) -> None:
-    result = crowd(60, rate, loss, seed=1)
-    assert result.samples >= 500
-    assert (result.two, result.overlaps) == (0, 0)
-    assert result.ring_right is not None
-    assert result.ring_right <= 6
-    assert result.leaves_right is not None
-    assert result.leaves_right <= 8
-    assert result.longest_without <= 1.0
+@pytest.mark.parametrize(("step_ms", "loss"), [(0, 0.0), (0, 0.01), (5, 0.0), (20, 0.01)])
+def test_sixty_joins(step_ms: int, loss: float) -> None:
+    report = play(draw(1, 60, "crowds", {"step_ms": step_ms, "loss": loss}))
+    assert report.violations == ()
+    assert report.quiet_ns <= 8 * SECOND
+    assert report.unowned_ms <= 1_000
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("loss", [0.0, 0.01])
-@pytest.mark.parametrize("rate", [0, 50, 200])
-def test_a_thousand_joins(rate: int, loss: float) -> None:
+@pytest.mark.parametrize("step_ms", [0, 20, 5])
+def test_a_thousand_joins(step_ms: int, loss: float) -> None:
     """The specification's flash crowd: right within 15 virtual seconds, and never two owners."""
-    result = crowd(1_000, rate, loss, seed=1)
-    assert result.samples >= 500
-    assert (result.two, result.overlaps) == (0, 0)
-    assert result.ring_right is not None
-    assert result.ring_right <= 15
-    assert result.leaves_right is not None
-    assert result.leaves_right <= 15
+    report = play(draw(1, 1_000, "crowds", {"step_ms": step_ms, "loss": loss}))
+    assert report.violations == ()
+    assert report.quiet_ns <= 15 * SECOND
 
 
 # ---- one fault at every moment of a join
 
 
-def swept(size: int, what: str, at_ms: int, joiners: int) -> None:
-    bed = sweep(size, what, at_ms, joiners=joiners, seed=at_ms + 1)
-    was_lost = is_lost(bed)
-    settled = bed.settle(40 * SECOND)
-    assert bed.owners.overlaps == 0, bed.owners.violations
-    if was_lost:
-        assert size == 1, "a ring of one that dies before its first joiner is in is gone, no other"
-        return
-    assert settled is not None or (size == 1 and is_lost(bed)), bed.wrong()
-    assert bed.owners.longest_ns <= 6.1 * SECOND
+def swept(seeds: Iterable[int]) -> None:
+    for seed in seeds:
+        scenario = draw(seed, name="moments")
+        report = play(scenario)
+        assert report.violations == (), f"replay: {scenario.command}"
+        if "ring-lost" in dict(report.reached):
+            assert scenario.nodes == 1, "a ring of one that dies before its first joiner is in is gone, no other"
+        else:
+            assert report.unowned_ms <= 6_100, f"replay: {scenario.command}"
 
 
-@pytest.mark.parametrize("what", SWEPT)
-def test_one_fault_in_the_middle_of_a_join(what: str) -> None:
-    for size, at_ms, joiners in ((1, 50, 3), (1, 250, 1), (2, 50, 3), (2, 350, 3), (3, 200, 3), (5, 300, 1)):
-        swept(size, what, at_ms, joiners)
+def test_seeds_count_through_all_moments_of_a_join() -> None:
+    drawn = [draw(seed, name="moments") for seed in range(1, 3_361)]
+    different = {(each.kinds, each.nodes, each.steps, each.step_ms) for each in drawn}
+    assert len(different) == 3_360 == len(MOMENTS) * 4 * 2 * 35
+    assert {each.step_ms for each in drawn} == set(range(0, 700, 20))
+
+
+@pytest.mark.parametrize("kind", range(len(MOMENTS)))
+def test_one_fault_in_the_middle_of_a_join(kind: int) -> None:
+    """Every size of a ring and every number of joiners, at four moments of each."""
+    whole = len(MOMENTS) * 4 * 2
+    swept(kind + len(MOMENTS) * place + whole * moment for place in range(8) for moment in (2, 10, 17, 25))
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("size", [1, 2, 3, 5])
-@pytest.mark.parametrize("what", SWEPT)
-def test_one_fault_at_every_moment_of_a_join(what: str, size: int) -> None:
-    for at_ms in range(0, 700, 50):
-        for joiners in (1, 3):
-            swept(size, what, at_ms, joiners)
+@pytest.mark.parametrize("first", range(1, 3_361, 168))
+def test_one_fault_at_every_moment_of_a_join(first: int) -> None:
+    swept(range(first, first + 168))
 
 
 # ---- storms
 
 
 def weathered(seed: int) -> None:
-    storm = Storm(seed)
-    settled = storm.run()
-    assert storm.bed.owners.overlaps == 0, (seed, storm.bed.owners.violations)
-    assert settled is not None, (seed, storm.bed.wrong())
+    scenario = draw(seed, 40, "storms")
+    report = play(scenario)
+    assert report.violations == (), f"replay: {scenario.command}"
 
 
-@pytest.mark.parametrize("seed", [*range(1, 9), 11])
-def test_storms(seed: int) -> None:
-    weathered(seed)
+@pytest.mark.parametrize("first", [1, 4, 7])
+def test_storms(first: int) -> None:
+    for seed in range(first, first + 3):
+        weathered(seed)
 
 
 @pytest.mark.soak

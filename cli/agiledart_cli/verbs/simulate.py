@@ -40,6 +40,8 @@ _HELP = {
     "permanent": "What stays broken at the end: none, dead, mute, deaf, oneway, stutter or flap.",
     "queue": "Order of events at one time: heap or wheel.",
     "quiet_s": "Seconds after the last fault in which all must be right.",
+    "link_ms": "Longest way of a message; 0: a quiet local network.",
+    "cluster": "Most ids lie within so many of each other; 0: anywhere.",
 }
 """Options of a scenario; one that is not given is drawn from the seed."""
 

@@ -7,24 +7,29 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from agiledart_simulation.runs.admission import CrowdRun, MomentRun
 from agiledart_simulation.runs.applications import ApplicationRun
 from agiledart_simulation.runs.recovery_run import REACHED, RecoveryRun
 from agiledart_simulation.runs.report import Report
 from agiledart_simulation.runs.runner import Run
-from agiledart_simulation.runs.scenario import PERMANENT, SCENARIOS, Scenario, draw
+from agiledart_simulation.runs.scenario import NEVER_BROKEN, PERMANENT, SCENARIOS, Scenario, draw
 from agiledart_simulation.world.latency import Latency
 
 _ENOUGH_RUNS = 100
+_RUNS: Mapping[str, type[Run] | type[ApplicationRun] | type[RecoveryRun]] = {
+    "applications": ApplicationRun,
+    "recovery": RecoveryRun,
+    "moments": MomentRun,
+    "crowds": CrowdRun,
+}
+"""Scenarios with a run of their own; `Run` plays the others."""
+
 _MESSAGE_FAULTS = ("loss", "duplicate", "reorder", "burst", "spike", "cut", "held", "queue")
 
 
 def play(scenario: Scenario, latency: Latency | None = None) -> Report:
     """One run of any scenario."""
-    if scenario.name == "applications":
-        return ApplicationRun(scenario, latency=latency).run()
-    if scenario.name == "recovery":
-        return RecoveryRun(scenario, latency=latency).run()
-    return Run(scenario, latency=latency).run()
+    return _RUNS.get(scenario.name, Run)(scenario, latency=latency).run()
 
 
 @dataclass
@@ -76,7 +81,7 @@ class Campaign:
         wanted = [*SCENARIOS[self.name][1]]
         if self.name == "recovery":
             wanted += REACHED
-        elif self.name != "applications":
+        elif self.name not in NEVER_BROKEN:
             wanted += [f"permanent-{kind}" for kind in PERMANENT if kind != "none"]
         if self.name == "swarm":
             wanted += [f"message-{what}" for what in _MESSAGE_FAULTS]

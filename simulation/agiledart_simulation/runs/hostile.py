@@ -8,6 +8,7 @@ from collections.abc import Callable
 from agiledart_kernel.instants import MILLISECOND, SECOND
 from agiledart_kernel.node_id import ID_BITS, NodeId
 from agiledart_kernel.peer import Peer
+from agiledart_kernel.randomness import RandomStream
 from agiledart_overlay.scribe.events import JoinTopic, LeaveTopic
 from agiledart_overlay.scribe.messages import topic_id
 from agiledart_overlay.wire.events import LeaveRing, Unwatch, Watch
@@ -38,6 +39,8 @@ class Hostile(Nemesis):
         self._on_crash = on_crash
         self._links = LinkFaults(self)
         ids = simulated_ids(scenario.seed, scenario.most_ids, scenario.id_bits)
+        if scenario.cluster:
+            ids = _clustered(ids, scenario.cluster, scenario.id_bits, self.random)
         self.ids, self.unused = ids[: scenario.nodes], ids[scenario.nodes :]
         self.reached: dict[str, int] = {}
         self.faulty: tuple[NodeId, ...] = ()
@@ -53,6 +56,7 @@ class Hostile(Nemesis):
             "leave": self._leave,
             "pause": self._pause,
             "pauses": self._pauses,
+            "row": self._row,
             "stutter": self._stutter,
             "clock": self._clock,
             **self._links.kinds,
@@ -172,7 +176,10 @@ class Hostile(Nemesis):
     # ---- hindering nodes
 
     def _nap(self, node: NodeId) -> None:
-        duration = int(self.scenario.max_pause_ms * MILLISECOND * self.random.uniform())
+        self.pause(node, int(self.scenario.max_pause_ms * MILLISECOND * self.random.uniform()))
+
+    def pause(self, node: NodeId, duration: int) -> None:
+        """A node sleeps for so many nanoseconds."""
         self.disturb(node, duration)
         self.do(Pause(node, duration))
 
@@ -191,6 +198,19 @@ class Hostile(Nemesis):
         first = self.random.index(len(up))
         for step in range(2 + self.random.index(3)):
             self._nap(up[(first + step) % len(up)])
+        return True
+
+    def _row(self) -> bool:
+        """Ring neighbours fall asleep together and wake up together, when the others may have closed the gap over them."""
+        up = self.up()
+        if len(up) < 8:
+            return False
+        first, duration = (
+            self.random.index(len(up)),
+            int(self.scenario.max_pause_ms * MILLISECOND * self.random.uniform()),
+        )
+        for step in range(2 + self.random.index(4)):
+            self.pause(up[(first + step) % len(up)], duration)
         return True
 
     def _stutter(self) -> bool:
@@ -290,3 +310,9 @@ class Hostile(Nemesis):
         else:
             self._links.flap_on(first, (500 + self.random.index(4_500)) * MILLISECOND, 1_000, self.calms)
         self.count(f"permanent-{kind}")
+
+
+def _clustered(ids: list[NodeId], width: int, bits: int, random: RandomStream) -> list[NodeId]:
+    """Four of five ids close together, so that many nodes come into one gap."""
+    near = [NodeId((ids[0] + random.index(width)) % (1 << bits)) if random.uniform() < 0.8 else node for node in ids]
+    return [first if near.index(first) == place else ids[place] for place, first in enumerate(near)]

@@ -55,8 +55,22 @@ def config_of(scenario: Scenario) -> OverlayConfig:
     )
 
 
+def network_of(scenario: Scenario) -> NetworkConfig:
+    """Links of a scenario: those of a quiet local network, or slow ones, mostly by distance."""
+    if not scenario.link_ms:
+        return NetworkConfig(host_rate=scenario.host_rate)
+    percent = scenario.link_ms * MILLISECOND // 100
+    return NetworkConfig(5 * percent, 70 * percent, 25 * percent, host_rate=scenario.host_rate)
+
+
 class Run:
-    """One run of one scenario."""
+    """One run of one scenario.
+
+    Attributes:
+        watched_keys: so many are watched for the time that they have no owner.
+    """
+
+    watched_keys = 16
 
     def __init__(
         self,
@@ -72,7 +86,7 @@ class Run:
         self.ring = Ring(
             scenario.seed,
             config or config_of(scenario),
-            NetworkConfig(host_rate=scenario.host_rate),
+            network_of(scenario),
             checks_wire=checks_wire,
             trace=self.trace,
             queue=scenario.queue,
@@ -82,7 +96,7 @@ class Run:
         self.random = RandomStream(scenario.seed, "run")
         self.lookups = LookupLedger(self.bits, self.ring.config.digit_bits)
         self.looks = Looks(self.ring.world)
-        self.owners = Owners(self.ring.world, self.bits, watched_keys=16)
+        self.owners = Owners(self.ring.world, self.bits, self.watched_keys)
         self.hostile = Hostile(self.ring, scenario, self._on_crash, self._on_split)
         self.records = RecordLedger()
         # In a partition there is a root on each side: what one side confirms may lose against the other side's.
@@ -96,13 +110,9 @@ class Run:
 
     def run(self) -> Report:
         """Build, harass, rest, judge."""
-        scenario, hostile, world = self.scenario, self.hostile, self.ring.world
+        hostile, world = self.hostile, self.ring.world
         self._build()
-        hostile.do(hostile.weather(1.0))
-        for _ in range(scenario.steps):
-            self._step(self.random.choice(scenario.kinds))
-            world.run_for(int(scenario.step_ms * MILLISECOND * self.random.uniform()))
-            self._check_always()
+        self._harass()
         quiet_ns = self._rest()
         self._judge()
         self._check_always()
@@ -138,6 +148,14 @@ class Run:
             hostile.start(node, [hostile.ids[self.random.index(index)], hostile.ids[0]])
         if not ring.world.run_until(lambda: all(machine.joined for machine in ring.machines), 120 * SECOND):
             self.complain(["build: not everybody joined"])
+
+    def _harass(self) -> None:
+        scenario = self.scenario
+        self.hostile.do(self.hostile.weather(1.0))
+        for _ in range(scenario.steps):
+            self._step(self.random.choice(scenario.kinds))
+            self.ring.world.run_for(int(scenario.step_ms * MILLISECOND * self.random.uniform()))
+            self._check_always()
 
     def _step(self, kind: str) -> None:
         if kind == "write":

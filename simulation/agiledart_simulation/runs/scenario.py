@@ -7,7 +7,7 @@ is drawn for the others, and a scenario with all options fixed is the same run a
 Source: [Swarm testing], Groce et al. 2012.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, Final
 
@@ -62,6 +62,15 @@ OF_RECOVERY: Final = (
     "wipe",
     "blackout",
 )
+_STORMS: Final = (
+    "join", "crowd", "kill", "silent", "adjacent", "restart", "leave", "pause", "row", "partition", "split",
+)  # fmt: skip
+
+MOMENTS: Final = (
+    "nothing", "crash-joiner", "crash-guardian", "crash-successor", "leave-guardian", "leave-successor", "pause-joiner",
+    "pause-guardian", "pause-successor", "restart-joiner", "restart-guardian", "restart-successor",
+)  # fmt: skip
+"""What happens to whom at one moment of a join."""
 
 PERMANENT: Final = ("none", "dead", "mute", "deaf", "oneway", "stutter", "flap")
 """What may stay broken in the quiet phase."""
@@ -87,8 +96,17 @@ SCENARIOS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
         OF_RECOVERY,
     ),
     "weather": ("messages are lost, doubled, late and out of order", ("weather", "route", "write", "join")),
+    "storms": ("joins among crashes, sleeps and cuts in short order, on slow links", _STORMS),
+    "moments": ("one fault at one moment of a join: seeds 1 to 3360 are all of them", MOMENTS),
+    "crowds": ("many nodes join at once, or one every so often", ("join",)),
 }
 """Scenario → what it is about, and the kinds it draws from."""
+
+NEVER_BROKEN: Final = ("applications", "recovery", "storms", "moments", "crowds")
+"""Scenarios in which nothing stays broken in the quiet phase."""
+
+_LINK_MS: Final = 100
+"""Longest way of a message in the scenarios of admission: so a join is long enough to be hit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +134,11 @@ class Scenario:
         permanent: what stays broken in the quiet phase.
         queue: order of events at one time: heap or wheel.
         quiet_s: time after the last fault in which all must be right again.
+        link_ms: longest way of a message, a twentieth of it being the shortest; 0: a quiet local network.
+        cluster: most ids lie within so many of each other; 0: anywhere.
+
+    In `moments` there are `steps` joiners in one gap, and the fault comes `step_ms` later; in `crowds` a node starts every
+    `step_ms`, or all within 10 ms.
     """
 
     name: str
@@ -142,6 +165,8 @@ class Scenario:
     permanent: str
     queue: str
     quiet_s: int
+    link_ms: int = 0
+    cluster: int = 0
 
     @property
     def digit_bits(self) -> int:
@@ -165,10 +190,12 @@ class Scenario:
 
     def validate(self) -> None:
         """Raises ConfigurationError when an option makes no sense."""
-        known = {"applications": _OF_APPLICATIONS, "recovery": OF_RECOVERY}.get(self.name, KINDS)
+        known = SCENARIOS[self.name][1] if self.name in NEVER_BROKEN else KINDS
         unknown = [kind for kind in self.kinds if kind not in known]
         if unknown or not self.kinds:
             raise ConfigurationError(f"--kinds: {', '.join(unknown) or 'none'}: known are {', '.join(known)}")
+        if self.name == "moments" and len(self.kinds) > 1:
+            raise ConfigurationError("--kinds: one fault at one moment of a join is one kind")
         if self.permanent not in PERMANENT:
             raise ConfigurationError(f"--permanent {self.permanent}: known are {', '.join(PERMANENT)}")
         if self.nodes < 1 or self.id_bits not in (8, 16, 32, 64, ID_BITS):
@@ -228,22 +255,91 @@ def draw(seed: int, most_nodes: int = 25, name: str = "swarm", fixed: Mapping[st
     )
     if drawn.leaf_count == 8:
         drawn = replace(drawn, max_down=min(3, drawn.max_down))
-    if name == "applications":
-        kinds = tuple(dict.fromkeys(("submit", *kinds)))
-        drawn = replace(
-            drawn, kinds=kinds, steps=2 * steps, id_bits=ID_BITS, leaf_count=24, permanent="none", quiet_s=120
-        )
-    if name == "recovery":
-        drawn = replace(
-            drawn,
-            kinds=tuple(dict.fromkeys((*kinds, "heal"))),
-            id_bits=ID_BITS,
-            leaf_count=24,
-            permanent="none",
-            max_down=2,
-            quiet_s=240,
-        )
+    if name in _OF_THEIR_OWN:
+        drawn = _OF_THEIR_OWN[name](drawn, most_nodes, later)
     if fixed:
         drawn = replace(drawn, **fixed)
     drawn.validate()
     return drawn
+
+
+def _applications(drawn: Scenario, most_nodes: int, random: RandomStream) -> Scenario:
+    """Whole nodes: something is always submitted."""
+    kinds = tuple(dict.fromkeys(("submit", *drawn.kinds)))
+    return replace(
+        drawn, kinds=kinds, steps=2 * drawn.steps, id_bits=ID_BITS, leaf_count=24, permanent="none", quiet_s=120
+    )
+
+
+def _recovery(drawn: Scenario, most_nodes: int, random: RandomStream) -> Scenario:
+    """Hosts of a run: every cut heals, and two of them are down at once at most."""
+    kinds = tuple(dict.fromkeys((*drawn.kinds, "heal")))
+    return replace(drawn, kinds=kinds, id_bits=ID_BITS, leaf_count=24, permanent="none", max_down=2, quiet_s=240)
+
+
+def _calm(drawn: Scenario) -> Scenario:
+    """What the scenarios of admission have in common: slow links, and nothing else that is wrong with them."""
+    return replace(
+        drawn, zones=0, host_rate=0, leaf_count=24, permanent="none", max_pause_ms=8_000, link_ms=_LINK_MS,
+        id_bits=ID_BITS, duplicate=0.0, reorder=0.0, burst=0.0, spike=0.0, preset="lan",
+    )  # fmt: skip
+
+
+def _storm(drawn: Scenario, most_nodes: int, random: RandomStream) -> Scenario:
+    """Some rings have so short ids, or so near ones, that many joiners come into one gap."""
+    choice, is_small, is_cluster = random.choice, random.uniform() < 0.3, random.uniform() < 0.3
+    nodes = min(most_nodes, choice((3, 5, 8, 13, 25, 40)))
+    leaf_count = 16 if is_small else 24
+    return replace(
+        _calm(drawn),
+        kinds=tuple(kind for kind in _STORMS if random.uniform() < 0.7) or ("join",),
+        nodes=nodes,
+        id_bits=8 if is_small else ID_BITS,
+        leaf_count=leaf_count,
+        cluster=160 if is_cluster and not is_small else 0,
+        loss=choice((0.0, 0.01, 0.02, 0.05)),
+        drift_ppm=choice((0, 4_900, 4_900)),
+        step_ms=choice((10, 50, 200, 1_000, 4_000)),
+        max_down=max(1, min(nodes, leaf_count // 2 - 1)),
+        seeds_each=3,
+        quiet_s=90,
+    )
+
+
+def _moment(drawn: Scenario, most_nodes: int, random: RandomStream) -> Scenario:
+    """Seeds count through all kinds, sizes of the ring, numbers of joiners, and moments 20 ms apart."""
+    number, kind = divmod(drawn.seed, len(MOMENTS))
+    number, size = divmod(number, 4)
+    moment, joiners = divmod(number, 2)
+    return replace(
+        _calm(drawn),
+        kinds=(MOMENTS[kind],),
+        nodes=(1, 2, 3, 5)[size],
+        steps=(1, 3)[joiners],
+        step_ms=20 * (moment % 35),
+        loss=0.0,
+        drift_ppm=0,
+        max_down=1,
+        seeds_each=4,
+    )
+
+
+def _crowd(drawn: Scenario, most_nodes: int, random: RandomStream) -> Scenario:
+    return replace(
+        _calm(drawn),
+        nodes=most_nodes,
+        steps=0,
+        step_ms=random.choice((0, 1, 5, 20)),
+        loss=random.choice((0.0, 0.01)),
+        drift_ppm=0,
+        quiet_s=120,
+    )
+
+
+_OF_THEIR_OWN: Final[dict[str, Callable[[Scenario, int, RandomStream], Scenario]]] = {
+    "applications": _applications,
+    "recovery": _recovery,
+    "storms": _storm,
+    "moments": _moment,
+    "crowds": _crowd,
+}

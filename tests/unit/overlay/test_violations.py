@@ -5,8 +5,11 @@ from typing import Any
 
 import pytest
 
+from agiledart_kernel.codec import Codec
+from agiledart_kernel.count import MAX_COUNT
 from agiledart_kernel.machine import LinkLost
 from agiledart_kernel.node_id import NodeId
+from agiledart_kernel.peer import Peer
 from agiledart_overlay.machine import OverlayMachine
 from agiledart_overlay.records.directory import Directory
 from agiledart_overlay.records.records import value_digest
@@ -17,7 +20,7 @@ from agiledart_overlay.tables.leaf_set import LeafSet
 from agiledart_overlay.tables.neighbourhood import Neighbourhood
 from agiledart_overlay.wire.events import LeaveRing, StoreRecord, Watch
 from agiledart_overlay.wire.messages import Leave, Probe, ProbeAck, RecordCopy, RecordFetch, RecordKept
-from agiledart_overlay.wire.ring_messages import Renew
+from agiledart_overlay.wire.ring_messages import Renew, RingProbe, RingState
 from tests.unit.overlay.bench import Bench, peer, sent
 
 Patch = pytest.MonkeyPatch
@@ -114,3 +117,14 @@ def test_a_copy_of_a_record_that_nobody_wrote_is_dropped() -> None:
     bench.receive(peer(3), RecordCopy(NodeId(7), 0, b"x", (peer(3).node, 1, 1)))
     assert bench.machine.records == ()
     assert dict(bench.machine.statistics().dropped) == {"record-version": 1}
+
+
+def test_a_ring_whose_ids_lie_close_together_says_a_size_that_a_message_can_carry() -> None:
+    """The estimate by density grew beyond what any codec takes, and the step's answer could not be sent."""
+    near = [Peer(NodeId((1 << 120) + way * step), 1) for step in range(1, 15) for way in (1, -1)]
+    bench = Bench(1).adopt(*near)
+    bench.machine._neighbours.merging.on_round()
+    ((_, state),) = sent(bench.receive(near[0], RingProbe(0, (0, NodeId(0)), 1)), RingState)
+    assert state.size == MAX_COUNT
+    codec: Codec[RingState] = Codec(RingState)
+    assert codec.decode(codec.encode(state)) == state

@@ -1,4 +1,4 @@
-"""`Bed`: a ring under admission that is watched for owners. Messages take 5 to 100 ms, so that a join is long enough to be hit."""
+"""A ring that a test drives by hand, with slow links, and whose keys are watched for owners."""
 
 from collections.abc import Sequence
 
@@ -11,44 +11,40 @@ from agiledart_simulation.checkers.owners import Owners, ring_violations
 from agiledart_simulation.checkers.ring import leaf_violations
 from agiledart_simulation.world.network import NetworkConfig
 from agiledart_simulation.world.ring import Ring
+from tests.machine_checks import look_at
 
 LINKS = NetworkConfig(base_ns=5 * MILLISECOND, span_ns=70 * MILLISECOND, jitter_ns=25 * MILLISECOND)
 """5 to 100 ms a message."""
 
 
-def links(loss: float) -> NetworkConfig:
-    """The same links with losses."""
-    return NetworkConfig(LINKS.base_ns, LINKS.span_ns, LINKS.jitter_ns, loss)
-
-
 class Bed:
-    """A ring that is watched for owners.
-
-    Args:
-        seed: of the world.
-        loss: of messages.
-        config: of all machines.
-        network: other links than the usual ones.
+    """Args:
+    seed: of the world.
+    config: of all machines.
+    network: other links than the usual ones.
+    is_judged: machines are asked now and then what does not hold of them; not where a mistake was planted in them.
     """
 
     def __init__(
-        self, seed: int, loss: float = 0.0, config: OverlayConfig | None = None, network: NetworkConfig | None = None
+        self,
+        seed: int,
+        config: OverlayConfig | None = None,
+        network: NetworkConfig | None = None,
+        *,
+        is_judged: bool = True,
     ) -> None:
         self.config = config or OverlayConfig.lan()
-        self.ring = Ring(seed, self.config, network or links(loss))
+        self.ring = Ring(seed, self.config, network or LINKS)
         self.world = self.ring.world
         self.owners = Owners(self.world, self.config.id_bits)
+        if is_judged:
+            look_at(self.world, every=31)
 
     def start(self, node: NodeId, seeds: Sequence[NodeId], rate_ppb: int | None = None) -> None:
         """Start a node, or its next life, with a clock of its own."""
         self.world.start(Peer(node, 1), rate_ppb=rate_ppb)
         handles = tuple(self.world.nodes[seed].peer for seed in seeds if seed != node)
         self.world.inject(node, JoinRing(handles))
-
-    @property
-    def in_ring(self) -> list[NodeId]:
-        """Members that are up, sorted."""
-        return self.ring.members
 
     def bury_the_left(self) -> None:
         """A node that has left ends its process."""
@@ -61,20 +57,18 @@ class Bed:
     @property
     def is_right(self) -> bool:
         """Everybody is in, agreed neighbours and leaf sets are the true ones, and every key has exactly one owner."""
-        machines = self.ring.machines
         self.owners.look_at_all()
-        return (
-            bool(machines)
-            and not ring_violations(machines, self.world.now)
-            and not leaf_violations(machines, self.config.leaf_count)
-            and self.owners.is_complete
-        )
+        return bool(self.ring.machines) and not self._faults() and self.owners.is_complete
 
-    def settle(self, limit_ns: int, every_ns: int = SECOND // 2) -> float | None:
+    def _faults(self) -> list[str]:
+        machines = self.ring.machines
+        return [*ring_violations(machines, self.world.now), *leaf_violations(machines, self.config.leaf_count)]
+
+    def settle(self, limit_ns: int) -> float | None:
         """Seconds until everything was right; None: not within the limit."""
         began = self.world.now
         while self.world.now - began < limit_ns:
-            self.world.run_for(every_ns)
+            self.world.run_for(SECOND // 2)
             self.bury_the_left()
             if self.is_right:
                 return (self.world.now - began) / SECOND
@@ -82,7 +76,4 @@ class Bed:
 
     def wrong(self) -> list[str]:
         """What is not right, in words."""
-        machines = self.ring.machines
-        found = [*self.owners.violations, *ring_violations(machines, self.world.now)]
-        found.extend(leaf_violations(machines, self.config.leaf_count))
-        return found[:10] or ["owners: not every key has one"]
+        return [*self.owners.violations, *self._faults()][:10] or ["owners: not every key has one"]
