@@ -173,8 +173,8 @@ def test_what_was_kept_of_ended_runs_is_gone(ring: Mesh) -> None:
 
 def test_a_source_that_cannot_be_read_again_is_refused(ring: Mesh, expected: tuple[Path, str]) -> None:
     told = cli(
-        "submit", "plug.py:build", "--set", "readings=tcp:127.0.0.1:9?reconnect=1@a1", "--set", "report=null:@a3",
-        "--set", "copy=null:@a3", "--set", "name=lossy", "--agent", str(ring.agents[0].state_dir), cwd=expected[0],
+        "submit", "plug.py:build", "--set", "readings=tcp:127.0.0.1:9?reconnect=1@a1", "--set", "report=log:lossy@a3",
+        "--set", "copy=log:lossy-copy@a3", "--set", "name=lossy", "--agent", str(ring.agents[0].state_dir), cwd=expected[0],
     )  # fmt: skip
     assert told.returncode == 1
     assert "tcp: cannot be read again, so exactly-once cannot be promised" in told.stderr

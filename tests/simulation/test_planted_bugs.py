@@ -21,7 +21,7 @@ def nothing(*_: Any, **__: Any) -> None:
 
 
 def test_the_leaf_set_never_decides(monkeypatch: pytest.MonkeyPatch) -> None:
-    ring, _ = built_ring(40)
+    ring, _ = built_ring(40, is_judged=False)
     monkeypatch.setattr(LeafSet, "covers", lambda self, key: False)
     assert any(line.startswith("I4") for line in all_violations(ring))
     assert lookups(ring, 50)
@@ -36,7 +36,7 @@ def test_news_of_peers_is_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_copies_stay_where_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Directory, "on_leaves_changed", nothing)
-    ring, ids = built_ring(12, 8)
+    ring, ids = built_ring(12, 8, is_judged=False)
     key = key_of_name("app", "taxi")
     assert ring.store(ids[0], key, 0, b"gold").ok
     ledger = RecordLedger()
@@ -50,7 +50,7 @@ def test_copies_stay_where_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_helpers_are_not_listened_to(monkeypatch: pytest.MonkeyPatch) -> None:
     """The test of the broken link in `test_failures` fails without indirect probes."""
     monkeypatch.setattr(Liveness, "on_probed_for_you", nothing)
-    ring, _ = built_ring(6)
+    ring, _ = built_ring(6, is_judged=False)
     members = ring.members
     ring.world.network.clog(members[0], members[1])
     ring.world.network.clog(members[1], members[0])
