@@ -108,7 +108,7 @@ def test_one_credit_and_instances_put_back_from_snapshots_do_not_show(
     assert host.run()["out"] == case.reference(placed(used(case, rows)))
 
 
-KEYED = [case for case in CASES if any("operator" in step.make for step in topology_of(case, []).steps)]
+KEYED = [case for case in CASES if any(step.state is not None for step in topology_of(case, []).steps)]
 
 
 @pytest.mark.parametrize("case", KEYED, ids=lambda case: case.name)
@@ -125,8 +125,8 @@ def test_state_on_disk_does_not_show(case: Case, rows: list[Row], parallelism: i
 
     topology = topology_of(case, rows)
     for step in topology.steps:
-        if "operator" in step.make:
-            step.make["keep"] = "disk"
+        if step.state is not None:
+            step.state.keep = "disk"
     host = InlineHost(topology, parallelism=parallelism, seed=seed, restarts=0.1, make_store=make_store)
     assert host.run()["out"] == case.reference(placed(used(case, rows)))
     assert made, "nothing was kept on disk"

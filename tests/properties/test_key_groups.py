@@ -98,7 +98,9 @@ def operators(program: Program, stage: int, on_disk: Sequence[bool]) -> Iterator
             stores.append(SqliteStore(step, codec, Path(folder), cached_keys=1))
             return stores[-1]
 
-        program.steps(stage)[0].make["keep"] = "disk"  # what it asked for does not matter without a store
+        state = program.steps(stage)[0].state
+        if state is not None:
+            state.keep = "disk"  # what it asked for does not matter without a store
         yield [operator_of(program, stage, make_store if disk else None) for disk in on_disk]
         for store in stores:
             store.close()

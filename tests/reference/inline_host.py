@@ -84,7 +84,8 @@ class InlineHost:
         self._make_store = make_store
         if make_store is not None:
             for step in topology.steps:
-                step.make["keep"] = "disk"
+                if step.state is not None:
+                    step.state.keep = "disk"
         plan = self.program.plan
         self._channels = {name: _Channel(window, self._random) for name in plan.channels()}
         self._codecs = {edge.index: self.program.codec(edge.index) for edge in plan.edges}

@@ -1,12 +1,14 @@
 """The operator at the head of a stage, made from its step; and the types of what it remembers and gives."""
 
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any, get_args
 
 from agiledart_dataflow.aggregation.aggregators import Aggregator, Count, Extreme, Mean, Sum, Together
 from agiledart_dataflow.aggregation.count_windows import CountWindow
 from agiledart_dataflow.aggregation.late_panes import LatePanes
 from agiledart_dataflow.aggregation.named_panes import NamedPanes
+from agiledart_dataflow.aggregation.named_running import NamedRunning
 from agiledart_dataflow.aggregation.pane_values import kept_values
 from agiledart_dataflow.aggregation.panes import PaneWindow, kept_state_type
 from agiledart_dataflow.aggregation.running import Reduction
@@ -24,6 +26,7 @@ from agiledart_dataflow.operators.keyed import KeyedOperator
 from agiledart_dataflow.operators.keyed_step import KeyedStep
 from agiledart_dataflow.operators.top import Top, ranked_type
 from agiledart_dataflow.plan.step import Step
+from agiledart_dataflow.plan.step_parts import StateParts
 from agiledart_dataflow.state.entries import EntryCodec
 from agiledart_dataflow.state.open_windows import window_entry_type
 from agiledart_dataflow.state.plain_codec import PlainCodec
@@ -53,56 +56,52 @@ def make_operator(
         make_store: for steps with `keep="disk"`; without it their state is in memory, too.
         mishap: told of rows at which user code raised, when the step's error policy lets them go.
     """
-    make = head.make
-    mishap = mishap if "on_error" in make else None
-    if head.kind == "top":
+    mishap = mishap if head.lets_rows_go else None
+    if head.top is not None:
         assert head.function is not None
         codec = PlainCodec(head.name, lambda: ranked_type(*get_args(row_type)))
-        return Top(head.name, head.function, codec, **{**make["ranking"], "mishap": mishap})
+        return Top(head.name, head.function, codec, **asdict(head.top), mishap=mishap)
     if head.keying is None:
         return None
-    if "operator" in make:
-        return _keyed_operator(head, make["operator"], make["state_type"], has_lateness, make_store, mishap)
-    window = make["window"]
+    if head.state is not None:
+        return _keyed_operator(head, head.state, has_lateness, make_store, mishap)
+    assert head.window is not None  # a keyed step has a state, or a window
+    window, aggregator, named = head.window.window, head.window.aggregator, head.window.named
     if has_lateness and isinstance(window, Panes):  # a late row belongs to another window than its time of arrival says
-        panes = LatePanes(window, make["aggregator"], make["named"].flat if "named" in make else None)
-        return _keyed_operator(head, panes, generic(dict, int, make["aggregate_type"]), has_lateness, None, mishap)
+        panes = LatePanes(window, aggregator, None if named is None else named.flat)
+        state = StateParts(panes, generic(dict, int, head.window.aggregate_type))
+        return _keyed_operator(head, state, has_lateness, None, mishap)
     key_of = _key_functions(head)[0]
     codec = PlainCodec(head.name, lambda: window_state_type(head, row_type))
     if isinstance(window, Sliding):
-        return SlidingWindow(head.name, key_of, window.size_ms, make["aggregator"], codec, mishap)
-    if "named" in make:
-        named, enters = make["named"], make["enters"]
+        return SlidingWindow(head.name, key_of, window.size_ms, aggregator, codec, mishap)
+    if named is not None:
+        enters = head.window.enters
         return NamedPanes(head.name, key_of, enters, window, named, codec, positions=positions, mishap=mishap)
-    return PaneWindow(head.name, key_of, window, make["aggregator"], codec, positions=positions, mishap=mishap)
+    return PaneWindow(head.name, key_of, window, aggregator, codec, positions=positions, mishap=mishap)
 
 
 def _keyed_operator(
-    head: Step,
-    operator: Any,
-    state_type: Any,
-    has_lateness: bool,
-    make_store: MakeStore | None,
-    mishap: Mishap | None,
+    head: Step, parts: StateParts, has_lateness: bool, make_store: MakeStore | None, mishap: Mishap | None
 ) -> Operator:
     """What runs an operator whose state is in a store."""
     assert head.keying is not None  # the caller asked
-    make = head.make
-    codec = EntryCodec(head.name, head.keying.key_type, state_type, operator.to_plain, operator.from_plain)
-    on_disk = make_store is not None and make.get("keep") == "disk"
+    operator = parts.operator
+    codec = EntryCodec(head.name, head.keying.key_type, parts.state_type, operator.to_plain, operator.from_plain)
+    on_disk = make_store is not None and parts.keep == "disk"
     store = make_store(head.name, codec) if make_store is not None and on_disk else MemoryStore(codec)
     key_functions = _key_functions(head)
-    if head.kind == "running-values":
+    if isinstance(operator, NamedRunning):
         return RunningValues(head.name, key_functions[0], operator, store, mishap)
     options: dict[str, Any] = {
-        "time_to_live_ms": make.get("time_to_live_ms", 0),
+        "time_to_live_ms": parts.time_to_live_ms,
         "has_lateness": has_lateness,
         "mishap": mishap,
     }
-    if head.kind == "broadcast":
-        shared = PlainCodec(head.name, lambda: make["shared_type"])
+    if head.traits.shares_second:
+        shared = PlainCodec(head.name, lambda: parts.shared_type)
         return BroadcastStep(head.name, key_functions[0], operator, store, shared, **options)
-    return KeyedStep(head.name, key_functions, operator, store, sieves=head.kind == "distinct", **options)
+    return KeyedStep(head.name, key_functions, operator, store, sieves=head.traits.counting == "sieves", **options)
 
 
 def _key_functions(head: Step) -> tuple[Callable[[Any], Any], ...]:
@@ -119,11 +118,12 @@ def window_state_type(head: Step, row_type: Any) -> Any:
         row_type: of the rows that enter it.
     """
     assert head.keying is not None  # windows are of keyed streams
-    make, key = head.make, head.keying.key_type
-    state = aggregate_state_type(make["aggregator"], row_type)
-    if isinstance(make["window"], Sliding):
+    assert head.window is not None
+    key, aggregator = head.keying.key_type, head.window.aggregator
+    state = aggregate_state_type(aggregator, row_type)
+    if isinstance(head.window.window, Sliding):
         return sliding_entry_type(key, state, row_type)
-    kept = kept_values(make["aggregator"])
+    kept = kept_values(aggregator)
     if kept is not None:
         state = kept_state_type([_value_type(function, row_type) for function in kept.values])
     return window_entry_type(key, state)

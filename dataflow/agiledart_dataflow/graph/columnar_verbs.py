@@ -14,8 +14,9 @@ from agiledart_dataflow.graph.graph import Graph, Rows
 from agiledart_dataflow.graph.row_verbs import step_name
 from agiledart_dataflow.operators.batch_functions import VectorFunction, form_of
 from agiledart_dataflow.operators.vector_chain import VectorBuild, VectorWhere
+from agiledart_dataflow.plan.step_parts import RowParts
 from agiledart_dataflow.user_code.callsite import CallSite, call_site
-from agiledart_dataflow.user_code.error_policy import ErrorPolicy, error_policy
+from agiledart_dataflow.user_code.error_policy import ErrorPolicy, policy_options
 
 
 def chosen(rows: Rows, condition: object, step: str | None, on_error: ErrorPolicy) -> Rows:
@@ -27,8 +28,8 @@ def chosen(rows: Rows, condition: object, step: str | None, on_error: ErrorPolic
     value = RowExpression(condition.node, rows.type, where)
     if value.type.kind != "bool":
         raise where.error(f"where() takes a condition, which is True or False, not a value of type {value.type}")
-    make = {"inline": value, "vector": VectorWhere(value)}
-    return _expressed(rows, "where", step, rows.type, repr(condition.node), make, on_error)
+    parts = RowParts(inline=value, vector=VectorWhere(value))
+    return _expressed(rows, "where", step, rows.type, repr(condition.node), parts, on_error)
 
 
 def with_columns(rows: Rows, columns: dict[str, object], step: str | None, on_error: ErrorPolicy) -> Rows:
@@ -66,11 +67,11 @@ def mapped_batches(
     name = step_name(function, name, "map_batches", where)
     row_type = rows.type if returns is None else returns
     schema_of(row_type)
-    policy = error_policy(on_error, where)
+    policy = policy_options(on_error, where)
     vector = VectorFunction(name, function, form_of(function, where), row_type, resizes=resizes, policy=on_error)
-    options = (*((("yields", "many"),) if resizes else ()), *policy["options"])
-    make = {"vector": vector, **policy["make"]}
-    return rows.add(name, "map_batches", row_type, function=function, options=options, make=make)
+    options = (*((("yields", "many"),) if resizes else ()), *policy)
+    parts = RowParts(vector=vector)
+    return rows.add(name, "map_batches", row_type, function=function, options=options, on_error=on_error, rows=parts)
 
 
 def _built(
@@ -88,8 +89,8 @@ def _built(
     row_type = made_row_type(step, fields, where)
     builder = RowBuilder(row_type, rows.type, made)
     nodes = repr([(name, value.node) for name, value in made.items()])
-    make = {"inline": builder, "vector": VectorBuild(builder)}
-    return _expressed(rows, verb, step, row_type, nodes, make, on_error)
+    parts = RowParts(inline=builder, vector=VectorBuild(builder))
+    return _expressed(rows, verb, step, row_type, nodes, parts, on_error)
 
 
 def _expressed(
@@ -98,18 +99,19 @@ def _expressed(
     step: str | None,
     row_type: Any,
     meaning: str,
-    make: dict[str, Any],
+    parts: RowParts,
     on_error: ErrorPolicy,
 ) -> Rows:
     """Add a step of expressions; what it means is part of the specification."""
-    policy = error_policy(on_error, call_site())
+    policy = policy_options(on_error, call_site())
     return rows.add(
         _free_name(rows.graph, verb, step),
         verb,
         row_type,
-        function=make["inline"],
-        options=(("expressions", meaning), *policy["options"]),
-        make={**make, **policy["make"]},
+        function=parts.inline,
+        options=(("expressions", meaning), *policy),
+        on_error=on_error,
+        rows=parts,
     )
 
 

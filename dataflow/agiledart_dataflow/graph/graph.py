@@ -66,11 +66,11 @@ class Graph:
 
     def specification(self) -> Specification:
         """The graph as data. Raises `TopologyError` for one that does nothing."""
-        if not any(step.kind == "source" for step in self.steps):
+        if not any(step.source is not None for step in self.steps):
             raise self.where.error(f"{self.name} has no source: begin with topology.source(…)")
         read = [before for step in self.steps for before in step.inputs]
         for step in self.steps:
-            if step.kind != "sink" and step.index not in read:
+            if step.traits.stage != "sink" and step.index not in read:
                 raise step.where.error(f"nothing takes the rows of {step.name!r}: end the chain with .sink(…)")
         self._check_times()
         return Specification(self.name, tuple(step.specification() for step in self.steps))
@@ -79,7 +79,7 @@ class Graph:
         """Windows over rows without event times would never close; told at the line that asks for one."""
         timeless: dict[int, str] = {}
         for step in self.steps:
-            if step.kind == "source" and step.function is no_time:
+            if step.source is not None and step.function is no_time:
                 timeless[step.index] = step.name
             for before in step.inputs:
                 if before in timeless:

@@ -19,8 +19,9 @@ from agiledart_dataflow.operators.keyed import BroadcastOperator, KeyedOperator
 from agiledart_dataflow.operators.operator_types import operator_types
 from agiledart_dataflow.operators.patterns import Never, Pattern
 from agiledart_dataflow.plan.specification import Options
+from agiledart_dataflow.plan.step_parts import StateParts
 from agiledart_dataflow.user_code.callsite import CallSite, call_site
-from agiledart_dataflow.user_code.error_policy import ErrorPolicy, error_policy
+from agiledart_dataflow.user_code.error_policy import ErrorPolicy, policy_options
 
 Keep = Literal["memory", "disk"]
 """Where a step keeps what it remembers: `disk` for more keys than memory holds, at some ten times the cost of a row."""
@@ -170,20 +171,21 @@ def with_state(
     keep: Keep = "memory",
     options: Options = (),
     key_type: Any = None,
-    **make: Any,
+    **more: Any,
 ) -> Rows:
     """Add a step with state by key, which takes these rows, and others beside them."""
     needs_name(name, kind, f"my-{kind}")
     check_keep(name, keep)
-    policy = error_policy(on_error, call_site())
+    told = policy_options(on_error, call_site())
     return keyed.add(
         name,
         kind,
         row_type,
         *others,
         key_type=key_type,
-        options=(*policy["options"], *options, ("keep", keep)),
-        make={"operator": operator, "state_type": state_type, "keep": keep, **policy["make"], **make},
+        options=(*told, *options, ("keep", keep)),
+        on_error=on_error,
+        state=StateParts(operator, state_type, keep, **more),
     )
 
 

@@ -6,28 +6,31 @@ from typing import Any
 from agiledart_dataflow.data.inference import CannotTellError, element_type, is_lambda, return_annotation, traced_type
 from agiledart_dataflow.graph.graph import Rows
 from agiledart_dataflow.plan.connectors import Connector
+from agiledart_dataflow.plan.step_parts import RowParts
 from agiledart_dataflow.user_code.callsite import CallSite, call_site
-from agiledart_dataflow.user_code.error_policy import ErrorPolicy, error_policy
+from agiledart_dataflow.user_code.error_policy import ErrorPolicy, policy_options
 
 
 def mapped(rows: Rows, function: Callable[..., Any], name: str | None, returns: Any, on_error: ErrorPolicy) -> Rows:
     """Each row as another."""
     where = call_site()
     name = step_name(function, name, "map", where)
-    policy = error_policy(on_error, where)
+    policy = policy_options(on_error, where)
     if returns is None:
         try:
             returns = traced_type(function, rows.type)
         except CannotTellError as error:
             raise where.error(_ask_returns("map", name, error)) from None
-    return rows.add(name, "map", returns, function=function, **policy)
+    return rows.add(name, "map", returns, function=function, options=policy, on_error=on_error)
 
 
 def filtered(rows: Rows, function: Callable[..., Any], name: str | None, on_error: ErrorPolicy) -> Rows:
     """The rows for which a function says yes."""
     where = call_site()
     name = step_name(function, name, "filter", where)
-    return rows.add(name, "filter", rows.type, function=function, **error_policy(on_error, where))
+    return rows.add(
+        name, "filter", rows.type, function=function, options=policy_options(on_error, where), on_error=on_error
+    )
 
 
 def flat_mapped(
@@ -43,14 +46,15 @@ def flat_mapped(
         if returns is None:
             raise where.error(_ask_returns("flat_map", name, error)) from None
         annotated = returns
-    policy = error_policy(on_error, where)
+    policy = policy_options(on_error, where)
     return rows.add(
         name,
         "flat_map",
         annotated if returns is None else returns,
         function=function,
-        options=(("yields", "many" if many else "optional"), *policy["options"]),
-        make={"many": many, **policy["make"]},
+        options=(("yields", "many" if many else "optional"), *policy),
+        on_error=on_error,
+        rows=RowParts(many=many),
     )
 
 

@@ -4,6 +4,7 @@ from typing import Any
 
 from agiledart_dataflow.data.rows import DeadLetter, Either
 from agiledart_dataflow.data.schema import generic
+from agiledart_dataflow.event_time.windows import Panes
 from agiledart_dataflow.graph.graph import Rows, needs_name
 from agiledart_dataflow.user_code.callsite import call_site
 
@@ -15,9 +16,9 @@ def late(rows: Rows, name: str) -> Rows:
     """The rows that came too late for the step."""
     where = call_site()
     step = rows.step
-    if step.kind == "source":
+    if step.source is not None:
         return _beside(rows, name, "late", rows.type)
-    if getattr(step.make.get("window"), "lateness_ms", 0):
+    if step.window is not None and isinstance(step.window.window, Panes) and step.window.window.lateness_ms:
         return _beside(rows, name, "late", _taken(rows))
     raise where.error(
         f"rows are late for sources and for windows with allowed_lateness; {step.name!r} is a {step.kind}"
@@ -28,9 +29,9 @@ def errors(rows: Rows, name: str) -> Rows:
     """The records at which the step's user code raised."""
     where = call_site()
     step = rows.step
-    if step.make.get("on_error") != "dead_letter":
+    if step.on_error != "dead_letter":
         raise where.error(f'{step.name!r} keeps no dead letters: give it on_error="dead_letter"')
-    left, right = _taken(rows), step.make.get("other_rows")
+    left, right = _taken(rows), None if step.state is None else step.state.other_rows
     taken = left if right is None else generic(Either, left, right)
     return _beside(rows, name, "errors", generic(DeadLetter, taken))
 
@@ -39,7 +40,7 @@ def side(rows: Rows, name: str, tag: str, row_type: Any) -> Rows:
     """The rows that the step's own code puts out under a tag."""
     where = call_site()
     step = rows.step
-    if step.kind not in ("stateful", "broadcast"):
+    if not step.traits.tags:
         raise where.error(f"only stateful steps put out rows beside their own; {step.name!r} is a {step.kind}")
     if not isinstance(tag, str) or not tag or len(tag) > MAX_TAG or tag in _OWN_TAGS:
         raise where.error(f"a tag has 1 to {MAX_TAG} characters and is not one of {', '.join(_OWN_TAGS)}: {tag!r}")

@@ -14,6 +14,7 @@ from agiledart_dataflow.plan.connectors import Connector, Source, records_source
 from agiledart_dataflow.plan.deployment import AT_MOST_ONCE, DELIVERIES
 from agiledart_dataflow.plan.overload import Overload, overload_of
 from agiledart_dataflow.plan.specification import Options
+from agiledart_dataflow.plan.step_parts import SourceParts
 from agiledart_dataflow.user_code.callsite import CallSite, call_site, user_frame
 from agiledart_dataflow.user_code.user_limits import UserLimits, user_limits
 from agiledart_kernel.errors import ConfigurationError
@@ -106,13 +107,7 @@ class Topology(Graph):
             options=(("max_out_of_order_ms", str(disorder)), *policy.options(), *_clock_options(time_passes)),
             connector=chosen,
             at=chosen.at if at is None else at,
-            make={
-                "check": check,
-                "max_out_of_order_ms": disorder,
-                "overload": policy,
-                "clock": time_passes,
-                "times_of_columns": times_of_columns,
-            },
+            source=SourceParts(check, disorder, policy, time_passes, times_of_columns),
         )
         return Stream(rows_read)
 

@@ -12,8 +12,9 @@ from agiledart_dataflow.event_time.windows import Counted, Panes, Session, Slidi
 from agiledart_dataflow.graph.graph import KeyedRows, Rows, needs_name
 from agiledart_dataflow.graph.keyed_verbs import Keep, check_keep, itself
 from agiledart_dataflow.plan.specification import LATENESS, Options
+from agiledart_dataflow.plan.step_parts import StateParts, TopParts, WindowParts
 from agiledart_dataflow.user_code.callsite import call_site
-from agiledart_dataflow.user_code.error_policy import ErrorPolicy, error_policy
+from agiledart_dataflow.user_code.error_policy import ErrorPolicy, policy_options
 
 
 def aggregated(
@@ -31,14 +32,13 @@ def aggregated(
     needs_name(name, "count" if isinstance(aggregator, Count) else "aggregate", example)
     if results and aggregator is not None:
         raise where.error("aggregate() takes one aggregator, or named results, not both")
-    policy = error_policy(on_error, where)
+    policy = policy_options(on_error, where)
     check_keep(name, keep)
     flat: Callable[[Any], Any] | None = None
-    more: dict[str, Any] = {}
+    named = None
     if results:
         named = named_window(name, keyed.key_of, keyed.key_type, keyed.type, results, where)
         aggregator, row_type, flat = named.aggregator, named.row_type, named.flat
-        more = {"named": named, "enters": keyed.type}
         told = ("results", repr(sorted(results.items())))
     else:
         value = aggregate_value_type(aggregator, keyed.type, where)
@@ -48,20 +48,14 @@ def aggregated(
         )
         told = ("aggregate", type(aggregator).__name__)
     operator = keyed_window(window, aggregator, keyed.type, flat, on_disk=keep == "disk")
-    if operator is not None:
-        more |= {"operator": operator[0], "state_type": operator[1], "keep": keep}
     return keyed.add(
         name,
         "window" if operator is None else "keyed-window",
         row_type,
-        options=(("window", str(window)), told, *_lateness(window), *policy["options"], *_on_disk(keep)),
-        make={
-            "window": window,
-            "aggregator": aggregator,
-            "aggregate_type": aggregate_state_type(aggregator, keyed.type),
-            **more,
-            **policy["make"],
-        },
+        options=(("window", str(window)), told, *_lateness(window), *policy, *_on_disk(keep)),
+        on_error=on_error,
+        window=WindowParts(window, aggregator, aggregate_state_type(aggregator, keyed.type), named, keyed.type),
+        state=None if operator is None else StateParts(*operator, keep),
     )
 
 
@@ -99,13 +93,12 @@ def top(
     on_change = emit == "on_change"
     row_type = generic(Ranking, cause | None if on_change else cause, key, value)
     options = (("n", str(n)), ("ties", ties), ("compare", compare), ("emit", emit))
-    ranking = {"n": n, "newest_first": ties == "newest", "keys_only": compare == "keys", "on_change": on_change}
-    policy = error_policy(on_error, where)
     return rows.add(
         name,
         "top",
         row_type,
         function=rank or itself,
-        options=(*options, *policy["options"]),
-        make={"ranking": ranking, **policy["make"]},
+        options=(*options, *policy_options(on_error, where)),
+        on_error=on_error,
+        top=TopParts(n, ties == "newest", compare == "keys", on_change),
     )

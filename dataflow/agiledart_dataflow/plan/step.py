@@ -1,7 +1,7 @@
 """`Step`: one step of a graph with the user's functions, and what it needs to know of each row."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from agiledart_dataflow.data.carries import Carries
@@ -10,7 +10,9 @@ from agiledart_dataflow.data.schema import SchemaError, check_travels, read_time
 from agiledart_dataflow.plan.connectors import Connector
 from agiledart_dataflow.plan.specification import Options, StepSpecification
 from agiledart_dataflow.plan.step_kinds import StepKind, kind_named
+from agiledart_dataflow.plan.step_parts import RowParts, SourceParts, StateParts, TopParts, WindowParts
 from agiledart_dataflow.user_code.callsite import CallSite
+from agiledart_dataflow.user_code.error_policy import ErrorPolicy
 
 
 @dataclass(frozen=True)
@@ -18,7 +20,8 @@ class Step:
     """One step of the graph with the user's functions; `StepSpecification` is its part without them.
 
     Attributes:
-        make: parts of the implementation, by the words of `program.py`.
+        on_error: what becomes of the application when its code raises.
+        source, rows, state, window, top: the parts of its implementation, by its kind.
     """
 
     index: int
@@ -32,7 +35,12 @@ class Step:
     options: Options = ()
     connector: Connector | None = None
     at: str = ""
-    make: dict[str, Any] = field(default_factory=dict)
+    on_error: ErrorPolicy = "fail"
+    source: SourceParts | None = None
+    rows: RowParts | None = None
+    state: StateParts | None = None
+    window: WindowParts | None = None
+    top: TopParts | None = None
 
     @property
     def traits(self) -> StepKind:
@@ -44,8 +52,13 @@ class Step:
         """Row → key, by input; () for a step that is not keyed."""
         if self.keying is None:
             return ()
-        given: tuple[Callable[[Any], Any], ...] = self.make.get("key_functions", (self.keying.function,))
-        return given
+        given = () if self.state is None else self.state.key_functions
+        return given or (self.keying.function,)
+
+    @property
+    def lets_rows_go(self) -> bool:
+        """Does it go on without a row at which its code raised?"""
+        return self.on_error != "fail"
 
     def specification(self) -> StepSpecification:
         """What of the step travels."""
@@ -72,14 +85,14 @@ def need_of(step: Step) -> Carries:
     """What a step needs to know of each row that enters it: what its kind needs, but for what is known of its parts."""
     if step.traits.stage == "sink" and read_time_index(step.row_type) is None:
         return "rows"  # else latencies are sampled by the source and number of the record behind a result
-    if step.traits.path_by_window and getattr(step.make.get("window"), "closes_by_time", False):
-        return "times" if getattr(step.make.get("aggregator"), "commutative", False) else "positions"
+    if step.traits.path_by_window and step.window is not None and getattr(step.window.window, "closes_by_time", False):
+        return "times" if getattr(step.window.aggregator, "commutative", False) else "positions"
     return step.traits.needs
 
 
 def minds_time(step: Step) -> bool:
     """Does a step do something when time passes without rows? Its kind says so; code of users without timers does not."""
-    operator = step.make.get("operator")
-    if step.traits.users_timers and operator is not None:
-        return any("on_timer" in vars(cls) for cls in type(operator).__mro__ if cls.__name__ != "KeyedOperator")
+    if step.traits.users_timers and step.state is not None:
+        operator = type(step.state.operator)
+        return any("on_timer" in vars(cls) for cls in operator.__mro__ if cls.__name__ != "KeyedOperator")
     return step.traits.minds_time

@@ -48,6 +48,7 @@ class StepKind:
         needs: the least that must go with the rows that enter it; the step's parts may need more, or let less do.
         minds_time: it does something when time passes without rows.
         users_timers: users' code says whether it does.
+        tags: users' code may put out rows beside its own, each kind under a tag.
         by_event_time: it makes no sense for rows without event times.
         counting: how the ledger counts it.
         columnar: it takes columns as well as rows, whatever its parts.
@@ -66,6 +67,7 @@ class StepKind:
     needs: Carries = "positions"
     minds_time: bool = True
     users_timers: bool = False
+    tags: bool = False
     by_event_time: bool = False
     counting: Counting = "takes"
     columnar: bool = False
@@ -96,7 +98,12 @@ def _stateless(name: str, loop: Loop, counting: Counting, *, columnar: bool = Fa
 
 
 def _keyed(
-    name: str, counting: Counting = "takes", *, by_event_time: bool = False, users_timers: bool = False
+    name: str,
+    counting: Counting = "takes",
+    *,
+    by_event_time: bool = False,
+    users_timers: bool = False,
+    tags: bool = False,
 ) -> StepKind:
     return StepKind(
         name,
@@ -104,11 +111,12 @@ def _keyed(
         path=KEYED_PATH,
         by_event_time=by_event_time,
         users_timers=users_timers,
+        tags=tags,
         counting=counting,
     )
 
 
-def _join(name: str, *, by_event_time: bool = False, shares_second: bool = False) -> StepKind:
+def _join(name: str, *, by_event_time: bool = False, shares_second: bool = False, tags: bool = False) -> StepKind:
     return StepKind(
         name,
         inputs="two",
@@ -116,6 +124,7 @@ def _join(name: str, *, by_event_time: bool = False, shares_second: bool = False
         has_state=True,
         path=KEYED_PATH + 1,
         by_event_time=by_event_time,
+        tags=tags,
     )
 
 
@@ -138,7 +147,7 @@ _KINDS = (
     _stateless("map_batches", "batch", "makes", columnar=True),
     StepKind("union", inputs="any", path=1, needs="rows", minds_time=False, counting="keeps"),
     StepKind("side", needs="rows", minds_time=False, counting="keeps"),
-    _keyed("stateful", users_timers=True),
+    _keyed("stateful", users_timers=True, tags=True),
     _keyed("running", "each"),
     StepKind("running-values", has_state=True, needs="rows", minds_time=False, counting="each"),
     _keyed("distinct", "sieves"),
@@ -148,7 +157,7 @@ _KINDS = (
     _join("window-join", by_event_time=True),
     _join("interval-join", by_event_time=True),
     _join("lookup"),
-    _join("broadcast", shares_second=True),
+    _join("broadcast", shares_second=True, tags=True),
     StepKind("top", runs_once=True, has_state=True, path=1, path_anew=True),
     StepKind("sink", stage="sink", runs_once=True, minds_time=False, counting="keeps"),
 )

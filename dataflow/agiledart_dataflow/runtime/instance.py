@@ -350,8 +350,8 @@ class Instance:
         """The operator raised for a row, and its error policy goes on without it."""
         operator = self._operator
         assert operator is not None
-        make = self._program.steps(self.stage)[0].make
-        policy = make["on_error"]
+        head = self._program.steps(self.stage)[0]
+        policy = head.on_error
         if row is NO_RECORD:  # a timer or a result: nothing is lost but what it would have done
             self.reports.note(operator.name, operator.function, error, row, "skip")
             return
@@ -361,7 +361,13 @@ class Instance:
             operator.counts.dead_letters += 1
         else:
             operator.counts.skipped += 1
-        letter = row if make.get("other_rows") is None else Either(None, row) if at[-1] else Either(row, None)
+        letter = (
+            row
+            if head.state is None or head.state.other_rows is None
+            else Either(None, row)
+            if at[-1]
+            else Either(row, None)
+        )
         self._put_aside(operator.name, operator.function, policy, row, at, error, letter)
 
     def _pass_barrier(self, barrier: int, emit: Emit) -> None:

@@ -15,6 +15,7 @@ from agiledart_dataflow.operators.segments import Segments
 from agiledart_dataflow.plan.connectors import Connector
 from agiledart_dataflow.plan.stage_plan import StagePlan
 from agiledart_dataflow.plan.step import Step
+from agiledart_dataflow.plan.step_parts import RowParts
 from agiledart_kernel.errors import TopologyError
 
 
@@ -83,7 +84,7 @@ class Program:
             head = self.steps(edge.target)[0]
             if edge.partitioning == "key":
                 branch = self.plan.incoming(edge.target).index(edge)
-                functions[edge.index] = (head.name, head.key_functions[branch], "on_error" in head.make)
+                functions[edge.index] = (head.name, head.key_functions[branch], head.lets_rows_go)
         return functions
 
     def operator(
@@ -111,17 +112,16 @@ class Program:
         return Segments(steps, self.plan.carries(stage), on_error) if steps else None
 
     def _row_step(self, step: Step) -> RowStep:
-        make = step.make
-        loop = step.traits.loop
+        parts, loop = step.rows or RowParts(), step.traits.loop
         assert loop is not None  # the caller asked
-        kind: RowKind = "optional" if loop == "many" and not make["many"] else loop
+        kind: RowKind = "optional" if loop == "many" and not parts.many else loop
         return RowStep(
             name=step.name,
             kind=kind,
             function=step.function,
-            policy=make.get("on_error", "fail"),
-            inline=make.get("inline"),
-            vector=make.get("vector"),
+            policy=step.on_error,
+            inline=parts.inline,
+            vector=parts.vector,
             enters=self.topology.steps[step.inputs[0]].row_type,
         )
 

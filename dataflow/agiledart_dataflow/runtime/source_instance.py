@@ -69,6 +69,7 @@ class SourceInstance:
     def __init__(self, program: Program, stage: int, reader: SourceReader, intake: Intake | None = None) -> None:
         step = program.steps(stage)[0]
         assert step.connector is not None
+        assert step.source is not None
         self.stage = stage
         self.index = 0
         self.finished = False
@@ -82,10 +83,10 @@ class SourceInstance:
         self._outbox = Outbox(program.plan, stage, 0, program.key_functions(stage))
         self._lateness_ms = program.lateness_ms
         self._clock = EventClock(
-            step.make["max_out_of_order_ms"],
+            step.source.max_out_of_order_ms,
             lateness_ms=program.lateness_ms,
             keeps_late=self._outbox.edge_of(f"{step.name}/{LATE}") is not None,
-            **step.make.get("clock", {}),
+            **step.source.clock,
         )
         self._pacer = Pacer(step.name, step.connector.option("speed"))
         self._judge = SourceJudge(step, reader, self._clock, paces=self._pacer.paces)

@@ -38,13 +38,14 @@ class SourceJudge:
 
     def __init__(self, step: Step, reader: SourceReader, clock: EventClock, *, paces: bool) -> None:
         assert step.function is not None
+        assert step.source is not None
         self._name = step.name
         self._reader = reader
         self._clock = clock
         self._paces = paces
-        self._times_of_columns: Callable[[Any], Any] | None = step.make.get("times_of_columns")
+        self._times_of_columns: Callable[[Any], Any] | None = step.source.times_of_columns
         self._time_of: Callable[[Any], Any] = step.function
-        self._check: Callable[[Any], str | None] | None = step.make["check"]
+        self._check: Callable[[Any], str | None] | None = step.source.check
         policy = POLICIES[0] if step.connector is None else step.connector.option(MALFORMED, POLICIES[0])
         if policy not in POLICIES:
             raise ConfigurationError(f"{step.name}: malformed is one of {', '.join(POLICIES)}, not {policy!r}")

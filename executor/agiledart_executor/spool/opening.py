@@ -20,7 +20,7 @@ def open_intake(step: Step, directory: Path) -> Intake | None:
         ConfigurationError: rows of a file would be let go, although a file can wait.
         OperationFailed: the directory cannot be made.
     """
-    overload: Overload = step.make.get("overload") or Overload()
+    overload = step.source.overload if step.source is not None else Overload()
     if overload.blocks:
         return None
     assert step.connector is not None
