@@ -1,8 +1,8 @@
 """`Node`: overlay and applications of one agent in one machine.
 
 A step takes one event to the part that it concerns, then works off what the parts emitted: effects for the overlay and
-    messages to this node itself are taken within the same step, everything else goes to the driver. Timers are named
-    `("overlay", …)` or `("node", …)`.
+messages to this node itself are taken within the same step, everything else goes to the driver. Timers are named
+`("overlay", …)` or `("node", …)`.
 """
 
 from collections import deque

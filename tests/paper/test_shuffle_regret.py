@@ -28,7 +28,7 @@ def regret(policy: str, nodes: int, networks: int = 10) -> float:
 
 @cache
 def kl_regret(exploration: float, nodes: int, networks: int, *, per_slot: bool = False) -> float:
-    """As above, for one C."""
+    """Mean regret of the KL index with one exploration constant, over the same networks."""
     totals = []
     for number in range(networks):
         network = grid_of_nodes(nodes, SEED, number)

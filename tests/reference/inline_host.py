@@ -36,7 +36,7 @@ class _Channel:
         """A frame has come to the receiver."""
         came = self.receiving
         came.accept(came.frames + came.marks, came.rows, len(frame), barrier=bool(frame.barrier))
-        self._offered.append(frame.goes_in_order)
+        self._offered.append(bool(len(frame) or frame.barrier))
 
     def acknowledge(self, consumed: int) -> bool:
         """Tell the sender what the instance has taken; True when that is news."""

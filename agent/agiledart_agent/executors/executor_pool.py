@@ -3,6 +3,15 @@
 One process serves one application (its grant names it), so a crash or an endless loop in one user's code touches
 nobody else. The agent and its executor share a socket pair; when it closes, the executor ends. What user code prints
 goes to the agent's log store line by line.
+
+    starting  spawned, Configure →        loading: it gets its patience (`LAUNCH_SECONDS`) for user code that is imported
+    loading   Launched, Linked →          running: its instances work
+    loading   silence for its patience →  told to the one who asked (LaunchError); the process goes on
+    running   Finished of each instance → idle, until the application ends or asks for more
+    running   InstanceBroke →             running: whose instance it was decides what becomes of the application
+    running   out of its bounds, silent → killed, with its last words as the reason
+    any       end →                       ending: sinks are flushed, `ENDING_SECONDS`, then SIGKILL
+    any       its end of the pair closes → gone: instances that have not finished broke, and the reason says how it ended
 """
 
 import asyncio

@@ -75,11 +75,6 @@ class Batch(msgspec.Struct, gc=False):
         columns: Columns = held
         return columns
 
-    @property
-    def goes_in_order(self) -> bool:
-        """True for what stands in line with the rows of a channel and needs credit: rows or a barrier."""
-        return bool(len(self.held) or self.barrier)
-
     def pieces(self, limit: int = MAX_BATCH_ROWS) -> Iterator["Batch"]:
         """The same records in batches of at most `limit` rows.
 

@@ -7,7 +7,6 @@ everything else is a list of the values. Arrays are never written to: slices are
 from array import array
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from itertools import compress
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -233,8 +232,3 @@ def numbers_of(array: Any) -> "Array":
         return np.unpackbits(np.frombuffer(buffer, np.uint8), bitorder="little")[start:stop].astype(bool)
     numbers: Array = np.frombuffer(buffer, np.float64 if array.type == pa.float64() else np.int64)[start:stop]
     return numbers
-
-
-def selected(values: list[Any], mask: "Array") -> list[Any]:
-    """The values of a list where the mask is True."""
-    return list(compress(values, mask.tolist()))

@@ -58,13 +58,8 @@ def covering(position: Position) -> Position:
     return (*position, END)
 
 
-def lifted(position: Position, padding: Position) -> Position:
-    """A record's position after a union: padded to the common length, ended by the number of the branch."""
-    return position + padding
-
-
 def union_padding(depth: int, common: int, branch: int) -> Position:
-    """What `lifted` appends for a branch whose paths have `depth` elements where the longest has `common`."""
+    """What a union appends to the positions of a branch whose paths have `depth` elements where the longest has `common`."""
     return (-1,) * (common - depth) + (branch,)
 
 

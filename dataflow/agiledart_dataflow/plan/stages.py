@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import msgspec
 
 from agiledart_dataflow.data.carries import Carries, most
-from agiledart_dataflow.data.position import CAUSE_LENGTH, Position, union_padding
+from agiledart_dataflow.data.position import union_padding
 from agiledart_dataflow.plan.carrying import carried, lazily_marked
 from agiledart_dataflow.plan.specification import Specification, StepSpecification
 from agiledart_dataflow.plan.stage_plan import ERRORS, Edge, Partitioning, Stage, StagePlan, suggestion
@@ -168,8 +168,3 @@ def _depths(specification: Specification) -> dict[int, int]:
             depth = depth * (not step.traits.path_anew) + step.path_elements(has_lateness=has_lateness)
         depths[step.index] = depth
     return depths
-
-
-def path_depth(position: Position) -> int:
-    """How many path elements a position has."""
-    return len(position) - CAUSE_LENGTH

@@ -239,7 +239,7 @@ class OnlyInput(Arrivals):
         self._input.rows += rows
 
     def offer(self, edge: int, source: int, batch: Batch) -> None:
-        """As above."""
+        """Take the next batch of the channel; a barrier, an end and a wrong channel go the usual way."""
         if batch.barrier or edge != self._edge or source != self._source or batch.mark[0] == END:
             super().offer(edge, source, batch)
             return
@@ -266,7 +266,7 @@ class OnlyInput(Arrivals):
         return True
 
     def take(self, limit: int) -> tuple[Held, Order, Position]:
-        """As above."""
+        """Rows of the next batch as they are when it is the only one; else joined, as of several channels."""
         ready = self._ready
         if len(ready) != 1 or self._at:
             return super().take(limit)

@@ -2,6 +2,15 @@
 
 The executor, `agiledart run` and the simulator's inline host all drive the same class: they `offer` batches that came
 in, call `work`, and deliver what it emits. It does no I/O itself; a sink's writer is handed in.
+
+    open      batches at an input →        taken in order of positions, or of arrival where none are carried; the outbox fills
+    open      outputs are blocked →        nothing is taken: pressure goes up through the channels
+    open      a barrier at one input →     that input waits; the others go on
+    open      the barrier at all inputs →  snapshot; the barrier leaves by every output, before anything that came behind it
+    open      user code raised →           as `on_error` says: `UserCodeError` ends it, or the row is counted and put aside
+    open      the end of all inputs →      draining: windows close, timers of event time fire, the end leaves by every output
+    draining  nothing left →               finished
+    any       restore(snapshot) →          open, as it was behind that barrier; before the first batch only
 """
 
 from collections.abc import Callable, Mapping

@@ -29,7 +29,7 @@ class OneInput(Merge):
         self._ready: list[Batch] = []  # have come, and nothing waits before them; of several, columns come first
 
     def offer(self, edge: int, source: int, batch: Batch) -> None:
-        """As above."""
+        """Take the next batch of the channel, which waits in line with what is ready."""
         only, mark, held = self._only, batch.mark, batch.held
         if (
             (self._ready and not self._waits_beside(held))
@@ -97,7 +97,7 @@ class OneInput(Merge):
         return type(first) is not list or (not len(first) and (type(held) is not list or not len(held)))
 
     def take(self, limit: int) -> tuple[Held, Order, Position]:
-        """As above; of columns all that are ready, as far as they are not too many."""
+        """The next rows and their mark; of columns all that are ready, as far as they are not too many."""
         ready = self._ready
         if not ready:
             return super().take(limit)
@@ -129,16 +129,16 @@ class OneInput(Merge):
 
     @property
     def has_released(self) -> bool:
-        """As above."""
+        """True when `take` may still give something."""
         return bool(self._ready) or self._offered or self._at < len(self._rows)
 
     def snapshot(self, barrier: int = 0) -> Any:
-        """As above."""
+        """The snapshot of a merge: what is ready goes the usual way first."""
         self._go_the_usual_way()
         return super().snapshot(barrier)
 
     def restore(self, plain: Any) -> None:
-        """As above."""
+        """Go back to a snapshot of a merge; nothing is ready then."""
         self._ready.clear()
         super().restore(plain)
 
