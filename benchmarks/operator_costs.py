@@ -79,7 +79,7 @@ def operators(build: Callable[[Any], Any], folder: Path) -> Iterator[tuple[str, 
     in_memory = program.operator(1)
     assert in_memory is not None
     yield "memory", in_memory
-    if program.steps(1)[0].make.get("keep") == "disk":
+    if (state := program.steps(1)[0].state) is not None and state.keep == "disk":
         on_disk = program.operator(1, None, disk_stores(folder))
         assert on_disk is not None
         yield "disk", on_disk
