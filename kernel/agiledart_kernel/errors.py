@@ -33,10 +33,6 @@ class Refused(RemoteProtocolError):
     """A peer is who it says it is, or not, but may not do what it wants; `reason` says why."""
 
 
-class Overloaded(AgileDartError):
-    """A stated limit was reached; the message carries the limit and the policy. Slow down or shed."""
-
-
 class UserCodeError(AgileDartError):
     """User code raised. The message has the step, the record and the user's own frames of the traceback."""
 

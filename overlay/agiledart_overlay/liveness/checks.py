@@ -83,10 +83,6 @@ class Checks:
         check = self._checks.get(node)
         return check is not None and check.stage is Stage.SUSPECT
 
-    def is_in_doubt(self, node: NodeId) -> bool:
-        """Whether a check of this peer is under way."""
-        return node in self._checks
-
     def __iter__(self) -> Iterator[Check]:
         yield from self._checks.values()
 

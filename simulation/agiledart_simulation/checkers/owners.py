@@ -160,13 +160,6 @@ class Owners:
                 self.longest_ns = max(self.longest_ns, free)
 
     @property
-    def share_without_owner(self) -> float:
-        """Of the watched keys and all the time so far."""
-        now = self._world.now
-        open_ns = sum(now - since for since in self._free_since.values())
-        return (self.free_ns + open_ns) / max(1, now * len(self._keys))
-
-    @property
     def owned(self) -> int:
         """Keys that have an owner now; 2^bits when all have one."""
         return sum(arc.length for arc in self._arcs.values())
@@ -184,16 +177,6 @@ class Owners:
             if other != node and (following - start) & self._mask < self._arcs[node].length:
                 found.append(f"I6: {node.short} and {other.short} overlap")
         return found
-
-    def owners_of(self, key: NodeId, now: Instant | None = None) -> list[NodeId]:
-        """Who owns a key now, by asking every node."""
-        at = self._world.now if now is None else now
-        owners = []
-        for node in self._arcs:
-            claim = self._claim(node, at)
-            if claim is not None and claim.holds(key, self._mask):
-                owners.append(node)
-        return owners
 
 
 def _overlap(one: Arc, other: Arc, mask: int) -> bool:

@@ -6,7 +6,6 @@ Source: the project's overlay specification §9, last lines, and §11 (after a p
 from collections.abc import Iterable, Mapping
 
 from agiledart_node.node import Node
-from agiledart_node.scheduling.messages import Office
 
 
 def holders(nodes: Iterable[Node]) -> dict[tuple[str, int], list[Node]]:
@@ -69,8 +68,3 @@ def service_violations(nodes: Iterable[Node]) -> list[str]:
                 names = ", ".join(other.me.name for other in serving.get(key, [])) or "nobody"
                 found.append(f"service: {key[0]} is renewed at {scheduler.name}, but served by {names}")
     return found
-
-
-def office_of(node: Node) -> Office | None:
-    """The office that a node holds."""
-    return node.schedulers.role.office
