@@ -123,7 +123,9 @@ class Agent:
         cores = settings.cores or os.cpu_count() or 1
         node = Node(
             self.me,
-            NodeConfig(executors=settings.executors, cores=cores, recovery=_recovery(settings)),
+            NodeConfig(
+                executors=settings.executors, cores=cores, placement=settings.placement, recovery=_recovery(settings)
+            ),
             random,
             self._observe,
         )

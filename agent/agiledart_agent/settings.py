@@ -16,6 +16,7 @@ from agiledart_agent.identity.host_name import machine_name
 from agiledart_dataflow.user_code.user_limits import MIN_MEMORY_MB
 from agiledart_kernel.errors import ConfigurationError
 from agiledart_kernel.limits import MAX_LATENCY_LOG_BYTES, MAX_LATENCY_LOG_DAYS, MIN_LATENCY_LOG_BYTES
+from agiledart_placement.strategy import STRATEGIES
 
 _PREFIX = "AGILEDART_AGENT__"
 SERVICE_STATE_DIR = Path("/var/lib/agiledart")
@@ -51,6 +52,7 @@ class AgentSettings:
         host: the machine, where agents die together; found out unless given. Copies of one thing go to different ones.
         cores: processor cores that this node may count as its own; 0: all of the machine.
         executors: worker processes an application may have on this node.
+        placement: strategy by which applications that this node deploys are mapped to nodes (`agiledart_placement.strategy`).
         latency_log_bytes: how much is kept of the latencies sampled at each sink, for `analytics run latency`; 0: nothing.
         latency_log_days: for how long.
         stuck_warning: seconds that one call of user code may take before the application's logs say where it is.
@@ -73,6 +75,7 @@ class AgentSettings:
     host: str = ""
     cores: int = 0
     executors: int = 1
+    placement: str = STRATEGIES[0]
     latency_log_bytes: int = 16 << 20
     latency_log_days: int = 7
     stuck_warning: int = 5
@@ -160,8 +163,9 @@ class AgentSettings:
             raise ConfigurationError(
                 f"agent.checkpoint_interval is {self.checkpoint_interval} (seconds); allowed are 1 to 3600"
             )
-        if self.log_format not in ("console", "json"):
-            raise ConfigurationError(f"agent.log_format is {self.log_format!r}; allowed are console and json")
+        for setting, choices in (("placement", STRATEGIES), ("log_format", ("console", "json"))):
+            if (chosen := getattr(self, setting)) not in choices:
+                raise ConfigurationError(f"agent.{setting} is {chosen!r}; allowed are {' and '.join(choices)}")
         if not 0 <= self.cores <= MAX_CORES:
             raise ConfigurationError(f"agent.cores is {self.cores}; allowed are 0 (all of this machine) to {MAX_CORES}")
         if not self.name or len(self.name) > 64 or not self.name.isprintable() or any(c in self.name for c in " @:/,"):

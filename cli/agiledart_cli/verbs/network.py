@@ -12,6 +12,7 @@ from agiledart_cli.control_client import connect
 from agiledart_cli.errors import FAILED
 from agiledart_cli.options import agent_options
 from agiledart_cli.output import BAD, duration, milliseconds, output_option, paint, plural, print_json, print_table, say
+from agiledart_kernel.grants import TOKEN_ROLES
 from agiledart_kernel.text import harmless_document
 from agiledart_node.wire.commands import CreateToken, Nodes, Route
 
@@ -128,9 +129,7 @@ def token() -> None:
 
 
 @token.command(short_help="Make a token.")
-@click.option(
-    "--role", type=click.Choice(["agent", "submitter", "reader", "admin"]), default="agent", show_default=True
-)
+@click.option("--role", type=click.Choice(TOKEN_ROLES), default="agent", show_default=True)
 @click.option("--uses", type=click.IntRange(1), default=20, show_default=True, help="How many nodes may use it.")
 @click.option(
     "--expires", callback=_span, metavar="SPAN", default="24h", show_default=True, help="How long it lets anyone in."

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypedDict, TypeVar, Unp
 from agiledart_dataflow.aggregation.aggregators import Aggregator, Count
 from agiledart_dataflow.aggregation.running import Reduction
 from agiledart_dataflow.data.rows import Change, DeadLetter, Joined, Match, Pane, Ranking
-from agiledart_dataflow.event_time.windows import Counted, Panes, Session, Sliding
+from agiledart_dataflow.event_time.windows import ClosingWindow, Panes, Sliding
 from agiledart_dataflow.expressions.aggregates import Aggregate
 from agiledart_dataflow.expressions.expression import Expression
 from agiledart_dataflow.graph import columnar_verbs, join_verbs, keyed_verbs, row_verbs, side_verbs, window_verbs
@@ -273,14 +273,14 @@ class KeyedStream(Generic[K, R]):
     @overload
     def window(self, window: Sliding) -> "SlidingStream[K, R]": ...
     @overload
-    def window(self, window: Panes | Session | Counted) -> "PaneStream[K, R]": ...
+    def window(self, window: ClosingWindow) -> "PaneStream[K, R]": ...
     def window(self, window: Any) -> Any:
         """Divide each key's rows: `sliding(size)`, `hopping(size, every)`, `tumbling(size)`, `session(gap)` by event time,
         `counted(size)` by number.
         """
         if isinstance(window, Sliding):
             return SlidingStream(self._rows, window)
-        if isinstance(window, Panes | Session | Counted):
+        if isinstance(window, ClosingWindow):
             return PaneStream(self._rows, window)
         raise call_site().error(
             f"window() takes sliding(…), hopping(…), tumbling(…), session(…) or counted(…), not {window!r}"
@@ -500,7 +500,7 @@ class SlidingStream(Generic[K, R]):
 class PaneStream(Generic[K, R]):
     """Rows of each key in windows that close."""
 
-    def __init__(self, keyed: KeyedRows, window: Panes | Session | Counted) -> None:
+    def __init__(self, keyed: KeyedRows, window: ClosingWindow) -> None:
         self._keyed = keyed
         self._window = window
 

@@ -69,7 +69,7 @@ class WindowParts:
     """A window and what is made of it.
 
     Attributes:
-        window: the rows: `Sliding`, `Panes`, `Session` or `Counted`.
+        window: the rows, one of `event_time.windows.Window`.
         aggregator: what is made of them.
         aggregate_type: of the aggregator's state in plain form.
         named: named results (`NamedWindow`); None for one aggregate.
