@@ -34,6 +34,11 @@ def default_state_dir(environment: Mapping[str, str] = os.environ) -> Path:
     return Path(base) / "agiledart"
 
 
+def default_name() -> str:
+    """What a node is called that nobody named: as its machine."""
+    return socket.gethostname().split(".")[0]
+
+
 @dataclass(frozen=True)
 class AgentSettings:
     """What an agent can be told.
@@ -47,6 +52,7 @@ class AgentSettings:
         metrics_hosts: names, with commas between, under which /metrics may be asked for, beside addresses and `localhost`: a
             page in somebody's browser may give this port any name of its own.
         join: a join token, `@FILE` or `-`; empty: the stored network, else a new one.
+        leave_old: a network of one that never ran an application is left for the token's, without asking.
         zone: failure and latency zone.
         host: the machine, where agents die together; found out unless given. Copies of one thing go to different ones.
         cores: processor cores that this node may count as its own; 0: all of the machine.
@@ -69,6 +75,7 @@ class AgentSettings:
     metrics: str = DEFAULT_METRICS
     metrics_hosts: str = ""
     join: str = ""
+    leave_old: bool = False
     zone: str = ""
     host: str = ""
     cores: int = 0
@@ -103,9 +110,7 @@ class AgentSettings:
         flags: Mapping[str, object], environment: Mapping[str, str], config_file: Path | None = None
     ) -> tuple["AgentSettings", dict[str, str]]:
         """As `load`; also where each setting came from: `default`, a variable's or a file's name, or a flag."""
-        settings = AgentSettings(
-            state_dir=default_state_dir(environment), name=socket.gethostname().split(".")[0], host=machine_name()
-        )
+        settings = AgentSettings(state_dir=default_state_dir(environment), name=default_name(), host=machine_name())
         known = {field.name: field for field in fields(AgentSettings)}
         origins = dict.fromkeys(known, "default")
         if environment.get("STATE_DIRECTORY"):

@@ -138,6 +138,7 @@ class ExecutorDesk:
     # ---- instances
 
     async def _prepare(self, pool: ExecutorPool, effect: PrepareExecutors) -> None:
+        self._identity.touch_network()
         part = effect.part
         await pool.prepare(part.application, part.version, part.number, effect.slots, encode(part))
 

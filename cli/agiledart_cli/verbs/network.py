@@ -10,8 +10,9 @@ import click
 
 from agiledart_cli.control_client import connect
 from agiledart_cli.errors import FAILED
-from agiledart_cli.options import agent_options
+from agiledart_cli.options import agent_options, not_empty
 from agiledart_cli.output import BAD, duration, milliseconds, output_option, paint, plural, print_json, print_table, say
+from agiledart_kernel.errors import ConfigurationError
 from agiledart_kernel.text import harmless_document
 from agiledart_node.wire.commands import CreateToken, Nodes, Route
 
@@ -118,7 +119,7 @@ def token() -> None:
 
     \b
     Example:
-      agiledart token create > pi2.token           (then, on pi2: agiledart agent --join @pi2.token)
+      agiledart token create --output pi2.token    (then, on pi2: agiledart agent --join @pi2.token)
       agiledart token create --role reader --expires 7d
       agiledart token show @pi2.token
       agiledart token redeem @reader.token reader.identity
@@ -145,7 +146,15 @@ def token() -> None:
 )
 @click.option("--scope", default="", metavar="app:NAME|sink:NAME", help="Only for this application or sink.")
 @agent_options
-@output_option
+@click.option(
+    "-o",
+    "--output",
+    metavar="table|json|FILE",
+    default="table",
+    callback=not_empty,
+    show_default=True,
+    help="How to print; or a file that only you can read, into which the token goes.",
+)
 def create(
     role: str,
     uses: int,
@@ -161,6 +170,7 @@ def create(
     \b
     Example:
       agiledart token create --uses 1 --expires 10m
+      agiledart token create --role submitter --output submitter.token
     """
     command = CreateToken(role, uses, int(expires.total_seconds()), int(member_for.total_seconds()), scope)
     with connect(agent, identity) as client:
@@ -168,9 +178,24 @@ def create(
     if output == "json":
         print_json(body)
         return
-    click.echo(body["token"])
-    join = "agiledart agent --join @FILE" if role == "agent" else "agiledart … --agent HOST:PORT --identity @FILE"
+    file = "FILE" if output == "table" else output
+    if output == "table":
+        click.echo(body["token"])
+    else:
+        _write_secret(Path(output), body["token"])
+        say(f"Wrote {output}; only you can read it.")
+    join = f"agiledart agent --join @{file}" if role == "agent" else f"agiledart … --agent HOST:PORT --identity @{file}"
     say(f"{plural(uses, 'use')}, for {duration(expires.total_seconds())}, role {role}:  {join}")
+
+
+def _write_secret(file: Path, text: str) -> None:
+    """A file that only this user can read, from its first moment on."""
+    from agiledart_agent.durable_file import write_durably
+
+    try:
+        write_durably(file, f"{text}\n".encode())
+    except OSError as error:
+        raise ConfigurationError(f"--output {file}: {error.strerror}") from None
 
 
 @token.command(short_help="What a token is for, without its secret.")

@@ -265,6 +265,7 @@ def test_token_show_keeps_the_secret(tmp_path: Path, capsys: pytest.CaptureFixtu
 
     identity = Identity.load_or_create(tmp_path / "state")
     identity.found_network()
+    identity.keep_network()
     text = create_token(identity.issuer(), now_seconds=int(time.time()), addresses=("10.0.0.1:9464",), uses=7)
     (tmp_path / "token").write_text(text + "\n")
     assert run_cli(["token", "show", f"@{tmp_path}/token", "-o", "json"]) == 0
