@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from agiledart_agent.addresses import WILDCARDS, holder_of_port, not_ours, outward_address
+from agiledart_agent.capacity import usual_capacity
 from agiledart_agent.control.user_desk import UserDesk
 from agiledart_agent.driver import Driver
 from agiledart_agent.durable_file import write_durably
@@ -129,7 +130,12 @@ class Agent:
         cores = settings.cores or os.cpu_count() or 1
         node = Node(
             self.me,
-            NodeConfig(executors=settings.executors, cores=cores, recovery=_recovery(settings)),
+            NodeConfig(
+                executors=settings.executors,
+                cores=cores,
+                capacity=settings.capacity or usual_capacity(cores),
+                recovery=_recovery(settings),
+            ),
             random,
             self._observe,
         )

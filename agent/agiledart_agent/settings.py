@@ -12,6 +12,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+from agiledart_agent.capacity import MOST
 from agiledart_agent.identity.host_name import machine_name
 from agiledart_dataflow.user_code.user_limits import MIN_MEMORY_MB
 from agiledart_kernel.errors import ConfigurationError
@@ -56,6 +57,7 @@ class AgentSettings:
         zone: failure and latency zone.
         host: the machine, where agents die together; found out unless given. Copies of one thing go to different ones.
         cores: processor cores that this node may count as its own; 0: all of the machine.
+        capacity: operator instances of all applications that this node takes; 0: what its memory and cores give.
         executors: worker processes an application may have on this node.
         latency_log_bytes: how much is kept of the latencies sampled at each sink, for `analytics run latency`; 0: nothing.
         latency_log_days: for how long.
@@ -79,6 +81,7 @@ class AgentSettings:
     zone: str = ""
     host: str = ""
     cores: int = 0
+    capacity: int = 0
     executors: int = 1
     latency_log_bytes: int = 16 << 20
     latency_log_days: int = 7
@@ -135,13 +138,10 @@ class AgentSettings:
     def validate(self) -> None:
         """Check each value and how they go together."""
         split_address(self.listen, "agent.listen")
-        if self.advertise:
-            split_address(self.advertise, "agent.advertise")
-        if self.metrics:
-            split_address(self.metrics, "agent.metrics")
+        for setting, address in (("advertise", self.advertise), ("metrics", self.metrics)):
+            if address:
+                split_address(address, f"agent.{setting}")
         _check_host_names(self.metrics_hosts)
-        if not 1 <= self.executors <= 64:
-            raise ConfigurationError(f"agent.executors is {self.executors}; allowed are 1 to 64")
         if self.latency_log_bytes and not MIN_LATENCY_LOG_BYTES <= self.latency_log_bytes <= MAX_LATENCY_LOG_BYTES:
             raise ConfigurationError(
                 f"agent.latency_log_bytes is {self.latency_log_bytes}; allowed are 0 (keep none) and {MIN_LATENCY_LOG_BYTES} to "
@@ -167,8 +167,7 @@ class AgentSettings:
             )
         if self.log_format not in ("console", "json"):
             raise ConfigurationError(f"agent.log_format is {self.log_format!r}; allowed are console and json")
-        if not 0 <= self.cores <= MAX_CORES:
-            raise ConfigurationError(f"agent.cores is {self.cores}; allowed are 0 (all of this machine) to {MAX_CORES}")
+        self._validate_size()
         if not self.name or len(self.name) > 64 or not self.name.isprintable() or any(c in self.name for c in " @:/,"):
             raise ConfigurationError(
                 f"agent.name is {self.name!r}; allowed are 1 to 64 characters without space @ : / ,"
@@ -176,6 +175,17 @@ class AgentSettings:
         for setting, text in (("zone", self.zone), ("host", self.host)):
             if len(text) > 64 or not text.isprintable():
                 raise ConfigurationError(f"agent.{setting} is {text!r}; allowed are up to 64 printable characters")
+
+    def _validate_size(self) -> None:
+        """How much this node takes."""
+        if not 1 <= self.executors <= 64:
+            raise ConfigurationError(f"agent.executors is {self.executors}; allowed are 1 to 64")
+        for setting, value, zero, most in (
+            ("cores", self.cores, "all of this machine", MAX_CORES),
+            ("capacity", self.capacity, "what memory and cores give", MOST),
+        ):
+            if not 0 <= value <= most:
+                raise ConfigurationError(f"agent.{setting} is {value}; allowed are 0 ({zero}) to {most}")
 
 
 def split_address(text: str, setting: str = "address") -> tuple[str, int]:

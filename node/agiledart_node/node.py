@@ -16,6 +16,7 @@ from agiledart_kernel.machine import Completed, Effect, Event, Failed, Received,
 from agiledart_kernel.observe import Observer, ignore
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.randomness import RandomStream
+from agiledart_node.asking.forgetting import Forgetting
 from agiledart_node.asking.questions import Questions
 from agiledart_node.asking.sharing import Sharing
 from agiledart_node.asking.stopping import Stopping
@@ -35,7 +36,19 @@ from agiledart_node.recovering.recovering import Recovering
 from agiledart_node.scheduling.messages import SchedulingMessage
 from agiledart_node.scheduling.schedulers import ANSWERS as SCHEDULING_ANSWERS
 from agiledart_node.scheduling.schedulers import Schedulers
-from agiledart_node.wire.commands import Info, ListApplications, Logs, Nodes, Route, Share, Status, Stop, Submit, Tap
+from agiledart_node.wire.commands import (
+    Forget,
+    Info,
+    ListApplications,
+    Logs,
+    Nodes,
+    Route,
+    Share,
+    Status,
+    Stop,
+    Submit,
+    Tap,
+)
 from agiledart_node.wire.effects import RefusedRequest
 from agiledart_node.wire.events import (
     Asked,
@@ -159,6 +172,8 @@ class Node:
         self._surveying.served = lambda: self.schedulers.served
         self._questions = Questions(desk, self._records, self._hosting, self._surveying, self._watching)
         self._sharing = Sharing(desk, self._records, self._questions)
+        self._forgetting = Forgetting(desk, self._records, self._questions, self._watching)
+        self._questions.on_old = self._forgetting.tidy
         self._tapping = Tapping(desk, self._questions, self._hosting)
         self._stopping = Stopping(desk, self._records, self._questions, self._watching)
         self._sinks = Sinks(desk, self._records)
@@ -395,6 +410,8 @@ class Node:
             return self._tapping.tap(request, command, event.asker)
         if isinstance(command, Info):
             return questions.info(request)
+        if isinstance(command, Forget):
+            return self._forgetting.forget(request, command.name, event.asker)
         if isinstance(command, Share):
             return self._sharing.share(request, command, event.asker)
         return None

@@ -11,7 +11,18 @@ import click
 from agiledart_cli.control_client import connect
 from agiledart_cli.errors import FAILED
 from agiledart_cli.options import agent_options, not_empty
-from agiledart_cli.output import BAD, duration, milliseconds, output_option, paint, plural, print_json, print_table, say
+from agiledart_cli.output import (
+    BAD,
+    count,
+    duration,
+    milliseconds,
+    output_option,
+    paint,
+    plural,
+    print_json,
+    print_table,
+    say,
+)
 from agiledart_kernel.errors import ConfigurationError
 from agiledart_kernel.text import harmless_document
 from agiledart_node.wire.commands import CreateToken, Nodes, Route
@@ -41,8 +52,9 @@ def nodes(agent: str | None, identity: str | None, output: str) -> None:
       agiledart nodes
       agiledart nodes --agent pi1:9464 --identity @reader.token -o json
 
-    A node knows its neighbours on the ring, not every node: in a small ring that is everyone. `schedules` says how many
-    applications a node serves as scheduler; most nodes are none.
+    A node knows its neighbours on the ring, not every node: in a small ring that is everyone. `used` and `free` are
+    operator instances (agiledart agent --capacity); `schedules` says how many applications a node serves as scheduler:
+    most nodes are none.
     """
     with connect(agent, identity) as client:
         body = client.ask(Nodes())
@@ -62,9 +74,9 @@ def nodes(agent: str | None, identity: str | None, output: str) -> None:
         for node in body["nodes"]
     ]
     print_table(
-        ["node", "id", "links at", "zone", "rtt", "instances", "schedules", "runs"],
+        ["node", "id", "links at", "zone", "rtt", "used", "free", "schedules", "runs"],
         rows,
-        ["rtt", "instances", "schedules"],
+        ["rtt", "used", "free", "schedules"],
     )
     if body["known"] > len(rows):
         say(f"{body['known'] - len(rows):,} more are known.")
@@ -74,11 +86,12 @@ def nodes(agent: str | None, identity: str | None, output: str) -> None:
 
 def _load(node: Mapping[str, Any]) -> list[str]:
     if not node["answers"]:
-        return ["", "", paint("does not answer", BAD)]
+        return ["", "", "", paint("does not answer", BAD)]
     runs = ", ".join(node["applications"])
     schedules = "" if node.get("schedules") is None else str(node["schedules"])
     return [
-        f"{node['instances']} of {node['capacity']}",
+        count(node["instances"]),
+        count(max(0, node["capacity"] - node["instances"])),
         schedules,
         f"{runs} (leaving)" if node["is_leaving"] else runs,
     ]

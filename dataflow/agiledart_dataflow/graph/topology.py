@@ -2,13 +2,15 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
-from typing import Any, TypeVar, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_type_hints
 
 from agiledart_dataflow.data.position import BEFORE_ALL_MS
 from agiledart_dataflow.event_time.event_clock import Clock
 from agiledart_dataflow.event_time.event_times import event_times
 from agiledart_dataflow.expressions.expression import Expression
+from agiledart_dataflow.graph.explained_calls import explained
 from agiledart_dataflow.graph.graph import Graph, span_ms
+from agiledart_dataflow.graph.missing_verbs import missing_verbs
 from agiledart_dataflow.graph.streams import Stream
 from agiledart_dataflow.plan.connectors import Connector, Source, records_source
 from agiledart_dataflow.plan.deployment import AT_MOST_ONCE, DELIVERIES
@@ -22,6 +24,7 @@ from agiledart_kernel.instants import milliseconds
 T = TypeVar("T")
 
 
+@explained
 class Topology(Graph):
     """A dataflow graph under construction: `topology.source(…).map(…).sink(…)`.
 
@@ -41,6 +44,9 @@ class Topology(Graph):
             raise self.where.error(f"delivery is {' or '.join(map(repr, DELIVERIES))}, not {delivery!r}")
         self.delivery = delivery
         self.limits = UserLimits()
+
+    if not TYPE_CHECKING:  # which goes on to report them at once
+        __getattr__ = missing_verbs("Topology")
 
     def __repr__(self) -> str:
         return f"Topology({self.name!r}, {len(self.steps)} steps)"

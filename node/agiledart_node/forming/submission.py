@@ -33,6 +33,7 @@ from agiledart_node.records.application import (
     advanced,
 )
 from agiledart_node.records.records import Records
+from agiledart_node.records.ways import reasons_of, ways_of
 from agiledart_node.recovering.recovering import Recovering
 from agiledart_node.wire.bodies import DryRunBody, SubmitBody
 from agiledart_placement.ledger import NoRoom
@@ -108,17 +109,18 @@ class Submissions:
         loads = await self._planning.survey(blueprint, pinned, paths)
         placement = self._planning.place(blueprint, pinned, paths, loads, {})
         shown = display_names(tuple(peer for peer, _ in loads.values()))
+        hosts = [[shown[node] for node in placement.hosts_of(stage)] for stage in range(len(blueprint.stages))]
+        reasons = reasons_of(placement, loads, len(blueprint.stages))
         return DryRunBody(
             name=blueprint.name,
             dry_run=True,
             digest=blueprint.digest,
-            placement={
-                stage.name: [shown[node] for node in placement.hosts_of(number)]
-                for number, stage in enumerate(blueprint.stages)
-            },
+            placement={stage.name: nodes for stage, nodes in zip(blueprint.stages, hosts, strict=True)},
             paths=[[shown.get(peer.node, peer.name) for peer in path] for path in paths],
             relaxed=list(placement.relaxed),
             strategy=self._desk.config.placement,
+            reasons={stage.name: why for stage, why in zip(blueprint.stages, reasons, strict=True) if why},
+            ways=ways_of([stage.kind for stage in blueprint.stages], blueprint.edges, hosts),
         )
 
     async def _claim(self, order: Order) -> ApplicationRecord:
@@ -153,7 +155,7 @@ class Submissions:
                 plan=blueprint.plan,
                 history=(HistoryEntry(wall_ms, DEPLOYING, f"submitted to {asked.name}"),),
                 by_epoch=order.by_epoch,
-                owner_key=last.owner_key if last is not None and last.owner_key else order.asker.key,
+                owner_key=(last.owner_key if last is not None else b"") or order.asker.key,
                 shared_keys=last.shared_keys if last is not None else (),
             )
             if await self._records.create(revision, record):
@@ -235,6 +237,7 @@ class Submissions:
                 assignment=work.assignment(),
                 paths=paths,
                 life=work.life,
+                away=work.away,
                 seconds_to_running=took,
             )
 
@@ -307,6 +310,8 @@ def running_body(record: ApplicationRecord, relaxed: tuple[str, ...], strategy: 
         paths=[[shown[peer.node] for peer in path] for path in record.paths],
         relaxed=list(relaxed),
         strategy=strategy,
+        reasons=record.reasons,
+        ways=record.ways,
         seconds_to_running=record.seconds_to_running,
         scheduler=record.scheduler.name or record.scheduler.node.short,
     )
