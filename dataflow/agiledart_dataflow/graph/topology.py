@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_type_hints
 
 from agiledart_dataflow.data.position import BEFORE_ALL_MS
 from agiledart_dataflow.event_time.event_clock import Clock
@@ -12,6 +12,7 @@ from agiledart_dataflow.graph.explained_calls import explained
 from agiledart_dataflow.graph.graph import Graph, span_ms
 from agiledart_dataflow.graph.missing_verbs import missing_verbs
 from agiledart_dataflow.graph.streams import Stream
+from agiledart_dataflow.plan.connectors import MALFORMED_POLICIES as POLICIES
 from agiledart_dataflow.plan.connectors import Connector, Source, records_source
 from agiledart_dataflow.plan.deployment import AT_MOST_ONCE, DELIVERIES
 from agiledart_dataflow.plan.overload import Overload, overload_of
@@ -65,6 +66,7 @@ class Topology(Graph):
         clock: Clock = "events",
         idle_timeout: timedelta | None = None,
         max_ahead: timedelta | None = None,
+        malformed: Literal["count", "fail"] | None = None,
     ) -> Stream[T]:
         """A stream of rows from outside.
 
@@ -88,6 +90,8 @@ class Topology(Graph):
                 until it reads again. For live sources.
             max_ahead: a row whose time is further than this ahead of the node's clock pushes time no further than this, and
                 waits until its time has come. For live rows from devices whose clocks may be wrong.
+            malformed: what becomes of records that are none: they are counted, told and left out (`count`, the usual), or the
+                first one ends the application (`fail`); over what the connector says.
         """
         where = call_site()
         chosen = _source_connector(name, connector, where)
@@ -100,6 +104,8 @@ class Topology(Graph):
         if max_out_of_order < timedelta(0):
             raise where.error(f"max_out_of_order of source {name!r} is below zero: {max_out_of_order}")
         disorder = milliseconds(max_out_of_order)
+        if malformed not in (None, *POLICIES):
+            raise where.error(f"malformed is {' or '.join(map(repr, POLICIES))}, not {malformed!r}")
         policy = _overload(name, overload, chosen, where)
         time_passes = _clock(clock, idle_timeout, max_ahead, where)
         time_of, times_of_columns = event_times(event_time, row_type, where)
@@ -109,11 +115,17 @@ class Topology(Graph):
             (),
             row_type,
             function=time_of,
-            options=(("max_out_of_order_ms", str(disorder)), *policy.options(), *_clock_options(time_passes)),
+            options=(
+                ("max_out_of_order_ms", str(disorder)),
+                *policy.options(),
+                *_clock_options(time_passes),
+                *((("malformed", malformed),) if malformed else ()),
+            ),
             connector=chosen,
             at=chosen.at if at is None else at,
             make={
                 "check": check,
+                "malformed": malformed,
                 "max_out_of_order_ms": disorder,
                 "overload": policy,
                 "clock": time_passes,
