@@ -68,12 +68,14 @@ from agiledart_node.wire.formation_messages import (
     AskStop,
     AskTap,
     AskWhetherActive,
+    CheckHost,
     CollectJoins,
     Deploy,
     Deployed,
     Drain,
     FormationMessage,
     Halt,
+    HostChecked,
     InstancesEnded,
     Join,
     JoinArrived,
@@ -115,7 +117,18 @@ NodeMessage = OverlayMessage | FormationMessage | SchedulingMessage | Recovering
 
 NODE_CODEC: Codec[NodeMessage] = Codec(NodeMessage)
 
-_ANSWERS = (VoterMade, JoinTree, Load, Deployed, Acknowledged, Reports, LogLines, TapRows, *SCHEDULING_ANSWERS)
+_ANSWERS = (
+    VoterMade,
+    JoinTree,
+    Load,
+    Deployed,
+    Acknowledged,
+    Reports,
+    LogLines,
+    TapRows,
+    HostChecked,
+    *SCHEDULING_ANSWERS,
+)
 
 _PATROL = ("node", "patrol")
 
@@ -218,6 +231,7 @@ class Node:
             AskReports: self._questions.reports,
             AskLogs: self._ask_logs,
             AskTap: self._ask_tap,
+            CheckHost: self._submissions.checking.asked,
             AskWhetherActive: self._whether_active,
             TraceHops: self._questions.traced,
             MakeVoter: self.recovering.make_voter,

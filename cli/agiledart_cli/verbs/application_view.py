@@ -42,8 +42,31 @@ def print_plan(body: Mapping[str, Any], *, dry_run: bool) -> None:
         )
     print_table(["stage", "×", "where"], [[name, len(nodes), where(nodes)] for name, nodes in placement.items()], ["×"])
     _print_ways(body)
+    _print_checks(body.get("checks", []))
     if not dry_run:
         click.echo(f" Watch: agiledart top   Stop: agiledart stop {body['name']}")
+
+
+def _print_checks(checks: Sequence[Mapping[str, Any]]) -> None:
+    """What each source and sink found on its node, and what it guarantees."""
+    for row in checks:
+        if not row["stage"]:
+            click.echo(f" {row['node']}  {paint(row['text'], BAD)}")
+    tried = [row for row in checks if row["stage"]]
+    if tried:
+        click.echo()
+        heads = ["stage", "where", "reads or writes", "found", "when something ends in the middle"]
+        rows = [
+            [
+                row["stage"],
+                row["node"],
+                row["connector"],
+                paint(row["text"], None if row["is_good"] else BAD),
+                row["guarantee"],
+            ]
+            for row in tried
+        ]
+        print_table(heads, rows)
 
 
 def _print_ways(body: Mapping[str, Any]) -> None:

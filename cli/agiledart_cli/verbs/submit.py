@@ -71,7 +71,7 @@ def make_submission(
 @click.option("--name", default="", callback=not_empty, help="The application's name. Default: the topology's own.")
 @click.option("--executors", type=click.IntRange(1, 64), default=None, help="Worker processes of each node to use.")
 @click.option("--replace", is_flag=True, help="Drain the application of this name first, if one runs.")
-@click.option("--dry-run", is_flag=True, help="Show what would run where; start nothing.")
+@click.option("--dry-run", is_flag=True, help="Show what would run where, and whether it could; start nothing.")
 @click.option("--wait", is_flag=True, help="Wait until it has ended; exit 1 when it failed.")
 @click.option("--timeout", type=float, metavar="SECONDS", help="Give up waiting after this time (it runs on).")
 @agent_options
@@ -121,7 +121,7 @@ def submit(
             return FAILED
         if dry_run or not wait:
             print_json(body) if output == "json" else print_plan(harmless_document(body), dry_run=dry_run)
-            return 0
+            return 0 if all(row["is_good"] for row in body.get("checks", ())) else FAILED
         if output != "json":
             print_plan(harmless_document(body), dry_run=False)
         try:

@@ -17,6 +17,7 @@ from agiledart_kernel.randomness import RandomStream
 from agiledart_node.desk.desk import CommandRefused, Desk
 from agiledart_node.desk.names import display_names
 from agiledart_node.forming.blueprint import Blueprint
+from agiledart_node.forming.checking import Checking
 from agiledart_node.forming.deploying import Deploying, Deployment, NodeFull
 from agiledart_node.forming.joining import Joining, Paths
 from agiledart_node.forming.pinning import fed_sinks
@@ -54,6 +55,7 @@ class Submissions:
 
     Attributes:
         deploying: (application, version) of those that are not yet running.
+        checking: asks hosts for a dry run, and answers as host.
     """
 
     def __init__(
@@ -71,6 +73,7 @@ class Submissions:
         self._surveying, self._watching, self._random = surveying, watching, random
         self._deploying = Deploying(desk)
         self._planning = Planning(desk, surveying)
+        self.checking = Checking(desk)
         self.deploying: dict[tuple[str, int], bool] = {}
 
     async def deploy(
@@ -102,8 +105,8 @@ class Submissions:
             for peer in order.pinned.values():
                 self._desk.unwatch(peer)
 
-    async def dry_run(self, blueprint: Blueprint, pinned: dict[int, Peer]) -> DryRunBody:
-        """What would run where."""
+    async def dry_run(self, blueprint: Blueprint, bundle: bytes, pinned: dict[int, Peer]) -> DryRunBody:
+        """What would run where, and whether it could."""
         number = self._random.bits(63)
         paths = await self._joining.form(number, fed_sinks(blueprint, pinned))
         loads = await self._planning.survey(blueprint, pinned, paths)
@@ -121,6 +124,9 @@ class Submissions:
             strategy=self._desk.config.placement,
             reasons={stage.name: why for stage, why in zip(blueprint.stages, reasons, strict=True) if why},
             ways=ways_of([stage.kind for stage in blueprint.stages], blueprint.edges, hosts),
+            checks=await self.checking.checked(
+                blueprint, bundle, placement, {node: peer for node, (peer, _) in loads.items()}, shown
+            ),
         )
 
     async def _claim(self, order: Order) -> ApplicationRecord:

@@ -44,6 +44,23 @@ class SubmitBody(Body, frozen=True):
     ways: list[list[str]] = []
 
 
+class CheckRow(Body, frozen=True):
+    """A source or sink, tried on its node, or (without a stage) a node on which the code does not load.
+
+    Args:
+        connector: what it would read or write, as in `--set`.
+        text: what was found, or what is wrong.
+        guarantee: what becomes of its rows when something ends in the middle.
+    """
+
+    stage: str
+    node: str
+    connector: str
+    is_good: bool
+    text: str
+    guarantee: str = ""
+
+
 class DryRunBody(Body, frozen=True):
     """`submit --dry-run`: what would run where; nothing was started. `digest`: of the specification, hex. Others: `SubmitBody`."""
 
@@ -56,6 +73,7 @@ class DryRunBody(Body, frozen=True):
     strategy: str
     reasons: dict[str, str] = {}
     ways: list[list[str]] = []
+    checks: list[CheckRow] = []
 
 
 class ApplicationRow(Body, frozen=True):
