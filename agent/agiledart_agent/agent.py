@@ -4,6 +4,7 @@
 """
 
 import asyncio
+import errno
 import json
 import os
 import secrets
@@ -13,7 +14,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from agiledart_agent.addresses import WILDCARDS, holder_of_port, outward_address
+from agiledart_agent.addresses import WILDCARDS, holder_of_port, not_ours, outward_address
+from agiledart_agent.capacity import usual_capacity
 from agiledart_agent.control.user_desk import UserDesk
 from agiledart_agent.driver import Driver
 from agiledart_agent.durable_file import write_durably
@@ -26,7 +28,7 @@ from agiledart_agent.metrics.metrics_server import MetricsServer
 from agiledart_agent.peer_links import PeerLinks
 from agiledart_agent.ring_memory import RingMemory
 from agiledart_agent.run_store import RunStore
-from agiledart_agent.settings import AgentSettings, split_address
+from agiledart_agent.settings import DEFAULT_METRICS, AgentSettings, split_address
 from agiledart_agent.sink_log_server import SinkLogServer
 from agiledart_kernel.errors import OperationFailed, RemoteProtocolError
 from agiledart_kernel.frames import Hello
@@ -56,6 +58,8 @@ LINK_LOOK_SECONDS = 2.0
 LEAF_MARGIN_SECONDS = 3 * 86_400
 SEED_SECONDS = 3.0
 SEED_TRIES = 3
+MORE_METRICS_PORTS = 100
+"""Tried after the usual one, when no port was asked for."""
 
 
 def _recovery(settings: AgentSettings) -> RecoveryConfig:
@@ -107,13 +111,16 @@ class Agent:
     async def start(self, seeds: list[str]) -> None:
         """Listen, build the node and enter the ring that these addresses know, or found one.
 
+        Its network is written down once that has worked: a first start that fails leaves none behind.
+
         Raises:
             OperationFailed: in the user's words.
         """
         settings = self._settings
         await self._listen()
-        if settings.metrics:
-            await self._metrics_server.listen(*split_address(settings.metrics, "agent.metrics"))
+        await self._serve_metrics()
+        if not seeds:  # else once it is among the others
+            self._identity.keep_network()
         host, _ = split_address(self.address)
         identity = self._identity
         self.me = Peer(
@@ -124,7 +131,11 @@ class Agent:
         node = Node(
             self.me,
             NodeConfig(
-                executors=settings.executors, cores=cores, placement=settings.placement, recovery=_recovery(settings)
+                executors=settings.executors,
+                cores=cores,
+                capacity=settings.capacity or usual_capacity(cores),
+                placement=settings.placement,
+                recovery=_recovery(settings),
             ),
             random,
             self._observe,
@@ -143,6 +154,7 @@ class Agent:
         self._spawn(self._watch_links())
         await self._users.open(self.driver)
         await self._enter_ring(seeds)
+        identity.keep_network()
         self._spawn(self.sink_logs.note_for_ever())
         self._spawn(self.sink_logs.trim_for_ever())
 
@@ -217,18 +229,28 @@ class Agent:
                 on_refused=self._log.refused,
             )
         except socket.gaierror:
-            raise OperationFailed(
-                f"There is no address {host} here. Give --listen an address of this machine."
-            ) from None
+            raise OperationFailed(not_ours(host, port)) from None
         except OSError as error:
-            holder = holder_of_port(port)
-            if holder or error.errno == 98:
+            if error.errno == errno.EADDRINUSE:
+                holder = holder_of_port(port)
                 whose = f" ({holder})" if holder else ""
                 raise OperationFailed(
                     f"Port {port} is in use by another process{whose}. "
                     f"Give --listen {host}:0 for any free one, or stop the other."
                 ) from None
+            if error.errno == errno.EADDRNOTAVAIL:
+                raise OperationFailed(not_ours(host, port)) from None
             raise OperationFailed(f"Cannot listen on {host}:{port}: {error.strerror}.") from None
+
+    async def _serve_metrics(self) -> None:
+        """Where the settings say; when they say nothing, on the next port that is free: a machine may have several agents."""
+        if not self._settings.metrics:
+            return
+        host, port = split_address(self._settings.metrics, "agent.metrics")
+        tries = 1 + (MORE_METRICS_PORTS if self._settings.metrics == DEFAULT_METRICS else 0)
+        taken = await self._metrics_server.listen(host, port, tries)
+        if taken != port and port:
+            self._log.info("metrics.moved", f"  metrics on port {taken}: {port} is in use by another process")
 
     async def _enter_ring(self, seeds: list[str]) -> None:
         peers: list[Peer] = []
@@ -358,7 +380,10 @@ class Agent:
         self._log.warning("peer.failed", f"{name} is gone ({effect.reason})", peer=effect.peer.node.hex)
 
     def _remember(self) -> None:
-        self._memory.save(peer.address for peer in self.known_peers())
+        peers = self.known_peers()
+        if peers:
+            self._identity.touch_network()
+        self._memory.save(peer.address for peer in peers)
 
     async def _tell_time(self) -> None:
         while True:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+from agiledart_agent.capacity import MOST
 from agiledart_agent.identity.host_name import machine_name
 from agiledart_dataflow.user_code.user_limits import MIN_MEMORY_MB
 from agiledart_kernel.errors import ConfigurationError
@@ -35,6 +36,11 @@ def default_state_dir(environment: Mapping[str, str] = os.environ) -> Path:
     return Path(base) / "agiledart"
 
 
+def default_name() -> str:
+    """What a node is called that nobody named: as its machine."""
+    return socket.gethostname().split(".")[0]
+
+
 @dataclass(frozen=True)
 class AgentSettings:
     """What an agent can be told.
@@ -48,9 +54,11 @@ class AgentSettings:
         metrics_hosts: names, with commas between, under which /metrics may be asked for, beside addresses and `localhost`: a
             page in somebody's browser may give this port any name of its own.
         join: a join token, `@FILE` or `-`; empty: the stored network, else a new one.
+        leave_old: a network of one that never ran an application is left for the token's, without asking.
         zone: failure and latency zone.
         host: the machine, where agents die together; found out unless given. Copies of one thing go to different ones.
         cores: processor cores that this node may count as its own; 0: all of the machine.
+        capacity: operator instances of all applications that this node takes; 0: what its memory and cores give.
         executors: worker processes an application may have on this node.
         placement: strategy by which applications that this node deploys are mapped to nodes (`agiledart_placement.strategy`).
         latency_log_bytes: how much is kept of the latencies sampled at each sink, for `analytics run latency`; 0: nothing.
@@ -71,9 +79,11 @@ class AgentSettings:
     metrics: str = DEFAULT_METRICS
     metrics_hosts: str = ""
     join: str = ""
+    leave_old: bool = False
     zone: str = ""
     host: str = ""
     cores: int = 0
+    capacity: int = 0
     executors: int = 1
     placement: str = STRATEGIES[0]
     latency_log_bytes: int = 16 << 20
@@ -106,9 +116,7 @@ class AgentSettings:
         flags: Mapping[str, object], environment: Mapping[str, str], config_file: Path | None = None
     ) -> tuple["AgentSettings", dict[str, str]]:
         """As `load`; also where each setting came from: `default`, a variable's or a file's name, or a flag."""
-        settings = AgentSettings(
-            state_dir=default_state_dir(environment), name=socket.gethostname().split(".")[0], host=machine_name()
-        )
+        settings = AgentSettings(state_dir=default_state_dir(environment), name=default_name(), host=machine_name())
         known = {field.name: field for field in fields(AgentSettings)}
         origins = dict.fromkeys(known, "default")
         if environment.get("STATE_DIRECTORY"):
@@ -133,13 +141,10 @@ class AgentSettings:
     def validate(self) -> None:
         """Check each value and how they go together."""
         split_address(self.listen, "agent.listen")
-        if self.advertise:
-            split_address(self.advertise, "agent.advertise")
-        if self.metrics:
-            split_address(self.metrics, "agent.metrics")
+        for setting, address in (("advertise", self.advertise), ("metrics", self.metrics)):
+            if address:
+                split_address(address, f"agent.{setting}")
         _check_host_names(self.metrics_hosts)
-        if not 1 <= self.executors <= 64:
-            raise ConfigurationError(f"agent.executors is {self.executors}; allowed are 1 to 64")
         if self.latency_log_bytes and not MIN_LATENCY_LOG_BYTES <= self.latency_log_bytes <= MAX_LATENCY_LOG_BYTES:
             raise ConfigurationError(
                 f"agent.latency_log_bytes is {self.latency_log_bytes}; allowed are 0 (keep none) and {MIN_LATENCY_LOG_BYTES} to "
@@ -166,8 +171,7 @@ class AgentSettings:
         for setting, choices in (("placement", STRATEGIES), ("log_format", ("console", "json"))):
             if (chosen := getattr(self, setting)) not in choices:
                 raise ConfigurationError(f"agent.{setting} is {chosen!r}; allowed are {' and '.join(choices)}")
-        if not 0 <= self.cores <= MAX_CORES:
-            raise ConfigurationError(f"agent.cores is {self.cores}; allowed are 0 (all of this machine) to {MAX_CORES}")
+        self._validate_size()
         if not self.name or len(self.name) > 64 or not self.name.isprintable() or any(c in self.name for c in " @:/,"):
             raise ConfigurationError(
                 f"agent.name is {self.name!r}; allowed are 1 to 64 characters without space @ : / ,"
@@ -175,6 +179,17 @@ class AgentSettings:
         for setting, text in (("zone", self.zone), ("host", self.host)):
             if len(text) > 64 or not text.isprintable():
                 raise ConfigurationError(f"agent.{setting} is {text!r}; allowed are up to 64 printable characters")
+
+    def _validate_size(self) -> None:
+        """How much this node takes."""
+        if not 1 <= self.executors <= 64:
+            raise ConfigurationError(f"agent.executors is {self.executors}; allowed are 1 to 64")
+        for setting, value, zero, most in (
+            ("cores", self.cores, "all of this machine", MAX_CORES),
+            ("capacity", self.capacity, "what memory and cores give", MOST),
+        ):
+            if not 0 <= value <= most:
+                raise ConfigurationError(f"agent.{setting} is {value}; allowed are 0 ({zero}) to {most}")
 
 
 def split_address(text: str, setting: str = "address") -> tuple[str, int]:

@@ -149,13 +149,18 @@ class Launchable:
         return running
 
 
+def ready_program(plan: bytes, bundle: bytes) -> Program:
+    """The builder that a bundle holds, run, and its functions joined with the plan. Raises AgileDartError."""
+    return compile_program(load_bundle(decode_bundle(bundle)), _PLAN.decode(plan))
+
+
 def make_ready(part: DeploymentPart, latencies: LatencyKeeping = NO_LATENCIES) -> Launchable:
     """Run the builder that the bundle holds and join its functions with the plan.
 
     Raises:
         AgileDartError: the code does not load here, or builds another graph than the one submitted.
     """
-    plan = _PLAN.decode(part.plan)
-    program = compile_program(load_bundle(decode_bundle(part.bundle)), plan)
+    program = ready_program(part.plan, part.bundle)
+    plan = program.plan
     codecs = {edge.index: program.codec(edge.index) for edge in plan.edges}
     return Launchable(program, plan, codecs, part.application, part.version, latencies)

@@ -216,6 +216,39 @@ class Unprepared(Message, frozen=True, gc=False, tag=121):
     reason: str
 
 
+class CheckWanted(msgspec.Struct, frozen=True, array_like=True):
+    """What to check: a plan, the code, and the stages that would run here; of those, sources and sinks are tried."""
+
+    plan: bytes
+    bundle: bytes
+    stages: tuple[int, ...]
+    memory_bytes: int = 0
+
+
+class Checked(msgspec.Struct, frozen=True, array_like=True):
+    """One source or sink.
+
+    Args:
+        stage: of the plan.
+        url: what it would read or write; no secret is in it.
+        text: what was found, or what is wrong.
+        guarantee: what becomes of its rows when something ends in the middle.
+    """
+
+    stage: int
+    url: str
+    is_good: bool
+    text: str
+    guarantee: str = ""
+
+
+class CheckFound(msgspec.Struct, frozen=True, array_like=True):
+    """Why the code does not load here (empty: it does), and what was found of its sources and sinks."""
+
+    refusal: str
+    connectors: tuple[Checked, ...] = ()
+
+
 AgentMessage = Configure | Launch | Link | StartReading | EndInput | Verdict | OpenTap | BeginEpoch | CommitEpoch
 ExecutorMessage = (
     Launched

@@ -179,7 +179,10 @@ class Worker:
         task.add_done_callback(self._tasks.discard)
 
     async def report_for_ever(self) -> None:
-        """Send figures twice a second: an agent that hears nothing knows that user code does not return."""
+        """Send figures twice a second: an agent that hears nothing knows that user code does not return.
+
+        At whole and half seconds of the wall clock: so figures of different nodes are of one moment, as far as their clocks agree.
+        """
         while True:
             reports = []
             for running in self._host.running.values():
@@ -203,7 +206,7 @@ class Worker:
             if self._tapping is not None:
                 for sampled in self._tapping.turn(self._host.running.values(), time.monotonic()):
                     self.tell(sampled)
-            await asyncio.sleep(REPORT_SECONDS)
+            await asyncio.sleep(REPORT_SECONDS - time.time() % REPORT_SECONDS)
 
     def _finished(self, running: Running) -> None:
         if self._epochs is not None:

@@ -83,6 +83,7 @@ VERBS: Final[dict[str, Row]] = {
     "stop": Row(About.APPLICATION, _ADMIN, _SUBMITTER),
     "tap": Row(About.APPLICATION, _ADMIN, _SUBMITTER),
     "share": Row(About.APPLICATION, _ADMIN, _SUBMITTER, owner_only=True),
+    "forget": Row(About.APPLICATION, _ADMIN, _SUBMITTER, owner_only=True),
     "status": Row(About.APPLICATION, _USERS),
     "logs": Row(About.APPLICATION, _USERS),
     "list": Row(About.LIST, _USERS),

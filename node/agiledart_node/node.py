@@ -16,6 +16,7 @@ from agiledart_kernel.machine import Completed, Effect, Event, Failed, Received,
 from agiledart_kernel.observe import Observer, ignore
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.randomness import RandomStream
+from agiledart_node.asking.forgetting import Forgetting
 from agiledart_node.asking.questions import Questions
 from agiledart_node.asking.sharing import Sharing
 from agiledart_node.asking.stopping import Stopping
@@ -35,7 +36,19 @@ from agiledart_node.recovering.recovering import Recovering
 from agiledart_node.scheduling.messages import SchedulingMessage
 from agiledart_node.scheduling.schedulers import ANSWERS as SCHEDULING_ANSWERS
 from agiledart_node.scheduling.schedulers import Schedulers
-from agiledart_node.wire.commands import Info, ListApplications, Logs, Nodes, Route, Share, Status, Stop, Submit, Tap
+from agiledart_node.wire.commands import (
+    Forget,
+    Info,
+    ListApplications,
+    Logs,
+    Nodes,
+    Route,
+    Share,
+    Status,
+    Stop,
+    Submit,
+    Tap,
+)
 from agiledart_node.wire.effects import RefusedRequest
 from agiledart_node.wire.events import (
     Asked,
@@ -55,12 +68,14 @@ from agiledart_node.wire.formation_messages import (
     AskStop,
     AskTap,
     AskWhetherActive,
+    CheckHost,
     CollectJoins,
     Deploy,
     Deployed,
     Drain,
     FormationMessage,
     Halt,
+    HostChecked,
     InstancesEnded,
     Join,
     JoinArrived,
@@ -102,7 +117,18 @@ NodeMessage = OverlayMessage | FormationMessage | SchedulingMessage | Recovering
 
 NODE_CODEC: Codec[NodeMessage] = Codec(NodeMessage)
 
-_ANSWERS = (VoterMade, JoinTree, Load, Deployed, Acknowledged, Reports, LogLines, TapRows, *SCHEDULING_ANSWERS)
+_ANSWERS = (
+    VoterMade,
+    JoinTree,
+    Load,
+    Deployed,
+    Acknowledged,
+    Reports,
+    LogLines,
+    TapRows,
+    HostChecked,
+    *SCHEDULING_ANSWERS,
+)
 
 _PATROL = ("node", "patrol")
 
@@ -159,6 +185,8 @@ class Node:
         self._surveying.served = lambda: self.schedulers.served
         self._questions = Questions(desk, self._records, self._hosting, self._surveying, self._watching)
         self._sharing = Sharing(desk, self._records, self._questions)
+        self._forgetting = Forgetting(desk, self._records, self._questions, self._watching)
+        self._questions.on_old = self._forgetting.tidy
         self._tapping = Tapping(desk, self._questions, self._hosting)
         self._stopping = Stopping(desk, self._records, self._questions, self._watching)
         self._sinks = Sinks(desk, self._records)
@@ -203,6 +231,7 @@ class Node:
             AskReports: self._questions.reports,
             AskLogs: self._ask_logs,
             AskTap: self._ask_tap,
+            CheckHost: self._submissions.checking.asked,
             AskWhetherActive: self._whether_active,
             TraceHops: self._questions.traced,
             MakeVoter: self.recovering.make_voter,
@@ -395,6 +424,8 @@ class Node:
             return self._tapping.tap(request, command, event.asker)
         if isinstance(command, Info):
             return questions.info(request)
+        if isinstance(command, Forget):
+            return self._forgetting.forget(request, command.name, event.asker)
         if isinstance(command, Share):
             return self._sharing.share(request, command, event.asker)
         return None

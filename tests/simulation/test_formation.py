@@ -136,6 +136,7 @@ def test_a_drain_that_does_not_end_is_cut() -> None:
     mesh.submit("a1", pipeline("stuck"))
     body = mesh.answer(mesh.ask("a5", Stop("stuck")), 200 * SECOND)
     assert body["state"] == "stopped"
+    mesh.world.run_for(1 * SECOND)  # the answer comes when the record says so, its hosts hear of it meanwhile
     assert mesh.hosts("stuck") == []
 
 

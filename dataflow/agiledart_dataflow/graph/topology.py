@@ -2,14 +2,17 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
-from typing import Any, TypeVar, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_type_hints
 
 from agiledart_dataflow.data.position import BEFORE_ALL_MS
 from agiledart_dataflow.event_time.event_clock import Clock
 from agiledart_dataflow.event_time.event_times import event_times
 from agiledart_dataflow.expressions.expression import Expression
+from agiledart_dataflow.graph.explained_calls import explained
 from agiledart_dataflow.graph.graph import Graph, span_ms
+from agiledart_dataflow.graph.missing_verbs import missing_verbs
 from agiledart_dataflow.graph.streams import Stream
+from agiledart_dataflow.plan.connectors import MALFORMED_POLICIES as POLICIES
 from agiledart_dataflow.plan.connectors import Connector, Source, records_source
 from agiledart_dataflow.plan.deployment import AT_MOST_ONCE, DELIVERIES
 from agiledart_dataflow.plan.overload import Overload, overload_of
@@ -23,6 +26,7 @@ from agiledart_kernel.instants import milliseconds
 T = TypeVar("T")
 
 
+@explained
 class Topology(Graph):
     """A dataflow graph under construction: `topology.source(…).map(…).sink(…)`.
 
@@ -43,6 +47,9 @@ class Topology(Graph):
         self.delivery = delivery
         self.limits = UserLimits()
 
+    if not TYPE_CHECKING:  # which goes on to report them at once
+        __getattr__ = missing_verbs("Topology")
+
     def __repr__(self) -> str:
         return f"Topology({self.name!r}, {len(self.steps)} steps)"
 
@@ -60,6 +67,7 @@ class Topology(Graph):
         clock: Clock = "events",
         idle_timeout: timedelta | None = None,
         max_ahead: timedelta | None = None,
+        malformed: Literal["count", "fail"] | None = None,
     ) -> Stream[T]:
         """A stream of rows from outside.
 
@@ -83,6 +91,8 @@ class Topology(Graph):
                 until it reads again. For live sources.
             max_ahead: a row whose time is further than this ahead of the node's clock pushes time no further than this, and
                 waits until its time has come. For live rows from devices whose clocks may be wrong.
+            malformed: what becomes of records that are none: they are counted, told and left out (`count`, the usual), or the
+                first one ends the application (`fail`); over what the connector says.
         """
         where = call_site()
         chosen = _source_connector(name, connector, where)
@@ -95,6 +105,8 @@ class Topology(Graph):
         if max_out_of_order < timedelta(0):
             raise where.error(f"max_out_of_order of source {name!r} is below zero: {max_out_of_order}")
         disorder = milliseconds(max_out_of_order)
+        if malformed not in (None, *POLICIES):
+            raise where.error(f"malformed is {' or '.join(map(repr, POLICIES))}, not {malformed!r}")
         policy = _overload(name, overload, chosen, where)
         time_passes = _clock(clock, idle_timeout, max_ahead, where)
         time_of, times_of_columns = event_times(event_time, row_type, where)
@@ -104,10 +116,15 @@ class Topology(Graph):
             (),
             row_type,
             function=time_of,
-            options=(("max_out_of_order_ms", str(disorder)), *policy.options(), *_clock_options(time_passes)),
+            options=(
+                ("max_out_of_order_ms", str(disorder)),
+                *policy.options(),
+                *_clock_options(time_passes),
+                *((("malformed", malformed),) if malformed else ()),
+            ),
             connector=chosen,
             at=chosen.at if at is None else at,
-            source=SourceParts(check, disorder, policy, time_passes, times_of_columns),
+            source=SourceParts(check, malformed or "", disorder, policy, time_passes, times_of_columns),
         )
         return Stream(rows_read)
 

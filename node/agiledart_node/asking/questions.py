@@ -1,5 +1,6 @@
 """Answers to users who only want to know: list, status, nodes, route, logs, info. Their bodies: docs/reference/control-api.md."""
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -12,11 +13,11 @@ from agiledart_kernel.permissions import Asker, refused_unseen
 from agiledart_node.desk.desk import CommandRefused, Desk, did_you_mean
 from agiledart_node.desk.names import display_names
 from agiledart_node.forming.surveying import Surveying
-from agiledart_node.hosting.hosted import report_copy, report_key
+from agiledart_node.hosting.hosted import report_copy
 from agiledart_node.hosting.hosting import Hosting
 from agiledart_node.hosting.watching import Watching
 from agiledart_node.records.allowing import check, check_unseen
-from agiledart_node.records.application import ApplicationRecord
+from agiledart_node.records.application import ApplicationRecord, is_old
 from agiledart_node.records.records import Records
 from agiledart_node.records.summary import latency_logs_of, logs_of, scalars_of, statistics_of, summary_of
 from agiledart_node.wire.bodies import (
@@ -57,19 +58,24 @@ MAX_NODES = 256
 
 
 class Questions:
-    """Reads; each method answers one request or raises CommandRefused."""
+    """Reads; each method answers one request or raises CommandRefused.
+
+    Attributes:
+        on_old: told of applications that ended long ago.
+    """
 
     def __init__(
         self, desk: Desk, records: Records, hosting: Hosting, surveying: Surveying, watching: Watching
     ) -> None:
         self._desk, self._records, self._hosting = desk, records, hosting
         self._surveying, self._watching = surveying, watching
+        self.on_old: Callable[[list[ApplicationRecord]], None] = lambda _: None
 
     async def record(self, name: str, asker: Asker, verb: str) -> ApplicationRecord:
         """The record of an application that must exist, and of which this asker may want this."""
         check_unseen(asker, verb, name)
         _, record = await self._records.application(name)
-        if record is None:
+        if record is None or record.is_forgotten:
             names = [] if asker.scope else list(await self._records.names())
             known = f" Applications: {', '.join(names[:20])}" if names else " Nothing was submitted yet."
             raise CommandRefused(f"No application {name!r}.{did_you_mean(name, names)}{'' if asker.scope else known}")
@@ -80,7 +86,9 @@ class Questions:
         """`list`: what this asker may look at."""
         names = tuple(name for name in await self._records.names() if not refused_unseen(asker, "status", name))
         records, unreadable = await self._records.applications(names)
-        rows = [_row(record) for record in await self._watching.all_freshened(records)]
+        self.on_old([record for record in records if is_old(record, self._desk.wall_ms)])
+        shown = [one for one in records if not one.is_forgotten and not is_old(one, self._desk.wall_ms)]
+        rows = [_row(record) for record in await self._watching.all_freshened(shown)]
         self._desk.reply(request, ListBody(rows, unreadable))
 
     async def status(self, request: int, name: str, asker: Asker) -> None:
@@ -101,6 +109,8 @@ class Questions:
             summary=record.summary or summary_of(record.specification, reports),
             logs=logs_of(record.specification),
             latency_logs=latency_logs_of(record.name, record.specification),
+            reasons=record.reasons,
+            ways=record.ways,
         )
         self._desk.reply(request, body)
 
@@ -133,7 +143,7 @@ class Questions:
         hosted = self._hosting.table.get((message.application, message.version))
         reports: dict[str, Any] = {}
         if hosted is not None:
-            reports = {report_key(copy): report for copy, report in sorted(hosted.reports.items())}
+            reports = hosted.aged_reports(self._desk.now)
         self._desk.send(sender, Reports(message.request, reports))
 
     def _coordinate(self, peer: Peer) -> Place | None:

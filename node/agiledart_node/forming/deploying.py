@@ -36,6 +36,7 @@ class Deployment:
         placement: (stage, index) → node.
         executors: executor processes per node.
         limits: operator instances that a node may hold with its part; missing: no more than its capacity.
+        away: of each stage, why its instances are not on the node of its path.
         touched: nodes that were sent a part, in order; they must be halted when it fails.
     """
 
@@ -53,6 +54,7 @@ class Deployment:
     domain: str = ""
     by_epoch: bool = False
     limits: dict[NodeId, int] = field(default_factory=dict)
+    away: tuple[str, ...] = ()
     touched: list[Peer] = field(default_factory=list)
 
     @property

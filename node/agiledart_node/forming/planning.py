@@ -15,6 +15,7 @@ from agiledart_node.forming.deploying import Deployment
 from agiledart_node.forming.joining import Paths
 from agiledart_node.forming.surveying import Loads, Surveying
 from agiledart_node.records.application import ApplicationRecord
+from agiledart_node.records.ways import reasons_of
 from agiledart_placement.request import HostState, Placement, PlacementRequest, StageDemand
 from agiledart_placement.strategy import strategy_named
 
@@ -127,6 +128,7 @@ class Planning:
             order.domain,
             order.by_epoch,
             limits,
+            reasons_of(placement, loads, len(blueprint.stages)),
         )
 
     def limits(self, order: Order, placement: Placement, loads: Loads) -> dict[NodeId, int]:

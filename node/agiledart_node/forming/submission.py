@@ -17,6 +17,7 @@ from agiledart_kernel.randomness import RandomStream
 from agiledart_node.desk.desk import CommandRefused, Desk
 from agiledart_node.desk.names import display_names
 from agiledart_node.forming.blueprint import Blueprint
+from agiledart_node.forming.checking import Checking
 from agiledart_node.forming.deploying import Deploying, Deployment, NodeFull
 from agiledart_node.forming.joining import Joining, Paths
 from agiledart_node.forming.pinning import fed_sinks
@@ -33,6 +34,7 @@ from agiledart_node.records.application import (
     advanced,
 )
 from agiledart_node.records.records import Records
+from agiledart_node.records.ways import reasons_of, ways_of
 from agiledart_node.recovering.recovering import Recovering
 from agiledart_node.wire.bodies import DryRunBody, SubmitBody
 from agiledart_placement.ledger import NoRoom
@@ -53,6 +55,7 @@ class Submissions:
 
     Attributes:
         deploying: (application, version) of those that are not yet running.
+        checking: asks hosts for a dry run, and answers as host.
     """
 
     def __init__(
@@ -70,6 +73,7 @@ class Submissions:
         self._surveying, self._watching, self._random = surveying, watching, random
         self._deploying = Deploying(desk)
         self._planning = Planning(desk, surveying)
+        self.checking = Checking(desk)
         self.deploying: dict[tuple[str, int], bool] = {}
 
     async def deploy(
@@ -101,24 +105,28 @@ class Submissions:
             for peer in order.pinned.values():
                 self._desk.unwatch(peer)
 
-    async def dry_run(self, blueprint: Blueprint, pinned: dict[int, Peer]) -> DryRunBody:
-        """What would run where."""
+    async def dry_run(self, blueprint: Blueprint, bundle: bytes, pinned: dict[int, Peer]) -> DryRunBody:
+        """What would run where, and whether it could."""
         number = self._random.bits(63)
         paths = await self._joining.form(number, fed_sinks(blueprint, pinned))
         loads = await self._planning.survey(blueprint, pinned, paths)
         placement = self._planning.place(blueprint, pinned, paths, loads, {})
         shown = display_names(tuple(peer for peer, _ in loads.values()))
+        hosts = [[shown[node] for node in placement.hosts_of(stage)] for stage in range(len(blueprint.stages))]
+        reasons = reasons_of(placement, loads, len(blueprint.stages))
         return DryRunBody(
             name=blueprint.name,
             dry_run=True,
             digest=blueprint.digest,
-            placement={
-                stage.name: [shown[node] for node in placement.hosts_of(number)]
-                for number, stage in enumerate(blueprint.stages)
-            },
+            placement={stage.name: nodes for stage, nodes in zip(blueprint.stages, hosts, strict=True)},
             paths=[[shown.get(peer.node, peer.name) for peer in path] for path in paths],
             relaxed=list(placement.relaxed),
             strategy=self._desk.config.placement,
+            reasons={stage.name: why for stage, why in zip(blueprint.stages, reasons, strict=True) if why},
+            ways=ways_of([stage.kind for stage in blueprint.stages], blueprint.edges, hosts),
+            checks=await self.checking.checked(
+                blueprint, bundle, placement, {node: peer for node, (peer, _) in loads.items()}, shown
+            ),
         )
 
     async def _claim(self, order: Order) -> ApplicationRecord:
@@ -153,7 +161,7 @@ class Submissions:
                 plan=blueprint.plan,
                 history=(HistoryEntry(wall_ms, DEPLOYING, f"submitted to {asked.name}"),),
                 by_epoch=order.by_epoch,
-                owner_key=last.owner_key if last is not None and last.owner_key else order.asker.key,
+                owner_key=(last.owner_key if last is not None else b"") or order.asker.key,
                 shared_keys=last.shared_keys if last is not None else (),
             )
             if await self._records.create(revision, record):
@@ -235,6 +243,7 @@ class Submissions:
                 assignment=work.assignment(),
                 paths=paths,
                 life=work.life,
+                away=work.away,
                 seconds_to_running=took,
             )
 
@@ -307,6 +316,8 @@ def running_body(record: ApplicationRecord, relaxed: tuple[str, ...], strategy: 
         paths=[[shown[peer.node] for peer in path] for path in record.paths],
         relaxed=list(relaxed),
         strategy=strategy,
+        reasons=record.reasons,
+        ways=record.ways,
         seconds_to_running=record.seconds_to_running,
         scheduler=record.scheduler.name or record.scheduler.node.short,
     )

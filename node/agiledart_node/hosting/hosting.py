@@ -233,6 +233,7 @@ class Hosting:
             self._desk.drop("stale report")
             return None
         hosted.reports[event.stage, event.index] = event.report
+        hosted.reported_at[event.stage, event.index] = self._desk.now
         self.on_report(event)
         return hosted
 

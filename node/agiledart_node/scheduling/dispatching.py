@@ -124,7 +124,7 @@ class Dispatching:
             raise CommandRefused(f"delivery is {' or '.join(DELIVERIES)}, not {command.delivery!r}.", 2)
         pinned = await pinned_nodes(desk, self._records, blueprint)
         if command.dry_run:
-            desk.reply(request, await self._submissions.dry_run(blueprint, pinned))
+            desk.reply(request, await self._submissions.dry_run(blueprint, command.bundle, pinned))
             return
         for _ in range(TRIES):
             ticket = 1 + self._random.bits(62)

@@ -24,6 +24,8 @@ class SubmitBody(Body, frozen=True):
         seconds_to_running: from the request to the moment when all instances listened.
         scheduler: node that deployed it and serves it.
         queued_seconds: of that time, spent in the scheduler's line.
+        reasons: stage → why it is not on the node of its path; only such stages.
+        ways: what rows pass from each source to each sink; several nodes of one stage with commas between.
     """
 
     name: str
@@ -38,10 +40,29 @@ class SubmitBody(Body, frozen=True):
     seconds_to_running: float
     scheduler: str = ""
     queued_seconds: float = 0.0
+    reasons: dict[str, str] = {}
+    ways: list[list[str]] = []
+
+
+class CheckRow(Body, frozen=True):
+    """A source or sink, tried on its node, or (without a stage) a node on which the code does not load.
+
+    Args:
+        connector: what it would read or write, as in `--set`.
+        text: what was found, or what is wrong.
+        guarantee: what becomes of its rows when something ends in the middle.
+    """
+
+    stage: str
+    node: str
+    connector: str
+    is_good: bool
+    text: str
+    guarantee: str = ""
 
 
 class DryRunBody(Body, frozen=True):
-    """`submit --dry-run`: what would run where; nothing was started. `digest`: of the specification, hex."""
+    """`submit --dry-run`: what would run where; nothing was started. `digest`: of the specification, hex. Others: `SubmitBody`."""
 
     name: str
     dry_run: bool
@@ -50,6 +71,9 @@ class DryRunBody(Body, frozen=True):
     paths: list[list[str]]
     relaxed: list[str]
     strategy: str
+    reasons: dict[str, str] = {}
+    ways: list[list[str]] = []
+    checks: list[CheckRow] = []
 
 
 class ApplicationRow(Body, frozen=True):
@@ -105,7 +129,7 @@ class StageRow(Body, frozen=True):
     Args:
         kind: source, operator or sink.
         instances: objects with at least `index` and `node`; of a live instance also `steps` (rows_in, rows_out, dropped
-            by step), `queued_rows`, `state_keys`, `event_time` (ms), `finished`, and figures of its executor.
+            by step), `queued_rows`, `state_keys`, `event_time` (ms), `finished`, `age_ms` of these, and figures of its executor.
     """
 
     name: str
@@ -189,6 +213,7 @@ class StatusBody(ApplicationRow, frozen=True):
         summary: empty while nothing has reported.
         logs: sink step → name of the log that it writes; only sinks that write one.
         latency_logs: sink step → name of the system's log of its sampled latencies; only sinks whose rows have a `ReadTime`.
+        reasons, ways: as in `SubmitBody`.
     """
 
     paths: list[list[str]]
@@ -199,6 +224,8 @@ class StatusBody(ApplicationRow, frozen=True):
     summary: dict[str, Any]
     logs: dict[str, str]
     latency_logs: dict[str, str]
+    reasons: dict[str, str] = {}
+    ways: list[list[str]] = []
 
 
 class StopBody(Body, frozen=True):
@@ -208,6 +235,13 @@ class StopBody(Body, frozen=True):
     version: int
     state: str
     summary: dict[str, Any]
+
+
+class ForgetBody(Body, frozen=True):
+    """`forget`: `list` shows it no more. `version`: the last one."""
+
+    name: str
+    version: int
 
 
 class ShareBody(Body, frozen=True):
@@ -375,6 +409,7 @@ BODIES: dict[str, type[msgspec.Struct]] = {
     "summary": SummaryBody,
     "stop": StopBody,
     "share": ShareBody,
+    "forget": ForgetBody,
     "nodes": NodesBody,
     "route": RouteBody,
     "logs": LogsBody,

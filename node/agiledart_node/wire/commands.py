@@ -103,6 +103,16 @@ class Share(Message, frozen=True, gc=False, tag=211):
     revoke: bool = False
 
 
+class Forget(Message, frozen=True, gc=False, tag=212):
+    """Let an application that has ended go from `list`; its name is free then."""
+
+    name: str
+
+
+WAITS_FOR_ROOM = "waits for room"
+"""In a line of progress, and in the reason of a record: no node has room now; what follows the colon says what would help."""
+
+
 class Progress(Message, frozen=True, gc=False, tag=220):
     """Something that a waiting user may want to read."""
 
@@ -132,7 +142,9 @@ class Request(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=199):
     command: "Command"
 
 
-Command = Submit | ListApplications | Status | Stop | Nodes | Route | Logs | Info | CreateToken | Leave | Tap | Share
+Command = (
+    Submit | ListApplications | Status | Stop | Nodes | Route | Logs | Info | CreateToken | Leave | Tap | Share | Forget
+)
 ControlMessage = Request | Progress | Answer | Refusal
 
 VERB_BY_COMMAND: dict[type, str] = {
@@ -148,5 +160,6 @@ VERB_BY_COMMAND: dict[type, str] = {
     Leave: "leave",
     Tap: "tap",
     Share: "share",
+    Forget: "forget",
 }
 """The row of `permissions.VERBS` for each command; one without is refused."""

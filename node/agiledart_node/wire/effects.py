@@ -63,6 +63,18 @@ class StartInstances(Effect, frozen=True, gc=False):
     since: RestoreFrom | None = None
 
 
+class CheckCode(Effect, frozen=True, gc=False):
+    """Load this code in a process of its own and try the sources and sinks among these stages.
+
+    `Completed.result`: a `HostChecked`.
+    """
+
+    request: int
+    plan: bytes
+    bundle: bytes
+    stages: tuple[int, ...]
+
+
 class LinkInstances(Effect, frozen=True, gc=False):
     """Join the restored local instances of an application with what they send to. Answered by `Completed` or `Failed`."""
 

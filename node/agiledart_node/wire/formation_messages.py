@@ -4,13 +4,13 @@ A question carries the asker's own `request` number and is answered by a message
 lost, so questions are asked again until a deadline and every handler gives a repeated question the same answer.
 """
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
 from agiledart_dataflow.plan.deployment import DeploymentPart, InstanceAddress
 from agiledart_kernel.codec import Codec
-from agiledart_kernel.limits import MAX_RECORD_BYTES
+from agiledart_kernel.limits import MAX_BUNDLE_BYTES, MAX_RECORD_BYTES
 from agiledart_kernel.machine import Message
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
@@ -261,6 +261,33 @@ class Join(Message, frozen=True, gc=False, tag=90):
     attempt: int = 1
 
 
+class CheckHost(Message, frozen=True, gc=False, tag=82):
+    """Would this run on you? Load the code and try the sources and sinks among these stages; start nothing."""
+
+    request: int
+    plan: Annotated[bytes, msgspec.Meta(max_length=MAX_RECORD_BYTES)]
+    bundle: Annotated[bytes, msgspec.Meta(max_length=MAX_BUNDLE_BYTES)]
+    stages: tuple[int, ...]
+
+
+class ConnectorChecked(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """A source or sink that was tried: what it reads or writes, what was found, what becomes of rows after a crash."""
+
+    stage: int
+    url: str
+    is_good: bool
+    text: str
+    guarantee: str = ""
+
+
+class HostChecked(Message, frozen=True, gc=False, tag=83):
+    """Answer to `CheckHost`: why the code does not load (empty: it does), and what was found of sources and sinks."""
+
+    request: int
+    refusal: str = ""
+    connectors: tuple[ConnectorChecked, ...] = ()
+
+
 class RouteProbe(Message, frozen=True, gc=False, tag=91):
     """Routed towards any key to learn the hops; answered with `TraceHops`."""
 
@@ -290,6 +317,8 @@ FormationMessage = (
     | JoinArrived
     | AskTap
     | TapRows
+    | CheckHost
+    | HostChecked
 )
 
 ROUTED_CODEC: Codec[Join | RouteProbe] = Codec(Join | RouteProbe, limit=MAX_RECORD_BYTES)

@@ -16,6 +16,7 @@ from agiledart_node.wire.commands import (
     Command,
     ControlMessage,
     CreateToken,
+    Forget,
     Info,
     Leave,
     ListApplications,
@@ -34,7 +35,7 @@ from agiledart_node.wire.commands import (
 
 ONE_OF_EACH: tuple[Command, ...] = (
     Submit("x", b"", b""), ListApplications(), Status("x"), Stop("x"), Nodes(), Route("0"), Logs("x"), Info(),
-    CreateToken(), Leave(), Tap("x", "y"), Share("x", "00"),
+    CreateToken(), Leave(), Tap("x", "y"), Share("x", "00"), Forget("x"),
 )  # fmt: skip
 
 
@@ -76,7 +77,7 @@ def test_every_role_at_every_command(
     allowed = {
         "admin": True,
         "submitter": not isinstance(command, CreateToken | Leave),
-        "reader": not isinstance(command, CreateToken | Leave | Submit | Stop | Tap | Share),
+        "reader": not isinstance(command, CreateToken | Leave | Submit | Stop | Tap | Share | Forget),
     }.get(role, False)
     asker = Caller(api, role)
     asker.ask(1, command)
