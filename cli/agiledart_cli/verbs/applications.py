@@ -21,7 +21,7 @@ from agiledart_cli.targets import load_target
 from agiledart_cli.verbs.application_view import print_applications, print_plan, print_status, print_sums
 from agiledart_kernel.errors import ConfigurationError
 from agiledart_kernel.text import harmless, harmless_document
-from agiledart_node.wire.commands import ListApplications, Logs, Share, Status, Stop, Submit
+from agiledart_node.wire.commands import Asked, ListApplications, Logs, Share, Status, Stop, Submit
 
 FINAL_STATES = ("finished", "failed", "stopped")
 
@@ -37,7 +37,7 @@ STOP_SECONDS = 180.0
 def make_submission(
     target: str,
     settings: dict[str, str],
-    parallelism: dict[str, int],
+    parallelism: dict[str, Asked],
     *,
     name: str = "",
     executors: int = 0,

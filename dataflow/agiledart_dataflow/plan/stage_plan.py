@@ -1,6 +1,6 @@
 """Stages and edges as data: what a topology is cut into, and which channels there are. The same on every node."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from typing import Literal
 
@@ -9,6 +9,7 @@ import msgspec
 from agiledart_dataflow.data.carries import Carries, most
 from agiledart_dataflow.data.position import Position
 from agiledart_kernel.errors import TopologyError
+from agiledart_kernel.limits import MAX_PARALLELISM
 
 Partitioning = Literal["forward", "key", "round_robin", "single", "broadcast"]
 """How rows choose an instance: the same index, by key, in turn, the only one, all of them."""
@@ -32,6 +33,8 @@ class Stage(msgspec.Struct, frozen=True, gc=False, array_like=True):
         has_state: True when an instance of it remembers rows.
         at: the node to which it is pinned, or "".
         term: how many times its instances were given numbers or places, from 1; grows at a barrier while rows flow.
+        low, high: limits of `parallelism`, within which its edges need not be planned anew.
+        scales: it was given limits, and may be scaled without a command.
     """
 
     index: int
@@ -43,6 +46,9 @@ class Stage(msgspec.Struct, frozen=True, gc=False, array_like=True):
     has_state: bool = False
     at: str = ""
     term: int = 1
+    low: int = 1
+    high: int = 1
+    scales: bool = False
 
 
 class Edge(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -120,6 +126,39 @@ class StagePlan(msgspec.Struct, frozen=True, gc=False, array_like=True):
                 for target in self.targets(edge.index, source):
                     yield edge.index, source, target
 
+    def with_instances(self, numbers: Mapping[str, int]) -> "StagePlan":
+        """The plan with other numbers of instances, by name of a stage or step; edges stay as they are.
+
+        Raises:
+            TopologyError: more or fewer than its edges were planned for, or than it may have at all.
+        """
+        stages = list(self.stages)
+        for name, number in numbers.items():
+            stage = self.stage_named(name)
+            self._refuse(stage, number)
+            stages[stage.index] = msgspec.structs.replace(stages[stage.index], parallelism=number)
+        return msgspec.structs.replace(self, stages=tuple(stages))
+
+    def _refuse(self, stage: Stage, number: int) -> None:
+        if number == stage.parallelism:
+            return
+        step = stage.name.split("+")[0]
+        if stage.high == 1 and not stage.scales and stage.kind != "operator":
+            raise TopologyError(f"{step} runs once: it is a {stage.kind}")
+        if not stage.low <= number <= stage.high:
+            wanted = f"{min(stage.low, max(1, number))}..{max(stage.high, number)}"
+            raise TopologyError(
+                f"{stage.name} may have {stage.low} to {stage.high} instances, as it was planned, not {number}."
+                + _how_to_allow(step, wanted, number)
+            )
+        for edge in (*self.incoming(stage.index), *self.outgoing(stage.index)):
+            if edge.partitioning == "forward":
+                other = self.stages[edge.source if edge.target == stage.index else edge.target]
+                raise TopologyError(
+                    f"{stage.name} and {other.name} were planned with one number of instances, each handing its rows to its"
+                    f" partner.{_how_to_allow(step, f'1..{stage.high}', number)}"
+                )
+
     def stage_named(self, name: str) -> Stage:
         """The stage with this name, or that holds a step with this name. Raises `TopologyError`, with a suggestion."""
         names: list[str] = []
@@ -130,6 +169,15 @@ class StagePlan(msgspec.Struct, frozen=True, gc=False, array_like=True):
         raise TopologyError(
             f"No stage {name!r} in {self.application}.{suggestion(name, names)} Stages: {', '.join(names)}"
         )
+
+
+def _how_to_allow(step: str, limits: str, number: int) -> str:
+    if not 1 <= number <= MAX_PARALLELISM:
+        return f" 1 to {MAX_PARALLELISM} are possible (one for each key group)."
+    return (
+        f" Submit it with --parallelism {step}={limits}, or say topology.scale({step!r}, {limits.replace('..', ', ')}):"
+        " rows may then carry their positions, which costs 6 to 7 % of the rate."
+    )
 
 
 def suggestion(name: str, names: list[str]) -> str:
