@@ -7,6 +7,7 @@ from typing import Literal
 import msgspec
 
 from agiledart_dataflow.data.carries import Carries, most
+from agiledart_dataflow.data.owner_table import Owners, groups_of, next_owners, owners_by_key, owners_by_turn
 from agiledart_dataflow.data.position import Position
 from agiledart_kernel.errors import TopologyError
 from agiledart_kernel.limits import MAX_PARALLELISM
@@ -35,6 +36,7 @@ class Stage(msgspec.Struct, frozen=True, gc=False, array_like=True):
         term: how many times its instances were given numbers or places, from 1; grows at a barrier while rows flow.
         low, high: limits of `parallelism`, within which its edges need not be planned anew.
         scales: it was given limits, and may be scaled without a command.
+        owners: of this term; empty where it can have one instance only.
     """
 
     index: int
@@ -49,6 +51,24 @@ class Stage(msgspec.Struct, frozen=True, gc=False, array_like=True):
     low: int = 1
     high: int = 1
     scales: bool = False
+    owners: Owners = b""
+
+    def first_owners(self) -> Owners:
+        """The table that it begins with."""
+        if self.high == 1:
+            return b""
+        return owners_by_key(self.parallelism) if self.keyed else owners_by_turn(self.parallelism)
+
+    def groups(self, index: int) -> tuple[int, ...]:
+        """The key groups of one instance; () where there is no table."""
+        return groups_of(self.owners, index)
+
+    def with_instances(self, number: int) -> "Stage":
+        """The stage with another number of instances, the first ones of today among them, and few groups moved."""
+        if number == self.parallelism:
+            return self
+        kept = range(min(number, self.parallelism))
+        return msgspec.structs.replace(self, parallelism=number, owners=next_owners(self.owners, kept, number))
 
 
 class Edge(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -136,7 +156,7 @@ class StagePlan(msgspec.Struct, frozen=True, gc=False, array_like=True):
         for name, number in numbers.items():
             stage = self.stage_named(name)
             self._refuse(stage, number)
-            stages[stage.index] = msgspec.structs.replace(stages[stage.index], parallelism=number)
+            stages[stage.index] = stages[stage.index].with_instances(number)
         return msgspec.structs.replace(self, stages=tuple(stages))
 
     def _refuse(self, stage: Stage, number: int) -> None:

@@ -51,21 +51,20 @@ def plan_stages(
         head = steps[0]
         asked = wanted.of_stage(steps)
         low, high = (1, asked) if isinstance(asked, int) else asked
-        stages.append(
-            Stage(
-                index=index,
-                name="+".join(step.name for step in steps),
-                kind=head.traits.stage,
-                steps=tuple(step.index for step in steps),
-                parallelism=asked if isinstance(asked, int) else low,
-                keyed=head.keyed,
-                has_state=head.traits.has_state,
-                at=head.at,
-                low=low,
-                high=high,
-                scales=not isinstance(asked, int),
-            )
+        stage = Stage(
+            index=index,
+            name="+".join(step.name for step in steps),
+            kind=head.traits.stage,
+            steps=tuple(step.index for step in steps),
+            parallelism=asked if isinstance(asked, int) else low,
+            keyed=head.keyed,
+            has_state=head.traits.has_state,
+            at=head.at,
+            low=low,
+            high=high,
+            scales=not isinstance(asked, int),
         )
+        stages.append(msgspec.structs.replace(stage, owners=stage.first_owners()))
     edges = _edges(specification, stages)
     plan = StagePlan(specification.name, specification.digest(), tuple(stages), tuple(edges))
     needs = carried(specification, plan)
