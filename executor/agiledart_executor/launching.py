@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from agiledart_dataflow.data.batch_codec import BatchCodec
+from agiledart_dataflow.data.owner_table import ranges_written
 from agiledart_dataflow.data.schema import read_time_index
 from agiledart_dataflow.plan.deployment import DeploymentPart
-from agiledart_dataflow.plan.stage_plan import StagePlan
+from agiledart_dataflow.plan.stage_plan import Stage, StagePlan
 from agiledart_dataflow.runtime.instance import Instance
 from agiledart_dataflow.runtime.program import Program, compile_program
 from agiledart_dataflow.runtime.source_instance import SourceInstance
@@ -114,7 +115,7 @@ class Launchable:
             keep: of a sink, up to where its parts are committed; what lies behind is cut off. None: as they are.
         """
         kind, name = self.plan.stages[stage].kind, self.plan.stages[stage].name
-        running = Running(stage, index, name)
+        running = Running(stage, index, name, owned=_owned(self.plan.stages[stage], index))
         try:
             if kind == "source":
                 endpoint = self.program.endpoint(stage)
@@ -164,3 +165,11 @@ def make_ready(part: DeploymentPart, latencies: LatencyKeeping = NO_LATENCIES) -
     plan = program.plan
     codecs = {edge.index: program.codec(edge.index) for edge in plan.edges}
     return Launchable(program, plan, codecs, part.application, part.version, latencies)
+
+
+def _owned(stage: Stage, index: int) -> dict[str, object]:
+    """How many key groups an instance owns; of a stage by key also which ones (those of turns say nothing to people)."""
+    groups = stage.groups(index)
+    if not stage.owners:
+        return {}
+    return {"groups": len(groups), **({"group_ranges": ranges_written(groups)} if stage.keyed else {})}

@@ -13,6 +13,7 @@ from agiledart_kernel.errors import ConfigurationError
 
 SHARE = "share"
 PATHS = "paths."
+SCALING = "scaling."
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,7 @@ class Experiment:
         unit: of y, for the axis. A share is drawn as it is, everything else from zero.
         is_log: whether x is drawn by its logarithm.
         has_sizes: whether it can run at other values of `x` than those of its scales.
+        has_policies: whether it can run with one scaling policy.
         room: the sub-package of its module, with a dot behind; empty: none.
     """
 
@@ -39,6 +41,7 @@ class Experiment:
     series: tuple[str, ...] = ()
     is_log: bool = False
     has_sizes: bool = False
+    has_policies: bool = False
     room: str = ""
 
     @property
@@ -180,6 +183,27 @@ EXPERIMENTS = {
             series=("network", "policy"),
             room=PATHS,
         ),
+        Experiment(
+            "secant-steps",
+            "How many trials does a stage need until it has the right number of instances?",
+            "AgileDART, fig. 22 (appendix D)",
+            x="start",
+            y=("iterations_mean", "iterations_max"),
+            unit="deployed trials",
+            series=("capacity",),
+            room=SCALING,
+        ),
+        Experiment(
+            "closed-loop",
+            "How soon is four times the rate met, and how calm is a policy through bursts?",
+            "a claim of this project; AgileDART IV-C for the policy `paper`",
+            x="scenario",
+            y=("changes", "intervals_to_bound"),
+            unit="changes, intervals",
+            series=("policy",),
+            has_policies=True,
+            room=SCALING,
+        ),
     )
 }
 
@@ -200,10 +224,12 @@ def run_experiment(experiment: Experiment, settings: Settings) -> tuple[Report, 
     `cpu_seconds` is that of this run; `memory_mb` the largest resident size of the process so far.
 
     Raises:
-        ConfigurationError: sizes are wanted, and it has none, or they are none.
+        ConfigurationError: sizes or a policy are wanted, and it has none, or they are none.
     """
     if settings.sizes and not experiment.has_sizes:
         raise ConfigurationError(f"--sizes: {experiment.name} runs at the sizes of its scale only.")
+    if settings.policy and not experiment.has_policies:
+        raise ConfigurationError(f"--policy: {experiment.name} compares no scaling policies.")
     if any(size < 2 for size in settings.sizes):
         raise ConfigurationError(f"--sizes {min(settings.sizes)}: the least size is 2.")
     started = time.process_time()

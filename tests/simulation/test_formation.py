@@ -204,6 +204,8 @@ def test_refusals_are_in_the_users_words() -> None:
     assert "cannot be the name" in mesh.refusal(mesh.ask("a1", submission(pipeline("-rf"))))
     wrong = submission(pipeline("step"), parallelism={"cuont": 2})
     assert "Did you mean count?" in mesh.refusal(mesh.ask("a1", wrong))
+    upside_down = submission(pipeline("step"), parallelism={"count": (8, 1)})
+    assert "Limits 8..1 are not possible" in mesh.refusal(mesh.ask("a1", upside_down))
     assert "key" in mesh.refusal(mesh.ask("a1", Route("not a key")))
 
 

@@ -192,6 +192,22 @@ def _print_stages(body: Mapping[str, Any]) -> None:
     if rows:
         heads = ["stage", "×", "where", "in", "out", "dropped", "queue"]
         print_table(heads, rows, ["×", "in", "out", "dropped", "queue"])
+    for stage in body.get("stages", []):
+        _print_owners(stage)
+
+
+INSTANCES_TOLD = 8
+"""Instances of a stage whose key groups `status` prints; `-o json` has those of all."""
+
+
+def _print_owners(stage: Mapping[str, Any]) -> None:
+    """Which instance has which keys, of a stage by key with several instances."""
+    told = [one for one in stage["instances"] if one.get("group_ranges") is not None]
+    if len(told) < 2:
+        return
+    parts = [f"{one['index']} on {one['node']} {one['group_ranges'] or 'none'}" for one in told[:INSTANCES_TOLD]]
+    more = f", {len(told) - INSTANCES_TOLD} more (-o json)" if len(told) > INSTANCES_TOLD else ""
+    click.echo(f" key groups of {stage['name']}: {', '.join(parts)}{more}")
 
 
 ERRORS = (("skipped", "skipped"), ("dead_letters", "dead letters"), ("failed", "results not made"))

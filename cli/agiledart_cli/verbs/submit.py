@@ -23,7 +23,7 @@ from agiledart_cli.verbs.applications import STOP_SECONDS
 from agiledart_kernel.errors import ConfigurationError
 from agiledart_kernel.text import harmless_document
 from agiledart_node.records.application import SPECIFICATION_CODEC
-from agiledart_node.wire.commands import WAITS_FOR_ROOM, Status, Stop, Submit
+from agiledart_node.wire.commands import WAITS_FOR_ROOM, Asked, Status, Stop, Submit
 
 POLL_SECONDS = 0.3
 
@@ -34,7 +34,7 @@ SUBMIT_SECONDS = 1_900.0
 def make_submission(
     target: str,
     settings: dict[str, str],
-    parallelism: dict[str, int],
+    parallelism: dict[str, Asked],
     *,
     name: str = "",
     executors: int = 0,

@@ -1,6 +1,7 @@
 """`Topology`: the graph that a user builds. Building runs nothing; the result is data plus the user's functions."""
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_type_hints
 
@@ -15,13 +16,16 @@ from agiledart_dataflow.graph.streams import Stream
 from agiledart_dataflow.plan.connectors import MALFORMED_POLICIES as POLICIES
 from agiledart_dataflow.plan.connectors import Connector, Source, records_source
 from agiledart_dataflow.plan.deployment import AT_MOST_ONCE, DELIVERIES
+from agiledart_dataflow.plan.instances_asked import SCALE, is_possible, limits_written
 from agiledart_dataflow.plan.overload import Overload, overload_of
 from agiledart_dataflow.plan.specification import Options
+from agiledart_dataflow.plan.stage_plan import suggestion
 from agiledart_dataflow.plan.step_parts import SourceParts
 from agiledart_dataflow.user_code.callsite import CallSite, call_site, user_frame
 from agiledart_dataflow.user_code.user_limits import UserLimits, user_limits
 from agiledart_kernel.errors import ConfigurationError
 from agiledart_kernel.instants import milliseconds
+from agiledart_kernel.limits import MAX_PARALLELISM
 
 T = TypeVar("T")
 
@@ -161,6 +165,33 @@ class Topology(Graph):
             self.limits = user_limits(stuck_warning, stuck_limit, memory_mb)
         except ConfigurationError as error:
             raise call_site().error(f"{self.name}: {error}") from None
+
+    def scale(self, step: str, low: int, high: int) -> None:
+        """Limits between which the stage of a step may scale: from `low` instances, with which it starts, to `high`.
+
+        What is asked for with the submission (`--parallelism STEP=…`) goes before it. Edges are planned for `high`:
+        where the order of rows shows in a result they then carry their positions, which costs 6 to 7 % of the rate.
+
+        Args:
+            step: its name; the step must be there already.
+            low, high: 1 ≤ low ≤ high ≤ 128.
+        """
+        where = call_site()
+        found = next((one for one in self.steps if one.name == step), None)
+        if found is None:
+            names = [one.name for one in self.steps]
+            raise where.error(
+                f"there is no step {step!r} to scale.{suggestion(step, names)} Steps so far: {', '.join(names) or 'none'}"
+            )
+        if not (type(low) is type(high) is int and is_possible((low, high))):
+            raise where.error(
+                f"{step!r} cannot scale from {low!r} to {high!r}: 1 to {MAX_PARALLELISM}, the lower one first"
+            )
+        if found.traits.runs_once:
+            raise where.error(f"{step!r} runs once ({found.kind}) and cannot scale")
+        others = [option for option in found.options if option[0] != SCALE]
+        limits = (SCALE, limits_written((low, high)))
+        self.steps[found.index] = replace(found, options=tuple(sorted((*others, limits))))
 
     @property
     def local_only(self) -> list[str]:

@@ -13,6 +13,7 @@ from agiledart_kernel.machine import Message
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.permissions import Asker
+from agiledart_node.wire.commands import Asked
 
 MAX_NEWS = 64
 """Advertisements in one message."""
@@ -189,7 +190,7 @@ class HandOver(Message, frozen=True, gc=False, tag=360):
     name: str
     specification: Annotated[bytes, msgspec.Meta(max_length=MAX_RECORD_BYTES)]
     bundle: Annotated[bytes, msgspec.Meta(max_length=MAX_BUNDLE_BYTES)]
-    parallelism: dict[str, int]
+    parallelism: dict[str, Asked]
     executors: int
     submitter: str
     pinned: tuple[tuple[int, Peer], ...]

@@ -129,7 +129,9 @@ class StageRow(Body, frozen=True):
     Args:
         kind: source, operator or sink.
         instances: objects with at least `index` and `node`; of a live instance also `steps` (rows_in, rows_out, dropped
-            by step), `queued_rows`, `state_keys`, `event_time` (ms), `finished`, `age_ms` of these, and figures of its executor.
+            by step), `queued_rows`, `state_keys`, `event_time` (ms), `finished`, `age_ms` of these, `groups` (how many of the
+            128 key groups it owns) and `group_ranges` (which ones, of a stage by key) where the stage may have several, and
+            figures of its executor.
     """
 
     name: str

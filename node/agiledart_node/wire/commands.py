@@ -10,13 +10,16 @@ import msgspec
 
 from agiledart_kernel.machine import Message
 
+Asked = int | tuple[int, int]
+"""Instances of a stage: so many, or limits between which it may scale."""
+
 
 class Submit(Message, frozen=True, gc=False, tag=200):
     """Run an application. `specification` and `bundle` are in their own wire forms; the agent never runs user code.
 
     Args:
         name: the application's name, `""`: the topology's own.
-        parallelism: instances of a stage by name; `""` stands for every stage that may have several.
+        parallelism: instances of a stage by name, a number or limits; `""` stands for every stage that may have several.
         dry_run: answer what would run where; start nothing.
         delivery: `exactly-once`: the run is saved by epochs and brought back when a host dies; "": it ends with its host.
     """
@@ -24,7 +27,7 @@ class Submit(Message, frozen=True, gc=False, tag=200):
     name: str
     specification: bytes
     bundle: bytes
-    parallelism: dict[str, int] = {}
+    parallelism: dict[str, Asked] = {}
     executors: int = 0
     dry_run: bool = False
     delivery: str = ""

@@ -13,7 +13,7 @@ import pytest
 from agiledart_cli.main import run_cli
 from agiledart_dataflow.plan.specification import Specification
 from agiledart_executor.user_code.user_code import decode_bundle, load_bundle
-from agiledart_kernel.codec import Codec
+from agiledart_kernel.codec import Codec, encode
 from agiledart_kernel.limits import MAX_RECORD_BYTES
 from agiledart_node.wire.commands import Command, CreateToken, Logs, Route, Submit
 from tests.unit.cli.fake_agent import FakeAgent
@@ -148,6 +148,10 @@ def test_submit_sends_what_builds_the_same_graph(project: Path, ask: Ask, capsys
     told = capsys.readouterr()
     assert "  placing\n" in told.err
     assert "small v3: 3 stages on a1, a2; running after 0.41 s." in told.out
+    arguments[5] = "positive=1..8"
+    (command,) = ask(arguments, [answer])[1]
+    assert isinstance(command, Submit)
+    assert Codec[Submit](Submit, MAX_RECORD_BYTES).decode(encode(command)).parallelism == {"positive": (1, 8)}
     assert "a2 ×2" in told.out
     assert "way a1 → a2 (1 hop)" in told.out
 
