@@ -17,6 +17,7 @@ from agiledart_agent.addresses import WILDCARDS, holder_of_port, outward_address
 from agiledart_agent.control.user_desk import UserDesk
 from agiledart_agent.driver import Driver
 from agiledart_agent.durable_file import write_durably
+from agiledart_agent.executors.closed_files import unprotected
 from agiledart_agent.executors.executor_desk import ExecutorDesk
 from agiledart_agent.executors.executor_pool import ExecutorProcess
 from agiledart_agent.identity.identity import Identity
@@ -123,7 +124,12 @@ class Agent:
         cores = settings.cores or os.cpu_count() or 1
         node = Node(
             self.me,
-            NodeConfig(executors=settings.executors, cores=cores, recovery=_recovery(settings)),
+            NodeConfig(
+                executors=settings.executors,
+                cores=cores,
+                recovery=_recovery(settings),
+                confines=not unprotected(settings),
+            ),
             random,
             self._observe,
         )

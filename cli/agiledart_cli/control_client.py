@@ -21,6 +21,7 @@ from agiledart_node.wire.commands import Answer, Command, ControlMessage, Progre
 CONTROL: Codec[ControlMessage] = Codec(ControlMessage)
 
 CONNECT_SECONDS = 5.0
+COOKIE = "control.cookie"
 ANSWER_SECONDS = 60.0
 """How long an agent may take to answer. It has deadlines of its own that are shorter; this one is for a hung agent."""
 
@@ -42,14 +43,17 @@ class Connection(Protocol):
 
 
 class UnixConnection:
-    """The agent's Unix socket."""
+    """The agent's Unix socket; the file beside it says that we may use it."""
 
     def __init__(self, place: AgentPlace) -> None:
+        assert place.socket is not None
+        cookie = place.socket.with_name(COOKIE).read_bytes()
         self._frames = FrameReader(MAX_FRAME_BYTES)
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._socket.settimeout(CONNECT_SECONDS)
         try:
             self._socket.connect(str(place.socket))
+            self._socket.sendall(frame(FrameKind.HELLO, cookie))
         except OSError:
             self._socket.close()
             raise

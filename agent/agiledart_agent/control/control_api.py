@@ -1,13 +1,15 @@
 """Where the command line talks to its agent: a Unix socket in the state directory, or a TLS link with the service
 `control`.
 
-Who may open the socket file (mode 0600) and has the agent's user id, or is root, is an admin. Over TLS the grant's
-role decides. Both ways carry the same CONTROL frames (`agiledart_node.wire.commands`).
+Who may open the socket file (mode 0600), has the agent's user id or is root, and begins with what `control.cookie` beside it
+holds, is an admin: users' code runs under the same user id and can open the socket, but it cannot read the file. Over TLS the
+grant's role decides. Both ways carry the same CONTROL frames (`agiledart_node.wire.commands`).
 """
 
 import asyncio
 import contextlib
 import os
+import secrets
 import socket
 import struct
 from collections.abc import Callable
@@ -16,6 +18,7 @@ from typing import Any
 
 import msgspec
 
+from agiledart_agent.durable_file import write_durably
 from agiledart_kernel.codec import Codec
 from agiledart_kernel.errors import OperationFailed, RemoteProtocolError
 from agiledart_kernel.frames import FrameKind, FrameReader, frame
@@ -43,6 +46,10 @@ MAX_OPEN_REQUESTS = 32
 
 MAX_SOCKET_PATH_BYTES = 107
 """Linux's `sun_path` without its final zero."""
+
+COOKIE = "control.cookie"
+COOKIE_BYTES = 32
+"""Beside the socket: what who opens it says first."""
 
 _ROOM = 64
 """Bytes of an answer around its document."""
@@ -83,6 +90,7 @@ class ControlApi:
         self._clients = 0
         self._server: asyncio.AbstractServer | None = None
         self._path: Path | None = None
+        self._cookie = b""
 
     # ---- requests, whichever way they came
 
@@ -154,6 +162,8 @@ class ControlApi:
             )
         with contextlib.suppress(FileNotFoundError):
             path.unlink()
+        self._cookie = secrets.token_bytes(COOKIE_BYTES)
+        write_durably(path.with_name(COOKIE), self._cookie)
         mask = os.umask(0o177)
         try:
             self._server = await asyncio.start_unix_server(self._serve, path)
@@ -166,8 +176,8 @@ class ControlApi:
         if self._server is not None:
             self._server.close()
         if self._path is not None:
-            with contextlib.suppress(FileNotFoundError):
-                self._path.unlink()
+            for path in (self._path, self._path.with_name(COOKIE)):
+                path.unlink(missing_ok=True)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         client = self._admit(writer)
@@ -176,10 +186,14 @@ class ControlApi:
             return
         frames = FrameReader(MAX_FRAME_BYTES)
         self._clients += 1
+        has_proven = False
         try:
             while data := await reader.read(1 << 16):
                 frames.feed(data)
                 while (item := frames.next()) is not None:
+                    if not has_proven:
+                        has_proven = self._is_proof(*item)
+                        continue
                     if item[0] != FrameKind.CONTROL:
                         raise RemoteProtocolError("kind", "only CONTROL frames are taken here")
                     self.receive(client, item[1])
@@ -192,6 +206,12 @@ class ControlApi:
             self._clients -= 1
             self.forget(client)
             writer.close()
+
+    def _is_proof(self, kind: int, body: bytes) -> bool:
+        """Has who opened the socket read the cookie? Raises RemoteProtocolError."""
+        if kind != FrameKind.HELLO or not secrets.compare_digest(body, self._cookie):
+            raise RemoteProtocolError("cookie", "the first frame holds what control.cookie does")
+        return True
 
     def _admit(self, writer: asyncio.StreamWriter) -> Client | None:
         """The file's mode keeps others out already; the kernel's word on who is there is asked as well."""

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from agiledart_agent.driver import Driver
+from agiledart_agent.executors.closed_files import closed_to_users
 from agiledart_agent.executors.executor_pool import ExecutorEvents, ExecutorPool, ExecutorProcess, LaunchError
 from agiledart_agent.executors.taps import FORGET_SECONDS, Taps
 from agiledart_agent.identity.identity import Identity, make_executor_pass
@@ -228,6 +229,8 @@ class ExecutorDesk:
                 limit_seconds=self._settings.stuck_limit,
                 memory_bytes=self._settings.executor_memory_mb * MB or default_memory(),
             ),
+            home=self._identity.node_id,
+            closed=closed_to_users(self._settings),
         )
 
     def _judge_for_executor(self, asked: JudgePeer, application: str) -> Verdict:

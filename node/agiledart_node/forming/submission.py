@@ -200,6 +200,8 @@ class Submissions:
             work.append(plan)
             if number == 1 and not tried:
                 progress(_where(record.name, blueprint, placement, plan.nodes))
+                if open_to_users := [peer for peer in plan.nodes if not loads[peer.node][1].confines]:
+                    progress(_unprotected(open_to_users))
             for peer in plan.nodes:
                 self._desk.watch(peer)
             try:
@@ -292,6 +294,11 @@ def _where(name: str, blueprint: Blueprint, placement: Placement, nodes: tuple[P
         names = list(dict.fromkeys(shown[node] for node in placement.hosts_of(number)))
         parts.append(f"{stage.name}@{','.join(names)}")
     return f"{name} → {'  '.join(parts)}"
+
+
+def _unprotected(peers: list[Peer]) -> str:
+    names = ", ".join(peer.name or peer.node.short for peer in peers)
+    return f"your code can read the keys of {names}: there it is not confined (agiledart doctor says why)"
 
 
 def running_body(record: ApplicationRecord, relaxed: tuple[str, ...], strategy: str) -> SubmitBody:

@@ -61,6 +61,7 @@ class Load(Message, frozen=True, gc=False, tag=54):
         candidates: nodes to overflow to: the leaf set, nearest first; empty when the asker wants none.
         neighbours: where to overflow when all of them are full: the neighbourhood set, nearest first.
         schedules: applications that it serves as scheduler; None: it is no scheduler.
+        confines: users' code is kept from its keys and records there.
     """
 
     request: int
@@ -72,6 +73,7 @@ class Load(Message, frozen=True, gc=False, tag=54):
     candidates: tuple[Peer, ...]
     neighbours: tuple[Peer, ...] = ()
     schedules: int | None = None
+    confines: bool = True
 
 
 class Deploy(Message, frozen=True, gc=False, tag=55):
