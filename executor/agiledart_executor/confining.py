@@ -13,7 +13,7 @@ from typing import Final
 from agiledart_dataflow.plan.deployment import DeploymentPart
 from agiledart_dataflow.plan.specification import Specification
 from agiledart_dataflow.plan.stage_plan import StagePlan
-from agiledart_executor.elements import run_folder
+from agiledart_executor.elements import OF_EXECUTORS, run_folder
 from agiledart_executor.user_code.confinement import Confinement, FileOfConnector
 from agiledart_kernel.codec import Codec
 from agiledart_kernel.errors import OperationFailed
@@ -32,7 +32,7 @@ def work_folder(root: Path, application: str) -> Path:
     return root / FOLDER / application
 
 
-def confine_to(part: DeploymentPart, root: Path, home: NodeId, closed: tuple[str, ...]) -> bool:
+def confine_to(part: DeploymentPart, root: Path, home: NodeId, closed: tuple[str, ...], *, has_latencies: bool) -> bool:
     """Close everything else of the agent's to this process; False: nothing is to be closed, or the kernel cannot.
 
     The process's folder and its `TMPDIR` are the application's own from now on.
@@ -40,6 +40,7 @@ def confine_to(part: DeploymentPart, root: Path, home: NodeId, closed: tuple[str
     Args:
         root: the state directory.
         home: the agent's node; only what runs there is this process's business.
+        has_latencies: sinks keep the latencies that are sampled at them.
 
     Raises:
         OperationFailed: a source or sink names what is closed; or the disk does not take a folder.
@@ -49,9 +50,9 @@ def confine_to(part: DeploymentPart, root: Path, home: NodeId, closed: tuple[str
     files = work_folder(root, part.application) / "files"
     specification, plan = _SPECIFICATION.decode(part.specification), _PLAN.decode(part.plan)
     here = {plan.stages[stage].steps[0] for (stage, _), peer in part.places().items() if peer.node == home}
-    own = [files, files.parent, *_logs(specification, here, part.application, root)]
+    own = [files, files.parent, *_logs(specification, here, root, part.application if has_latencies else "")]
     if part.by_epoch:
-        own.append(run_folder(root, part.application, part.version) / "elements")
+        own += [run_folder(root, part.application, part.version) / kind for kind in OF_EXECUTORS]
     try:
         confinement = Confinement([Path(path) for path in closed], own)
         os.chdir(files)
@@ -66,12 +67,13 @@ def confine_to(part: DeploymentPart, root: Path, home: NodeId, closed: tuple[str
     return confinement.enforce()
 
 
-def _logs(specification: Specification, here: set[int], application: str, root: Path) -> Iterator[Path]:
-    """Folders of the logs that sinks of this node write, and of their latencies."""
+def _logs(specification: Specification, here: set[int], root: Path, with_latencies: str) -> Iterator[Path]:
+    """Folders of the logs that sinks of this node write, and of the latencies of this application."""
     for number, sink in enumerate(specification.sinks):
         if sink.index not in here:
             continue
-        yield log_directory(root, latency_log_name(application, number))
+        if with_latencies:
+            yield log_directory(root, latency_log_name(with_latencies, number))
         connector = sink.connector
         if connector is not None and connector.kind == "log" and not user_sink_name_fault(connector.path):
             yield log_directory(root, connector.path)

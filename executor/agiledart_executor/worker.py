@@ -246,7 +246,7 @@ class Worker:
         if self._code is None:
             told = self._configuration
             if not self._is_confined:
-                confine_to(part, self._root, told.home, told.closed)
+                confine_to(part, self._root, told.home, told.closed, has_latencies=told.latency_log_bytes > 0)
                 self._is_confined = True
                 self._watchdog.start()  # a thread: they are confined with the one that starts them
             keeping = LatencyKeeping(told.latency_log_bytes, told.latency_log_days * 86_400_000)
