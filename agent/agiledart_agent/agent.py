@@ -35,6 +35,7 @@ from agiledart_kernel.instants import SECOND
 from agiledart_kernel.machine import LinkLost, Message, Received, Send
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.observe import Observation
+from agiledart_kernel.orders import Verified, verify_order
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.randomness import RandomStream
 from agiledart_node.desk.config import NodeConfig
@@ -45,6 +46,7 @@ from agiledart_node.wire.events import ClockRead
 from agiledart_overlay.wire.effects import Joined, JoinFailed, Left, NeighboursChanged, PeerFailed, PeerLeft
 from agiledart_overlay.wire.events import JoinRing, LeaveRing, SetCongestion
 from agiledart_recovery.config import RecoveryConfig
+from agiledart_transport.certificates import check_signature
 from agiledart_transport.contexts import client_context, load_credentials, server_context
 from agiledart_transport.framed import ORDINARY_ENDS, Link, LinkHandler
 from agiledart_transport.links import connect, format_address
@@ -92,7 +94,7 @@ class Agent:
             self._log.refused,
             lambda text: self._log.warning("log.trim", text),
         )
-        self._users = UserDesk(settings, identity, log, self, self._feed)
+        self._users = UserDesk(settings, identity, log, self, self._feed, self._verify_order)
         self._metrics = AgentMetrics(self._users.figures, settings.zone)
         self._metrics_server = MetricsServer(
             self._metrics.render, self._users.unready, self._metrics.refused_http, settings.metrics_hosts.split(",")
@@ -132,6 +134,7 @@ class Agent:
             ),
             random,
             self._observe,
+            self._verify_order,
         )
         self.driver = Driver(node, self._send)
         self.links = PeerLinks(NODE_CODEC, self._dial, self._receive, self._lost)
@@ -322,6 +325,9 @@ class Agent:
         self._feed(LinkLost(node))
 
     # ---- effects
+
+    def _verify_order(self, order: bytes) -> Verified:
+        return verify_order(self._identity.network, order, check_signature, self._judge.banned)
 
     def _register_effects(self, driver: Driver) -> None:
         driver.on(SinkFound, self.sink_logs.found)

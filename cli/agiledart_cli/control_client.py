@@ -29,6 +29,10 @@ ANSWER_SECONDS = 60.0
 class Connection(Protocol):
     """Carries CONTROL frames to an agent and back."""
 
+    def order(self, command: Command) -> bytes:
+        """The command, signed by whoever asks; empty where the agent signs, and for commands that only look."""
+        ...
+
     def send(self, body: bytes) -> None:
         """Send one frame; raises OSError."""
         ...
@@ -57,6 +61,10 @@ class UnixConnection:
         except OSError:
             self._socket.close()
             raise
+
+    def order(self, command: Command) -> bytes:
+        """Nothing: who may use the socket is the agent's own user, and the agent signs."""
+        return b""
 
     def send(self, body: bytes) -> None:
         """Send one frame."""
@@ -133,7 +141,7 @@ class ControlClient:
         """
         self._number += 1
         try:
-            self._connection.send(CONTROL.encode(Request(self._number, command)))
+            self._connection.send(CONTROL.encode(Request(self._number, command, self._connection.order(command))))
             while True:
                 message = CONTROL.decode(self._connection.receive(timeout))
                 if isinstance(message, Request) or message.request != self._number:

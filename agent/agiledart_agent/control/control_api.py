@@ -28,7 +28,6 @@ from agiledart_node.records.allowing import why_not
 from agiledart_node.wire.commands import (
     VERB_BY_COMMAND,
     Answer,
-    Command,
     ControlMessage,
     Progress,
     Refusal,
@@ -60,8 +59,8 @@ _PEER_CREDENTIALS = struct.Struct("3i")
 class Client:
     """One connected asker; `write` takes a whole frame."""
 
-    def __init__(self, asker: Asker, who: str, write: Callable[[int, bytes], None]) -> None:
-        self.asker, self.who, self._write = asker, who, write
+    def __init__(self, asker: Asker, who: str, write: Callable[[int, bytes], None], *, is_local: bool = False) -> None:
+        self.asker, self.who, self._write, self.is_local = asker, who, write, is_local
         self.open: set[int] = set()
         self.gone = False
 
@@ -75,14 +74,14 @@ class ControlApi:
     """Numbers the requests of all clients, checks roles, and brings answers back to who asked.
 
     Args:
-        ask: called with (request number, command, client) for each command that may be allowed: whose application it is about,
-            the node looks up.
+        ask: called with (request number, request, client) for each request that may be allowed: whose application it is about,
+            and whether its order is good, is looked up there.
         local: who asks at the Unix socket.
         count_refused: called with a reason for each request or connection turned away.
     """
 
     def __init__(
-        self, ask: Callable[[int, Command, Client], None], count_refused: Callable[[str, str], None], local: Asker
+        self, ask: Callable[[int, Request, Client], None], count_refused: Callable[[str, str], None], local: Asker
     ) -> None:
         self._ask, self._count_refused, self._local = ask, count_refused, local
         self._asked: dict[int, tuple[Client, int]] = {}
@@ -107,7 +106,7 @@ class ControlApi:
         self._number += 1
         client.open.add(message.request)
         self._asked[self._number] = (client, message.request)
-        self._ask(self._number, message.command, client)
+        self._ask(self._number, message, client)
 
     def _may_ask(self, client: Client, message: Request) -> bool:
         verb = VERB_BY_COMMAND.get(type(message.command), "")
@@ -229,4 +228,4 @@ class ControlApi:
             if not writer.is_closing():
                 writer.write(frame(kind, body))
 
-        return Client(self._local, f"uid {uid}", write)
+        return Client(self._local, f"uid {uid}", write, is_local=True)

@@ -52,6 +52,7 @@ class Deployment:
     coordinator: Peer
     domain: str = ""
     by_epoch: bool = False
+    order: bytes = b""
     limits: dict[NodeId, int] = field(default_factory=dict)
     touched: list[Peer] = field(default_factory=list)
 
@@ -171,6 +172,7 @@ class Deploying:
             work.domain,
             work.limits.get(peer.node, 0),
             work.by_epoch,
+            work.order,
         )
 
     def whole_part(self, work: Deployment) -> DeploymentPart:

@@ -32,6 +32,7 @@ from agiledart_node.records.application import (
     HistoryEntry,
     advanced,
 )
+from agiledart_node.records.order_checks import Orders
 from agiledart_node.records.records import Records
 from agiledart_node.recovering.recovering import Recovering
 from agiledart_node.wire.bodies import DryRunBody, SubmitBody
@@ -63,9 +64,10 @@ class Submissions:
         surveying: Surveying,
         watching: Watching,
         recovering: Recovering,
+        orders: Orders,
         random: RandomStream,
     ) -> None:
-        self._desk, self._records, self._joining = desk, records, joining
+        self._desk, self._records, self._joining, self._orders = desk, records, joining, orders
         self._recovering = recovering
         self._surveying, self._watching, self._random = surveying, watching, random
         self._deploying = Deploying(desk)
@@ -135,6 +137,7 @@ class Submissions:
             check(
                 order.asker, "submit", name, last
             )  # the asking agent looked, too, but that was before others may have come
+            self._orders.check_new(order.signed, last)
             version = last.version + 1 if last is not None else 1
             record = ApplicationRecord(
                 name,
@@ -155,6 +158,7 @@ class Submissions:
                 by_epoch=order.by_epoch,
                 owner_key=last.owner_key if last is not None and last.owner_key else order.asker.key,
                 shared_keys=last.shared_keys if last is not None else (),
+                order=order.signed,
             )
             if await self._records.create(revision, record):
                 return record

@@ -18,6 +18,7 @@ from agiledart_dataflow.plan.specification import Specification
 from agiledart_kernel.codec import Codec
 from agiledart_kernel.limits import MAX_RECORD_BYTES
 from agiledart_kernel.node_id import NodeId, key_of_name
+from agiledart_kernel.orders import MAX_ORDER_BYTES
 from agiledart_kernel.peer import Peer
 from agiledart_node.desk.names import display_names
 
@@ -78,6 +79,7 @@ class ApplicationRecord(msgspec.Struct, frozen=True, gc=False, array_like=True):
         summary: totals at the end; plain data.
         by_epoch: it is saved by epochs: its register, not the ring, says whether it lives.
         owner_key: the key that submitted it; `shared_keys`: keys that its owner gave it to.
+        order: with which this version was submitted, signed by its user.
     """
 
     name: str
@@ -108,6 +110,7 @@ class ApplicationRecord(msgspec.Struct, frozen=True, gc=False, array_like=True):
     by_epoch: bool = False
     owner_key: Annotated[bytes, msgspec.Meta(max_length=32)] = b""
     shared_keys: tuple[Annotated[bytes, msgspec.Meta(min_length=32, max_length=32)], ...] = ()
+    order: Annotated[bytes, msgspec.Meta(max_length=MAX_ORDER_BYTES)] = b""
 
     @property
     def owner(self) -> str:

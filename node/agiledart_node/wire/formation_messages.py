@@ -4,7 +4,7 @@ A question carries the asker's own `request` number and is answered by a message
 lost, so questions are asked again until a deadline and every handler gives a repeated question the same answer.
 """
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -13,6 +13,7 @@ from agiledart_kernel.codec import Codec
 from agiledart_kernel.limits import MAX_RECORD_BYTES
 from agiledart_kernel.machine import Message
 from agiledart_kernel.node_id import NodeId
+from agiledart_kernel.orders import MAX_ORDER_BYTES
 from agiledart_kernel.peer import Peer
 
 
@@ -139,13 +140,14 @@ class Drain(Message, frozen=True, gc=False, tag=61):
 
 
 class AskStop(Message, frozen=True, gc=False, tag=62):
-    """Any agent → coordinator: drain this application, or cut it with `now`."""
+    """Any agent → coordinator: drain this application, or cut it with `now`; `order`: what the user has signed."""
 
     request: int
     application: str
     version: int
     now: bool
     submitter: str = ""
+    order: Annotated[bytes, msgspec.Meta(max_length=MAX_ORDER_BYTES)] = b""
 
 
 class AskReports(Message, frozen=True, gc=False, tag=63):
