@@ -19,6 +19,7 @@ from agiledart_agent.capacity import usual_capacity
 from agiledart_agent.control.user_desk import UserDesk
 from agiledart_agent.driver import Driver
 from agiledart_agent.durable_file import write_durably
+from agiledart_agent.executors.closed_files import unprotected
 from agiledart_agent.executors.executor_desk import ExecutorDesk
 from agiledart_agent.executors.executor_pool import ExecutorProcess
 from agiledart_agent.identity.identity import Identity
@@ -36,6 +37,7 @@ from agiledart_kernel.instants import SECOND
 from agiledart_kernel.machine import LinkLost, Message, Received, Send
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.observe import Observation
+from agiledart_kernel.orders import Verified, verify_order
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.randomness import RandomStream
 from agiledart_node.desk.config import NodeConfig
@@ -46,6 +48,7 @@ from agiledart_node.wire.events import ClockRead
 from agiledart_overlay.wire.effects import Joined, JoinFailed, Left, NeighboursChanged, PeerFailed, PeerLeft
 from agiledart_overlay.wire.events import JoinRing, LeaveRing, SetCongestion
 from agiledart_recovery.config import RecoveryConfig
+from agiledart_transport.certificates import check_signature
 from agiledart_transport.contexts import client_context, load_credentials, server_context
 from agiledart_transport.framed import ORDINARY_ENDS, Link, LinkHandler
 from agiledart_transport.links import connect, format_address
@@ -95,7 +98,7 @@ class Agent:
             self._log.refused,
             lambda text: self._log.warning("log.trim", text),
         )
-        self._users = UserDesk(settings, identity, log, self, self._feed)
+        self._users = UserDesk(settings, identity, log, self, self._feed, self._verify_order)
         self._metrics = AgentMetrics(self._users.figures, settings.zone)
         self._metrics_server = MetricsServer(
             self._metrics.render, self._users.unready, self._metrics.refused_http, settings.metrics_hosts.split(",")
@@ -136,9 +139,11 @@ class Agent:
                 capacity=settings.capacity or usual_capacity(cores),
                 placement=settings.placement,
                 recovery=_recovery(settings),
+                confines=not unprotected(settings),
             ),
             random,
             self._observe,
+            self._verify_order,
         )
         self.driver = Driver(node, self._send)
         self.links = PeerLinks(NODE_CODEC, self._dial, self._receive, self._lost)
@@ -340,6 +345,9 @@ class Agent:
         self._feed(LinkLost(node))
 
     # ---- effects
+
+    def _verify_order(self, order: bytes) -> Verified:
+        return verify_order(self._identity.network, order, check_signature, self._judge.banned)
 
     def _register_effects(self, driver: Driver) -> None:
         driver.on(SinkFound, self.sink_logs.found)

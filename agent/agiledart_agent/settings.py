@@ -66,6 +66,7 @@ class AgentSettings:
         stuck_warning: seconds that one call of user code may take before the application's logs say where it is.
         stuck_limit: seconds after which its executor is stopped and the application fails; 0: never.
         executor_memory_mb: megabytes of memory that an executor may take; 0: half of this machine's.
+        confine: keep users' code from this agent's keys, tokens and records, where the kernel can.
         checkpoint_interval: seconds from one epoch of an exactly-once application to the next, where this agent coordinates it.
         parent_fd: file descriptor whose closing ends the agent (-1: none).
         log_format: `console` or `json`.
@@ -91,6 +92,7 @@ class AgentSettings:
     stuck_warning: int = 5
     stuck_limit: int = 60
     executor_memory_mb: int = 0
+    confine: bool = True
     checkpoint_interval: int = 10
     parent_fd: int = -1
     log_format: str = "console"

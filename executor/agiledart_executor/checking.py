@@ -6,13 +6,15 @@ that is missing, or user code that hangs, does no harm to the agent. Nothing is 
 
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from agiledart_dataflow.plan.step import Step
-from agiledart_executor.connectors.probing import probe_sink, probe_source
+from agiledart_executor.confining import confine_check
+from agiledart_executor.connectors.probing import logs_here, probe_sink, probe_source
 from agiledart_executor.launching import ready_program
 from agiledart_executor.messages import Checked, CheckFound, CheckWanted
 from agiledart_executor.user_code.bounds import Bounds, bind_process
@@ -22,24 +24,26 @@ MAX_TEXT = 500
 
 
 def check(wanted: CheckWanted, directory: Path) -> CheckFound:
-    """Load the code and try the connectors. `directory`: the agent's state directory."""
+    """Load the code and try the connectors. `directory`: the agent's state directory, closed to that code."""
+    logs = logs_here(directory)
     try:
+        confine_check(directory, wanted.closed)
         program = ready_program(wanted.plan, wanted.bundle)
     except AgileDartError as error:
         return CheckFound(str(error)[:MAX_TEXT])
     tried = ((stage, step) for stage in wanted.stages for step in program.steps(stage) if step.connector is not None)
-    return CheckFound("", tuple(_checked(stage, step, directory) for stage, step in tried))
+    return CheckFound("", tuple(_checked(stage, step, logs) for stage, step in tried))
 
 
-def _checked(stage: int, step: Step, directory: Path) -> Checked:
+def _checked(stage: int, step: Step, logs: Mapping[str, bool]) -> Checked:
     connector: Any = step.connector
-    url, is_source = connector.url(), step.kind == "source"
+    url, is_source = connector.url(), step.source is not None
     guarantee = ""
     try:
         if is_source:
             found = probe_source(connector, step.row_type)
         else:
-            found = probe_sink(connector, step.row_type, directory)
+            found = probe_sink(connector, step.row_type, logs)
         guarantee = found.guarantee
         return Checked(stage, url, True, found.text[:MAX_TEXT], guarantee)
     except AgileDartError as error:

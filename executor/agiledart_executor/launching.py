@@ -14,6 +14,7 @@ from agiledart_dataflow.runtime.instance import Instance
 from agiledart_dataflow.runtime.program import Program, compile_program
 from agiledart_dataflow.runtime.source_instance import SourceInstance
 from agiledart_dataflow.user_code.user_errors import NO_RECORD, user_code_error
+from agiledart_executor.confining import work_folder
 from agiledart_executor.connectors.codecs.columns_import import OF_THIS_PROCESS
 from agiledart_executor.connectors.log_sink import SinkOrigin
 from agiledart_executor.connectors.opening import open_sink, open_source
@@ -119,7 +120,7 @@ class Launchable:
         try:
             if kind == "source":
                 endpoint = self.program.endpoint(stage)
-                intake = open_intake(self.program.steps(stage)[0], _ROOT / "spool")
+                intake = open_intake(self.program.steps(stage)[0], work_folder(_ROOT, self.application) / "spool")
                 if by_epoch:
                     refuse_lost_rows(name, endpoint.connector, waits=intake is not None)
                 reader = open_source(
@@ -138,7 +139,8 @@ class Launchable:
                     refuse_doubled_rows(name, endpoint.connector, counts_by_epoch=isinstance(running.writer, ByEpoch))
                 running.instance = Instance(self.program, stage, index, running.writer)
             else:
-                running.instance = Instance(self.program, stage, index, make_store=disk_stores(_ROOT / "state"))
+                stores = disk_stores(work_folder(_ROOT, self.application) / "state")
+                running.instance = Instance(self.program, stage, index, make_store=stores)
         except LogBusyError as error:
             raise LogBusyError(f"{name}: {error}") from None
         except OperationFailed as error:

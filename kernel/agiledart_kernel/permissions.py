@@ -95,7 +95,7 @@ VERBS: Final[dict[str, Row]] = {
 }
 """Every verb of the control port. What a scope allows besides: `refusal`."""
 
-REFUSALS: Final = ("verb", "role", "scope", "owner")
+REFUSALS: Final = ("verb", "role", "scope", "owner", "order")
 """Why somebody may not, fit for a metric's label."""
 
 

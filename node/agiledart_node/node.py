@@ -30,6 +30,7 @@ from agiledart_node.hosting.hosted import Hosted, Key
 from agiledart_node.hosting.hosting import Hosting
 from agiledart_node.hosting.loading import Loading
 from agiledart_node.hosting.watching import Watching
+from agiledart_node.records.order_checks import Orders, VerifyOrder
 from agiledart_node.records.records import Records
 from agiledart_node.records.sinks import FindSink, NoteSink, Sinks
 from agiledart_node.recovering.recovering import Recovering
@@ -141,19 +142,28 @@ class Node:
         config: figures.
         random: for everything that this node draws.
         observe: told what happened.
+        verify: judges signed orders; None in a world without keys, where everybody is believed.
     """
 
-    def __init__(self, me: Peer, config: NodeConfig, random: RandomStream, observe: Observer = ignore) -> None:
+    def __init__(
+        self,
+        me: Peer,
+        config: NodeConfig,
+        random: RandomStream,
+        observe: Observer = ignore,
+        verify: VerifyOrder | None = None,
+    ) -> None:
         config.validate()
         self.me, self.config = me, config
         self._desk = desk = Desk(me, config, random, observe)
         self.overlay = desk.overlay
         self._records = Records(desk)
-        self._hosting = Hosting(desk)
+        orders = Orders(desk, verify)
+        self._hosting = Hosting(desk, orders, self._records)
         self._loading = Loading(desk, self._hosting)
         self._joining = Joining(desk)
         self._surveying = Surveying(desk, self._hosting)
-        self._watching = Watching(desk, self._records, self._hosting)
+        self._watching = Watching(desk, self._records, self._hosting, orders)
         self.recovering = Recovering(desk, self._records, self._hosting, RandomStream(random.bits(64), "recovery"))
         self.recovering.closed = self._watching.closed
         self._watching.on_broken = self.recovering.broken
@@ -164,6 +174,7 @@ class Node:
             self._surveying,
             self._watching,
             self.recovering,
+            orders,
             RandomStream(random.bits(64), "tickets"),
         )
         self.schedulers = Schedulers(
@@ -172,6 +183,7 @@ class Node:
             self._hosting,
             self._watching,
             self._submissions,
+            orders,
             RandomStream(random.bits(64), "scheduling"),
         )
         keeping = self._hosting.on_close
@@ -184,11 +196,11 @@ class Node:
         self._watching.on_record = self.recovering.noted
         self._surveying.served = lambda: self.schedulers.served
         self._questions = Questions(desk, self._records, self._hosting, self._surveying, self._watching)
-        self._sharing = Sharing(desk, self._records, self._questions)
+        self._sharing = Sharing(desk, self._records, self._questions, orders)
         self._forgetting = Forgetting(desk, self._records, self._questions, self._watching)
         self._questions.on_old = self._forgetting.tidy
         self._tapping = Tapping(desk, self._questions, self._hosting)
-        self._stopping = Stopping(desk, self._records, self._questions, self._watching)
+        self._stopping = Stopping(desk, self._records, self._questions, self._watching, orders)
         self._sinks = Sinks(desk, self._records)
         self._is_patrolling = False
         self._todo: deque[Event] = deque()
@@ -407,13 +419,13 @@ class Node:
     def _answer_to(self, event: Asked) -> Coroutine[Any, None, None] | None:
         request, command, questions = event.request, event.command, self._questions
         if isinstance(command, Submit):
-            return self.schedulers.dispatching.submit(request, command, event.submitter, event.asker)
+            return self.schedulers.dispatching.submit(request, command, event.submitter, event.asker, event.order)
         if isinstance(command, ListApplications):
             return questions.list_applications(request, event.asker)
         if isinstance(command, Status):
             return questions.status(request, command.name, event.asker)
         if isinstance(command, Stop):
-            return self._stopping.stop(request, command.name, event.submitter, event.asker, now=command.now)
+            return self._stopping.stop(request, command, event.submitter, event.asker, event.order)
         if isinstance(command, Nodes):
             return questions.nodes(request)
         if isinstance(command, Route):
@@ -427,7 +439,7 @@ class Node:
         if isinstance(command, Forget):
             return self._forgetting.forget(request, command.name, event.asker)
         if isinstance(command, Share):
-            return self._sharing.share(request, command, event.asker)
+            return self._sharing.share(request, command, event.asker, event.order)
         return None
 
     async def _answered(self, request: int, conversation: Coroutine[Any, None, None]) -> None:

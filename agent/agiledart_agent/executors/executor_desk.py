@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from agiledart_agent.driver import Driver
+from agiledart_agent.executors.closed_files import closed_to_users
 from agiledart_agent.executors.code_check import checked_apart
 from agiledart_agent.executors.executor_pool import ExecutorEvents, ExecutorPool, ExecutorProcess, LaunchError
 from agiledart_agent.executors.taps import FORGET_SECONDS, Taps
@@ -168,7 +169,8 @@ class ExecutorDesk:
         )
 
     async def _check_code(self, effect: CheckCode) -> None:
-        wanted = CheckWanted(effect.plan, effect.bundle, effect.stages, self._bounds().memory_bytes)
+        closed = closed_to_users(self._settings)
+        wanted = CheckWanted(effect.plan, effect.bundle, effect.stages, self._bounds().memory_bytes, closed)
         found = await checked_apart(wanted, str(self._settings.state_dir))
         told = HostChecked(
             0, found.refusal, tuple(ConnectorChecked(*msgspec.structs.astuple(one)) for one in found.connectors)
@@ -239,6 +241,8 @@ class ExecutorDesk:
             latency_log_bytes=self._settings.latency_log_bytes,
             latency_log_days=self._settings.latency_log_days,
             bounds=self._bounds(),
+            home=self._identity.node_id,
+            closed=closed_to_users(self._settings),
         )
 
     def _bounds(self) -> Bounds:

@@ -77,6 +77,7 @@ def _here(config_file: str | None) -> list[Finding]:
         if settings.metrics:
             findings.append(machine_checks.check_port("metrics port", *split_address(settings.metrics), pid))
         findings += machine_checks.check_state_directory(settings.state_dir)
+        findings.append(machine_checks.check_confinement(settings.confine))
     return [
         *findings,
         machine_checks.check_share(),

@@ -1,7 +1,8 @@
 """Would a source or sink open here? Without reading a row, and without touching what a sink would write."""
 
+import contextlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -14,7 +15,7 @@ from agiledart_executor.connectors.opening import PACING, open_source
 from agiledart_executor.connectors.options import check_options
 from agiledart_executor.connectors.plugins import sink_guarantee, source_guarantee
 from agiledart_kernel.errors import ConfigurationError, OperationFailed
-from agiledart_sink_log.layout import is_locked, log_directory
+from agiledart_sink_log.layout import FOLDER, is_locked
 from agiledart_sink_log.protocol import user_sink_name_fault
 
 _ROOM: Final = "agiledart_executor.connectors"
@@ -40,8 +41,15 @@ def probe_source(connector: Connector, row_type: Any) -> Probed:
     return Probed(text, guarantee.repeats if guarantee is not None else "")
 
 
-def probe_sink(connector: Connector, row_type: Any, directory: Path) -> Probed:
-    """The same for a sink; one of a kind that has nothing to try is believed."""
+def logs_here(directory: Path) -> dict[str, bool]:
+    """The logs of a state directory: name → whether somebody writes it now. Later this process sees none of them."""
+    with contextlib.suppress(OSError):
+        return {place.name: is_locked(place) for place in (directory / FOLDER).iterdir()}
+    return {}
+
+
+def probe_sink(connector: Connector, row_type: Any, logs: Mapping[str, bool]) -> Probed:
+    """The same for a sink; one of a kind that has nothing to try is believed. `logs`: as of `logs_here`."""
     guarantee = sink_guarantee(connector.kind)
     kind = SINKS.get(connector.kind)
     text = "not tried"
@@ -54,7 +62,7 @@ def probe_sink(connector: Connector, row_type: Any, directory: Path) -> Probed:
                 refuse_dicts(connector.kind)
             text = _writable(connector.path)
         elif connector.kind == "log":
-            text = _log_free(connector.path, directory)
+            text = _log_free(connector.path, logs)
         else:
             text = "can be written"
     return Probed(text, guarantee.repeats if guarantee is not None else "")
@@ -73,14 +81,13 @@ def _writable(path: str) -> str:
     return "exists, will be written anew" if place.is_file() else "can be written"
 
 
-def _log_free(name: str, directory: Path) -> str:
+def _log_free(name: str, logs: Mapping[str, bool]) -> str:
     """Whether nobody writes the log now. Raises `ConfigurationError`, `OperationFailed`."""
     if fault := user_sink_name_fault(name):
         raise ConfigurationError(f"log:{name}: {fault}")
-    place = log_directory(directory, name)
-    if is_locked(place):
+    if logs.get(name):
         raise OperationFailed(f"the log {name} is being written on this node; use another name, or stop who writes it")
-    return "goes on with the rows that are there" if place.is_dir() else "can be written"
+    return "goes on with the rows that are there" if name in logs else "can be written"
 
 
 def _function(name: str) -> Callable[..., str]:

@@ -35,6 +35,8 @@ class NodeConfig:
     """Processor cores that the instances of this node share; for how busy it says that it is."""
     capacity: int = 64
     """Operator instances of all applications that this node takes."""
+    confines: bool = True
+    """Users' code that runs here is kept from this node's keys and records."""
     max_ops_balanced: int = 2
     """Operator instances above which a node counts as full while others have room (balance rule)."""
     placement: str = STRATEGIES[0]

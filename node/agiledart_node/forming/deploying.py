@@ -53,6 +53,7 @@ class Deployment:
     coordinator: Peer
     domain: str = ""
     by_epoch: bool = False
+    order: bytes = b""
     limits: dict[NodeId, int] = field(default_factory=dict)
     away: tuple[str, ...] = ()
     touched: list[Peer] = field(default_factory=list)
@@ -173,6 +174,7 @@ class Deploying:
             work.domain,
             work.limits.get(peer.node, 0),
             work.by_epoch,
+            work.order,
         )
 
     def whole_part(self, work: Deployment) -> DeploymentPart:

@@ -36,6 +36,7 @@ class Order:
         began: when the user asked, by this node's clock.
         asker: the user's grant: its key owns what it submits.
         by_epoch: the run is saved by epochs and survives its hosts.
+        signed: the order as the user has signed it.
     """
 
     blueprint: Blueprint
@@ -49,6 +50,7 @@ class Order:
     began: Instant
     asker: Asker
     by_epoch: bool = False
+    signed: bytes = b""
 
 
 class Planning:
@@ -127,6 +129,7 @@ class Planning:
             coordinator,
             order.domain,
             order.by_epoch,
+            order.signed,
             limits,
             reasons_of(placement, loads, len(blueprint.stages)),
         )

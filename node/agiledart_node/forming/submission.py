@@ -33,6 +33,7 @@ from agiledart_node.records.application import (
     HistoryEntry,
     advanced,
 )
+from agiledart_node.records.order_checks import Orders
 from agiledart_node.records.records import Records
 from agiledart_node.records.ways import reasons_of, ways_of
 from agiledart_node.recovering.recovering import Recovering
@@ -66,9 +67,10 @@ class Submissions:
         surveying: Surveying,
         watching: Watching,
         recovering: Recovering,
+        orders: Orders,
         random: RandomStream,
     ) -> None:
-        self._desk, self._records, self._joining = desk, records, joining
+        self._desk, self._records, self._joining, self._orders = desk, records, joining, orders
         self._recovering = recovering
         self._surveying, self._watching, self._random = surveying, watching, random
         self._deploying = Deploying(desk)
@@ -143,6 +145,7 @@ class Submissions:
             check(
                 order.asker, "submit", name, last
             )  # the asking agent looked, too, but that was before others may have come
+            self._orders.check_new(order.signed, last)
             version = last.version + 1 if last is not None else 1
             record = ApplicationRecord(
                 name,
@@ -163,6 +166,7 @@ class Submissions:
                 by_epoch=order.by_epoch,
                 owner_key=(last.owner_key if last is not None else b"") or order.asker.key,
                 shared_keys=last.shared_keys if last is not None else (),
+                order=order.signed,
             )
             if await self._records.create(revision, record):
                 return record
@@ -208,6 +212,8 @@ class Submissions:
             work.append(plan)
             if number == 1 and not tried:
                 progress(_where(record.name, blueprint, placement, plan.nodes))
+                if open_to_users := [peer for peer in plan.nodes if not loads[peer.node][1].confines]:
+                    progress(_unprotected(open_to_users))
             for peer in plan.nodes:
                 self._desk.watch(peer)
             try:
@@ -301,6 +307,11 @@ def _where(name: str, blueprint: Blueprint, placement: Placement, nodes: tuple[P
         names = list(dict.fromkeys(shown[node] for node in placement.hosts_of(number)))
         parts.append(f"{stage.name}@{','.join(names)}")
     return f"{name} → {'  '.join(parts)}"
+
+
+def _unprotected(peers: list[Peer]) -> str:
+    names = ", ".join(peer.name or peer.node.short for peer in peers)
+    return f"your code can read the keys of {names}: there it is not confined (agiledart doctor says why)"
 
 
 def running_body(record: ApplicationRecord, relaxed: tuple[str, ...], strategy: str) -> SubmitBody:

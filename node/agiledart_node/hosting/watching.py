@@ -10,8 +10,9 @@ import msgspec
 
 from agiledart_kernel.instants import MILLISECOND, Duration
 from agiledart_kernel.peer import Peer
+from agiledart_kernel.permissions import Asker
 from agiledart_node.desk.conversations import Question
-from agiledart_node.desk.desk import CommandRefused, Desk
+from agiledart_node.desk.desk import CommandRefused, Desk, NotAllowed
 from agiledart_node.hosting.hosted import Hosted, report_copy
 from agiledart_node.hosting.hosting import Hosting
 from agiledart_node.records.application import (
@@ -24,8 +25,10 @@ from agiledart_node.records.application import (
     advanced,
     held_text,
 )
+from agiledart_node.records.order_checks import Orders
 from agiledart_node.records.records import Records
 from agiledart_node.records.summary import summary_of
+from agiledart_node.wire.commands import Stop
 from agiledart_node.wire.events import InstanceFailed
 from agiledart_node.wire.formation_messages import (
     Acknowledged,
@@ -38,6 +41,9 @@ from agiledart_node.wire.formation_messages import (
 
 AGAIN = "Start it again: agiledart submit … (state is not yet recovered in this version)"
 
+ELSEWHERE = "not here"
+"""Why a node that does not coordinate an application does not stop it."""
+
 MAX_MISSING_LOOKS = 3
 """Patrols in a row that find no record before a part counts as forgotten."""
 
@@ -45,8 +51,8 @@ MAX_MISSING_LOOKS = 3
 class Watching:
     """Ends of applications in which this node takes part."""
 
-    def __init__(self, desk: Desk, records: Records, hosting: Hosting) -> None:
-        self._desk, self._records, self._hosting = desk, records, hosting
+    def __init__(self, desk: Desk, records: Records, hosting: Hosting, orders: Orders) -> None:
+        self._desk, self._records, self._hosting, self._orders = desk, records, hosting, orders
         self._at_work: dict[tuple[str, int], bool] = {}
         self.on_record: Callable[[Hosted, ApplicationRecord], None] = lambda hosted, record: None
         self.on_broken: Callable[[Hosted, InstanceFailed], None] = lambda hosted, event: None
@@ -200,16 +206,29 @@ class Watching:
         """A user wants an application of which this node is the coordinator to end."""
         hosted = self._hosting.table.get((message.application, message.version))
         if hosted is None or hosted.part.coordinator.node != self._desk.me.node:
-            self._desk.send(sender, Acknowledged(message.request, "not here"))
+            self._desk.send(sender, Acknowledged(message.request, ELSEWHERE))
             return
-        self._desk.send(sender, Acknowledged(message.request))
-        if hosted.is_closing or hosted.key in self._at_work:
-            return
-        self._at_work[hosted.key] = True
-        self._desk.talks.begin(self._stop(hosted, message))
-
-    async def _stop(self, hosted: Hosted, message: AskStop) -> None:
         try:
+            wanted = Stop(message.application, message.now)
+            asker, by = self._orders.given(message.order, wanted, Asker(), message.submitter)
+        except NotAllowed as refusal:
+            self._desk.drop(f"order: {refusal.reason}")
+            self._desk.send(sender, Acknowledged(message.request, refusal.text))
+            return
+        if hosted.is_closing or self._at_work.get(hosted.key):
+            self._desk.send(sender, Acknowledged(message.request))
+        elif hosted.key not in self._at_work:
+            self._at_work[hosted.key] = False  # it is not known yet whether this will be done
+            message = msgspec.structs.replace(message, submitter=by)
+            self._desk.talks.begin(self._stop(hosted, sender, message, asker))
+
+    async def _stop(self, hosted: Hosted, sender: Peer, message: AskStop, asker: Asker) -> None:
+        try:
+            refusal = await self._objection(message, asker) if self._orders.are_signed else ""
+            self._desk.send(sender, Acknowledged(message.request, refusal))
+            if refusal:
+                return
+            self._at_work[hosted.key] = True
             if message.now:
                 self._hosting.stop_local(hosted)
                 by = f"stopped by {message.submitter}" if message.submitter else "stopped by a user"
@@ -226,6 +245,17 @@ class Watching:
             await self._desk.talks.ask_all(peers, lambda number, _: Drain(number, *hosted.key), Acknowledged, timeout)
         finally:
             del self._at_work[hosted.key]
+
+    async def _objection(self, message: AskStop, asker: Asker) -> str:
+        """Why who gave the order may not, by the record: the agent that brings it is not believed."""
+        try:
+            _, record = await self._records.application(message.application)
+            if record is not None:
+                self._orders.check_stop(message.order, asker, record)
+        except CommandRefused as refusal:
+            self._desk.drop(f"order: {refusal.reason if isinstance(refusal, NotAllowed) else 'no record'}")
+            return refusal.text
+        return "" if record is not None else f"No application {message.application!r}."
 
     async def all_freshened(self, records: list[ApplicationRecord]) -> list[ApplicationRecord]:
         """The records, closed where the responsible node is gone. Raises CommandRefused: the ring does not answer."""

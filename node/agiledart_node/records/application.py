@@ -18,6 +18,7 @@ from agiledart_dataflow.plan.specification import Specification
 from agiledart_kernel.codec import Codec
 from agiledart_kernel.limits import MAX_RECORD_BYTES
 from agiledart_kernel.node_id import NodeId, key_of_name
+from agiledart_kernel.orders import MAX_ORDER_BYTES
 from agiledart_kernel.peer import Peer
 from agiledart_node.desk.names import display_names
 from agiledart_node.records.ways import ways_of
@@ -85,6 +86,7 @@ class ApplicationRecord(msgspec.Struct, frozen=True, gc=False, array_like=True):
         away: of each stage, why its instances are not on the node of its path; for people. Empty before it runs.
         is_forgotten: users see it no more; only its version counts.
         owner_key: the key that submitted it; `shared_keys`: keys that its owner gave it to.
+        order: with which this version was submitted, signed by its user.
     """
 
     name: str
@@ -117,6 +119,7 @@ class ApplicationRecord(msgspec.Struct, frozen=True, gc=False, array_like=True):
     shared_keys: tuple[Annotated[bytes, msgspec.Meta(min_length=32, max_length=32)], ...] = ()
     away: tuple[str, ...] = ()
     is_forgotten: bool = False
+    order: Annotated[bytes, msgspec.Meta(max_length=MAX_ORDER_BYTES)] = b""
 
     @property
     def owner(self) -> str:

@@ -6,9 +6,12 @@ of `Progress` and exactly one `Answer` or `Refusal`. An answer's body is a JSON 
 `docs/reference/control-api.md`.
 """
 
+from typing import Annotated
+
 import msgspec
 
 from agiledart_kernel.machine import Message
+from agiledart_kernel.orders import MAX_ORDER_BYTES
 
 Asked = int | tuple[int, int]
 """Instances of a stage: so many, or limits between which it may scale."""
@@ -139,10 +142,16 @@ class Refusal(Message, frozen=True, gc=False, tag=222):
 
 
 class Request(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=199):
-    """One numbered command of a control connection; numbers are the asker's own."""
+    """One numbered command of a control connection; numbers are the asker's own.
+
+    Args:
+        order: the command signed by the asker's key (`kernel/orders.py`), for what changes something; at the Unix socket the agent
+            signs for its user.
+    """
 
     request: int
     command: "Command"
+    order: Annotated[bytes, msgspec.Meta(max_length=MAX_ORDER_BYTES)] = b""
 
 
 Command = (

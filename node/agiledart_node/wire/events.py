@@ -28,12 +28,14 @@ class Asked(Event, frozen=True, gc=False):
         request: the driver's own number, unique among open requests.
         submitter: who asks, for people.
         asker: what its grant says; nobody, who may nothing, unless told.
+        order: the command as its user has signed it.
     """
 
     request: int
     command: Command
     submitter: str = ""
     asker: Asker = Asker()
+    order: bytes = b""
 
 
 class InstanceReported(Event, frozen=True, gc=False):

@@ -13,6 +13,7 @@ from agiledart_kernel.codec import Codec
 from agiledart_kernel.limits import MAX_BUNDLE_BYTES, MAX_RECORD_BYTES
 from agiledart_kernel.machine import Message
 from agiledart_kernel.node_id import NodeId
+from agiledart_kernel.orders import MAX_ORDER_BYTES
 from agiledart_kernel.peer import Peer
 
 
@@ -61,6 +62,7 @@ class Load(Message, frozen=True, gc=False, tag=54):
         candidates: nodes to overflow to: the leaf set, nearest first; empty when the asker wants none.
         neighbours: where to overflow when all of them are full: the neighbourhood set, nearest first.
         schedules: applications that it serves as scheduler; None: it is no scheduler.
+        confines: users' code is kept from its keys and records there.
     """
 
     request: int
@@ -72,6 +74,7 @@ class Load(Message, frozen=True, gc=False, tag=54):
     candidates: tuple[Peer, ...]
     neighbours: tuple[Peer, ...] = ()
     schedules: int | None = None
+    confines: bool = True
 
 
 class Deploy(Message, frozen=True, gc=False, tag=55):
@@ -137,13 +140,14 @@ class Drain(Message, frozen=True, gc=False, tag=61):
 
 
 class AskStop(Message, frozen=True, gc=False, tag=62):
-    """Any agent → coordinator: drain this application, or cut it with `now`."""
+    """Any agent → coordinator: drain this application, or cut it with `now`; `order`: what the user has signed."""
 
     request: int
     application: str
     version: int
     now: bool
     submitter: str = ""
+    order: Annotated[bytes, msgspec.Meta(max_length=MAX_ORDER_BYTES)] = b""
 
 
 class AskReports(Message, frozen=True, gc=False, tag=63):
