@@ -165,8 +165,7 @@ class Node:
         self._surveying = Surveying(desk, self._hosting)
         self._watching = Watching(desk, self._records, self._hosting, orders)
         self.recovering = Recovering(desk, self._records, self._hosting, RandomStream(random.bits(64), "recovery"))
-        self.recovering.closed = self._watching.closed
-        self._watching.on_broken = self.recovering.broken
+        self._join_recovery()
         self._submissions = Submissions(
             desk,
             self._records,
@@ -186,14 +185,6 @@ class Node:
             orders,
             RandomStream(random.bits(64), "scheduling"),
         )
-        keeping = self._hosting.on_close
-
-        def closed(hosted: Hosted) -> None:
-            keeping(hosted)
-            self.recovering.forget(hosted)
-
-        self._hosting.on_close = closed
-        self._watching.on_record = self.recovering.noted
         self._surveying.served = lambda: self.schedulers.served
         self._questions = Questions(desk, self._records, self._hosting, self._surveying, self._watching)
         self._sharing = Sharing(desk, self._records, self._questions, orders)
@@ -207,6 +198,19 @@ class Node:
         self._by_event = self._event_table()
         self._by_message = self._message_table()
         self._by_timer: dict[object, Callable[[], None]] = {_PATROL: self._patrol, **self.schedulers.by_timer}
+
+    def _join_recovery(self) -> None:
+        """Recovery hears of what breaks, ends and is written down; what it gives up is closed like everything else."""
+        keeping = self._hosting.on_close
+
+        def closed(hosted: Hosted) -> None:
+            keeping(hosted)
+            self.recovering.forget(hosted)
+
+        self._hosting.on_close = closed
+        self.recovering.closed = self._watching.closed
+        self._watching.on_broken = self.recovering.broken
+        self._watching.on_record = self.recovering.noted
 
     def _event_table(self) -> dict[type, Callable[[Any], None]]:
         return {

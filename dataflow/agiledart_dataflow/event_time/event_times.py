@@ -12,8 +12,8 @@ from agiledart_dataflow.data.columns import Columns
 from agiledart_dataflow.data.inference import is_lambda
 from agiledart_dataflow.data.lambda_types import attribute_read
 from agiledart_dataflow.data.lazy import late
-from agiledart_dataflow.data.loose_times import loose_time
 from agiledart_dataflow.data.schema import SchemaError, fields_of, is_dict
+from agiledart_dataflow.event_time.loose_times import loose_time
 from agiledart_dataflow.expressions.expression import Expression
 from agiledart_dataflow.expressions.nodes import Field, Node
 from agiledart_dataflow.expressions.row_expression import RowExpression

@@ -17,8 +17,8 @@ from agiledart_kernel.randomness import RandomStream
 from agiledart_node.desk.desk import CommandRefused, Desk
 from agiledart_node.desk.names import display_names
 from agiledart_node.forming.blueprint import Blueprint
-from agiledart_node.forming.checking import Checking
 from agiledart_node.forming.deploying import Deploying, Deployment, NodeFull
+from agiledart_node.forming.host_checks import Checking
 from agiledart_node.forming.joining import Joining, Paths
 from agiledart_node.forming.pinning import fed_sinks
 from agiledart_node.forming.planning import Order, Planning, could_fit

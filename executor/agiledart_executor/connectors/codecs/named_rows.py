@@ -12,8 +12,8 @@ from typing import Any, Final, Union, get_args, get_origin
 
 import msgspec
 
-from agiledart_dataflow.data.loose_times import loose_time
 from agiledart_dataflow.data.schema import Retained, Topic, aliases_of, fields_of, generic, is_named_tuple
+from agiledart_dataflow.event_time.loose_times import loose_time
 from agiledart_executor.connectors.codecs.faults import FIELD, TIME, MalformedError, shown
 from agiledart_kernel.errors import ConfigurationError
 
