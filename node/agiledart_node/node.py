@@ -90,11 +90,16 @@ from agiledart_node.wire.formation_messages import (
     TapRows,
     TraceHops,
 )
+from agiledart_node.wire.fragment_effects import FragmentOffered, FragmentStored
 from agiledart_node.wire.recovery_messages import (
+    AskPart,
+    AskRecovery,
     FoundRegister,
     Listening,
     MakeVoter,
+    PartIs,
     RecoveringMessage,
+    RecoveryIs,
     RunClosed,
     VoterMade,
 )
@@ -119,6 +124,8 @@ NODE_CODEC: Codec[NodeMessage] = Codec(NodeMessage)
 
 _ANSWERS = (
     VoterMade,
+    PartIs,
+    RecoveryIs,
     JoinTree,
     Load,
     Deployed,
@@ -141,9 +148,12 @@ class Node:
         config: figures.
         random: for everything that this node draws.
         observe: told what happened.
+        secret: that nobody else knows; keys come from it.
     """
 
-    def __init__(self, me: Peer, config: NodeConfig, random: RandomStream, observe: Observer = ignore) -> None:
+    def __init__(
+        self, me: Peer, config: NodeConfig, random: RandomStream, observe: Observer = ignore, secret: bytes = b""
+    ) -> None:
         config.validate()
         self.me, self.config = me, config
         self._desk = desk = Desk(me, config, random, observe)
@@ -154,7 +164,8 @@ class Node:
         self._joining = Joining(desk)
         self._surveying = Surveying(desk, self._hosting)
         self._watching = Watching(desk, self._records, self._hosting)
-        self.recovering = Recovering(desk, self._records, self._hosting, RandomStream(random.bits(64), "recovery"))
+        draws = RandomStream(random.bits(64), "recovery")
+        self.recovering = Recovering(desk, self._records, self._hosting, draws, secret)
         self.recovering.closed = self._watching.closed
         self._watching.on_broken = self.recovering.broken
         self._submissions = Submissions(
@@ -210,6 +221,8 @@ class Node:
             InstancePrepared: self.recovering.prepared,
             InstanceUnprepared: lambda event: self._desk.drop("unprepared"),
             RunsFound: self.recovering.found_on_disk,
+            FragmentOffered: self.recovering.offered,
+            FragmentStored: self.recovering.stored,
             LeaveRing: self._leave,
             NoteSink: self._sinks.note,
             FindSink: self._sinks.find,
@@ -238,6 +251,8 @@ class Node:
             FoundRegister: self.recovering.found_register,
             Listening: self.recovering.listening,
             RunClosed: self.recovering.run_closed,
+            AskPart: self.recovering.ask_part,
+            AskRecovery: self.recovering.ask_recovery,
             **self.schedulers.by_message,
         }
 
@@ -381,6 +396,7 @@ class Node:
     def _patrol(self) -> None:
         self._joining.soft_state.forget_old(self._desk.now)
         self._watching.patrol()
+        self.recovering.patrol()
         self._set_patrol()
 
     def _report(self, event: InstanceReported) -> None:
