@@ -11,8 +11,11 @@ import secrets
 import socket
 import ssl
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from agiledart_agent.addresses import WILDCARDS, holder_of_port, not_ours, outward_address
 from agiledart_agent.capacity import usual_capacity
@@ -22,6 +25,7 @@ from agiledart_agent.durable_file import write_durably
 from agiledart_agent.executors.closed_files import unprotected
 from agiledart_agent.executors.executor_desk import ExecutorDesk
 from agiledart_agent.executors.executor_pool import ExecutorProcess
+from agiledart_agent.fragments.fragment_desk import FragmentDesk
 from agiledart_agent.identity.identity import Identity
 from agiledart_agent.logs import AgentLog
 from agiledart_agent.metrics.metrics import AgentMetrics
@@ -43,7 +47,7 @@ from agiledart_kernel.randomness import RandomStream
 from agiledart_node.desk.config import NodeConfig
 from agiledart_node.node import NODE_CODEC, Node
 from agiledart_node.records.sinks import SinkFound
-from agiledart_node.wire.effects import ForgetRun, KeepElements, KeepFile
+from agiledart_node.wire.effects import ForgetPart, ForgetRun, KeepElements, KeepFile
 from agiledart_node.wire.events import ClockRead
 from agiledart_overlay.wire.effects import Joined, JoinFailed, Left, NeighboursChanged, PeerFailed, PeerLeft
 from agiledart_overlay.wire.events import JoinRing, LeaveRing, SetCongestion
@@ -98,6 +102,7 @@ class Agent:
             self._log.refused,
             lambda text: self._log.warning("log.trim", text),
         )
+        self.fragments = FragmentDesk(settings.state_dir, self._dial_fragments, self._feed, self._log.refused)
         self._users = UserDesk(settings, identity, log, self, self._feed, self._verify_order)
         self._metrics = AgentMetrics(self._users.figures, settings.zone)
         self._metrics_server = MetricsServer(
@@ -144,6 +149,7 @@ class Agent:
             random,
             self._observe,
             self._verify_order,
+            secrets.token_bytes(32),
         )
         self.driver = Driver(node, self._send)
         self.links = PeerLinks(NODE_CODEC, self._dial, self._receive, self._lost)
@@ -152,8 +158,10 @@ class Agent:
         self._runs = RunStore(settings.state_dir, self._feed)
         self.driver.on(KeepFile, self._runs.keep)
         self.driver.on(KeepElements, self._runs.keep_elements)
+        self.driver.on(ForgetPart, self._runs.forget_part)
         self.driver.on(ForgetRun, self._runs.forget)
-        self._feed(self._runs.found())
+        self.fragments.register(self.driver)
+        self._feed(msgspec.structs.replace(self._runs.found(), fragments=self.fragments.found()))
         self._spawn(self._tell_time())
         self._spawn(self._renew_leaf())
         self._spawn(self._watch_links())
@@ -175,6 +183,7 @@ class Agent:
             self.driver.stop()
         await self._users.close()
         await self._executors.close()
+        await self.fragments.close()
         if self._runs is not None:
             self._runs.close()
         if self.links is not None:
@@ -229,7 +238,7 @@ class Agent:
                 context=self._server_tls,
                 hello=lambda _: self._hello(),
                 judge=self._judge,
-                services=("overlay", "control", "sink_log"),
+                services=("overlay", "control", "sink_log", "fragments"),
                 on_link=self._accepted,
                 on_refused=self._log.refused,
             )
@@ -318,11 +327,28 @@ class Agent:
     async def _dial(self, peer: Peer) -> Link:
         return await self._connect(peer.address, peer.node, SEED_SECONDS)
 
+    async def _dial_fragments(
+        self, peer: Peer, on_frame: Callable[[Link, int, bytes], None], on_closed: Callable[[Link, str], None]
+    ) -> Link:
+        return await connect(
+            peer.address,
+            service="fragments",
+            context=self._client_tls,
+            hello=self._hello(),
+            judge=self._judge,
+            expect=peer.node,
+            on_frame=on_frame,
+            on_closed=on_closed,
+            timeout=SEED_SECONDS,
+        )
+
     def _accepted(self, link: Link) -> LinkHandler:
         if link.service == "control":
             return self._users.accept(link)
         if link.service == "sink_log":
             return self.sink_logs.accept(link)
+        if link.service == "fragments":
+            return self.fragments.server.accept(link)
         assert self.links is not None
         links = self.links
         asyncio.get_running_loop().call_soon(lambda: None if link.closed else links.adopt(link))

@@ -91,11 +91,16 @@ from agiledart_node.wire.formation_messages import (
     TapRows,
     TraceHops,
 )
+from agiledart_node.wire.fragment_effects import FragmentOffered, FragmentStored
 from agiledart_node.wire.recovery_messages import (
+    AskPart,
+    AskRecovery,
     FoundRegister,
     Listening,
     MakeVoter,
+    PartIs,
     RecoveringMessage,
+    RecoveryIs,
     RunClosed,
     VoterMade,
 )
@@ -120,6 +125,8 @@ NODE_CODEC: Codec[NodeMessage] = Codec(NodeMessage)
 
 _ANSWERS = (
     VoterMade,
+    PartIs,
+    RecoveryIs,
     JoinTree,
     Load,
     Deployed,
@@ -143,6 +150,7 @@ class Node:
         random: for everything that this node draws.
         observe: told what happened.
         verify: judges signed orders; None in a world without keys, where everybody is believed.
+        secret: that nobody else knows; keys come from it.
     """
 
     def __init__(
@@ -152,6 +160,7 @@ class Node:
         random: RandomStream,
         observe: Observer = ignore,
         verify: VerifyOrder | None = None,
+        secret: bytes = b"",
     ) -> None:
         config.validate()
         self.me, self.config = me, config
@@ -164,7 +173,8 @@ class Node:
         self._joining = Joining(desk)
         self._surveying = Surveying(desk, self._hosting)
         self._watching = Watching(desk, self._records, self._hosting, orders)
-        self.recovering = Recovering(desk, self._records, self._hosting, RandomStream(random.bits(64), "recovery"))
+        draws = RandomStream(random.bits(64), "recovery")
+        self.recovering = Recovering(desk, self._records, self._hosting, draws, secret)
         self._join_recovery()
         self._submissions = Submissions(
             desk,
@@ -226,6 +236,8 @@ class Node:
             InstancePrepared: self.recovering.prepared,
             InstanceUnprepared: lambda event: self._desk.drop("unprepared"),
             RunsFound: self.recovering.found_on_disk,
+            FragmentOffered: self.recovering.offered,
+            FragmentStored: self.recovering.stored,
             LeaveRing: self._leave,
             NoteSink: self._sinks.note,
             FindSink: self._sinks.find,
@@ -254,6 +266,8 @@ class Node:
             FoundRegister: self.recovering.found_register,
             Listening: self.recovering.listening,
             RunClosed: self.recovering.run_closed,
+            AskPart: self.recovering.ask_part,
+            AskRecovery: self.recovering.ask_recovery,
             **self.schedulers.by_message,
         }
 
@@ -397,6 +411,7 @@ class Node:
     def _patrol(self) -> None:
         self._joining.soft_state.forget_old(self._desk.now)
         self._watching.patrol()
+        self.recovering.patrol()
         self._set_patrol()
 
     def _report(self, event: InstanceReported) -> None:

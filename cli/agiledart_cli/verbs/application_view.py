@@ -19,7 +19,7 @@ FINAL_STATES = ("finished", "failed", "stopped")
 LEAST_NOTE = 24
 """Characters of a reason that are shown on the narrowest terminal."""
 
-COLOURS = {"running": GOOD, "finished": GOOD, "deploying": WATCH, "stopped": WATCH, "failed": BAD}
+COLOURS = {"running": GOOD, "finished": GOOD, "recovering": WATCH, "deploying": WATCH, "stopped": WATCH, "failed": BAD}
 
 
 def where(nodes: Sequence[str]) -> str:
@@ -93,7 +93,7 @@ def print_applications(body: Mapping[str, Any]) -> None:
     rows = []
     for one in body["applications"]:
         state = paint(one["state"], COLOURS.get(one["state"]))
-        note = (one.get("reason") or "").partition("\n")[0]
+        note = (one.get("reason") or "").partition("\n")[0] or recovery_text(one)
         rows.append([one["name"], f"v{one['version']}", state, _since(one), one.get("submitted_to", ""), note])
     if not rows:
         click.echo("No applications yet. Submit one: agiledart submit FILE:NAME")
@@ -124,6 +124,34 @@ def _cut(heads: list[str], rows: list[list[str]]) -> list[list[str]]:
     return [[*row[:-1], row[-1] if len(row[-1]) <= room else f"{row[-1][: room - 1].rstrip()}…"] for row in rows]
 
 
+def recovery_text(body: Mapping[str, Any]) -> str:
+    """What of an application is being brought back, and how far that is; nothing of one that runs."""
+    recovery: Mapping[str, Any] = body.get("recovery") or {}
+    if not recovery:
+        return ""
+    phase = recovery["phase"]
+    if phase == "waiting":
+        doing = f"waits for {', '.join(recovery['waits_for']) or 'room'}"
+    elif phase == "fetch" and recovery["of_bytes"]:
+        doing = f"fetches state, {recovery['bytes']:,} of {recovery['of_bytes']:,} bytes"
+    else:
+        doing = {"plan": "plans", "fetch": "fetches state", "restore": "restores"}.get(phase, "replays")
+    return (
+        f"{doing}; life {recovery['life']} from epoch {recovery['from_epoch']}, since {duration(recovery['seconds'])}: "
+        f"{recovery['reason']}"
+    )
+
+
+def _epoch_text(epoch: Mapping[str, Any] | None) -> str:
+    """How much of its results is safe."""
+    if not epoch:
+        return ""
+    age = f", {duration(epoch['age_s'])} ago" if epoch.get("age_s") is not None else ""
+    survives = epoch.get("survives")
+    losses = "" if survives is None else f"; survives the loss of {survives} machine{'' if survives == 1 else 's'}"
+    return f"epoch {epoch['committed']} committed{age}{losses}"
+
+
 def print_status(body: Mapping[str, Any]) -> None:
     """An application: its state in one sentence, its stages as a table, its records as a sum."""
     state, since = body["state"], ago(body.get("changed_ms"))
@@ -135,12 +163,16 @@ def print_status(body: Mapping[str, Any]) -> None:
         when = f" {since} ago" if since else ""
         click.echo(f"{title}   {paint(f'FAILED{when}', BAD)}: {body.get('reason') or 'no reason was given'}")
     else:
-        word = {"running": "running for", "deploying": "being deployed for"}.get(state, f"{state},")
-        ends = "" if state in ("running", "deploying") else " ago"
+        live = {"running": "running for", "recovering": "recovering; began to run", "deploying": "being deployed for"}
+        word, ends = live.get(state, f"{state},"), "" if state in ("running", "deploying") else " ago"
         told = f"{word} {since}{ends}" if since else state
         click.echo(f"{title}   {paint(told, COLOURS.get(state))}{by}")
         if body.get("reason"):
             click.echo(f" {body['reason']}")
+    if told := recovery_text(body):
+        click.echo(paint(f" {told}", WATCH))
+    if told := _epoch_text(body.get("epoch")):
+        click.echo(f" {told}")
     if owner := body.get("owner"):
         others = "".join(f", {key[:16]}…" for key in body.get("shared", ()))
         click.echo(f" owner {owner[:16]}…" + (f"   shared with{others[1:]}" if others else ""))

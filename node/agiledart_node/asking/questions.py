@@ -10,6 +10,7 @@ from agiledart_kernel.machine import Completed
 from agiledart_kernel.node_id import NodeId, key_of_name
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.permissions import Asker, refused_unseen
+from agiledart_node.desk.conversations import Question
 from agiledart_node.desk.desk import CommandRefused, Desk, did_you_mean
 from agiledart_node.desk.names import display_names
 from agiledart_node.forming.surveying import Surveying
@@ -17,11 +18,12 @@ from agiledart_node.hosting.hosted import report_copy
 from agiledart_node.hosting.hosting import Hosting
 from agiledart_node.hosting.watching import Watching
 from agiledart_node.records.allowing import check, check_unseen
-from agiledart_node.records.application import ApplicationRecord, is_old
+from agiledart_node.records.application import RECOVERING, RUNNING, ApplicationRecord, is_old
 from agiledart_node.records.records import Records
 from agiledart_node.records.summary import latency_logs_of, logs_of, scalars_of, statistics_of, summary_of
 from agiledart_node.wire.bodies import (
     ApplicationRow,
+    EpochRow,
     HistoryRow,
     HopRow,
     InfoBody,
@@ -32,6 +34,7 @@ from agiledart_node.wire.bodies import (
     NodeRow,
     NodesBody,
     Place,
+    RecoveryRow,
     RouteBody,
     StageRow,
     StatusBody,
@@ -47,6 +50,7 @@ from agiledart_node.wire.formation_messages import (
     RouteProbe,
     TraceHops,
 )
+from agiledart_node.wire.recovery_messages import AskRecovery, RecoveryIs
 from agiledart_overlay.wire.effects import Delivered
 from agiledart_overlay.wire.events import RouteMessage
 
@@ -88,7 +92,9 @@ class Questions:
         records, unreadable = await self._records.applications(names)
         self.on_old([record for record in records if is_old(record, self._desk.wall_ms)])
         shown = [one for one in records if not one.is_forgotten and not is_old(one, self._desk.wall_ms)]
-        rows = [_row(record) for record in await self._watching.all_freshened(shown)]
+        fresh = await self._watching.all_freshened(shown)
+        standings = await self._standings(fresh)
+        rows = [_with_standing(_row(record), standings.get(record.name)) for record in fresh]
         self._desk.reply(request, ListBody(rows, unreadable))
 
     async def status(self, request: int, name: str, asker: Asker) -> None:
@@ -99,8 +105,9 @@ class Questions:
         if not record.is_final and record.nodes:
             reports, silent = await self._reports(record)
         shown = record.names()
+        standings = await self._standings([record])
         body = StatusBody(
-            **msgspec.structs.asdict(_row(record)),
+            **msgspec.structs.asdict(_with_standing(_row(record), standings.get(record.name))),
             paths=[[shown[peer.node] for peer in path] for path in record.paths],
             nodes=[shown[peer.node] for peer in record.nodes],
             silent_nodes=[shown[peer.node] for peer in silent],
@@ -113,6 +120,28 @@ class Questions:
             ways=record.ways,
         )
         self._desk.reply(request, body)
+
+    async def _standings(self, records: list[ApplicationRecord]) -> dict[str, RecoveryIs]:
+        """What the coordinators of those runs say that survive their hosts: hosts and guards vote, and one of them leads."""
+        asked: dict[int, str] = {}
+        questions: dict[int, Question | None] = {}
+        for record in records:
+            if record.by_epoch and record.state == RUNNING:
+                voters = {peer.node: peer for peer in (*record.guards, *record.hosts())}
+                for peer in voters.values():
+                    number = self._desk.talks.number()
+                    asked[number] = record.name
+                    questions[number] = Question(peer, AskRecovery(number, record.name, record.version), RecoveryIs)
+        found: dict[str, RecoveryIs] = {}
+        answers = await self._desk.talks.answers(questions, Duration(self._desk.config.report_timeout_ns))
+        for number, name in asked.items():
+            answer = answers.get(number)
+            # Of two that believe that they lead the one with the later life knows more.
+            if isinstance(answer, RecoveryIs) and answer.epoch.get("life", -1) >= 0:
+                known = found.get(name)
+                if known is None or known.epoch["life"] < answer.epoch["life"]:
+                    found[name] = answer
+        return found
 
     async def summary(self, record: ApplicationRecord) -> dict[str, Any]:
         """The figures of an application that runs; empty when none of its nodes answers."""
@@ -288,6 +317,19 @@ def _member(peer: Peer, shown: dict[NodeId, str]) -> dict[str, Any]:
     """The first fields of a row about a node."""
     name = shown.get(peer.node, peer.name)
     return msgspec.structs.asdict(Member(name, peer.node.hex, peer.incarnation, peer.address, peer.zone, peer.host))
+
+
+def _with_standing(row: ApplicationRow, standing: RecoveryIs | None) -> ApplicationRow:
+    """The row, with what the run's coordinator says; what does not have its form is left out."""
+    if standing is None:
+        return row
+    try:
+        recovery = msgspec.convert(standing.recovery, RecoveryRow) if standing.recovery else None
+        epoch = msgspec.convert(standing.epoch, EpochRow)
+    except msgspec.ValidationError:
+        return row
+    state = RECOVERING if recovery is not None and row.state == RUNNING else row.state
+    return msgspec.structs.replace(row, state=state, recovery=recovery, epoch=epoch)
 
 
 def _row(record: ApplicationRecord) -> ApplicationRow:

@@ -248,7 +248,7 @@ class Submissions:
                 guards=work.guards,
                 assignment=work.assignment(),
                 paths=paths,
-                life=work.life,
+                life=1 if work.by_epoch else work.life,  # the register counts from its founding on
                 away=work.away,
                 seconds_to_running=took,
             )

@@ -30,6 +30,7 @@ class Hosted:
         told: finished instances that the coordinator has acknowledged.
         collected: last reports of finished instances of all nodes; only at the coordinator.
         has_register: its register has begun the first life; who dies from now on is brought back.
+        has_moved: all that it ran is on other nodes now; the application goes on.
         is_committed: the run's register says that it is over, and all hosts know: it may be closed once all figures are here.
         missing_looks: how often the patrol found no record.
     """
@@ -48,6 +49,7 @@ class Hosted:
     told: dict[tuple[int, int], bool] = field(default_factory=dict)
     collected: dict[tuple[int, int], dict[str, Any]] = field(default_factory=dict)
     has_register: bool = False
+    has_moved: bool = False
     is_committed: bool = False
     missing_looks: int = 0
 

@@ -161,6 +161,16 @@ class Hosting:
         known = self.table.get((part.application, part.version))
         return known if known is not None else self._admit(part)
 
+    def moved(self, hosted: Hosted, part: DeploymentPart) -> None:
+        """Instances run elsewhere than before: watch who hosts them now."""
+        before = self._watched_by(hosted)
+        hosted.part = part
+        if self.table.get(hosted.key) is hosted:
+            for peer in self._watched_by(hosted):
+                self._desk.watch(peer)
+            for peer in before:
+                self._desk.unwatch(peer)
+
     def _admit(self, part: DeploymentPart) -> Hosted:
         for key in [key for key in self.table if key[0] == part.application and key[1] < part.version]:
             self.close(self.table[key], f"version {part.version} was submitted")

@@ -61,8 +61,8 @@ class Watching:
         """A peer was declared dead (`how`: silent, link, rumour, restarted) or said good-bye (`left`)."""
         for hosted in list(self._hosting.table.values()):
             host = hosted.host(peer.node)
-            if hosted.has_register:
-                continue  # its register's coordinator brings it back
+            if hosted.has_register or (hosted.part.by_epoch and not hosted.planned and host is not None):
+                continue  # its register's coordinator brings it back; a guard has nothing to say about that
             if host is not None and host.incarnation <= peer.incarnation:
                 self._fail(hosted, self._loss_text(hosted, host, how), rank=self._rank(hosted))
             elif peer.node == hosted.part.scheduler.node and not hosted.is_flowing:
@@ -72,7 +72,7 @@ class Watching:
         """Compare hosting nodes with what the overlay knows now: a host in a later life has lost its instances."""
         known = {peer.node: peer for peer in self._desk.overlay.known_peers()}
         for hosted in list(self._hosting.table.values()):
-            for host in hosted.hosts if not hosted.has_register else ():
+            for host in () if hosted.has_register or (hosted.part.by_epoch and not hosted.planned) else hosted.hosts:
                 now = known.get(host.node)
                 if now is not None and now.incarnation > host.incarnation:
                     self._fail(hosted, self._loss_text(hosted, host, "restarted"), rank=self._rank(hosted))
@@ -355,11 +355,13 @@ class Watching:
         deadline = self._desk.now + self._desk.config.leave_timeout_ns
         me = self._desk.me
         for hosted in list(self._hosting.table.values()):
-            if hosted.host(me.node) is not None:
+            if hosted.has_register:
+                self._hosting.stop_local(hosted)  # others take it over, or wait for this node to come back
+            elif hosted.host(me.node) is not None:
                 self._fail(hosted, self._loss_text(hosted, me, "left"), rank=0)
             else:
                 self._hosting.close(hosted, f"{me.name} left")
-        while self._hosting.table and self._desk.now < deadline:
+        while any(not one.has_register for one in self._hosting.table.values()) and self._desk.now < deadline:
             await self._desk.talks.pause(Duration(20 * MILLISECOND))
 
 

@@ -29,6 +29,9 @@ SPECIFICATION_CODEC: Codec[Specification] = Codec(Specification, limit=MAX_RECOR
 
 DEPLOYING, RUNNING, FINISHED, FAILED, STOPPED = "deploying", "running", "finished", "failed", "stopped"
 
+RECOVERING = "recovering"
+"""Shown for `running` while what was lost is being brought back; never in a record."""
+
 FINAL = (FINISHED, FAILED, STOPPED)
 
 NEXT_STATES: dict[str, tuple[str, ...]] = {

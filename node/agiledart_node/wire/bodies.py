@@ -76,11 +76,58 @@ class DryRunBody(Body, frozen=True):
     checks: list[CheckRow] = []
 
 
+class RecoveryRow(Body, frozen=True):
+    """What is being recovered.
+
+    Args:
+        life: that is being entered, or entered last; `from_epoch`: the committed epoch at which it begins.
+        reason: what was lost, or broke.
+        phase: plan, fetch, restore, replay (until the first epoch of this life is committed) or waiting.
+        waits_for: nodes without which it cannot go on.
+        seconds: since the loss was seen.
+        bytes, of_bytes: of fragments: fetched, and to be fetched.
+        attempt: lives that were begun since.
+    """
+
+    life: int
+    from_epoch: int
+    reason: str
+    phase: str
+    waits_for: list[str]
+    seconds: float
+    bytes: int
+    of_bytes: int
+    attempt: int
+
+
+class EpochRow(Body, frozen=True):
+    """What is safe.
+
+    Args:
+        committed: the last committed epoch; `life`: of the run.
+        age_s: since it was committed; null when its coordinator has seen no commit yet.
+        took_ms: from its barrier's order to its commit.
+        bytes: of everything that its instances saved.
+        survives: so many machines may be lost at once, whichever they are, without a state being lost; null: there is no state.
+        coordinator: node that coordinates epochs and lives.
+    """
+
+    committed: int
+    life: int
+    age_s: float | None
+    took_ms: float
+    bytes: int
+    survives: int | None
+    coordinator: str = ""
+
+
 class ApplicationRow(Body, frozen=True):
     """One application in `list`.
 
     Args:
-        state: deploying, running, finished, failed or stopped.
+        state: deploying, running, recovering, finished, failed or stopped.
+        recovery: of one that is recovering.
+        epoch: of one with `delivery="exactly-once"` that runs, as far as its coordinator answers.
         reason: why it is in a final state.
         changed_ms: when it came into its state.
         is_stopping: a user asked for its end; its sources are drained.
@@ -102,6 +149,8 @@ class ApplicationRow(Body, frozen=True):
     placement: dict[str, list[str]]
     owner: str
     shared: list[str]
+    recovery: RecoveryRow | None = None
+    epoch: EpochRow | None = None
 
 
 class ListBody(Body, frozen=True):
@@ -207,7 +256,7 @@ class SummaryBody(Body, frozen=True):
     imbalances: list[str] = []
 
 
-class StatusBody(ApplicationRow, frozen=True):
+class StatusBody(ApplicationRow, frozen=True, kw_only=True):
     """`status`: the row of `list`, and more.
 
     Args:

@@ -118,6 +118,13 @@ class KeepElements(Effect, frozen=True, gc=False):
     digests: tuple[bytes, ...]
 
 
+class ForgetPart(Effect, frozen=True, gc=False):
+    """This node hosts nothing of this run any more: its code and elements may go; what it votes and has entered stays."""
+
+    application: str
+    version: int
+
+
 class ForgetRun(Effect, frozen=True, gc=False):
     """Nothing of this run is needed here any more but committed rows."""
 

@@ -5,8 +5,10 @@ from typing import Any
 import msgspec
 
 from agiledart_kernel.machine import Event
+from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.permissions import Asker
 from agiledart_node.wire.commands import Command
+from agiledart_recovery.wire.effects import FragmentKey
 
 
 class ClockRead(Event, frozen=True, gc=False):
@@ -118,6 +120,9 @@ class StoredFile(msgspec.Struct, frozen=True, gc=False):
 
 
 class RunsFound(Event, frozen=True, gc=False):
-    """All files of runs that this node found on its disk. Told once, before it enters the ring."""
+    """All files of runs that this node found on its disk, and the fragments that it keeps, each with the host that had it put
+    here. Told once, before it enters the ring.
+    """
 
     files: tuple[StoredFile, ...]
+    fragments: tuple[tuple[FragmentKey, NodeId], ...] = ()
