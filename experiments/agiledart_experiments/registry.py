@@ -13,6 +13,7 @@ from agiledart_kernel.errors import ConfigurationError
 
 SHARE = "share"
 PATHS = "paths."
+RECOVERY = "recovery."
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +180,36 @@ EXPERIMENTS = {
             unit="slots",
             series=("network", "policy"),
             room=PATHS,
+        ),
+        Experiment(
+            "fragments",
+            "How long does a state take to come back from its fragments, by their number?",
+            "AgileDART, fig. 11c",
+            x="k",
+            y=("seconds",),
+            unit="seconds",
+            series=("fixed", "m"),
+            room=RECOVERY,
+        ),
+        Experiment(
+            "state-recovery",
+            "How long does it take to save a state and to have it back, beside one remote store?",
+            "AgileDART, fig. 11b",
+            x="state_mb",
+            y=("recover_seconds", "store_recover_seconds"),
+            unit="seconds",
+            series=("code",),
+            has_sizes=True,
+            room=RECOVERY,
+        ),
+        Experiment(
+            "replication-cost",
+            "What do copies of an operator cost, and what do fragments of its state?",
+            "AgileDART, fig. 21",
+            x="n",
+            y=("cpu_ratio",),
+            unit="times",
+            room=RECOVERY,
         ),
     )
 }
