@@ -7,6 +7,7 @@ of the state (no table is printed). Every node sends at 100 Mbit/s and receives 
 
 import time
 from hashlib import sha256
+from itertools import pairwise
 
 from agiledart_agent.fragments.erasure import KEY_BYTES, cut, joined, sealed, unsealed
 from agiledart_experiments.recovery.emulated_links import MEGABIT, Transfer, arrivals, noise
@@ -105,4 +106,4 @@ def _goals(rows: list[Row]) -> tuple[Goal, ...]:
 
 
 def _pairs(rows: list[Row]) -> list[tuple[Row, Row]]:
-    return list(zip(rows, rows[1:], strict=False))
+    return list(pairwise(rows))
