@@ -161,6 +161,16 @@ EXPERIMENTS = {
             room=PATHS,
         ),
         Experiment(
+            "path-exchange",
+            "What does it cost that nodes tell each other their costs to go only now and then?",
+            "AgileDART, Algorithm 1; measured, not printed",
+            x="nodes",
+            y=("regret_mean",),
+            unit="slots",
+            series=("told",),
+            room=PATHS,
+        ),
+        Experiment(
             "path-exploration",
             "How much exploration is best?",
             "AgileDART, fig. 17d",
