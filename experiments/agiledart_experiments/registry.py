@@ -14,6 +14,7 @@ from agiledart_kernel.errors import ConfigurationError
 SHARE = "share"
 PATHS = "paths."
 SCALING = "scaling."
+RECOVERY = "recovery."
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +164,16 @@ EXPERIMENTS = {
             room=PATHS,
         ),
         Experiment(
+            "path-exchange",
+            "What does it cost that nodes tell each other their costs to go only now and then?",
+            "AgileDART, Algorithm 1; measured, not printed",
+            x="nodes",
+            y=("regret_mean",),
+            unit="slots",
+            series=("told",),
+            room=PATHS,
+        ),
+        Experiment(
             "path-exploration",
             "How much exploration is best?",
             "AgileDART, fig. 17d",
@@ -203,6 +214,36 @@ EXPERIMENTS = {
             series=("policy",),
             has_policies=True,
             room=SCALING,
+        ),
+        Experiment(
+            "fragments",
+            "How long does a state take to come back from its fragments, by their number?",
+            "AgileDART, fig. 11c",
+            x="k",
+            y=("seconds",),
+            unit="seconds",
+            series=("fixed", "m"),
+            room=RECOVERY,
+        ),
+        Experiment(
+            "state-recovery",
+            "How long does it take to save a state and to have it back, beside one remote store?",
+            "AgileDART, fig. 11b",
+            x="state_mb",
+            y=("recover_seconds", "store_recover_seconds"),
+            unit="seconds",
+            series=("code",),
+            has_sizes=True,
+            room=RECOVERY,
+        ),
+        Experiment(
+            "replication-cost",
+            "What do copies of an operator cost, and what do fragments of its state?",
+            "AgileDART, fig. 21",
+            x="n",
+            y=("cpu_ratio",),
+            unit="times",
+            room=RECOVERY,
         ),
     )
 }
