@@ -11,8 +11,8 @@ from agiledart_kernel.instants import SECOND
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.randomness import RandomStream
 from agiledart_overlay.wire.config import OverlayConfig
-from agiledart_simulation.world.collector import without_collector
-from agiledart_simulation.world.ring import Ring, simulated_ids
+from agiledart_simulation.world.overlay_ring import Ring, simulated_ids
+from agiledart_simulation.world.resting_collector import without_collector
 
 PAPER = (1_000, 10)
 SMALL = (100, 1)

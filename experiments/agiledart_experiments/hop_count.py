@@ -11,7 +11,7 @@ from agiledart_experiments.lookups import LookupLedger, quantile
 from agiledart_experiments.report import Goal, Report, Row, Settings
 from agiledart_experiments.rings import JOINS_PER_SECOND, built_ring
 from agiledart_kernel.instants import SECOND
-from agiledart_simulation.world.collector import without_collector
+from agiledart_simulation.world.resting_collector import without_collector
 
 MEANS = {100: 1.62, 1_000: 2.39, 10_000: 3.12}
 """Mean hops with tables from global knowledge."""

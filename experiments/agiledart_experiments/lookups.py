@@ -6,7 +6,7 @@ from itertools import pairwise
 
 from agiledart_kernel.node_id import ID_BITS, NodeId, ring_distance
 from agiledart_kernel.randomness import RandomStream
-from agiledart_simulation.world.ring import Ring
+from agiledart_simulation.world.overlay_ring import Ring
 
 
 def nearest(ids: Sequence[NodeId], key: NodeId, bits: int = ID_BITS) -> NodeId:

@@ -11,10 +11,10 @@ from agiledart_experiments.rings import built_ring, settle
 from agiledart_kernel.instants import SECOND
 from agiledart_kernel.randomness import RandomStream
 from agiledart_overlay.wire.config import OverlayConfig
+from agiledart_simulation.checkers.leaf_sets import leaf_violations
 from agiledart_simulation.checkers.machines import machine_violations
-from agiledart_simulation.checkers.ring import leaf_violations
-from agiledart_simulation.world.collector import without_collector
-from agiledart_simulation.world.ring import Ring, simulated_ids
+from agiledart_simulation.world.overlay_ring import Ring, simulated_ids
+from agiledart_simulation.world.resting_collector import without_collector
 
 PAPER = (1_000, (1, 2, 4, 8, 16, 32, 64, 128))
 SMALL = (120, (1, 2, 4, 8))

@@ -8,9 +8,9 @@ from agiledart_kernel.instants import MILLISECOND, SECOND
 from agiledart_kernel.randomness import RandomStream
 from agiledart_overlay.protocol import OverlayMessage
 from agiledart_overlay.wire.config import OverlayConfig
-from agiledart_simulation.checkers.ring import leaf_violations
+from agiledart_simulation.checkers.leaf_sets import leaf_violations
 from agiledart_simulation.world.network import NetworkConfig
-from agiledart_simulation.world.ring import Ring, simulated_ids
+from agiledart_simulation.world.overlay_ring import Ring, simulated_ids
 
 JOINS_PER_SECOND = 400
 PLANE = NetworkConfig(base_ns=50_000, span_ns=40 * MILLISECOND, jitter_ns=0)

@@ -19,7 +19,7 @@ from agiledart_sink_log.layout import (
     segments_of,
     sync_directory,
 )
-from agiledart_sink_log.recovery import recover
+from agiledart_sink_log.reopening import recover
 
 
 @dataclass(frozen=True)

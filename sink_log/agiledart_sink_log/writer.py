@@ -15,7 +15,7 @@ from typing import Final
 from agiledart_kernel.errors import LocalProtocolError, OperationFailed
 from agiledart_sink_log.entries import SEGMENT_HEADER_BYTES, commit, record, seed_of, segment_header
 from agiledart_sink_log.layout import Segment, committed_bytes, segment_path, segments_of, sync_directory
-from agiledart_sink_log.recovery import Recovered, recover
+from agiledart_sink_log.reopening import Recovered, recover
 
 SYNC_SECONDS: Final = 1.0
 

@@ -7,8 +7,8 @@ import pytest
 
 from agiledart_kernel.node_id import ID_BITS, NodeId, key_of_name
 from agiledart_overlay.wire.effects import Delivered, Left, RecordAnswer
+from agiledart_simulation.checkers.leaf_sets import leaf_violations, stale_violations
 from agiledart_simulation.checkers.machines import machine_violations
-from agiledart_simulation.checkers.ring import leaf_violations, stale_violations
 from agiledart_simulation.checkers.routing import root_of, route_violations
 from tests.conformance.overlay_beds import Bed, DirectBed, SimulatedBed, id_of, leave, read, route, store
 

@@ -16,7 +16,7 @@ from agiledart_overlay.wire.config import OverlayConfig
 from agiledart_overlay.wire.messages import JoinRows
 from agiledart_overlay.wire.ring_messages import Confirmed
 from agiledart_simulation.world.network import NetworkConfig
-from agiledart_simulation.world.ring import Ring
+from agiledart_simulation.world.overlay_ring import Ring
 from agiledart_simulation.world.trace import Trace
 
 SMALL = OverlayConfig(id_bits=8, digit_bits=2, leaf_count=4)

@@ -8,10 +8,10 @@ from agiledart_kernel.instants import MILLISECOND, SECOND
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.randomness import RandomStream
 from agiledart_overlay.wire.config import OverlayConfig
+from agiledart_simulation.checkers.leaf_sets import leaf_violations
 from agiledart_simulation.checkers.machines import machine_violations
 from agiledart_simulation.checkers.owners import ring_violations
-from agiledart_simulation.checkers.ring import leaf_violations
-from agiledart_simulation.world.ring import Ring, simulated_ids
+from agiledart_simulation.world.overlay_ring import Ring, simulated_ids
 from tests.simulation.bench import lookups
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from agiledart_kernel.peer import Peer
 from agiledart_overlay.ring.admitting import Guardian
-from agiledart_overlay.ring.joining import Handshake
+from agiledart_overlay.ring.joiner import Handshake
 from agiledart_overlay.ring.lapse import Lapse
 from agiledart_overlay.state.agreement import FOREVER, Agreement, Stage
 from agiledart_overlay.wire.ring_messages import Call, Here, Place

@@ -7,10 +7,10 @@ from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_overlay.wire.config import OverlayConfig
 from agiledart_overlay.wire.events import JoinRing
+from agiledart_simulation.checkers.leaf_sets import leaf_violations
 from agiledart_simulation.checkers.owners import Owners, ring_violations
-from agiledart_simulation.checkers.ring import leaf_violations
 from agiledart_simulation.world.network import NetworkConfig
-from agiledart_simulation.world.ring import Ring
+from agiledart_simulation.world.overlay_ring import Ring
 from tests.machine_checks import look_at
 
 LINKS = NetworkConfig(base_ns=5 * MILLISECOND, span_ns=70 * MILLISECOND, jitter_ns=25 * MILLISECOND)

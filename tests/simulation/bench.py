@@ -3,11 +3,11 @@
 from agiledart_kernel.instants import SECOND
 from agiledart_kernel.node_id import ID_BITS, NodeId
 from agiledart_kernel.randomness import RandomStream
+from agiledart_simulation.checkers.leaf_sets import leaf_violations, stale_violations
 from agiledart_simulation.checkers.machines import machine_violations
-from agiledart_simulation.checkers.ring import leaf_violations, stale_violations
 from agiledart_simulation.checkers.routing import root_of, route_violations
 from agiledart_simulation.world.network import NetworkConfig
-from agiledart_simulation.world.ring import Ring, simulated_ids
+from agiledart_simulation.world.overlay_ring import Ring, simulated_ids
 from tests.machine_checks import look_at
 
 

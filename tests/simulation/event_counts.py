@@ -6,7 +6,7 @@ commit why the ring now says more, or less.
 
 from agiledart_kernel.instants import MILLISECOND, SECOND
 from agiledart_overlay.wire.config import OverlayConfig
-from agiledart_simulation.world.ring import Ring, simulated_ids
+from agiledart_simulation.world.overlay_ring import Ring, simulated_ids
 
 EXPECTED = {"join": (11873, 10633), "idle": (17924, 14924)}
 """Scenario → (events, messages)."""

@@ -23,7 +23,7 @@ from agiledart_overlay.liveness.hearsay import Hearsay
 from agiledart_overlay.liveness.liveness import Liveness
 from agiledart_overlay.records.directory import Directory
 from agiledart_overlay.records.records import Record
-from agiledart_overlay.ring.joining import Handshake
+from agiledart_overlay.ring.joiner import Handshake
 from agiledart_overlay.routing.forwarding import Router
 from agiledart_overlay.routing.repair import Repair
 from agiledart_overlay.state.agreement import FOREVER, Agreement

@@ -21,9 +21,9 @@ from agiledart_recovery.wire.effects import FragmentKey, KeepLife, KeepVoter
 from agiledart_recovery.wire.events import PartyPrepared
 from agiledart_recovery.wire.value import Plan, Role, Value
 from agiledart_simulation.pipeline.engine import Engine
-from agiledart_simulation.pipeline.frames import END, Frame, Memory
-from agiledart_simulation.pipeline.host import RecoveryHost
 from agiledart_simulation.pipeline.parties import Stage
+from agiledart_simulation.pipeline.pipeline_messages import END, Frame, Memory
+from agiledart_simulation.pipeline.virtual_host import RecoveryHost
 from agiledart_simulation.runs.recovery_run import RecoveryRun
 from tests.simulation.mutants import Mutant, nothing
 

@@ -10,7 +10,7 @@ from agiledart_overlay.machine import OverlayMachine
 from agiledart_simulation.runs.campaign import play
 from agiledart_simulation.runs.scenario import draw
 from agiledart_simulation.world.network import NetworkConfig
-from agiledart_simulation.world.ring import simulated_ids
+from agiledart_simulation.world.overlay_ring import simulated_ids
 from tests.simulation.admission_mutants import MUTANTS
 from tests.simulation.bed import Bed
 

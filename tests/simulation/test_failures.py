@@ -6,9 +6,9 @@ from agiledart_kernel.instants import MILLISECOND, SECOND
 from agiledart_kernel.node_id import NodeId
 from agiledart_overlay.wire.effects import PeerLeft
 from agiledart_overlay.wire.events import LeaveRing, Watch
-from agiledart_simulation.checkers.ring import leaf_violations
+from agiledart_simulation.checkers.leaf_sets import leaf_violations
 from agiledart_simulation.world.network import NetworkConfig
-from agiledart_simulation.world.ring import Ring
+from agiledart_simulation.world.overlay_ring import Ring
 from tests.simulation.bench import all_violations, built_ring, lookups
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from agiledart_kernel.instants import MILLISECOND, SECOND
 from agiledart_overlay.wire.config import OverlayConfig
-from agiledart_simulation.world.ring import Ring, simulated_ids
+from agiledart_simulation.world.overlay_ring import Ring, simulated_ids
 
 
 @pytest.mark.parametrize("config", [OverlayConfig.lan(), OverlayConfig.paper(), OverlayConfig.simulation(1_600)])

@@ -10,8 +10,8 @@ from agiledart_overlay.liveness.hearsay import Hearsay
 from agiledart_overlay.liveness.liveness import Liveness
 from agiledart_overlay.records.directory import Directory
 from agiledart_overlay.tables.leaf_set import LeafSet
+from agiledart_simulation.checkers.leaf_sets import leaf_violations
 from agiledart_simulation.checkers.records import RecordLedger
-from agiledart_simulation.checkers.ring import leaf_violations
 from agiledart_simulation.runs.runner import run_seed
 from tests.simulation.bench import all_violations, built_ring, lookups
 

@@ -7,7 +7,7 @@ from agiledart_kernel.node_id import ID_BITS, NodeId, key_of_name, ring_distance
 from agiledart_overlay.wire.events import LeaveRing, StoreRecord
 from agiledart_simulation.checkers.records import RecordLedger
 from agiledart_simulation.world.network import NetworkConfig
-from agiledart_simulation.world.ring import Ring, simulated_ids
+from agiledart_simulation.world.overlay_ring import Ring, simulated_ids
 from tests.simulation.bench import all_violations, built_ring
 
 

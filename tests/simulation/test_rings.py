@@ -8,9 +8,9 @@ from agiledart_kernel.instants import MILLISECOND, SECOND
 from agiledart_kernel.peer import Peer
 from agiledart_overlay.wire.config import OverlayConfig
 from agiledart_overlay.wire.events import JoinRing
-from agiledart_simulation.checkers.ring import leaf_violations
+from agiledart_simulation.checkers.leaf_sets import leaf_violations
 from agiledart_simulation.world.network import NetworkConfig
-from agiledart_simulation.world.ring import Ring, simulated_ids
+from agiledart_simulation.world.overlay_ring import Ring, simulated_ids
 from tests.simulation.bench import all_violations, built_ring, lookups
 
 

@@ -1,7 +1,7 @@
 """Three adjacent nodes fall silent together, and the one in the middle still holds leases of the other two."""
 
 from agiledart_kernel.instants import MILLISECOND, SECOND
-from agiledart_simulation.world.ring import simulated_ids
+from agiledart_simulation.world.overlay_ring import simulated_ids
 from tests.simulation.bed import Bed
 
 

@@ -12,7 +12,7 @@ from agiledart_overlay.wire.events import LeaveRing
 from agiledart_simulation.checkers.owners import ring_violations
 from agiledart_simulation.runs.campaign import play
 from agiledart_simulation.runs.scenario import MOMENTS, draw
-from agiledart_simulation.world.ring import simulated_ids
+from agiledart_simulation.world.overlay_ring import simulated_ids
 from tests.simulation.bed import Bed
 
 

@@ -24,7 +24,7 @@ from agiledart_overlay.wire.config import OverlayConfig
 from agiledart_simulation.checkers.routing import root_of
 from agiledart_simulation.checkers.trees import tree_violations
 from agiledart_simulation.world.network import NetworkConfig
-from agiledart_simulation.world.ring import Ring, simulated_ids
+from agiledart_simulation.world.overlay_ring import Ring, simulated_ids
 
 TOPIC = topic_id("schedulers", "zone-1")
 QUIET = 20 * SECOND

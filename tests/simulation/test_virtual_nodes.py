@@ -6,7 +6,7 @@ from agiledart_kernel.peer import Peer
 from agiledart_kernel.randomness import RandomStream
 from agiledart_overlay.tables.virtual_nodes import virtual_nodes
 from agiledart_simulation.checkers.records import RecordLedger
-from agiledart_simulation.world.ring import Ring
+from agiledart_simulation.world.overlay_ring import Ring
 
 HOSTS = 6
 CORES = 8

@@ -2,7 +2,7 @@
 
 from agiledart_kernel.instants import SECOND
 from agiledart_overlay.wire.events import Watch
-from agiledart_simulation.checkers.ring import leaf_violations
+from agiledart_simulation.checkers.leaf_sets import leaf_violations
 from tests.simulation.bench import built_ring
 
 

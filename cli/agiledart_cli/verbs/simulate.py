@@ -14,7 +14,7 @@ from agiledart_cli.output import BAD, GOOD, output_option, paint, print_json, pr
 
 if TYPE_CHECKING:
     from agiledart_simulation.runs.campaign import Campaign
-    from agiledart_simulation.runs.report import Report
+    from agiledart_simulation.runs.run_report import Report
     from agiledart_simulation.runs.scenario import Scenario
 
 _HELP = {
@@ -94,7 +94,7 @@ def simulate(
       agiledart simulate weather --latency pings.csv.gz --loss 0.05
     """
     from agiledart_simulation.runs.campaign import Campaign
-    from agiledart_simulation.world.latency import load
+    from agiledart_simulation.world.latency_models import load
 
     if lists:
         return _list(output)

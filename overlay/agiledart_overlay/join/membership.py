@@ -10,7 +10,7 @@ A joiner moves through these phases; the timer "join" moves it on when nothing c
 A joiner is in nobody's tables and answers for nothing. A member that must go (`rejoin`) becomes SEEKING again under the same
 incarnation with one more refutation, so links and applications are not disturbed, and never gives up.
 
-The awkward case is that all agents start at once: then no seed is a member, and one of them founds the ring, see `founding`.
+The awkward case is that all agents start at once: then no seed is a member, and one of them founds the ring, see `founder`.
 
 Source: [Pastry] §2.4; the project's overlay specification §5.
 """
@@ -20,7 +20,7 @@ from enum import IntEnum
 from agiledart_kernel.instants import Instant
 from agiledart_kernel.peer import Peer
 from agiledart_overlay.join.arrival import Arrival
-from agiledart_overlay.join.founding import Founding
+from agiledart_overlay.join.founder import Founding
 from agiledart_overlay.join.search import MAX_SEEDS, Search
 from agiledart_overlay.ring.ring import Neighbours
 from agiledart_overlay.state.view import View

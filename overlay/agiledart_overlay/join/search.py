@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_overlay.join.bootstrap import Bootstrap
-from agiledart_overlay.join.founding import Founding
+from agiledart_overlay.join.founder import Founding
 from agiledart_overlay.state.view import View
 from agiledart_overlay.wire.messages import JoinRequest, JoinRows, Probe, ProbeAck, Sighting
 

@@ -10,7 +10,7 @@ from agiledart_kernel.peer import Peer
 from agiledart_overlay.ring.admitting import Guardian
 from agiledart_overlay.ring.closing import Gaps
 from agiledart_overlay.ring.join_route import Way
-from agiledart_overlay.ring.joining import Handshake
+from agiledart_overlay.ring.joiner import Handshake
 from agiledart_overlay.ring.lapse import Lapse
 from agiledart_overlay.ring.leases import Leases
 from agiledart_overlay.ring.merging import Merging

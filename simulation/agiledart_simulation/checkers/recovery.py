@@ -11,8 +11,8 @@ from agiledart_recovery.lives.participant import Phase
 from agiledart_recovery.wire.names import Party, Run, Stamp
 from agiledart_recovery.wire.value import Element, Role, State, Value
 from agiledart_simulation.pipeline.disk import Disk
-from agiledart_simulation.pipeline.frames import Row
-from agiledart_simulation.pipeline.host import RecoveryHost
+from agiledart_simulation.pipeline.pipeline_messages import Row
+from agiledart_simulation.pipeline.virtual_host import RecoveryHost
 
 
 class RecoveryLedger:

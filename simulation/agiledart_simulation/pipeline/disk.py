@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from agiledart_kernel.node_id import NodeId
 from agiledart_recovery.wire.effects import FragmentKey, LifeFile, VoterFile
 from agiledart_recovery.wire.names import Party, Run, Snapshot
-from agiledart_simulation.pipeline.frames import Row
+from agiledart_simulation.pipeline.pipeline_messages import Row
 
 
 @dataclass

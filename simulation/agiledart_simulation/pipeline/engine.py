@@ -15,8 +15,18 @@ from agiledart_recovery.wire.effects import EnterLife
 from agiledart_recovery.wire.names import Party, Snapshot
 from agiledart_recovery.wire.value import Assignment, Plan, Role
 from agiledart_simulation.pipeline.disk import Disk
-from agiledart_simulation.pipeline.frames import END, START, Barrier, Frame, FrameAck, Memory, Position, Row, Rows
 from agiledart_simulation.pipeline.parties import Source, Stage, targets_of
+from agiledart_simulation.pipeline.pipeline_messages import (
+    END,
+    START,
+    Barrier,
+    Frame,
+    FrameAck,
+    Memory,
+    Position,
+    Row,
+    Rows,
+)
 
 _RESEND_NS = 300 * MILLISECOND
 _WINDOW = 32

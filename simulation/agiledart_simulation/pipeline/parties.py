@@ -11,7 +11,7 @@ from typing import Protocol
 
 from agiledart_recovery.wire.names import Party
 from agiledart_recovery.wire.value import Assignment, Plan
-from agiledart_simulation.pipeline.frames import END, START, Barrier, Inlet, Memory, Position, Row, Rows
+from agiledart_simulation.pipeline.pipeline_messages import END, START, Barrier, Inlet, Memory, Position, Row, Rows
 
 
 class Carrier(Protocol):

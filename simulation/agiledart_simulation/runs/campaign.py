@@ -8,12 +8,12 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from agiledart_simulation.runs.admission import CrowdRun, MomentRun
-from agiledart_simulation.runs.applications import ApplicationRun
+from agiledart_simulation.runs.application_run import ApplicationRun
 from agiledart_simulation.runs.recovery_run import REACHED, RecoveryRun
-from agiledart_simulation.runs.report import Report
+from agiledart_simulation.runs.run_report import Report
 from agiledart_simulation.runs.runner import Run
 from agiledart_simulation.runs.scenario import NEVER_BROKEN, PERMANENT, SCENARIOS, Scenario, draw
-from agiledart_simulation.world.latency import Latency
+from agiledart_simulation.world.latency_models import Latency
 
 _ENOUGH_RUNS = 100
 _RUNS: Mapping[str, type[Run] | type[ApplicationRun] | type[RecoveryRun]] = {

@@ -16,7 +16,7 @@ from agiledart_simulation.runs.link_faults import LinkFaults
 from agiledart_simulation.runs.nemesis import Nemesis
 from agiledart_simulation.runs.scenario import Scenario
 from agiledart_simulation.world.faults import Clog, Crash, Deafen, Drift, Heal, Mute, Pause, Stutter, Weather
-from agiledart_simulation.world.ring import Ring, simulated_ids
+from agiledart_simulation.world.overlay_ring import Ring, simulated_ids
 
 TOPICS = (topic_id("simulated", "first"), topic_id("simulated", "second"))
 """Trees that nodes join and leave."""

@@ -9,7 +9,7 @@ from agiledart_kernel.randomness import RandomStream
 from agiledart_simulation.checkers.deaths import DeathLedger
 from agiledart_simulation.runs.scenario import Scenario
 from agiledart_simulation.world.faults import Fault, apply
-from agiledart_simulation.world.ring import Ring
+from agiledart_simulation.world.overlay_ring import Ring
 
 _CALM_NS = 4 * SECOND
 """Time after a disturbance in which false alarms are forgiven."""

@@ -13,7 +13,7 @@ from agiledart_recovery.wire.names import Party
 from agiledart_recovery.wire.value import Plan, Role, State, Value
 from agiledart_simulation.checkers.recovery import RecoveryLedger
 from agiledart_simulation.pipeline.disk import Disk
-from agiledart_simulation.pipeline.host import RecoveryHost
+from agiledart_simulation.pipeline.virtual_host import RecoveryHost
 from agiledart_simulation.runs.scenario import Scenario
 from agiledart_simulation.world.faults import Pause, Weather, apply
 from agiledart_simulation.world.world import World

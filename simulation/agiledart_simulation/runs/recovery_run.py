@@ -22,13 +22,13 @@ from agiledart_recovery.wire.names import NOTHING_SAVED, Party, Run, Voter
 from agiledart_recovery.wire.value import Assignment, Plan, Role, Saved, State, Value
 from agiledart_simulation.checkers.recovery import RecoveryLedger
 from agiledart_simulation.pipeline.disk import Disk
-from agiledart_simulation.pipeline.frames import Frame, FrameAck
-from agiledart_simulation.pipeline.host import Action, RecoveryHost
+from agiledart_simulation.pipeline.pipeline_messages import Frame, FrameAck
+from agiledart_simulation.pipeline.virtual_host import Action, RecoveryHost
 from agiledart_simulation.runs.recovery_faults import RecoveryFaults
-from agiledart_simulation.runs.report import Report
+from agiledart_simulation.runs.run_report import Report
 from agiledart_simulation.runs.scenario import Scenario
 from agiledart_simulation.world.faults import Heal, Weather, apply
-from agiledart_simulation.world.latency import Latency
+from agiledart_simulation.world.latency_models import Latency
 from agiledart_simulation.world.network import NetworkConfig
 from agiledart_simulation.world.trace import Trace
 from agiledart_simulation.world.world import World

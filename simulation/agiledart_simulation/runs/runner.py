@@ -14,24 +14,24 @@ from agiledart_overlay.machine import OverlayMachine
 from agiledart_overlay.wire.config import OverlayConfig
 from agiledart_overlay.wire.effects import JoinFailed
 from agiledart_overlay.wire.events import StoreRecord
-from agiledart_simulation.checkers.lookups import LookupLedger
-from agiledart_simulation.checkers.machines import Looks, machine_violations
-from agiledart_simulation.checkers.owners import Owners, ring_violations
-from agiledart_simulation.checkers.records import RecordLedger
-from agiledart_simulation.checkers.ring import (
+from agiledart_simulation.checkers.leaf_sets import (
     core_violations,
     leaf_violations,
     stale_violations,
 )
+from agiledart_simulation.checkers.lookup_ledger import LookupLedger
+from agiledart_simulation.checkers.machines import Looks, machine_violations
+from agiledart_simulation.checkers.owners import Owners, ring_violations
+from agiledart_simulation.checkers.records import RecordLedger
 from agiledart_simulation.checkers.routing import root_of, route_violations
 from agiledart_simulation.checkers.trees import tree_violations
 from agiledart_simulation.runs.hostile import TOPICS, Hostile
-from agiledart_simulation.runs.report import Report
+from agiledart_simulation.runs.run_report import Report
 from agiledart_simulation.runs.scenario import Scenario, draw
 from agiledart_simulation.world.faults import Weather
-from agiledart_simulation.world.latency import Latency
+from agiledart_simulation.world.latency_models import Latency
 from agiledart_simulation.world.network import NetworkConfig
-from agiledart_simulation.world.ring import Ring
+from agiledart_simulation.world.overlay_ring import Ring
 from agiledart_simulation.world.trace import Trace
 
 _KEYS = 6

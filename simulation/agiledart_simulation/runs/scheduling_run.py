@@ -11,9 +11,9 @@ from agiledart_kernel.instants import MILLISECOND, SECOND
 from agiledart_node.desk.config import NodeConfig
 from agiledart_simulation.checkers.schedulers import schedulers_of
 from agiledart_simulation.runs.workload import Scheduling, Workload
-from agiledart_simulation.world.collector import without_collector
 from agiledart_simulation.world.network import NetworkConfig
 from agiledart_simulation.world.node_ring import NodeRing
+from agiledart_simulation.world.resting_collector import without_collector
 
 EVERYTHING = 1 << 20
 """Applications of a scheduler that is never full."""

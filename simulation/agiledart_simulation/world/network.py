@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from agiledart_kernel.instants import MICROSECOND, MILLISECOND, SECOND
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.randomness import RandomStream
-from agiledart_simulation.world.latency import Latency, Plane
+from agiledart_simulation.world.latency_models import Latency, Plane
 
 _IDLE_NS = 30 * SECOND
 _LINKS_KEPT = 96

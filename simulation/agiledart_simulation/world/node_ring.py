@@ -32,9 +32,9 @@ from agiledart_node.wire.events import Asked, ClockRead
 from agiledart_node.wire.formation_messages import LogLine, TapRow, TapRows
 from agiledart_overlay.wire.events import JoinRing
 from agiledart_overlay.wire.messages import RecordCopy
-from agiledart_simulation.world.latency import Latency
+from agiledart_simulation.world.latency_models import Latency
 from agiledart_simulation.world.network import NetworkConfig
-from agiledart_simulation.world.ring import simulated_ids
+from agiledart_simulation.world.overlay_ring import simulated_ids
 from agiledart_simulation.world.trace import Trace
 from agiledart_simulation.world.world import World
 

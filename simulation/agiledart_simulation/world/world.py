@@ -26,7 +26,7 @@ from agiledart_kernel.machine import (
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.randomness import RandomStream
-from agiledart_simulation.world.latency import Latency
+from agiledart_simulation.world.latency_models import Latency
 from agiledart_simulation.world.network import Network, NetworkConfig
 from agiledart_simulation.world.queues import QUEUES, Entry
 from agiledart_simulation.world.simulated_node import SimulatedNode as SimulatedNode

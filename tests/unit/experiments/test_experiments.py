@@ -16,7 +16,7 @@ from agiledart_kernel.instants import SECOND
 from agiledart_kernel.node_id import NodeId
 from agiledart_overlay.tables.leaf_set import LeafSet
 from agiledart_simulation.checkers.routing import root_of
-from agiledart_simulation.world.ring import simulated_ids
+from agiledart_simulation.world.overlay_ring import simulated_ids
 
 
 def quiet(_: str) -> None:

@@ -9,7 +9,7 @@ from agiledart_kernel.errors import ConfigurationError
 from agiledart_kernel.instants import MICROSECOND, MILLISECOND
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.randomness import RandomStream
-from agiledart_simulation.world.latency import Matrix, Plane, load
+from agiledart_simulation.world.latency_models import Matrix, Plane, load
 from tests.data import data_path
 
 A, B, C = NodeId(1), NodeId(2), NodeId(3)

@@ -18,8 +18,8 @@ from agiledart_recovery.wire.names import Party, Snapshot
 from agiledart_recovery.wire.value import Assignment, Plan, Role, Saved
 from agiledart_simulation.pipeline.disk import Disk, SourceLog
 from agiledart_simulation.pipeline.engine import Engine
-from agiledart_simulation.pipeline.frames import END, Frame, FrameAck, Memory, Position, Row
 from agiledart_simulation.pipeline.parties import Source, Stage
+from agiledart_simulation.pipeline.pipeline_messages import END, Frame, FrameAck, Memory, Position, Row
 
 Action = Callable[[], object]
 

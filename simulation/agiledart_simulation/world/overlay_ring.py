@@ -18,7 +18,7 @@ from agiledart_overlay.protocol import OverlayMessage
 from agiledart_overlay.wire.config import OverlayConfig
 from agiledart_overlay.wire.effects import Delivered, Joined, JoinFailed, Left, PeerFailed, RecordAnswer
 from agiledart_overlay.wire.events import JoinRing, ReadRecord, RouteMessage, StoreRecord
-from agiledart_simulation.world.latency import Latency
+from agiledart_simulation.world.latency_models import Latency
 from agiledart_simulation.world.network import NetworkConfig
 from agiledart_simulation.world.trace import Trace
 from agiledart_simulation.world.world import World

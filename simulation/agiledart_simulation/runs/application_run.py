@@ -14,15 +14,15 @@ from agiledart_kernel.randomness import RandomStream
 from agiledart_node.desk.config import NodeConfig
 from agiledart_node.wire.commands import Command, Stop, Submit
 from agiledart_overlay.wire.events import LeaveRing
+from agiledart_simulation.checkers.leaf_sets import leaf_violations
 from agiledart_simulation.checkers.machines import Looks, machine_violations
 from agiledart_simulation.checkers.owners import ring_violations
-from agiledart_simulation.checkers.ring import leaf_violations
 from agiledart_simulation.checkers.schedulers import office_violations, service_violations
-from agiledart_simulation.runs.report import Report
+from agiledart_simulation.runs.run_report import Report
 from agiledart_simulation.runs.scenario import Scenario
 from agiledart_simulation.runs.workload import Scheduling, chain
 from agiledart_simulation.world.faults import Heal, Pause, Weather, apply
-from agiledart_simulation.world.latency import Latency
+from agiledart_simulation.world.latency_models import Latency
 from agiledart_simulation.world.node_ring import NodeRing
 from agiledart_simulation.world.trace import Trace
 
