@@ -1,4 +1,4 @@
-"""The guardian's side of a join: its queue, and the admission of one joiner at a time. How joins get here: `way`.
+"""The guardian's side of a join: its queue, and the admission of one joiner at a time. How joins get here: `join_route`.
 
 Every gap between two agreed neighbours has one guardian, its counter-clockwise end. It alone says who is in, so that the two
 ends cannot disagree. A joiner X comes between this node A and its successor B (the same node in a ring of one):
