@@ -1,4 +1,4 @@
-"""Coming and going: joining, founding, leaving, joining again. How a node finds the ring: `search`; how it is let in: `handshake`.
+"""Coming and going: joining, founding, leaving, joining again. How a node finds the ring: `search`; how it is let in: `joiner`.
 
 A joiner moves through these phases; the timer "join" moves it on when nothing comes.
 

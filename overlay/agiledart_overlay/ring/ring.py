@@ -1,6 +1,6 @@
 """The agreed ring as one part: who hears which message about it, and what goes on at the end of a step or round.
 
-Composes `leases`, `way`, `guardian`, `yielding`, `handshake`, `closing`, `lapse` and `merging` over the shared `Agreement`.
+Composes `leases`, `join_route`, `admitting`, `yielding`, `joiner`, `closing`, `lapse` and `merging` over the shared `Agreement`.
 """
 
 from collections.abc import Callable

@@ -1,6 +1,6 @@
 """What two ring neighbours have agreed: who they are, until when each lets the other deliver, and what is under way between them.
 
-This is state and its invariants; the parts that change it are `leases`, `guardian`, `yielding`, `handshake`, `closing`, `lapse`
+This is state and its invariants; the parts that change it are `leases`, `admitting`, `yielding`, `joiner`, `closing`, `lapse`
 and `merging`. A node delivers the keys between its borders to the agreed predecessor and successor, and only while it holds a
 lease of both. The leaf set is no more than a hint for routing.
 
@@ -103,7 +103,7 @@ class Agreement:
     Attributes:
         active: it may deliver: in the ring, or provisionally since a neighbour's offer.
         confirmed: its guardian has confirmed it: in the ring.
-        admitting, retracting, yielded, closing: what is under way; see `guardian`, `yielding`, `closing`.
+        admitting, retracting, yielded, closing: what is under way; see `admitting`, `yielding`, `closing`.
         returned: one behind the gap that is being closed, nearer than the candidate, that holds this node for its predecessor.
         unchecked: after a lapse, the leaves that have not yet said whether this node is still in the ring; None: no check.
         cleared: they all agreed, which counts until then.
