@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 
 from agiledart_agent.addresses import WILDCARDS, holder_of_port, not_ours, outward_address
+from agiledart_agent.ban_store import BanStore
 from agiledart_agent.capacity import usual_capacity
 from agiledart_agent.control.user_desk import UserDesk
 from agiledart_agent.driver import Driver
@@ -35,7 +36,8 @@ from agiledart_agent.ring_memory import RingMemory
 from agiledart_agent.run_store import RunStore
 from agiledart_agent.settings import DEFAULT_METRICS, AgentSettings, split_address
 from agiledart_agent.sink_log_server import SinkLogServer
-from agiledart_kernel.errors import OperationFailed, RemoteProtocolError
+from agiledart_kernel.bans import Banned
+from agiledart_kernel.errors import OperationFailed, Refused, RemoteProtocolError
 from agiledart_kernel.frames import Hello
 from agiledart_kernel.instants import SECOND
 from agiledart_kernel.machine import LinkLost, Message, Received, Send
@@ -47,8 +49,8 @@ from agiledart_kernel.randomness import RandomStream
 from agiledart_node.desk.config import NodeConfig
 from agiledart_node.node import NODE_CODEC, Node
 from agiledart_node.records.sinks import SinkFound
-from agiledart_node.wire.effects import ForgetPart, ForgetRun, KeepElements, KeepFile
-from agiledart_node.wire.events import ClockRead
+from agiledart_node.wire.effects import BansChanged, ForgetPart, ForgetRun, KeepElements, KeepFile
+from agiledart_node.wire.events import BansFound, ClockRead
 from agiledart_overlay.wire.effects import Joined, JoinFailed, Left, NeighboursChanged, PeerFailed, PeerLeft
 from agiledart_overlay.wire.events import JoinRing, LeaveRing, SetCongestion
 from agiledart_recovery.config import RecoveryConfig
@@ -87,7 +89,9 @@ class Agent:
         self.joined: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.me = Peer(identity.node_id, identity.incarnation, settings.name)
         self._memory = RingMemory(settings.state_dir)
-        self._judge = LocalJudge(identity.network, time.time)
+        self._banned = Banned(time.time)
+        self._judge = LocalJudge(identity.network, time.time, banned=self._banned)
+        self._ban_store = BanStore(settings.state_dir)
         self._credentials = identity.credentials()
         self._client_tls: ssl.SSLContext = client_context(self._credentials)
         self._server_tls: ssl.SSLContext = server_context(self._credentials)
@@ -148,7 +152,7 @@ class Agent:
             ),
             random,
             self._observe,
-            self._verify_order,
+            lambda order: verify_order(identity.network, order, check_signature),
             secrets.token_bytes(32),
         )
         self.driver = Driver(node, self._send)
@@ -162,6 +166,8 @@ class Agent:
         self.driver.on(ForgetRun, self._runs.forget)
         self.fragments.register(self.driver)
         self._feed(msgspec.structs.replace(self._runs.found(), fragments=self.fragments.found()))
+        self._feed(ClockRead(int(time.time() * 1000)))
+        self._feed(BansFound(self._ban_store.found()))
         self._spawn(self._tell_time())
         self._spawn(self._renew_leaf())
         self._spawn(self._watch_links())
@@ -373,16 +379,33 @@ class Agent:
     # ---- effects
 
     def _verify_order(self, order: bytes) -> Verified:
-        return verify_order(self._identity.network, order, check_signature, self._judge.banned)
+        return verify_order(self._identity.network, order, check_signature, self._banned)
 
     def _register_effects(self, driver: Driver) -> None:
         driver.on(SinkFound, self.sink_logs.found)
+        driver.on(BansChanged, self._bans_changed)
         driver.on(Joined, self._have_joined)
         driver.on(JoinFailed, self._join_failed)
         driver.on(Left, lambda _: self._left.set())
         driver.on(NeighboursChanged, lambda _: self._remember())
         driver.on(PeerFailed, self._peer_failed)
         driver.on(PeerLeft, lambda e: self._log.info("peer.left", f"{e.peer.name or e.peer.node.short} left the ring"))
+
+    def _bans_changed(self, effect: BansChanged) -> None:
+        """Who is banned loses every link, and has none from now on."""
+        self._banned.until = effect.until
+        self._spawn(self._ban_store.keep(effect.orders))
+        links = (*(self.links.links() if self.links is not None else ()), *self._users.links(), *self.sink_logs.links())
+        for link in links:
+            if link.peer.grant.is_banned(self._banned):
+                link.close("banned")
+        try:
+            is_banned = self._identity.grant().is_banned(self._banned)
+        except Refused:
+            return
+        if is_banned and not self.leave_asked.done():
+            text = "This node was banned from its network by an admin. Ask there; to join anew takes another key and token."
+            self.leave_asked.set_exception(OperationFailed(text))
 
     def _feed(self, event: Any) -> None:
         if self.driver is not None:

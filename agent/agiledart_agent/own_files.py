@@ -42,7 +42,7 @@ def own_directory(path: Path) -> None:
         os.close(handle)
 
 
-def read_ours(path: Path, *, secret: bool = False) -> bytes:
+def read_ours(path: Path, *, secret: bool = False, max_bytes: int = MAX_FILE_BYTES) -> bytes:
     """A small file of the state directory; a link, a pipe and what another user put there are not read.
 
     Args:
@@ -66,7 +66,7 @@ def read_ours(path: Path, *, secret: bool = False) -> bytes:
             raise OperationFailed(f"{path} belongs to user {found.st_uid}. Run:  sudo chown {os.geteuid()} {path}")
         if secret and found.st_mode & 0o077:
             raise OperationFailed(f"{path} can be read by others, so its key may be known. Run: chmod 600 {path}")
-        content = file.read(MAX_FILE_BYTES + 1)
-    if len(content) > MAX_FILE_BYTES:
-        raise OperationFailed(f"{path} is damaged: it has more than {MAX_FILE_BYTES:,} bytes.")
+        content = file.read(max_bytes + 1)
+    if len(content) > max_bytes:
+        raise OperationFailed(f"{path} is damaged: it has more than {max_bytes:,} bytes.")
     return content

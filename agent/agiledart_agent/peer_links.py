@@ -60,6 +60,10 @@ class PeerLinks:
         """Peers with an open link."""
         return len(self._links)
 
+    def links(self) -> tuple[Link, ...]:
+        """All that are open, also those that a younger one superseded."""
+        return tuple(self._senders)
+
     def moved(self) -> list[tuple[NodeId, int]]:
         """Peers whose link is used more or less than at the last look, with its use now.
 

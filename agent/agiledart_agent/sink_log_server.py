@@ -204,6 +204,10 @@ class SinkLogServer:
         if reason not in ORDINARY_ENDS:
             self._count_refused(reason, link.remote)
 
+    def links(self) -> tuple[Link, ...]:
+        """Of readers."""
+        return tuple(self._readings)
+
     async def close(self) -> None:
         """Let all readers go."""
         for reading in list(self._readings.values()):

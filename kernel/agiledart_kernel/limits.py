@@ -47,6 +47,9 @@ MAX_RECORD_BYTES = 1 << 20
 MAX_RECORDS = 10_000
 """Records that one node keeps as root or replica."""
 
+MAX_BANS = 10_000
+"""Bans that a node keeps, 6 MB: more are a network that should be founded anew."""
+
 MAX_PATH = 64
 """Nodes listed in a routed message; 2 × the digits of an id."""
 

@@ -91,6 +91,8 @@ VERBS: Final[dict[str, Row]] = {
     "route": Row(About.NETWORK, _USERS),
     "info": Row(About.NETWORK, _USERS),
     "create token": Row(About.NETWORK, _ADMIN),
+    "ban": Row(About.NETWORK, _ADMIN),
+    "bans": Row(About.NETWORK, _USERS),
     "leave": Row(About.NETWORK, _ADMIN),
 }
 """Every verb of the control port. What a scope allows besides: `refusal`."""

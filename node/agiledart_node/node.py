@@ -21,6 +21,8 @@ from agiledart_node.asking.questions import Questions
 from agiledart_node.asking.sharing import Sharing
 from agiledart_node.asking.stopping import Stopping
 from agiledart_node.asking.tapping import Tapping
+from agiledart_node.banning.banning import Banning
+from agiledart_node.banning.spreading import TIMER as BANS_TIMER
 from agiledart_node.desk.config import NodeConfig
 from agiledart_node.desk.desk import CommandRefused, Desk, NotAllowed, TellOverlay
 from agiledart_node.forming.joining import Joining
@@ -37,7 +39,10 @@ from agiledart_node.recovering.recovering import Recovering
 from agiledart_node.scheduling.messages import SchedulingMessage
 from agiledart_node.scheduling.schedulers import ANSWERS as SCHEDULING_ANSWERS
 from agiledart_node.scheduling.schedulers import Schedulers
+from agiledart_node.wire.ban_messages import BanDigest, BanMessage, BanNews
 from agiledart_node.wire.commands import (
+    Ban,
+    Bans,
     Forget,
     Info,
     ListApplications,
@@ -53,6 +58,7 @@ from agiledart_node.wire.commands import (
 from agiledart_node.wire.effects import RefusedRequest
 from agiledart_node.wire.events import (
     Asked,
+    BansFound,
     ClockRead,
     InstanceFailed,
     InstanceFinished,
@@ -118,7 +124,7 @@ from agiledart_overlay.wire.effects import (
 from agiledart_overlay.wire.events import LeaveRing
 from agiledart_recovery.wire.messages import RecoveryMessage, RunMessage
 
-NodeMessage = OverlayMessage | FormationMessage | SchedulingMessage | RecoveringMessage | RecoveryMessage
+NodeMessage = OverlayMessage | FormationMessage | SchedulingMessage | RecoveringMessage | RecoveryMessage | BanMessage
 """Everything that agents send to each other over links of the service `overlay`."""
 
 NODE_CODEC: Codec[NodeMessage] = Codec(NodeMessage)
@@ -198,16 +204,21 @@ class Node:
         self._surveying.served = lambda: self.schedulers.served
         self._questions = Questions(desk, self._records, self._hosting, self._surveying, self._watching)
         self._sharing = Sharing(desk, self._records, self._questions, orders)
-        self._forgetting = Forgetting(desk, self._records, self._questions, self._watching)
+        self._forgetting = Forgetting(desk, self._records, self._questions, self._watching, orders)
         self._questions.on_old = self._forgetting.tidy
         self._tapping = Tapping(desk, self._questions, self._hosting)
         self._stopping = Stopping(desk, self._records, self._questions, self._watching, orders)
+        self._banning = Banning(desk, orders, verify)
         self._sinks = Sinks(desk, self._records)
         self._is_patrolling = False
         self._todo: deque[Event] = deque()
         self._by_event = self._event_table()
         self._by_message = self._message_table()
-        self._by_timer: dict[object, Callable[[], None]] = {_PATROL: self._patrol, **self.schedulers.by_timer}
+        self._by_timer: dict[object, Callable[[], None]] = {
+            _PATROL: self._patrol,
+            BANS_TIMER: self._banning.spreading.on_timer,
+            **self.schedulers.by_timer,
+        }
 
     def _join_recovery(self) -> None:
         """Recovery hears of what breaks, ends and is written down; what it gives up is closed like everything else."""
@@ -239,6 +250,7 @@ class Node:
             FragmentOffered: self.recovering.offered,
             FragmentStored: self.recovering.stored,
             LeaveRing: self._leave,
+            BansFound: lambda event: self._banning.spreading.found(event.orders),
             NoteSink: self._sinks.note,
             FindSink: self._sinks.find,
         }
@@ -268,6 +280,8 @@ class Node:
             RunClosed: self.recovering.run_closed,
             AskPart: self.recovering.ask_part,
             AskRecovery: self.recovering.ask_recovery,
+            BanNews: self._banning.spreading.on_news,
+            BanDigest: self._banning.spreading.on_digest,
             **self.schedulers.by_message,
         }
 
@@ -350,6 +364,7 @@ class Node:
             out.append(effect)
             if isinstance(effect, NeighboursChanged):
                 self._watching.check_lives()
+                self._banning.spreading.neighbours_changed()
                 self.recovering.peers_changed()
                 self.schedulers.neighbours_changed()
             elif isinstance(effect, PeerFailed | PeerLeft):
@@ -456,7 +471,11 @@ class Node:
         if isinstance(command, Info):
             return questions.info(request)
         if isinstance(command, Forget):
-            return self._forgetting.forget(request, command.name, event.asker)
+            return self._forgetting.forget(request, command, event.asker, event.order)
+        if isinstance(command, Ban):
+            return self._banning.ban(request, command, event.asker, event.order)
+        if isinstance(command, Bans):
+            return self._banning.bans(request)
         if isinstance(command, Share):
             return self._sharing.share(request, command, event.asker, event.order)
         return None

@@ -15,7 +15,7 @@ from agiledart_kernel.permissions import Asker
 from agiledart_kernel.randomness import RandomStream
 from agiledart_node.node import Node
 from agiledart_node.records.order_checks import terms_of
-from agiledart_node.wire.commands import Command, Share, Stop, Submit
+from agiledart_node.wire.commands import Command, Forget, Share, Stop, Submit
 from agiledart_node.wire.effects import RefusedRequest, Replied
 from agiledart_node.wire.events import Asked
 from agiledart_transport.certificates import check_signature
@@ -151,6 +151,9 @@ def test_an_order_is_carried_out_once() -> None:
         assert mesh.outcome("a1", JOB, order) == ""
         stop = Stop("mine", now=True)
         assert mesh.outcome("a2", stop, mesh.order(stop)) == ""
+        assert refusal in mesh.outcome("a3", JOB, order)
+        assert "This order to forget is refused" in mesh.outcome("a5", Forget("mine"), b"")
+        assert mesh.outcome("a2", Forget("mine"), mesh.order(Forget("mine"))) == ""
         assert refusal in mesh.outcome("a3", JOB, order)
         later = mesh.order(JOB)
         assert mesh.outcome("a3", JOB, later) == ""

@@ -19,7 +19,8 @@ from agiledart_agent.metrics.node_metrics import bytes_below
 from agiledart_agent.peer_links import PeerLinks
 from agiledart_agent.settings import AgentSettings
 from agiledart_agent.sink_log_server import SinkLogServer
-from agiledart_kernel.errors import AgileDartError, RemoteProtocolError
+from agiledart_kernel.bans import VERB as BAN
+from agiledart_kernel.errors import AgileDartError, OperationFailed, RemoteProtocolError
 from agiledart_kernel.grants import Role
 from agiledart_kernel.machine import Event
 from agiledart_kernel.orders import Terms, sign_order
@@ -89,9 +90,13 @@ class UserDesk:
         """Take no more questions on this machine."""
         await self._control.close()
 
+    def links(self) -> tuple[Link, ...]:
+        """Of users on other machines."""
+        return tuple(self._clients)
+
     def close_links(self) -> None:
         """Let users on other machines go."""
-        for link in list(self._clients):
+        for link in self.links():
             link.close("done")
 
     def accept(self, link: Link) -> LinkHandler:
@@ -119,6 +124,9 @@ class UserDesk:
             if isinstance(command, CreateToken | Leave) and terms is not None:
                 wall_ms = int(time.time() * 1_000)
                 check_order(self._verify, order, terms, key=client.asker.key, wall_ms=wall_ms)
+        except OperationFailed as error:  # no key here that may sign this
+            self._control.refuse(request, str(error))
+            return
         except RemoteProtocolError as error:
             self._log.refused("order", client.who)
             self._control.refuse(request, why_refused(VERB_BY_COMMAND[type(command)], error))
@@ -139,8 +147,9 @@ class UserDesk:
     def _signed(self, terms: Terms) -> bytes:
         """The order of who may open our socket: our own key signs it, and owns what is submitted so."""
         identity = self._identity
+        chain = identity.admin_chain() if terms.verb == BAN else identity.chain
         wall_ms = int(time.time() * 1_000)
-        return sign_order(identity.key.sign, identity.chain, identity.network, terms, wall_ms, secrets.token_bytes)
+        return sign_order(identity.key.sign, chain, identity.network, terms, wall_ms, secrets.token_bytes)
 
     def _create_token(self, request: int, command: CreateToken) -> None:
         try:
@@ -169,7 +178,17 @@ class UserDesk:
             body |= self.description()
         elif asked is Nodes:
             body["refused"] = dict(self._log.refusals)
+            keys = self._keys_of_nodes()
+            body["nodes"] = [{**row, "key": keys.get(row["node_id"], "")} for row in body["nodes"]]
         self._control.answer(effect.request, body)
+
+    def _keys_of_nodes(self) -> dict[str, str]:
+        """Node id → key, of those that have proven theirs to us."""
+        links = self._parts.links
+        keys = {
+            link.peer.node_id.hex: link.peer.public_key.hex() for link in (links.links() if links is not None else ())
+        }
+        return keys | {self._identity.node_id.hex: self._identity.public_key.hex()}
 
     def _refuse(self, effect: RefusedRequest) -> None:
         self._extended.pop(effect.request, None)

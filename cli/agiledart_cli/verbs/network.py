@@ -29,8 +29,10 @@ from agiledart_kernel.text import harmless_document
 from agiledart_node.wire.commands import CreateToken, Nodes, Route
 
 
-def _span(ctx: click.Context, parameter: click.Parameter, text: str) -> timedelta:
-    """The time span of an option, such as `24h`, `30m`, `365d`."""
+def time_span(ctx: click.Context, parameter: click.Parameter, text: str | None) -> timedelta | None:
+    """The time span of an option, such as `24h`, `30m`, `365d`; None when it was not given."""
+    if text is None:
+        return None
     from agiledart_executor.user_code.user_parameters import parse_span
 
     try:
@@ -146,11 +148,16 @@ def token() -> None:
 @click.option("--role", type=click.Choice(TOKEN_ROLES), default="agent", show_default=True)
 @click.option("--uses", type=click.IntRange(1), default=20, show_default=True, help="How many nodes may use it.")
 @click.option(
-    "--expires", callback=_span, metavar="SPAN", default="24h", show_default=True, help="How long it lets anyone in."
+    "--expires",
+    callback=time_span,
+    metavar="SPAN",
+    default="24h",
+    show_default=True,
+    help="How long it lets anyone in.",
 )
 @click.option(
     "--member-for",
-    callback=_span,
+    callback=time_span,
     metavar="SPAN",
     default="365d",
     show_default=True,

@@ -9,8 +9,10 @@ from agiledart_node.asking.questions import Questions
 from agiledart_node.desk.desk import CommandRefused, Desk
 from agiledart_node.hosting.watching import Watching
 from agiledart_node.records.application import ApplicationRecord, forgotten
+from agiledart_node.records.order_checks import Orders
 from agiledart_node.records.records import Records
 from agiledart_node.wire.bodies import ForgetBody
+from agiledart_node.wire.commands import Forget
 
 MAX_AT_ONCE = 32
 """Old applications that one `list` lets go; the next one takes more."""
@@ -19,12 +21,15 @@ MAX_AT_ONCE = 32
 class Forgetting:
     """Lets applications go."""
 
-    def __init__(self, desk: Desk, records: Records, questions: Questions, watching: Watching) -> None:
+    def __init__(self, desk: Desk, records: Records, questions: Questions, watching: Watching, orders: Orders) -> None:
         self._desk, self._records, self._questions, self._watching = desk, records, questions, watching
+        self._orders = orders
         self._is_tidying = False
 
-    async def forget(self, request: int, name: str, asker: Asker) -> None:
+    async def forget(self, request: int, command: Forget, asker: Asker, signed: bytes) -> None:
         """At a user's wish. Raises CommandRefused."""
+        name = command.name
+        asker, _ = self._orders.given(signed, command, asker, "")
         record = await self._watching.freshened(await self._questions.record(name, asker, "forget"))
         if not record.is_final:
             raise CommandRefused(f"{name} is {record.state}. Stop it first: agiledart stop {name}")

@@ -239,6 +239,7 @@ def forgotten(record: ApplicationRecord) -> ApplicationRecord:
         record.scheduler,
         changed_ms=record.changed_ms,
         life=record.life,
+        order=record.order,  # it is carried out once, whatever becomes of what it began
         is_forgotten=True,
     )
 

@@ -10,6 +10,7 @@ from typing import Final
 import msgspec
 
 from agiledart_dataflow.plan.deployment import EXACTLY_ONCE, DeploymentPart
+from agiledart_kernel.bans import ban_terms
 from agiledart_kernel.errors import Refused, RemoteProtocolError
 from agiledart_kernel.orders import (
     Order,
@@ -25,7 +26,7 @@ from agiledart_kernel.permissions import Asker
 from agiledart_node.desk.desk import CommandRefused, Desk, NotAllowed
 from agiledart_node.records.allowing import check
 from agiledart_node.records.application import FAILED, SPECIFICATION_CODEC, ApplicationRecord
-from agiledart_node.wire.commands import Command, CreateToken, Leave, Share, Stop, Submit
+from agiledart_node.wire.commands import VERB_BY_COMMAND, Ban, Command, CreateToken, Forget, Leave, Share, Stop, Submit
 
 VerifyOrder = Callable[[bytes], Verified]
 """A signed order → what it says and who gave it; raises `Refused`."""
@@ -57,12 +58,27 @@ def terms_of(command: Command) -> Terms | None:
         case Share():
             revoke = "yes" if command.revoke else ""
             return Terms("share", command.name, (), arguments_of((("key", command.key[:128]), ("revoke", revoke))))
+        case Forget():
+            return Terms("forget", command.name)
         case CreateToken():
             wanted = content_hash(msgspec.msgpack.encode(command)).hex()
             return Terms("create token", "", (), arguments_of((("wanted", wanted),)))
+        case Ban():
+            return ban_terms(ban_target(command.target), command.until, command.reason)
         case Leave():
             return Terms("leave", "", (), arguments_of((("now", "yes" if command.now else ""),)))
     return None
+
+
+def ban_target(text: str) -> bytes:
+    """Who is meant; raises `Refused` for what is neither a key nor the hash of a link."""
+    try:
+        target = bytes.fromhex(text)
+    except ValueError:
+        target = b""
+    if len(target) != 32:
+        raise Refused("form", "a ban names 64 hex digits: a public key, or the hash of a token")
+    return target
 
 
 def asker_of(verified: Verified) -> Asker:
@@ -97,11 +113,15 @@ class Orders:
 
     Args:
         verify: None: nothing is signed in this world.
+
+    Attributes:
+        banned: keys and hashes of links → seconds since 1970 until which their orders count no more.
     """
 
     def __init__(self, desk: Desk, verify: VerifyOrder | None) -> None:
         self._desk, self._verify = desk, verify
         self._spent: dict[bytes, bool] = {}
+        self.banned: dict[bytes, int] = {}
 
     @property
     def are_signed(self) -> bool:
@@ -119,23 +139,33 @@ class Orders:
         Raises:
             NotAllowed: the order is none, is altered, or old.
         """
-        terms = terms_of(command)
-        if self._verify is None or terms is None:
+        if self._verify is None:
             return asker, submitter
         try:
+            terms = terms_of(command)
+            if terms is None:
+                return asker, submitter
             verified = check_order(
-                self._verify, raw, terms, key=asker.key, wall_ms=self._desk.wall_ms, waited_ms=waited_ms
+                self._verified, raw, terms, key=asker.key, wall_ms=self._desk.wall_ms, waited_ms=waited_ms
             )
-        except (Refused, RemoteProtocolError) as error:
-            raise NotAllowed("order", why_refused(terms.verb, error)) from None
+        except RemoteProtocolError as error:
+            raise NotAllowed("order", why_refused(VERB_BY_COMMAND[type(command)], error)) from None
         return asker_of(verified), verified.who
+
+    def _verified(self, raw: bytes) -> Verified:
+        assert self._verify is not None
+        verified = self._verify(raw)
+        now = self._desk.wall_ms // 1_000
+        if any(self.banned.get(name, 0) > now for name in (*verified.grant.links, *verified.grant.keys)):
+            raise Refused("banned")
+        return verified
 
     def objection(self, part: DeploymentPart) -> str:
         """Why a part does not follow from the order with which its application was submitted; empty: it does."""
         if self._verify is None:
             return ""
         try:
-            order = self._verify(part.order).order
+            order = self._verified(part.order).order
         except Refused as error:
             return why_refused("submit", error)
         terms = order.terms

@@ -339,6 +339,7 @@ class NodeRow(Member, frozen=True):
         rtt_ms: smoothed round trip from the asked node; null when unknown.
         coordinate: where it lies in the space of latencies; null when unknown.
         schedules: applications that it serves as scheduler; null: it is no scheduler.
+        key: its public key, hex; empty where the asked agent has no link to it.
     """
 
     is_this_node: bool
@@ -351,6 +352,7 @@ class NodeRow(Member, frozen=True):
     applications: list[str] | None = None
     is_leaving: bool | None = None
     schedules: int | None = None
+    key: str = ""
 
 
 class NodesBody(Body, frozen=True):
@@ -452,6 +454,29 @@ class InfoBody(Member, frozen=True, forbid_unknown_fields=False):
     ignored_messages: dict[str, int]
 
 
+class BanRow(msgspec.Struct, frozen=True):
+    """One ban.
+
+    Args:
+        target: a key or the hash of a token, hex; `by`: the key of the admin.
+        until_ms: when it ends, or ended; `given_ms`: when it was signed.
+        in_force: now.
+    """
+
+    target: str
+    until_ms: int
+    reason: str
+    by: str
+    given_ms: int
+    in_force: bool
+
+
+class BansBody(msgspec.Struct, frozen=True):
+    """`bans`, and the answer to `ban` and `unban`."""
+
+    bans: list[BanRow]
+
+
 BODIES: dict[str, type[msgspec.Struct]] = {
     "submit": SubmitBody,
     "submit-dry-run": DryRunBody,
@@ -461,6 +486,7 @@ BODIES: dict[str, type[msgspec.Struct]] = {
     "stop": StopBody,
     "share": ShareBody,
     "forget": ForgetBody,
+    "bans": BansBody,
     "nodes": NodesBody,
     "route": RouteBody,
     "logs": LogsBody,

@@ -119,6 +119,23 @@ WAITS_FOR_ROOM = "waits for room"
 """In a line of progress, and in the reason of a record: no node has room now; what follows the colon says what would help."""
 
 
+class Ban(Message, frozen=True, gc=False, tag=214):
+    """A key, or a token and all that came from it, counts no more.
+
+    Args:
+        target: a public key or the hash of a token's link, 64 hex digits.
+        until: seconds since 1970; 0: take a ban back.
+    """
+
+    target: str
+    until: int
+    reason: str = ""
+
+
+class Bans(Message, frozen=True, gc=False, tag=213):
+    """What is banned, and was."""
+
+
 class Progress(Message, frozen=True, gc=False, tag=220):
     """Something that a waiting user may want to read."""
 
@@ -155,7 +172,21 @@ class Request(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=199):
 
 
 Command = (
-    Submit | ListApplications | Status | Stop | Nodes | Route | Logs | Info | CreateToken | Leave | Tap | Share | Forget
+    Submit
+    | ListApplications
+    | Status
+    | Stop
+    | Nodes
+    | Route
+    | Logs
+    | Info
+    | CreateToken
+    | Leave
+    | Tap
+    | Share
+    | Ban
+    | Bans
+    | Forget
 )
 ControlMessage = Request | Progress | Answer | Refusal
 
@@ -173,5 +204,7 @@ VERB_BY_COMMAND: dict[type, str] = {
     Tap: "tap",
     Share: "share",
     Forget: "forget",
+    Ban: "ban",
+    Bans: "bans",
 }
 """The row of `permissions.VERBS` for each command; one without is refused."""

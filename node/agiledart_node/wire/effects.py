@@ -167,6 +167,18 @@ class ReadTap(Effect, frozen=True, gc=False):
     after: int
 
 
+class BansChanged(Effect, frozen=True, gc=False):
+    """From now on these count no more: close their links, refuse new ones, keep the bans on the disk.
+
+    Args:
+        until: keys and hashes of links → seconds since 1970 at which each may come back.
+        orders: all bans that are known, signed.
+    """
+
+    until: dict[bytes, int]
+    orders: tuple[bytes, ...]
+
+
 class ReadLogs(Effect, frozen=True, gc=False):
     """Lines of this application after this number, at most `limit`, oldest first.
 

@@ -21,6 +21,12 @@ class ClockRead(Event, frozen=True, gc=False):
     wall_ms: int
 
 
+class BansFound(Event, frozen=True, gc=False):
+    """Signed bans that lay on this node's disk."""
+
+    orders: tuple[bytes, ...]
+
+
 class Asked(Event, frozen=True, gc=False):
     """A control request of a user.
 

@@ -13,6 +13,8 @@ from agiledart_kernel.limits import MAX_FRAME_BYTES
 from agiledart_kernel.permissions import Asker
 from agiledart_node.wire.commands import (
     Answer,
+    Ban,
+    Bans,
     Command,
     ControlMessage,
     CreateToken,
@@ -35,11 +37,11 @@ from agiledart_node.wire.commands import (
 
 ONE_OF_EACH: tuple[Command, ...] = (
     Submit("x", b"", b""), ListApplications(), Status("x"), Stop("x"), Nodes(), Route("0"), Logs("x"), Info(),
-    CreateToken(), Leave(), Tap("x", "y"), Share("x", "00"), Forget("x"),
+    CreateToken(), Leave(), Tap("x", "y"), Share("x", "00"), Ban("ab" * 32, 0), Bans(), Forget("x"),
 )  # fmt: skip
 
 
-Asked = list[tuple[int, Command, Client]]
+Asked = list[tuple[int, Request, Client]]
 """Requests that went on: number, command, who."""
 
 
@@ -76,8 +78,8 @@ def test_every_role_at_every_command(
 ) -> None:
     allowed = {
         "admin": True,
-        "submitter": not isinstance(command, CreateToken | Leave),
-        "reader": not isinstance(command, CreateToken | Leave | Submit | Stop | Tap | Share | Forget),
+        "submitter": not isinstance(command, CreateToken | Leave | Ban),
+        "reader": not isinstance(command, CreateToken | Leave | Ban | Submit | Stop | Tap | Share | Forget),
     }.get(role, False)
     asker = Caller(api, role)
     asker.ask(1, command)

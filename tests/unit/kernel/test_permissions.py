@@ -35,8 +35,8 @@ ABOUT_APPLICATIONS: dict[tuple[str, str], frozenset[tuple[str, str]]] = {
 
 ABOUT_ALL = {
     **{(role, "list"): ("", "app:taxi", "app:else", "sink:taxi") for role in ("admin", "submitter", "reader")},
-    **{(role, verb): ("",) for role in ("admin", "submitter", "reader") for verb in ("nodes", "route", "info")},
-    **{("admin", verb): ("",) for verb in ("create token", "leave")},
+    **{(role, verb): ("",) for role in ("admin", "submitter", "reader") for verb in ("nodes", "route", "info", "bans")},
+    **{("admin", verb): ("",) for verb in ("create token", "leave", "ban")},
 }
 """(role, verb) → scopes with which it may."""
 

@@ -21,6 +21,7 @@ from agiledart_kernel.randomness import RandomStream
 from agiledart_node.desk.config import NodeConfig
 from agiledart_node.node import NODE_CODEC, Node, NodeMessage
 from agiledart_node.scheduling.messages import SchedulingMessage
+from agiledart_node.wire.ban_messages import BanMessage
 from agiledart_node.wire.commands import CreateToken, Info, ListApplications, Route
 from agiledart_node.wire.effects import (
     PrepareExecutors,
@@ -112,9 +113,10 @@ def deployed(bench: Bench) -> Bench:
 def test_tags_of_all_messages_between_agents_are_unique() -> None:
     tags = tags_of(NodeMessage)
     of_recovery = (*get_args(RecoveringMessage), *get_args(RecoveryMessage))
-    of_applications = (*get_args(FormationMessage), *get_args(SchedulingMessage), *of_recovery)
+    of_applications = (*get_args(FormationMessage), *get_args(SchedulingMessage), *of_recovery, *get_args(BanMessage))
     assert len(tags) == len(get_args(OverlayMessage)) + len(of_applications)
     assert all(350 <= kind.__struct_config__.tag < 370 for kind in get_args(SchedulingMessage))
+    assert all(430 <= kind.__struct_config__.tag < 440 for kind in get_args(BanMessage))
     assert all(380 <= kind.__struct_config__.tag < 420 for kind in of_recovery)
     assert all(50 <= kind.__struct_config__.tag < 90 for kind in get_args(FormationMessage))
 

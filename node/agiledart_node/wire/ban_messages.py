@@ -1,0 +1,30 @@
+"""What nodes say to each other about bans. Tags 430 to 439."""
+
+from typing import Annotated
+
+import msgspec
+
+from agiledart_kernel.bans import RANGES
+from agiledart_kernel.machine import Message
+from agiledart_kernel.orders import MAX_ORDER_BYTES
+
+MAX_NEWS = 64
+"""Bans in one message: 40 kB as they are, half a megabyte at the most."""
+
+
+class BanNews(Message, frozen=True, gc=False, tag=430):
+    """Signed bans that the receiver may not know."""
+
+    orders: Annotated[
+        tuple[Annotated[bytes, msgspec.Meta(max_length=MAX_ORDER_BYTES)], ...], msgspec.Meta(max_length=MAX_NEWS)
+    ]
+
+
+class BanDigest(Message, frozen=True, gc=False, tag=431):
+    """What I know, as hashes of ranges; send me what differs, and `asks`: tell me what you know."""
+
+    ranges: Annotated[bytes, msgspec.Meta(max_length=4 * RANGES)] = b""
+    asks: bool = True
+
+
+BanMessage = BanNews | BanDigest

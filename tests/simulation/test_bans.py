@@ -1,0 +1,144 @@
+"""A3: a ban reaches every node within seconds, also those that were away; who brings it does not matter."""
+
+import random
+from typing import Any
+
+import pytest
+
+from agiledart_kernel.bans import ban_terms
+from agiledart_kernel.instants import MILLISECOND, SECOND
+from agiledart_kernel.node_id import NodeId
+from agiledart_kernel.orders import Verified, sign_order, verify_order
+from agiledart_kernel.peer import Peer
+from agiledart_kernel.permissions import Asker
+from agiledart_kernel.randomness import RandomStream
+from agiledart_node.node import Node
+from agiledart_node.wire.commands import Ban
+from agiledart_node.wire.effects import BansChanged, RefusedRequest, Replied
+from agiledart_node.wire.events import Asked
+from agiledart_simulation.world.network import NetworkConfig
+from agiledart_transport.certificates import check_signature
+from tests.keys import HOUR, Authority, key_of, public_of
+from tests.simulation.mesh import WALL_MS, Mesh
+
+NET = Authority(now=WALL_MS // 1_000)
+ADMIN = NET.link("authority", (), "root", "act", "admin", depth=1, until=12 * HOUR)
+THIEF = public_of("thief")
+
+
+class Banning(Mesh):
+    """A mesh whose nodes judge bans; each tells when one came into force."""
+
+    def __init__(self, seed: int, count: int, **more: Any) -> None:
+        self.in_force_at: dict[NodeId, dict[bytes, int]] = {}
+        self.draw = random.Random(seed).randbytes
+        self.checked: dict[bytes, Verified] = {}
+        super().__init__(seed, count, **more)
+
+    def _make(self, peer: Peer, random: RandomStream) -> Node:
+        return Node(peer, self.config, random, verify=self._verified)
+
+    def _verified(self, raw: bytes) -> Verified:
+        """Checked once in all, for a thousand nodes share this processor."""
+        if raw not in self.checked:
+            self.checked[raw] = verify_order(NET.network, raw, check_signature)
+        return self.checked[raw]
+
+    def _on_effect(self, peer: Peer, effect: Any) -> None:
+        if isinstance(effect, BansChanged):
+            self.in_force_at[peer.node] = {name: self.world.now for name, until in effect.until.items() if until} | {
+                name: at for name, at in self.in_force_at.get(peer.node, {}).items() if effect.until.get(name)
+            }
+            return
+        super()._on_effect(peer, effect)
+
+    def order(self, target: bytes, until: int, holder: str = "root", chain: tuple[bytes, ...] = ADMIN) -> bytes:
+        wall_ms = WALL_MS + self.world.now // MILLISECOND
+        return sign_order(key_of(holder).sign, chain, NET.network, ban_terms(target, until, ""), wall_ms, self.draw)
+
+    def ban(self, at: str, target: bytes = THIEF, hours: int = 1) -> None:
+        until = NET.now + hours * HOUR if hours else 0
+        answer = self.outcome(at, Ban(target.hex(), until), self.order(target, until))
+        assert isinstance(answer, Replied), answer
+
+    def outcome(self, at: str, command: Ban, order: bytes, who: str = "root") -> Replied | RefusedRequest:
+        self._request += 1
+        request, asker = self._request, Asker("admin", "", public_of(who))
+        self.world.inject(self.by_name[at], Asked(request, command, "", asker, order))
+        assert self.world.run_until(lambda: request in self.answers, 20 * SECOND, MILLISECOND)
+        return self.answers[request]
+
+    def knowing(self, target: bytes = THIEF) -> int:
+        return sum(target in known for node, known in self.in_force_at.items() if node in self.world.nodes)
+
+
+def test_a_ban_and_its_end_reach_all_of_forty() -> None:
+    mesh = Banning(1, 40).build()
+    began = mesh.world.now
+    mesh.ban("a7")
+    assert mesh.world.run_until(lambda: mesh.knowing() == 40, 10 * SECOND)
+    assert max(known[THIEF] for known in mesh.in_force_at.values()) - began < 10 * SECOND
+    mesh.world.run_for(SECOND)
+    mesh.ban("a30", hours=0)
+    assert mesh.world.run_until(lambda: mesh.knowing() == 0, 10 * SECOND)
+
+
+def test_what_was_lost_on_the_way_is_learnt_by_comparing() -> None:
+    mesh = Banning(2, 12, network=NetworkConfig(loss=0.0)).build()
+    sleeper = mesh.node("a5")
+    mesh.world.crash(sleeper)
+    mesh.world.run_for(10 * SECOND)
+    mesh.ban("a1")
+    mesh.ban("a2", public_of("other"))
+    assert mesh.world.run_until(lambda: mesh.knowing() == 11, 10 * SECOND)
+    mesh.in_force_at.pop(sleeper, None)
+    mesh.start(sleeper, mesh.node("a1"))
+    assert mesh.world.run_until(lambda: len(mesh.in_force_at.get(sleeper, {})) == 2, 30 * SECOND)
+
+
+def test_more_bans_than_a_message_holds_are_known_by_all_whatever_is_lost() -> None:
+    mesh = Banning(3, 10, network=NetworkConfig(loss=0.01)).build()
+    for number in range(70):  # more than one message holds
+        mesh.ban("a1", public_of(f"thief {number}"))
+    last = public_of("thief 69")
+    assert mesh.world.run_until(lambda: mesh.knowing(last) == 10, 30 * SECOND)
+
+    def complete() -> bool:
+        return all(len(known) == 70 for known in mesh.in_force_at.values()) and len(mesh.in_force_at) == 10
+
+    assert mesh.world.run_until(complete, 200 * SECOND)
+
+
+def test_only_an_admin_bans_and_never_himself() -> None:
+    mesh = Banning(4, 4).build()
+    until = NET.now + HOUR
+    for holder, chain, target, why in (
+        ("ann", NET.member("ann", "submitter"), THIEF, "Only an admin bans"),
+        ("root", ADMIN, public_of("root"), "must stay able to take it back"),
+    ):
+        order = mesh.order(target, until, holder, chain)
+        answer = mesh.outcome("a1", Ban(target.hex(), until), order, holder)
+        assert isinstance(answer, RefusedRequest)
+        assert why in answer.text
+        assert answer.reason == "order"
+    answer = mesh.outcome("a1", Ban(THIEF.hex(), until), mesh.order(public_of("friend"), until))
+    assert isinstance(answer, RefusedRequest)
+    assert "for something else" in answer.text
+    answer = mesh.outcome("a1", Ban("thief", until), mesh.order(THIEF, until))
+    assert isinstance(answer, RefusedRequest)
+    assert "64 hex digits" in answer.text
+    assert mesh.knowing() == 0
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_ban_of_one_of_a_thousand_is_in_force_everywhere_within_ten_seconds() -> None:
+    mesh = Banning(5, 1_000, network=NetworkConfig(loss=0.01))
+    assert mesh.join_all(interval_ns=20 * MILLISECOND)
+    mesh.world.run_for(3 * SECOND)
+    began = mesh.world.now
+    mesh.ban("a500")
+    assert mesh.world.run_until(lambda: mesh.knowing() == 1_000, 60 * SECOND)
+    took = sorted((known[THIEF] - began) / MILLISECOND for known in mesh.in_force_at.values())
+    print(f"in force at 1,000 nodes: p50 {took[500]:.1f} ms, p99 {took[990]:.1f} ms, last {took[-1]:.1f} ms")
+    assert took[990] <= 10_000
