@@ -1,12 +1,26 @@
 """What every test process needs."""
 
+import atexit
 import contextlib
+import os
+import shutil
 import signal
+import tempfile
 
 from hypothesis import settings
 
 settings.register_profile("agiledart", deadline=None)  # no test is judged by the clock of a busy machine
 settings.load_profile("agiledart")
+
+
+def _own_settings() -> None:
+    """Commands keep identities in the user's settings: those of tests belong elsewhere."""
+    folder = tempfile.mkdtemp(prefix="adt-config-")
+    atexit.register(shutil.rmtree, folder, True)
+    os.environ["XDG_CONFIG_HOME"] = folder
+
+
+_own_settings()
 
 
 def pytest_configure() -> None:

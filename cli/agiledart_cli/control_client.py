@@ -176,7 +176,7 @@ def _open(place: AgentPlace, identity: str | None) -> Connection:
         return UnixConnection(place)
     if not identity:
         raise ConfigurationError(
-            f"An agent at {place.address} wants to know who you are: --identity TOKEN or --identity @FILE. "
+            f"An agent at {place.address} wants to know who you are: --identity @FILE with a token, or --identity NAME. "
             f"Make one at the agent:  agiledart token create --role submitter"
         )
     from agiledart_cli.remote import RemoteConnection

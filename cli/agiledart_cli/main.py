@@ -26,6 +26,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "ban": ("agiledart_cli.verbs.shutting_out:ban", "Shut a node, a key or a token out of the network."),
     "unban": ("agiledart_cli.verbs.shutting_out:unban", "Take a ban back."),
     "bans": ("agiledart_cli.verbs.shutting_out:bans", "What is banned, and was."),
+    "identity": ("agiledart_cli.verbs.identities:identity", "Who you are to agents on other machines."),
     "share": ("agiledart_cli.verbs.applications:share", "Let another key act on an application."),
     "logs": ("agiledart_cli.verbs.applications:logs", "What the code of an application printed, on all nodes."),
     "top": ("agiledart_cli.top.top:top", "Applications, steps and nodes, live."),

@@ -61,9 +61,9 @@ def agent_options(command: F) -> F:
     """`--agent` and, for an agent on another machine, `--identity`."""
     command = click.option(
         "--identity",
-        metavar="TOKEN|@FILE",
+        metavar="NAME|TOKEN|@FILE",
         default=None,
-        help="What proves who you are to an agent at HOST:PORT: a token with the role submitter, reader or admin.",
+        help="Who you are to an agent at HOST:PORT: a token of the role submitter, reader or admin, or a name that you gave one.",
     )(command)
     return click.option(
         "--agent",

@@ -1,7 +1,7 @@
 """The control API of an agent on another machine: a TLS link with the service `control`.
 
-A token proves who asks, and is who asks: the key of the command line is derived from the token's secret, so that what one command
-submitted the next one may stop, from whichever machine. Nothing is kept here.
+An identity proves who asks: a token, or the key that its first use has kept. The key is derived from the token's secret, so that
+what one command submitted the next one may stop, from whichever machine.
 """
 
 import asyncio
@@ -9,13 +9,15 @@ import contextlib
 import secrets
 import time
 
-from agiledart_agent.identity.tokens import parse_token, read_token, redeem, user_key
+from cryptography.hazmat.primitives.asymmetric import ed25519
+
+from agiledart_agent.identity.user_identity import identity_of
 from agiledart_kernel.errors import OperationFailed, RemoteProtocolError
 from agiledart_kernel.frames import FrameKind, Hello
 from agiledart_kernel.orders import sign_order
 from agiledart_node.records.order_checks import terms_of
 from agiledart_node.wire.commands import Command
-from agiledart_transport.certificates import make_credentials, public_bytes
+from agiledart_transport.certificates import make_credentials
 from agiledart_transport.contexts import client_context
 from agiledart_transport.framed import Link, RefusedByPeer
 from agiledart_transport.links import connect
@@ -31,16 +33,9 @@ class RemoteConnection:
     """
 
     def __init__(self, address: str, identity: str, timeout: float) -> None:
-        token = parse_token(read_token(identity))
-        if token.role in ("agent", "executor"):
-            raise OperationFailed(
-                f"This token is for a new {token.role}. Commands need one of the role submitter, reader or admin:  "
-                f"agiledart token create --role submitter"
-            )
-        now = int(time.time())
-        key = user_key(token)
-        chain = redeem(token, public_bytes(key), now)
-        self._key, self._chain, self._network = key, chain, token.network
+        who = identity_of(identity)
+        key = ed25519.Ed25519PrivateKey.from_private_bytes(who.seed)
+        self._key, self._chain, self._network = key, who.chain, who.network
         self._frames: asyncio.Queue[bytes | None] = asyncio.Queue()
         self._why = "it hung up"
         self._loop = asyncio.new_event_loop()
@@ -49,9 +44,9 @@ class RemoteConnection:
                 connect(
                     address,
                     service="control",
-                    context=client_context(make_credentials(key, token.network, now)),
-                    hello=Hello(service="control", chain=chain, name="command line"),
-                    judge=LocalJudge(token.network, time.time),
+                    context=client_context(make_credentials(key, who.network, int(time.time()))),
+                    hello=Hello(service="control", chain=who.chain, name="command line"),
+                    judge=LocalJudge(who.network, time.time),
                     on_frame=self._take,
                     on_closed=self._closed,
                     timeout=timeout,

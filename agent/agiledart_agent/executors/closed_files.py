@@ -1,8 +1,9 @@
-"""What of this agent users' code must not touch: its state directory, the file its token stood in, and its own log."""
+"""What of this agent users' code must not touch: state directory, its user's identities, the file its token stood in, its log."""
 
 import os
 from pathlib import Path
 
+from agiledart_agent.identity.user_identity import identities_folder
 from agiledart_agent.settings import AgentSettings
 from agiledart_executor.user_code import landlock
 
@@ -16,7 +17,7 @@ def closed_to_users(settings: AgentSettings) -> tuple[str, ...]:
     """Files and folders; none when users' code is not to be confined."""
     if not settings.confine:
         return ()
-    closed = [settings.state_dir]
+    closed = [settings.state_dir, identities_folder()]
     if settings.join.startswith("@"):
         closed.append(Path(settings.join[1:]).expanduser())
     for descriptor in (1, 2):

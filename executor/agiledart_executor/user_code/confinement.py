@@ -143,7 +143,7 @@ class Confinement:
                     is_folder = entry.is_dir(follow_symlinks=False)
                     if not (is_folder and os.access(f"{entry.path}/{_MARK}", os.F_OK)):
                         yield entry.path, landlock.ALL if is_folder else landlock.OF_FILES
-        except PermissionError:
+        except OSError:  # there is none, or it is closed to us anyway
             return
 
     def _is_closed(self, path: Path) -> bool:

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
@@ -11,7 +12,9 @@ from agiledart_kernel.errors import OperationFailed, RemoteProtocolError
 from agiledart_kernel.frames import FrameKind, FrameReader, frame
 from agiledart_kernel.limits import MAX_FRAME_BYTES
 from agiledart_kernel.permissions import Asker
+from agiledart_node.records.order_checks import terms_of
 from agiledart_node.wire.commands import (
+    VERB_BY_COMMAND,
     Answer,
     Ban,
     Bans,
@@ -202,3 +205,16 @@ def test_an_answer_that_is_too_large_is_refused_in_words(api: ControlApi, asked:
 def test_a_state_directory_too_deep_for_a_socket_is_named(api: ControlApi, tmp_path: Path) -> None:
     with pytest.raises(OperationFailed, match="shorter --state-dir"):
         asyncio.run(api.listen(tmp_path / ("x" * 110) / "control.sock"))
+
+
+LOOKS_ONLY = (ListApplications, Status, Nodes, Route, Logs, Info, Tap, Bans)
+
+
+def test_what_changes_something_asks_for_an_order() -> None:
+    """Whoever adds a command says in `terms_of` what its order holds, or here that it only looks."""
+    assert {type(command) for command in ONE_OF_EACH} == set(get_args(Command)) == set(VERB_BY_COMMAND)
+    for command in ONE_OF_EACH:
+        terms = terms_of(command)
+        assert (terms is None) is isinstance(command, LOOKS_ONLY), command
+        assert terms is None or terms.verb == VERB_BY_COMMAND[type(command)]
+    assert terms_of(Submit("x", b"", b"", dry_run=True)) is None

@@ -111,7 +111,9 @@ def test_addresses_and_mistakes_are_told_apart(tmp_path: Path) -> None:
 
 
 def test_an_agent_elsewhere_wants_to_know_who_asks() -> None:
-    with pytest.raises(ConfigurationError, match="--identity TOKEN"):
+    with pytest.raises(ConfigurationError, match="--identity @FILE with a token"):
         ControlClient(find_agent("pi1:9464"))
-    with pytest.raises(OperationFailed, match="not a join token"):
+    with pytest.raises(ConfigurationError, match="There is no identity 'nonsense'"):
         ControlClient(find_agent("pi1:9464"), "nonsense")
+    with pytest.raises(OperationFailed, match="The join token is damaged"):
+        ControlClient(find_agent("pi1:9464"), "adart1nonsense")

@@ -1,0 +1,108 @@
+"""Who a user is at the command line: a token, redeemed once for a key of the user's own, which is kept from then on.
+
+A token lets in for a day, and membership lasts for a year: so the first command that uses a token keeps the key and its chain in a
+file (0600), and later ones use that, whether the token still lets anybody in or not. The key is the same wherever the token is used
+(`user_key`), so one person with one token is one owner. `agiledart identity add NAME TOKEN` gives the file a name to ask by.
+"""
+
+import contextlib
+import os
+import re
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from agiledart_agent.identity.reader_identity import read_identity, write_identity
+from agiledart_agent.identity.tokens import PREFIX, Token, parse_token, read_token, redeem, user_key
+from agiledart_kernel.errors import ConfigurationError, OperationFailed
+from agiledart_kernel.grants import ChainLink, decode_link
+from agiledart_sink_log.client import ClientIdentity
+from agiledart_transport.certificates import public_bytes
+
+SUFFIX: Final = ".identity"
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
+def identities_folder(environment: Mapping[str, str] = os.environ) -> Path:
+    """Where a user's identities lie; closed to users' code of an agent of the same user."""
+    base = environment.get("XDG_CONFIG_HOME") or os.path.join(environment.get("HOME", "/"), ".config")
+    return Path(base) / "agiledart" / "identities"
+
+
+def known_identities(folder: Path | None = None) -> list[str]:
+    """Names of the identities that are kept, sorted."""
+    folder = folder or identities_folder()
+    return sorted(path.name.removesuffix(SUFFIX) for path in folder.glob(f"*{SUFFIX}")) if folder.is_dir() else []
+
+
+def identity_of(argument: str, now_seconds: int | None = None, folder: Path | None = None) -> ClientIdentity:
+    """The user that `--identity` names: a token's text, `@FILE` with a token or an identity, `-`, or a name.
+
+    Raises:
+        OperationFailed: the token or the file is none, or too old, or for agents.
+        ConfigurationError: no identity has this name.
+    """
+    folder = folder or identities_folder()
+    now = int(time.time()) if now_seconds is None else now_seconds
+    if argument.lower().startswith(PREFIX) or argument == "-":
+        return _of_token(parse_token(read_token(argument)), now, folder)
+    if argument.startswith("@"):
+        text = read_token(argument)
+        if text.startswith("{"):
+            return read_identity(Path(argument[1:]).expanduser())[0]
+        return _of_token(parse_token(text), now, folder)
+    path = folder / f"{argument}{SUFFIX}"
+    if not _NAME.fullmatch(argument) or not path.exists():
+        known = f" Known: {', '.join(known_identities(folder))}." if known_identities(folder) else ""
+        raise ConfigurationError(
+            f"There is no identity {argument!r}.{known} Give --identity @FILE with a token, or give one a name:  "
+            f"agiledart identity add NAME @FILE"
+        )
+    return read_identity(path)[0]
+
+
+def keep_identity(name: str, argument: str, now_seconds: int | None = None, folder: Path | None = None) -> Path:
+    """Give the holder of a token a name; where it is kept. Raises OperationFailed, ConfigurationError."""
+    folder = folder or identities_folder()
+    if not _NAME.fullmatch(name):
+        raise ConfigurationError(f"{name!r} cannot be a name: up to 64 letters, digits, dots, dashes and underscores.")
+    identity = identity_of(argument, now_seconds, folder)
+    path = folder / f"{name}{SUFFIX}"
+    if path.exists():
+        raise OperationFailed(f"There is an identity {name} already. Give another name, or remove {path}.")
+    _make(folder)
+    write_identity(path, identity)
+    return path
+
+
+def last_link(identity: ClientIdentity) -> ChainLink:
+    """What the identity's own link says: role, scope, how long."""
+    return decode_link(identity.chain[-1])
+
+
+def _of_token(token: Token, now: int, folder: Path) -> ClientIdentity:
+    """The member that this token became at its first use; a new one when there is none, or its membership has ended."""
+    if token.role in ("agent", "executor"):
+        raise OperationFailed(
+            f"This token is for a new {token.role}. Commands need one of the role submitter, reader or admin:  "
+            f"agiledart token create --role submitter"
+        )
+    path = folder / f"{token.record.token.hex()[:16]}{SUFFIX}"
+    key = user_key(token)
+    with contextlib.suppress(OperationFailed):
+        known, _ = read_identity(path)
+        if known.seed == key.private_bytes_raw() and last_link(known).not_after >= now:
+            return known
+    identity = ClientIdentity(token.network, key.private_bytes_raw(), redeem(token, public_bytes(key), now))
+    with contextlib.suppress(
+        OperationFailed, OSError
+    ):  # a home that cannot be written to: then each command redeems it
+        _make(folder)
+        path.unlink(missing_ok=True)
+        write_identity(path, identity)
+    return identity
+
+
+def _make(folder: Path) -> None:
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
