@@ -156,6 +156,10 @@ class Hosting:
             return f"{me} has room for {most} instances and runs {held}", True
         return "", False
 
+    def objection_to_order(self, part: DeploymentPart) -> str:
+        """Why a part does not follow from the order with which its application was submitted; empty: it does."""
+        return self._orders.objection(part)
+
     def adopt(self, part: DeploymentPart) -> Hosted:
         """Take up a part that this node hosted before it was restarted."""
         known = self.table.get((part.application, part.version))
@@ -265,7 +269,8 @@ class Hosting:
             self._desk.unwatch(peer)
         if len(self._closed) >= MAX_CLOSED:
             del self._closed[next(iter(self._closed))]
-        self._orders.spend(hosted.part, ran=hosted.is_flowing)
+        if not hosted.has_moved:  # else it may come back here
+            self._orders.spend(hosted.part, ran=hosted.is_flowing)
         self._closed[hosted.key] = (hosted.part.life, reason or f"{hosted.part.application} was ended")
         self.on_close(hosted)
         self.on_room()

@@ -1,5 +1,7 @@
 """The code of a run, for a node that takes something over: another host of the life gives it, to nobody else."""
 
+from collections.abc import Callable
+
 import msgspec
 
 from agiledart_dataflow.plan.deployment import DeploymentPart
@@ -21,8 +23,11 @@ PATIENCE = 5
 """Resend intervals before the code is asked for again: it may have megabytes."""
 
 
-async def borrow(desk: Desk, effect: EnterLife) -> DeploymentPart:
+async def borrow(desk: Desk, effect: EnterLife, objection: Callable[[DeploymentPart], str]) -> DeploymentPart:
     """The part of another host, without its instances.
+
+    Args:
+        objection: why a part does not follow from its user's order; empty: it does.
 
     Raises:
         OperationFailed: no other host gives it.
@@ -45,6 +50,9 @@ async def borrow(desk: Desk, effect: EnterLife) -> DeploymentPart:
                 and part.bundle
                 and (part.application, part.version) == (effect.run.app, effect.run.version)
             ):
+                if objection(part):
+                    desk.drop("order: refused")
+                    continue
                 return msgspec.structs.replace(part, instances=(), addresses=(), most=0)
     raise OperationFailed(f"no other host gave {desk.me.name} the code of {effect.run.app}")
 

@@ -412,7 +412,7 @@ class Recovering:
         """The code of a run, from this node's disk or another host's. Raises OperationFailed."""
         key = (effect.run.app, effect.run.version)
         if key not in self.runs:
-            part = await borrow(self._desk, effect)
+            part = await borrow(self._desk, effect, self._hosting.objection_to_order)
             self.runs.setdefault(key, HostedRun(part, part.life - 1))
             self._keep(key, "part", encode(part))
         return self.runs[key]
