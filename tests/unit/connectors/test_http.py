@@ -156,6 +156,22 @@ def test_slow_and_silent_clients_hold_nobody_up(monkeypatch: pytest.MonkeyPatch)
                     pass
 
 
+def test_who_sends_a_byte_now_and_then_loses_the_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(push, "REQUEST_SECONDS", 0.5)
+    with Source() as source, contextlib.closing(socket.create_connection(("127.0.0.1", source.reader.port))) as slow:
+        slow.sendall(b"POST /in HTTP/1.1\r\nContent-Length: 100000\r\n\r\n")
+        slow.settimeout(0.05)
+        deadline = time.monotonic() + 30
+        with contextlib.suppress(ConnectionError):
+            while time.monotonic() < deadline:
+                slow.sendall(b" ")
+                with contextlib.suppress(TimeoutError):
+                    if not slow.recv(10):
+                        break
+        assert time.monotonic() < deadline
+        assert source.rows == []
+
+
 def test_more_clients_than_there_is_room_for_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(push, "MAX_CLIENTS", 2)
     with Source() as source, contextlib.ExitStack() as stack:

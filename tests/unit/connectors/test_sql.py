@@ -148,11 +148,13 @@ def test_the_end_says_how_many_rows_were_not_taken(
 
 def test_a_table_is_read_in_the_order_of_its_key_and_what_does_not_fit_is_told(database: sqlite3.Connection) -> None:
     database.execute("create table readings (celsius real, id integer primary key, at timestamp, more text)")
+    database.execute("begin")
     database.executemany(
         "insert into readings values (?, ?, ?, 'x')",
         [(number / 2, number, "2026-01-01 12:00:00.000000") for number in range(3_000, 0, -1)],
     )
     database.execute("insert into readings values (null, 7777, '2026-01-01 12:00:00', 'x')")
+    database.execute("commit")
     rows, malformed, told = read("sql:plant?table=readings", Reading)
     assert rows == [Reading(number, number / 2, NOON) for number in range(1, 3_001)]
     assert malformed == {"type": 1}

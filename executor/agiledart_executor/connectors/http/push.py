@@ -9,12 +9,14 @@ sends again until it reads 202 loses nothing, and may repeat. 429 with Retry-Aft
 401, 404, 405, 411, 413 as everywhere. What waits, who is served at one time and how slow somebody may send are bounded.
 """
 
+import contextlib
 import hmac
 import json
 import os
 import socket
 import ssl
 import threading
+import time
 from collections import deque
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final
@@ -39,6 +41,9 @@ MAX_CLIENTS: Final = 64
 
 CLIENT_SECONDS: Final = 10.0
 """For a client to go on with what it sends."""
+
+REQUEST_SECONDS: Final = 60.0
+"""For a whole request to come, and for the next one of a connection that is kept."""
 
 SAFE_SECONDS: Final = 30.0
 """For rows to get on their way; then it is 503, and the client sends again."""
@@ -69,6 +74,7 @@ class _Server(ThreadingHTTPServer):
     def __init__(self, address: HttpAddress, source: "PushReader", context: ssl.SSLContext | None) -> None:
         self.source, self._context = source, context
         self._room = threading.BoundedSemaphore(MAX_CLIENTS)
+        self._receiving: dict[Any, float] = {}
         host = address.host or "127.0.0.1"
         if ":" in host:
             self.address_family = socket.AF_INET6
@@ -89,7 +95,25 @@ class _Server(ThreadingHTTPServer):
         except OSError:  # who speaks no TLS, or went away
             self.shutdown_request(request)
         finally:
+            self.has_received(request)
             self._room.release()
+
+    def receives(self, connection: Any) -> None:
+        """From now on a request may come, for so long."""
+        self._receiving[connection] = time.monotonic() + REQUEST_SECONDS
+
+    def has_received(self, connection: Any) -> None:
+        """It is here."""
+        self._receiving.pop(connection, None)
+
+    def service_actions(self) -> None:
+        """Called again and again: hang up who sends a byte now and then to keep a place."""
+        now = time.monotonic()
+        for connection, deadline in list(self._receiving.items()):
+            if now > deadline:
+                self.has_received(connection)
+                with contextlib.suppress(OSError):
+                    connection.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A client that went away is nobody's business."""
@@ -98,8 +122,11 @@ class _Server(ThreadingHTTPServer):
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server_version, sys_version = "agiledart", ""
-    timeout = CLIENT_SECONDS
     server: _Server
+
+    def handle_one_request(self) -> None:
+        self.server.receives(self.connection)
+        super().handle_one_request()
 
     def do_POST(self) -> None:
         source = self.server.source
@@ -114,7 +141,12 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(413, f"at most {source.max_body} bytes at one time", close=True)
         else:
             kind = self.headers.get("Content-Type", "").partition(";")[0].strip().lower()
-            self._take(source, self.rfile.read(int(length)), is_lined=kind in _LINED)
+            payload = self.rfile.read(int(length))
+            self.server.has_received(self.connection)
+            if len(payload) == int(length):
+                self._take(source, payload, is_lined=kind in _LINED)
+            else:
+                self.close_connection = True
 
     def do_GET(self) -> None:
         self._answer(405, "rows are posted", close=True, more={"Allow": "POST"})
