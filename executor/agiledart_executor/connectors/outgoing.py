@@ -52,6 +52,7 @@ class Outgoing:
         self._failure: AgileDartError | None = None
         self._notes: list[str] = []
         self._away = ""
+        self._away_since = self._next_try = 0.0
         self._thread = threading.Thread(target=self._run, name=f"outgoing {name}", daemon=True)
         self._thread.start()
 
@@ -78,6 +79,16 @@ class Outgoing:
         notes = self._notes[:]
         del self._notes[: len(notes)]
         return notes
+
+    def standing(self) -> str:
+        """What rows wait for; empty when all is well."""
+        if not self._away:
+            return ""
+        now = time.monotonic()
+        return (
+            f"{self._away}, for {now - self._away_since:.0f} s; {len(self._queue):,} rows wait,"
+            f" next try in {max(0.0, self._next_try - now):.0f} s"
+        )
 
     def close(self) -> None:
         """Wait until all is delivered. Raises `OperationFailed` when it is not; may be called twice."""
@@ -142,7 +153,11 @@ class Outgoing:
 
     def _tell_away(self, text: str, wait: float) -> None:
         """Once, however often it happens."""
+        now = time.monotonic()
+        self._next_try = now + wait
         if text != self._away:
+            if not self._away:
+                self._away_since = now
             self._away = text
             self._note(f"{text}; next try in {wait:.1f} s, then ever later up to every {LONGEST_PAUSE_SECONDS:.0f} s")
 

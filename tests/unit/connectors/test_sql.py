@@ -189,11 +189,11 @@ def test_what_is_added_is_read_when_it_polls(database: sqlite3.Connection) -> No
 
 def test_a_dry_run_says_whether_the_table_is_there(database: sqlite3.Connection, tmp_path: Path) -> None:
     making = parse_connector("sql:plant?table=minutes&create=1")
-    assert probe_sink(making, Minute, tmp_path).text == "table will be made"
+    assert probe_sink(making, Minute, {}).text == "table will be made"
     assert database.execute("select name from sqlite_master").fetchall() == [], "nothing is made"
     write("sql:plant?table=minutes&create=1", [])
-    assert probe_sink(making, Minute, tmp_path).text == "table exists"
-    assert "same effect" in probe_sink(making, Minute, tmp_path).guarantee
+    assert probe_sink(making, Minute, {}).text == "table exists"
+    assert "same effect" in probe_sink(making, Minute, {}).guarantee
     assert probe_source(parse_connector("sql:plant?table=minutes&cursor=room"), Minute).text == "table exists"
     with pytest.raises(OperationFailed, match="has no table nothing"):
-        probe_sink(parse_connector("sql:plant?table=nothing"), Minute, tmp_path)
+        probe_sink(parse_connector("sql:plant?table=nothing"), Minute, {})

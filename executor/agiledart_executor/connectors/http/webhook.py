@@ -65,6 +65,10 @@ class PostingWriter:
         """What users should know of the server."""
         return self._out.take_notes()
 
+    def standing(self) -> str:
+        """What rows wait for; empty when all is well."""
+        return self._out.standing()
+
     def write(self, rows: list[Any]) -> None:
         now = self._times.count(rows)
         self._out.put([self._render(row, now) for row in rows])

@@ -72,6 +72,10 @@ class SqlWriter:
         """What users should know of the database."""
         return self._out.take_notes()
 
+    def standing(self) -> str:
+        """What rows wait for; empty when all is well."""
+        return self._out.standing()
+
     def write(self, rows: list[Any]) -> None:
         now = self._times.count(rows)
         self._out.put(
