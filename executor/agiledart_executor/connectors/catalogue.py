@@ -43,7 +43,7 @@ SOURCES: Final = {
         ConnectorKind("parquet", "Parquet files", _AGAIN, (), "columns", "pyarrow", "batches:open_source"),
         ConnectorKind(
             "sql", "rows of a table, in the order of a growing column", _AGAIN, ("cursor", "poll", "table"),
-            "sql", "sqlalchemy", "sql.source:open_source", "sql.database:probe",
+            "sql", "sqlalchemy", "sql.table_source:open_source", "sql.table_probe:probe",
         ),
         ConnectorKind("tcp", "lines of TCP connections", _LOST, ("format", "listen", "reconnect"), opens="line_socket:open_source"),
     )
@@ -91,7 +91,7 @@ SINKS: Final = {
         ConnectorKind(
             "sql", "a table of a database",
             Guarantee("may insert again; with key=: same effect, a row takes the place of its like"),
-            ("create", "key", "table"), "sql", "sqlalchemy", "sql.sink:open_sink", "sql.database:probe",
+            ("create", "key", "table"), "sql", "sqlalchemy", "sql.table_sink:open_sink", "sql.table_probe:probe",
         ),
         ConnectorKind("stdout", "standard output", Guarantee("may repeat"), ("format",), opens="text_sink:open_sink"),
     )

@@ -18,7 +18,7 @@ from urllib.parse import urlencode
 
 from agiledart_dataflow.data.schema import fields_of
 from agiledart_dataflow.plan.connectors import Connector
-from agiledart_executor.connectors.http.address import HttpAddress, http_address
+from agiledart_executor.connectors.http.http_address import HttpAddress, http_address
 from agiledart_executor.connectors.http.webhook import PostingWriter, bearer
 from agiledart_executor.connectors.memory import ReadTimes
 from agiledart_executor.connectors.options import number

@@ -26,7 +26,7 @@ from agiledart_executor.connectors.codecs.decoding import decoded
 from agiledart_executor.connectors.codecs.faults import Examples
 from agiledart_executor.connectors.codecs.formats import open_decoder
 from agiledart_executor.connectors.credentials import secret
-from agiledart_executor.connectors.http.address import HttpAddress, http_address, server_context
+from agiledart_executor.connectors.http.http_address import HttpAddress, http_address, server_context
 from agiledart_executor.connectors.options import SourceWish, flag, number
 from agiledart_kernel.errors import ConfigurationError, OperationFailed
 

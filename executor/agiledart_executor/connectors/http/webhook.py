@@ -16,8 +16,8 @@ from agiledart_dataflow.counts.latency import LatencyHistogram
 from agiledart_dataflow.plan.connectors import Connector
 from agiledart_executor.connectors.codecs.rendering import json_of
 from agiledart_executor.connectors.credentials import secret
-from agiledart_executor.connectors.http.address import HttpAddress, client_context, http_address
-from agiledart_executor.connectors.http.client import Poster
+from agiledart_executor.connectors.http.http_address import HttpAddress, client_context, http_address
+from agiledart_executor.connectors.http.poster import Poster
 from agiledart_executor.connectors.memory import ReadTimes
 from agiledart_executor.connectors.options import number
 from agiledart_executor.connectors.outgoing import Outgoing

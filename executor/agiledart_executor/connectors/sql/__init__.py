@@ -1,1 +1,1 @@
-"""Databases, through SQLAlchemy (extra `[sql]`)."""
+"""Tables of databases as source and sink, through SQLAlchemy (extra `[sql]`), which nothing outside this room imports."""

@@ -1,6 +1,6 @@
 """`sql:NAME?table=T`: a table of a database. NAME is a credential of the node that holds SQLAlchemy's URL, password and all."""
 
-from typing import Any, Final
+from typing import Final
 
 import sqlalchemy as sa
 from sqlalchemy import exc
@@ -64,22 +64,3 @@ def missing_columns(table: sa.Table, names: list[str], connector: Connector) -> 
         raise ConfigurationError(
             f"{connector.url()}: the table has no column {', '.join(wrong)}; there are {', '.join(known)}"
         )
-
-
-def probe(connector: Connector, row_type: Any) -> str:
-    """Whether the table can be reached. Raises as opening does."""
-    from agiledart_executor.connectors.sql.sink import table_of
-
-    engine = open_engine(connector)
-    try:
-        if connector.option("create", "0") == "1":
-            table_of(row_type, connector)
-            with engine.connect() as connection:
-                exists = sa.inspect(connection).has_table(connector.option("table"))
-            return "table exists" if exists else "table will be made"
-        reflected(engine, connector)
-        return "table exists"
-    except AWAY as error:
-        raise OperationFailed(f"the database of {connector.path!r} does not answer: {told(error)}") from None
-    finally:
-        engine.dispose()

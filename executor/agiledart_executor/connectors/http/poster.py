@@ -5,7 +5,7 @@ import ssl
 from collections.abc import Mapping
 from typing import Final
 
-from agiledart_executor.connectors.http.address import HttpAddress
+from agiledart_executor.connectors.http.http_address import HttpAddress
 from agiledart_executor.connectors.outgoing import RetryLater
 from agiledart_kernel.errors import OperationFailed
 
