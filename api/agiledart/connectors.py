@@ -212,6 +212,122 @@ def mqtt(
     )
 
 
+def sql(
+    name: str,
+    *,
+    table: str,
+    cursor: str | None = None,
+    poll: str | None = None,
+    key: str | None = None,
+    create: bool | None = None,
+    malformed: str | None = None,
+    at: str = "",
+) -> Connector:
+    """A table of a database, as source or sink, through SQLAlchemy. Needs `agiledart[sql]` and the database's driver.
+
+    Args:
+        name: of a credential of the node, a file of mode 600 that holds SQLAlchemy's URL with its password.
+        table: with its schema where it has one, `public.minutes`.
+        cursor: source: the unique, growing column in whose order rows are read; the primary key when left out.
+        poll: source: look for new rows so often, `5s`; without it the source ends with the table.
+        key: sink: columns, with commas between, that make a row the same one: it takes the place of its like.
+        create: sink: make the table from the fields of the rows when there is none.
+        malformed: source: as for `csv`.
+        at: the node that reads or writes.
+    """
+    return connector(
+        "sql", name, table=table, cursor=cursor, poll=poll, key=key, create=create, malformed=malformed, at=at
+    )
+
+
+def http(
+    url: str,
+    *,
+    listen: bool | None = None,
+    format: str | None = None,  # noqa: A002  the option's name on the command line
+    max_bytes: int | None = None,
+    batch: int | None = None,
+    credentials: str | None = None,
+    ca: str | None = None,
+    cert: str | None = None,
+    key: str | None = None,
+    malformed: str | None = None,
+    at: str = "",
+) -> Connector:
+    """Source: rows that others post here (`listen=True`). Sink: rows posted to a server, as JSON arrays.
+
+    Args:
+        url: `http://HOST:PORT/PATH` or `https://…`. A source without a host listens on loopback.
+        listen: a source; 202 comes when rows are on their way, 429 when too much waits.
+        format: source: of a body, `json` (the usual), `csv`, `text`, `raw`, `senml`, `msgpack`.
+        max_bytes: source: of a body, 1 MiB unless told.
+        batch: sink: rows of a request at the most, 100 unless told.
+        credentials: name of a file of the node with the bearer token; never in the URL.
+        ca: sink: a PEM file of authorities. `cert`, `key`: source: of this server.
+        malformed: source: as for `csv`.
+        at: the node that reads or writes.
+    """
+    kind, colon, path = url.partition(":")
+    if kind not in ("http", "https") or not colon:
+        raise ConfigurationError(f"{url!r} is no address: write http://HOST:PORT/PATH, or https://…")
+    return connector(
+        kind,
+        path,
+        listen=listen,
+        format=format,
+        max_bytes=max_bytes,
+        batch=batch,
+        credentials=credentials,
+        ca=ca,
+        cert=cert,
+        key=key,
+        malformed=malformed,
+        at=at,
+    )
+
+
+def influx(
+    url: str,
+    *,
+    measurement: str,
+    tags: str | None = None,
+    time: str | None = None,
+    version: int | None = None,
+    org: str | None = None,
+    credentials: str | None = None,
+    batch: int | None = None,
+    at: str = "",
+) -> Connector:
+    """Sink: points of InfluxDB, or of whatever speaks its line protocol.
+
+    Args:
+        url: `influx://HOST:PORT/BUCKET`, or `influxs://…` over TLS.
+        measurement: of all points.
+        tags: fields, with commas between, that become tags; the others become values.
+        time: the field with the point's time; the server's clock without it.
+        version: 2 (the usual), 1 or 3.
+        org: of version 2.
+        credentials: name of a file of the node with the token.
+        batch: points of a request at the most, 1,000 unless told.
+        at: the node that writes.
+    """
+    kind, colon, path = url.partition(":")
+    if kind not in ("influx", "influxs") or not colon:
+        raise ConfigurationError(f"{url!r} is no address: write influx://HOST:PORT/BUCKET, or influxs://…")
+    return connector(
+        kind,
+        path,
+        measurement=measurement,
+        tags=tags,
+        time=time,
+        version=version,
+        org=org,
+        credentials=credentials,
+        batch=batch,
+        at=at,
+    )
+
+
 def taxi(
     *,
     seed: int | None = None,

@@ -32,6 +32,10 @@ class Output(Protocol):
         ...
 
 
+MAX_STANDING = 300
+"""Characters of what a source or sink says of its connection."""
+
+
 @dataclass(eq=False)
 class OutputEnd:
     """Upstream end of a channel and its way out; `ready` says whether that takes a frame now (None: always)."""
@@ -177,7 +181,14 @@ class Running:
             "last_ms": _wall_ms(self.last_ns),
             **self.owned,
             **({} if self.latencies is None else {"latency_samples": self.latencies.figures()}),
+            **({"standing": standing} if (standing := self._standing()) else {}),
         }
+
+    def _standing(self) -> str:
+        """How the source's or sink's way to the outer world stands, where that is not well."""
+        outer = self.writer if self.source is None else self.source.reader
+        ask = getattr(outer, "standing", None)
+        return str(ask())[:MAX_STANDING] if ask is not None else ""
 
     def close(self) -> None:
         """Give back files and connections; what a sink was given is in its file then."""

@@ -5,9 +5,11 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from tools import connectors_reference
 from tools.cli_reference import TARGET, reference, version_line
 
 from tests.docs.blocks import Block, blocks_of, environment_of
@@ -17,9 +19,14 @@ from tests.spark.conftest import HAS_SPARK
 ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"
 TUTORIALS = sorted((ROOT / "docs" / "tutorial").glob("*.md"))
-PAGES = [README, *TUTORIALS, ROOT / "docs" / "how-to" / "spark.md"]
+CONNECT = ROOT / "docs" / "how-to" / "connect-your-data.md"
+PAGES = [README, *TUTORIALS, CONNECT, ROOT / "docs" / "how-to" / "spark.md"]
 NOT_RUN = {
     ("README.md", "sudo apt-get install"): "installs system packages",
+    (
+        "connect-your-data.md",
+        'agiledart submit rooms.py:rooms --set "readings=mqtt',
+    ): "needs a broker; tests/unit/mqtt has one",
     ("spark.md", "pip install"): "installs packages",
     ("spark.md", "from agiledart.spark import spark_session"): "stands in the README, too, and is run there",
     ("spark.md", "from agiledart.spark import ship_package"): "needs a cluster; tests/spark/test_clusters.py does",
@@ -112,3 +119,21 @@ def test_the_blocks_of_a_page_run(page: Path, reader: tuple[Path, dict[str, str]
     for block in blocks_of(page):
         if block.language in ("python", "console") and not block.reason:
             block.run(folder, environment)
+
+
+@pytest.mark.e2e
+@pytest.mark.slow
+def test_the_blocks_of_the_page_on_connectors_run(reader: tuple[Path, dict[str, str]]) -> None:
+    folder, environment = reader
+    has_sql = find_spec("sqlalchemy") is not None
+    for block in blocks_of(CONNECT):
+        if block.language in ("python", "console") and not block.reason and (has_sql or "sql:plant" not in block.text):
+            block.run(folder, environment)
+    if not has_sql:
+        pytest.skip("no SQLAlchemy here: pip install 'agiledart[sql]'; the blocks about it were left out")
+
+
+def test_the_reference_of_connectors_is_up_to_date() -> None:
+    assert connectors_reference.TARGET.read_text() == connectors_reference.reference(), (
+        "run: python -m tools.connectors_reference"
+    )

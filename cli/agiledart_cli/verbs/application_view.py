@@ -179,12 +179,21 @@ def print_status(body: Mapping[str, Any]) -> None:
     _print_stages(body)
     _print_ways(body)
     print_sums(_told(body))
+    _print_standing(body)
     _print_ages(body)
     for sink, log in (body.get("logs") or {}).items():
         nodes = ", ".join((body.get("placement") or {}).get(sink, []))
         click.echo(f" log {log} on {nodes or '?'}: rows of {sink}, for Spark and other readers")
     if silent := body.get("silent_nodes"):
         click.echo(paint(f" no figures from {', '.join(silent)}", WATCH))
+
+
+def _print_standing(body: Mapping[str, Any]) -> None:
+    """Sources and sinks whose broker, database or server is away."""
+    for stage in body.get("stages", []):
+        for one in stage["instances"]:
+            if one.get("standing"):
+                click.echo(paint(f" {stage['name']}: {one['standing']}", WATCH))
 
 
 def _print_ages(body: Mapping[str, Any]) -> None:

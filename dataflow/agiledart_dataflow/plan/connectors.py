@@ -204,3 +204,4 @@ class SinkWriter(Protocol):
 
     # A writer may also have `ready() -> bool`: whether it takes rows now. While it does not, it is given none and asked again
     # some 20 times a second, and pressure travels upstream. And `take_notes() -> list[str]`: what users should know.
+    # Readers and writers may have `standing() -> str`: how their way to the outer world stands when it is not well, for `status`.

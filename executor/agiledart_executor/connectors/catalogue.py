@@ -12,12 +12,19 @@ _AGAIN: Final = Guarantee(
 _LOST: Final = Guarantee("may lose what came meanwhile")
 _OBJECTS: Final = Guarantee("made again", goes_back=True)
 
+_PUSH: Final = ("credentials", "format", "listen", "max_bytes")
+_POSTED: Final = Guarantee(
+    "none lost that a client sends again until it reads 202; may repeat", acknowledges="202 when rows are on their way"
+)
+
 SOURCES: Final = {
     kind.name: kind
     for kind in (
         ConnectorKind("batches", "record batches, arrays or data frames of a callable", _OBJECTS, opens="batches:open_source"),
         ConnectorKind("call", "rows that a callable returns", _OBJECTS, opens="memory:open_source"),
         ConnectorKind("csv", "CSV files, plain or gzip", _AGAIN, _LINES, opens="line_source:open_csv"),
+        ConnectorKind("http", "rows that others post", _POSTED, _PUSH, opens="http.push:open_source"),
+        ConnectorKind("https", "the same over TLS", _POSTED, ("cert", "key", *_PUSH), opens="http.push:open_source"),
         ConnectorKind("jsonl", "files of JSON objects, one a line", _AGAIN, _LINES, opens="line_source:open_jsonl"),
         ConnectorKind("lines", "files of texts, one a line", _AGAIN, _LINES, opens="line_source:open_texts"),
         ConnectorKind("list", "rows of a list", _OBJECTS, opens="memory:open_source"),
@@ -34,9 +41,18 @@ SOURCES: Final = {
             "mqtt", "paho", "mqtt.source:open_source", "mqtt.probe:probe_source",
         ),
         ConnectorKind("parquet", "Parquet files", _AGAIN, (), "columns", "pyarrow", "batches:open_source"),
+        ConnectorKind(
+            "sql", "rows of a table, in the order of a growing column", _AGAIN, ("cursor", "poll", "table"),
+            "sql", "sqlalchemy", "sql.table_source:open_source", "sql.table_probe:probe",
+        ),
         ConnectorKind("tcp", "lines of TCP connections", _LOST, ("format", "listen", "reconnect"), opens="line_socket:open_source"),
     )
 }  # fmt: skip
+
+_HOOK: Final = ("batch", "ca", "credentials")
+_POINTS: Final = (*_HOOK, "measurement", "org", "tags", "time", "version")
+_HOOKED: Final = Guarantee("may repeat; a batch that is sent again has the same Idempotency-Key")
+_SAME: Final = Guarantee("may write again: same effect, a point takes the place of the one that is there")
 
 _ROLLS: Final = ("roll_age", "roll_bytes")
 _TORN: Final = Guarantee("written anew from the beginning of the run; exactly-once: cut back to the last epoch")
@@ -46,6 +62,10 @@ SINKS: Final = {
     for kind in (
         ConnectorKind("collect", "a list of this process", Guarantee("kept in memory"), opens="memory:open_sink"),
         ConnectorKind("csv", "a CSV file", _TORN, ("null", *_ROLLS), opens="text_sink:open_sink"),
+        ConnectorKind("http", "rows posted to a server, as JSON arrays", _HOOKED, _HOOK, opens="http.webhook:open_sink"),
+        ConnectorKind("https", "the same over TLS", _HOOKED, _HOOK, opens="http.webhook:open_sink"),
+        ConnectorKind("influx", "points of InfluxDB 1, 2 or 3", _SAME, _POINTS, opens="http.influx:open_sink"),
+        ConnectorKind("influxs", "the same over TLS", _SAME, _POINTS, opens="http.influx:open_sink"),
         ConnectorKind("jsonl", "a file of JSON objects, one a line", _TORN, _ROLLS, opens="text_sink:open_sink"),
         ConnectorKind(
             "log", "a log on the node's disk, for readers over the network",
@@ -67,6 +87,11 @@ SINKS: Final = {
             "parquet", "Parquet files, rolled by size and age, whole when they have their names",
             Guarantee("files that were whole stay, the last is lost and written again"), _ROLLS,
             "columns", "pyarrow", "parquet_sink:open_sink",
+        ),
+        ConnectorKind(
+            "sql", "a table of a database",
+            Guarantee("may insert again; with key=: same effect, a row takes the place of its like"),
+            ("create", "key", "table"), "sql", "sqlalchemy", "sql.table_sink:open_sink", "sql.table_probe:probe",
         ),
         ConnectorKind("stdout", "standard output", Guarantee("may repeat"), ("format",), opens="text_sink:open_sink"),
     )

@@ -63,7 +63,7 @@ def probe_sink(connector: Connector, row_type: Any, logs: Mapping[str, bool]) ->
             text = _writable(connector.path)
         elif connector.kind == "log":
             text = _log_free(connector.path, logs)
-        else:
+        elif connector.kind in ("null", "collect", "stdout"):
             text = "can be written"
     return Probed(text, guarantee.repeats if guarantee is not None else "")
 

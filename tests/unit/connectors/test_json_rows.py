@@ -13,6 +13,7 @@ from agiledart import Alias, ConfigurationError, ReadTime
 from agiledart_executor.connectors.codecs.decoding import decoded
 from agiledart_executor.connectors.codecs.faults import Examples, MalformedError
 from agiledart_executor.connectors.codecs.formats import FORMATS, open_decoder
+from agiledart_executor.connectors.codecs.json_rows import JsonDecoder
 from agiledart_executor.connectors.codecs.named_rows import naive_time
 from agiledart_executor.connectors.codecs.senml_rows import SenmlDecoder
 
@@ -178,3 +179,17 @@ def test_no_payload_harms_a_decoder(form: str, payload: bytes) -> None:
     found = decoded(open_decoder(form, kind), payloads, 0, malformed, examples, lambda index: f"m{index}")
     assert all(isinstance(one, kind) for one in found)
     assert all(len(text) < 400 for text in examples.take())
+
+
+def test_a_number_that_cannot_travel_is_malformed_and_one_that_nobody_reads_is_not() -> None:
+    class Counted(NamedTuple):
+        number: int
+
+    decoder = JsonDecoder(Counted)
+    large, largest = "9" * 40, (1 << 64) - 1
+    with pytest.raises(MalformedError, match="does not fit 64 bits"):
+        decoder.rows(f'{{"number": {large}}}'.encode(), 0)
+    assert decoder.lines(f'{{"number": 1}}\n{{"number": {large}}}'.encode(), 0) is None, "looked at one by one"
+    assert decoder.rows(f'{{"number": {largest}, "serial": {large}}}'.encode(), 0) == [(largest,)]
+    with pytest.raises(MalformedError, match="does not fit 64 bits"):
+        JsonDecoder(dict[str, Any]).rows(f'{{"a": [{{"b": {large}}}]}}'.encode(), 0)

@@ -257,3 +257,26 @@ def test_a_broker_that_refuses_is_told(tmp_path: Path, monkeypatch: pytest.Monke
         here.subscribed(there)
         here.reader.close()
         there.writer.close()
+
+
+def test_a_link_says_how_it_stands(broker: Broker, tmp_path: Path) -> None:
+    reader: Any = open_source(parse_connector(f"mqtt://127.0.0.1:{broker.port}/t"), Reading)
+    deadline = time.monotonic() + 60
+
+    def wait(wanted: bool) -> str:
+        while bool(text := reader.standing()) is not wanted:
+            select.select([reader.fileno()], [], [], 0.02)
+            reader.read(10, 0)
+            assert time.monotonic() < deadline, text
+        return str(text)
+
+    wait(False)
+    broker.stop()
+    text = wait(True)
+    while "refused" not in text:
+        text = wait(True)
+    assert text.startswith(f"not connected to 127.0.0.1:{broker.port} for ")
+    assert ", next try in " in text
+    broker.start()
+    wait(False)
+    reader.close()

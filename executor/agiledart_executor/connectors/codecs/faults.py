@@ -6,6 +6,7 @@ from typing import Any, Final
 from agiledart_dataflow.plan.connectors import TOLD_OF_A_REASON
 from agiledart_dataflow.user_code.user_errors import sayable
 from agiledart_kernel.limits import MAX_LINE_BYTES
+from agiledart_kernel.text import harmless
 
 _SHOWN: Final = 60
 """Characters of a value that are shown."""
@@ -59,7 +60,7 @@ class Examples:
         told = self._told.get(reason, 0)
         if told < TOLD_OF_A_REASON:
             self._told[reason] = told + 1
-            self._texts.append(f"{place} {text}")
+            self._texts.append(harmless(sayable(f"{place} {text}")))
 
     def note(self, text: str) -> None:
         """Something else that users should know of what is read."""

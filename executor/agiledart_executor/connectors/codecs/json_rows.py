@@ -7,8 +7,9 @@ from typing import Any, Final
 
 import msgspec
 
+from agiledart_dataflow.data.plain_values import check_plain
 from agiledart_dataflow.data.schema import generic, is_dict
-from agiledart_executor.connectors.codecs.faults import FIELD, FORM, TIME, TYPE, MalformedError, shown
+from agiledart_executor.connectors.codecs.faults import FIELD, FORM, NUMBER, TIME, TYPE, MalformedError, shown
 from agiledart_executor.connectors.codecs.named_rows import Shape
 
 _PATH: Final = re.compile(r" - at `\$?(.*)`$")
@@ -26,6 +27,10 @@ _WORDS: Final = {
 }
 
 
+_LONG: Final = re.compile(rb"\d{19}")
+"""Only then an integer may be one that does not fit 64 bits, and cannot travel."""
+
+
 class JsonDecoder:
     """JSON → rows.
 
@@ -37,6 +42,7 @@ class JsonDecoder:
     """
 
     word = "JSON"
+    _may_be_large = True
     _one: Callable[[bytes], Any]
     _lines: Callable[[bytes], list[Any]]
     _parts: Callable[[bytes], list[msgspec.Raw]]
@@ -45,7 +51,8 @@ class JsonDecoder:
         shape = Shape(row_type)
         self._make = shape.make
         is_record = isinstance(shape.comes, type) and issubclass(shape.comes, msgspec.Struct)
-        self._takes_arrays = is_record or is_dict(row_type)
+        self._is_loose = is_dict(row_type)
+        self._takes_arrays = is_record or self._is_loose
         self._names = _names_of(shape.comes)
         self._open(shape.comes)
 
@@ -66,6 +73,8 @@ class JsonDecoder:
         return [self._one_row(payload, wall_ns)]
 
     def lines(self, data: bytes, wall_ns: int) -> list[Any] | None:
+        if _LONG.search(data):
+            return None
         try:
             found = self._lines(data)
             make = self._make
@@ -79,6 +88,9 @@ class JsonDecoder:
     def _one_row(self, payload: bytes, wall_ns: int) -> Any:
         try:
             found = self._one(payload)
+            is_suspect = self._may_be_large and _LONG.search(payload) is not None
+            if is_suspect and (value := _too_large(msgspec.to_builtins(found))) is not None:
+                raise MalformedError(NUMBER, f"{shown(value)} does not fit 64 bits: {shown(payload)}")
             return found if self._make is None else self._make(found, wall_ns)
         except msgspec.ValidationError as error:
             raise self._explained(payload, str(error)) from None
@@ -119,6 +131,7 @@ class MsgpackDecoder(JsonDecoder):
     """MessagePack → rows, under the same rules; there are no lines."""
 
     word = "MessagePack"
+    _may_be_large = False
 
     def _open(self, comes: Any) -> None:
         self._one = msgspec.msgpack.Decoder(comes).decode
@@ -128,8 +141,25 @@ class MsgpackDecoder(JsonDecoder):
     def lines(self, data: bytes, wall_ns: int) -> list[Any] | None:
         return None
 
+    def _one_row(self, payload: bytes, wall_ns: int) -> Any:
+        row = super()._one_row(payload, wall_ns)
+        if self._is_loose:
+            try:
+                check_plain(row)
+            except TypeError as error:
+                raise MalformedError(TYPE, str(error)) from None
+        return row
+
     def _is_array(self, payload: bytes) -> bool:
         return bool(payload) and (payload[0] & 0xF0 == 0x90 or payload[0] in (0xDC, 0xDD))
+
+
+def _too_large(value: Any) -> int | None:
+    """An integer in a document that does not fit 64 bits."""
+    if type(value) is int:
+        return value if not -(1 << 63) <= value < 1 << 64 else None
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return next((found for part in parts if (found := _too_large(part)) is not None), None)
 
 
 def _names_of(comes: Any) -> frozenset[str]:

@@ -5,6 +5,8 @@ paho's thread owns the socket, so keep-alives go out while an instance works or 
 
 import secrets
 import ssl
+import sys
+import time
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -51,6 +53,8 @@ class BrokerLink:
         self.address = address
         self._note = note
         self._told = ""
+        self._away_since: float | None = time.monotonic()
+        self._why, self._next_try, self._tries = "", 0.0, 0
         self._is_five = address.version == 5
         self._on_connected = on_connected
         self.generation = 0
@@ -76,6 +80,16 @@ class BrokerLink:
         self.client.connect_async(self.address.host, self.address.port, KEEP_ALIVE_SECONDS, **self._arguments)
         self.client.loop_start()
 
+    def standing(self) -> str:
+        """How it stands when it is not connected; empty when it is."""
+        since = self._away_since
+        if since is None:
+            return ""
+        now = time.monotonic()
+        why = f" ({self._why})" if self._why else ""
+        following = f", next try in {max(0.0, self._next_try - now):.0f} s" if self._next_try else ""
+        return f"not connected to {self.address.broker} for {now - since:.0f} s{why}{following}"
+
     def close(self) -> None:
         """Say good-bye and end the thread."""
         self.client.disconnect()
@@ -83,24 +97,38 @@ class BrokerLink:
 
     def _connected(self, client: paho.Client, _data: Any, _flags: Any, reason: Any, _properties: Any) -> None:
         if reason.is_failure:
+            self._is_away(str(reason))
             self._say(
                 f"the broker {self.address.broker} refuses us: {reason}; trying again, ever later up to every 30 s"
             )
             return
         self.generation += 1
+        self._away_since, self._tries = None, 0
         if self._told or self.generation > 1:
             self._say(f"connected to {self.address.broker}")
         if self._on_connected is not None:
             self._on_connected(client)
 
     def _failed(self, _client: paho.Client, _data: Any) -> None:
+        error = sys.exception()  # paho calls this while it handles what went wrong
+        self._is_away((getattr(error, "strerror", None) or str(error or "")).lower())
         self._say(f"not connected to {self.address.broker}; trying again, ever later up to every 30 s")
 
     def _disconnected(self, _client: paho.Client, _data: Any, _flags: Any, reason: Any, _properties: Any) -> None:
         if reason.is_failure:
+            self._is_away(str(reason).lower())
             self._say(
                 f"the connection to {self.address.broker} broke ({reason}); trying again, ever later up to every 30 s"
             )
+
+    def _is_away(self, why: str) -> None:
+        """Not connected, or still not; paho waits twice as long each time before it tries again."""
+        now = time.monotonic()
+        if self._away_since is None:
+            self._away_since = now
+        self._why = why
+        self._next_try = now + min(FIRST_PAUSE_SECONDS * 2**self._tries, LONGEST_PAUSE_SECONDS)
+        self._tries = min(self._tries + 1, 16)
 
     def _say(self, text: str) -> None:
         """Once, however often it happens."""

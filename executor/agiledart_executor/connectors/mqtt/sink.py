@@ -132,6 +132,10 @@ class MqttWriter:
         """Messages leave by themselves; those that met a broken connection go again."""
         self._publish()
 
+    def standing(self) -> str:
+        """How the link stands; empty when all is well."""
+        return self._link.standing()
+
     def close(self) -> None:
         if self._closed:
             return

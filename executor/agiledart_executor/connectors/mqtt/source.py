@@ -94,6 +94,10 @@ class MqttReader:
         """Readable when messages have come."""
         return self._wake
 
+    def standing(self) -> str:
+        """How the link stands; empty when all is well."""
+        return self._link.standing()
+
     def close(self) -> None:
         if not self._closed:
             self._closed = True

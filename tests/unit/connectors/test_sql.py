@@ -1,0 +1,199 @@
+"""SQL on SQLite: rows in, rows out, the same rows again; a database that is locked, wrong or gone; nothing of the URL is told."""
+
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator
+from datetime import datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+import pytest
+
+pytest.importorskip("sqlalchemy", reason="no SQLAlchemy here: pip install 'agiledart[sql]'")
+
+from agiledart import Alias, Topology, collect
+from agiledart_dataflow.plan.connectors import parse_connector
+from agiledart_executor.connectors import outgoing
+from agiledart_executor.connectors.opening import open_sink, open_source
+from agiledart_executor.connectors.probing import probe_sink, probe_source
+from agiledart_executor.local import run_topology
+from agiledart_kernel.errors import ConfigurationError, OperationFailed
+
+NOON = datetime.fromisoformat("2026-01-01T12:00:00")
+
+
+class Minute(NamedTuple):
+    room: str
+    start: datetime
+    mean: float
+    high: int | None
+
+
+class Reading(NamedTuple):
+    number: Annotated[int, Alias("id")]
+    celsius: float
+    at: datetime
+
+
+@pytest.fixture
+def database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[sqlite3.Connection]:
+    folder = tmp_path / "credentials"
+    folder.mkdir()
+    (folder / "plant").write_text(f"sqlite:///{tmp_path}/plant.db\n")
+    (folder / "plant").chmod(0o600)
+    monkeypatch.setenv("AGILEDART_CREDENTIALS", str(folder))
+    connection = sqlite3.connect(tmp_path / "plant.db", isolation_level=None)
+    yield connection
+    connection.close()
+
+
+def write(url: str, rows: list[Any], kind: Any = Minute) -> Any:
+    writer = open_sink(parse_connector(url), kind)
+    writer.write(rows)
+    writer.close()
+    return writer
+
+
+def read(url: str, kind: Any) -> tuple[list[Any], dict[str, int], list[str]]:
+    topology, told = Topology("t"), list[str]()
+    topology.source("rows", parse_connector(url), rows=kind).sink("out", collect)
+    run = run_topology(topology, on_log=told.append)
+    return run.collected["out"], dict(run.summary.malformed), told
+
+
+def minutes(count: int, mean: float = 1.5) -> list[Minute]:
+    return [Minute(f"room-{number}", NOON, mean, None if number % 2 else number) for number in range(count)]
+
+
+def test_rows_are_inserted_and_a_table_is_made(database: sqlite3.Connection) -> None:
+    write("sql:plant?table=minutes&create=1", minutes(2_500))
+    assert database.execute("select count(*), sum(high) from minutes").fetchone() == (2_500, sum(range(0, 2_500, 2)))
+    write("sql:plant?table=minutes", minutes(1))
+    assert database.execute("select count(*) from minutes").fetchone() == (2_501,)
+
+
+def test_rows_with_a_key_take_the_place_of_their_like(database: sqlite3.Connection) -> None:
+    url = "sql:plant?table=minutes&key=room,start&create=1"
+    write(url, minutes(50))
+    write(url, minutes(60, mean=2.5))  # as after a crash, with more
+    assert database.execute("select count(*), min(mean) from minutes").fetchone() == (60, 2.5)
+
+
+def test_what_the_database_refuses_ends_the_application_with_its_word(database: sqlite3.Connection) -> None:
+    database.execute("create table minutes (room text unique, start text, mean real, high integer)")
+    with pytest.raises(OperationFailed, match="refuses a row: UNIQUE constraint failed"):
+        write("sql:plant?table=minutes", [*minutes(2), *minutes(1)])
+    assert database.execute("select count(*) from minutes").fetchone() == (0,), "a batch is one transaction"
+
+
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        ("sql:plant", "write sql:NAME\\?table=TABLE"),
+        ("sql:?table=minutes", "write sql:NAME"),
+        ("sql:nobody?table=minutes", "there is no credential 'nobody'"),
+        ("sql:broken?table=minutes", "holds no URL of SQLAlchemy"),
+        ("sql:driverless?table=minutes", "needs a driver that is not installed"),
+        ("sql:plant?table=nothing", "has no table nothing"),
+        ("sql:plant?table=minutes&key=rom", "has no column rom; there are room, start"),
+        ("sql:plant?table=minutes&kee=room", "sql has no option 'kee'"),
+    ],
+)
+def test_what_is_wrong_is_said_without_the_url(
+    url: str, why: str, database: sqlite3.Connection, tmp_path: Path
+) -> None:
+    for name, text in (("broken", "hello secret-word"), ("driverless", "postgresql+nodriver://u:secret-word@h/d")):
+        (tmp_path / "credentials" / name).write_text(text)
+        (tmp_path / "credentials" / name).chmod(0o600)
+    write("sql:plant?table=minutes&create=1", [])
+    with pytest.raises((ConfigurationError, OperationFailed), match=why) as error:
+        open_sink(parse_connector(url), Minute)
+    assert "secret-word" not in str(error.value)
+
+
+def test_rows_wait_while_the_database_is_locked(
+    database: sqlite3.Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outgoing, "FIRST_PAUSE_SECONDS", 0.05)
+    (tmp_path / "credentials" / "plant").write_text(f"sqlite:///{tmp_path}/plant.db?timeout=0.05")
+    write("sql:plant?table=minutes&create=1", [])
+    writer: Any = open_sink(parse_connector("sql:plant?table=minutes"), Minute)
+    database.execute("begin exclusive")
+    writer.write(minutes(10))
+    deadline = time.monotonic() + 30
+    notes: list[str] = []
+    while not notes and time.monotonic() < deadline:
+        notes += writer.take_notes()
+        threading.Event().wait(0.01)
+    assert "the database of 'plant' does not take rows (database is locked)" in notes[0]
+    database.execute("commit")
+    writer.close()
+    assert database.execute("select count(*) from minutes").fetchone() == (10,)
+
+
+def test_the_end_says_how_many_rows_were_not_taken(
+    database: sqlite3.Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outgoing, "END_SECONDS", 0.3)
+    (tmp_path / "credentials" / "plant").write_text(f"sqlite:///{tmp_path}/plant.db?timeout=0.05")
+    write("sql:plant?table=minutes&create=1", [])
+    writer: Any = open_sink(parse_connector("sql:plant?table=minutes"), Minute)
+    database.execute("begin exclusive")
+    writer.write(minutes(10))
+    with pytest.raises(OperationFailed, match=r"10 rows were not taken by the database of 'plant' before the end"):
+        writer.close()
+
+
+def test_a_table_is_read_in_the_order_of_its_key_and_what_does_not_fit_is_told(database: sqlite3.Connection) -> None:
+    database.execute("create table readings (celsius real, id integer primary key, at timestamp, more text)")
+    database.execute("begin")
+    database.executemany(
+        "insert into readings values (?, ?, ?, 'x')",
+        [(number / 2, number, "2026-01-01 12:00:00.000000") for number in range(3_000, 0, -1)],
+    )
+    database.execute("insert into readings values (null, 7777, '2026-01-01 12:00:00', 'x')")
+    database.execute("commit")
+    rows, malformed, told = read("sql:plant?table=readings", Reading)
+    assert rows == [Reading(number, number / 2, NOON) for number in range(1, 3_001)]
+    assert malformed == {"type": 1}
+    assert "rows: plant.readings id=7777: celsius is NULL" in told
+
+
+def test_dict_rows_hold_what_json_has(database: sqlite3.Connection) -> None:
+    database.execute("create table readings (id integer primary key, at timestamp, price numeric(10, 2))")
+    database.execute("insert into readings values (1, '2026-01-01 12:00:00.000000', 1.25)")
+    rows, _, _ = read("sql:plant?table=readings&cursor=id", dict[str, Any])
+    assert rows == [{"id": 1, "at": "2026-01-01T12:00:00", "price": 1.25}]
+    assert not isinstance(rows[0]["price"], Decimal)
+
+
+def test_what_is_added_is_read_when_it_polls(database: sqlite3.Connection) -> None:
+    database.execute("create table readings (id integer primary key, celsius real, at timestamp)")
+    add = "insert into readings values (?, 1.5, '2026-01-01 12:00:00.000000')"
+    database.execute(add, [1])
+    reader: Any = open_source(parse_connector("sql:plant?table=readings&poll=1s"), Reading)
+    rows: list[Any] = []
+    deadline = time.monotonic() + 60
+    for number in (2, 3):
+        while len(rows) < number - 1:
+            reading = reader.read(10, 0)
+            assert not reading.exhausted
+            rows += reading.rows
+            assert time.monotonic() < deadline
+        database.execute(add, [number])
+    reader.close()
+    assert [row.number for row in rows] == [1, 2]
+
+
+def test_a_dry_run_says_whether_the_table_is_there(database: sqlite3.Connection, tmp_path: Path) -> None:
+    making = parse_connector("sql:plant?table=minutes&create=1")
+    assert probe_sink(making, Minute, {}).text == "table will be made"
+    assert database.execute("select name from sqlite_master").fetchall() == [], "nothing is made"
+    write("sql:plant?table=minutes&create=1", [])
+    assert probe_sink(making, Minute, {}).text == "table exists"
+    assert "same effect" in probe_sink(making, Minute, {}).guarantee
+    assert probe_source(parse_connector("sql:plant?table=minutes&cursor=room"), Minute).text == "table exists"
+    with pytest.raises(OperationFailed, match="has no table nothing"):
+        probe_sink(parse_connector("sql:plant?table=nothing"), Minute, {})

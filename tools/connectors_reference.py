@@ -1,0 +1,72 @@
+"""Writes docs/reference/connectors.md from the catalogue of connectors: `python -m tools.connectors_reference`. A test compares."""
+
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from agiledart_dataflow.plan.connector_kinds import ConnectorKind
+from agiledart_executor.connectors.catalogue import SINKS, SOURCES
+from agiledart_executor.connectors.codecs.formats import FORMATS
+from agiledart_executor.connectors.opening import PACING
+
+TARGET = Path(__file__).resolve().parent.parent / "docs" / "reference" / "connectors.md"
+
+HEAD = """# Connectors
+
+Made from the code's own table by `python -m tools.connectors_reference`; do not edit. `agiledart plugins list` shows the same, and
+what other packages bring; `submit --dry-run` shows what those of an application guarantee. How to use them:
+[the how-to](../how-to/connect-your-data.md).
+
+A connector is written `KIND:PATH?OPTION=VALUE&…@NODE`.
+
+"""
+
+
+def _table(role: str, kinds: Iterable[ConnectorKind]) -> str:
+    is_source = role == "Sources"
+    heads = [
+        "Kind",
+        "What",
+        "Options",
+        "Extra",
+        *(["Can go back", "Acknowledges"] if is_source else []),
+        "After a crash",
+    ]
+    lines = [f"| {' | '.join(heads)} |", "|" + "---|" * len(heads)]
+    for kind in kinds:
+        guarantee = kind.guarantee
+        cells = [
+            f"`{kind.name}`",
+            kind.what,
+            ", ".join(f"`{option}`" for option in kind.options) or "–",
+            f"`[{kind.extra}]`" if kind.extra else "–",
+            *([("yes" if guarantee.goes_back else "no"), guarantee.acknowledges] if is_source else []),
+            guarantee.repeats,
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
+    return f"## {role}\n\n" + "\n".join(lines) + "\n\n"
+
+
+def reference() -> str:
+    """The whole page."""
+    pacing = ", ".join(f"`{option}`" for option in PACING)
+    formats = "".join(f"* `{name}`: {what}\n" for name, what in FORMATS.items())
+    return (
+        HEAD
+        + _table("Sources", SOURCES.values())
+        + f"Every source also knows {pacing}.\n\n"
+        + _table("Sinks", SINKS.values())
+        + f"## Formats\n\nFor `?format=`, where a kind has it:\n\n{formats}"
+    )
+
+
+def main() -> None:
+    """Write the page, or print it with `--print`."""
+    if "--print" in sys.argv:
+        sys.stdout.write(reference())
+    else:
+        TARGET.write_text(reference())
+
+
+if __name__ == "__main__":
+    main()
