@@ -113,7 +113,14 @@ class Agent:
             self._metrics.render, self._users.unready, self._metrics.refused_http, settings.metrics_hosts.split(",")
         )
         self._executors = ExecutorDesk(
-            settings, identity, log, self._metrics, self._judge, self._feed, self.sink_logs.note_logs
+            settings,
+            identity,
+            log,
+            self._metrics,
+            self._judge,
+            self._feed,
+            self.sink_logs.note_logs,
+            self.fragments.snapped,
         )
         self._tasks: set[asyncio.Task[Any]] = set()
         self._left = asyncio.Event()

@@ -106,11 +106,11 @@ def _of_scheduling(observation: Observation) -> Event:
 def _of_recovery(observation: Observation) -> Event:
     fields: dict[str, object]
     match observation:
-        case LifeBegan(run, life, reason):
+        case LifeBegan(run, life, reason, text):
             fields = {"application": run.app, "life": life, "reason": reason}
             if life == 1:
                 return "debug", "recovery.first_life", f"{run.app} begins", fields
-            return "warning", "recovery.began", f"{run.app} is brought back, life {life}: {reason}", fields
+            return "warning", "recovery.began", f"{run.app} is brought back, life {life}: {text}", fields
         case Recovered(run, life, cause, took):
             seconds = {phase: round(ns / 1e9, 3) for phase, ns in took.items()}
             text = f"{run.app} has recovered in {sum(seconds.values()):.1f} s: an epoch of life {life} is committed"

@@ -34,17 +34,27 @@ def build(readings: Source[Reading], report: Sink[Pane], copy: Sink[Pane], name:
     sums.sink("report", report)
     sums.sink("copy", copy)
     return topology
+
+
+def heap(readings: Source[Reading], report: Sink[Pane], copy: Sink[Pane], name: str = "heap") -> Topology:
+    topology = Topology(name, delivery="exactly-once")
+    rows = topology.source("readings", readings, event_time=lambda reading: reading.at)
+    window = rows.key_by(lambda reading: str(reading.at).rjust(300, "k"), returns=str).window(tumbling(timedelta(hours=1)))
+    sums = window.aggregate("sums", sum_of(lambda reading: reading.value))
+    sums.sink("report", report)
+    sums.sink("copy", copy)
+    return topology
 """
 
 FINAL = ("finished", "failed", "stopped")
 
 
-def undisturbed(folder: Path, readings: int) -> str:
+def undisturbed(folder: Path, readings: int, entry: str = "build") -> str:
     """Put code and input into a folder; what one process writes that nothing happens to."""
     (folder / "plug.py").write_text(CODE)
     (folder / "rows.csv").write_text("".join(f"{n},{n % 7},{n * n % 101}\n" for n in range(readings)))
     told = cli(
-        "run", "plug.py:build", "--set", "readings=csv:rows.csv", "--set", "report=null:",
+        "run", f"plug.py:{entry}", "--set", "readings=csv:rows.csv", "--set", "report=null:",
         "--set", "copy=csv:expected.csv", cwd=folder,
     )  # fmt: skip
     assert told.returncode == 0, told.stderr
@@ -54,10 +64,10 @@ def undisturbed(folder: Path, readings: int) -> str:
 class Job:
     """One application of the mesh: source on a1, state on whichever agent, sinks on a3."""
 
-    def __init__(self, ring: Mesh, folder: Path, name: str, *more: str) -> None:
+    def __init__(self, ring: Mesh, folder: Path, name: str, *more: str, entry: str = "build") -> None:
         self.ring, self.name, self.out = ring, name, folder / f"{name}.csv"
         told = cli(
-            "submit", "plug.py:build", "--set", f"readings=csv:{folder / 'rows.csv'}?speed=1@a1",
+            "submit", f"plug.py:{entry}", "--set", f"readings=csv:{folder / 'rows.csv'}?speed=1@a1",
             "--set", f"report=log:{name}@a3", "--set", f"copy=csv:{self.out}@a3", "--set", f"name={name}",
             "--agent", str(ring.agents[0].state_dir), *more, cwd=folder,
         )  # fmt: skip

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.mesh import Mesh, cli, executors_of, mesh
+from tests.e2e.mesh import Mesh, cli, executors_of, mesh, wait_for
 from tests.e2e.plug import Job, check, host_of, undisturbed
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.xdist_group("plug")]
@@ -70,8 +70,12 @@ def test_all_agents_lose_power_at_once(ring: Mesh, expected: tuple[Path, str]) -
 
 
 def test_what_was_kept_of_ended_runs_is_gone(ring: Mesh) -> None:
-    kept = [path for agent in ring.agents for path in (agent.state_dir / "runs").glob("*")]
-    assert kept == []
+    def kept() -> list[Path]:
+        folders = [agent.state_dir / name for agent in ring.agents for name in ("runs", "fragments")]
+        return [path for folder in folders for path in folder.glob("*")]
+
+    # Who was away when a run went on without it hears of the end from the application's record.
+    wait_for(lambda: not kept(), 60, f"nothing is kept: {kept()}")
 
 
 def test_a_source_that_cannot_be_read_again_is_refused(ring: Mesh, expected: tuple[Path, str]) -> None:

@@ -88,6 +88,22 @@ def _waits_for(job: Job) -> list[str]:
     return list(recovery.get("waits_for", []))
 
 
+def test_a_large_state_is_cut_into_fragments_and_rebuilt(ring: Mesh, expected: tuple[Path, str]) -> None:
+    folder = expected[0] / "heap"
+    folder.mkdir()
+    result = undisturbed(folder, READINGS, "heap")
+    job = Job(ring, folder, "heap", entry="heap")
+    # Nothing comes out before the end: all of it is in one instance, and each epoch has more of it.
+    wait_for(lambda: (job.status().get("epoch") or {}).get("bytes", 0) > 2_000_000, 60, "a state that is not copied")
+    (host,) = job.status()["placement"]["sums"]
+    victim = ring.agent(host)
+    assert sum(path.stat().st_size for path in victim.state_dir.glob("fragments/*")) == 0
+    pull_the_plug(victim)
+    if host in ENDS:
+        victim.start()
+    check(job, result)
+
+
 def test_who_comes_back_after_others_took_over_lets_go(ring: Mesh, expected: tuple[Path, str]) -> None:
     job = Job(ring, expected[0], "back", "--parallelism", "sums=6")
     job.until_committed()

@@ -9,12 +9,13 @@ from collections.abc import Callable
 from typing import Protocol, cast
 
 from agiledart_agent.control.control_api import Client, ControlApi
-from agiledart_agent.driver import Driver
+from agiledart_agent.driver import Driver, now
 from agiledart_agent.executors.executor_pool import ExecutorProcess
+from agiledart_agent.fragments.fragment_desk import FragmentDesk
 from agiledart_agent.identity.identity import Identity
 from agiledart_agent.identity.tokens import create_token
 from agiledart_agent.logs import AgentLog
-from agiledart_agent.metrics.declared import NodeFigures, SinkLogFigures
+from agiledart_agent.metrics.declared import NodeFigures, RecoveryFigures, SinkLogFigures
 from agiledart_agent.metrics.node_metrics import bytes_below
 from agiledart_agent.peer_links import PeerLinks
 from agiledart_agent.settings import AgentSettings
@@ -26,6 +27,7 @@ from agiledart_kernel.machine import Event
 from agiledart_kernel.orders import Terms, sign_order
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.permissions import Asker
+from agiledart_node.node import Node
 from agiledart_node.records.order_checks import VerifyOrder, check_order, terms_of, why_refused
 from agiledart_node.wire.commands import VERB_BY_COMMAND, CreateToken, Info, Leave, Nodes, Request
 from agiledart_node.wire.effects import Progressed, RefusedRequest, Replied
@@ -50,6 +52,8 @@ class Parts(Protocol):
     def links(self) -> PeerLinks | None: ...
     @property
     def sink_logs(self) -> SinkLogServer: ...
+    @property
+    def fragments(self) -> FragmentDesk: ...
     @property
     def executors(self) -> tuple[ExecutorProcess, ...]: ...
 
@@ -227,7 +231,22 @@ class UserDesk:
                 bytes_sent=sink_logs.bytes_sent,
                 disk=tuple((log.application, bytes_below(str(at))) for at, log in logs_in(self._settings.state_dir)),
             ),
+            recovery=self._recovery(node),
             executors=tuple((e.application, e.process.pid) for e in parts.executors),
+        )
+
+    def _recovery(self, node: Node | None) -> RecoveryFigures:
+        fragments = self._parts.fragments
+        return RecoveryFigures(
+            commit_ages=node.recovering.commit_ages(now()) if node is not None else (),
+            snapshots=fragments.snapshots,
+            snapshot_bytes=fragments.snapshot_bytes,
+            snapshot_pause_ns=fragments.snapshot_pause_ns,
+            rebuilt=fragments.rebuilt,
+            fragments=fragments.shelf.count,
+            fragment_bytes=fragments.shelf.held_bytes,
+            traffic={"out": fragments.client.bytes_out, "in": fragments.client.bytes_in},
+            answers=fragments.server.answered,
         )
 
     def description(self) -> dict[str, object]:

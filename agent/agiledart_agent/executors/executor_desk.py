@@ -68,6 +68,7 @@ class ExecutorDesk:
         judge: of strangers at an executor's data port; an executor has no cryptography library.
         feed: takes events for the node.
         note_logs: called when instances have been started: a sink may just have begun a log.
+        snapped: told of each element that an instance has saved: bytes, and nanoseconds for which rows waited.
     """
 
     def __init__(
@@ -79,9 +80,10 @@ class ExecutorDesk:
         judge: LocalJudge,
         feed: Callable[[Event], None],
         note_logs: Callable[[], None],
+        snapped: Callable[[int, int], None],
     ) -> None:
         self._settings, self._identity, self._log, self._metrics = settings, identity, log, metrics
-        self._judge, self._feed, self._note_logs = judge, feed, note_logs
+        self._judge, self._feed, self._note_logs, self._snapped = judge, feed, note_logs, snapped
         self._printed = PrintedLines()
         self._taps = Taps()
         self._grants: dict[str, Grant] = {}
@@ -191,6 +193,7 @@ class ExecutorDesk:
         if isinstance(told, Unprepared):
             self._feed(InstanceUnprepared(application, version, name.stage, name.index, told.epoch, told.reason))
             return
+        self._snapped(told.size, told.pause_ns)
         self._feed(
             InstancePrepared(
                 application, version, name.stage, name.index, told.epoch, told.digest, told.size, told.ends, told.ended

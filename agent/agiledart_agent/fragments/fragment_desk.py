@@ -58,6 +58,7 @@ class FragmentDesk:
 
     Attributes:
         rebuilt: elements that were put together here.
+        snapshots, snapshot_bytes, snapshot_pause_ns: of elements that instances here have saved.
     """
 
     def __init__(
@@ -73,7 +74,7 @@ class FragmentDesk:
         self._number = 0
         self._cuts: dict[_Cut, asyncio.Task[list[bytes]]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self.rebuilt = 0
+        self.rebuilt = self.snapshots = self.snapshot_bytes = self.snapshot_pause_ns = 0
 
     def register(self, driver: Driver) -> None:
         """Carry out what the node asks."""
@@ -90,6 +91,11 @@ class FragmentDesk:
     def found(self) -> tuple[tuple[FragmentKey, NodeId], ...]:
         """Fragments that lie here after a start, each with the host that had it put here."""
         return tuple((header.about.key, header.owner) for header in self.shelf.found())
+
+    def snapped(self, size: int, pause_ns: int) -> None:
+        """An instance here has saved itself."""
+        self.snapshots, self.snapshot_bytes = self.snapshots + 1, self.snapshot_bytes + size
+        self.snapshot_pause_ns += pause_ns
 
     async def close(self) -> None:
         """Let go of everything; what was not acknowledged was not stored."""

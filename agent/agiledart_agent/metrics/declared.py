@@ -46,6 +46,30 @@ class SinkLogFigures:
 
 
 @dataclass(frozen=True)
+class RecoveryFigures:
+    """What an agent knows of runs that survive their hosts.
+
+    Attributes:
+        commit_ages: (application, seconds) of each run that it coordinates.
+        snapshots, snapshot_bytes, snapshot_pause_ns: of elements that were saved here.
+        rebuilt: elements put together here.
+        fragments, fragment_bytes: that it keeps for others.
+        traffic: bytes of fragments by direction.
+        answers: to hosts, by kind or reason.
+    """
+
+    commit_ages: tuple[tuple[str, float], ...] = ()
+    snapshots: int = 0
+    snapshot_bytes: int = 0
+    snapshot_pause_ns: int = 0
+    rebuilt: int = 0
+    fragments: int = 0
+    fragment_bytes: int = 0
+    traffic: Mapping[str, int] = field(default_factory=dict)
+    answers: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class NodeFigures:
     """What an agent knows of itself at one moment.
 
@@ -66,6 +90,7 @@ class NodeFigures:
     sink_logs: SinkLogFigures = SinkLogFigures()
     scheduled: int | None = None
     waiting: int = 0
+    recovery: RecoveryFigures = RecoveryFigures()
 
 
 @dataclass(frozen=True)
@@ -74,6 +99,7 @@ class Scrape:
 
     Attributes:
         counted: how often an observation was reported, by its reason (`""`: it has none).
+        phases: nanoseconds of recoveries by phase.
         app_label, log_label: the value of the label `app` for an application, and for the owner of a sink log.
     """
 
@@ -81,6 +107,7 @@ class Scrape:
     zone: str
     http_refusals: Mapping[str, int]
     counted: Mapping[type[Observation], Counter[str]]
+    phases: Mapping[str, int]
     applications: tuple[Seen, ...]
     app_label: Callable[[str], str]
     log_label: Callable[[str], str]

@@ -13,17 +13,19 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from agiledart_agent.metrics import application_metrics, node_metrics
+from agiledart_agent.metrics import application_metrics, node_metrics, recovery_metrics
 from agiledart_agent.metrics.application_figures import MAX_APPLICATIONS, ApplicationFigures, Labels
 from agiledart_agent.metrics.declared import Declared, NodeFigures, Samples, Scrape
 from agiledart_kernel.observe import Observation
 from agiledart_overlay.wire.observations import MessageDropped, RingLeft
+from agiledart_recovery.wire.observations import Recovered
 
-METRICS: tuple[Declared, ...] = (*node_metrics.METRICS, *application_metrics.METRICS)
+METRICS: tuple[Declared, ...] = (*node_metrics.METRICS, *recovery_metrics.METRICS, *application_metrics.METRICS)
 """In the order of the reference. Figures of the process itself (`process_*`) come from prometheus_client."""
 
 COUNTED: Mapping[type[Observation], Declared | None] = {
     **{one.observation: one for one in METRICS if one.observation is not None},
+    **dict.fromkeys(recovery_metrics.NOT_COUNTED),
     RingLeft: None,  # at the end of the process: nobody scrapes it any more
     MessageDropped: None,  # the overlay's own statistics have it
 }
@@ -63,6 +65,7 @@ class AgentMetrics(Collector):
         self.applications = ApplicationFigures()
         self.http_refusals: Counter[str] = Counter()
         self._counted = {observation: Counter[str]() for observation in COUNTED}
+        self._phases: Counter[str] = Counter()
         self._reasons = {one.name: Labels(MAX_AGENT_REASONS) for one in METRICS if one.labels == ("reason",)}
         self._log_owners = Labels(MAX_APPLICATIONS)
         self._rendered: dict[str, tuple[float, bytes]] = {}  # content type → (until when it is shown, text)
@@ -73,6 +76,8 @@ class AgentMetrics(Collector):
     def observed(self, observation: Observation) -> None:
         """Core code reported something."""
         declared = COUNTED.get(type(observation))
+        if isinstance(observation, Recovered):
+            self._phases.update(observation.took)
         if declared is not None:
             reasons = self._reasons.get(declared.name)
             reason = str(getattr(observation, "reason", ""))
@@ -102,6 +107,7 @@ class AgentMetrics(Collector):
             zone=self._zone,
             http_refusals=self.http_refusals,
             counted=self._counted,
+            phases=self._phases,
             applications=self.applications.look(self._wall_seconds()),
             app_label=self.applications.label,
             log_label=self._log_owners.of,

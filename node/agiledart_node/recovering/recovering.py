@@ -21,7 +21,7 @@ import msgspec
 from agiledart_dataflow.plan.deployment import DeploymentPart, PlacedInstance
 from agiledart_kernel.codec import Codec, encode
 from agiledart_kernel.errors import OperationFailed, RemoteProtocolError
-from agiledart_kernel.instants import MILLISECOND, Duration
+from agiledart_kernel.instants import MILLISECOND, SECOND, Duration, Instant
 from agiledart_kernel.limits import MAX_RECORD_BYTES
 from agiledart_kernel.machine import Completed, Effect, Event, Failed, Received, Send, SetTimer, TimerFired
 from agiledart_kernel.node_id import NodeId
@@ -271,6 +271,11 @@ class Recovering:
         """How it stands with a run that this node coordinates."""
         coordinator = self.machine.coordinators.get(Run(*key))
         return standing(coordinator, self._desk.now, self._desk.known(), self.machine.name_of)
+
+    def commit_ages(self, now: Instant) -> tuple[tuple[str, float], ...]:
+        """(application, seconds since its last commit) of runs that this node coordinates."""
+        led = [(run.app, one.progress.committed_at) for run, one in self.machine.coordinators.items() if one.is_at_work]
+        return tuple((name, (now - at) / SECOND) for name, at in led if at is not None)
 
     def patrol(self) -> None:
         """What is over elsewhere, or went elsewhere, ends here, too."""

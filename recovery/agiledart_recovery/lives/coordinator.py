@@ -100,6 +100,11 @@ class Coordinator:
         return self.phase is not Phase.FOLLOWING
 
     @property
+    def is_at_work(self) -> bool:
+        """Whether it leads a run that goes on."""
+        return self.leads and self.phase is not Phase.CLOSING
+
+    @property
     def is_over(self) -> bool:
         """Whether the run has ended and everybody whom it concerns knows."""
         return self._is_over
@@ -208,19 +213,19 @@ class Coordinator:
     def _tick_resetting(self) -> None:
         lost = [node for node in self.value.plan.hosts if not self._desk.can_reach(node) and node not in self._answered]
         if lost:
-            self._begin_life("a host was lost while a life was entered")
+            self._begin_life("a host was lost while a life was entered", "lost")
         elif self._desk.now >= self._deadline:
             for node in self.value.plan.hosts:
                 if node not in self._answered and node not in self._refused:
                     self._silent[node] = None
-            self._begin_life("hosts did not enter the life in time")
+            self._begin_life("hosts did not enter the life in time", "late")
         else:
             self._send_resets()
 
     def _tick_running(self) -> None:
         lost = [node for node in self.value.plan.hosts if not self._desk.can_reach(node)]
         if self._need or lost:
-            self._begin_life(self._need or "a host was lost")
+            self._begin_life(self._need or "a host was lost", "lost" if lost else "broken")
             return
         self.committing.tell(self.value)
         need = self.committing.on_tick(self.value, self.proposer.ballot)
@@ -236,7 +241,7 @@ class Coordinator:
         if self.value.state is not State.RUNNING:
             self._close()
         elif self.value.life == 0:
-            self._begin_life("first life")
+            self._begin_life("first life", "first")
         else:
             self._reset(self._desk.config.gather_ns)
 
@@ -324,7 +329,9 @@ class Coordinator:
         hosts = self.value.plan.hosts
         if all(node in self._answered or node in self._refused for node in hosts):
             if any(node in self._refused for node in hosts):
-                self._begin_life(self._refusal or "a host was ended and came back")
+                self._begin_life(
+                    self._refusal or "a host was ended and came back", "broken" if self._refusal else "restarted"
+                )
             else:
                 self._start()
 
@@ -335,7 +342,7 @@ class Coordinator:
             self._desk.send(peer, wire.Start(self.run, self.value.life))
         self.committing.started(self.value)
 
-    def _begin_life(self, reason: str) -> None:
+    def _begin_life(self, reason: str, kind: str = "broken") -> None:
         """Make a plan for the next life and write it; nobody acts on it before the register has it."""
         desk, value = self._desk, self.value
         if value.life and self.progress.phase != "waiting":
@@ -362,7 +369,7 @@ class Coordinator:
             self.progress.waits_for = missing
             self.phase, self._room_at = Phase.WAITING, desk.now + desk.config.room_retry_ns
             return
-        desk.observe(LifeBegan(self.run, value.life + 1, reason))
+        desk.observe(LifeBegan(self.run, value.life + 1, kind, reason))
         self._need = ""
         self.proposer.write(msgspec.structs.replace(value, life=value.life + 1, plan=plan, outgoing=()))
 
@@ -399,7 +406,7 @@ class Coordinator:
         if self.phase is Phase.RUNNING:
             self._tick_running()
         elif self.phase is Phase.RESETTING and node not in self._answered:
-            self._begin_life("a host was lost while a life was entered")
+            self._begin_life("a host was lost while a life was entered", "lost")
 
     def on_host_back(self) -> None:
         """Somebody can be reached again."""

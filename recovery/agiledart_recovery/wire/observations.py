@@ -29,11 +29,12 @@ class CoordinationLost(Observation, frozen=True, gc=False):
 
 
 class LifeBegan(Observation, frozen=True, gc=False):
-    """A roll-back to the committed epoch."""
+    """A roll-back to the committed epoch. `reason`: first, lost, restarted, late or broken; `text`: in words."""
 
     run: Run
     life: int
     reason: str
+    text: str
 
 
 class RunWaits(Observation, frozen=True, gc=False):

@@ -24,10 +24,11 @@ from agiledart_node.scheduling import observations as of_scheduling
 from agiledart_overlay.wire import observations
 from agiledart_overlay.wire.observations import MessageDropped, NodeWasLate, PeerDeclaredFailed
 from agiledart_overlay.wire.statistics import OverlayStatistics
+from agiledart_recovery.wire import observations as of_recovery
 from tests.unit.agent.promtool import lint
 
 OPENMETRICS = "application/openmetrics-text;version=1.0.0"
-ALLOWED_LABELS = {"app", "operator", "zone", "direction", "reason", "state", "version", "python"}
+ALLOWED_LABELS = {"app", "operator", "zone", "direction", "phase", "reason", "state", "version", "python"}
 
 
 class World:
@@ -98,7 +99,8 @@ def test_the_reference_is_up_to_date() -> None:
 
 
 def test_each_observation_is_counted_or_left_out_on_purpose() -> None:
-    members = (*inspect.getmembers(observations, inspect.isclass), *inspect.getmembers(of_scheduling, inspect.isclass))
+    modules = (observations, of_scheduling, of_recovery)
+    members = [member for module in modules for member in inspect.getmembers(module, inspect.isclass)]
     there = [one for _, one in members if issubclass(one, Observation)]
     assert set(there) - {Observation} == set(COUNTED)
 

@@ -1,0 +1,84 @@
+"""What there is to know of runs that survive their hosts: epochs, lives, phases of recoveries, fragments."""
+
+from collections.abc import Callable
+
+from agiledart_agent.metrics.declared import Declared, RecoveryFigures, Samples, Scrape, Value, kind_of, samples_of
+from agiledart_kernel.observe import Observation
+from agiledart_recovery.wire.observations import (
+    CoordinationBegan,
+    CoordinationLost,
+    ElementDegraded,
+    EpochCommitted,
+    EpochPassedOver,
+    LifeBegan,
+    LifeEntered,
+    MessageIgnored,
+    Recovered,
+    RunWaits,
+    ValueAcknowledged,
+    VoterReplaced,
+)
+
+
+def _counted(name: str, observation: type[Observation], meaning: str, *labels: str) -> Declared:
+    def samples(scrape: Scrape) -> Samples:
+        counts = scrape.counted[observation]
+        return samples_of(counts if labels else counts[""])
+
+    return Declared(name, "counter", meaning, labels, samples, observation)
+
+
+def _figure(name: str, read: Callable[[RecoveryFigures], Value], meaning: str, *labels: str) -> Declared:
+    return Declared(name, kind_of(name), meaning, labels, lambda scrape: samples_of(read(scrape.node.recovery)))
+
+
+def _phases(scrape: Scrape) -> Samples:
+    return samples_of({phase: ns / 1e9 for phase, ns in scrape.phases.items()})
+
+
+def _ages(scrape: Scrape) -> Samples:
+    ages: dict[str, float] = {}
+    for application, age in scrape.node.recovery.commit_ages:
+        label = scrape.app_label(application)
+        ages[label] = max(age, ages.get(label, 0.0))
+    return samples_of(ages)
+
+
+NOT_COUNTED: tuple[type[Observation], ...] = (CoordinationBegan, CoordinationLost, LifeEntered, ValueAcknowledged)
+"""Steps within what is counted."""
+
+# fmt: off
+METRICS: tuple[Declared, ...] = (
+    _counted("agiledart_recovery_epochs_total", EpochCommitted, "Epochs that this node has committed as coordinator."),
+    _counted("agiledart_recovery_passed_epochs_total", EpochPassedOver,
+        "Epochs that were not complete in time; their rows belong to the next ones. Growing: a host cannot save its state."),
+    Declared("agiledart_recovery_commit_age_seconds", "gauge",
+        "Since the last commit of an application that this node coordinates; above five intervals nothing more becomes safe.",
+        ("app",), _ages),
+    _counted("agiledart_recovery_lives_total", LifeBegan,
+        "Lives that this node has begun as coordinator, by reason: first, lost, restarted, late, broken.", "reason"),
+    _counted("agiledart_recovery_recoveries_total", Recovered, "Recoveries that have ended with a committed epoch."),
+    Declared("agiledart_recovery_phase_seconds_total", "counter",
+        "Time of these recoveries, by phase: plan, fetch, restore, replay, waiting.", ("phase",), _phases),
+    _counted("agiledart_recovery_waits_total", RunWaits,
+        "Times that a run could not go on because somebody was missing."),
+    _counted("agiledart_recovery_degraded_elements_total", ElementDegraded,
+        "Elements of this node with fewer holders than they should have: too few machines, or holders that refuse."),
+    _counted("agiledart_recovery_replaced_voters_total", VoterReplaced, "Voters that were gone and gave their seat away."),
+    _counted("agiledart_recovery_ignored_messages_total", MessageIgnored,
+        "Messages about runs that did not fit, by reason.", "reason"),
+    _figure("agiledart_recovery_snapshots_total", lambda one: one.snapshots, "Elements that instances here have saved."),
+    _figure("agiledart_recovery_snapshot_bytes_total", lambda one: one.snapshot_bytes, "Bytes of these elements."),
+    _figure("agiledart_recovery_snapshot_pause_seconds_total", lambda one: one.snapshot_pause_ns / 1e9,
+        "Time for which rows waited while they were made."),
+    _figure("agiledart_recovery_rebuilt_elements_total", lambda one: one.rebuilt,
+        "Elements that were put together here from fragments."),
+    _figure("agiledart_recovery_fragments", lambda one: one.fragments, "Fragments that this node keeps for others."),
+    _figure("agiledart_recovery_fragment_disk_bytes", lambda one: one.fragment_bytes, "Bytes of these fragments."),
+    _figure("agiledart_recovery_fragment_traffic_bytes_total", lambda one: one.traffic,
+        "Bytes of fragments that this node has brought to holders (out) and fetched (in).", "direction"),
+    _figure("agiledart_recovery_fragment_answers_total", lambda one: one.answers,
+        "Answers to hosts that bring or fetch fragments; reason is the kind of answer, or why it was refused.", "reason"),
+)
+# fmt: on
+"""In the order of the reference."""
