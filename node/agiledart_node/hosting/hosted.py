@@ -29,7 +29,7 @@ class Hosted:
         collected: last reports of finished instances of all nodes; only at the coordinator.
         has_register: its register has begun the first life; who dies from now on is brought back.
         is_committed: the run's register says that it is over, and all hosts know: it may be closed once all figures are here.
-        missing_looks: how often the patrol found no record.
+        missing_looks: how often the patrol found no record; `doubted_looks`: how often a guard found it failed by hearsay.
     """
 
     part: DeploymentPart
@@ -47,6 +47,7 @@ class Hosted:
     has_register: bool = False
     is_committed: bool = False
     missing_looks: int = 0
+    doubted_looks: int = 0
 
     def begin_again(self, instances: dict[tuple[int, int], int]) -> None:
         """Another life of the run: what was counted and had ended belongs to the one before."""

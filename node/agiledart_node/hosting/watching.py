@@ -1,7 +1,8 @@
 """What ends an application: a dead host, a failed instance, the end of its input, a user's wish, a leaving node.
 
 The first cause that reaches the record is the cause (see the decision on the record of an application). Whoever
-writes it halts all others; who is halted has nothing more to say.
+writes it halts all others; who is halted has nothing more to say. Who hosts nothing and no longer hears of a host may itself be cut
+off: what it writes is marked as hearsay and halts nobody, and the coordinator takes it back while the run lives.
 """
 
 from collections.abc import Callable
@@ -38,6 +39,12 @@ from agiledart_node.wire.formation_messages import (
 
 AGAIN = "Start it again: agiledart submit … (state is not yet recovered in this version)"
 
+_SURE = ("left", "restarted")
+"""How a peer goes when there is no doubt that its instances are gone."""
+
+MAX_DOUBTED_LOOKS = 60
+"""Patrols in a row that find a run failed by hearsay before a guard of it believes that."""
+
 MAX_MISSING_LOOKS = 3
 """Patrols in a row that find no record before a part counts as forgotten."""
 
@@ -58,7 +65,11 @@ class Watching:
             if hosted.has_register:
                 continue  # its register's coordinator brings it back
             if host is not None and host.incarnation <= peer.incarnation:
-                self._fail(hosted, self._loss_text(hosted, host, how), rank=self._rank(hosted))
+                text = self._loss_text(hosted, host, how)
+                if how in _SURE or hosted.host(self._desk.me.node) is not None:
+                    self._fail(hosted, text, rank=self._rank(hosted))
+                elif not self._desk.talks.is_full:
+                    self._desk.talks.begin(self._heard(hosted, text))
             elif peer.node == hosted.part.scheduler.node and not hosted.is_flowing:
                 self._desk.talks.begin(self._orphaned(hosted))
 
@@ -79,6 +90,8 @@ class Watching:
     def _loss_text(self, hosted: Hosted, lost: Peer, how: str) -> Callable[[ApplicationRecord], str]:
         when, me, name = self._desk.wall_text, self._desk.me.name, lost.name or lost.node.short
         since = f"since {when}, " if when else ""
+        is_heard = how not in _SURE and hosted.host(self._desk.me.node) is None
+        me = f"{me}, which hosts nothing of it" if is_heard else me
         what = {"left": "left", "restarted": "was restarted"}.get(how, "is gone")
 
         def text(record: ApplicationRecord) -> str:
@@ -120,12 +133,21 @@ class Watching:
             await self._desk.talks.pause(Duration(min(rank, 10) * 40 * MILLISECOND))
         await self._end(hosted, FAILED, reason)
 
+    async def _heard(self, hosted: Hosted, reason: Callable[[ApplicationRecord], str]) -> None:
+        """A host is not heard of any more, by a guard: the record says so, and the guard goes on looking at it."""
+        await self._desk.talks.pause(Duration(40 * MILLISECOND))  # another host may know it better
+        await self._records.change(
+            *hosted.key,
+            lambda record: advanced(record, FAILED, reason(record), self._desk.wall_ms, by_hearsay=True),
+            hosted.part.number,
+        )
+
     async def _end(self, hosted: Hosted, state: str, reason: Callable[[ApplicationRecord], str]) -> None:
         """Close the record, halt all others, close here. The others' cause counts when they were first."""
         if self._hosting.table.get(hosted.key) is not hosted:
             return
         record = await self._records.change(
-            *hosted.key, lambda record: advanced(record, state, reason(record), self._desk.wall_ms)
+            *hosted.key, lambda record: advanced(record, state, reason(record), self._desk.wall_ms), hosted.part.number
         )
         told = record.reason if record is not None else f"{hosted.part.application} failed"
         self._hosting.close(hosted, told)
@@ -142,9 +164,11 @@ class Watching:
 
         def close(record: ApplicationRecord) -> ApplicationRecord | None:
             text = f"{scheduler.name or scheduler.node.short} is gone and was still deploying it. {AGAIN}"
-            return advanced(record, FAILED, text, self._desk.wall_ms) if record.state == DEPLOYING else None
+            is_open = record.state == DEPLOYING or (is_host and record.by_hearsay)
+            return advanced(record, FAILED, text, self._desk.wall_ms, by_hearsay=not is_host) if is_open else None
 
-        record = await self._records.change(*hosted.key, close)
+        is_host = hosted.host(self._desk.me.node) is not None
+        record = await self._records.change(*hosted.key, close, hosted.part.number)
         if record is not None and record.state == RUNNING:
             self._hosting.flow(hosted)
         elif record is None or record.is_final:
@@ -188,10 +212,10 @@ class Watching:
             summary = summary_of(record.specification, hosted.collected)
             return None if closed is None else msgspec.structs.replace(closed, summary=summary)
 
-        record = await self._records.change(*hosted.key, close)
+        record = await self._records.change(*hosted.key, close, hosted.part.number)
         while record is not None and record.state == DEPLOYING and hosted.key in self._hosting.table:
             await self._desk.talks.pause(Duration(self._desk.config.resend_ns))  # ended before its scheduler was done
-            record = await self._records.change(*hosted.key, close)
+            record = await self._records.change(*hosted.key, close, hosted.part.number)
         state = record.state if record is not None else FINISHED
         self._hosting.close(hosted, state)
         await self.halt(hosted.part.nodes, hosted.key, state)
@@ -266,6 +290,9 @@ class Watching:
             if not (talks.is_gone(responsible) or (answer is not None and answer.reason)):
                 return record
             has_answered = answer is not None
+        # Who is asked here may be on the other side of a cut; only who runs a part of it knows better.
+        hosted = self._hosting.table.get(key)
+        is_heard = not has_answered and (hosted is None or hosted.host(self._desk.me.node) is None)
         name = responsible.name or responsible.node.short
         what = "knows nothing of it any more" if has_answered else "is gone"
 
@@ -273,13 +300,14 @@ class Watching:
             if current.state != record.state:
                 return None
             held = held_text(current, responsible.node)
-            text = f"{name} {what}{f' and held {held}' if held else ' and was still deploying it'}. {AGAIN}"
-            return advanced(current, FAILED, text, self._desk.wall_ms)
+            seen = f" (seen by {self._desk.me.name}, which hosts nothing of it)" if is_heard else ""
+            text = f"{name} {what}{seen}{f' and held {held}' if held else ' and was still deploying it'}. {AGAIN}"
+            return advanced(current, FAILED, text, self._desk.wall_ms, by_hearsay=is_heard)
 
-        closed = await self._records.change(*key, close)
+        closed = await self._records.change(*key, close, record.number)
         if closed is None:
             return record
-        if closed.is_final and closed.nodes:
+        if closed.is_final and not closed.by_hearsay and closed.nodes:
             talks.begin(self.halt((*closed.nodes, *closed.guards), key, closed.reason))
         return closed
 
@@ -306,6 +334,7 @@ class Watching:
         hosted.missing_looks = hosted.missing_looks + 1 if record is None else 0
         if record is not None:
             self.on_record(hosted, record)
+            hosted.doubted_looks += 1 if record.by_hearsay else -hosted.doubted_looks
         if record is None:
             if hosted.has_register:
                 return  # its register knows; the record is written again with the next life
@@ -314,11 +343,31 @@ class Watching:
         elif record.version > hosted.part.version:
             self._hosting.close(hosted, f"version {record.version} was submitted")
         elif record.version == hosted.part.version and record.is_final:
-            self._hosting.close(hosted, record.reason or record.state)
+            if record.by_hearsay:
+                await self._contradict(hosted, record)
+            else:
+                self._hosting.close(hosted, record.reason or record.state)
         elif record.state == RUNNING and not hosted.is_flowing:
             self._hosting.flow(hosted)  # StartFlow was lost with its sender
         elif record.state == DEPLOYING and self._desk.talks.is_gone(record.scheduler):
             await self._orphaned(hosted)
+
+    async def _contradict(self, hosted: Hosted, record: ApplicationRecord) -> None:
+        """The record says that this run has failed, by the word of nodes that host nothing of it."""
+        me = self._desk.me
+        if hosted.host(me.node) is None:
+            if hosted.doubted_looks >= MAX_DOUBTED_LOOKS:
+                self._hosting.close(hosted, record.reason)
+        elif not hosted.is_flowing:
+            if self._desk.talks.is_gone(record.scheduler):
+                await self._orphaned(hosted)
+        elif hosted.part.coordinator.node == me.node and not hosted.is_closing:
+            text = f"it runs: {me.name or me.node.short} coordinates it, and all its hosts are heard of"
+            await self._records.change(
+                *hosted.key,
+                lambda current: advanced(current, RUNNING, text, self._desk.wall_ms) if current.by_hearsay else None,
+                hosted.part.number,
+            )
 
     async def leave(self) -> None:
         """End what runs here before this node goes, so that others read why; not longer than `leave_timeout_ns`."""

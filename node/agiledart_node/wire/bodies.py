@@ -62,6 +62,7 @@ class ApplicationRow(Body, frozen=True):
         is_stopping: a user asked for its end; its sources are drained.
         owner: the key that submitted it, hex; empty when it is older than owners are.
         shared: keys that may act on it, too.
+        by_hearsay: it is `failed` by the word of nodes that host nothing of it; while it lives its hosts take that back.
     """
 
     name: str
@@ -78,6 +79,7 @@ class ApplicationRow(Body, frozen=True):
     placement: dict[str, list[str]]
     owner: str
     shared: list[str]
+    by_hearsay: bool
 
 
 class ListBody(Body, frozen=True):
