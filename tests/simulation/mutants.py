@@ -135,6 +135,7 @@ def equal_versions_are_not_ordered(patch: pytest.MonkeyPatch) -> None:
         return other if other.version > one.version else one
 
     patch.setattr("agiledart_overlay.records.records.merged", first)
+    patch.setattr(Record, "rank", property(lambda self: (self.version, b"")))
 
 
 def suspicion_is_final(patch: pytest.MonkeyPatch) -> None:

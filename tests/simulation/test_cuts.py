@@ -5,6 +5,7 @@ Source: decision 0006, point 9.
 
 import os
 from collections.abc import Iterator
+from functools import partial
 from itertools import combinations
 
 import pytest
@@ -15,6 +16,7 @@ from agiledart_kernel.randomness import RandomStream
 from agiledart_node.records.application import application_key
 from agiledart_node.wire.commands import ListApplications, Stop
 from agiledart_node.wire.effects import Replied
+from agiledart_overlay.machine import OverlayMachine
 from agiledart_simulation.checkers.ring import leaf_violations
 from agiledart_simulation.world.faults import Partition, apply
 from tests.simulation.mesh import Mesh, pipeline
@@ -31,6 +33,11 @@ def cuts() -> Iterator[tuple[int, tuple[int, ...]]]:
         for size in range(1, count):
             for side in combinations(range(1, count), size):
                 yield count, side
+
+
+def _is_quiet(nodes: list[OverlayMachine], leaf_count: int) -> bool:
+    """Whether these are one ring."""
+    return not leaf_violations(nodes, leaf_count)
 
 
 class Cut:
@@ -85,7 +92,7 @@ class Cut:
 
     def _is_one(self) -> bool:
         nodes = [node.machine.overlay for node in self.mesh.world.live]
-        return all(node.joined for node in nodes) and not leaf_violations(nodes, self.mesh.config.overlay.leaf_count)
+        return all(node.joined for node in nodes) and _is_quiet(nodes, self.mesh.config.overlay.leaf_count)
 
     def copies(self, name: str) -> dict[bytes, list[NodeId]]:
         """Value of the record → who holds it."""
@@ -135,3 +142,37 @@ def test_a_cut_rewrites_nothing_and_kills_nothing(count: int, side: tuple[int, .
             at = cut.names[seed % count]
             cut.mesh.answer(cut.mesh.ask(at, Stop(name, now=True)))
             assert {said[name] for said in cut.ask_all().values()} == {("stopped", False)}
+
+
+@pytest.mark.parametrize("ends", [False, True], ids=["endless", "bounded"])
+@pytest.mark.parametrize("same", [True, False], ids=["same-code", "other-code"])
+def test_a_name_that_both_sides_gave_is_one_run_afterwards_and_tells_of_the_other(ends: bool, same: bool) -> None:
+    """What runs is what `list` says; the other run was stopped, or had ended, and `status` says which."""
+    for seed in range(2 * SEEDS):
+        mesh = Mesh(seed, 4).build()
+        apply(mesh.world, Partition((mesh.node("a3"), mesh.node("a4"))))
+        mesh.world.run_for(CUT_NS)
+        mesh.submit("a1", pipeline("twice", source_at="a1", sink_at="a2"))
+        mesh.submit("a3", pipeline("twice", source_at="a3", sink_at="a4", steps=1 if same else 2))
+        runs = {part.number for parts in mesh.running.values() for part in parts}
+        assert len(runs) == 2, "each has a number of its own"
+        if ends:
+            side = ("a1", "a2") if seed % 2 else ("a3", "a4")
+            mesh.finish("twice", 1, side)
+            mesh.world.run_for(5 * SECOND)
+        apply(mesh.world, Partition(()))
+        nodes = [node.machine.overlay for node in mesh.world.live]
+        assert mesh.world.run_until(partial(_is_quiet, nodes, mesh.config.overlay.leaf_count), 120 * SECOND)
+        mesh.world.run_for(25 * SECOND)
+        status = mesh.status("a2", "twice")
+        lives = {f"{part.number:016x}" for parts in mesh.running.values() for part in parts}
+        (rival,) = status["rivals"]
+        told = f"seed {seed}: {status['state']}, {rival}, running {lives}"
+        assert lives == ({status["run"]} if status["state"] == "running" else set()), told
+        assert {status["run"], rival["run"]} == {f"{number:016x}" for number in runs}, told
+        states = sorted((status["state"], rival["state"]))
+        assert states in ([["finished", "running"], ["finished", "stopped"]] if ends else [["running", "stopped"]]), (
+            told
+        )
+        if rival["state"] == "stopped":
+            assert "another run of twice, submitted to a" in rival["reason"], told

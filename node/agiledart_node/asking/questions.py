@@ -16,7 +16,7 @@ from agiledart_node.hosting.hosted import report_copy, report_key
 from agiledart_node.hosting.hosting import Hosting
 from agiledart_node.hosting.watching import Watching
 from agiledart_node.records.allowing import check, check_unseen
-from agiledart_node.records.application import ApplicationRecord
+from agiledart_node.records.application import ApplicationRecord, Rival
 from agiledart_node.records.records import Records
 from agiledart_node.records.summary import latency_logs_of, logs_of, scalars_of, statistics_of, summary_of
 from agiledart_node.wire.bodies import (
@@ -31,6 +31,7 @@ from agiledart_node.wire.bodies import (
     NodeRow,
     NodesBody,
     Place,
+    RivalRow,
     RouteBody,
     StageRow,
     StatusBody,
@@ -93,6 +94,8 @@ class Questions:
         shown = record.names()
         body = StatusBody(
             **msgspec.structs.asdict(_row(record)),
+            run=f"{record.number:016x}",
+            rivals=[_rival_row(rival) for rival in record.rivals],
             paths=[[shown[peer.node] for peer in path] for path in record.paths],
             nodes=[shown[peer.node] for peer in record.nodes],
             silent_nodes=[shown[peer.node] for peer in silent],
@@ -283,6 +286,18 @@ def _member(peer: Peer, shown: dict[NodeId, str]) -> dict[str, Any]:
 def _row(record: ApplicationRecord) -> ApplicationRow:
     """What a record says under the same names."""
     return msgspec.convert(record, ApplicationRow, from_attributes=True)
+
+
+def _rival_row(rival: Rival) -> RivalRow:
+    return RivalRow(
+        f"{rival.number:016x}",
+        rival.version,
+        rival.state,
+        rival.reason,
+        rival.submitted_to,
+        rival.at_ms,
+        rival.by_hearsay,
+    )
 
 
 def _stages(

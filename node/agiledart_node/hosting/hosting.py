@@ -49,7 +49,7 @@ class Hosting:
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
         self.table: dict[Key, Hosted] = {}
-        self._closed: dict[Key, tuple[int, str]] = {}
+        self._closed: dict[int, tuple[int, Key, str]] = {}
         self.on_flow: Callable[[Hosted], None] = _nothing
         self.on_close: Callable[[Hosted], None] = _nothing
         self.on_room: Callable[[], None] = _no_change
@@ -103,10 +103,12 @@ class Hosting:
     def _objection(self, part: DeploymentPart, hosted: Hosted | None) -> tuple[str, bool]:
         """(why this part is not taken, whether for want of room)."""
         key, me = (part.application, part.version), self._desk.me.name
-        life, closed = self._closed.get(key, (0, ""))
+        life, _, closed = self._closed.get(part.number, (0, key, ""))
         newer = [version for name, version in self.table if name == part.application and version > part.version]
         if life >= part.life or newer:
             return closed or f"{me} runs a newer version of {part.application}", False
+        if hosted is not None and hosted.part.number != part.number:
+            return f"{me} takes part in another run of {part.application}, which was submitted elsewhere", False
         if hosted is not None and hosted.is_closing:
             return f"{part.application} is being ended on {me}", False
         if part.instances and not part.bundle and (hosted is None or not hosted.bundle):
@@ -174,7 +176,8 @@ class Hosting:
         """The application runs: sources may read."""
         hosted = self.table.get((message.application, message.version))
         if hosted is None or not hosted.concerns(sender.node):
-            reason = self._closed.get((message.application, message.version), (0, "not deployed here"))[1]
+            key = (message.application, message.version)
+            reason = next((why for _, of, why in reversed(self._closed.values()) if of == key), "not deployed here")
             self._desk.send(sender, Acknowledged(message.request, reason))
             return
         self.flow(hosted)
@@ -192,10 +195,11 @@ class Hosting:
         """Somebody who takes part says that it is over. Acknowledged in any case: there is nothing here any more."""
         key = (message.application, message.version)
         hosted = self.table.get(key)
-        if hosted is not None and not hosted.concerns(sender.node):
+        is_ours = hosted is not None and message.number in (0, hosted.part.number)
+        if hosted is not None and is_ours and not hosted.concerns(sender.node):
             self._desk.drop("halt of a stranger")
             return
-        if hosted is not None:
+        if hosted is not None and is_ours:
             self.close(hosted, message.reason)
         self._desk.send(sender, Acknowledged(message.request))
 
@@ -222,7 +226,8 @@ class Hosting:
             self._desk.unwatch(peer)
         if len(self._closed) >= MAX_CLOSED:
             del self._closed[next(iter(self._closed))]
-        self._closed[hosted.key] = (hosted.part.life, reason or f"{hosted.part.application} was ended")
+        why = reason or f"{hosted.part.application} was ended"
+        self._closed[hosted.part.number] = (hosted.part.life, hosted.key, why)
         self.on_close(hosted)
         self.on_room()
 
@@ -276,7 +281,7 @@ class Hosting:
                 found.append(f"{name}: what was told, has finished, has reported and runs do not contain each other")
             if hosted.collected and part.coordinator.node != desk.me.node:
                 found.append(f"{name}: its results are collected here, and its coordinator is another node")
-            if self._closed.get(key, (0, ""))[0] >= part.life:
+            if self._closed.get(part.number, (0, key, ""))[0] >= part.life:
                 found.append(f"{name}, life {part.life}, was closed here already")
         for what, count, most in (
             ("applications", len(self.table), config.max_hosted),

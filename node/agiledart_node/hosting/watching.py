@@ -25,6 +25,7 @@ from agiledart_node.records.application import (
     advanced,
     held_text,
 )
+from agiledart_node.records.merged_applications import with_rival_ended
 from agiledart_node.records.records import Records
 from agiledart_node.records.summary import summary_of
 from agiledart_node.wire.events import InstanceFailed
@@ -151,12 +152,41 @@ class Watching:
         )
         told = record.reason if record is not None else f"{hosted.part.application} failed"
         self._hosting.close(hosted, told)
-        await self.halt(hosted.part.nodes, hosted.key, told)
+        if record is None:
+            await self._note_rival(hosted, state, told)
+        await self.halt(hosted.part.nodes, hosted.key, told, hosted.part.number)
 
-    async def halt(self, nodes: tuple[Peer, ...], key: tuple[str, int], reason: str) -> None:
-        """Tell all nodes of an application that it is over; the silent ones find out on their patrol."""
+    async def halt(self, nodes: tuple[Peer, ...], key: tuple[str, int], reason: str, run: int) -> None:
+        """Tell all nodes of a run that it is over; the silent ones find out on their patrol. `run`: its number."""
         timeout = Duration(self._desk.config.ask_timeout_ns)
-        await self._desk.talks.ask_all(nodes, lambda number, _: Halt(number, *key, reason), Acknowledged, timeout)
+        await self._desk.talks.ask_all(nodes, lambda number, _: Halt(number, *key, reason, run), Acknowledged, timeout)
+
+    async def _note_rival(self, hosted: Hosted, state: str, reason: str) -> None:
+        """A run has ended, and the record of its name is another run's: note it there, if that one names it."""
+        name, number = hosted.part.application, hosted.part.number
+        try:
+            _, record = await self._records.application(name)
+        except CommandRefused:
+            return
+        if record is not None and any(rival.number == number for rival in record.rivals):
+            await self._records.change(
+                name,
+                record.version,
+                lambda current: with_rival_ended(current, number, state, reason, self._desk.wall_ms),
+            )
+
+    async def _give_way(self, hosted: Hosted, record: ApplicationRecord) -> None:
+        """The record of this run's name is another run's: this one ends, and the record says so."""
+        if record.version > hosted.part.version:
+            why = f"version {record.version} was submitted"
+        else:
+            why = (
+                f"another run of {record.name}, submitted to {record.submitted_to} while the network was cut, has the "
+                "name: this one was stopped"
+            )
+        self._hosting.close(hosted, why)
+        if hosted.part.coordinator.node == self._desk.me.node:
+            await self._note_rival(hosted, STOPPED, why)
 
     async def _orphaned(self, hosted: Hosted) -> None:
         """The scheduler died: before the application ran it takes it along, afterwards nothing is lost."""
@@ -218,7 +248,9 @@ class Watching:
             record = await self._records.change(*hosted.key, close, hosted.part.number)
         state = record.state if record is not None else FINISHED
         self._hosting.close(hosted, state)
-        await self.halt(hosted.part.nodes, hosted.key, state)
+        if record is None:
+            await self._note_rival(hosted, FINISHED, "")
+        await self.halt(hosted.part.nodes, hosted.key, state, hosted.part.number)
 
     def ask_stop(self, sender: Peer, message: AskStop) -> None:
         """A user wants an application of which this node is the coordinator to end."""
@@ -258,7 +290,7 @@ class Watching:
         for position, record in enumerate(records):
             if not record.is_final:
                 number = asked[position] = self._desk.talks.number()
-                question = AskWhetherActive(number, record.name, record.version)
+                question = AskWhetherActive(number, record.name, record.version, record.number)
                 questions[number] = Question(_responsible(record), question, Acknowledged)
         answers = await self._desk.talks.answers(questions, Duration(self._desk.config.report_timeout_ns))
         fresh = []
@@ -284,7 +316,8 @@ class Watching:
                 return record  # slow, not dead: the overlay probes it
             self._desk.watch(responsible)  # nobody here knows it: have it probed until it answers or is declared dead
             number = talks.number()
-            question, timeout = AskWhetherActive(number, *key), Duration(self._desk.config.consequence_ns)
+            question = AskWhetherActive(number, *key, record.number)
+            timeout = Duration(self._desk.config.consequence_ns)
             answer = await talks.ask(responsible, question, number, Acknowledged, timeout)
             self._desk.unwatch(responsible)
             if not (talks.is_gone(responsible) or (answer is not None and answer.reason)):
@@ -308,12 +341,21 @@ class Watching:
         if closed is None:
             return record
         if closed.is_final and not closed.by_hearsay and closed.nodes:
-            talks.begin(self.halt((*closed.nodes, *closed.guards), key, closed.reason))
+            talks.begin(self.halt((*closed.nodes, *closed.guards), key, closed.reason, record.number))
         return closed
+
+    async def is_alive(self, record: ApplicationRecord) -> bool:
+        """Whether the node that is responsible for a run says that it is at work on it."""
+        talks, number = self._desk.talks, self._desk.talks.number()
+        question = AskWhetherActive(number, record.name, record.version, record.number)
+        timeout = Duration(self._desk.config.report_timeout_ns)
+        answer = await talks.ask(_responsible(record), question, number, Acknowledged, timeout)
+        return answer is not None and not answer.reason
 
     def whether_active(self, sender: Peer, message: AskWhetherActive, *, is_scheduling: bool) -> None:
         """Is this node still at work on an application, as scheduler or host?"""
-        active = is_scheduling or (message.application, message.version) in self._hosting.table
+        hosted = self._hosting.table.get((message.application, message.version))
+        active = is_scheduling or (hosted is not None and message.number in (0, hosted.part.number))
         self._desk.send(sender, Acknowledged(message.request, "" if active else "no"))
 
     def patrol(self) -> None:
@@ -333,15 +375,18 @@ class Watching:
             del self._at_work[hosted.key]
         hosted.missing_looks = hosted.missing_looks + 1 if record is None else 0
         if record is not None:
-            self.on_record(hosted, record)
+            if record.number == hosted.part.number:
+                self.on_record(hosted, record)
             hosted.doubted_looks += 1 if record.by_hearsay else -hosted.doubted_looks
         if record is None:
             if hosted.has_register:
                 return  # its register knows; the record is written again with the next life
             if hosted.missing_looks >= MAX_MISSING_LOOKS:
                 self._hosting.close(hosted, "its record is gone")
-        elif record.version > hosted.part.version:
-            self._hosting.close(hosted, f"version {record.version} was submitted")
+        elif record.version > hosted.part.version or (
+            record.version == hosted.part.version and record.number != hosted.part.number
+        ):
+            await self._give_way(hosted, record)
         elif record.version == hosted.part.version and record.is_final:
             if record.by_hearsay:
                 await self._contradict(hosted, record)

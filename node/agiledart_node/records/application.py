@@ -76,7 +76,6 @@ class Rival(msgspec.Struct, frozen=True, gc=False, array_like=True):
     Args:
         number: the run's; see `application_number`.
         at_ms: when it came into its state.
-        coordinator: who notes how it ends.
     """
 
     number: int
@@ -86,7 +85,6 @@ class Rival(msgspec.Struct, frozen=True, gc=False, array_like=True):
     submitted_to: str
     at_ms: int = 0
     by_hearsay: bool = False
-    coordinator: Peer | None = None
 
 
 class ApplicationRecord(msgspec.Struct, frozen=True, gc=False, array_like=True):

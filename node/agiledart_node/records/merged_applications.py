@@ -16,6 +16,7 @@ from agiledart_node.records.application import (
     FAILED,
     FINISHED,
     MAX_HISTORY,
+    MAX_REASON,
     MAX_RIVALS,
     RECORD_CODEC,
     RUNNING,
@@ -24,6 +25,7 @@ from agiledart_node.records.application import (
     HistoryEntry,
     Rival,
     application_key,
+    kept_history,
 )
 from agiledart_node.records.kinds import Kind
 
@@ -84,7 +86,24 @@ def as_rival(record: ApplicationRecord) -> Rival:
         record.submitted_to,
         record.changed_ms,
         record.by_hearsay,
-        record.coordinator,
+    )
+
+
+def with_rival_ended(
+    record: ApplicationRecord, number: int, state: str, reason: str, wall_ms: int
+) -> ApplicationRecord | None:
+    """The record with the end of another run that it names; None when it knows one already."""
+    known = next((rival for rival in record.rivals if rival.number == number), None)
+    if known is None or _weight(known)[0]:
+        return None
+    ended = msgspec.structs.replace(known, state=state, reason=reason[:MAX_REASON], at_ms=wall_ms, by_hearsay=False)
+    entry = HistoryEntry(
+        wall_ms, record.state, f"another run of it, submitted to {known.submitted_to}: {state}. {reason}"
+    )
+    return msgspec.structs.replace(
+        record,
+        rivals=tuple(ended if rival.number == number else rival for rival in record.rivals),
+        history=kept_history(record.history, entry),
     )
 
 

@@ -183,16 +183,38 @@ class SummaryBody(Body, frozen=True):
     imbalances: list[str] = []
 
 
+class RivalRow(Body, frozen=True):
+    """Another run of the same name: submitted on the other side of a cut, or taken for dead when this one was submitted.
+
+    Args:
+        run: its number, hex.
+        state, reason: as it stands, or how it ended. Its hosts end it as soon as they read of this run.
+        at_ms: when it came into its state.
+    """
+
+    run: str
+    version: int
+    state: str
+    reason: str
+    submitted_to: str
+    at_ms: int
+    by_hearsay: bool
+
+
 class StatusBody(ApplicationRow, frozen=True):
     """`status`: the row of `list`, and more.
 
     Args:
+        run: the run's number, hex.
+        rivals: other runs of its name that live or whose end was not known.
         silent_nodes: hosting nodes that did not give figures in time.
         summary: empty while nothing has reported.
         logs: sink step → name of the log that it writes; only sinks that write one.
         latency_logs: sink step → name of the system's log of its sampled latencies; only sinks whose rows have a `ReadTime`.
     """
 
+    run: str
+    rivals: list[RivalRow]
     paths: list[list[str]]
     nodes: list[str]
     silent_nodes: list[str]

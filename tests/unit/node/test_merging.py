@@ -202,9 +202,12 @@ def test_holders_that_tell_each_other_come_to_agree(held: list[tuple[Application
     if strongest:
         ends = {agreed.state, *(rival.state for rival in agreed.rivals)}
         assert "finished" in ends
-    for record, version in held:
-        assert stores[0].keep(Record(key, version, RECORD_CODEC.encode(record), WRITER))
-    assert stores[0].rank(key) in kept
+    seen = []
+    for _ in range(2):  # a copy that turns up late may add to what is told of another run, but once
+        for record, version in held:
+            assert stores[0].keep(Record(key, version, RECORD_CODEC.encode(record), WRITER))
+        seen.append(stores[0].rank(key))
+    assert seen[0] == seen[1]
 
 
 def test_a_merged_value_is_a_version_of_its_own() -> None:
