@@ -47,6 +47,7 @@ class AgentSettings:
         metrics_hosts: names, with commas between, under which /metrics may be asked for, beside addresses and `localhost`: a
             page in somebody's browser may give this port any name of its own.
         join: a join token, `@FILE` or `-`; empty: the stored network, else a new one.
+        new_network: found a network although what lies in the state directory tells of another one that is no longer known.
         zone: failure and latency zone.
         host: the machine, where agents die together; found out unless given. Copies of one thing go to different ones.
         cores: processor cores that this node may count as its own; 0: all of the machine.
@@ -69,6 +70,7 @@ class AgentSettings:
     metrics: str = DEFAULT_METRICS
     metrics_hosts: str = ""
     join: str = ""
+    new_network: bool = False
     zone: str = ""
     host: str = ""
     cores: int = 0

@@ -13,6 +13,7 @@ from agiledart_agent.executors.executor_pool import ExecutorProcess
 from agiledart_agent.identity.identity import Identity
 from agiledart_agent.identity.tokens import create_token
 from agiledart_agent.logs import AgentLog
+from agiledart_agent.lookout import Lookout
 from agiledart_agent.metrics.declared import NodeFigures, SinkLogFigures
 from agiledart_agent.metrics.node_metrics import bytes_below
 from agiledart_agent.peer_links import PeerLinks
@@ -23,7 +24,7 @@ from agiledart_kernel.grants import Role
 from agiledart_kernel.machine import Event
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.permissions import Asker
-from agiledart_node.wire.commands import Command, CreateToken, Info, Leave, Nodes
+from agiledart_node.wire.commands import Command, CreateToken, Info, Leave, Nodes, Status
 from agiledart_node.wire.effects import Progressed, RefusedRequest, Replied
 from agiledart_node.wire.events import Asked
 from agiledart_sink_log.layout import logs_in
@@ -40,6 +41,9 @@ class Parts(Protocol):
     def address(self) -> str: ...
     @property
     def metrics_address(self) -> str: ...
+
+    lookout: Lookout
+
     @property
     def driver(self) -> Driver | None: ...
     @property
@@ -108,7 +112,7 @@ class UserDesk:
                 if not self.leave_asked.done():
                     self.leave_asked.set_result(not command.now)
             case _:
-                if isinstance(command, Info | Nodes):
+                if isinstance(command, Info | Nodes | Status):
                     self._extended[request] = type(command)
                 self._who[request] = client.who
                 self._feed(Asked(request, command, client.who, client.asker))
@@ -140,6 +144,8 @@ class UserDesk:
             body |= self.description()
         elif asked is Nodes:
             body["refused"] = dict(self._log.refusals)
+        if asked in (Nodes, Status):
+            body["alone"] = self._parts.lookout.alone
         self._control.answer(effect.request, body)
 
     def _refuse(self, effect: RefusedRequest) -> None:
@@ -169,6 +175,7 @@ class UserDesk:
             scheduled=node.schedulers.served if node is not None else None,
             waiting=len(node.schedulers.waiting) if node is not None else 0,
             links=links.count if links is not None else 0,
+            alone=bool(parts.lookout.alone),
             dropped=Counter(links.dropped if links is not None else ())
             + Counter(node.dropped if node is not None else ()),
             refusals=self._log.refusals,
@@ -194,6 +201,7 @@ class UserDesk:
             "address": parts.address,
             "metrics": parts.metrics_address,
             "control": str(self._settings.state_dir / "control.sock"),
+            "alone": parts.lookout.alone,
             "network": self._identity.network.hex(),
             "refusals": dict(self._log.refusals),
             "dropped_messages": dict(parts.links.dropped) if parts.links is not None else {},

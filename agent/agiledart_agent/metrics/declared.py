@@ -55,6 +55,7 @@ class NodeFigures:
         executors: (application, process id) of each running executor.
         scheduled: applications that it serves as scheduler; None: it is none.
         waiting: of these, those for which no node has room.
+        alone: it reaches no other node of a network that has or had some.
     """
 
     unready: str = ""
@@ -66,6 +67,7 @@ class NodeFigures:
     sink_logs: SinkLogFigures = SinkLogFigures()
     scheduled: int | None = None
     waiting: int = 0
+    alone: bool = False
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,12 @@ from agiledart_cli.output import output_option, print_json
 
 @click.command(short_help="Run this node's agent: found a network, or join one.")
 @click.option("--join", metavar="TOKEN|@FILE|-", help="Join a network with this token (- reads it from stdin).")
+@click.option(
+    "--new-network",
+    is_flag=True,
+    default=None,
+    help="Found a network although this node was in one that it no longer knows.",
+)
 @click.option("--name", help="What people call this node. Default: the host's name.")
 @click.option("--listen", metavar="HOST:PORT", help="Where links are taken; port 0 is any free one.")
 @click.option("--advertise", metavar="HOST:PORT", help="Where others reach this node, when that differs from --listen.")

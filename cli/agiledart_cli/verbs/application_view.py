@@ -94,6 +94,8 @@ def print_status(body: Mapping[str, Any]) -> None:
     for sink, log in (body.get("logs") or {}).items():
         nodes = ", ".join((body.get("placement") or {}).get(sink, []))
         click.echo(f" log {log} on {nodes or '?'}: rows of {sink}, for Spark and other readers")
+    if alone := body.get("alone"):
+        click.echo(paint(f" this node is {alone}", WATCH))
     for rival in body.get("rivals") or ():
         why = f": {rival['reason']}" if rival.get("reason") else ""
         click.echo(

@@ -207,6 +207,7 @@ class StatusBody(ApplicationRow, frozen=True):
     Args:
         run: the run's number, hex.
         rivals: other runs of its name that live or whose end was not known.
+        alone: as in `nodes`: then this answer is what a node without the others knows.
         silent_nodes: hosting nodes that did not give figures in time.
         summary: empty while nothing has reported.
         logs: sink step → name of the log that it writes; only sinks that write one.
@@ -223,6 +224,7 @@ class StatusBody(ApplicationRow, frozen=True):
     summary: dict[str, Any]
     logs: dict[str, str]
     latency_logs: dict[str, str]
+    alone: str = ""
 
 
 class StopBody(Body, frozen=True):
@@ -298,11 +300,13 @@ class NodesBody(Body, frozen=True):
     Args:
         known: how many these are.
         refused: how often the asked agent turned somebody away, by reason; the agent adds it.
+        alone: what to say when the asked node reaches no other node, and should; the agent adds it.
     """
 
     nodes: list[NodeRow]
     known: int
     refused: dict[str, int] = {}
+    alone: str = ""
 
 
 class HopRow(Member, frozen=True):
