@@ -101,7 +101,7 @@ class Questions:
             silent_nodes=[shown[peer.node] for peer in silent],
             history=[HistoryRow(entry.at_ms, entry.state, entry.text) for entry in record.history],
             stages=_stages(record, reports, shown),
-            summary=record.summary or summary_of(record.specification, reports),
+            summary=record.summary or (summary_of(record.specification, reports) if reports else {}),
             logs=logs_of(record.specification),
             latency_logs=latency_logs_of(record.name, record.specification),
         )
@@ -133,10 +133,8 @@ class Questions:
 
     def reports(self, sender: Peer, message: AskReports) -> None:
         """Answer another agent with the figures of local instances."""
-        hosted = self._hosting.table.get((message.application, message.version))
-        reports: dict[str, Any] = {}
-        if hosted is not None:
-            reports = {report_key(copy): report for copy, report in sorted(hosted.reports.items())}
+        figures = self._hosting.figures((message.application, message.version))
+        reports = {report_key(copy): report for copy, report in sorted(figures.items())}
         self._desk.send(sender, Reports(message.request, reports))
 
     def _coordinate(self, peer: Peer) -> Place | None:

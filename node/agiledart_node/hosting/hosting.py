@@ -10,7 +10,7 @@ from agiledart_kernel.instants import Duration
 from agiledart_kernel.machine import Completed, Failed
 from agiledart_kernel.peer import Peer
 from agiledart_node.desk.desk import Desk
-from agiledart_node.hosting.hosted import Hosted, Key, is_sound, planned_for, report_key
+from agiledart_node.hosting.hosted import Hosted, Key, figures_of, is_sound, planned_for, report_key
 from agiledart_node.wire.effects import DrainSources, PrepareExecutors, StartInstances, StartSources, StopInstances
 from agiledart_node.wire.events import InstanceFinished, InstanceReported
 from agiledart_node.wire.formation_messages import (
@@ -22,6 +22,9 @@ from agiledart_node.wire.formation_messages import (
     InstancesEnded,
     StartFlow,
 )
+
+MAX_LAST = 32
+"""Runs that are over here of which the last figures are kept, for who notes in the record how they ended."""
 
 MAX_CLOSED = 1_024
 """Closed runs that a node remembers, so that a late message does not start them again."""
@@ -49,6 +52,7 @@ class Hosting:
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
         self.table: dict[Key, Hosted] = {}
+        self._last: dict[Key, dict[tuple[int, int], dict[str, Any]]] = {}
         self._closed: dict[int, tuple[int, Key, str]] = {}
         self.on_flow: Callable[[Hosted], None] = _nothing
         self.on_close: Callable[[Hosted], None] = _nothing
@@ -222,6 +226,10 @@ class Hosting:
             return
         self.stop_local(hosted)
         del self.table[hosted.key]
+        if hosted.reports or hosted.seen:
+            self._last[hosted.key] = figures_of(hosted)
+            if len(self._last) > MAX_LAST:
+                del self._last[next(iter(self._last))]
         for peer in self._watched_by(hosted):
             self._desk.unwatch(peer)
         if len(self._closed) >= MAX_CLOSED:
@@ -230,6 +238,11 @@ class Hosting:
         self._closed[hosted.part.number] = (hosted.part.life, hosted.key, why)
         self.on_close(hosted)
         self.on_room()
+
+    def figures(self, key: Key) -> dict[tuple[int, int], dict[str, Any]]:
+        """Last figures of the instances of a run, as far as this node knows them; also for a while after it was over here."""
+        hosted = self.table.get(key)
+        return figures_of(hosted) if hosted is not None else self._last.get(key, {})
 
     def reported(self, event: InstanceReported | InstanceFinished) -> Hosted | None:
         """A local instance gave figures; None when it is not of here."""
@@ -287,6 +300,7 @@ class Hosting:
             ("applications", len(self.table), config.max_hosted),
             ("instances", self.operators, config.capacity),
             ("closed runs", len(self._closed), MAX_CLOSED),
+            ("runs' last figures", len(self._last), MAX_LAST),
         ):
             if count > most:
                 found.append(f"bound: {count} {what}, at most {most}")
