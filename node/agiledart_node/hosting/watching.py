@@ -6,7 +6,6 @@ off: what it writes is marked as hearsay and halts nobody, and the coordinator t
 """
 
 from collections.abc import Callable
-from typing import Any
 
 import msgspec
 
@@ -16,6 +15,7 @@ from agiledart_node.desk.conversations import Question
 from agiledart_node.desk.desk import CommandRefused, Desk
 from agiledart_node.hosting.hosted import Hosted, report_copy
 from agiledart_node.hosting.hosting import Hosting
+from agiledart_node.hosting.last_figures import LastFigures
 from agiledart_node.records.application import (
     DEPLOYING,
     FAILED,
@@ -32,13 +32,11 @@ from agiledart_node.records.summary import summary_of
 from agiledart_node.wire.events import InstanceFailed
 from agiledart_node.wire.formation_messages import (
     Acknowledged,
-    AskReports,
     AskStop,
     AskWhetherActive,
     Drain,
     Halt,
     InstancesEnded,
-    Reports,
 )
 
 AGAIN = "Start it again: agiledart submit … (state is not yet recovered in this version)"
@@ -58,6 +56,7 @@ class Watching:
 
     def __init__(self, desk: Desk, records: Records, hosting: Hosting) -> None:
         self._desk, self._records, self._hosting = desk, records, hosting
+        self._figures = LastFigures(desk, records)
         self._at_work: dict[tuple[str, int], bool] = {}
         self.on_record: Callable[[Hosted, ApplicationRecord], None] = lambda hosted, record: None
         self.on_broken: Callable[[Hosted, InstanceFailed], None] = lambda hosted, event: None
@@ -159,7 +158,7 @@ class Watching:
             await self._note_rival(hosted, state, told)
         elif not record.summary:
             self._desk.talks.begin(
-                self._note_figures(hosted)
+                self._figures.note(hosted)
             )  # beside the halt: nobody runs on for the sake of figures
         await self.halt(hosted.part.nodes, hosted.key, told, hosted.part.number)
 
@@ -167,33 +166,6 @@ class Watching:
         """Tell all nodes of a run that it is over; the silent ones find out on their patrol. `run`: its number."""
         timeout = Duration(self._desk.config.ask_timeout_ns)
         await self._desk.talks.ask_all(nodes, lambda number, _: Halt(number, *key, reason, run), Acknowledged, timeout)
-
-    async def _note_figures(self, hosted: Hosted) -> None:
-        """The record of a run that failed or was cut tells the last figures of its instances, as far as somebody knows them."""
-        figures = {**await self._figures_elsewhere(hosted), **hosted.reports}
-        summary = summary_of(hosted.part.specification, figures) if figures else {}
-        if summary:
-            await self._records.change(
-                *hosted.key,
-                lambda record: None if record.summary else msgspec.structs.replace(record, summary=summary),
-                hosted.part.number,
-            )
-
-    async def _figures_elsewhere(self, hosted: Hosted) -> dict[tuple[int, int], dict[str, Any]]:
-        """What other hosts tell of their instances; of dead hosts, what the coordinator saw last."""
-        others = [peer for peer in hosted.hosts if peer.node != self._desk.me.node]
-        timeout = Duration(self._desk.config.report_timeout_ns)
-        answers = await self._desk.talks.ask_all(
-            others, lambda number, _: AskReports(number, *hosted.key), Reports, timeout
-        )
-        places = hosted.part.places()
-        seen, told = dict(hosted.seen), {}
-        for peer, answer in answers:
-            for key, report in answer.reports.items() if answer is not None else ():
-                copy = report_copy(key)
-                if copy in places and isinstance(report, dict):
-                    (told if places[copy].node == peer.node else seen)[copy] = report
-        return {**seen, **told}
 
     async def _note_rival(self, hosted: Hosted, state: str, reason: str) -> None:
         """A run has ended, and the record of its name is another run's: note it there, if that one names it."""
@@ -431,7 +403,7 @@ class Watching:
         elif record.state == DEPLOYING and self._desk.talks.is_gone(record.scheduler):
             await self._orphaned(hosted)
         elif hosted.is_flowing and hosted.part.coordinator.node == self._desk.me.node:
-            hosted.seen = await self._figures_elsewhere(hosted)
+            hosted.seen = await self._figures.elsewhere(hosted)
 
     async def _contradict(self, hosted: Hosted, record: ApplicationRecord) -> None:
         """The record says that this run has failed, by the word of nodes that host nothing of it."""
