@@ -19,6 +19,7 @@ from agiledart_dataflow.data.batch import Batch
 from agiledart_dataflow.data.batch_codec import BatchCodec
 from agiledart_dataflow.data.carries import Carries
 from agiledart_dataflow.data.columns import Columns
+from agiledart_dataflow.data.owner_table import owners_by_key
 from agiledart_dataflow.data.partitioning import KeyRouter, split_by_key
 from agiledart_dataflow.data.position import covering
 from agiledart_dataflow.operators.chain import RowChain
@@ -146,7 +147,7 @@ def windowed(carries: Carries) -> Callable[[list[Batch]], None]:
 
 def keyed(given: list[Batch]) -> None:
     """Rows to four instances by key."""
-    router = KeyRouter(4)
+    router = KeyRouter(owners_by_key(4))
     for batch in given:
         split_by_key(batch.held, batch.order, lambda row: row.zone, router, 4)
 

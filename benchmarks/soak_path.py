@@ -24,8 +24,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, Final
 
-from agiledart_cli.verbs.applications import make_submission
 from agiledart_cli.verbs.cluster import Mesh
+from agiledart_cli.verbs.submit import make_submission
 from agiledart_node.wire.commands import Status, Stop
 from benchmarks.processes import tree
 

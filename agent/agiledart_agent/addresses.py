@@ -3,7 +3,11 @@
 import contextlib
 import os
 import socket
+from ipaddress import IPv6Address, ip_address
+from itertools import pairwise
 from pathlib import Path
+
+from agiledart_transport.links import format_address
 
 WILDCARDS = ("0.0.0.0", "::", "")
 
@@ -18,6 +22,29 @@ def outward_address(towards: str = "192.0.2.1") -> str:
             return str(probe.getsockname()[0])
     except OSError:
         return "127.0.0.1"
+
+
+def own_addresses() -> list[str]:
+    """The addresses of this machine, as the kernel tells them; those that reach other machines first."""
+    found = {}
+    for table, mark in (("/proc/net/fib_trie", "/32 host LOCAL"), ("/proc/net/if_inet6", "")):
+        with contextlib.suppress(OSError):
+            lines = Path(table).read_text().splitlines()
+            for before, line in pairwise(["", *lines]):
+                if mark and mark in line:
+                    found[before.rpartition("-- ")[2].strip()] = True
+                elif not mark:
+                    found[str(IPv6Address(bytes.fromhex(line.split()[0])))] = True
+    return sorted(found, key=lambda text: (ip_address(text).is_loopback, ip_address(text).version, text))
+
+
+def not_ours(host: str, port: int) -> str:
+    """What to say of an address to listen on that is none of this machine's."""
+    mine = ", ".join(own_addresses()) or "none was found"
+    return (
+        f"{host} is no address of this machine. Its addresses: {mine}. "
+        f"Give --listen one of them, for example {format_address(outward_address(), port)}."
+    )
 
 
 def holder_of_port(port: int) -> str:

@@ -4,21 +4,28 @@
 """
 
 import asyncio
+import errno
 import json
 import os
 import secrets
 import socket
 import ssl
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from agiledart_agent.addresses import WILDCARDS, holder_of_port, outward_address
+import msgspec
+
+from agiledart_agent.addresses import WILDCARDS, holder_of_port, not_ours, outward_address
+from agiledart_agent.capacity import usual_capacity
 from agiledart_agent.control.user_desk import UserDesk
 from agiledart_agent.driver import Driver
 from agiledart_agent.durable_file import write_durably
+from agiledart_agent.executors.closed_files import unprotected
 from agiledart_agent.executors.executor_desk import ExecutorDesk
 from agiledart_agent.executors.executor_pool import ExecutorProcess
+from agiledart_agent.fragments.fragment_desk import FragmentDesk
 from agiledart_agent.identity.identity import Identity
 from agiledart_agent.logs import AgentLog
 from agiledart_agent.lookout import Lookout
@@ -27,7 +34,7 @@ from agiledart_agent.metrics.metrics_server import MetricsServer
 from agiledart_agent.peer_links import PeerLinks
 from agiledart_agent.ring_memory import RingMemory
 from agiledart_agent.run_store import RunStore
-from agiledart_agent.settings import AgentSettings, split_address
+from agiledart_agent.settings import DEFAULT_METRICS, AgentSettings, split_address
 from agiledart_agent.sink_log_server import SinkLogServer
 from agiledart_kernel.errors import OperationFailed, RemoteProtocolError
 from agiledart_kernel.frames import Hello
@@ -35,17 +42,19 @@ from agiledart_kernel.instants import SECOND
 from agiledart_kernel.machine import LinkLost, Message, Received, Send
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.observe import Observation
+from agiledart_kernel.orders import Verified, verify_order
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.randomness import RandomStream
 from agiledart_node.desk.config import NodeConfig
 from agiledart_node.node import NODE_CODEC, Node
 from agiledart_node.records.sinks import SinkFound
-from agiledart_node.wire.effects import ForgetRun, KeepElements, KeepFile
+from agiledart_node.wire.effects import ForgetPart, ForgetRun, KeepElements, KeepFile
 from agiledart_node.wire.events import ClockRead
 from agiledart_overlay.wire.effects import Joined, JoinFailed, Left, NeighboursChanged, PeerFailed, PeerLeft
 from agiledart_overlay.wire.events import JoinRing, LeaveRing, SetCongestion
 from agiledart_recovery.config import RecoveryConfig
 from agiledart_sink_log.layout import damaged_in
+from agiledart_transport.certificates import check_signature
 from agiledart_transport.contexts import client_context, load_credentials, server_context
 from agiledart_transport.framed import ORDINARY_ENDS, Link, LinkHandler
 from agiledart_transport.links import connect, format_address
@@ -58,6 +67,8 @@ LINK_LOOK_SECONDS = 2.0
 LEAF_MARGIN_SECONDS = 3 * 86_400
 SEED_SECONDS = 3.0
 SEED_TRIES = 3
+MORE_METRICS_PORTS = 100
+"""Tried after the usual one, when no port was asked for."""
 
 
 def _recovery(settings: AgentSettings) -> RecoveryConfig:
@@ -93,7 +104,8 @@ class Agent:
             self._log.refused,
             lambda text: self._log.warning("log.trim", text),
         )
-        self._users = UserDesk(settings, identity, log, self, self._feed)
+        self.fragments = FragmentDesk(settings.state_dir, self._dial_fragments, self._feed, self._log.refused)
+        self._users = UserDesk(settings, identity, log, self, self._feed, self._verify_order)
         self._metrics = AgentMetrics(self._users.figures, settings.zone)
         self._metrics_server = MetricsServer(
             self._metrics.render, self._users.unready, self._metrics.refused_http, settings.metrics_hosts.split(",")
@@ -110,13 +122,16 @@ class Agent:
     async def start(self, seeds: list[str]) -> None:
         """Listen, build the node and enter the ring that these addresses know, or found one.
 
+        Its network is written down once that has worked: a first start that fails leaves none behind.
+
         Raises:
             OperationFailed: in the user's words.
         """
         settings = self._settings
         await self._listen()
-        if settings.metrics:
-            await self._metrics_server.listen(*split_address(settings.metrics, "agent.metrics"))
+        await self._serve_metrics()
+        if not seeds:  # else once it is among the others
+            self._identity.keep_network()
         host, _ = split_address(self.address)
         identity = self._identity
         self.me = Peer(
@@ -126,9 +141,18 @@ class Agent:
         cores = settings.cores or os.cpu_count() or 1
         node = Node(
             self.me,
-            NodeConfig(executors=settings.executors, cores=cores, recovery=_recovery(settings)),
+            NodeConfig(
+                executors=settings.executors,
+                cores=cores,
+                capacity=settings.capacity or usual_capacity(cores),
+                placement=settings.placement,
+                recovery=_recovery(settings),
+                confines=not unprotected(settings),
+            ),
             random,
             self._observe,
+            self._verify_order,
+            secrets.token_bytes(32),
         )
         self.driver = Driver(node, self._send)
         self.links = PeerLinks(NODE_CODEC, self._dial, self._receive, self._lost)
@@ -137,14 +161,17 @@ class Agent:
         self._runs = RunStore(settings.state_dir, self._feed)
         self.driver.on(KeepFile, self._runs.keep)
         self.driver.on(KeepElements, self._runs.keep_elements)
+        self.driver.on(ForgetPart, self._runs.forget_part)
         self.driver.on(ForgetRun, self._runs.forget)
-        self._feed(self._runs.found())
+        self.fragments.register(self.driver)
+        self._feed(msgspec.structs.replace(self._runs.found(), fragments=self.fragments.found()))
         self._spawn(self._tell_time())
         self._spawn(self._renew_leaf())
         self._spawn(self._watch_links())
         await self._users.open(self.driver)
         self.lookout.is_expected = identity.authority is None
         await self._enter_ring(seeds)
+        identity.keep_network()
         self._spawn(self.lookout.look_for_ever())
         for text in damaged_in(settings.state_dir):
             self._log.warning("log.damaged", text)
@@ -163,6 +190,7 @@ class Agent:
             self.driver.stop()
         await self._users.close()
         await self._executors.close()
+        await self.fragments.close()
         if self._runs is not None:
             self._runs.close()
         if self.links is not None:
@@ -217,23 +245,33 @@ class Agent:
                 context=self._server_tls,
                 hello=lambda _: self._hello(),
                 judge=self._judge,
-                services=("overlay", "control", "sink_log"),
+                services=("overlay", "control", "sink_log", "fragments"),
                 on_link=self._accepted,
                 on_refused=self._log.refused,
             )
         except socket.gaierror:
-            raise OperationFailed(
-                f"There is no address {host} here. Give --listen an address of this machine."
-            ) from None
+            raise OperationFailed(not_ours(host, port)) from None
         except OSError as error:
-            holder = holder_of_port(port)
-            if holder or error.errno == 98:
+            if error.errno == errno.EADDRINUSE:
+                holder = holder_of_port(port)
                 whose = f" ({holder})" if holder else ""
                 raise OperationFailed(
                     f"Port {port} is in use by another process{whose}. "
                     f"Give --listen {host}:0 for any free one, or stop the other."
                 ) from None
+            if error.errno == errno.EADDRNOTAVAIL:
+                raise OperationFailed(not_ours(host, port)) from None
             raise OperationFailed(f"Cannot listen on {host}:{port}: {error.strerror}.") from None
+
+    async def _serve_metrics(self) -> None:
+        """Where the settings say; when they say nothing, on the next port that is free: a machine may have several agents."""
+        if not self._settings.metrics:
+            return
+        host, port = split_address(self._settings.metrics, "agent.metrics")
+        tries = 1 + (MORE_METRICS_PORTS if self._settings.metrics == DEFAULT_METRICS else 0)
+        taken = await self._metrics_server.listen(host, port, tries)
+        if taken != port and port:
+            self._log.info("metrics.moved", f"  metrics on port {taken}: {port} is in use by another process")
 
     async def _enter_ring(self, seeds: list[str]) -> None:
         peers: list[Peer] = []
@@ -296,11 +334,28 @@ class Agent:
     async def _dial(self, peer: Peer) -> Link:
         return await self._connect(peer.address, peer.node, SEED_SECONDS)
 
+    async def _dial_fragments(
+        self, peer: Peer, on_frame: Callable[[Link, int, bytes], None], on_closed: Callable[[Link, str], None]
+    ) -> Link:
+        return await connect(
+            peer.address,
+            service="fragments",
+            context=self._client_tls,
+            hello=self._hello(),
+            judge=self._judge,
+            expect=peer.node,
+            on_frame=on_frame,
+            on_closed=on_closed,
+            timeout=SEED_SECONDS,
+        )
+
     def _accepted(self, link: Link) -> LinkHandler:
         if link.service == "control":
             return self._users.accept(link)
         if link.service == "sink_log":
             return self.sink_logs.accept(link)
+        if link.service == "fragments":
+            return self.fragments.server.accept(link)
         assert self.links is not None
         links = self.links
         asyncio.get_running_loop().call_soon(lambda: None if link.closed else links.adopt(link))
@@ -323,6 +378,9 @@ class Agent:
         self._feed(LinkLost(node))
 
     # ---- effects
+
+    def _verify_order(self, order: bytes) -> Verified:
+        return verify_order(self._identity.network, order, check_signature, self._judge.banned)
 
     def _register_effects(self, driver: Driver) -> None:
         driver.on(SinkFound, self.sink_logs.found)
@@ -369,7 +427,10 @@ class Agent:
         self._log.warning("peer.failed", f"{name} is gone ({effect.reason})", peer=effect.peer.node.hex)
 
     def _remember(self) -> None:
-        self._memory.save(peer.address for peer in self.known_peers())
+        peers = self.known_peers()
+        if peers:
+            self._identity.touch_network()
+        self._memory.save(peer.address for peer in peers)
 
     async def _tell_time(self) -> None:
         while True:

@@ -10,16 +10,18 @@ import os
 import signal
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from agiledart_agent.agent import Agent, write_agent_json
 from agiledart_agent.identity.identity import Identity
+from agiledart_agent.identity.node_name import NodeName
 from agiledart_agent.identity.tokens import create_token, parse_token, read_token, redeem
 from agiledart_agent.kept_file import is_kept
 from agiledart_agent.logs import AgentLog
 from agiledart_agent.ring_memory import RingMemory
-from agiledart_agent.settings import AgentSettings
+from agiledart_agent.settings import AgentSettings, default_name
 from agiledart_agent.supervisor import Supervisor
 from agiledart_kernel.errors import AgileDartError, ConfigurationError, OperationFailed
 from agiledart_transport.event_loop import run_on_uvloop
@@ -37,8 +39,16 @@ def run_agent(settings: AgentSettings) -> int:
     """Run an agent until it is told to end; the exit code."""
     log = AgentLog(settings.log_format, settings.name, settings.verbose)
     identity: Identity | None = None
+    name: NodeName | None = None
     try:
         identity = Identity.load_or_create(settings.state_dir)
+        name = NodeName(settings.name, settings.state_dir, is_given=settings.name != default_name())
+        if name.text != settings.name:
+            settings = replace(settings, name=name.text)
+            log = AgentLog(settings.log_format, settings.name, settings.verbose)
+            log.info(
+                "name.moved", f"  another agent of this machine is called {default_name()}; this one is {name.text}"
+            )
         seeds, token = _network(settings, identity, log)
         if os.geteuid() == 0:
             log.warning("started.as_root", "running as root; an ordinary user is enough")
@@ -56,6 +66,8 @@ def run_agent(settings: AgentSettings) -> int:
     except KeyboardInterrupt:
         return 130
     finally:
+        if name is not None:
+            name.close()
         if identity is not None:
             identity.close()
 
@@ -72,6 +84,8 @@ def _network(settings: AgentSettings, identity: Identity, log: AgentLog) -> tupl
             raise OperationFailed(
                 f"This token is for a {token.role}, not for an agent. Make one: agiledart token create"
             )
+        if identity.is_untouched and identity.network != token.network:
+            _leave_old(settings, identity, log)
         try:
             identity.join_network(token.network, redeem(token, identity.public_key, int(time.time())))
         except OperationFailed:
@@ -101,6 +115,21 @@ def _check_new(settings: AgentSettings, identity: Identity) -> None:
 
 def _is_there(path: Path) -> bool:
     return is_kept(path) and (not path.is_dir() or any(path.iterdir()))
+
+
+def _leave_old(settings: AgentSettings, identity: Identity, log: AgentLog) -> None:
+    """A network of one that never ran an application gives way to a token, if the user wants that."""
+    old = identity.network.hex()[:8]
+    if not settings.leave_old:
+        question = f"{settings.state_dir} founded network {old}, where nothing ever ran. Leave it for the token's?"
+        if not (sys.stdin.isatty() and sys.stderr.isatty()):
+            raise OperationFailed(f"{question} Say so with --leave-old, or give another --state-dir.")
+        sys.stderr.write(f"{question} [y/N] ")
+        sys.stderr.flush()
+        if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+            raise OperationFailed(f"It stays in network {old}. Start it without --join, or give another --state-dir.")
+    identity.leave_network()
+    log.info("network.left", f"Left network {old}, of which this was the only node.")
 
 
 def _is_member(identity: Identity) -> bool:
@@ -217,5 +246,5 @@ def _greet(
             f"  add a node ({FIRST_TOKEN_USES} uses, 24 h):   agiledart agent --join -   and paste this there:\n{token}\n"
         )
     elif founded:
-        create = f"agiledart token create --agent {settings.state_dir} > FILE"
+        create = f"agiledart token create --agent {settings.state_dir} --output FILE"
         log.info("token.hint", f"  add a node:   {create}   and there:   agiledart agent --join @FILE")

@@ -28,6 +28,7 @@ from agiledart_overlay.wire.observations import (
     SelfRefuted,
     SuspicionRefuted,
 )
+from agiledart_recovery.wire.observations import ElementDegraded, LifeBegan, Recovered, RunWaits, VoterReplaced
 
 LATE_NS = 1_000_000_000
 """A timer that fires so late means a machine that is overloaded or was asleep."""
@@ -99,4 +100,30 @@ def _of_scheduling(observation: Observation) -> Event:
             return "debug", "scheduler.found", f"a scheduler was found by {how}", fields
         case ElectionBegun(domain, index):
             return "debug", "scheduler.election", "nobody with room was found", {"zone": domain, "index": index}
+    return _of_recovery(observation)
+
+
+def _of_recovery(observation: Observation) -> Event:
+    fields: dict[str, object]
+    match observation:
+        case LifeBegan(run, life, reason):
+            fields = {"application": run.app, "life": life, "reason": reason}
+            if life == 1:
+                return "debug", "recovery.first_life", f"{run.app} begins", fields
+            return "warning", "recovery.began", f"{run.app} is brought back, life {life}: {reason}", fields
+        case Recovered(run, life, cause, took):
+            seconds = {phase: round(ns / 1e9, 3) for phase, ns in took.items()}
+            text = f"{run.app} has recovered in {sum(seconds.values()):.1f} s: an epoch of life {life} is committed"
+            return "info", "recovery.ended", text, {"application": run.app, "life": life, "cause": cause, **seconds}
+        case RunWaits(run, life, missing):
+            names = ", ".join(peer.name or peer.node.short for peer in missing)
+            fields = {"application": run.app, "life": life, "nodes": [peer.node.hex for peer in missing]}
+            return "warning", "recovery.waits", f"{run.app} waits for {names}", fields
+        case ElementDegraded(run, party, survives):
+            text = f"the state of {party} of {run.app} has fewer holders than it should: {survives} of them may be lost"
+            fields = {"application": run.app, "party": str(party), "survives": survives}
+            return "debug", "recovery.degraded", text, fields
+        case VoterReplaced(run, gone, new):
+            text = f"{new.short} votes in the register of {run.app} in place of {gone.short}"
+            return "info", "recovery.voter_replaced", text, {"application": run.app, "peer": new.hex}
     return "debug", "observed", f"{type(observation).__name__} {observation}", {}

@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from agiledart_kernel.machine import Completed, Event, Failed
-from agiledart_node.wire.effects import ForgetRun, KeepElements, KeepFile
+from agiledart_node.wire.effects import ForgetPart, ForgetRun, KeepElements, KeepFile
 from agiledart_node.wire.events import RunsFound, StoredFile
 
 FOLDER = "runs"
@@ -69,6 +69,18 @@ class RunStore:
             for path in folder.glob("[0-9a-f]*"):
                 if path.name not in wanted:
                     path.unlink(missing_ok=True)
+
+        self._thread.submit(work)
+
+    def forget_part(self, effect: ForgetPart) -> None:
+        """Nothing of the run is hosted here any more; what this node votes, and which life it has entered, stays."""
+        folder = self._folder(effect.application, effect.version)
+
+        def work() -> None:
+            for name in ("part", "record"):
+                (folder / name).unlink(missing_ok=True)
+            for name in ("elements", "opened"):
+                shutil.rmtree(folder / name, ignore_errors=True)
 
         self._thread.submit(work)
 

@@ -12,10 +12,12 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+from agiledart_agent.capacity import MOST
 from agiledart_agent.identity.host_name import machine_name
 from agiledart_dataflow.user_code.user_limits import MIN_MEMORY_MB
 from agiledart_kernel.errors import ConfigurationError
 from agiledart_kernel.limits import MAX_LATENCY_LOG_BYTES, MAX_LATENCY_LOG_DAYS, MIN_LATENCY_LOG_BYTES
+from agiledart_placement.strategy import STRATEGIES
 
 _PREFIX = "AGILEDART_AGENT__"
 SERVICE_STATE_DIR = Path("/var/lib/agiledart")
@@ -34,6 +36,11 @@ def default_state_dir(environment: Mapping[str, str] = os.environ) -> Path:
     return Path(base) / "agiledart"
 
 
+def default_name() -> str:
+    """What a node is called that nobody named: as its machine."""
+    return socket.gethostname().split(".")[0]
+
+
 @dataclass(frozen=True)
 class AgentSettings:
     """What an agent can be told.
@@ -48,15 +55,19 @@ class AgentSettings:
             page in somebody's browser may give this port any name of its own.
         join: a join token, `@FILE` or `-`; empty: the stored network, else a new one.
         new_network: found a network although what lies in the state directory tells of another one that is no longer known.
+        leave_old: a network of one that never ran an application is left for the token's, without asking.
         zone: failure and latency zone.
         host: the machine, where agents die together; found out unless given. Copies of one thing go to different ones.
         cores: processor cores that this node may count as its own; 0: all of the machine.
+        capacity: operator instances of all applications that this node takes; 0: what its memory and cores give.
         executors: worker processes an application may have on this node.
+        placement: strategy by which applications that this node deploys are mapped to nodes (`agiledart_placement.strategy`).
         latency_log_bytes: how much is kept of the latencies sampled at each sink, for `analytics run latency`; 0: nothing.
         latency_log_days: for how long.
         stuck_warning: seconds that one call of user code may take before the application's logs say where it is.
         stuck_limit: seconds after which its executor is stopped and the application fails; 0: never.
         executor_memory_mb: megabytes of memory that an executor may take; 0: half of this machine's.
+        confine: keep users' code from this agent's keys, tokens and records, where the kernel can.
         checkpoint_interval: seconds from one epoch of an exactly-once application to the next, where this agent coordinates it.
         parent_fd: file descriptor whose closing ends the agent (-1: none).
         log_format: `console` or `json`.
@@ -71,15 +82,19 @@ class AgentSettings:
     metrics_hosts: str = ""
     join: str = ""
     new_network: bool = False
+    leave_old: bool = False
     zone: str = ""
     host: str = ""
     cores: int = 0
+    capacity: int = 0
     executors: int = 1
+    placement: str = STRATEGIES[0]
     latency_log_bytes: int = 16 << 20
     latency_log_days: int = 7
     stuck_warning: int = 5
     stuck_limit: int = 60
     executor_memory_mb: int = 0
+    confine: bool = True
     checkpoint_interval: int = 10
     parent_fd: int = -1
     log_format: str = "console"
@@ -105,9 +120,7 @@ class AgentSettings:
         flags: Mapping[str, object], environment: Mapping[str, str], config_file: Path | None = None
     ) -> tuple["AgentSettings", dict[str, str]]:
         """As `load`; also where each setting came from: `default`, a variable's or a file's name, or a flag."""
-        settings = AgentSettings(
-            state_dir=default_state_dir(environment), name=socket.gethostname().split(".")[0], host=machine_name()
-        )
+        settings = AgentSettings(state_dir=default_state_dir(environment), name=default_name(), host=machine_name())
         known = {field.name: field for field in fields(AgentSettings)}
         origins = dict.fromkeys(known, "default")
         if environment.get("STATE_DIRECTORY"):
@@ -132,13 +145,10 @@ class AgentSettings:
     def validate(self) -> None:
         """Check each value and how they go together."""
         split_address(self.listen, "agent.listen")
-        if self.advertise:
-            split_address(self.advertise, "agent.advertise")
-        if self.metrics:
-            split_address(self.metrics, "agent.metrics")
+        for setting, address in (("advertise", self.advertise), ("metrics", self.metrics)):
+            if address:
+                split_address(address, f"agent.{setting}")
         _check_host_names(self.metrics_hosts)
-        if not 1 <= self.executors <= 64:
-            raise ConfigurationError(f"agent.executors is {self.executors}; allowed are 1 to 64")
         if self.latency_log_bytes and not MIN_LATENCY_LOG_BYTES <= self.latency_log_bytes <= MAX_LATENCY_LOG_BYTES:
             raise ConfigurationError(
                 f"agent.latency_log_bytes is {self.latency_log_bytes}; allowed are 0 (keep none) and {MIN_LATENCY_LOG_BYTES} to "
@@ -162,10 +172,10 @@ class AgentSettings:
             raise ConfigurationError(
                 f"agent.checkpoint_interval is {self.checkpoint_interval} (seconds); allowed are 1 to 3600"
             )
-        if self.log_format not in ("console", "json"):
-            raise ConfigurationError(f"agent.log_format is {self.log_format!r}; allowed are console and json")
-        if not 0 <= self.cores <= MAX_CORES:
-            raise ConfigurationError(f"agent.cores is {self.cores}; allowed are 0 (all of this machine) to {MAX_CORES}")
+        for setting, choices in (("placement", STRATEGIES), ("log_format", ("console", "json"))):
+            if (chosen := getattr(self, setting)) not in choices:
+                raise ConfigurationError(f"agent.{setting} is {chosen!r}; allowed are {' and '.join(choices)}")
+        self._validate_size()
         if not self.name or len(self.name) > 64 or not self.name.isprintable() or any(c in self.name for c in " @:/,"):
             raise ConfigurationError(
                 f"agent.name is {self.name!r}; allowed are 1 to 64 characters without space @ : / ,"
@@ -173,6 +183,17 @@ class AgentSettings:
         for setting, text in (("zone", self.zone), ("host", self.host)):
             if len(text) > 64 or not text.isprintable():
                 raise ConfigurationError(f"agent.{setting} is {text!r}; allowed are up to 64 printable characters")
+
+    def _validate_size(self) -> None:
+        """How much this node takes."""
+        if not 1 <= self.executors <= 64:
+            raise ConfigurationError(f"agent.executors is {self.executors}; allowed are 1 to 64")
+        for setting, value, zero, most in (
+            ("cores", self.cores, "all of this machine", MAX_CORES),
+            ("capacity", self.capacity, "what memory and cores give", MOST),
+        ):
+            if not 0 <= value <= most:
+                raise ConfigurationError(f"agent.{setting} is {value}; allowed are 0 ({zero}) to {most}")
 
 
 def split_address(text: str, setting: str = "address") -> tuple[str, int]:

@@ -8,7 +8,7 @@ from agiledart_executor.local import run_topology
 
 
 def run_local(
-    topology: Topology, *, parallelism: int | Mapping[str, int] = 1, schedule_seed: int | None = None
+    topology: Topology, *, parallelism: int | Mapping[str, int | tuple[int, int]] = 1, schedule_seed: int | None = None
 ) -> list[Any] | dict[str, list[Any]]:
     """Run to the end of the input and return what reached the `collect` sinks.
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from agiledart_cli.control_client import ControlClient
-from agiledart_cli.verbs.applications import make_submission
 from agiledart_cli.verbs.cluster import Mesh
+from agiledart_cli.verbs.submit import make_submission
 from agiledart_node.wire.commands import Status
 from benchmarks.engines.jobs import Latencies, say_result
 from benchmarks.engines.setup import HERE

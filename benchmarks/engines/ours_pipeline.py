@@ -50,9 +50,9 @@ def latency_columns(trips: Source[Trip], results: Sink[Any], name: str = "latenc
     east = ((col("lon") + 74.1) * 1000).cast(int)
     columns = (
         topology.source("trips", trips, event_time=col("ts") // 1_000_000)
-        .where(col("fare") >= FARE_MIN, step_name="kept")
+        .where(col("fare") >= FARE_MIN, name="kept")
         .with_columns(
-            step_name="derived",
+            name="derived",
             ratio=col("tip") / col("fare"),
             cell=east * 1000 + ((col("lat") - 40.5) * 1000).cast(int),
         )
@@ -69,7 +69,7 @@ def _totals(rows: Stream[Any], results: Sink[Any], due: str) -> None:
         .running("totals", number=count(), fares=col("fare").sum(), mean=col("ratio").mean())
         .select(
             "zone",
-            step_name="result",
+            name="result",
             due_ns=col(due),
             due=col(due).cast(ReadTime),
             number=col("number"),

@@ -1,5 +1,6 @@
 """Which agent a command talks to: what `--agent` says, else the one in the usual place, else one of `agiledart up`."""
 
+import contextlib
 import json
 import os
 from collections.abc import Mapping
@@ -17,6 +18,12 @@ AGENT_FILE = "agent.json"
 
 MESH_FILE = "mesh.json"
 """Where `agiledart up` says, in the user's state directory, which agents it runs."""
+
+
+TOLD_FILE = "mesh.told"
+"""Which terminals were told which mesh their commands use, beside `MESH_FILE`."""
+
+MAX_TOLD = 64
 
 
 @dataclass(frozen=True)
@@ -103,9 +110,22 @@ def _in_mesh(note_file: Path) -> AgentPlace | None:
         return None
     for folder in note.get("agents", []):
         if place := in_state_dir(Path(str(folder))):
-            say(f"no --agent given: using {place.name} in {folder}")
+            if not _was_told(note_file.with_name(TOLD_FILE), f"{os.getsid(0)} {note['pid']}"):
+                say(f"no --agent given: using {place.name} in {folder}")
             return place
     return None
+
+
+def _was_told(path: Path, what: str) -> bool:
+    """Whether this terminal (its session) was told of this mesh before; from now on it was. An unwritable note is told again."""
+    told = []
+    with contextlib.suppress(OSError, UnicodeDecodeError):
+        told = path.read_text().splitlines()[-MAX_TOLD:]
+    if what in told:
+        return True
+    with contextlib.suppress(OSError):
+        path.write_text("".join(f"{line}\n" for line in [*told, what]))
+    return False
 
 
 def _short(path: Path) -> str:

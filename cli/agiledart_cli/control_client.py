@@ -21,12 +21,17 @@ from agiledart_node.wire.commands import Answer, Command, ControlMessage, Progre
 CONTROL: Codec[ControlMessage] = Codec(ControlMessage)
 
 CONNECT_SECONDS = 5.0
+COOKIE = "control.cookie"
 ANSWER_SECONDS = 60.0
 """How long an agent may take to answer. It has deadlines of its own that are shorter; this one is for a hung agent."""
 
 
 class Connection(Protocol):
     """Carries CONTROL frames to an agent and back."""
+
+    def order(self, command: Command) -> bytes:
+        """The command, signed by whoever asks; empty where the agent signs, and for commands that only look."""
+        ...
 
     def send(self, body: bytes) -> None:
         """Send one frame; raises OSError."""
@@ -42,17 +47,24 @@ class Connection(Protocol):
 
 
 class UnixConnection:
-    """The agent's Unix socket."""
+    """The agent's Unix socket; the file beside it says that we may use it."""
 
     def __init__(self, place: AgentPlace) -> None:
+        assert place.socket is not None
+        cookie = place.socket.with_name(COOKIE).read_bytes()
         self._frames = FrameReader(MAX_FRAME_BYTES)
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._socket.settimeout(CONNECT_SECONDS)
         try:
             self._socket.connect(str(place.socket))
+            self._socket.sendall(frame(FrameKind.HELLO, cookie))
         except OSError:
             self._socket.close()
             raise
+
+    def order(self, command: Command) -> bytes:
+        """Nothing: who may use the socket is the agent's own user, and the agent signs."""
+        return b""
 
     def send(self, body: bytes) -> None:
         """Send one frame."""
@@ -129,7 +141,7 @@ class ControlClient:
         """
         self._number += 1
         try:
-            self._connection.send(CONTROL.encode(Request(self._number, command)))
+            self._connection.send(CONTROL.encode(Request(self._number, command, self._connection.order(command))))
             while True:
                 message = CONTROL.decode(self._connection.receive(timeout))
                 if isinstance(message, Request) or message.request != self._number:

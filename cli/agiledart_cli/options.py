@@ -9,6 +9,7 @@ from click.core import ParameterSource
 
 from agiledart_kernel.errors import ConfigurationError
 from agiledart_kernel.limits import MAX_PARALLELISM
+from agiledart_node.wire.commands import Asked
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -46,12 +47,13 @@ def set_option(command: F) -> F:
 
 
 def parallelism_option(command: F) -> F:
-    """`--parallelism N` or `--parallelism STEP=N`."""
+    """`--parallelism N`, `--parallelism STEP=N` or `--parallelism STEP=1..8`."""
     return click.option(
         "--parallelism",
         multiple=True,
-        metavar="N|STEP=N",
-        help="Instances of each step that may have several, or of one step; may be repeated.",
+        metavar="N|STEP=N|STEP=1..8",
+        help="Instances of each step that may have several, or of one step; may be repeated. "
+        "Limits are planned for the higher number; it starts with the lower one.",
     )(command)
 
 
@@ -75,30 +77,25 @@ def agent_options(command: F) -> F:
     )(command)
 
 
-def parse_parallelism(texts: Sequence[str]) -> dict[str, int]:
-    """`["4", "count=2"]` as `{"": 4, "count": 2}`; the empty name is every step. Raises `ConfigurationError`."""
-    chosen: dict[str, int] = {}
+def parse_parallelism(texts: Sequence[str]) -> dict[str, Asked]:
+    """`["4", "count=1..8"]` as `{"": 4, "count": (1, 8)}`; the empty name is every step. Raises `ConfigurationError`."""
+    from agiledart_dataflow.plan.instances_asked import limits_read
+
+    chosen: dict[str, Asked] = {}
     for text in texts:
         step, equals, number = text.rpartition("=")
-        is_number = number.isascii() and number.isdigit() and 1 <= int(number) <= MAX_PARALLELISM
-        if not is_number or (equals and not step):
+        asked = limits_read(number)
+        if asked is None or (equals and not step):
             raise ConfigurationError(
-                f"--parallelism {text}: write --parallelism N or --parallelism STEP=N, N from 1 to {MAX_PARALLELISM}"
+                f"--parallelism {text}: write --parallelism N or --parallelism STEP=N, N from 1 to {MAX_PARALLELISM}, "
+                "or limits as 1..8, the lower number first"
             )
-        chosen[step] = int(number)
+        chosen[step] = asked
     return chosen
 
 
-def parallelism_by_step(specification: Any, chosen: Mapping[str, int]) -> dict[str, int]:
+def parallelism_by_step(specification: Any, chosen: Mapping[str, Asked]) -> dict[str, Asked]:
     """What was chosen, with the number for every step written out, one step for each stage that may have several."""
-    from agiledart_dataflow.plan.stages import plan_stages
+    from agiledart_dataflow.plan.stages import written_out
 
-    named = {step: number for step, number in chosen.items() if step}
-    everywhere = chosen.get("", 1)
-    if everywhere == 1:
-        return named
-    for stage in plan_stages(specification, named).stages:
-        steps = [specification.steps[index] for index in stage.steps]
-        if not any(step.traits.runs_once or step.name in named for step in steps):
-            named[steps[0].name] = everywhere
-    return named
+    return written_out(specification, chosen)

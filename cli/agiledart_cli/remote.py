@@ -6,11 +6,15 @@ submitted the next one may stop, from whichever machine. Nothing is kept here.
 
 import asyncio
 import contextlib
+import secrets
 import time
 
 from agiledart_agent.identity.tokens import parse_token, read_token, redeem, user_key
 from agiledart_kernel.errors import OperationFailed, RemoteProtocolError
 from agiledart_kernel.frames import FrameKind, Hello
+from agiledart_kernel.orders import sign_order
+from agiledart_node.records.order_checks import terms_of
+from agiledart_node.wire.commands import Command
 from agiledart_transport.certificates import make_credentials, public_bytes
 from agiledart_transport.contexts import client_context
 from agiledart_transport.framed import Link, RefusedByPeer
@@ -36,6 +40,7 @@ class RemoteConnection:
         now = int(time.time())
         key = user_key(token)
         chain = redeem(token, public_bytes(key), now)
+        self._key, self._chain, self._network = key, chain, token.network
         self._frames: asyncio.Queue[bytes | None] = asyncio.Queue()
         self._why = "it hung up"
         self._loop = asyncio.new_event_loop()
@@ -63,6 +68,14 @@ class RemoteConnection:
         except BaseException:
             self._loop.close()
             raise
+
+    def order(self, command: Command) -> bytes:
+        """The command as an order, signed; empty for one that only looks."""
+        terms = terms_of(command)
+        if terms is None:
+            return b""
+        wall_ms = time.time_ns() // 1_000_000
+        return sign_order(self._key.sign, self._chain, self._network, terms, wall_ms, secrets.token_bytes)
 
     def send(self, body: bytes) -> None:
         """Send one frame."""

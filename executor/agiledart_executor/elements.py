@@ -23,6 +23,9 @@ from agiledart_kernel.errors import AgileDartError, OperationFailed
 FOLDER: Final = "runs"
 """Below the working directory of an executor, which is the state directory of its agent."""
 
+OF_EXECUTORS: Final = ("elements", "opened")
+"""What executors write of a run; everything else in its folder is the agent's, and closed to users' code."""
+
 MAX_BLOCK_BYTES: Final = 64 << 20
 """No block is larger; one key is one piece, and a snapshot that is not divided yet is cut into blocks of this size."""
 

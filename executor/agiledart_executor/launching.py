@@ -6,13 +6,15 @@ from pathlib import Path
 from typing import Any
 
 from agiledart_dataflow.data.batch_codec import BatchCodec
+from agiledart_dataflow.data.owner_table import ranges_written
 from agiledart_dataflow.data.schema import read_time_index
 from agiledart_dataflow.plan.deployment import DeploymentPart
-from agiledart_dataflow.plan.stage_plan import StagePlan
+from agiledart_dataflow.plan.stage_plan import Stage, StagePlan
 from agiledart_dataflow.runtime.instance import Instance
 from agiledart_dataflow.runtime.program import Program, compile_program
 from agiledart_dataflow.runtime.source_instance import SourceInstance
 from agiledart_dataflow.user_code.user_errors import NO_RECORD, user_code_error
+from agiledart_executor.confining import work_folder
 from agiledart_executor.connectors.codecs.columns_import import OF_THIS_PROCESS
 from agiledart_executor.connectors.log_sink import SinkOrigin
 from agiledart_executor.connectors.opening import open_sink, open_source
@@ -114,11 +116,11 @@ class Launchable:
             keep: of a sink, up to where its parts are committed; what lies behind is cut off. None: as they are.
         """
         kind, name = self.plan.stages[stage].kind, self.plan.stages[stage].name
-        running = Running(stage, index, name)
+        running = Running(stage, index, name, owned=_owned(self.plan.stages[stage], index))
         try:
             if kind == "source":
                 endpoint = self.program.endpoint(stage)
-                intake = open_intake(self.program.steps(stage)[0], _ROOT / "spool")
+                intake = open_intake(self.program.steps(stage)[0], work_folder(_ROOT, self.application) / "spool")
                 if by_epoch:
                     refuse_lost_rows(name, endpoint.connector, waits=intake is not None)
                 reader = open_source(
@@ -137,7 +139,8 @@ class Launchable:
                     refuse_doubled_rows(name, endpoint.connector, counts_by_epoch=isinstance(running.writer, ByEpoch))
                 running.instance = Instance(self.program, stage, index, running.writer)
             else:
-                running.instance = Instance(self.program, stage, index, make_store=disk_stores(_ROOT / "state"))
+                stores = disk_stores(work_folder(_ROOT, self.application) / "state")
+                running.instance = Instance(self.program, stage, index, make_store=stores)
         except LogBusyError as error:
             raise LogBusyError(f"{name}: {error}") from None
         except OperationFailed as error:
@@ -149,13 +152,26 @@ class Launchable:
         return running
 
 
+def ready_program(plan: bytes, bundle: bytes) -> Program:
+    """The builder that a bundle holds, run, and its functions joined with the plan. Raises AgileDartError."""
+    return compile_program(load_bundle(decode_bundle(bundle)), _PLAN.decode(plan))
+
+
 def make_ready(part: DeploymentPart, latencies: LatencyKeeping = NO_LATENCIES) -> Launchable:
     """Run the builder that the bundle holds and join its functions with the plan.
 
     Raises:
         AgileDartError: the code does not load here, or builds another graph than the one submitted.
     """
-    plan = _PLAN.decode(part.plan)
-    program = compile_program(load_bundle(decode_bundle(part.bundle)), plan)
+    program = ready_program(part.plan, part.bundle)
+    plan = program.plan
     codecs = {edge.index: program.codec(edge.index) for edge in plan.edges}
     return Launchable(program, plan, codecs, part.application, part.version, latencies)
+
+
+def _owned(stage: Stage, index: int) -> dict[str, object]:
+    """How many key groups an instance owns; of a stage by key also which ones (those of turns say nothing to people)."""
+    groups = stage.groups(index)
+    if not stage.owners:
+        return {}
+    return {"groups": len(groups), **({"group_ranges": ranges_written(groups)} if stage.keyed else {})}

@@ -18,6 +18,7 @@ from agiledart_dataflow.data.batch import Batch, concatenated
 from agiledart_dataflow.data.batch_codec import first_rows
 from agiledart_dataflow.graph.topology import Topology
 from agiledart_dataflow.plan.connectors import SinkWriter, SourceReader
+from agiledart_dataflow.plan.instances_asked import Asked
 from agiledart_dataflow.plan.stage_plan import StagePlan
 from agiledart_dataflow.plan.stages import plan_stages
 from agiledart_dataflow.runtime.fused_path import FusedPath, fused_path
@@ -80,7 +81,7 @@ class LocalRun:
 def run_topology(
     topology: Topology,
     *,
-    parallelism: int | Mapping[str, int] = 1,
+    parallelism: int | Mapping[str, Asked] = 1,
     schedule_seed: int | None = None,
     on_progress: Progress | None = None,
     on_log: Callable[[str], None] | None = None,
@@ -90,7 +91,8 @@ def run_topology(
 
     Args:
         topology: what to run.
-        parallelism: instances of every stage that can have several, or by name of a step.
+        parallelism: instances of every stage that can have several, or by name of a step: a number, or limits (low, high)
+            of which it takes the lower one.
         schedule_seed: run it under a hostile schedule drawn from this seed.
         on_progress: called about five times a second with the counts so far.
         on_log: told of records that an error policy let go, in the words of `agiledart logs`.

@@ -32,6 +32,8 @@ class Configure(Message, frozen=True, gc=False, tag=100):
         host: address on which to take data links; `advertised` stands in addresses that others dial.
         latency_log_bytes, latency_log_days: what to keep of the latencies sampled at a sink; 0 bytes: nothing.
         bounds: on user code's time and memory.
+        home: the agent's own node, whose sinks are this process's business.
+        closed: files and folders that users' code must not touch, the state directory among them; none: it is not confined.
     """
 
     application: str
@@ -47,6 +49,8 @@ class Configure(Message, frozen=True, gc=False, tag=100):
     latency_log_bytes: int = 0
     latency_log_days: int = 0
     bounds: Bounds = Bounds()
+    home: NodeId = NodeId(0)
+    closed: tuple[str, ...] = ()
 
 
 class Launch(Message, frozen=True, gc=False, tag=101):
@@ -214,6 +218,44 @@ class Unprepared(Message, frozen=True, gc=False, tag=121):
     epoch: int
     instance: InstanceName
     reason: str
+
+
+class CheckWanted(msgspec.Struct, frozen=True, array_like=True):
+    """What to check: a plan, the code, and the stages that would run here; of those, sources and sinks are tried.
+
+    Args:
+        closed: as of `Configure`.
+    """
+
+    plan: bytes
+    bundle: bytes
+    stages: tuple[int, ...]
+    memory_bytes: int = 0
+    closed: tuple[str, ...] = ()
+
+
+class Checked(msgspec.Struct, frozen=True, array_like=True):
+    """One source or sink.
+
+    Args:
+        stage: of the plan.
+        url: what it would read or write; no secret is in it.
+        text: what was found, or what is wrong.
+        guarantee: what becomes of its rows when something ends in the middle.
+    """
+
+    stage: int
+    url: str
+    is_good: bool
+    text: str
+    guarantee: str = ""
+
+
+class CheckFound(msgspec.Struct, frozen=True, array_like=True):
+    """Why the code does not load here (empty: it does), and what was found of its sources and sinks."""
+
+    refusal: str
+    connectors: tuple[Checked, ...] = ()
 
 
 AgentMessage = Configure | Launch | Link | StartReading | EndInput | Verdict | OpenTap | BeginEpoch | CommitEpoch

@@ -88,6 +88,7 @@ class Running:
     Attributes:
         ended: whether it is at the end of its input, as of the last time it worked.
         barrier: the epoch whose barrier it has passed last; `wanted`: the one that a source is to let in.
+        owned: figures of the key groups that it owns; empty where its stage has one instance and can have no more.
         by_epoch: a sink that stays open at the end of its input: the last epoch is committed later.
     """
 
@@ -107,6 +108,7 @@ class Running:
     ended: bool = False
     barrier: int = 0
     wanted: int = 0
+    owned: dict[str, object] = field(default_factory=dict)
     by_epoch: bool = False
     timer: asyncio.TimerHandle | None = None
     timer_ns: int = 0
@@ -173,6 +175,7 @@ class Running:
             "blocked": self.blocked,
             "first_ms": _wall_ms(self.first_ns),
             "last_ms": _wall_ms(self.last_ns),
+            **self.owned,
             **({} if self.latencies is None else {"latency_samples": self.latencies.figures()}),
         }
 

@@ -22,6 +22,7 @@ from agiledart_dataflow.user_code.user_errors import NO_RECORD, sayable, user_co
 from agiledart_executor import short_turns
 from agiledart_executor.asking_judge import AskingJudge
 from agiledart_executor.collector import collect_rarely
+from agiledart_executor.confining import confine_to
 from agiledart_executor.data_links import Acknowledger, DataPort, EdgeEnds, LinkEnd, Sender, take_acknowledgement
 from agiledart_executor.elements import run_folder
 from agiledart_executor.epochs import Epochs
@@ -113,10 +114,9 @@ class Worker:
         self._epochs: Epochs | None = None
         self._unlinked: list[tuple[DeploymentPart, Running]] = []  # downstream first
         self._root = Path.cwd()
-        self._building = False
+        self._building = self._is_confined = False
         bind_process(configuration.bounds)
         self._watchdog = Watchdog(configuration.application, configuration.bounds, self._busy_with, words)
-        self._watchdog.start()
 
     # ---- the agent
 
@@ -179,7 +179,10 @@ class Worker:
         task.add_done_callback(self._tasks.discard)
 
     async def report_for_ever(self) -> None:
-        """Send figures twice a second: an agent that hears nothing knows that user code does not return."""
+        """Send figures twice a second: an agent that hears nothing knows that user code does not return.
+
+        At whole and half seconds of the wall clock: so figures of different nodes are of one moment, as far as their clocks agree.
+        """
         while True:
             reports = []
             for running in self._host.running.values():
@@ -203,7 +206,7 @@ class Worker:
             if self._tapping is not None:
                 for sampled in self._tapping.turn(self._host.running.values(), time.monotonic()):
                     self.tell(sampled)
-            await asyncio.sleep(REPORT_SECONDS)
+            await asyncio.sleep(REPORT_SECONDS - time.time() % REPORT_SECONDS)
 
     def _finished(self, running: Running) -> None:
         if self._epochs is not None:
@@ -245,6 +248,10 @@ class Worker:
     async def _make_ready(self, part: DeploymentPart, launch: Launch) -> None:
         if self._code is None:
             told = self._configuration
+            if not self._is_confined:
+                confine_to(part, self._root, told.home, told.closed, has_latencies=told.latency_log_bytes > 0)
+                self._is_confined = True
+                self._watchdog.start()  # a thread: they are confined with the one that starts them
             keeping = LatencyKeeping(told.latency_log_bytes, told.latency_log_days * 86_400_000)
             self._building = True
             try:

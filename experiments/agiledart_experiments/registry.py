@@ -13,6 +13,8 @@ from agiledart_kernel.errors import ConfigurationError
 
 SHARE = "share"
 PATHS = "paths."
+SCALING = "scaling."
+RECOVERY = "recovery."
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +29,7 @@ class Experiment:
         unit: of y, for the axis. A share is drawn as it is, everything else from zero.
         is_log: whether x is drawn by its logarithm.
         has_sizes: whether it can run at other values of `x` than those of its scales.
+        has_policies: whether it can run with one scaling policy.
         room: the sub-package of its module, with a dot behind; empty: none.
     """
 
@@ -39,6 +42,7 @@ class Experiment:
     series: tuple[str, ...] = ()
     is_log: bool = False
     has_sizes: bool = False
+    has_policies: bool = False
     room: str = ""
 
     @property
@@ -160,6 +164,16 @@ EXPERIMENTS = {
             room=PATHS,
         ),
         Experiment(
+            "path-exchange",
+            "What does it cost that nodes tell each other their costs to go only now and then?",
+            "AgileDART, Algorithm 1; measured, not printed",
+            x="nodes",
+            y=("regret_mean",),
+            unit="slots",
+            series=("told",),
+            room=PATHS,
+        ),
+        Experiment(
             "path-exploration",
             "How much exploration is best?",
             "AgileDART, fig. 17d",
@@ -179,6 +193,57 @@ EXPERIMENTS = {
             unit="slots",
             series=("network", "policy"),
             room=PATHS,
+        ),
+        Experiment(
+            "secant-steps",
+            "How many trials does a stage need until it has the right number of instances?",
+            "AgileDART, fig. 22 (appendix D)",
+            x="start",
+            y=("iterations_mean", "iterations_max"),
+            unit="deployed trials",
+            series=("capacity",),
+            room=SCALING,
+        ),
+        Experiment(
+            "closed-loop",
+            "How soon is four times the rate met, and how calm is a policy through bursts?",
+            "a claim of this project; AgileDART IV-C for the policy `paper`",
+            x="scenario",
+            y=("changes", "intervals_to_bound"),
+            unit="changes, intervals",
+            series=("policy",),
+            has_policies=True,
+            room=SCALING,
+        ),
+        Experiment(
+            "fragments",
+            "How long does a state take to come back from its fragments, by their number?",
+            "AgileDART, fig. 11c",
+            x="k",
+            y=("seconds",),
+            unit="seconds",
+            series=("fixed", "m"),
+            room=RECOVERY,
+        ),
+        Experiment(
+            "state-recovery",
+            "How long does it take to save a state and to have it back, beside one remote store?",
+            "AgileDART, fig. 11b",
+            x="state_mb",
+            y=("recover_seconds", "store_recover_seconds"),
+            unit="seconds",
+            series=("code",),
+            has_sizes=True,
+            room=RECOVERY,
+        ),
+        Experiment(
+            "replication-cost",
+            "What do copies of an operator cost, and what do fragments of its state?",
+            "AgileDART, fig. 21",
+            x="n",
+            y=("cpu_ratio",),
+            unit="times",
+            room=RECOVERY,
         ),
     )
 }
@@ -200,10 +265,12 @@ def run_experiment(experiment: Experiment, settings: Settings) -> tuple[Report, 
     `cpu_seconds` is that of this run; `memory_mb` the largest resident size of the process so far.
 
     Raises:
-        ConfigurationError: sizes are wanted, and it has none, or they are none.
+        ConfigurationError: sizes or a policy are wanted, and it has none, or they are none.
     """
     if settings.sizes and not experiment.has_sizes:
         raise ConfigurationError(f"--sizes: {experiment.name} runs at the sizes of its scale only.")
+    if settings.policy and not experiment.has_policies:
+        raise ConfigurationError(f"--policy: {experiment.name} compares no scaling policies.")
     if any(size < 2 for size in settings.sizes):
         raise ConfigurationError(f"--sizes {min(settings.sizes)}: the least size is 2.")
     started = time.process_time()

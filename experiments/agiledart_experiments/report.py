@@ -51,12 +51,14 @@ class Settings:
         seed: of everything random.
         scale: `small` ends within half a minute; `paper` has the published sizes.
         sizes: values of the x axis to run in place of those of the scale; empty: those of the scale.
+        policy: the only scaling policy to run; empty: all that are compared.
         progress: told in a few words what is going on.
     """
 
     seed: int = 1
     scale: str = "small"
     sizes: tuple[int, ...] = ()
+    policy: str = ""
     progress: Callable[[str], None] = field(default=lambda _: None)
 
     @property

@@ -23,6 +23,8 @@ SKEW_SECONDS: Final = 300
 Role = Literal["admin", "agent", "submitter", "reader", "executor"]
 Use = Literal["act", "invite"]
 ROLES: Final[tuple[Role, ...]] = ("admin", "agent", "submitter", "reader", "executor")
+TOKEN_ROLES: Final[tuple[Role, ...]] = tuple(role for role in ROLES if role != "executor")
+"""Roles that a join token may give; executors get their grants from their agent."""
 
 Sign = Callable[[bytes], bytes]
 """Message → Ed25519 signature by some key."""

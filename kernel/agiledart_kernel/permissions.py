@@ -83,6 +83,7 @@ VERBS: Final[dict[str, Row]] = {
     "stop": Row(About.APPLICATION, _ADMIN, _SUBMITTER),
     "tap": Row(About.APPLICATION, _ADMIN, _SUBMITTER),
     "share": Row(About.APPLICATION, _ADMIN, _SUBMITTER, owner_only=True),
+    "forget": Row(About.APPLICATION, _ADMIN, _SUBMITTER, owner_only=True),
     "status": Row(About.APPLICATION, _USERS),
     "logs": Row(About.APPLICATION, _USERS),
     "list": Row(About.LIST, _USERS),
@@ -94,7 +95,7 @@ VERBS: Final[dict[str, Row]] = {
 }
 """Every verb of the control port. What a scope allows besides: `refusal`."""
 
-REFUSALS: Final = ("verb", "role", "scope", "owner")
+REFUSALS: Final = ("verb", "role", "scope", "owner", "order")
 """Why somebody may not, fit for a metric's label."""
 
 

@@ -6,21 +6,24 @@ from agiledart_kernel.errors import Refused
 from agiledart_kernel.grants import Grant, Role
 from agiledart_kernel.limits import MAX_FRAME_BYTES, MAX_READERS_FRAME_BYTES
 
-Service = Literal["overlay", "data", "control", "sink_log"]
+Service = Literal["overlay", "data", "control", "sink_log", "fragments"]
 
 ROLES_BY_SERVICE: Final[dict[str, tuple[Role, ...]]] = {
     "overlay": ("agent",),
     "data": ("agent", "executor"),
     "control": ("admin", "submitter", "reader"),
     "sink_log": ("admin", "agent", "submitter", "reader"),
+    "fragments": ("agent",),
 }
-"""Who may dial a service. What each of them may *ask* there is narrower: verbs of `control`, scope of `sink_log`."""
+"""Who may dial a service. What each of them may *ask* there is narrower: verbs of `control`, scope of `sink_log`, hosts of a run at
+`fragments`."""
 
 SERVERS_BY_SERVICE: Final[dict[str, tuple[Role, ...]]] = {
     "overlay": ("agent",),
     "data": ("agent", "executor"),
     "control": ("agent",),
     "sink_log": ("agent",),
+    "fragments": ("agent",),
 }
 """Who may answer at a service: a dialer judges the acceptor, too."""
 

@@ -16,6 +16,7 @@ from agiledart_kernel.machine import Completed, Effect, Event, Failed, Received,
 from agiledart_kernel.observe import Observer, ignore
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.randomness import RandomStream
+from agiledart_node.asking.forgetting import Forgetting
 from agiledart_node.asking.questions import Questions
 from agiledart_node.asking.sharing import Sharing
 from agiledart_node.asking.stopping import Stopping
@@ -31,6 +32,7 @@ from agiledart_node.hosting.loading import Loading
 from agiledart_node.hosting.watching import Watching
 from agiledart_node.records.kinds import NAMES, NODE_NAMES, merge_of
 from agiledart_node.records.merged_applications import APPLICATIONS
+from agiledart_node.records.order_checks import Orders, VerifyOrder
 from agiledart_node.records.records import Records
 from agiledart_node.records.sinks import SINKS, FindSink, NoteSink, Sinks
 from agiledart_node.recovering.recovering import Recovering
@@ -38,7 +40,19 @@ from agiledart_node.scheduling.claims import CLAIMS
 from agiledart_node.scheduling.messages import SchedulingMessage
 from agiledart_node.scheduling.schedulers import ANSWERS as SCHEDULING_ANSWERS
 from agiledart_node.scheduling.schedulers import Schedulers
-from agiledart_node.wire.commands import Info, ListApplications, Logs, Nodes, Route, Share, Status, Stop, Submit, Tap
+from agiledart_node.wire.commands import (
+    Forget,
+    Info,
+    ListApplications,
+    Logs,
+    Nodes,
+    Route,
+    Share,
+    Status,
+    Stop,
+    Submit,
+    Tap,
+)
 from agiledart_node.wire.effects import RefusedRequest
 from agiledart_node.wire.events import (
     Asked,
@@ -58,12 +72,14 @@ from agiledart_node.wire.formation_messages import (
     AskStop,
     AskTap,
     AskWhetherActive,
+    CheckHost,
     CollectJoins,
     Deploy,
     Deployed,
     Drain,
     FormationMessage,
     Halt,
+    HostChecked,
     InstancesEnded,
     Join,
     JoinArrived,
@@ -78,11 +94,16 @@ from agiledart_node.wire.formation_messages import (
     TapRows,
     TraceHops,
 )
+from agiledart_node.wire.fragment_effects import FragmentOffered, FragmentStored
 from agiledart_node.wire.recovery_messages import (
+    AskPart,
+    AskRecovery,
     FoundRegister,
     Listening,
     MakeVoter,
+    PartIs,
     RecoveringMessage,
+    RecoveryIs,
     RunClosed,
     VoterMade,
 )
@@ -105,7 +126,20 @@ NodeMessage = OverlayMessage | FormationMessage | SchedulingMessage | Recovering
 
 NODE_CODEC: Codec[NodeMessage] = Codec(NodeMessage)
 
-_ANSWERS = (VoterMade, JoinTree, Load, Deployed, Acknowledged, Reports, LogLines, TapRows, *SCHEDULING_ANSWERS)
+_ANSWERS = (
+    VoterMade,
+    PartIs,
+    RecoveryIs,
+    JoinTree,
+    Load,
+    Deployed,
+    Acknowledged,
+    Reports,
+    LogLines,
+    TapRows,
+    HostChecked,
+    *SCHEDULING_ANSWERS,
+)
 
 _PATROL = ("node", "patrol")
 
@@ -120,22 +154,33 @@ class Node:
         config: figures.
         random: for everything that this node draws.
         observe: told what happened.
+        verify: judges signed orders; None in a world without keys, where everybody is believed.
+        secret: that nobody else knows; keys come from it.
     """
 
-    def __init__(self, me: Peer, config: NodeConfig, random: RandomStream, observe: Observer = ignore) -> None:
+    def __init__(
+        self,
+        me: Peer,
+        config: NodeConfig,
+        random: RandomStream,
+        observe: Observer = ignore,
+        verify: VerifyOrder | None = None,
+        secret: bytes = b"",
+    ) -> None:
         config.validate()
         self.me, self.config = me, config
         self._desk = desk = Desk(me, config, random, observe, _MERGE)
         self.overlay = desk.overlay
         self._records = Records(desk)
-        self._hosting = Hosting(desk)
+        orders = Orders(desk, verify)
+        self._hosting = Hosting(desk, orders, self._records)
         self._loading = Loading(desk, self._hosting)
         self._joining = Joining(desk)
         self._surveying = Surveying(desk, self._hosting)
-        self._watching = Watching(desk, self._records, self._hosting)
-        self.recovering = Recovering(desk, self._records, self._hosting, RandomStream(random.bits(64), "recovery"))
-        self.recovering.closed = self._watching.closed
-        self._watching.on_broken = self.recovering.broken
+        self._watching = Watching(desk, self._records, self._hosting, orders)
+        draws = RandomStream(random.bits(64), "recovery")
+        self.recovering = Recovering(desk, self._records, self._hosting, draws, secret)
+        self._join_recovery()
         self._submissions = Submissions(
             desk,
             self._records,
@@ -143,6 +188,7 @@ class Node:
             self._surveying,
             self._watching,
             self.recovering,
+            orders,
             RandomStream(random.bits(64), "tickets"),
         )
         self.schedulers = Schedulers(
@@ -151,8 +197,25 @@ class Node:
             self._hosting,
             self._watching,
             self._submissions,
+            orders,
             RandomStream(random.bits(64), "scheduling"),
         )
+        self._surveying.served = lambda: self.schedulers.served
+        self._questions = Questions(desk, self._records, self._hosting, self._surveying, self._watching)
+        self._sharing = Sharing(desk, self._records, self._questions, orders)
+        self._forgetting = Forgetting(desk, self._records, self._questions, self._watching)
+        self._questions.on_old = self._forgetting.tidy
+        self._tapping = Tapping(desk, self._questions, self._hosting)
+        self._stopping = Stopping(desk, self._records, self._questions, self._watching, orders)
+        self._sinks = Sinks(desk, self._records)
+        self._is_patrolling = False
+        self._todo: deque[Event] = deque()
+        self._by_event = self._event_table()
+        self._by_message = self._message_table()
+        self._by_timer: dict[object, Callable[[], None]] = {_PATROL: self._patrol, **self.schedulers.by_timer}
+
+    def _join_recovery(self) -> None:
+        """Recovery hears of what breaks, ends and is written down; what it gives up is closed like everything else."""
         keeping = self._hosting.on_close
 
         def closed(hosted: Hosted) -> None:
@@ -160,18 +223,9 @@ class Node:
             self.recovering.forget(hosted)
 
         self._hosting.on_close = closed
+        self.recovering.closed = self._watching.closed
+        self._watching.on_broken = self.recovering.broken
         self._watching.on_record = self.recovering.noted
-        self._surveying.served = lambda: self.schedulers.served
-        self._questions = Questions(desk, self._records, self._hosting, self._surveying, self._watching)
-        self._sharing = Sharing(desk, self._records, self._questions)
-        self._tapping = Tapping(desk, self._questions, self._hosting)
-        self._stopping = Stopping(desk, self._records, self._questions, self._watching)
-        self._sinks = Sinks(desk, self._records)
-        self._is_patrolling = False
-        self._todo: deque[Event] = deque()
-        self._by_event = self._event_table()
-        self._by_message = self._message_table()
-        self._by_timer: dict[object, Callable[[], None]] = {_PATROL: self._patrol, **self.schedulers.by_timer}
 
     def _event_table(self) -> dict[type, Callable[[Any], None]]:
         return {
@@ -187,6 +241,8 @@ class Node:
             InstancePrepared: self.recovering.prepared,
             InstanceUnprepared: lambda event: self._desk.drop("unprepared"),
             RunsFound: self.recovering.found_on_disk,
+            FragmentOffered: self.recovering.offered,
+            FragmentStored: self.recovering.stored,
             LeaveRing: self._leave,
             NoteSink: self._sinks.note,
             FindSink: self._sinks.find,
@@ -208,12 +264,15 @@ class Node:
             AskReports: self._questions.reports,
             AskLogs: self._ask_logs,
             AskTap: self._ask_tap,
+            CheckHost: self._submissions.checking.asked,
             AskWhetherActive: self._whether_active,
             TraceHops: self._questions.traced,
             MakeVoter: self.recovering.make_voter,
             FoundRegister: self.recovering.found_register,
             Listening: self.recovering.listening,
             RunClosed: self.recovering.run_closed,
+            AskPart: self.recovering.ask_part,
+            AskRecovery: self.recovering.ask_recovery,
             **self.schedulers.by_message,
         }
 
@@ -357,6 +416,7 @@ class Node:
     def _patrol(self) -> None:
         self._joining.soft_state.forget_old(self._desk.now)
         self._watching.patrol()
+        self.recovering.patrol()
         self._set_patrol()
 
     def _report(self, event: InstanceReported) -> None:
@@ -383,13 +443,13 @@ class Node:
     def _answer_to(self, event: Asked) -> Coroutine[Any, None, None] | None:
         request, command, questions = event.request, event.command, self._questions
         if isinstance(command, Submit):
-            return self.schedulers.dispatching.submit(request, command, event.submitter, event.asker)
+            return self.schedulers.dispatching.submit(request, command, event.submitter, event.asker, event.order)
         if isinstance(command, ListApplications):
             return questions.list_applications(request, event.asker)
         if isinstance(command, Status):
             return questions.status(request, command.name, event.asker)
         if isinstance(command, Stop):
-            return self._stopping.stop(request, command.name, event.submitter, event.asker, now=command.now)
+            return self._stopping.stop(request, command, event.submitter, event.asker, event.order)
         if isinstance(command, Nodes):
             return questions.nodes(request)
         if isinstance(command, Route):
@@ -400,8 +460,10 @@ class Node:
             return self._tapping.tap(request, command, event.asker)
         if isinstance(command, Info):
             return questions.info(request)
+        if isinstance(command, Forget):
+            return self._forgetting.forget(request, command.name, event.asker)
         if isinstance(command, Share):
-            return self._sharing.share(request, command, event.asker)
+            return self._sharing.share(request, command, event.asker, event.order)
         return None
 
     async def _answered(self, request: int, conversation: Coroutine[Any, None, None]) -> None:

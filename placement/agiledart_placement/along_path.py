@@ -5,12 +5,13 @@ Source: [AgileDART] §IV-A; spec of the dataflow graph, section 4 rules 1 to 4 a
 Departs: the spec leaves a sink that is a pure actuator out of the hosts; nodes do not say that they are one, so the last
 node of a path is a host like the others. When rules must be relaxed for want of room, host and overflow candidates are
 ranked together by operator count; the spec would fill the host to the brim first, which is what the balance rule was
-meant to prevent.
+meant to prevent. When source and sink are one node, the first instances of the steps between them stay there, unless it is
+busy with other applications: rows that leave a node to come back to it cross two links for nothing.
 """
 
 from agiledart_kernel.node_id import NodeId
 from agiledart_placement.ledger import SHARED, STRICT, UNBALANCED, Ledger, no_room
-from agiledart_placement.request import Placement, PlacementRequest, StageDemand
+from agiledart_placement.request import Obstacle, Placement, PlacementRequest, StageDemand
 
 
 def host_list(path: tuple[NodeId, ...]) -> tuple[NodeId, ...]:
@@ -65,20 +66,27 @@ class AlongPath:
             others = [other for other in request.paths if other[-1] == path[-1] and other[0] != path[0]]
             feeding = [other for other in others if reach.feeds(other[0], stage.stage)]
             index = min(max(index, junction_of(path, feeding) - skipped), len(hosts) - 1)
-            self._place_stage(request, ledger, stage, hosts[index])
+            self._place_stage(request, ledger, stage, hosts[index], is_home=len(path) == 1)
 
-    def _place_stage(self, request: PlacementRequest, ledger: Ledger, stage: StageDemand, host: NodeId) -> None:
+    def _place_stage(
+        self, request: PlacementRequest, ledger: Ledger, stage: StageDemand, host: NodeId, *, is_home: bool = False
+    ) -> None:
         for index in range(stage.parallelism):
-            ledger.put(stage, index, self._choose(request, ledger, stage, index, host))
+            if index:
+                why: Obstacle | None = Obstacle.COPIES
+            else:
+                why = ledger.obstacle_at_home(host, stage) if is_home else ledger.obstacle(host, stage, STRICT)
+            node = host if why is None else self._overflow(request, ledger, stage, index, host)
+            if why is not None and node != host:
+                ledger.away[stage.stage, index] = host, why
+            ledger.put(stage, index, node)
 
-    def _choose(
+    def _overflow(
         self, request: PlacementRequest, ledger: Ledger, stage: StageDemand, index: int, host: NodeId
     ) -> NodeId:
-        """Rule 3: the host; else the least loaded of its leaf set, then of its neighbourhood set; else with fewer rules."""
+        """Rule 3: instead of the host the least loaded of its leaf set, then of its neighbourhood set; else with fewer rules."""
         state = request.hosts.get(host)
         leaves, neighbours = (state.candidates, state.neighbours) if state is not None else ((), ())
-        if index == 0 and ledger.has_room(host, stage, STRICT):
-            return host
         everybody = (host, *leaves, *neighbours)
         pools = ((STRICT, leaves), (STRICT, neighbours), (SHARED, everybody), (UNBALANCED, everybody))
         for level, pool in pools:

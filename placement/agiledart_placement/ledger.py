@@ -2,7 +2,7 @@
 
 from agiledart_kernel.errors import OperationFailed
 from agiledart_kernel.node_id import NodeId
-from agiledart_placement.request import Placement, PlacementRequest, StageDemand
+from agiledart_placement.request import Obstacle, Placement, PlacementRequest, StageDemand
 
 STRICT, SHARED, UNBALANCED = range(3)
 """Levels of relaxation: all rules; several instances of one application on a node; more than the balance rule
@@ -26,7 +26,7 @@ class NoRoom(OperationFailed):
 class Ledger:
     """Counts instances per node, those of this placement included, and judges who is full."""
 
-    __slots__ = ("_held", "_request", "_taken", "nodes", "relaxed")
+    __slots__ = ("_held", "_request", "_taken", "away", "nodes", "relaxed")
 
     def __init__(self, request: PlacementRequest) -> None:
         self._request = request
@@ -34,6 +34,7 @@ class Ledger:
         self._taken = {node: state.has_application for node, state in request.hosts.items()}
         self.nodes: dict[tuple[int, int], NodeId] = {}
         self.relaxed = STRICT
+        self.away: dict[tuple[int, int], tuple[NodeId, Obstacle]] = {}
 
     def put_pinned(self) -> None:
         """Give all pinned stages their nodes. A source or sink counts for balance, not for the same-application
@@ -56,14 +57,33 @@ class Ledger:
 
     def has_room(self, node: NodeId, stage: StageDemand, level: int) -> bool:
         """Whether the node may take one more instance at this level of relaxation."""
-        state = self._request.hosts.get(node)
-        if state is None or state.is_draining or self._held[node] >= state.capacity:
-            return False
-        if any(tag not in state.offers for tag in stage.needs):
-            return False
+        return self.obstacle(node, stage, level) is None
+
+    def obstacle(self, node: NodeId, stage: StageDemand, level: int) -> Obstacle | None:
+        """Why the node may not take one more instance at this level of relaxation; None: it may."""
+        if hard := self._hard_obstacle(node, stage):
+            return hard
         if level < UNBALANCED and self._held[node] >= self._request.max_ops_balanced:
-            return False
-        return level >= SHARED or not self._taken[node]
+            return Obstacle.BALANCE
+        return Obstacle.SHARED if level < SHARED and self._taken[node] else None
+
+    def obstacle_at_home(self, node: NodeId, stage: StageDemand) -> Obstacle | None:
+        """Why a node that has the source and the sink of a stage does not take it, too: only others count for balance."""
+        if hard := self._hard_obstacle(node, stage):
+            return hard
+        is_busy = self._request.hosts[node].operators >= self._request.max_ops_balanced
+        return Obstacle.BALANCE if is_busy else None
+
+    def _hard_obstacle(self, node: NodeId, stage: StageDemand) -> Obstacle | None:
+        """One that no relaxation helps against."""
+        state = self._request.hosts.get(node)
+        if state is None:
+            return Obstacle.UNKNOWN
+        if state.is_draining:
+            return Obstacle.LEAVING
+        if self._held[node] >= state.capacity:
+            return Obstacle.FULL
+        return Obstacle.TAG if any(tag not in state.offers for tag in stage.needs) else None
 
     def relax(self, level: int) -> None:
         """Note that a rule was given up."""
@@ -71,7 +91,9 @@ class Ledger:
 
     def placement(self) -> Placement:
         """All that was put."""
-        return Placement(dict(sorted(self.nodes.items())), RULES_GIVEN_UP[1 : self.relaxed + 1])
+        return Placement(
+            dict(sorted(self.nodes.items())), RULES_GIVEN_UP[1 : self.relaxed + 1], dict(sorted(self.away.items()))
+        )
 
 
 def no_room(stage: StageDemand, index: int, request: PlacementRequest) -> NoRoom:
@@ -82,6 +104,7 @@ def no_room(stage: StageDemand, index: int, request: PlacementRequest) -> NoRoom
     wanted = sum(each.parallelism for each in request.stages)
     return NoRoom(
         f"no node{needs} has room for instance {index} of {stage.name}: {len(request.hosts)} nodes asked, "
-        f"{held} of {capacity} places taken. Start more agents, stop something, or lower the parallelism.",
+        f"{held} of {capacity} places taken. Start more agents, give one more room "
+        "(agiledart agent --capacity), stop something, or lower the parallelism.",
         could_fit=wanted <= capacity,
     )

@@ -2,8 +2,27 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 
 from agiledart_kernel.node_id import NodeId
+
+
+class Obstacle(Enum):
+    """Why a node does not take an instance."""
+
+    UNKNOWN = "unknown"
+    """Nothing is known of it, or it did not answer."""
+    LEAVING = "leaving"
+    FULL = "full"
+    """It holds as many as it has room for."""
+    TAG = "tag"
+    """It lacks something that the stage needs."""
+    BALANCE = "balance"
+    """It holds as many as one node should, while others have room."""
+    SHARED = "shared"
+    """It runs another step of the application."""
+    COPIES = "copies"
+    """It is for the first instance; the others go to nodes of their own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +95,12 @@ class Placement:
     Args:
         nodes: (stage, index) → node, every instance of every stage.
         relaxed: rules that had to be given up, in the words of the spec: `same application`, `balance`.
+        away: (stage, index) → the node where it would have run, and why it does not; only where there is such a node.
     """
 
     nodes: Mapping[tuple[int, int], NodeId]
     relaxed: tuple[str, ...] = field(default=())
+    away: Mapping[tuple[int, int], tuple[NodeId, Obstacle]] = field(default_factory=dict)
 
     def hosts_of(self, stage: int) -> tuple[NodeId, ...]:
         """Nodes of a stage in the order of its instances."""

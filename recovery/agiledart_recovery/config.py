@@ -24,7 +24,8 @@ class RecoveryConfig:
         pause_max_ns: between two lives pass 0, 1, 2, 4 … seconds, at most this.
         m, k: raw and parity fragments of an element: any m of the m + k rebuild it.
         ack_timeout_ns: holders that have not acknowledged by then are replaced, and an element is recorded as degraded.
-        state_patience_ns: so long a rebuilding waits for holders that may come back.
+        slowest_ns: more of that for each byte of an element; an uplink that is slower does not carry its epochs.
+        state_patience_ns: for twice so long a host that could not enter a life is given nothing that others can take.
 
     Raises:
         ConfigurationError: by `validate`, when figures do not go together.
@@ -45,6 +46,7 @@ class RecoveryConfig:
     m: int = 4
     k: int = 2
     ack_timeout_ns: int = 5 * SECOND
+    slowest_ns: int = 1_000
     state_patience_ns: int = 60 * SECOND
 
     def validate(self) -> None:

@@ -25,5 +25,8 @@ MAX_REASON = 400
 MAX_OPEN_EPOCHS = 8
 """Epochs of one life above the committed one of which answers are kept; an older one is passed over."""
 
+SEAL_BYTES = 16
+"""By which an element grows when it is sealed."""
+
 MAX_HELD = 65_536
 """Fragments that one node keeps for others."""

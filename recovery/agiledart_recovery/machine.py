@@ -11,11 +11,13 @@ from typing import Protocol
 
 from agiledart_kernel.instants import Instant
 from agiledart_kernel.machine import Completed, Effect, Event, Failed, Message, Received, TimerFired
+from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.observe import Observer, ignore
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.randomness import RandomStream
 from agiledart_recovery.config import RecoveryConfig
 from agiledart_recovery.desk import Desk
+from agiledart_recovery.fragments.rebuild import Rebuild
 from agiledart_recovery.fragments.shelf import Shelf
 from agiledart_recovery.limits import MAX_RUNS
 from agiledart_recovery.lives.coordinator import Coordinator
@@ -25,7 +27,7 @@ from agiledart_recovery.wire import events, messages
 from agiledart_recovery.wire.effects import DropFragments, VoterFile
 from agiledart_recovery.wire.names import Party, Run, Snapshot
 from agiledart_recovery.wire.observations import MessageIgnored
-from agiledart_recovery.wire.value import State, Value
+from agiledart_recovery.wire.value import Element, State, Value
 
 _SEAT_BITS = 60
 
@@ -67,6 +69,7 @@ class RecoveryMachine:
             messages.Ask: self._to_participant,
             messages.Sync: self._to_participant,
             messages.Committed: self._to_participant,
+            messages.Kept: self._on_kept,
         }
 
     # ---- the contract
@@ -88,12 +91,32 @@ class RecoveryMachine:
             self._on_local(event)
         while desk.outbox:
             self._receive(desk.me, desk.outbox.pop(0))
-        return desk.effects
+        return self.take_effects()
 
     def take_effects(self) -> list[Effect]:
         """Effects of a call from outside a step: what a part was asked to do by its node."""
         effects, self._desk.effects = self._desk.effects, []
         return effects
+
+    def name_of(self, node: NodeId) -> str:
+        """For people, also of a node that is gone."""
+        return self._desk.peer(Peer(node)).name or node.short
+
+    def rebuild(self, run: Run, party: Party, element: Element) -> Rebuild:
+        """Fetch an element's fragments from all holders that can be reached; `take_effects` has the first questions."""
+        live = {holder: None for holder in element.holders if holder and self._desk.can_reach(holder)}
+        return Rebuild(self._desk, run, party, element, live)
+
+    def tell_entering(self, run: Run, life: int, phase: str, got: int = 0, of: int = 0) -> None:
+        """The coordinator is to know how far this host is."""
+        part = self.participants.get(run)
+        if part is not None:
+            part.tell_entering(life, phase, got, of)
+
+    def drop_shelf(self, run: Run) -> None:
+        """A run of which something lies here is over."""
+        if gone := self.shelf.drop_run(run):
+            self._desk.do(DropFragments(gone))
 
     def forget(self, run: Run) -> bool:
         """The application is over: nothing of the run is known here any more. False when nothing was."""
@@ -188,6 +211,11 @@ class RecoveryMachine:
         if gone:
             self._desk.do(DropFragments(gone))
 
+    def _on_kept(self, sender: Peer, message: messages.RunMessage) -> None:
+        assert isinstance(message, messages.Kept)
+        if gone := self.shelf.keep(sender.node, message):
+            self._desk.do(DropFragments(gone))
+
     def _to_coordinator(self, sender: Peer, message: messages.RunMessage) -> None:
         coordinator = self.coordinators.get(message.run)
         if coordinator is None:
@@ -221,6 +249,8 @@ class RecoveryMachine:
             coordinator.committing.on_committed_ok(sender, message)
         elif isinstance(message, messages.NeedLife):
             coordinator.on_need_life(sender, message)
+        elif isinstance(message, messages.Entering):
+            coordinator.on_entering(sender, message)
         else:
             self._desk.observe(MessageIgnored(sender.node, "kind"))
 
@@ -239,6 +269,8 @@ class RecoveryMachine:
             self._on_party(event)
         elif isinstance(event, events.HostLost):
             desk.lost[event.node] = None
+            for coordinator in self.coordinators.values():
+                coordinator.on_host_lost(event.node)
         elif isinstance(event, events.HostBack):
             desk.meet(event.peer)
             desk.lost.pop(event.peer.node, None)
@@ -278,5 +310,5 @@ class RecoveryMachine:
         for life in event.lives:
             self.participants[life.run] = Participant(self._desk, life.run, life.life)
             self.shelf.knows_life(life.run, life.life)
-        for key in event.fragments:
-            self.shelf.put(key)
+        for key, owner in event.fragments:
+            self.shelf.put(key, owner)

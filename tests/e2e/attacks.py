@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import os
 import ssl
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine
@@ -16,6 +17,8 @@ from agiledart_agent.identity.identity import Identity
 from agiledart_kernel.codec import encode
 from agiledart_kernel.frames import FrameKind, Hello, encode_hello, frame
 from agiledart_kernel.grants import sign_link
+from agiledart_kernel.orders import sign_order
+from agiledart_node.records.order_checks import terms_of
 from agiledart_node.wire.commands import Command, CreateToken, Leave, Nodes, Request, Stop, Submit, Tap
 from agiledart_transport.certificates import make_credentials, public_bytes
 from agiledart_transport.contexts import client_context
@@ -272,11 +275,13 @@ async def unfinished(target: Target, role: str, service: str, links: int) -> Non
     await asyncio.gather(*(send(*one) for one in opened))
 
 
-async def _ask(target: Target, role: str, command: Command, scope: str = "") -> None:
+async def _ask(
+    target: Target, role: str, command: Command, scope: str = "", *, key: Key | None = None, order: bytes = b""
+) -> None:
     """One question of somebody with a good grant."""
-    reader, writer = await _member(target, Key.generate(), role, "control", scope)
+    reader, writer = await _member(target, key or Key.generate(), role, "control", scope)
     with contextlib.suppress(OSError, TimeoutError):
-        writer.write(frame(FrameKind.CONTROL, CONTROL.encode(Request(1, command))))
+        writer.write(frame(FrameKind.CONTROL, CONTROL.encode(Request(1, command, order))))
         await asyncio.wait_for(reader.read(1 << 16), 8)
     writer.transport.abort()
 
@@ -309,6 +314,36 @@ async def submits_out_of_scope(target: Target) -> None:
 async def looks_out_of_scope(target: Target) -> None:
     """A reader of one sink log asks how the network is made."""
     await _ask(target, "reader", Nodes(), "sink:mine")
+
+
+async def submits_unsigned(target: Target) -> None:
+    """Somebody who may submit brings what he has not signed."""
+    await _ask(target, "submitter", Submit("", encode(pipeline("theirs")), b""))
+
+
+async def submits_with_anothers_signature(target: Target) -> None:
+    """A submitter brings what another has signed."""
+    command = Submit("", encode(pipeline("theirs")), b"")
+    await _ask(target, "submitter", command, order=_order(target, command))
+
+
+async def replaces_the_code(target: Target) -> None:
+    """The order is his own, but for other code."""
+    key = Key.generate()
+    order = _order(target, Submit("", encode(pipeline("theirs")), b""), key)
+    await _ask(target, "submitter", Submit("", encode(pipeline("theirs")), b"evil"), key=key, order=order)
+
+
+async def ends_a_node_unsigned(target: Target) -> None:
+    """An admin's link without an admin's signature."""
+    await _ask(target, "admin", Leave(now=True))
+
+
+def _order(target: Target, command: Command, key: Key | None = None) -> bytes:
+    key, terms = key or Key.generate(), terms_of(command)
+    assert terms is not None
+    wall_ms = time.time_ns() // 1_000_000
+    return sign_order(key.sign, target.chain(key, "submitter"), target.network, terms, wall_ms, os.urandom)
 
 
 @contextlib.asynccontextmanager
@@ -359,4 +394,8 @@ REFUSED_FOR: dict[Attack, tuple[str, ...]] = {
     stops_out_of_scope: ("scope",),
     submits_out_of_scope: ("scope",),
     looks_out_of_scope: ("scope",),
+    submits_unsigned: ("order",),
+    submits_with_anothers_signature: ("order",),
+    replaces_the_code: ("order",),
+    ends_a_node_unsigned: ("order",),
 }

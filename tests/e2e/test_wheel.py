@@ -148,7 +148,7 @@ def test_half_an_hour_of_a_stranger(wheel: Path, tmp_path: Path, home: Path) -> 
         assert "clean-trips v1" in shell("agiledart top --once")
         assert len(shell("agiledart tap clean-trips clean --limit 3").splitlines()) == 3
         assert "agiledart_build_info{" in shell(f"curl -s http://{metrics}/metrics")
-        shell("agiledart token create --role reader --scope sink:clean-trips > reader.token && chmod 600 reader.token")
+        shell("agiledart token create --role reader --scope sink:clean-trips --output reader.token")
         (tmp_path / "copy_trips.py").write_text(COPY)
         first = int(shell("python copy_trips.py").split()[-1])
         assert first > 0

@@ -4,12 +4,14 @@ It is what executors do, with all freedom that they have used against the engine
 """
 
 from collections import deque
+from collections.abc import Mapping
 from typing import Any
 
 from agiledart_dataflow.data.batch import Batch
 from agiledart_dataflow.data.carries import Carries
 from agiledart_dataflow.graph.topology import Topology
 from agiledart_dataflow.plan.connectors import Connector
+from agiledart_dataflow.plan.instances_asked import Asked
 from agiledart_dataflow.plan.stages import plan_stages
 from agiledart_dataflow.runtime.channels import ReceivingChannel, SendingChannel
 from agiledart_dataflow.runtime.instance import Instance
@@ -54,13 +56,14 @@ class InlineHost:
 
     Args:
         topology: what to run.
-        parallelism: of all stages that can have several instances.
+        parallelism: of all stages that can have several instances, or by name of a step.
         seed: of the schedule.
         window: data frames that a channel may have under way.
         restarts: how often a turn puts an instance back from its own snapshot.
         make_store: where all steps keep their state by key, whatever they ask for; None: in memory.
         barriers: how many checkpoints the sources begin, each at its own time.
         at_least: what goes with every row, needed or not.
+        starts: instances of stages with limits, by name of a step, in place of the lower limit.
 
     Attributes:
         snapshots: of each checkpoint by (stage, instance); what a sink had written then, under its step's name.
@@ -70,15 +73,17 @@ class InlineHost:
         self,
         topology: Topology,
         *,
-        parallelism: int,
+        parallelism: int | Mapping[str, Asked],
         seed: int,
         window: int = 1,
         restarts: float = 0.0,
         barriers: int = 0,
         make_store: Any = None,
         at_least: Carries = "rows",
+        starts: Mapping[str, int] | None = None,
     ) -> None:
-        self.program: Program = compile_program(topology, plan_stages(topology.specification(), parallelism, at_least))
+        planned = plan_stages(topology.specification(), parallelism, at_least)
+        self.program: Program = compile_program(topology, planned.with_instances(starts or {}))
         self._random = RandomStream(seed, "inline host")
         self._restarts = restarts
         self._make_store = make_store

@@ -136,6 +136,7 @@ def test_a_drain_that_does_not_end_is_cut() -> None:
     mesh.submit("a1", pipeline("stuck"))
     body = mesh.answer(mesh.ask("a5", Stop("stuck")), 200 * SECOND)
     assert body["state"] == "stopped"
+    mesh.world.run_for(1 * SECOND)  # the answer comes when the record says so, its hosts hear of it meanwhile
     assert mesh.hosts("stuck") == []
 
 
@@ -203,6 +204,8 @@ def test_refusals_are_in_the_users_words() -> None:
     assert "cannot be the name" in mesh.refusal(mesh.ask("a1", submission(pipeline("-rf"))))
     wrong = submission(pipeline("step"), parallelism={"cuont": 2})
     assert "Did you mean count?" in mesh.refusal(mesh.ask("a1", wrong))
+    upside_down = submission(pipeline("step"), parallelism={"count": (8, 1)})
+    assert "Limits 8..1 are not possible" in mesh.refusal(mesh.ask("a1", upside_down))
     assert "key" in mesh.refusal(mesh.ask("a1", Route("not a key")))
 
 

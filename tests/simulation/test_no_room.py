@@ -56,7 +56,7 @@ def test_it_waits_where_everybody_can_see_it_and_runs_when_there_is_room() -> No
     status = mesh.status("a3", "third")
     assert status["state"] == "deploying"
     assert status["reason"].startswith("waits for room: no node has room for instance")
-    assert "Start more agents, stop something" in status["reason"]
+    assert "Start more agents, give one more room (agiledart agent --capacity), stop something" in status["reason"]
     assert [entry["text"].partition(":")[0] for entry in status["history"]] == ["submitted to a1", "waits for room"]
     ((_, alarm),) = mesh.alarms
     assert (alarm.application, alarm.waiting) == ("third", 1)

@@ -1,13 +1,15 @@
 """Where the command line talks to its agent: a Unix socket in the state directory, or a TLS link with the service
 `control`.
 
-Who may open the socket file (mode 0600) and has the agent's user id, or is root, is an admin. Over TLS the grant's
-role decides. Both ways carry the same CONTROL frames (`agiledart_node.wire.commands`).
+Who may open the socket file (mode 0600), has the agent's user id or is root, and begins with what `control.cookie` beside it
+holds, is an admin: users' code runs under the same user id and can open the socket, but it cannot read the file. Over TLS the
+grant's role decides. Both ways carry the same CONTROL frames (`agiledart_node.wire.commands`).
 """
 
 import asyncio
 import contextlib
 import os
+import secrets
 import socket
 import struct
 from collections.abc import Callable
@@ -16,6 +18,7 @@ from typing import Any
 
 import msgspec
 
+from agiledart_agent.durable_file import write_durably
 from agiledart_kernel.codec import Codec
 from agiledart_kernel.errors import OperationFailed, RemoteProtocolError
 from agiledart_kernel.frames import FrameKind, FrameReader, frame
@@ -25,7 +28,6 @@ from agiledart_node.records.allowing import why_not
 from agiledart_node.wire.commands import (
     VERB_BY_COMMAND,
     Answer,
-    Command,
     ControlMessage,
     Progress,
     Refusal,
@@ -44,6 +46,10 @@ MAX_OPEN_REQUESTS = 32
 MAX_SOCKET_PATH_BYTES = 107
 """Linux's `sun_path` without its final zero."""
 
+COOKIE = "control.cookie"
+COOKIE_BYTES = 32
+"""Beside the socket: what who opens it says first."""
+
 _ROOM = 64
 """Bytes of an answer around its document."""
 
@@ -53,8 +59,8 @@ _PEER_CREDENTIALS = struct.Struct("3i")
 class Client:
     """One connected asker; `write` takes a whole frame."""
 
-    def __init__(self, asker: Asker, who: str, write: Callable[[int, bytes], None]) -> None:
-        self.asker, self.who, self._write = asker, who, write
+    def __init__(self, asker: Asker, who: str, write: Callable[[int, bytes], None], *, is_local: bool = False) -> None:
+        self.asker, self.who, self._write, self.is_local = asker, who, write, is_local
         self.open: set[int] = set()
         self.gone = False
 
@@ -68,14 +74,14 @@ class ControlApi:
     """Numbers the requests of all clients, checks roles, and brings answers back to who asked.
 
     Args:
-        ask: called with (request number, command, client) for each command that may be allowed: whose application it is about,
-            the node looks up.
+        ask: called with (request number, request, client) for each request that may be allowed: whose application it is about,
+            and whether its order is good, is looked up there.
         local: who asks at the Unix socket.
         count_refused: called with a reason for each request or connection turned away.
     """
 
     def __init__(
-        self, ask: Callable[[int, Command, Client], None], count_refused: Callable[[str, str], None], local: Asker
+        self, ask: Callable[[int, Request, Client], None], count_refused: Callable[[str, str], None], local: Asker
     ) -> None:
         self._ask, self._count_refused, self._local = ask, count_refused, local
         self._asked: dict[int, tuple[Client, int]] = {}
@@ -83,6 +89,7 @@ class ControlApi:
         self._clients = 0
         self._server: asyncio.AbstractServer | None = None
         self._path: Path | None = None
+        self._cookie = b""
 
     # ---- requests, whichever way they came
 
@@ -99,7 +106,7 @@ class ControlApi:
         self._number += 1
         client.open.add(message.request)
         self._asked[self._number] = (client, message.request)
-        self._ask(self._number, message.command, client)
+        self._ask(self._number, message, client)
 
     def _may_ask(self, client: Client, message: Request) -> bool:
         verb = VERB_BY_COMMAND.get(type(message.command), "")
@@ -154,6 +161,8 @@ class ControlApi:
             )
         with contextlib.suppress(FileNotFoundError):
             path.unlink()
+        self._cookie = secrets.token_bytes(COOKIE_BYTES)
+        write_durably(path.with_name(COOKIE), self._cookie)
         mask = os.umask(0o177)
         try:
             self._server = await asyncio.start_unix_server(self._serve, path)
@@ -166,8 +175,8 @@ class ControlApi:
         if self._server is not None:
             self._server.close()
         if self._path is not None:
-            with contextlib.suppress(FileNotFoundError):
-                self._path.unlink()
+            for path in (self._path, self._path.with_name(COOKIE)):
+                path.unlink(missing_ok=True)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         client = self._admit(writer)
@@ -176,10 +185,14 @@ class ControlApi:
             return
         frames = FrameReader(MAX_FRAME_BYTES)
         self._clients += 1
+        has_proven = False
         try:
             while data := await reader.read(1 << 16):
                 frames.feed(data)
                 while (item := frames.next()) is not None:
+                    if not has_proven:
+                        has_proven = self._is_proof(*item)
+                        continue
                     if item[0] != FrameKind.CONTROL:
                         raise RemoteProtocolError("kind", "only CONTROL frames are taken here")
                     self.receive(client, item[1])
@@ -192,6 +205,12 @@ class ControlApi:
             self._clients -= 1
             self.forget(client)
             writer.close()
+
+    def _is_proof(self, kind: int, body: bytes) -> bool:
+        """Has who opened the socket read the cookie? Raises RemoteProtocolError."""
+        if kind != FrameKind.HELLO or not secrets.compare_digest(body, self._cookie):
+            raise RemoteProtocolError("cookie", "the first frame holds what control.cookie does")
+        return True
 
     def _admit(self, writer: asyncio.StreamWriter) -> Client | None:
         """The file's mode keeps others out already; the kernel's word on who is there is asked as well."""
@@ -209,4 +228,4 @@ class ControlApi:
             if not writer.is_closing():
                 writer.write(frame(kind, body))
 
-        return Client(self._local, f"uid {uid}", write)
+        return Client(self._local, f"uid {uid}", write, is_local=True)

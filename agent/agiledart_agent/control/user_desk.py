@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import secrets
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -19,12 +20,14 @@ from agiledart_agent.metrics.node_metrics import bytes_below
 from agiledart_agent.peer_links import PeerLinks
 from agiledart_agent.settings import AgentSettings
 from agiledart_agent.sink_log_server import SinkLogServer
-from agiledart_kernel.errors import AgileDartError
+from agiledart_kernel.errors import AgileDartError, RemoteProtocolError
 from agiledart_kernel.grants import Role
 from agiledart_kernel.machine import Event
+from agiledart_kernel.orders import Terms, sign_order
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.permissions import Asker
-from agiledart_node.wire.commands import Command, CreateToken, Info, Leave, Nodes, Status
+from agiledart_node.records.order_checks import VerifyOrder, check_order, terms_of, why_refused
+from agiledart_node.wire.commands import VERB_BY_COMMAND, CreateToken, Info, Leave, Nodes, Request, Status
 from agiledart_node.wire.effects import Progressed, RefusedRequest, Replied
 from agiledart_node.wire.events import Asked
 from agiledart_sink_log.layout import logs_in
@@ -59,11 +62,19 @@ class UserDesk:
 
     Args:
         feed: takes events for the node.
+        verify: judges signed orders.
     """
 
     def __init__(
-        self, settings: AgentSettings, identity: Identity, log: AgentLog, parts: Parts, feed: Callable[[Event], None]
+        self,
+        settings: AgentSettings,
+        identity: Identity,
+        log: AgentLog,
+        parts: Parts,
+        feed: Callable[[Event], None],
+        verify: VerifyOrder,
     ) -> None:
+        self._verify = verify
         self._settings, self._identity, self._log, self._parts, self._feed = settings, identity, log, parts, feed
         self._control = ControlApi(self._asked, log.refused, Asker("admin", "", identity.public_key))
         self._clients: dict[Link, Client] = {}
@@ -103,7 +114,19 @@ class UserDesk:
 
     # ---- questions
 
-    def _asked(self, request: int, command: Command, client: Client) -> None:
+    def _asked(self, request: int, asked: Request, client: Client) -> None:
+        command, order = asked.command, asked.order
+        try:
+            terms = terms_of(command)
+            if client.is_local:
+                order = self._signed(terms) if terms is not None else b""
+            if isinstance(command, CreateToken | Leave) and terms is not None:
+                wall_ms = int(time.time() * 1_000)
+                check_order(self._verify, order, terms, key=client.asker.key, wall_ms=wall_ms)
+        except RemoteProtocolError as error:
+            self._log.refused("order", client.who)
+            self._control.refuse(request, why_refused(VERB_BY_COMMAND[type(command)], error))
+            return
         match command:
             case CreateToken():
                 self._create_token(request, command)
@@ -115,7 +138,13 @@ class UserDesk:
                 if isinstance(command, Info | Nodes | Status):
                     self._extended[request] = type(command)
                 self._who[request] = client.who
-                self._feed(Asked(request, command, client.who, client.asker))
+                self._feed(Asked(request, command, client.who, client.asker, order))
+
+    def _signed(self, terms: Terms) -> bytes:
+        """The order of who may open our socket: our own key signs it, and owns what is submitted so."""
+        identity = self._identity
+        wall_ms = int(time.time() * 1_000)
+        return sign_order(identity.key.sign, identity.chain, identity.network, terms, wall_ms, secrets.token_bytes)
 
     def _create_token(self, request: int, command: CreateToken) -> None:
         try:

@@ -6,7 +6,11 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from agiledart_agent.driver import Driver
+from agiledart_agent.executors.closed_files import closed_to_users
+from agiledart_agent.executors.code_check import checked_apart
 from agiledart_agent.executors.executor_pool import ExecutorEvents, ExecutorPool, ExecutorProcess, LaunchError
 from agiledart_agent.executors.taps import FORGET_SECONDS, Taps
 from agiledart_agent.identity.identity import Identity, make_executor_pass
@@ -15,6 +19,7 @@ from agiledart_agent.metrics.metrics import AgentMetrics
 from agiledart_agent.settings import AgentSettings
 from agiledart_dataflow.plan.stage_plan import StagePlan
 from agiledart_executor.messages import (
+    CheckWanted,
     Configure,
     InstanceBroke,
     InstanceName,
@@ -30,6 +35,7 @@ from agiledart_kernel.frames import decode_hello
 from agiledart_kernel.grants import Grant
 from agiledart_kernel.machine import Completed, Event, Failed
 from agiledart_node.wire.effects import (
+    CheckCode,
     CountEpoch,
     DrainSources,
     LinkInstances,
@@ -48,7 +54,7 @@ from agiledart_node.wire.events import (
     InstanceReported,
     InstanceUnprepared,
 )
-from agiledart_node.wire.formation_messages import LogLine
+from agiledart_node.wire.formation_messages import ConnectorChecked, HostChecked, LogLine
 from agiledart_transport.local_judge import LocalJudge
 
 _PLAN: Codec[StagePlan] = Codec(StagePlan)
@@ -118,6 +124,7 @@ class ExecutorDesk:
         driver.on(LinkInstances, lambda e: self._spawn(self._link_instances(pool, e)))
         driver.on(PassBarrier, lambda e: pool.begin_epoch(e.application, e.version, e.epoch))
         driver.on(CountEpoch, lambda e: pool.commit_epoch(e.application, e.version, e.epoch))
+        driver.on(CheckCode, lambda e: self._spawn(self._check_code(e)))
         driver.on(StopInstances, lambda e: self._stop_instances(pool, e))
         driver.on(ReadLogs, self._read_logs)
         driver.on(ReadTap, lambda e: self._read_tap(pool, e))
@@ -138,6 +145,7 @@ class ExecutorDesk:
     # ---- instances
 
     async def _prepare(self, pool: ExecutorPool, effect: PrepareExecutors) -> None:
+        self._identity.touch_network()
         part = effect.part
         await pool.prepare(part.application, part.version, part.number, effect.slots, encode(part))
 
@@ -159,6 +167,15 @@ class ExecutorDesk:
         self._feed(
             Completed(effect.request, {(name.stage, name.index): address for name, address in addresses.items()})
         )
+
+    async def _check_code(self, effect: CheckCode) -> None:
+        closed = closed_to_users(self._settings)
+        wanted = CheckWanted(effect.plan, effect.bundle, effect.stages, self._bounds().memory_bytes, closed)
+        found = await checked_apart(wanted, str(self._settings.state_dir))
+        told = HostChecked(
+            0, found.refusal, tuple(ConnectorChecked(*msgspec.structs.astuple(one)) for one in found.connectors)
+        )
+        self._feed(Completed(effect.request, told))
 
     async def _link_instances(self, pool: ExecutorPool, effect: LinkInstances) -> None:
         addresses = tuple((InstanceName(one.stage, one.index), one.address) for one in effect.addresses)
@@ -223,11 +240,16 @@ class ExecutorDesk:
             advertised=advertised,
             latency_log_bytes=self._settings.latency_log_bytes,
             latency_log_days=self._settings.latency_log_days,
-            bounds=Bounds(
-                warning_seconds=self._settings.stuck_warning,
-                limit_seconds=self._settings.stuck_limit,
-                memory_bytes=self._settings.executor_memory_mb * MB or default_memory(),
-            ),
+            bounds=self._bounds(),
+            home=self._identity.node_id,
+            closed=closed_to_users(self._settings),
+        )
+
+    def _bounds(self) -> Bounds:
+        return Bounds(
+            warning_seconds=self._settings.stuck_warning,
+            limit_seconds=self._settings.stuck_limit,
+            memory_bytes=self._settings.executor_memory_mb * MB or default_memory(),
         )
 
     def _judge_for_executor(self, asked: JudgePeer, application: str) -> Verdict:

@@ -69,6 +69,9 @@ columns that nobody used (agent and executor 151 MB PSS, then 128, at the same C
 before.
 """
 
+CREDENTIALS = "AGILEDART_CREDENTIALS"
+"""Names a folder with secrets of connectors, which executors open."""
+
 ENDING_SECONDS = 2.0
 """How long an executor may take to flush its sinks and end by itself."""
 
@@ -125,7 +128,7 @@ def executor_environment(own: Mapping[str, str]) -> dict[str, str]:
 
     A join token may stand there; user code has no business with it.
     """
-    others = {key: value for key, value in own.items() if not key.startswith("AGILEDART_")}
+    others = {key: value for key, value in own.items() if not key.startswith("AGILEDART_") or key == CREDENTIALS}
     return {**_SMALL, **others, "PYTHONUNBUFFERED": "1"}
 
 

@@ -12,6 +12,7 @@ authority's key has none: who moves it to a safe place does not leave a copy beh
 Source: the admission spec, section 1; decision 0004.
 """
 
+import contextlib
 import fcntl
 import os
 import time
@@ -51,6 +52,7 @@ class _Network(msgspec.Struct, frozen=True):
 
     network: bytes
     chain: tuple[bytes, ...]
+    is_untouched: bool = False
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -89,6 +91,7 @@ class Identity:
         incarnation: grows at every start; 0 when only read.
         authority: the authority's key, where it is kept.
         repaired: files that were read from their copies, and why.
+        is_untouched: this node founded its network and has seen no other node and no application in it: nobody misses it.
         lock: held while this is an agent's.
     """
 
@@ -100,7 +103,10 @@ class Identity:
     incarnation: int = 0
     authority: ed25519.Ed25519PrivateKey | None = None
     repaired: dict[Path, str] = field(default_factory=dict)
+    is_untouched: bool = False
     lock: IO[str] | None = None
+    _is_kept: bool = True
+    _has_left: bool = False
 
     def __repr__(self) -> str:
         return f"Identity({self.peer_id})"
@@ -161,6 +167,7 @@ class Identity:
             if kept.notice:
                 notices[network] = kept.notice
             identity.network, identity.chain = stored.network, stored.chain
+            identity.is_untouched = stored.is_untouched
         authority = state_dir / "authority.key"
         if authority.exists():
             key = _read_key(authority)
@@ -239,42 +246,69 @@ class Identity:
     # ------------------------------------------------------------------------------------------------------- changes
 
     def found_network(self) -> None:
-        """Start a new network: make its authority key and this node its first agent; raises `OperationFailed`."""
+        """Start a new network: make its authority key and this node its first agent; raises `OperationFailed`.
+
+        Nothing is written before `keep_network`: a start that fails leaves no network behind.
+        """
         if self.network:
             raise OperationFailed(f"{self.directory} already belongs to network {self.network.hex()[:8]}.")
         path = self.directory / "authority.key"
-        try:
-            if not path.exists():  # else a crash came between the key and network.json
-                _write_key(path, ed25519.Ed25519PrivateKey.generate())
-            authority = _read_key(path)
-            now = int(self.wall_seconds())
-            network = public_bytes(authority)
-            chain = sign_link(
-                network, authority.sign, (), key=self.public_key, use="act", role="agent",
-                not_before=now, not_after=now + FOUNDER_DAYS * 24 * _HOUR,
-            )  # fmt: skip
-            self._store(network, chain)
-        except OSError as error:
-            raise OperationFailed(f"{error.filename or path} cannot be written: {error.strerror}.") from None
-        self.authority = authority
+        # A key without network.json: a crash came between the two. One whose network was left is that network's.
+        has_key = path.exists() and not self._has_left
+        authority = _read_key(path) if has_key else ed25519.Ed25519PrivateKey.generate()
+        now = int(self.wall_seconds())
+        network = public_bytes(authority)
+        chain = sign_link(
+            network, authority.sign, (), key=self.public_key, use="act", role="agent",
+            not_before=now, not_after=now + FOUNDER_DAYS * 24 * _HOUR,
+        )  # fmt: skip
+        self.network, self.chain, self._is_kept = network, chain, False
+        self.authority, self.is_untouched = authority, True
 
     def join_network(self, network: bytes, chain: tuple[bytes, ...]) -> None:
-        """Belong to a network by this chain (from `tokens.redeem`), from now on; raises `OperationFailed`,
-        `Refused`."""
+        """Belong to a network by this chain (from `tokens.redeem`); written down by `keep_network`.
+
+        Raises `OperationFailed`, `Refused`.
+        """
         if self.network and self.network != network:
             raise OperationFailed(
                 f"{self.directory} belongs to network {self.network.hex()[:8]}, the token to {network.hex()[:8]}. "
                 "Give another --state-dir, or remove this one to leave its network for good."
             )
         verify_chain(network, chain, self.public_key, int(self.wall_seconds()), check_signature)
-        try:
-            self._store(network, chain)
-        except OSError as error:
-            raise OperationFailed(f"{error.filename} cannot be written: {error.strerror}.") from None
+        self.network, self.chain, self._is_kept = network, chain, False
 
-    def _store(self, network: bytes, chain: tuple[bytes, ...]) -> None:
-        write_kept(self.directory / "network.json", msgspec.json.encode(_Network(network, chain)) + b"\n")
-        self.network, self.chain = network, chain
+    def leave_network(self) -> None:
+        """Belong to no network, having been alone in one that nobody misses. `keep_network` of the next one removes its key."""
+        assert self.is_untouched, "others may live in this network"
+        self.network, self.chain, self.authority = b"", (), None
+        self.is_untouched, self._has_left = False, True
+
+    def keep_network(self) -> None:
+        """Write down which network this node belongs to, for the next starts; raises `OperationFailed`."""
+        if self._is_kept:
+            return
+        path = self.directory / "authority.key"
+        try:
+            if self._has_left:
+                path.unlink(missing_ok=True)
+            if self.authority is not None and not path.exists():
+                _write_key(path, self.authority)
+            self._store()
+        except OSError as error:
+            raise OperationFailed(f"{error.filename or path} cannot be written: {error.strerror}.") from None
+        self._is_kept, self._has_left = True, False
+
+    def touch_network(self) -> None:
+        """Another node or an application has come: somebody would miss this network now. A full disk is no reason to end."""
+        if self.is_untouched:
+            self.is_untouched = False
+            with contextlib.suppress(OSError):
+                self._store()
+
+    def _store(self) -> None:
+        note = _Network(self.network, self.chain, self.is_untouched)
+        write_kept(self.directory / "network.json", msgspec.json.encode(note) + b"\n")
 
     def close(self) -> None:
         """Let another agent have the directory."""

@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from agiledart_agent.identity.identity import Issuer
 from agiledart_kernel.errors import OperationFailed, Refused
-from agiledart_kernel.grants import Role, decode_link, link_hash, sign_link, verify_chain
+from agiledart_kernel.grants import TOKEN_ROLES, Role, decode_link, link_hash, sign_link, verify_chain
 from agiledart_kernel.limits import MAX_CHAIN_LINKS
 from agiledart_transport.certificates import check_signature, public_bytes
 
@@ -126,7 +126,7 @@ def create_token(
         raise OperationFailed(f"A token has 1 to {MAX_USES:,} uses, not {uses:,}.")
     if expires <= 0 or member_for <= 0:
         raise OperationFailed("A token and the membership that it gives must last for some time.")
-    if role == "executor":
+    if role not in TOKEN_ROLES:
         raise OperationFailed("Executors get their grants from their agent; there is no token for them.")
     if role == "agent" and scope:
         raise OperationFailed("An agent serves all applications: a token for agents has no scope.")

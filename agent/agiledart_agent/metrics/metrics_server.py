@@ -6,6 +6,7 @@ the connection closes.
 """
 
 import asyncio
+import errno
 from collections.abc import Callable, Collection
 from http import HTTPStatus
 from ipaddress import ip_address
@@ -50,16 +51,22 @@ class MetricsServer:
         self._server: asyncio.Server | None = None
         self._clients: set[asyncio.StreamWriter] = set()
 
-    async def listen(self, host: str, port: int) -> None:
-        """Take connections; raises `OperationFailed` in the user's words."""
-        try:
-            self._server = await asyncio.start_server(self._serve, host, port, limit=MAX_HEAD)
-        except OSError as error:
-            why = "is in use by another process" if error.errno == 98 else f"cannot be used ({error.strerror or error})"
-            raise OperationFailed(
-                f"Port {port} of {host} for metrics {why}. "
-                f'Give --metrics {host}:0 for any free one, or --metrics "" for none.'
-            ) from None
+    async def listen(self, host: str, port: int, tries: int = 1) -> int:
+        """Take connections; the port. `tries`: ports to try, from this one on. Raises `OperationFailed` in the user's words."""
+        for candidate in range(port, min(port + tries, 1 << 16)):
+            try:
+                self._server = await asyncio.start_server(self._serve, host, candidate, limit=MAX_HEAD)
+            except OSError as error:
+                is_taken = error.errno == errno.EADDRINUSE
+                if is_taken and candidate + 1 < port + tries:
+                    continue
+                why = "is in use by another process" if is_taken else f"cannot be used ({error.strerror or error})"
+                raise OperationFailed(
+                    f"Port {port} of {host} for metrics {why}. "
+                    f'Give --metrics {host}:0 for any free one, or --metrics "" for none.'
+                ) from None
+            return candidate
+        raise AssertionError("at least one port is tried")
 
     @property
     def address(self) -> str:

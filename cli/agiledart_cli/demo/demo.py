@@ -18,8 +18,9 @@ from agiledart_cli.errors import NoAgentError
 from agiledart_cli.output import duration, output_option, plural, print_json, say
 from agiledart_cli.processes import MemoryWatch
 from agiledart_cli.signals import unwound_by_signals
-from agiledart_cli.verbs.applications import FINAL_STATES, make_submission
+from agiledart_cli.verbs.application_view import FINAL_STATES
 from agiledart_cli.verbs.cluster import MAX_AGENTS, AgentProcess, Mesh
+from agiledart_cli.verbs.submit import make_submission
 from agiledart_kernel.errors import AgileDartError, ConfigurationError, OperationFailed
 from agiledart_kernel.limits import MAX_PARALLELISM
 from agiledart_node.wire.commands import Status, Stop

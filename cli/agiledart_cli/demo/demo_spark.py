@@ -20,8 +20,9 @@ from agiledart_analytics.live import FINISH
 from agiledart_cli.control_client import ControlClient
 from agiledart_cli.output import count, say
 from agiledart_cli.verbs.analytics import print_outcome, write_reader_token
-from agiledart_cli.verbs.applications import FINAL_STATES, make_submission
+from agiledart_cli.verbs.application_view import FINAL_STATES
 from agiledart_cli.verbs.cluster import Mesh
+from agiledart_cli.verbs.submit import make_submission
 from agiledart_kernel.errors import AgileDartError
 from agiledart_node.wire.commands import Status, Stop
 

@@ -7,9 +7,10 @@ from typing import Any
 
 from agiledart_cli.control_client import ControlClient
 from agiledart_cli.errors import AnsweredNoError
+from agiledart_cli.verbs.application_view import recovery_text
 from agiledart_node.wire.commands import ListApplications, Nodes, Status
 
-LIVE_STATES = ("running", "deploying")
+LIVE_STATES = ("running", "recovering", "deploying")
 
 MAX_LIVE = 16
 """Applications whose figures are asked for in one sample; each costs a question to all of its nodes."""
@@ -146,7 +147,7 @@ def _application(
 ) -> ApplicationLine:
     changed = row.get("changed_ms")
     since = max(0.0, wall_seconds - changed / 1000) if changed else None
-    reason = (row.get("reason") or "").partition("\n")[0]
+    reason = (row.get("reason") or "").partition("\n")[0] or recovery_text(row)
     line = ApplicationLine(row["name"], row["version"], row["state"], since, reason=reason)
     summary = (body or {}).get("summary") or {}
     if body is None or not summary:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from agiledart_cli.output import BAD, WATCH, count, duration, milliseconds, plural
-from agiledart_cli.top.top_sample import ApplicationLine, NodeLine, Snapshot, StepLine
+from agiledart_cli.top.top_sample import LIVE_STATES, ApplicationLine, NodeLine, Snapshot, StepLine
 from agiledart_cli.verbs.application_view import COLOURS, where
 from agiledart_kernel.text import harmless
 
@@ -35,7 +35,7 @@ class Line:
 
 def picture(snapshot: Snapshot, width: int, height: int | None, sort: str) -> list[Line]:
     """The whole screen: at most `height` lines (None: as many as needed) of at most `width` characters."""
-    live = sum(line.state in ("running", "deploying") for line in snapshot.applications)
+    live = sum(line.state in LIVE_STATES for line in snapshot.applications)
     title = (
         f"agiledart top   {snapshot.agent}   {plural(snapshot.known, 'node')}   {plural(live, 'application')} at work"
     )

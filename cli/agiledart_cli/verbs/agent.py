@@ -17,6 +17,9 @@ from agiledart_cli.output import output_option, print_json
     default=None,
     help="Found a network although this node was in one that it no longer knows.",
 )
+@click.option(
+    "--leave-old", is_flag=True, default=None, help="With --join: leave a network of one that never ran an application."
+)
 @click.option("--name", help="What people call this node. Default: the host's name.")
 @click.option("--listen", metavar="HOST:PORT", help="Where links are taken; port 0 is any free one.")
 @click.option("--advertise", metavar="HOST:PORT", help="Where others reach this node, when that differs from --listen.")
@@ -26,6 +29,9 @@ from agiledart_cli.output import output_option, print_json
     "--host", help="The machine: copies go to different ones. Default: found out; the same for all agents here."
 )
 @click.option("--cores", type=int, help="Cores that this node counts as its own. Default: all of the machine.")
+@click.option(
+    "--capacity", type=int, help="Operator instances that this node takes. Default: what its memory and cores give."
+)
 @click.option("--executors", type=int, help="Worker processes that an application may have here.")
 @click.option("--state-dir", metavar="DIR", help="Key, grants and memory of the ring; one agent at a time.")
 @click.option("--config", "config_file", metavar="FILE", help="TOML file with a table [agent]; flags count more.")

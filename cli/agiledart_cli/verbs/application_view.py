@@ -1,5 +1,7 @@
 """How applications look: the answers of `submit`, `list` and `status` as tables and sentences."""
 
+import shutil
+import sys
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -9,7 +11,15 @@ import click
 
 from agiledart_cli.output import BAD, GOOD, WATCH, count, duration, milliseconds, paint, print_table
 
-COLOURS = {"running": GOOD, "finished": GOOD, "deploying": WATCH, "stopped": WATCH, "failed": BAD}
+AGES_APART_MS = 250
+"""Figures of one report round are nearer to each other than this."""
+
+FINAL_STATES = ("finished", "failed", "stopped")
+
+LEAST_NOTE = 24
+"""Characters of a reason that are shown on the narrowest terminal."""
+
+COLOURS = {"running": GOOD, "finished": GOOD, "recovering": WATCH, "deploying": WATCH, "stopped": WATCH, "failed": BAD}
 
 
 def where(nodes: Sequence[str]) -> str:
@@ -31,10 +41,41 @@ def print_plan(body: Mapping[str, Any], *, dry_run: bool) -> None:
             f" running after {duration(body['seconds_to_running'])}."
         )
     print_table(["stage", "×", "where"], [[name, len(nodes), where(nodes)] for name, nodes in placement.items()], ["×"])
-    for path in body.get("paths", []):
-        click.echo(f" way {' → '.join(path)} ({_hops(path)})")
+    _print_ways(body)
+    _print_checks(body.get("checks", []))
     if not dry_run:
         click.echo(f" Watch: agiledart top   Stop: agiledart stop {body['name']}")
+
+
+def _print_checks(checks: Sequence[Mapping[str, Any]]) -> None:
+    """What each source and sink found on its node, and what it guarantees."""
+    for row in checks:
+        if not row["stage"]:
+            click.echo(f" {row['node']}  {paint(row['text'], BAD)}")
+    tried = [row for row in checks if row["stage"]]
+    if tried:
+        click.echo()
+        heads = ["stage", "where", "reads or writes", "found", "when something ends in the middle"]
+        rows = [
+            [
+                row["stage"],
+                row["node"],
+                row["connector"],
+                paint(row["text"], None if row["is_good"] else BAD),
+                row["guarantee"],
+            ]
+            for row in tried
+        ]
+        print_table(heads, rows)
+
+
+def _print_ways(body: Mapping[str, Any]) -> None:
+    """Which way rows go, and which steps are not where one would look for them. Older agents tell the JOIN paths only."""
+    for way in body.get("ways") or body.get("paths", []):
+        click.echo(f" way {' → '.join(way)} ({_hops(way)})")
+    for stage, why in body.get("reasons", {}).items():
+        nodes = body["placement"].get(stage, [])
+        click.echo(f" {stage} is on {where(nodes)}: {why}")
 
 
 def _hops(path: Sequence[str]) -> str:
@@ -52,17 +93,64 @@ def print_applications(body: Mapping[str, Any]) -> None:
     rows = []
     for one in body["applications"]:
         state = paint(one["state"], COLOURS.get(one["state"]))
-        note = (one.get("reason") or "").partition("\n")[0]
+        note = (one.get("reason") or "").partition("\n")[0] or recovery_text(one)
         state += "?" if one.get("by_hearsay") else ""
-        rows.append(
-            [one["name"], f"v{one['version']}", state, ago(one.get("changed_ms")), one.get("submitted_to", ""), note]
-        )
+        rows.append([one["name"], f"v{one['version']}", state, _since(one), one.get("submitted_to", ""), note])
     if not rows:
         click.echo("No applications yet. Submit one: agiledart submit FILE:NAME")
     else:
-        print_table(["application", "", "state", "for", "submitted to", ""], rows)
+        heads = ["application", "", "state", "", "submitted to", ""]
+        print_table(heads, _cut(heads, rows))
     if body.get("unreadable"):
         click.echo(paint(f" {body['unreadable']} more cannot be read just now", WATCH))
+
+
+def _since(one: Mapping[str, Any]) -> str:
+    """For how long it runs, or ran and when it ended."""
+    changed = one.get("changed_ms") or 0
+    if one["state"] not in FINAL_STATES:
+        return f"for {ago(changed)}" if changed else ""
+    ended = f"ended {ago(changed)} ago" if changed else ""
+    ran = max(0, changed - one["running_ms"]) / 1000 if changed and one.get("running_ms") else None
+    return ended if ran is None else f"ran for {duration(ran)}, {ended}"
+
+
+def _cut(heads: list[str], rows: list[list[str]]) -> list[list[str]]:
+    """The rows, with the last cell short enough for a terminal's line; `status` and pipes have all of it."""
+    if not sys.stdout.isatty():
+        return rows
+    widths = [max(len(click.unstyle(row[column])) for row in [heads, *rows]) for column in range(len(heads) - 1)]
+    taken = 1 + sum(width + 2 for width in widths)
+    room = max(LEAST_NOTE, shutil.get_terminal_size().columns - taken)
+    return [[*row[:-1], row[-1] if len(row[-1]) <= room else f"{row[-1][: room - 1].rstrip()}…"] for row in rows]
+
+
+def recovery_text(body: Mapping[str, Any]) -> str:
+    """What of an application is being brought back, and how far that is; nothing of one that runs."""
+    recovery: Mapping[str, Any] = body.get("recovery") or {}
+    if not recovery:
+        return ""
+    phase = recovery["phase"]
+    if phase == "waiting":
+        doing = f"waits for {', '.join(recovery['waits_for']) or 'room'}"
+    elif phase == "fetch" and recovery["of_bytes"]:
+        doing = f"fetches state, {recovery['bytes']:,} of {recovery['of_bytes']:,} bytes"
+    else:
+        doing = {"plan": "plans", "fetch": "fetches state", "restore": "restores"}.get(phase, "replays")
+    return (
+        f"{doing}; life {recovery['life']} from epoch {recovery['from_epoch']}, since {duration(recovery['seconds'])}: "
+        f"{recovery['reason']}"
+    )
+
+
+def _epoch_text(epoch: Mapping[str, Any] | None) -> str:
+    """How much of its results is safe."""
+    if not epoch:
+        return ""
+    age = f", {duration(epoch['age_s'])} ago" if epoch.get("age_s") is not None else ""
+    survives = epoch.get("survives")
+    losses = "" if survives is None else f"; survives the loss of {survives} machine{'' if survives == 1 else 's'}"
+    return f"epoch {epoch['committed']} committed{age}{losses}"
 
 
 def print_status(body: Mapping[str, Any]) -> None:
@@ -78,19 +166,23 @@ def print_status(body: Mapping[str, Any]) -> None:
         if body.get("by_hearsay"):
             click.echo(" no host of it has said so: if it lives, its coordinator takes this back once it is reached")
     else:
-        word = {"running": "running for", "deploying": "being deployed for"}.get(state, f"{state},")
-        ends = "" if state in ("running", "deploying") else " ago"
+        live = {"running": "running for", "recovering": "recovering; began to run", "deploying": "being deployed for"}
+        word, ends = live.get(state, f"{state},"), "" if state in ("running", "deploying") else " ago"
         told = f"{word} {since}{ends}" if since else state
         click.echo(f"{title}   {paint(told, COLOURS.get(state))}{by}")
         if body.get("reason"):
             click.echo(f" {body['reason']}")
+    if told := recovery_text(body):
+        click.echo(paint(f" {told}", WATCH))
+    if told := _epoch_text(body.get("epoch")):
+        click.echo(f" {told}")
     if owner := body.get("owner"):
         others = "".join(f", {key[:16]}…" for key in body.get("shared", ()))
         click.echo(f" owner {owner[:16]}…" + (f"   shared with{others[1:]}" if others else ""))
     _print_stages(body)
-    for path in body.get("paths", []):
-        click.echo(f" way {' → '.join(path)} ({_hops(path)})")
+    _print_ways(body)
     print_sums(_told(body))
+    _print_ages(body)
     for sink, log in (body.get("logs") or {}).items():
         nodes = ", ".join((body.get("placement") or {}).get(sink, []))
         click.echo(f" log {log} on {nodes or '?'}: rows of {sink}, for Spark and other readers")
@@ -106,6 +198,15 @@ def print_status(body: Mapping[str, Any]) -> None:
         )
     if silent := body.get("silent_nodes"):
         click.echo(paint(f" no figures from {', '.join(silent)}", WATCH))
+
+
+def _print_ages(body: Mapping[str, Any]) -> None:
+    """How old the figures are: those of one step may be of another moment than those of the next."""
+    ages = [one["age_ms"] for stage in body.get("stages", []) for one in stage["instances"] if "age_ms" in one]
+    if ages:
+        newest, oldest = (duration(max(0, age) / 1000) for age in (min(ages), max(ages)))
+        apart = f"{newest} to {oldest}" if max(ages) - min(ages) > AGES_APART_MS else oldest
+        click.echo(f" figures {apart} old" + (": counts differ by what passed between" if apart != oldest else ""))
 
 
 def _told(body: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -136,6 +237,22 @@ def _print_stages(body: Mapping[str, Any]) -> None:
     if rows:
         heads = ["stage", "×", "where", "in", "out", "dropped", "queue"]
         print_table(heads, rows, ["×", "in", "out", "dropped", "queue"])
+    for stage in body.get("stages", []):
+        _print_owners(stage)
+
+
+INSTANCES_TOLD = 8
+"""Instances of a stage whose key groups `status` prints; `-o json` has those of all."""
+
+
+def _print_owners(stage: Mapping[str, Any]) -> None:
+    """Which instance has which keys, of a stage by key with several instances."""
+    told = [one for one in stage["instances"] if one.get("group_ranges") is not None]
+    if len(told) < 2:
+        return
+    parts = [f"{one['index']} on {one['node']} {one['group_ranges'] or 'none'}" for one in told[:INSTANCES_TOLD]]
+    more = f", {len(told) - INSTANCES_TOLD} more (-o json)" if len(told) > INSTANCES_TOLD else ""
+    click.echo(f" key groups of {stage['name']}: {', '.join(parts)}{more}")
 
 
 ERRORS = (("skipped", "skipped"), ("dead_letters", "dead letters"), ("failed", "results not made"))

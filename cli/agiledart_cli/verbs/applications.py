@@ -1,148 +1,26 @@
-"""Verbs about applications: `submit`, `list`, `status`, `stop`, `share`, `logs`."""
+"""Verbs about applications that were submitted: `list`, `status`, `stop`, `forget`, `share`, `logs`."""
 
 import time
-from pathlib import Path
 from typing import Any
 
 import click
 
-from agiledart_cli.control_client import ControlClient, connect
+from agiledart_cli.control_client import connect
 from agiledart_cli.errors import FAILED
 from agiledart_cli.options import (
     agent_options,
-    not_empty,
-    parallelism_by_step,
-    parallelism_option,
-    parse_parallelism,
-    set_option,
 )
 from agiledart_cli.output import BAD, GOOD, json_text, output_option, print_json, say
-from agiledart_cli.targets import load_target
-from agiledart_cli.verbs.application_view import print_applications, print_plan, print_status, print_sums
-from agiledart_kernel.errors import ConfigurationError
+from agiledart_cli.verbs.application_view import FINAL_STATES, print_applications, print_status, print_sums
 from agiledart_kernel.text import harmless, harmless_document
-from agiledart_node.wire.commands import ListApplications, Logs, Share, Status, Stop, Submit
+from agiledart_node.wire.commands import Forget, ListApplications, Logs, Share, Status, Stop
 
-FINAL_STATES = ("finished", "failed", "stopped")
-
-POLL_SECONDS = 0.3
 MAX_LOG_ANSWERS = 32
 """Answers that `logs` asks for without `--follow`: more than an agent's kept lines ever need."""
 
 LOG_POLL_SECONDS = 0.5
 STOP_SECONDS = 180.0
 """For an agent to drain an application; it gives up and cuts by itself before."""
-
-
-def make_submission(
-    target: str,
-    settings: dict[str, str],
-    parallelism: dict[str, int],
-    *,
-    name: str = "",
-    executors: int = 0,
-    dry_run: bool = False,
-) -> Submit:
-    """The command that submits `FILE:NAME` with these settings; raises what the user has to read.
-
-    The topology is built from the bundle, exactly as the nodes will: what fails there fails here first.
-    """
-    from agiledart_executor.user_code.user_code import build, encode_bundle, load_bundle, make_bundle
-    from agiledart_executor.user_code.user_files import file_there, refuse_overwriting
-    from agiledart_kernel.codec import encode
-
-    builder = load_target(target)
-    here = build(builder, settings, Path.cwd())  # the user's own file names in the traceback, if there is one
-    if here.local_only:
-        example = f"--set {here.local_only[0]}=csv:FILE"
-        raise ConfigurationError(
-            f"{', '.join(here.local_only)} of {here.name} read or write objects of this process, which other nodes do"
-            f" not have. Make them parameters and give files, for example {example}, or use agiledart run."
-        )
-    refuse_overwriting(here, file_there)
-    bundle = make_bundle(builder, settings, application=name)
-    topology = load_bundle(bundle)
-    specification = topology.specification()
-    chosen = parallelism_by_step(specification, parallelism)
-    return Submit(name, encode(specification), encode_bundle(bundle), chosen, executors, dry_run, topology.delivery)
-
-
-@click.command(short_help="Run a topology on the mesh.")
-@click.argument("target", metavar="FILE:NAME")
-@set_option
-@parallelism_option
-@click.option("--name", default="", callback=not_empty, help="The application's name. Default: the topology's own.")
-@click.option("--executors", type=click.IntRange(1, 64), default=None, help="Worker processes of each node to use.")
-@click.option("--dry-run", is_flag=True, help="Show what would run where; start nothing.")
-@click.option("--wait", is_flag=True, help="Wait until it has ended; exit 1 when it failed.")
-@click.option("--timeout", type=float, metavar="SECONDS", help="Give up waiting after this time (it runs on).")
-@agent_options
-@output_option
-def submit(
-    target: str,
-    settings: tuple[str, ...],
-    parallelism: tuple[str, ...],
-    name: str,
-    executors: int | None,
-    dry_run: bool,
-    wait: bool,
-    timeout: float | None,
-    agent: str | None,
-    identity: str | None,
-    output: str,
-) -> int:
-    """Run a topology on the mesh.
-
-    \b
-    Example:
-      agiledart submit taxi.py:frequent_routes --set trips=csv:trips.csv.gz
-      agiledart submit taxi.py:frequent_routes --set trips=csv:/data/trips.csv.gz@pi2 --parallelism 4
-      agiledart submit --dry-run taxi.py:frequent_routes
-
-    The function runs here and, from the same source files, on every node that hosts a part; the nodes refuse code that
-    builds another graph there. @NODE says where a source or sink runs; without it that is the agent you ask.
-    Paths are made absolute here; the file must exist on the node where its source runs.
-    """
-    from agiledart_executor.user_code.user_parameters import parse_settings
-
-    command = make_submission(
-        target,
-        parse_settings(settings),
-        parse_parallelism(parallelism),
-        name=name,
-        executors=executors or 0,
-        dry_run=dry_run,
-    )
-    with connect(agent, identity) as client:
-        body = client.ask(command, on_progress=lambda text: say(f"  {text}"))
-        if dry_run or not wait:
-            print_json(body) if output == "json" else print_plan(harmless_document(body), dry_run=dry_run)
-            return 0
-        if output != "json":
-            print_plan(harmless_document(body), dry_run=False)
-        try:
-            final = wait_for_end(client, body["name"], timeout)
-        except KeyboardInterrupt:
-            say(f"Not waiting any longer: {body['name']} runs on. Stop it: agiledart stop {body['name']}")
-            raise
-    if output == "json":
-        print_json(final)
-    else:
-        print_status(harmless_document(final))
-    return FAILED if final["state"] == "failed" or final["state"] not in FINAL_STATES else 0
-
-
-def wait_for_end(client: ControlClient, name: str, timeout: float | None) -> Any:
-    """The status of an application when it has ended, or after `timeout` seconds."""
-    deadline = None if timeout is None else time.monotonic() + timeout
-    while True:
-        body = client.ask(Status(name))
-        if body["state"] in FINAL_STATES:
-            return body
-        if deadline is not None and time.monotonic() >= deadline:
-            say(f"{name} still is {body['state']}; not waiting any longer.", colour=BAD)
-            return body
-        time.sleep(POLL_SECONDS)
 
 
 @click.command(name="list", short_help="All applications of the network.")
@@ -207,6 +85,27 @@ def stop(name: str, now: bool, agent: str | None, identity: str | None, output: 
         print_sums(harmless_document(body.get("summary") or {}))
 
 
+@click.command(short_help="Let an application that has ended go from `list`.")
+@click.argument("name")
+@agent_options
+@output_option
+def forget(name: str, agent: str | None, identity: str | None, output: str) -> None:
+    """Let an application that has ended go from `list`; its name is free then. Rows that its sinks wrote stay.
+
+    \b
+    Example:
+      agiledart forget frequent-routes
+
+    Those that ended more than 30 days ago go by themselves.
+    """
+    with connect(agent, identity) as client:
+        body = client.ask(Forget(name))
+    if output == "json":
+        print_json(body)
+    else:
+        say(f"{name} v{body['version']} is forgotten.", colour=GOOD)
+
+
 @click.command(short_help="Let another key act on an application.")
 @click.argument("name")
 @click.argument("key")
@@ -247,7 +146,7 @@ def logs(name: str, follow: bool, agent: str | None, identity: str | None, outpu
     """
     after: dict[str, int] = {}
     kept: list[dict[str, Any]] = []
-    answers = 0
+    answers = answered_lines = 0
     with connect(agent, identity) as client:
         while True:
             body = client.ask(Logs(name, after))
@@ -257,6 +156,7 @@ def logs(name: str, follow: bool, agent: str | None, identity: str | None, outpu
                 kept += body["lines"]
             after = body["after"]
             answers += 1
+            answered_lines += len(body["lines"])
             if not body["lines"] and (not follow or body["state"] in FINAL_STATES):
                 break
             if not follow and answers >= MAX_LOG_ANSWERS:  # it prints faster than we read
@@ -265,6 +165,9 @@ def logs(name: str, follow: bool, agent: str | None, identity: str | None, outpu
                 time.sleep(LOG_POLL_SECONDS)
     if output == "json" and not follow:
         print_json({**body, "lines": kept})
+    if not answered_lines and output != "json":
+        when = "has printed or logged nothing" + ("" if body["state"] in FINAL_STATES else " yet")
+        say(f"The code of {name} {when}.")
     if output != "json" and body["silent_nodes"]:
         say(f"No answer from {', '.join(body['silent_nodes'])}: their lines are not here.", colour=BAD)
 

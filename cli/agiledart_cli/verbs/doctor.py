@@ -77,6 +77,7 @@ def _here(config_file: str | None) -> list[Finding]:
         if settings.metrics:
             findings.append(machine_checks.check_port("metrics port", *split_address(settings.metrics), pid))
         findings += machine_checks.check_state_directory(settings.state_dir)
+        findings.append(machine_checks.check_confinement(settings.confine))
     return [
         *findings,
         machine_checks.check_share(),
@@ -149,7 +150,7 @@ def _ring(body: dict[str, Any]) -> Finding:
 def _applications(body: dict[str, Any]) -> list[Finding]:
     rows = body["applications"]
     failed = [row["name"] for row in rows if row["state"] == "failed"]
-    live = sum(row["state"] in ("running", "deploying") for row in rows)
+    live = sum(row["state"] in ("running", "recovering", "deploying") for row in rows)
     if failed:
         advice = f"see why: agiledart status {failed[0]}"
         return [Finding("applications", WATCH, f"{live} at work, failed: {', '.join(failed)}", advice)]
@@ -158,7 +159,7 @@ def _applications(body: dict[str, Any]) -> list[Finding]:
 
 def _inputs(client: ControlClient, body: dict[str, Any]) -> list[Finding]:
     """Applications that live on what they cannot read."""
-    names = [row["name"] for row in body["applications"] if row["state"] in ("running", "finished")]
+    names = [row["name"] for row in body["applications"] if row["state"] in ("running", "recovering", "finished")]
     findings = []
     for name in names[-MOST_ASKED:]:
         with contextlib.suppress(OperationFailed):  # it has just gone

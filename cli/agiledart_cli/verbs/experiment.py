@@ -55,9 +55,12 @@ def list_experiments(output: str) -> int:
     default="",
     help="Only these values of the x axis, as nodes or applications, in place of those of the scale.",
 )
+@click.option(
+    "--policy", metavar="NAME", default="", help="Only this scaling policy: secant, paper, ds2, or one of a package."
+)
 @click.option("--plot", "picture", metavar="FILE", help="Also draw it, as .png, .svg or .pdf; needs matplotlib.")
 @output_option
-def run(name: str, seed: int, scale: str, sizes: str, picture: str | None, output: str) -> int:
+def run(name: str, seed: int, scale: str, sizes: str, policy: str, picture: str | None, output: str) -> int:
     """Run one experiment; print its figures beside the published ones, and which goals they meet.
 
     The same seed gives the same figures. Exit code 1 when a goal is missed.
@@ -67,6 +70,7 @@ def run(name: str, seed: int, scale: str, sizes: str, picture: str | None, outpu
       agiledart experiment run hop-count
       agiledart experiment run churn --scale paper -o json
       agiledart experiment run hop-count --scale paper --sizes 10000
+      agiledart experiment run closed-loop --policy secant
     """
     from agiledart_experiments.plotting import check_plot, plot
     from agiledart_experiments.registry import find, run_experiment
@@ -76,7 +80,7 @@ def run(name: str, seed: int, scale: str, sizes: str, picture: str | None, outpu
     if picture:
         check_plot(picture)
     with _last_work_of_process():
-        report, document = run_experiment(found, Settings(seed, scale, _numbers(sizes), say))
+        report, document = run_experiment(found, Settings(seed, scale, _numbers(sizes), policy, say))
     if picture:
         plot(found, report, picture)
     if output == "json":

@@ -110,6 +110,25 @@ def check_share(cores: int | None = None, memory_mb: int | None = None) -> Findi
     return Finding("share", OK, f"{shown} could be {count} nodes: an agent each, with --cores {cores // count}")
 
 
+def check_confinement(wanted: bool, landlock_version: int | None = None) -> Finding:
+    """Whether users' code is kept from the keys of an agent here."""
+    from agiledart_executor.user_code import landlock
+
+    found = landlock.version() if landlock_version is None else landlock_version
+    name, open_to = "users' code", "can read this agent's keys and act as it"
+    if not wanted:
+        return Finding(name, WATCH, f"{open_to}: agent.confine is false", "take that setting out")
+    if found < landlock.NEEDED_VERSION:
+        advice = (
+            "run Linux 5.19 or newer with landlock among lsm= of its command line; until then admit only whom you trust"
+        )
+        return Finding(name, WATCH, f"{open_to}: the kernel has no Landlock", advice)
+    if found < landlock.TRUNCATE_VERSION:
+        advice = "run Linux 6.2 or newer"
+        return Finding(name, WATCH, "cannot read this agent's keys, but can empty their files", advice)
+    return Finding(name, OK, f"is kept from this agent's keys and records (Landlock {found})")
+
+
 def check_port(name: str, host: str, port: int, own_pid: int | None) -> Finding:
     """Whether an agent could listen there, or who does. `own_pid`: of the agent that is found here."""
     from agiledart_agent.addresses import holder_of_port

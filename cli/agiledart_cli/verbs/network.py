@@ -10,8 +10,21 @@ import click
 
 from agiledart_cli.control_client import connect
 from agiledart_cli.errors import FAILED
-from agiledart_cli.options import agent_options
-from agiledart_cli.output import BAD, duration, milliseconds, output_option, paint, plural, print_json, print_table, say
+from agiledart_cli.options import agent_options, not_empty
+from agiledart_cli.output import (
+    BAD,
+    count,
+    duration,
+    milliseconds,
+    output_option,
+    paint,
+    plural,
+    print_json,
+    print_table,
+    say,
+)
+from agiledart_kernel.errors import ConfigurationError
+from agiledart_kernel.grants import TOKEN_ROLES
 from agiledart_kernel.text import harmless_document
 from agiledart_node.wire.commands import CreateToken, Nodes, Route
 
@@ -40,8 +53,9 @@ def nodes(agent: str | None, identity: str | None, output: str) -> None:
       agiledart nodes
       agiledart nodes --agent pi1:9464 --identity @reader.token -o json
 
-    A node knows its neighbours on the ring, not every node: in a small ring that is everyone. `schedules` says how many
-    applications a node serves as scheduler; most nodes are none.
+    A node knows its neighbours on the ring, not every node: in a small ring that is everyone. `used` and `free` are
+    operator instances (agiledart agent --capacity); `schedules` says how many applications a node serves as scheduler:
+    most nodes are none.
     """
     with connect(agent, identity) as client:
         body = client.ask(Nodes())
@@ -61,9 +75,9 @@ def nodes(agent: str | None, identity: str | None, output: str) -> None:
         for node in body["nodes"]
     ]
     print_table(
-        ["node", "id", "links at", "zone", "rtt", "instances", "schedules", "runs"],
+        ["node", "id", "links at", "zone", "rtt", "used", "free", "schedules", "runs"],
         rows,
-        ["rtt", "instances", "schedules"],
+        ["rtt", "used", "free", "schedules"],
     )
     if body["known"] > len(rows):
         say(f"{body['known'] - len(rows):,} more are known.")
@@ -75,11 +89,12 @@ def nodes(agent: str | None, identity: str | None, output: str) -> None:
 
 def _load(node: Mapping[str, Any]) -> list[str]:
     if not node["answers"]:
-        return ["", "", paint("does not answer", BAD)]
+        return ["", "", "", paint("does not answer", BAD)]
     runs = ", ".join(node["applications"])
     schedules = "" if node.get("schedules") is None else str(node["schedules"])
     return [
-        f"{node['instances']} of {node['capacity']}",
+        count(node["instances"]),
+        count(max(0, node["capacity"] - node["instances"])),
         schedules,
         f"{runs} (leaving)" if node["is_leaving"] else runs,
     ]
@@ -120,7 +135,7 @@ def token() -> None:
 
     \b
     Example:
-      agiledart token create > pi2.token           (then, on pi2: agiledart agent --join @pi2.token)
+      agiledart token create --output pi2.token    (then, on pi2: agiledart agent --join @pi2.token)
       agiledart token create --role reader --expires 7d
       agiledart token show @pi2.token
       agiledart token redeem @reader.token reader.identity
@@ -130,9 +145,7 @@ def token() -> None:
 
 
 @token.command(short_help="Make a token.")
-@click.option(
-    "--role", type=click.Choice(["agent", "submitter", "reader", "admin"]), default="agent", show_default=True
-)
+@click.option("--role", type=click.Choice(TOKEN_ROLES), default="agent", show_default=True)
 @click.option("--uses", type=click.IntRange(1), default=20, show_default=True, help="How many nodes may use it.")
 @click.option(
     "--expires", callback=_span, metavar="SPAN", default="24h", show_default=True, help="How long it lets anyone in."
@@ -147,7 +160,15 @@ def token() -> None:
 )
 @click.option("--scope", default="", metavar="app:NAME|sink:NAME", help="Only for this application or sink.")
 @agent_options
-@output_option
+@click.option(
+    "-o",
+    "--output",
+    metavar="table|json|FILE",
+    default="table",
+    callback=not_empty,
+    show_default=True,
+    help="How to print; or a file that only you can read, into which the token goes.",
+)
 def create(
     role: str,
     uses: int,
@@ -163,6 +184,7 @@ def create(
     \b
     Example:
       agiledart token create --uses 1 --expires 10m
+      agiledart token create --role submitter --output submitter.token
     """
     command = CreateToken(role, uses, int(expires.total_seconds()), int(member_for.total_seconds()), scope)
     with connect(agent, identity) as client:
@@ -170,9 +192,24 @@ def create(
     if output == "json":
         print_json(body)
         return
-    click.echo(body["token"])
-    join = "agiledart agent --join @FILE" if role == "agent" else "agiledart … --agent HOST:PORT --identity @FILE"
+    file = "FILE" if output == "table" else output
+    if output == "table":
+        click.echo(body["token"])
+    else:
+        _write_secret(Path(output), body["token"])
+        say(f"Wrote {output}; only you can read it.")
+    join = f"agiledart agent --join @{file}" if role == "agent" else f"agiledart … --agent HOST:PORT --identity @{file}"
     say(f"{plural(uses, 'use')}, for {duration(expires.total_seconds())}, role {role}:  {join}")
+
+
+def _write_secret(file: Path, text: str) -> None:
+    """A file that only this user can read, from its first moment on."""
+    from agiledart_agent.durable_file import write_durably
+
+    try:
+        write_durably(file, f"{text}\n".encode())
+    except OSError as error:
+        raise ConfigurationError(f"--output {file}: {error.strerror}") from None
 
 
 @token.command(short_help="What a token is for, without its secret.")

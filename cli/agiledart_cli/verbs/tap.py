@@ -16,7 +16,7 @@ from agiledart_cli.control_client import ControlClient, connect
 from agiledart_cli.errors import FAILED
 from agiledart_cli.options import agent_options
 from agiledart_cli.output import BAD, count, per_second, say
-from agiledart_cli.verbs.applications import FINAL_STATES
+from agiledart_cli.verbs.application_view import FINAL_STATES
 from agiledart_kernel.errors import ConfigurationError
 from agiledart_kernel.text import harmless
 from agiledart_node.wire.commands import Status, Tap

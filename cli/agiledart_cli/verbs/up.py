@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from agiledart_agent.settings import default_state_dir
-from agiledart_cli.agent_place import MESH_FILE, is_running, read_note
+from agiledart_cli.agent_place import MESH_FILE, TOLD_FILE, is_running, read_note
 from agiledart_cli.errors import FAILED
 from agiledart_cli.output import BAD, duration, output_option, plural, print_json, print_table, say
 from agiledart_cli.signals import unwound_by_signals
@@ -91,3 +91,4 @@ def _announced(folders: list[object]) -> Iterator[None]:
     finally:
         if written:
             path.unlink(missing_ok=True)
+            path.with_name(TOLD_FILE).unlink(missing_ok=True)

@@ -18,7 +18,7 @@ from agiledart_dataflow.aggregation.sliding import SlidingWindow, sliding_entry_
 from agiledart_dataflow.data.inference import CannotTellError, optional_stripped, return_annotation, traced_type
 from agiledart_dataflow.data.keying import without_nan
 from agiledart_dataflow.data.schema import generic
-from agiledart_dataflow.event_time.windows import Counted, Panes, Session, Sliding
+from agiledart_dataflow.event_time.windows import Counted, Panes, Session, Sliding, Window
 from agiledart_dataflow.expressions.row_expression import RowExpression
 from agiledart_dataflow.operators.base import Mishap, Operator
 from agiledart_dataflow.operators.broadcast import BroadcastStep
@@ -130,7 +130,7 @@ def window_state_type(head: Step, row_type: Any) -> Any:
 
 
 def keyed_window(
-    window: Sliding | Panes | Session | Counted,
+    window: Window,
     aggregator: Aggregator[Any, Any, Any],
     row_type: Any,
     flat: Callable[[Any], Any] | None = None,

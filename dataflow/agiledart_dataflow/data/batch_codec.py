@@ -9,7 +9,7 @@
 
 import struct
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 import msgspec
 
@@ -17,9 +17,10 @@ from agiledart_dataflow.data.arrow_ipc import decoded, encoded
 from agiledart_dataflow.data.batch import Batch, part_of
 from agiledart_dataflow.data.carries import Carries
 from agiledart_dataflow.data.lazy import at_once
+from agiledart_dataflow.data.plain_values import check_plain
 from agiledart_dataflow.data.position import Position
 from agiledart_dataflow.data.position_arrays import Packed, packed, unpacked
-from agiledart_dataflow.data.schema import generic
+from agiledart_dataflow.data.schema import generic, is_dict
 from agiledart_kernel.errors import ConfigurationError, RemoteProtocolError
 from agiledart_kernel.limits import MAX_BATCH_BYTES, MAX_COLUMN_BATCH_BYTES, MAX_DATA_FRAME_BYTES
 
@@ -42,10 +43,11 @@ class BatchCodec:
         carries: what goes with them.
     """
 
-    __slots__ = ("_carries", "_decoder", "_encoder", "_head_decoder", "_row_type")
+    __slots__ = ("_carries", "_decoder", "_encoder", "_head_decoder", "_is_loose", "_row_type")
 
     def __init__(self, row_type: Any, carries: Carries = "positions") -> None:
         self._row_type, self._carries = row_type, carries
+        self._is_loose = is_dict(row_type) and Any in get_args(row_type)
         self._encoder = msgspec.msgpack.Encoder()
         kind = generic(tuple, generic(list, row_type), _ORDER_TYPES[carries], tuple[int, ...])
         self._decoder: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(kind)
@@ -56,6 +58,8 @@ class BatchCodec:
         """The bytes of a batch. Raises TypeError, ValueError or OverflowError for rows that cannot travel."""
         held = batch.held
         if type(held) is list or not len(held):
+            if self._is_loose:
+                check_plain(held)
             return self._encoder.encode((held or [], batch.order if len(held) else self._nothing(), batch.mark))
         order = batch.order
         if self._carries == "times":

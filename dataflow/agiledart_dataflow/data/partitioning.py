@@ -1,6 +1,6 @@
 """Key → key group → instance. The same on every node and in every run: never by `hash()`.
 
-Source: design of the data path (128 key groups in contiguous ranges, so that rescaling moves whole groups).
+Source: design of the data path (128 key groups, so that rescaling moves whole groups). Who owns a group says `owner_table`.
 """
 
 import dataclasses
@@ -14,6 +14,7 @@ from zlib import crc32
 from agiledart_dataflow.data.batch import Held, Order, as_rows, listed
 from agiledart_dataflow.data.grouping import grouped, key_values
 from agiledart_dataflow.data.lazy import late
+from agiledart_dataflow.data.owner_table import Owners
 from agiledart_dataflow.data.position import Position
 from agiledart_kernel.limits import KEY_GROUPS
 
@@ -83,33 +84,23 @@ def key_group(key: Any) -> int:
     return crc32(canonical(key).encode("utf-8", "surrogatepass")) % KEY_GROUPS
 
 
-def instance_of_group(group: int, parallelism: int) -> int:
-    """The instance that owns a key group: contiguous ranges, sizes differing by one at the most."""
-    return group * parallelism // KEY_GROUPS
-
-
-def groups_of_instance(index: int, parallelism: int) -> range:
-    """The key groups that an instance owns."""
-    return range(-(-index * KEY_GROUPS // parallelism), -(-(index + 1) * KEY_GROUPS // parallelism))
-
-
 class KeyRouter(dict[Any, int]):
     """Key → instance, remembered. Raises TypeError for what cannot be a key.
 
-    >>> KeyRouter(4)["Manhattan"] in range(4)
+    >>> KeyRouter(owners_by_key(4))["Manhattan"] in range(4)
     True
     """
 
-    __slots__ = ("_parallelism",)
+    __slots__ = ("_owners",)
 
-    def __init__(self, parallelism: int) -> None:
+    def __init__(self, owners: Owners) -> None:
         super().__init__()
-        self._parallelism = parallelism
+        self._owners = owners
 
     def __missing__(self, key: Any) -> int:
         if len(self) >= _REMEMBERED:
             self.clear()
-        target = instance_of_group(key_group(key), self._parallelism)
+        target = self._owners[key_group(key)]
         self[key] = target
         return target
 
@@ -165,22 +156,32 @@ def _split_columns(held: Any, order: Order, key_of: Any, router: Any, count: int
 
 TURN_BITS = 6
 """2^6 consecutive records of a source go to one instance, the next to the next: few enough to spread the load, and batches of few
-rows mostly stay whole."""
+rows mostly stay whole. The turn's last bits are its group."""
+
+_LAST_GROUP = KEY_GROUPS - 1
 
 
-def split_in_turn(rows: list[Any], positions: list[Position], count: int) -> list[tuple[list[Any], list[Position]]]:
-    """Rows by instance, each source's in turn. By their position and not by batch: what comes again after a restore, in other
-    batches, must take the way that it took before, or a merge would drop it as known where it never was.
+def split_in_turn(
+    rows: list[Any], positions: list[Position], owners: Owners, count: int
+) -> list[tuple[list[Any], list[Position]]]:
+    """Rows by the instance that owns the group of their turn: (rows, positions) for each of `count` instances.
+
+    By their position and not by batch: what comes again after a restore, in other batches, must take the way that it took before,
+    or a merge would drop it as known where it never was.
     """
     parts: list[tuple[list[Any], list[Position]]] = [([], []) for _ in range(count)]
     first, last = positions[0], positions[-1]
     if first[3] >> TURN_BITS == last[3] >> TURN_BITS and first[2] == last[2] and _is_one_turn(positions):
-        parts[(first[3] >> TURN_BITS) % count] = (rows, positions)
+        parts[owners[first[3] >> TURN_BITS & _LAST_GROUP]] = (rows, positions)
         return parts
+    turn = None
     for row, position in zip(rows, positions, strict=True):
-        part = parts[(position[3] >> TURN_BITS) % count]
-        part[0].append(row)
-        part[1].append(position)
+        if position[3] >> TURN_BITS != turn:
+            turn = position[3] >> TURN_BITS
+            part = parts[owners[turn & _LAST_GROUP]]
+            add_row, add_position = part[0].append, part[1].append
+        add_row(row)
+        add_position(position)
     return parts
 
 

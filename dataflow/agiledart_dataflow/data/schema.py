@@ -72,6 +72,11 @@ def fields_of(row_type: Any) -> tuple[Field, ...]:
     return tuple(Field(name, substituted(hints[name], filled)) for name in names)
 
 
+def is_dict(row_type: Any) -> bool:
+    """Whether rows are plain dicts: what JSON has, whatever it is."""
+    return row_type is dict or get_origin(row_type) is dict
+
+
 @dataclass(frozen=True)
 class Alias:
     """Other names under which a field may come: `celsius: Annotated[float, Alias("temperature", "temp_c")]`."""
@@ -134,6 +139,8 @@ def _text(kind: Any, within: tuple[Any, ...]) -> str:
         return " | ".join(sorted(_text(part, within) for part in arguments))
     if origin is tuple:
         return f"tuple[{', '.join('...' if part is ... else _text(part, within) for part in arguments)}]"
+    if origin is dict and arguments[1] is Any:
+        return f"dict[{_text(arguments[0], within)}, Any]"
     if origin in (list, dict, set, frozenset):
         return f"{origin.__name__}[{', '.join(_text(part, within) for part in arguments)}]"
     if origin is typing.Literal:

@@ -5,12 +5,15 @@ Times of many rows are read at once, in C where nothing is unusual.
 
 from collections.abc import Callable
 from datetime import datetime
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from agiledart_dataflow.data.columns import Columns
 from agiledart_dataflow.data.inference import is_lambda
+from agiledart_dataflow.data.lambda_types import attribute_read
 from agiledart_dataflow.data.lazy import late
-from agiledart_dataflow.data.schema import SchemaError, fields_of
+from agiledart_dataflow.data.schema import SchemaError, fields_of, is_dict
+from agiledart_dataflow.event_time.loose_times import loose_time
 from agiledart_dataflow.expressions.expression import Expression
 from agiledart_dataflow.expressions.nodes import Field, Node
 from agiledart_dataflow.expressions.row_expression import RowExpression
@@ -43,6 +46,8 @@ def event_times(given: Any, row_type: Any, where: CallSite) -> tuple[EventTimeOf
     if given is None:
         return no_time, _no_times
     node: Node | None = None
+    if isinstance(given, str) and is_dict(row_type):
+        return _time_of_member(given), None
     if isinstance(given, str):
         node = Field(given)
     elif isinstance(given, Expression):
@@ -100,33 +105,20 @@ def is_ascending(times: list[int]) -> bool:
     return times == sorted(times)
 
 
-class _Read:
-    """A field of a row that was read."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-
-class _Reader:
-    """Stands for a row: says which field is read."""
-
-    def __init__(self, row_type: Any) -> None:
-        self._names = [field.name for field in fields_of(row_type)]
-
-    def __getattr__(self, name: str) -> _Read:
-        if name not in self._names:
-            raise AttributeError(name)
-        return _Read(name)
-
-
 def field_read(function: Callable[[Any], Any], row_type: Any) -> str | None:
     """The field that a lambda reads and gives back as it is (`lambda trip: trip.ts`); None for everything else."""
-    if not is_lambda(function):
-        return None
+    name = attribute_read(function) if is_lambda(function) and isinstance(function, FunctionType) else None
     try:
-        read = function(_Reader(row_type))
+        return name if any(field.name == name for field in fields_of(row_type)) else None
     except SchemaError:
         return None
-    except Exception:  # noqa: BLE001  a user's lambda may do anything with what stands for a row; then it stays a function
-        return None
-    return read.name if isinstance(read, _Read) else None
+
+
+def _time_of_member(name: str) -> EventTimeOf:
+    """The time in a member of a dict row: in ISO's form, or a number of s, ms, µs or ns since 1970."""
+
+    def time_of(row: Any) -> datetime:
+        value = row[name]
+        return loose_time(datetime.fromisoformat(value) if isinstance(value, str) else value)
+
+    return time_of

@@ -71,7 +71,10 @@ class Counted:
         return f"counted({self.size} rows, every {self.every})"
 
 
-Window = Sliding | Panes | Session | Counted
+ClosingWindow = Panes | Session | Counted
+"""A window that ends, and has its result then."""
+
+Window = Sliding | ClosingWindow
 """Any window. Its text is its written form in specifications; `read_window` reads it."""
 
 _WRITTEN: tuple[tuple[re.Pattern[str], type[Window]], ...] = (

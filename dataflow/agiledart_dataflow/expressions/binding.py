@@ -5,7 +5,7 @@ from typing import Any
 
 from agiledart_dataflow.data.column_schema import ColumnSchema, column_field, schema_of
 from agiledart_dataflow.data.inference import optional_stripped
-from agiledart_dataflow.data.schema import SchemaError
+from agiledart_dataflow.data.schema import SchemaError, is_dict
 from agiledart_dataflow.expressions.functions import FUNCTIONS, PYTHON_TYPES, MismatchError
 from agiledart_dataflow.expressions.nodes import (
     Call,
@@ -52,6 +52,11 @@ class _Binder:
 
     def _field(self, name: str) -> Typed:
         number = self._schema.index.get(name)
+        if number is None and is_dict(self._schema.row_type):
+            raise MismatchError(
+                f"the rows are dicts, whose fields have no types: take a function, such as lambda row: row[{name!r}], or make"
+                " the rows a NamedTuple"
+            )
         if number is None:
             names = list(self._schema.index)
             near = get_close_matches(name, names, n=1)

@@ -32,9 +32,10 @@ def chosen(rows: Rows, condition: object, step: str | None, on_error: ErrorPolic
     return _expressed(rows, "where", step, rows.type, repr(condition.node), parts, on_error)
 
 
-def with_columns(rows: Rows, columns: dict[str, object], step: str | None, on_error: ErrorPolicy) -> Rows:
+def with_columns(rows: Rows, columns: dict[str, object], name: str | Expression | None, on_error: ErrorPolicy) -> Rows:
     """The rows with more fields, or other values in fields that they have."""
     where = call_site()
+    step, columns = _step_and_columns(name, columns, where)
     if not columns:
         raise where.error('with_columns() takes fields and their values: .with_columns(ratio=col("tip") / col("fare"))')
     kept = {field.name: col(field.name) for field in schema_of(rows.type).fields}
@@ -42,18 +43,23 @@ def with_columns(rows: Rows, columns: dict[str, object], step: str | None, on_er
 
 
 def selected(
-    rows: Rows, fields: Sequence[object], columns: dict[str, object], step: str | None, on_error: ErrorPolicy
+    rows: Rows,
+    fields: Sequence[object],
+    columns: dict[str, object],
+    name: str | Expression | None,
+    on_error: ErrorPolicy,
 ) -> Rows:
     """Rows with these fields only."""
     where = call_site()
+    step, columns = _step_and_columns(name, columns, where)
     values: dict[str, object] = {}
     for field in fields:
-        name = field.node.name if isinstance(field, Expression) and isinstance(field.node, Field) else field
-        if not isinstance(name, str):
+        chosen = field.node.name if isinstance(field, Expression) and isinstance(field.node, Field) else field
+        if not isinstance(chosen, str):
             raise where.error("select() takes names of fields; give a value a name of its own: .select(ratio=…)")
-        if name in values or name in columns:
-            raise where.error(f"select() names {name!r} twice")
-        values[name] = col(name)
+        if chosen in values or chosen in columns:
+            raise where.error(f"select() names {chosen!r} twice")
+        values[chosen] = col(chosen)
     if not values and not columns:
         raise where.error('select() takes at least one field: .select("zone", ratio=col("tip") / col("fare"))')
     return _built(rows, "select", step, {**values, **columns}, on_error, where)
@@ -72,6 +78,17 @@ def mapped_batches(
     options = (*((("yields", "many"),) if resizes else ()), *policy)
     parts = RowParts(vector=vector)
     return rows.add(name, "map_batches", row_type, function=function, options=options, on_error=on_error, rows=parts)
+
+
+def _step_and_columns(
+    name: str | Expression | None, columns: dict[str, object], where: CallSite
+) -> tuple[str | None, dict[str, object]]:
+    """The step's name and the fields that are made: an expression called `name` is a field, as any other is."""
+    if isinstance(columns.get("step_name"), str):
+        raise where.error(f"a step is named by name={columns['step_name']!r} in every verb; for a field: lit(…)")
+    if isinstance(name, Expression):
+        return None, {**columns, "name": name}
+    return name, columns
 
 
 def _built(

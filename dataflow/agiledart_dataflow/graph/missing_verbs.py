@@ -1,9 +1,11 @@
 """What to say when a stream is asked for what only another kind of stream can do: which verb comes first."""
 
 from collections.abc import Callable
+from difflib import get_close_matches
 from typing import Any
 
 from agiledart_dataflow.user_code.callsite import call_site
+from agiledart_kernel.errors import TopologyError
 
 _ROW_VERBS = ("map", "filter", "flat_map", "key_by", "union", "sink")
 _WINDOWED = "use .key_by(function).window(tumbling(size)).{verb}(…)"
@@ -41,16 +43,24 @@ _HINTS: dict[str, dict[str, str]] = {
 _WHAT = {"Stream": "rows that have no key", "KeyedStream": "rows that only have a key", "window": "a window"}
 
 
+class NoSuchVerb(TopologyError, AttributeError):
+    """No stream has this verb. Also an AttributeError, so that `hasattr` and `getattr` with a default work as ever."""
+
+
 def missing_verbs(kind: str) -> Callable[[object, str], Callable[..., Any]]:
     """The `__getattr__` of a kind of stream: a stand-in for a verb that it lacks raises `TopologyError` at the line that calls it.
 
-    It raises AttributeError at once for what no stream has, so that `copy`, `pickle` and typing mistakes work as ever.
+    What no stream has raises at once, with what was meant. Names that begin with `_` are Python's own: `copy` asks for them.
     """
 
     def missing(stream: object, verb: str) -> Callable[..., Any]:
-        hint = _HINTS[kind].get(verb)
+        hint = _HINTS.get(kind, {}).get(verb)
         if hint is None:
-            raise AttributeError(f"{type(stream).__name__!r} object has no attribute {verb!r}", name=verb, obj=stream)
+            if verb.startswith("_"):
+                raise AttributeError(
+                    f"{type(stream).__name__!r} object has no attribute {verb!r}", name=verb, obj=stream
+                )
+            raise _unknown(stream, verb)
 
         def refuse(*_: Any, **__: Any) -> Any:
             raise call_site().error(f"{verb}() does not work on {_WHAT[kind]}: {hint.format(verb=verb)}")
@@ -58,3 +68,10 @@ def missing_verbs(kind: str) -> Callable[[object, str], Callable[..., Any]]:
         return refuse
 
     return missing
+
+
+def _unknown(stream: object, verb: str) -> NoSuchVerb:
+    verbs = [name for name in dir(type(stream)) if not name.startswith("_")]
+    close = get_close_matches(verb, verbs, 1)
+    meant = f"did you mean .{close[0]}(…)?" if close else f"it has {', '.join(verbs)}"
+    return NoSuchVerb(f"{call_site()}  a {type(stream).__name__} has no verb {verb!r}: {meant}")

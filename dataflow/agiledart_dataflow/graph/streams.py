@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypedDict, TypeVar, Unp
 from agiledart_dataflow.aggregation.aggregators import Aggregator, Count
 from agiledart_dataflow.aggregation.running import Reduction
 from agiledart_dataflow.data.rows import Change, DeadLetter, Joined, Match, Pane, Ranking
-from agiledart_dataflow.event_time.windows import Counted, Panes, Session, Sliding
+from agiledart_dataflow.event_time.windows import ClosingWindow, Panes, Sliding
 from agiledart_dataflow.expressions.aggregates import Aggregate
 from agiledart_dataflow.expressions.expression import Expression
 from agiledart_dataflow.graph import columnar_verbs, join_verbs, keyed_verbs, row_verbs, side_verbs, window_verbs
+from agiledart_dataflow.graph.explained_calls import explained
 from agiledart_dataflow.graph.graph import KeyedRows, Rows
 from agiledart_dataflow.graph.keyed_verbs import Keep, Kept, itself
 from agiledart_dataflow.graph.missing_verbs import missing_verbs
@@ -44,11 +45,12 @@ class Ranked(TypedDict, Generic[V], total=False):
     on_error: ErrorPolicy
 
 
+@explained
 class Stream(Generic[T]):
     """Rows of type T on their way.
 
     Steps of expressions (`where`, `with_columns`, `select`) need no name; they get the verb's, numbered from the second on.
-    `step_name` gives another. They mix freely with functions of rows.
+    `name` gives another. They mix freely with functions of rows.
     """
 
     def __init__(self, rows: Rows) -> None:
@@ -118,23 +120,28 @@ class Stream(Generic[T]):
 
     # ---- expressions, and many rows at once
 
-    def where(
-        self, condition: Expression, *, step_name: str | None = None, on_error: ErrorPolicy = "fail"
-    ) -> "Stream[T]":
+    def where(self, condition: Expression, name: str | None = None, *, on_error: ErrorPolicy = "fail") -> "Stream[T]":
         """The rows for which a condition is True; those for which it is False or None are dropped."""
-        return Stream(columnar_verbs.chosen(self._rows, condition, step_name, on_error))
+        return Stream(columnar_verbs.chosen(self._rows, condition, name, on_error))
 
     def with_columns(
-        self, *, step_name: str | None = None, on_error: ErrorPolicy = "fail", **columns: object
+        self, *, name: str | Expression | None = None, on_error: ErrorPolicy = "fail", **columns: object
     ) -> "Stream[Any]":
-        """The rows with more fields, or other values in fields that they have: `.with_columns(ratio=col("tip") / col("fare"))`."""
-        return Stream(columnar_verbs.with_columns(self._rows, columns, step_name, on_error))
+        """The rows with more fields, or other values in fields that they have: `.with_columns(ratio=col("tip") / col("fare"))`.
+
+        `name`, here and in `select`, is the step's when it is a text, and a field of that name when it is an expression.
+        """
+        return Stream(columnar_verbs.with_columns(self._rows, columns, name, on_error))
 
     def select(
-        self, *fields: str | Expression, step_name: str | None = None, on_error: ErrorPolicy = "fail", **columns: object
+        self,
+        *fields: str | Expression,
+        name: str | Expression | None = None,
+        on_error: ErrorPolicy = "fail",
+        **columns: object,
     ) -> "Stream[Any]":
         """Rows with these fields only: `.select("zone", ratio=col("tip") / col("fare"))`."""
-        return Stream(columnar_verbs.selected(self._rows, fields, columns, step_name, on_error))
+        return Stream(columnar_verbs.selected(self._rows, fields, columns, name, on_error))
 
     def map_batches(
         self,
@@ -258,6 +265,7 @@ class Stream(Generic[T]):
         return Stream(side_verbs.side(self._rows, name, tag, rows))
 
 
+@explained
 class KeyedStream(Generic[K, R]):
     """Rows of type R with a key of type K; the verbs look at the rows of one key, one after the other.
 
@@ -273,14 +281,14 @@ class KeyedStream(Generic[K, R]):
     @overload
     def window(self, window: Sliding) -> "SlidingStream[K, R]": ...
     @overload
-    def window(self, window: Panes | Session | Counted) -> "PaneStream[K, R]": ...
+    def window(self, window: ClosingWindow) -> "PaneStream[K, R]": ...
     def window(self, window: Any) -> Any:
         """Divide each key's rows: `sliding(size)`, `hopping(size, every)`, `tumbling(size)`, `session(gap)` by event time,
         `counted(size)` by number.
         """
         if isinstance(window, Sliding):
             return SlidingStream(self._rows, window)
-        if isinstance(window, Panes | Session | Counted):
+        if isinstance(window, ClosingWindow):
             return PaneStream(self._rows, window)
         raise call_site().error(
             f"window() takes sliding(…), hopping(…), tumbling(…), session(…) or counted(…), not {window!r}"
@@ -465,6 +473,7 @@ class KeyedStream(Generic[K, R]):
         return ConnectedStream(self._rows, join_verbs.check_broadcast(self._rows, _rows_of(broadcast)))
 
 
+@explained
 class SlidingStream(Generic[K, R]):
     """Rows of each key of the last while."""
 
@@ -497,10 +506,11 @@ class SlidingStream(Generic[K, R]):
         return self.aggregate(name, Reduction(function), on_error=on_error)
 
 
+@explained
 class PaneStream(Generic[K, R]):
     """Rows of each key in windows that close."""
 
-    def __init__(self, keyed: KeyedRows, window: Panes | Session | Counted) -> None:
+    def __init__(self, keyed: KeyedRows, window: ClosingWindow) -> None:
         self._keyed = keyed
         self._window = window
 
@@ -543,6 +553,7 @@ class PaneStream(Generic[K, R]):
         return self.aggregate(name, Reduction(function), on_error=on_error, keep=keep)
 
 
+@explained
 class ConnectedStream(Generic[K, R, B]):
     """Keyed rows beside a broadcast stream."""
 

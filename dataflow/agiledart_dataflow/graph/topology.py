@@ -1,28 +1,36 @@
 """`Topology`: the graph that a user builds. Building runs nothing; the result is data plus the user's functions."""
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any, TypeVar, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_type_hints
 
 from agiledart_dataflow.data.position import BEFORE_ALL_MS
 from agiledart_dataflow.event_time.event_clock import Clock
 from agiledart_dataflow.event_time.event_times import event_times
 from agiledart_dataflow.expressions.expression import Expression
+from agiledart_dataflow.graph.explained_calls import explained
 from agiledart_dataflow.graph.graph import Graph, span_ms
+from agiledart_dataflow.graph.missing_verbs import missing_verbs
 from agiledart_dataflow.graph.streams import Stream
+from agiledart_dataflow.plan.connectors import MALFORMED_POLICIES as POLICIES
 from agiledart_dataflow.plan.connectors import Connector, Source, records_source
 from agiledart_dataflow.plan.deployment import AT_MOST_ONCE, DELIVERIES
+from agiledart_dataflow.plan.instances_asked import SCALE, is_possible, limits_written
 from agiledart_dataflow.plan.overload import Overload, overload_of
 from agiledart_dataflow.plan.specification import Options
+from agiledart_dataflow.plan.stage_plan import suggestion
 from agiledart_dataflow.plan.step_parts import SourceParts
 from agiledart_dataflow.user_code.callsite import CallSite, call_site, user_frame
 from agiledart_dataflow.user_code.user_limits import UserLimits, user_limits
 from agiledart_kernel.errors import ConfigurationError
 from agiledart_kernel.instants import milliseconds
+from agiledart_kernel.limits import MAX_PARALLELISM
 
 T = TypeVar("T")
 
 
+@explained
 class Topology(Graph):
     """A dataflow graph under construction: `topology.source(…).map(…).sink(…)`.
 
@@ -43,6 +51,9 @@ class Topology(Graph):
         self.delivery = delivery
         self.limits = UserLimits()
 
+    if not TYPE_CHECKING:  # which goes on to report them at once
+        __getattr__ = missing_verbs("Topology")
+
     def __repr__(self) -> str:
         return f"Topology({self.name!r}, {len(self.steps)} steps)"
 
@@ -60,6 +71,7 @@ class Topology(Graph):
         clock: Clock = "events",
         idle_timeout: timedelta | None = None,
         max_ahead: timedelta | None = None,
+        malformed: Literal["count", "fail"] | None = None,
     ) -> Stream[T]:
         """A stream of rows from outside.
 
@@ -83,6 +95,8 @@ class Topology(Graph):
                 until it reads again. For live sources.
             max_ahead: a row whose time is further than this ahead of the node's clock pushes time no further than this, and
                 waits until its time has come. For live rows from devices whose clocks may be wrong.
+            malformed: what becomes of records that are none: they are counted, told and left out (`count`, the usual), or the
+                first one ends the application (`fail`); over what the connector says.
         """
         where = call_site()
         chosen = _source_connector(name, connector, where)
@@ -95,6 +109,8 @@ class Topology(Graph):
         if max_out_of_order < timedelta(0):
             raise where.error(f"max_out_of_order of source {name!r} is below zero: {max_out_of_order}")
         disorder = milliseconds(max_out_of_order)
+        if malformed not in (None, *POLICIES):
+            raise where.error(f"malformed is {' or '.join(map(repr, POLICIES))}, not {malformed!r}")
         policy = _overload(name, overload, chosen, where)
         time_passes = _clock(clock, idle_timeout, max_ahead, where)
         time_of, times_of_columns = event_times(event_time, row_type, where)
@@ -104,10 +120,15 @@ class Topology(Graph):
             (),
             row_type,
             function=time_of,
-            options=(("max_out_of_order_ms", str(disorder)), *policy.options(), *_clock_options(time_passes)),
+            options=(
+                ("max_out_of_order_ms", str(disorder)),
+                *policy.options(),
+                *_clock_options(time_passes),
+                *((("malformed", malformed),) if malformed else ()),
+            ),
             connector=chosen,
             at=chosen.at if at is None else at,
-            source=SourceParts(check, disorder, policy, time_passes, times_of_columns),
+            source=SourceParts(check, malformed or "", disorder, policy, time_passes, times_of_columns),
         )
         return Stream(rows_read)
 
@@ -144,6 +165,33 @@ class Topology(Graph):
             self.limits = user_limits(stuck_warning, stuck_limit, memory_mb)
         except ConfigurationError as error:
             raise call_site().error(f"{self.name}: {error}") from None
+
+    def scale(self, step: str, low: int, high: int) -> None:
+        """Limits between which the stage of a step may scale: from `low` instances, with which it starts, to `high`.
+
+        What is asked for with the submission (`--parallelism STEP=…`) goes before it. Edges are planned for `high`:
+        where the order of rows shows in a result they then carry their positions, which costs 6 to 7 % of the rate.
+
+        Args:
+            step: its name; the step must be there already.
+            low, high: 1 ≤ low ≤ high ≤ 128.
+        """
+        where = call_site()
+        found = next((one for one in self.steps if one.name == step), None)
+        if found is None:
+            names = [one.name for one in self.steps]
+            raise where.error(
+                f"there is no step {step!r} to scale.{suggestion(step, names)} Steps so far: {', '.join(names) or 'none'}"
+            )
+        if not (type(low) is type(high) is int and is_possible((low, high))):
+            raise where.error(
+                f"{step!r} cannot scale from {low!r} to {high!r}: 1 to {MAX_PARALLELISM}, the lower one first"
+            )
+        if found.traits.runs_once:
+            raise where.error(f"{step!r} runs once ({found.kind}) and cannot scale")
+        others = [option for option in found.options if option[0] != SCALE]
+        limits = (SCALE, limits_written((low, high)))
+        self.steps[found.index] = replace(found, options=tuple(sorted((*others, limits))))
 
     @property
     def local_only(self) -> list[str]:

@@ -8,7 +8,7 @@ from agiledart_dataflow.aggregation.named_aggregates import named_window
 from agiledart_dataflow.aggregation.operator_making import aggregate_state_type, aggregate_value_type, keyed_window
 from agiledart_dataflow.data.rows import Change, Pane, Ranking
 from agiledart_dataflow.data.schema import generic
-from agiledart_dataflow.event_time.windows import Counted, Panes, Session, Sliding
+from agiledart_dataflow.event_time.windows import Panes, Sliding, Window
 from agiledart_dataflow.graph.graph import KeyedRows, Rows, needs_name
 from agiledart_dataflow.graph.keyed_verbs import Keep, check_keep, itself
 from agiledart_dataflow.plan.specification import LATENESS, Options
@@ -19,7 +19,7 @@ from agiledart_dataflow.user_code.error_policy import ErrorPolicy, policy_option
 
 def aggregated(
     keyed: KeyedRows,
-    window: Sliding | Panes | Session | Counted,
+    window: Window,
     name: str,
     aggregator: Any,
     results: dict[str, Any],

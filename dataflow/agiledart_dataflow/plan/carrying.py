@@ -72,4 +72,8 @@ def _is_ordered_sink(head: StepSpecification) -> bool:
 
 
 def _has_several_channels(plan: StagePlan, stage: Stage) -> bool:
-    return any(len(plan.inputs(stage.index, index)) > 1 for index in range(stage.parallelism))
+    """Whether an instance of it may ever have: what edges carry must not change when the stages before it scale."""
+    most = [
+        1 if edge.partitioning == "forward" else plan.stages[edge.source].high for edge in plan.incoming(stage.index)
+    ]
+    return sum(most) > 1

@@ -39,6 +39,7 @@ class ConnectorKind:
         extra: of this package that it needs, `mqtt` for `agiledart[mqtt]`.
         needs: a module that is missing without the extra.
         opens: `module:function` of `agiledart_executor.connectors` that opens it.
+        probes: the same for one that says whether it would open, without reading or writing; "": it is opened and closed again.
     """
 
     name: str
@@ -48,6 +49,7 @@ class ConnectorKind:
     extra: str = ""
     needs: str = ""
     opens: str = ""
+    probes: str = ""
 
 
 class SourcePlugin(Protocol):

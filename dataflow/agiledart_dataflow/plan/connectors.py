@@ -5,7 +5,7 @@ A connector is written as a URL, `kind:path?option=value&…@node`, for example 
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 import msgspec
@@ -136,6 +136,9 @@ def records_source(rows: Sequence[Any] | Callable[[], Iterable[Any]], row_type: 
         return Connector("call", row_type=row_type, payload=rows)
     return Connector("list", row_type=row_type, payload=rows)
 
+
+MALFORMED_POLICIES: Final = ("count", "fail")
+"""What becomes of malformed records: they are counted, or the first of them ends the application."""
 
 TOLD_OF_A_REASON = 5
 """Malformed records of each reason that users are told of, the first; the others are counted."""

@@ -87,6 +87,7 @@ class DeploymentPart(msgspec.Struct, frozen=True, gc=False, array_like=True):
         most: operator instances that the receiver may hold with this plan; more means that its load was surveyed too early.
             0: no more than its capacity.
         by_epoch: the run is saved by epochs, so that it survives the death of its hosts.
+        order: with which the user submitted it, signed; what is done for it later rests on that.
     """
 
     application: str
@@ -106,6 +107,7 @@ class DeploymentPart(msgspec.Struct, frozen=True, gc=False, array_like=True):
     domain: str = ""
     most: int = 0
     by_epoch: bool = False
+    order: bytes = b""
 
     def places(self) -> dict[tuple[int, int], Peer]:
         """(stage, index) → the node that runs it."""

@@ -13,21 +13,25 @@ import msgspec
 from agiledart_dataflow.data.carries import Carries, most
 from agiledart_dataflow.data.position import union_padding
 from agiledart_dataflow.plan.carrying import carried, lazily_marked
+from agiledart_dataflow.plan.instances_asked import Asked, InstancesAsked, built_limits, refuse_impossible
 from agiledart_dataflow.plan.specification import Specification, StepSpecification
-from agiledart_dataflow.plan.stage_plan import ERRORS, Edge, Partitioning, Stage, StagePlan, suggestion
+from agiledart_dataflow.plan.stage_plan import ERRORS, Edge, Partitioning, Stage, StagePlan
 from agiledart_dataflow.plan.step_kinds import STEP_KINDS
 from agiledart_kernel.errors import TopologyError
-from agiledart_kernel.limits import MAX_PARALLELISM, MAX_STAGES
+from agiledart_kernel.limits import MAX_STAGES
 
 
 def plan_stages(
-    specification: Specification, parallelism: int | Mapping[str, int] = 1, at_least: Carries = "rows"
+    specification: Specification, parallelism: int | Mapping[str, Asked] = 1, at_least: Carries = "rows"
 ) -> StagePlan:
     """Cut a topology into stages.
 
+    A stage with limits starts at the lower one; its edges are planned for the higher one, so that nothing but the number and the
+    table of owners changes when it scales.
+
     Args:
         specification: the topology.
-        parallelism: instances of every stage that can have several, or by name of a step.
+        parallelism: instances of every stage that can have several, or by name of a step: a number, or limits.
         at_least: what every edge carries, also where less would do.
 
     Raises:
@@ -41,22 +45,26 @@ def plan_stages(
     groups = _fused(specification)
     if len(groups) > MAX_STAGES:
         raise TopologyError(f"{specification.name} has {len(groups)} stages, at most {MAX_STAGES} are possible")
-    wanted = _Parallelism(specification, parallelism)
+    wanted = InstancesAsked(specification, parallelism)
     stages: list[Stage] = []
     for index, steps in enumerate(groups):
         head = steps[0]
-        stages.append(
-            Stage(
-                index=index,
-                name="+".join(step.name for step in steps),
-                kind=head.traits.stage,
-                steps=tuple(step.index for step in steps),
-                parallelism=wanted.of_stage(steps),
-                keyed=head.keyed,
-                has_state=head.traits.has_state,
-                at=head.at,
-            )
+        asked = wanted.of_stage(steps)
+        low, high = (1, asked) if isinstance(asked, int) else asked
+        stage = Stage(
+            index=index,
+            name="+".join(step.name for step in steps),
+            kind=head.traits.stage,
+            steps=tuple(step.index for step in steps),
+            parallelism=asked if isinstance(asked, int) else low,
+            keyed=head.keyed,
+            has_state=head.traits.has_state,
+            at=head.at,
+            low=low,
+            high=high,
+            scales=not isinstance(asked, int),
         )
+        stages.append(msgspec.structs.replace(stage, owners=stage.first_owners()))
     edges = _edges(specification, stages)
     plan = StagePlan(specification.name, specification.digest(), tuple(stages), tuple(edges))
     needs = carried(specification, plan)
@@ -91,34 +99,24 @@ def _fused(specification: Specification) -> list[list[StepSpecification]]:
     return groups
 
 
-class _Parallelism:
-    """What the user asked for, checked."""
+def written_out(specification: Specification, asked: Mapping[str, Asked]) -> dict[str, Asked]:
+    """What was asked for by name of a step, with what was asked for all others (`""`) written out.
 
-    def __init__(self, specification: Specification, wanted: int | Mapping[str, int]) -> None:
-        self._default = wanted if isinstance(wanted, int) else 1
-        self._by_name = {} if isinstance(wanted, int) else dict(wanted)
-        names = [step.name for step in specification.steps]
-        for name in self._by_name:
-            if name not in names:
-                near = suggestion(name, names)
-                raise TopologyError(f"No step {name!r} in {specification.name}.{near} Steps: {', '.join(names)}")
-        for number in (self._default, *self._by_name.values()):
-            if not 1 <= number <= MAX_PARALLELISM:
-                raise TopologyError(
-                    f"Parallelism {number} is not possible: 1 to {MAX_PARALLELISM} (one for each key group)"
-                )
+    That goes to one step of each stage that may have several instances, unless the builder or a name says something else of it.
 
-    def of_stage(self, steps: list[StepSpecification]) -> int:
-        asked = {self._by_name[step.name]: step.name for step in steps if step.name in self._by_name}
-        if len(asked) > 1:
-            text = ", ".join(f"{name}={number}" for number, name in asked.items())
-            raise TopologyError(f"These steps run together in one stage and need one number: {text}")
-        if any(step.traits.runs_once for step in steps):
-            for number, name in asked.items():
-                if number != 1:
-                    raise TopologyError(f"{name} runs once ({steps[0].kind}); parallelism {number} is not possible")
-            return 1
-        return next(iter(asked), self._default)
+    Raises:
+        TopologyError: as `plan_stages` does.
+    """
+    named = {step: number for step, number in asked.items() if step}
+    everywhere = asked.get("", 1)
+    refuse_impossible(everywhere)
+    if everywhere == 1:
+        return named
+    for stage in plan_stages(specification, named).stages:
+        steps = [specification.steps[index] for index in stage.steps]
+        if not any(step.traits.runs_once or step.name in named or built_limits(step) for step in steps):
+            named[steps[0].name] = everywhere
+    return named
 
 
 def _edges(specification: Specification, stages: list[Stage]) -> list[Edge]:
@@ -146,13 +144,14 @@ def _edges(specification: Specification, stages: list[Stage]) -> list[Edge]:
 
 
 def _partitioning(head: StepSpecification, branch: int, upstream: Stage, stage: Stage) -> Partitioning:
-    if stage.parallelism == 1:
+    if stage.high == 1:
         return "single"
     if head.traits.shares_second and branch:
         return "broadcast"
     if head.keyed:
         return "key"
-    return "forward" if upstream.parallelism == stage.parallelism else "round_robin"
+    has_one_number = upstream.parallelism == stage.parallelism and not (upstream.scales or stage.scales)
+    return "forward" if has_one_number else "round_robin"
 
 
 def _depths(specification: Specification) -> dict[int, int]:

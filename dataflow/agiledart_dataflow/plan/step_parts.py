@@ -13,6 +13,7 @@ class SourceParts:
 
     Attributes:
         check: row → None, or a word that says why it is malformed.
+        malformed: what becomes of records that cannot be read; "": as the connector says.
         max_out_of_order_ms: rows are sorted within this time.
         overload: what to do while the mesh is slower than rows come.
         clock: what `EventClock` needs beyond the tolerance; only what differs from the usual.
@@ -20,6 +21,7 @@ class SourceParts:
     """
 
     check: Callable[[Any], str | None] | None = None
+    malformed: str = ""
     max_out_of_order_ms: int = 0
     overload: Overload = field(default_factory=Overload)
     clock: Mapping[str, Any] = field(default_factory=dict)
@@ -69,7 +71,7 @@ class WindowParts:
     """A window and what is made of it.
 
     Attributes:
-        window: the rows: `Sliding`, `Panes`, `Session` or `Counted`.
+        window: the rows, one of `event_time.windows.Window`.
         aggregator: what is made of them.
         aggregate_type: of the aggregator's state in plain form.
         named: named results (`NamedWindow`); None for one aggregate.

@@ -1,11 +1,11 @@
 """`Outbox`: an instance's records → batches for the instances of the next stages, each batch with the mark."""
 
 from collections.abc import Callable
-from itertools import count as counting
 from typing import Any
 
 from agiledart_dataflow.data.batch import Batch, Held, Order, as_rows, has_positions, listed
 from agiledart_dataflow.data.carries import Carries
+from agiledart_dataflow.data.owner_table import Owners
 from agiledart_dataflow.data.partitioning import KeyFunction, KeyRouter, split_by_key, split_in_turn
 from agiledart_dataflow.data.position import START, Position
 from agiledart_dataflow.plan.stage_plan import Edge, StagePlan
@@ -19,19 +19,28 @@ class _Route:
     """One outgoing edge; `sent` counts the rows for each of its targets."""
 
     __slots__ = (
-        "edge", "key_of", "lenient", "next_target", "number", "order_of", "router", "sent", "step", "targets", "waiting",
+        "edge", "key_of", "lenient", "next_target", "number", "order_of", "owners", "router", "sent", "step", "targets", "waiting",
     )  # fmt: skip
 
     def __init__(
-        self, edge: Edge, inner: Carries, targets: range, step: str, key_of: KeyFunction | None, *, lenient: bool
+        self,
+        edge: Edge,
+        inner: Carries,
+        targets: range,
+        owners: Owners,
+        step: str,
+        key_of: KeyFunction | None,
+        *,
+        lenient: bool,
     ) -> None:
         self.edge = edge
         self.number = edge.index
         self.targets = targets
+        self.owners = owners  # of the target stage's term
         self.step = step
         self.key_of = key_of
         self.lenient = lenient  # the keyed step's error policy lets rows go
-        self.router = KeyRouter(len(targets)) if edge.partitioning == "key" else None
+        self.router = KeyRouter(owners) if edge.partitioning == "key" else None
         self.next_target = 0
         self.sent = dict.fromkeys(targets, 0)
         self.order_of = None if edge.carries == inner else _nothing if edge.carries == "rows" else _times
@@ -53,7 +62,8 @@ class _Route:
                 emit(number, target, Batch(held, order, mark))
             return
         if self.router is None and has_positions(order):
-            for target, (rows, positions) in enumerate(split_in_turn(as_rows(held), listed(order), len(targets))):
+            parts = split_in_turn(as_rows(held), listed(order), self.owners, len(targets))
+            for target, (rows, positions) in enumerate(parts):
                 self.sent[target] += len(rows)
                 emit(number, target, Batch(rows, positions, mark))
             return
@@ -68,16 +78,16 @@ class _Route:
         key_of = self.key_of
         assert key_of is not None  # a keyed edge leads to a keyed step
         try:
-            parts = split_by_key(held, order, key_of, self.router, len(targets))
+            shares = split_by_key(held, order, key_of, self.router, len(targets))
         except (Exception, SystemExit) as error:  # user code may raise anything; it leaves here named
             if not self.lenient or not isinstance(error, Exception):
                 row = _first_bad(held, key_of, self.router)
                 raise user_code_error(f"key_by of {self.step}", key_of, error, row) from error
-            # The first instance gets the rows whose key raises: there it raises again, under the step's own policy.
-            parts = split_by_key(
+            # One instance gets the rows whose key raises: there it raises again, under the step's own policy.
+            shares = split_by_key(
                 as_rows(held), listed(order), _or_nothing(key_of, self.router), self.router, len(targets)
             )
-        for target, (part, part_order) in enumerate(parts):
+        for target, (part, part_order) in enumerate(shares):
             self.sent[target] += len(part)
             emit(number, target, Batch(part, part_order, mark))
 
@@ -88,15 +98,14 @@ class _Route:
 
 
 def _or_nothing(key_of: KeyFunction, router: KeyRouter) -> KeyFunction:
-    """Row → key, where that does not raise; else a key of the first instance."""
-    first = next(number for number in counting() if router[number] == 0)
+    """Row → key, where that does not raise; else a key like any other, so that all such rows go to one instance."""
 
     def key_or_nothing(row: Any) -> Any:
         try:
             key = key_of(row)
             router[key]
         except Exception:  # noqa: BLE001  the keyed step meets the same error again and tells it
-            return first
+            return 0
         return key
 
     return key_or_nothing
@@ -144,7 +153,8 @@ class Outbox:
         routes: list[_Route] = []
         for edge in plan.outgoing(stage):
             step, key_of, lenient = key_functions.get(edge.index, ("", None, False))
-            routes.append(_Route(edge, inner, plan.targets(edge.index, index), step, key_of, lenient=lenient))
+            targets, owners = plan.targets(edge.index, index), plan.stages[edge.target].owners
+            routes.append(_Route(edge, inner, targets, owners, step, key_of, lenient=lenient))
         self._routes = [route for route in routes if not route.edge.side]
         self._sides = {route.edge.side: route for route in routes if route.edge.side}
         alone = len(routes) == 1 and not self._sides and len(routes[0].targets) == 1 and routes[0].order_of is None

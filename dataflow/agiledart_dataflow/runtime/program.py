@@ -5,6 +5,7 @@ from typing import Any
 
 from agiledart_dataflow.aggregation.operator_making import MakeStore, make_operator
 from agiledart_dataflow.data.batch_codec import BatchCodec
+from agiledart_dataflow.data.owner_table import are_owners
 from agiledart_dataflow.data.partitioning import KeyFunction
 from agiledart_dataflow.graph.column_planning import fields_wanted, wants_columns
 from agiledart_dataflow.graph.topology import Topology
@@ -53,6 +54,11 @@ class Program:
                 f"{topology.name}: this code builds another graph than the one that was planned; a builder must not depend on the"
                 " clock, files or the environment"
             )
+        for stage in plan.stages:
+            if stage.high > 1 and not are_owners(stage.owners, stage.parallelism):
+                raise TopologyError(
+                    f"{topology.name}: the plan does not say which instance of {stage.name} owns which keys"
+                )
 
     def steps(self, stage: int) -> tuple[Step, ...]:
         """The steps of a stage."""

@@ -6,6 +6,7 @@ from typing import Any
 from agiledart_dataflow.data.batch import Held, as_rows
 from agiledart_dataflow.event_time.event_clock import EventClock
 from agiledart_dataflow.event_time.event_times import is_ascending, no_time, times_of
+from agiledart_dataflow.plan.connectors import MALFORMED_POLICIES as POLICIES
 from agiledart_dataflow.plan.connectors import Reading, SourceReader
 from agiledart_dataflow.plan.step import Step
 from agiledart_dataflow.runtime.bad_input import BadInput
@@ -14,8 +15,7 @@ from agiledart_kernel.errors import AgileDartError, ConfigurationError, Operatio
 from agiledart_kernel.instants import event_time
 
 MALFORMED = "malformed"
-POLICIES = ("count", "fail")
-"""Option of a connector: malformed records are counted (the usual), or the first of them ends the application."""
+"""Option of a connector, beside `malformed=` of a source, which counts more."""
 
 
 class SourceJudge:
@@ -46,7 +46,8 @@ class SourceJudge:
         self._times_of_columns: Callable[[Any], Any] | None = step.source.times_of_columns
         self._time_of: Callable[[Any], Any] = step.function
         self._check: Callable[[Any], str | None] | None = step.source.check
-        policy = POLICIES[0] if step.connector is None else step.connector.option(MALFORMED, POLICIES[0])
+        of_connector = POLICIES[0] if step.connector is None else step.connector.option(MALFORMED, POLICIES[0])
+        policy = step.source.malformed or of_connector
         if policy not in POLICIES:
             raise ConfigurationError(f"{step.name}: malformed is one of {', '.join(POLICIES)}, not {policy!r}")
         self._fails = policy == "fail"

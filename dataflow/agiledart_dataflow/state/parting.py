@@ -8,10 +8,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import Any, ClassVar, Generic, TypeVar
 
+from agiledart_dataflow.data.owner_table import EACH_ITS_OWN
 from agiledart_dataflow.data.partitioning import KeyRouter
 from agiledart_dataflow.state.groups import Division, WithoutRest
 from agiledart_dataflow.state.plain_codec import PlainCodec
-from agiledart_kernel.limits import KEY_GROUPS
 
 P = TypeVar("P")
 
@@ -32,7 +32,7 @@ class PartedState(WithoutRest, ABC, Generic[P]):
         self._codec = codec
         self._index: dict[int, P] | None = None
         self._moved = False
-        self.group_of = KeyRouter(KEY_GROUPS)  # with as many instances as there are groups
+        self.group_of = KeyRouter(EACH_ITS_OWN)
 
     def rows_come(self) -> bool:
         """To be told before the state is changed by rows or time. True when groups came or went since the last time."""

@@ -10,7 +10,7 @@ from agiledart_dataflow.data.column import Column
 from agiledart_dataflow.data.column_schema import schema_of
 from agiledart_dataflow.data.columns import Columns
 from agiledart_dataflow.data.lazy import late
-from agiledart_dataflow.data.schema import ReadTime
+from agiledart_dataflow.data.schema import ReadTime, is_dict
 from agiledart_dataflow.plan.connectors import Connector, Reading
 from agiledart_executor.connectors.files.many import files_of
 from agiledart_executor.connectors.options import SourceWish
@@ -119,6 +119,8 @@ def open_parquet(path: str, row_type: Any, *, columns: bool, wanted: frozenset[s
 def _pieces_of(path: str, row_type: Any, *, columns: bool, wanted: frozenset[str] | None) -> Iterator[Columns]:
     """The parts of one file, which is opened at once."""
     schema = schema_of(row_type)
+    if is_dict(row_type):
+        raise ConfigurationError(f"{path}: the columns of a Parquet file have types: make the rows a NamedTuple")
     try:
         file = parquet.ParquetFile(path)
     except (OSError, pa.ArrowException) as error:

@@ -25,13 +25,13 @@ SOURCES: Final = {
             "mqtt", "messages of an MQTT broker", Guarantee("QoS 1 and 2 with a session: may repeat; QoS 0: may lose",
             acknowledges="when read (QoS 1, 2)"),
             ("client", "credentials", "format", "qos", "session", "version"),
-            "mqtt", "paho", "mqtt.source:open_source",
+            "mqtt", "paho", "mqtt.source:open_source", "mqtt.probe:probe_source",
         ),
         ConnectorKind(
             "mqtts", "the same over TLS", Guarantee("QoS 1 and 2 with a session: may repeat; QoS 0: may lose",
             acknowledges="when read (QoS 1, 2)"),
             ("ca", "cert", "client", "credentials", "format", "key", "qos", "session", "version"),
-            "mqtt", "paho", "mqtt.source:open_source",
+            "mqtt", "paho", "mqtt.source:open_source", "mqtt.probe:probe_source",
         ),
         ConnectorKind("parquet", "Parquet files", _AGAIN, (), "columns", "pyarrow", "batches:open_source"),
         ConnectorKind("tcp", "lines of TCP connections", _LOST, ("format", "listen", "reconnect"), opens="line_socket:open_source"),
@@ -55,12 +55,12 @@ SINKS: Final = {
         ConnectorKind(
             "mqtt", "messages to an MQTT broker", Guarantee("may repeat; QoS 0: may lose"),
             ("client", "credentials", "format", "qos", "retain", "version", "will", "will_topic"),
-            "mqtt", "paho", "mqtt.sink:open_sink",
+            "mqtt", "paho", "mqtt.sink:open_sink", "mqtt.probe:probe_sink",
         ),
         ConnectorKind(
             "mqtts", "the same over TLS", Guarantee("may repeat; QoS 0: may lose"),
             ("ca", "cert", "client", "credentials", "format", "key", "qos", "retain", "version", "will", "will_topic"),
-            "mqtt", "paho", "mqtt.sink:open_sink",
+            "mqtt", "paho", "mqtt.sink:open_sink", "mqtt.probe:probe_sink",
         ),
         ConnectorKind("null", "nowhere: rows are counted", Guarantee("nothing is kept"), opens="memory:open_sink"),
         ConnectorKind(

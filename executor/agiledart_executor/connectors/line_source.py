@@ -5,6 +5,7 @@ from functools import partial
 from importlib.util import find_spec
 from typing import Any, Protocol
 
+from agiledart_dataflow.data.schema import is_dict
 from agiledart_dataflow.plan.connectors import Connector, Reading, SourceReader
 from agiledart_executor.connectors.codecs.faults import COLUMNS, TOO_LONG, Examples
 from agiledart_executor.connectors.codecs.formats import UNLINED, open_decoder
@@ -127,6 +128,12 @@ def open_lines(connector: Connector, row_type: Any, wish: SourceWish, format_nam
         lines = _lines(connector)
         return LineReader(lines, RecordBlock(decoder, examples, lines.name), examples, whole_lines=True)
     lines = _lines(connector)
+    if is_dict(row_type):
+        from agiledart_executor.connectors.codecs.dict_rows import DictLines
+
+        dicts, examples = DictLines(), Examples()
+        lines.is_header = dicts.takes_header
+        return LineReader(lines, RecordBlock(dicts, examples, lines.name), examples)
     reader: Any = CsvReader(lines, row_type)
     if wish.columns and isinstance(lines, FileLines) and find_spec("pyarrow") is not None:
         from agiledart_executor.connectors.codecs.csv_columns import CsvColumnsReader, reads_columns

@@ -9,7 +9,9 @@ from agiledart_dataflow.data.batch_forms import record_batch
 from agiledart_dataflow.data.column_schema import schema_of
 from agiledart_dataflow.data.columns import Columns
 from agiledart_dataflow.data.lazy import late
+from agiledart_dataflow.data.schema import is_dict
 from agiledart_dataflow.plan.connectors import Connector
+from agiledart_executor.connectors.codecs.dict_rows import refuse_dicts
 from agiledart_executor.connectors.files.rolled import RolledFiles
 from agiledart_executor.connectors.memory import ReadTimes
 from agiledart_executor.connectors.options import SIZES, SPANS_MS, quantity
@@ -110,6 +112,8 @@ def open_sink(connector: Connector, row_type: Any, clock: Callable[[], int], ori
     """The writer of a `parquet:` connector."""
     if not connector.path:
         raise ConfigurationError("a parquet sink needs a path: parquet:FILE")
+    if is_dict(row_type):
+        refuse_dicts("Parquet")
     schema_of(row_type)
     max_bytes = quantity(connector, "roll_bytes", SIZES, "64MiB")
     max_age_ns = quantity(connector, "roll_age", SPANS_MS, "1h") * 1_000_000

@@ -111,6 +111,15 @@ def source_guarantee(name: str) -> Guarantee | None:
     return guarantee
 
 
+def sink_guarantee(name: str) -> Guarantee | None:
+    """The same of a kind of sink."""
+    kind = SINKS.get(name)
+    if kind is not None:
+        return kind.guarantee
+    point = points(SINK_GROUP).get(name)
+    return None if point is None else getattr(loaded(point, "sink"), "guarantee", None)
+
+
 def open_plugin_source(connector: Connector, row_type: Any, pacing: tuple[str, ...]) -> SourceReader:
     """The reader of a source of another package."""
     point = points(SOURCE_GROUP).get(connector.kind)

@@ -10,7 +10,9 @@ from typing import Any, BinaryIO
 import msgspec
 
 from agiledart_dataflow.counts.latency import LatencyHistogram
+from agiledart_dataflow.data.schema import is_dict
 from agiledart_dataflow.plan.connectors import Connector
+from agiledart_executor.connectors.codecs.dict_rows import refuse_dicts
 from agiledart_executor.connectors.codecs.rendering import columns_of, json_of
 from agiledart_executor.connectors.files.rolled import RolledFiles
 from agiledart_executor.connectors.memory import ReadTimes
@@ -150,9 +152,11 @@ def open_sink(connector: Connector, row_type: Any, clock: Callable[[], int], ori
     """The writer of a `csv:`, `jsonl:` or `stdout:` connector; a file is written anew, unless a run goes on with it."""
     form = connector.kind
     if form == "stdout":
-        form = connector.option("format", "csv")
+        form = connector.option("format", "jsonl" if is_dict(row_type) else "csv")
         if form not in ("csv", "jsonl"):
             raise ConfigurationError(f"{connector.url()}: format is csv or jsonl, not {form!r}")
+    if form == "csv" and is_dict(row_type):
+        refuse_dicts("CSV")
     render = _csv(row_type, connector.option("null", "NULL")) if form == "csv" else _json(row_type)
     times = ReadTimes(row_type, clock)
     if connector.kind == "stdout" or connector.path in ("-", "/dev/stdout"):

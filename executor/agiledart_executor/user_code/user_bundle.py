@@ -10,12 +10,9 @@ from agiledart_kernel.codec import Codec
 from agiledart_kernel.errors import OperationFailed
 from agiledart_kernel.limits import MAX_BUNDLE_FILES
 
-SIGNING_CONTEXT = b"agiledart-bundle/1"
-"""Keeps a bundle's signature from being taken for any other. Source: spec of admission, section 5."""
-
 
 class Bundle(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=150):
-    """What a node needs to run a user's builder again.
+    """What a node needs to run a user's builder again. The order to submit it names its hash, so it carries no signature.
 
     Attributes:
         entry: `module:name`.
@@ -25,8 +22,6 @@ class Bundle(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=150):
         requires: other packages that the code imports.
         python: oldest Python whose grammar takes the files, `(major, minor)`.
         application: name that was signed for; empty: whatever name the topology has.
-        signer: public key of the submitter, empty when the agent took the bundle over its own socket.
-        signature: of `signed_text`, by that key.
     """
 
     entry: str
@@ -36,26 +31,6 @@ class Bundle(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=150):
     requires: tuple[str, ...] = ()
     python: tuple[int, int] = (3, 11)
     application: str = ""
-    signer: bytes = b""
-    signature: bytes = b""
-
-    def content_hash(self) -> str:
-        """SHA-256, in hex, of everything that decides which topology the bundle builds."""
-        digest = sha256()
-        parts = [self.entry.encode()]
-        for name in sorted(self.files):
-            parts += [b"file", name.encode(), self.files[name]]
-        for kind, table in ((b"set", self.parameters), (b"installed", self.installed)):
-            for name in sorted(table):
-                parts += [kind, name.encode(), table[name].encode()]
-        for part in parts:
-            digest.update(len(part).to_bytes(8, "big") + part)
-        return digest.hexdigest()
-
-    def signed_text(self, network: bytes) -> bytes:
-        """The bytes that a submitter signs: context, network, application and content, each with its length."""
-        parts = (SIGNING_CONTEXT, network, self.application.encode(), bytes.fromhex(self.content_hash()))
-        return b"".join(len(part).to_bytes(4, "big") + part for part in parts)
 
 
 _CODEC: Codec[Bundle] = Codec(Bundle)

@@ -14,8 +14,6 @@ from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import Any, NoReturn
 
-import msgspec
-
 from agiledart_dataflow.graph.topology import Topology
 from agiledart_executor.user_code.user_bundle import Bundle, check_bundle, decode_bundle, encode_bundle
 from agiledart_executor.user_code.user_connectors import as_connector, is_connector, make_absolute
@@ -130,11 +128,8 @@ def make_bundle(
     *,
     folder: Path | None = None,
     application: str = "",
-    network: bytes = b"",
-    signer: bytes = b"",
-    sign: Callable[[bytes], bytes] | None = None,
 ) -> Bundle:
-    """What a node needs to build the same topology, signed when `sign` is given. Raises `OperationFailed` (size)."""
+    """What a node needs to build the same topology. Raises `OperationFailed` (size)."""
     bundle = Bundle(
         entry=builder.entry,
         files=dict(builder.modules.files),
@@ -143,11 +138,10 @@ def make_bundle(
         requires=tuple(builder.modules.requires),
         python=builder.modules.python(),
         application=application,
-        signer=signer,
     )
     if len(encode_bundle(bundle)) > MAX_BUNDLE_BYTES:
         raise OperationFailed(f"{builder.target} is larger than the {MAX_BUNDLE_BYTES >> 20} MiB that a node takes.")
-    return bundle if sign is None else msgspec.structs.replace(bundle, signature=sign(bundle.signed_text(network)))
+    return bundle
 
 
 def load_bundle(bundle: Bundle) -> Topology:

@@ -1,5 +1,6 @@
 """Answers to users who only want to know: list, status, nodes, route, logs, info. Their bodies: docs/reference/control-api.md."""
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -9,6 +10,7 @@ from agiledart_kernel.machine import Completed
 from agiledart_kernel.node_id import NodeId, key_of_name
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.permissions import Asker, refused_unseen
+from agiledart_node.desk.conversations import Question
 from agiledart_node.desk.desk import CommandRefused, Desk, did_you_mean
 from agiledart_node.desk.names import display_names
 from agiledart_node.forming.surveying import Surveying
@@ -16,11 +18,12 @@ from agiledart_node.hosting.hosted import report_copy, report_key
 from agiledart_node.hosting.hosting import Hosting
 from agiledart_node.hosting.watching import Watching
 from agiledart_node.records.allowing import check, check_unseen
-from agiledart_node.records.application import ApplicationRecord, Rival
+from agiledart_node.records.application import RECOVERING, RUNNING, ApplicationRecord, Rival, is_old
 from agiledart_node.records.records import Records
 from agiledart_node.records.summary import latency_logs_of, logs_of, scalars_of, statistics_of, summary_of
 from agiledart_node.wire.bodies import (
     ApplicationRow,
+    EpochRow,
     HistoryRow,
     HopRow,
     InfoBody,
@@ -31,6 +34,7 @@ from agiledart_node.wire.bodies import (
     NodeRow,
     NodesBody,
     Place,
+    RecoveryRow,
     RivalRow,
     RouteBody,
     StageRow,
@@ -47,6 +51,7 @@ from agiledart_node.wire.formation_messages import (
     RouteProbe,
     TraceHops,
 )
+from agiledart_node.wire.recovery_messages import AskRecovery, RecoveryIs
 from agiledart_overlay.wire.effects import Delivered
 from agiledart_overlay.wire.events import RouteMessage
 
@@ -58,19 +63,24 @@ MAX_NODES = 256
 
 
 class Questions:
-    """Reads; each method answers one request or raises CommandRefused."""
+    """Reads; each method answers one request or raises CommandRefused.
+
+    Attributes:
+        on_old: told of applications that ended long ago.
+    """
 
     def __init__(
         self, desk: Desk, records: Records, hosting: Hosting, surveying: Surveying, watching: Watching
     ) -> None:
         self._desk, self._records, self._hosting = desk, records, hosting
         self._surveying, self._watching = surveying, watching
+        self.on_old: Callable[[list[ApplicationRecord]], None] = lambda _: None
 
     async def record(self, name: str, asker: Asker, verb: str) -> ApplicationRecord:
         """The record of an application that must exist, and of which this asker may want this."""
         check_unseen(asker, verb, name)
         _, record = await self._records.application(name)
-        if record is None:
+        if record is None or record.is_forgotten:
             names = [] if asker.scope else list(await self._records.names())
             known = f" Applications: {', '.join(names[:20])}" if names else " Nothing was submitted yet."
             raise CommandRefused(f"No application {name!r}.{did_you_mean(name, names)}{'' if asker.scope else known}")
@@ -81,7 +91,11 @@ class Questions:
         """`list`: what this asker may look at."""
         names = tuple(name for name in await self._records.names() if not refused_unseen(asker, "status", name))
         records, unreadable = await self._records.applications(names)
-        rows = [_row(record) for record in await self._watching.all_freshened(records)]
+        self.on_old([record for record in records if is_old(record, self._desk.wall_ms)])
+        shown = [one for one in records if not one.is_forgotten and not is_old(one, self._desk.wall_ms)]
+        fresh = await self._watching.all_freshened(shown)
+        standings = await self._standings(fresh)
+        rows = [_with_standing(_row(record), standings.get(record.name)) for record in fresh]
         self._desk.reply(request, ListBody(rows, unreadable))
 
     async def status(self, request: int, name: str, asker: Asker) -> None:
@@ -92,8 +106,9 @@ class Questions:
         if not record.is_final and record.nodes:
             reports, silent = await self._reports(record)
         shown = record.names()
+        standings = await self._standings([record])
         body = StatusBody(
-            **msgspec.structs.asdict(_row(record)),
+            **msgspec.structs.asdict(_with_standing(_row(record), standings.get(record.name))),
             run=f"{record.number:016x}",
             rivals=[_rival_row(rival) for rival in record.rivals],
             paths=[[shown[peer.node] for peer in path] for path in record.paths],
@@ -104,8 +119,32 @@ class Questions:
             summary=record.summary or (summary_of(record.specification, reports) if reports else {}),
             logs=logs_of(record.specification),
             latency_logs=latency_logs_of(record.name, record.specification),
+            reasons=record.reasons,
+            ways=record.ways,
         )
         self._desk.reply(request, body)
+
+    async def _standings(self, records: list[ApplicationRecord]) -> dict[str, RecoveryIs]:
+        """What the coordinators of those runs say that survive their hosts: hosts and guards vote, and one of them leads."""
+        asked: dict[int, str] = {}
+        questions: dict[int, Question | None] = {}
+        for record in records:
+            if record.by_epoch and record.state == RUNNING:
+                voters = {peer.node: peer for peer in (*record.guards, *record.hosts())}
+                for peer in voters.values():
+                    number = self._desk.talks.number()
+                    asked[number] = record.name
+                    questions[number] = Question(peer, AskRecovery(number, record.name, record.version), RecoveryIs)
+        found: dict[str, RecoveryIs] = {}
+        answers = await self._desk.talks.answers(questions, Duration(self._desk.config.report_timeout_ns))
+        for number, name in asked.items():
+            answer = answers.get(number)
+            # Of two that believe that they lead the one with the later life knows more.
+            if isinstance(answer, RecoveryIs) and answer.epoch.get("life", -1) >= 0:
+                known = found.get(name)
+                if known is None or known.epoch["life"] < answer.epoch["life"]:
+                    found[name] = answer
+        return found
 
     async def summary(self, record: ApplicationRecord) -> dict[str, Any]:
         """The figures of an application that runs; empty when none of its nodes answers."""
@@ -133,8 +172,10 @@ class Questions:
 
     def reports(self, sender: Peer, message: AskReports) -> None:
         """Answer another agent with the figures of local instances."""
-        figures = self._hosting.figures((message.application, message.version))
-        reports = {report_key(copy): report for copy, report in sorted(figures.items())}
+        key = (message.application, message.version)
+        hosted = self._hosting.table.get(key)
+        last = {report_key(copy): report for copy, report in sorted(self._hosting.figures(key).items())}
+        reports = {**last, **(hosted.aged_reports(self._desk.now) if hosted is not None else {})}
         self._desk.send(sender, Reports(message.request, reports))
 
     def _coordinate(self, peer: Peer) -> Place | None:
@@ -279,6 +320,19 @@ def _member(peer: Peer, shown: dict[NodeId, str]) -> dict[str, Any]:
     """The first fields of a row about a node."""
     name = shown.get(peer.node, peer.name)
     return msgspec.structs.asdict(Member(name, peer.node.hex, peer.incarnation, peer.address, peer.zone, peer.host))
+
+
+def _with_standing(row: ApplicationRow, standing: RecoveryIs | None) -> ApplicationRow:
+    """The row, with what the run's coordinator says; what does not have its form is left out."""
+    if standing is None:
+        return row
+    try:
+        recovery = msgspec.convert(standing.recovery, RecoveryRow) if standing.recovery else None
+        epoch = msgspec.convert(standing.epoch, EpochRow)
+    except msgspec.ValidationError:
+        return row
+    state = RECOVERING if recovery is not None and row.state == RUNNING else row.state
+    return msgspec.structs.replace(row, state=state, recovery=recovery, epoch=epoch)
 
 
 def _row(record: ApplicationRecord) -> ApplicationRow:

@@ -7,6 +7,7 @@ from agiledart_kernel.permissions import Asker
 from agiledart_node.asking.questions import Questions
 from agiledart_node.desk.desk import CommandRefused, Desk
 from agiledart_node.records.application import ApplicationRecord
+from agiledart_node.records.order_checks import Orders
 from agiledart_node.records.records import Records
 from agiledart_node.wire.bodies import ShareBody
 from agiledart_node.wire.commands import Share
@@ -18,11 +19,12 @@ MAX_SHARED = 32
 class Sharing:
     """Changes whom an application is shared with."""
 
-    def __init__(self, desk: Desk, records: Records, questions: Questions) -> None:
-        self._desk, self._records, self._questions = desk, records, questions
+    def __init__(self, desk: Desk, records: Records, questions: Questions, orders: Orders) -> None:
+        self._desk, self._records, self._questions, self._orders = desk, records, questions, orders
 
-    async def share(self, request: int, command: Share, asker: Asker) -> None:
+    async def share(self, request: int, command: Share, asker: Asker, signed: bytes) -> None:
         """Answers when the record says so. Raises CommandRefused."""
+        asker, _ = self._orders.given(signed, command, asker, "")
         record = await self._questions.record(command.name, asker, "share")
         key = _key_of(command.key)
 

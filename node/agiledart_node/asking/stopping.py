@@ -12,10 +12,12 @@ from agiledart_kernel.instants import MILLISECOND, Duration
 from agiledart_kernel.permissions import Asker
 from agiledart_node.asking.questions import Questions
 from agiledart_node.desk.desk import CommandRefused, Desk
-from agiledart_node.hosting.watching import Watching
+from agiledart_node.hosting.watching import ELSEWHERE, Watching
 from agiledart_node.records.application import DEPLOYING, STOPPED, ApplicationRecord, advanced
+from agiledart_node.records.order_checks import Orders
 from agiledart_node.records.records import Records
 from agiledart_node.wire.bodies import StopBody
+from agiledart_node.wire.commands import Stop
 from agiledart_node.wire.effects import Progressed
 from agiledart_node.wire.formation_messages import Acknowledged, AskStop
 
@@ -27,12 +29,16 @@ _LOOKS_A_SURVEY = 10
 class Stopping:
     """Ends applications at a user's wish."""
 
-    def __init__(self, desk: Desk, records: Records, questions: Questions, watching: Watching) -> None:
+    def __init__(self, desk: Desk, records: Records, questions: Questions, watching: Watching, orders: Orders) -> None:
         self._desk, self._records, self._questions, self._watching = desk, records, questions, watching
+        self._orders = orders
 
-    async def stop(self, request: int, name: str, submitter: str, asker: Asker, *, now: bool) -> None:
+    async def stop(self, request: int, command: Stop, submitter: str, asker: Asker, signed: bytes) -> None:
         """Drain an application, or cut it; answers when it has ended. Raises CommandRefused."""
+        name, now = command.name, command.now
+        asker, submitter = self._orders.given(signed, command, asker, submitter)
         record = await self._watching.freshened(await self._questions.record(name, asker, "stop"))
+        self._orders.check_stop(signed, asker, record)
         if record.is_final:
             reason = f": {record.reason}" if record.reason else ""
             raise CommandRefused(f"{name} does not run: it is {record.state}{reason}")
@@ -40,7 +46,8 @@ class Stopping:
             record = await self._cut(record, submitter)
         else:
             seen: dict[str, Any] = await self._questions.summary(record) if now else {}
-            record = await self._through_coordinator(request, record, submitter, seen, now=now)
+            message = AskStop(0, record.name, record.version, now, submitter, signed)
+            record = await self._through_coordinator(request, record, message, seen)
             if seen and not record.summary:
                 record = await self._with_summary(record, seen)
         if record.state != STOPPED and record.state != "finished":
@@ -67,15 +74,17 @@ class Stopping:
         return closed
 
     async def _through_coordinator(
-        self, request: int, record: ApplicationRecord, submitter: str, seen: dict[str, Any], *, now: bool
+        self, request: int, record: ApplicationRecord, message: AskStop, seen: dict[str, Any]
     ) -> ApplicationRecord:
         """Let the coordinator end it; `seen` takes the last figures of a drain."""
         talks, config = self._desk.talks, self._desk.config
         assert record.coordinator is not None
-        number = talks.number()
-        message = AskStop(number, record.name, record.version, now, submitter)
+        number, now, submitter = talks.number(), message.now, message.submitter
+        message = msgspec.structs.replace(message, request=number)
         timeout = Duration(config.ask_timeout_ns)
         answer = await talks.ask(record.coordinator, message, number, Acknowledged, timeout)
+        if answer is not None and answer.reason not in ("", ELSEWHERE):
+            raise CommandRefused(answer.reason)
         if answer is None and now:
             return await self._cut(record, submitter)
         if not now:

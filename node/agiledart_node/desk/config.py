@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from agiledart_kernel.errors import ConfigurationError
 from agiledart_kernel.instants import MILLISECOND, SECOND
 from agiledart_overlay.wire.config import OverlayConfig
-from agiledart_placement.strategy import strategy_named
+from agiledart_placement.strategy import STRATEGIES, strategy_named
 from agiledart_recovery.config import RecoveryConfig
 
 _COUNTS = (
@@ -35,11 +35,13 @@ class NodeConfig:
     """Processor cores that the instances of this node share; for how busy it says that it is."""
     capacity: int = 64
     """Operator instances of all applications that this node takes."""
+    confines: bool = True
+    """Users' code that runs here is kept from this node's keys and records."""
     max_ops_balanced: int = 2
     """Operator instances above which a node counts as full while others have room (balance rule)."""
-    placement: str = "along_path"
-    recovery: RecoveryConfig = field(default_factory=RecoveryConfig)
+    placement: str = STRATEGIES[0]
     """Placement strategy of applications that this node deploys."""
+    recovery: RecoveryConfig = field(default_factory=RecoveryConfig)
     join_key: str = "node_id"
     """Where JOINs meet: `node_id`, the sink's own id, or `hash`, the hash of it (then one link more)."""
 

@@ -7,12 +7,11 @@ import msgspec
 
 from agiledart_dataflow.plan.specification import FORMAT, Specification
 from agiledart_dataflow.plan.stage_plan import StagePlan
-from agiledart_dataflow.plan.stages import plan_stages
+from agiledart_dataflow.plan.stages import plan_stages, written_out
 from agiledart_kernel.errors import RemoteProtocolError, TopologyError
 from agiledart_kernel.limits import (
     MAX_APPLICATION_NAME,
     MAX_BUNDLE_BYTES,
-    MAX_PARALLELISM,
     MAX_STAGES,
 )
 from agiledart_node.desk.desk import CommandRefused
@@ -89,7 +88,7 @@ def blueprint_of(command: Submit) -> Blueprint:
             2,
         )
     try:
-        plan = plan_stages(specification, _parallelism(specification, command.parallelism))
+        plan = plan_stages(specification, written_out(specification, command.parallelism))
     except TopologyError as error:
         raise CommandRefused(str(error), 2) from None
     except (ValueError, LookupError, TypeError) as error:
@@ -138,20 +137,6 @@ def _decoded(raw: bytes) -> Specification:
             "The specification makes no sense: steps out of order, without a name or with the same.", 2
         )
     return specification
-
-
-def _parallelism(specification: Specification, wanted: dict[str, int]) -> dict[str, int]:
-    """Instances by step: what was asked by name, and what was asked for all others (`""`) that may have several."""
-    named = {name: count for name, count in wanted.items() if name}
-    everywhere = wanted.get("", 1)
-    if not 1 <= everywhere <= MAX_PARALLELISM:
-        raise CommandRefused(f"Parallelism {everywhere} is not possible: 1 to {MAX_PARALLELISM}.", 2)
-    plan = plan_stages(specification, named)
-    for stage in plan.stages:
-        steps = [specification.steps[index] for index in stage.steps]
-        if everywhere > 1 and not any(step.traits.runs_once or step.name in named for step in steps):
-            named[steps[0].name] = everywhere
-    return named
 
 
 def _pins(specification: Specification, plan: StagePlan) -> tuple[str | None, ...]:

@@ -36,6 +36,7 @@ class Deployment:
         placement: (stage, index) → node.
         executors: executor processes per node.
         limits: operator instances that a node may hold with its part; missing: no more than its capacity.
+        away: of each stage, why its instances are not on the node of its path.
         touched: nodes that were sent a part, in order; they must be halted when it fails.
     """
 
@@ -52,7 +53,9 @@ class Deployment:
     coordinator: Peer
     domain: str = ""
     by_epoch: bool = False
+    order: bytes = b""
     limits: dict[NodeId, int] = field(default_factory=dict)
+    away: tuple[str, ...] = ()
     touched: list[Peer] = field(default_factory=list)
 
     @property
@@ -171,6 +174,7 @@ class Deploying:
             work.domain,
             work.limits.get(peer.node, 0),
             work.by_epoch,
+            work.order,
         )
 
     def whole_part(self, work: Deployment) -> DeploymentPart:

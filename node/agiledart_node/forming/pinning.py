@@ -24,7 +24,7 @@ async def pinned_nodes(desk: Desk, records: Records, blueprint: Blueprint) -> di
 
 
 async def node_at(desk: Desk, records: Records, word: str, step: str) -> Peer:
-    """The node that a word means: this one when empty, else a node's name or id, else some node of the zone or host."""
+    """The node that a word means: this one when empty, else a node's name, address or id, else some node of the zone or host."""
     if not word:
         return desk.me
     known = desk.known()
@@ -37,6 +37,9 @@ async def node_at(desk: Desk, records: Records, word: str, step: str) -> Peer:
     registered = await records.node_named(word)
     if registered is not None:
         return registered
+    at_address = [peer for peer in known if peer.address == word]
+    if at_address:
+        return at_address[0]
     by_id = [peer for peer in known if len(word) >= 8 and peer.node.hex.startswith(word.lower())]
     if len(by_id) == 1:
         return by_id[0]

@@ -15,6 +15,7 @@ from agiledart_node.forming.deploying import Deployment
 from agiledart_node.forming.joining import Paths
 from agiledart_node.forming.surveying import Loads, Surveying
 from agiledart_node.records.application import ApplicationRecord
+from agiledart_node.records.ways import reasons_of
 from agiledart_placement.request import HostState, Placement, PlacementRequest, StageDemand
 from agiledart_placement.strategy import strategy_named
 
@@ -35,6 +36,7 @@ class Order:
         began: when the user asked, by this node's clock.
         asker: the user's grant: its key owns what it submits.
         by_epoch: the run is saved by epochs and survives its hosts.
+        signed: the order as the user has signed it.
     """
 
     blueprint: Blueprint
@@ -48,6 +50,7 @@ class Order:
     began: Instant
     asker: Asker
     by_epoch: bool = False
+    signed: bytes = b""
 
 
 class Planning:
@@ -126,7 +129,9 @@ class Planning:
             coordinator,
             order.domain,
             order.by_epoch,
+            order.signed,
             limits,
+            reasons_of(placement, loads, len(blueprint.stages)),
         )
 
     def limits(self, order: Order, placement: Placement, loads: Loads) -> dict[NodeId, int]:

@@ -18,6 +18,7 @@ from agiledart_node.desk.desk import CommandRefused, Desk
 from agiledart_node.desk.names import display_names
 from agiledart_node.forming.blueprint import Blueprint
 from agiledart_node.forming.deploying import Deploying, Deployment, NodeFull
+from agiledart_node.forming.host_checks import Checking
 from agiledart_node.forming.joining import Joining, Paths
 from agiledart_node.forming.pinning import fed_sinks
 from agiledart_node.forming.planning import Order, Planning, could_fit
@@ -33,7 +34,9 @@ from agiledart_node.records.application import (
     advanced,
 )
 from agiledart_node.records.merged_applications import as_rival
+from agiledart_node.records.order_checks import Orders
 from agiledart_node.records.records import Records
+from agiledart_node.records.ways import reasons_of, ways_of
 from agiledart_node.recovering.recovering import Recovering
 from agiledart_node.wire.bodies import DryRunBody, SubmitBody
 from agiledart_placement.ledger import NoRoom
@@ -54,6 +57,7 @@ class Submissions:
 
     Attributes:
         deploying: (application, version) of those that are not yet running.
+        checking: asks hosts for a dry run, and answers as host.
     """
 
     def __init__(
@@ -64,13 +68,15 @@ class Submissions:
         surveying: Surveying,
         watching: Watching,
         recovering: Recovering,
+        orders: Orders,
         random: RandomStream,
     ) -> None:
-        self._desk, self._records, self._joining = desk, records, joining
+        self._desk, self._records, self._joining, self._orders = desk, records, joining, orders
         self._recovering = recovering
         self._surveying, self._watching, self._random = surveying, watching, random
         self._deploying = Deploying(desk)
         self._planning = Planning(desk, surveying)
+        self.checking = Checking(desk)
         self.deploying: dict[tuple[str, int], bool] = {}
 
     async def deploy(
@@ -102,24 +108,28 @@ class Submissions:
             for peer in order.pinned.values():
                 self._desk.unwatch(peer)
 
-    async def dry_run(self, blueprint: Blueprint, pinned: dict[int, Peer]) -> DryRunBody:
-        """What would run where."""
+    async def dry_run(self, blueprint: Blueprint, bundle: bytes, pinned: dict[int, Peer]) -> DryRunBody:
+        """What would run where, and whether it could."""
         number = self._random.bits(63)
         paths = await self._joining.form(number, fed_sinks(blueprint, pinned))
         loads = await self._planning.survey(blueprint, pinned, paths)
         placement = self._planning.place(blueprint, pinned, paths, loads, {})
         shown = display_names(tuple(peer for peer, _ in loads.values()))
+        hosts = [[shown[node] for node in placement.hosts_of(stage)] for stage in range(len(blueprint.stages))]
+        reasons = reasons_of(placement, loads, len(blueprint.stages))
         return DryRunBody(
             name=blueprint.name,
             dry_run=True,
             digest=blueprint.digest,
-            placement={
-                stage.name: [shown[node] for node in placement.hosts_of(number)]
-                for number, stage in enumerate(blueprint.stages)
-            },
+            placement={stage.name: nodes for stage, nodes in zip(blueprint.stages, hosts, strict=True)},
             paths=[[shown.get(peer.node, peer.name) for peer in path] for path in paths],
             relaxed=list(placement.relaxed),
             strategy=self._desk.config.placement,
+            reasons={stage.name: why for stage, why in zip(blueprint.stages, reasons, strict=True) if why},
+            ways=ways_of([stage.kind for stage in blueprint.stages], blueprint.edges, hosts),
+            checks=await self.checking.checked(
+                blueprint, bundle, placement, {node: peer for node, (peer, _) in loads.items()}, shown
+            ),
         )
 
     async def _claim(self, order: Order) -> ApplicationRecord:
@@ -138,6 +148,7 @@ class Submissions:
             check(
                 order.asker, "submit", name, last
             )  # the asking agent looked, too, but that was before others may have come
+            self._orders.check_new(order.signed, last)
             version = last.version + 1 if last is not None else 1
             record = ApplicationRecord(
                 name,
@@ -156,9 +167,10 @@ class Submissions:
                 plan=blueprint.plan,
                 history=(HistoryEntry(wall_ms, DEPLOYING, f"submitted to {asked.name}"),),
                 by_epoch=order.by_epoch,
-                owner_key=last.owner_key if last is not None and last.owner_key else order.asker.key,
+                owner_key=(last.owner_key if last is not None else b"") or order.asker.key,
                 shared_keys=last.shared_keys if last is not None else (),
                 rivals=(as_rival(last),) if last is not None and last.by_hearsay else (),
+                order=order.signed,
             )
             if await self._records.create(revision, record):
                 return record
@@ -204,6 +216,8 @@ class Submissions:
             work.append(plan)
             if number == 1 and not tried:
                 progress(_where(record.name, blueprint, placement, plan.nodes))
+                if open_to_users := [peer for peer in plan.nodes if not loads[peer.node][1].confines]:
+                    progress(_unprotected(open_to_users))
             for peer in plan.nodes:
                 self._desk.watch(peer)
             try:
@@ -240,7 +254,8 @@ class Submissions:
                 guards=work.guards,
                 assignment=work.assignment(),
                 paths=paths,
-                life=work.life,
+                life=1 if work.by_epoch else work.life,  # the register counts from its founding on
+                away=work.away,
                 seconds_to_running=took,
             )
 
@@ -302,6 +317,11 @@ def _where(name: str, blueprint: Blueprint, placement: Placement, nodes: tuple[P
     return f"{name} → {'  '.join(parts)}"
 
 
+def _unprotected(peers: list[Peer]) -> str:
+    names = ", ".join(peer.name or peer.node.short for peer in peers)
+    return f"your code can read the keys of {names}: there it is not confined (agiledart doctor says why)"
+
+
 def running_body(record: ApplicationRecord, relaxed: tuple[str, ...], strategy: str) -> SubmitBody:
     """The answer to a submission that runs; `relaxed`: placement rules given up."""
     shown = record.names()
@@ -315,6 +335,8 @@ def running_body(record: ApplicationRecord, relaxed: tuple[str, ...], strategy: 
         paths=[[shown[peer.node] for peer in path] for path in record.paths],
         relaxed=list(relaxed),
         strategy=strategy,
+        reasons=record.reasons,
+        ways=record.ways,
         seconds_to_running=record.seconds_to_running,
         scheduler=record.scheduler.name or record.scheduler.node.short,
     )

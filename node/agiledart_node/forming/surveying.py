@@ -49,6 +49,7 @@ class Surveying:
             leaves,
             neighbours,
             self.served(),
+            config.confines,
         )
 
     async def loads(self, peers: list[Peer], timeout: int, *, wants_candidates: bool = False) -> Loads:

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agiledart_dataflow.plan.deployment import DeploymentPart
+from agiledart_kernel.instants import MILLISECOND, Instant
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_node.wire.formation_messages import Deployed
@@ -24,11 +25,13 @@ class Hosted:
         planned: instances that the plan gives this node; room is kept for them from the first part on.
         is_flowing: sources may read.
         is_closing: it has failed, finished or was stopped; nothing more is reported.
-        reports: last figures of local instances; `finished`: those that came to the end of their input.
+        reports: last figures of local instances, and in `reported_at` when they came.
+        finished: those that came to the end of their input.
         seen: figures of instances elsewhere, from time to time; only at the coordinator. A dead host tells none any more.
         told: finished instances that the coordinator has acknowledged.
         collected: last reports of finished instances of all nodes; only at the coordinator.
         has_register: its register has begun the first life; who dies from now on is brought back.
+        has_moved: all that it ran is on other nodes now; the application goes on.
         is_committed: the run's register says that it is over, and all hosts know: it may be closed once all figures are here.
         missing_looks: how often the patrol found no record; `doubted_looks`: how often a guard found it failed by hearsay.
     """
@@ -43,10 +46,12 @@ class Hosted:
     is_telling: bool = False
     reports: dict[tuple[int, int], dict[str, Any]] = field(default_factory=dict)
     seen: dict[tuple[int, int], dict[str, Any]] = field(default_factory=dict)
+    reported_at: dict[tuple[int, int], Instant] = field(default_factory=dict)
     finished: dict[tuple[int, int], bool] = field(default_factory=dict)
     told: dict[tuple[int, int], bool] = field(default_factory=dict)
     collected: dict[tuple[int, int], dict[str, Any]] = field(default_factory=dict)
     has_register: bool = False
+    has_moved: bool = False
     is_committed: bool = False
     missing_looks: int = 0
     doubted_looks: int = 0
@@ -56,6 +61,18 @@ class Hosted:
         self.instances = instances
         self.is_flowing = self.is_telling = False
         self.reports, self.seen, self.finished, self.told, self.collected = {}, {}, {}, {}, {}
+        self.reported_at = {}
+
+    def aged_reports(self, now: Instant) -> dict[str, Any]:
+        """The last figures by `stage.index`, each with its age; those of who has finished have none."""
+        aged: dict[str, Any] = {}
+        for copy, report in sorted(self.reports.items()):
+            at = self.reported_at.get(copy)
+            is_live = at is not None and copy not in self.finished
+            aged[report_key(copy)] = (
+                {**report, "age_ms": (now - at) // MILLISECOND} if is_live and at is not None else report
+            )
+        return aged
 
     @property
     def reserved(self) -> int:

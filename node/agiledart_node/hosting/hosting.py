@@ -8,9 +8,12 @@ import msgspec
 from agiledart_dataflow.plan.deployment import DeploymentPart, InstanceAddress
 from agiledart_kernel.instants import Duration
 from agiledart_kernel.machine import Completed, Failed
+from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
-from agiledart_node.desk.desk import Desk
+from agiledart_node.desk.desk import CommandRefused, Desk
 from agiledart_node.hosting.hosted import Hosted, Key, figures_of, is_sound, planned_for, report_key
+from agiledart_node.records.order_checks import Orders
+from agiledart_node.records.records import Records
 from agiledart_node.wire.effects import DrainSources, PrepareExecutors, StartInstances, StartSources, StopInstances
 from agiledart_node.wire.events import InstanceFinished, InstanceReported
 from agiledart_node.wire.formation_messages import (
@@ -49,8 +52,9 @@ class Hosting:
         on_report: told of figures of a local instance that were accepted.
     """
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, desk: Desk, orders: Orders, records: Records) -> None:
+        self._desk, self._orders, self._records = desk, orders, records
+        self._doubted: dict[tuple[NodeId, int], bool] = {}
         self.table: dict[Key, Hosted] = {}
         self._last: dict[Key, dict[tuple[int, int], dict[str, Any]]] = {}
         self._closed: dict[int, tuple[int, Key, str]] = {}
@@ -82,6 +86,30 @@ class Hosting:
             if answer is not None:
                 self._desk.send(sender, answer)
             return
+        if hosted is None and self._orders.is_doubtful(part):
+            if (sender.node, message.request) not in self._doubted:
+                self._doubted[sender.node, message.request] = True
+                self._desk.talks.begin(self._look_up(sender, message))
+            return
+        self._take(sender, message, hosted)
+
+    async def _look_up(self, sender: Peer, message: Deploy) -> None:
+        """An old order: only the application's record can say whether it still counts."""
+        part, record = message.part, None
+        try:
+            _, record = await self._records.application(part.application)
+        except CommandRefused:
+            record = None
+        del self._doubted[sender.node, message.request]
+        if record is None or record.is_final or (record.version, record.order) != (part.version, part.order):
+            self._desk.drop("order: spent")
+            text = f"the order to submit {part.application} was carried out before, or is too old"
+            self._desk.send(sender, Deployed(message.request, (), text))
+        else:
+            self._take(sender, message, self.table.get((part.application, part.version)))
+
+    def _take(self, sender: Peer, message: Deploy, hosted: Hosted | None) -> None:
+        part = message.part
         reason, is_full = self._objection(part, hosted)
         if reason:
             self._desk.send(sender, Deployed(message.request, (), reason, is_full))
@@ -107,6 +135,11 @@ class Hosting:
     def _objection(self, part: DeploymentPart, hosted: Hosted | None) -> tuple[str, bool]:
         """(why this part is not taken, whether for want of room)."""
         key, me = (part.application, part.version), self._desk.me.name
+        known = hosted.part if hosted is not None else None
+        is_known = known is not None and (known.order, known.specification) == (part.order, part.specification)
+        if (part.bundle or not is_known) and (why := self._orders.objection(part)):
+            self._desk.drop("order: refused")
+            return why, False
         life, _, closed = self._closed.get(part.number, (0, key, ""))
         newer = [version for name, version in self.table if name == part.application and version > part.version]
         if life >= part.life or newer:
@@ -133,6 +166,16 @@ class Hosting:
         """Take up a part that this node hosted before it was restarted."""
         known = self.table.get((part.application, part.version))
         return known if known is not None else self._admit(part)
+
+    def moved(self, hosted: Hosted, part: DeploymentPart) -> None:
+        """Instances run elsewhere than before: watch who hosts them now."""
+        before = self._watched_by(hosted)
+        hosted.part = part
+        if self.table.get(hosted.key) is hosted:
+            for peer in self._watched_by(hosted):
+                self._desk.watch(peer)
+            for peer in before:
+                self._desk.unwatch(peer)
 
     def _admit(self, part: DeploymentPart) -> Hosted:
         for key in [key for key in self.table if key[0] == part.application and key[1] < part.version]:
@@ -234,6 +277,7 @@ class Hosting:
             self._desk.unwatch(peer)
         if len(self._closed) >= MAX_CLOSED:
             del self._closed[next(iter(self._closed))]
+        self._orders.spend(hosted.part, ran=hosted.is_flowing)
         why = reason or f"{hosted.part.application} was ended"
         self._closed[hosted.part.number] = (hosted.part.life, hosted.key, why)
         self.on_close(hosted)
@@ -251,6 +295,7 @@ class Hosting:
             self._desk.drop("stale report")
             return None
         hosted.reports[event.stage, event.index] = event.report
+        hosted.reported_at[event.stage, event.index] = self._desk.now
         self.on_report(event)
         return hosted
 

@@ -11,8 +11,9 @@ import msgspec
 
 from agiledart_kernel.instants import MILLISECOND, Duration
 from agiledart_kernel.peer import Peer
+from agiledart_kernel.permissions import Asker
 from agiledart_node.desk.conversations import Question
-from agiledart_node.desk.desk import CommandRefused, Desk
+from agiledart_node.desk.desk import CommandRefused, Desk, NotAllowed
 from agiledart_node.hosting.hosted import Hosted, report_copy
 from agiledart_node.hosting.hosting import Hosting
 from agiledart_node.hosting.last_figures import LastFigures
@@ -27,8 +28,10 @@ from agiledart_node.records.application import (
     held_text,
 )
 from agiledart_node.records.merged_applications import with_rival_ended
+from agiledart_node.records.order_checks import Orders
 from agiledart_node.records.records import Records
 from agiledart_node.records.summary import summary_of
+from agiledart_node.wire.commands import Stop
 from agiledart_node.wire.events import InstanceFailed
 from agiledart_node.wire.formation_messages import (
     Acknowledged,
@@ -40,6 +43,9 @@ from agiledart_node.wire.formation_messages import (
 )
 
 AGAIN = "Start it again: agiledart submit … (state is not yet recovered in this version)"
+
+ELSEWHERE = "not here"
+"""Why a node that does not coordinate an application does not stop it."""
 
 _SURE = ("left", "restarted")
 """How a peer goes when there is no doubt that its instances are gone."""
@@ -54,8 +60,8 @@ MAX_MISSING_LOOKS = 3
 class Watching:
     """Ends of applications in which this node takes part."""
 
-    def __init__(self, desk: Desk, records: Records, hosting: Hosting) -> None:
-        self._desk, self._records, self._hosting = desk, records, hosting
+    def __init__(self, desk: Desk, records: Records, hosting: Hosting, orders: Orders) -> None:
+        self._desk, self._records, self._hosting, self._orders = desk, records, hosting, orders
         self._figures = LastFigures(desk, records)
         self._at_work: dict[tuple[str, int], bool] = {}
         self.on_record: Callable[[Hosted, ApplicationRecord], None] = lambda hosted, record: None
@@ -65,8 +71,8 @@ class Watching:
         """A peer was declared dead (`how`: silent, link, rumour, restarted) or said good-bye (`left`)."""
         for hosted in list(self._hosting.table.values()):
             host = hosted.host(peer.node)
-            if hosted.has_register:
-                continue  # its register's coordinator brings it back
+            if hosted.has_register or (hosted.part.by_epoch and not hosted.planned and host is not None):
+                continue  # its register's coordinator brings it back; a guard has nothing to say about that
             if host is not None and host.incarnation <= peer.incarnation:
                 text = self._loss_text(hosted, host, how)
                 if how in _SURE or hosted.host(self._desk.me.node) is not None:
@@ -80,7 +86,7 @@ class Watching:
         """Compare hosting nodes with what the overlay knows now: a host in a later life has lost its instances."""
         known = {peer.node: peer for peer in self._desk.overlay.known_peers()}
         for hosted in list(self._hosting.table.values()):
-            for host in hosted.hosts if not hosted.has_register else ():
+            for host in () if hosted.has_register or (hosted.part.by_epoch and not hosted.planned) else hosted.hosts:
                 now = known.get(host.node)
                 if now is not None and now.incarnation > host.incarnation:
                     self._fail(hosted, self._loss_text(hosted, host, "restarted"), rank=self._rank(hosted))
@@ -262,16 +268,29 @@ class Watching:
         """A user wants an application of which this node is the coordinator to end."""
         hosted = self._hosting.table.get((message.application, message.version))
         if hosted is None or hosted.part.coordinator.node != self._desk.me.node:
-            self._desk.send(sender, Acknowledged(message.request, "not here"))
+            self._desk.send(sender, Acknowledged(message.request, ELSEWHERE))
             return
-        self._desk.send(sender, Acknowledged(message.request))
-        if hosted.is_closing or hosted.key in self._at_work:
-            return
-        self._at_work[hosted.key] = True
-        self._desk.talks.begin(self._stop(hosted, message))
-
-    async def _stop(self, hosted: Hosted, message: AskStop) -> None:
         try:
+            wanted = Stop(message.application, message.now)
+            asker, by = self._orders.given(message.order, wanted, Asker(), message.submitter)
+        except NotAllowed as refusal:
+            self._desk.drop(f"order: {refusal.reason}")
+            self._desk.send(sender, Acknowledged(message.request, refusal.text))
+            return
+        if hosted.is_closing or self._at_work.get(hosted.key):
+            self._desk.send(sender, Acknowledged(message.request))
+        elif hosted.key not in self._at_work:
+            self._at_work[hosted.key] = False  # it is not known yet whether this will be done
+            message = msgspec.structs.replace(message, submitter=by)
+            self._desk.talks.begin(self._stop(hosted, sender, message, asker))
+
+    async def _stop(self, hosted: Hosted, sender: Peer, message: AskStop, asker: Asker) -> None:
+        try:
+            refusal = await self._objection(message, asker) if self._orders.are_signed else ""
+            self._desk.send(sender, Acknowledged(message.request, refusal))
+            if refusal:
+                return
+            self._at_work[hosted.key] = True
             if message.now:
                 self._hosting.stop_local(hosted)
                 by = f"stopped by {message.submitter}" if message.submitter else "stopped by a user"
@@ -288,6 +307,17 @@ class Watching:
             await self._desk.talks.ask_all(peers, lambda number, _: Drain(number, *hosted.key), Acknowledged, timeout)
         finally:
             del self._at_work[hosted.key]
+
+    async def _objection(self, message: AskStop, asker: Asker) -> str:
+        """Why who gave the order may not, by the record: the agent that brings it is not believed."""
+        try:
+            _, record = await self._records.application(message.application)
+            if record is not None:
+                self._orders.check_stop(message.order, asker, record)
+        except CommandRefused as refusal:
+            self._desk.drop(f"order: {refusal.reason if isinstance(refusal, NotAllowed) else 'no record'}")
+            return refusal.text
+        return "" if record is not None else f"No application {message.application!r}."
 
     async def all_freshened(self, records: list[ApplicationRecord]) -> list[ApplicationRecord]:
         """The records, closed where the responsible node is gone. Raises CommandRefused: the ring does not answer."""
@@ -427,11 +457,13 @@ class Watching:
         deadline = self._desk.now + self._desk.config.leave_timeout_ns
         me = self._desk.me
         for hosted in list(self._hosting.table.values()):
-            if hosted.host(me.node) is not None:
+            if hosted.has_register:
+                self._hosting.stop_local(hosted)  # others take it over, or wait for this node to come back
+            elif hosted.host(me.node) is not None:
                 self._fail(hosted, self._loss_text(hosted, me, "left"), rank=0)
             else:
                 self._hosting.close(hosted, f"{me.name} left")
-        while self._hosting.table and self._desk.now < deadline:
+        while any(not one.has_register for one in self._hosting.table.values()) and self._desk.now < deadline:
             await self._desk.talks.pause(Duration(20 * MILLISECOND))
 
 

@@ -7,7 +7,7 @@ from agiledart_node.records.application import ApplicationRecord
 
 def as_application(name: str, record: ApplicationRecord | None) -> Application:
     """What permissions depend on of a record, or of a name that nobody has used."""
-    if record is None:
+    if record is None or record.is_forgotten:
         return Application(name, exists=False)
     return Application(name, record.owner_key, shared=record.shared_keys)
 

@@ -20,13 +20,19 @@ from agiledart_dataflow.plan.specification import Specification
 from agiledart_kernel.codec import Codec
 from agiledart_kernel.limits import MAX_RECORD_BYTES
 from agiledart_kernel.node_id import NodeId, key_of_name
+from agiledart_kernel.orders import MAX_ORDER_BYTES
 from agiledart_kernel.peer import Peer
 from agiledart_node.desk.names import display_names
+from agiledart_node.records.ways import ways_of
+from agiledart_node.wire.commands import WAITS_FOR_ROOM
 
 SPECIFICATION_CODEC: Codec[Specification] = Codec(Specification, limit=MAX_RECORD_BYTES // 2)
 """How a record holds the topology of its application."""
 
 DEPLOYING, RUNNING, FINISHED, FAILED, STOPPED = "deploying", "running", "finished", "failed", "stopped"
+
+RECOVERING = "recovering"
+"""Shown for `running` while what was lost is being brought back; never in a record."""
 
 FINAL = (FINISHED, FAILED, STOPPED)
 
@@ -43,6 +49,9 @@ MAX_HISTORY = 32
 
 MAX_RIVALS = 8
 """Other runs of its name that a record tells of."""
+
+KEPT_MS = 30 * 86_400_000
+"""Applications that ended longer ago are forgotten."""
 
 MAX_REASON = 4_096
 """Characters of a reason that a record keeps."""
@@ -99,7 +108,10 @@ class ApplicationRecord(msgspec.Struct, frozen=True, gc=False, array_like=True):
         paths: recorded JOIN paths, source first, sink last.
         summary: totals at the end; plain data.
         by_epoch: it is saved by epochs: its register, not the ring, says whether it lives.
+        away: of each stage, why its instances are not on the node of its path; for people. Empty before it runs.
+        is_forgotten: users see it no more; only its version counts.
         owner_key: the key that submitted it; `shared_keys`: keys that its owner gave it to.
+        order: with which this version was submitted, signed by its user.
         by_hearsay: it is `failed` by the word of nodes that host nothing of it: no host has said so.
         revivals: how often such a word was taken back.
         rivals: other runs of its name that live, or whose end nobody knew when this one was submitted.
@@ -133,6 +145,9 @@ class ApplicationRecord(msgspec.Struct, frozen=True, gc=False, array_like=True):
     by_epoch: bool = False
     owner_key: Annotated[bytes, msgspec.Meta(max_length=32)] = b""
     shared_keys: tuple[Annotated[bytes, msgspec.Meta(min_length=32, max_length=32)], ...] = ()
+    away: tuple[str, ...] = ()
+    is_forgotten: bool = False
+    order: Annotated[bytes, msgspec.Meta(max_length=MAX_ORDER_BYTES)] = b""
     by_hearsay: bool = False
     revivals: int = 0
     rivals: Annotated[tuple[Rival, ...], msgspec.Meta(max_length=MAX_RIVALS)] = ()
@@ -176,6 +191,18 @@ class ApplicationRecord(msgspec.Struct, frozen=True, gc=False, array_like=True):
         return tuple(
             sorted((place.stage, place.index) for place in self.assignment if self.nodes[place.node].node == node)
         )
+
+    @property
+    def reasons(self) -> dict[str, str]:
+        """Stage → why it is not on the node of its path; only such stages."""
+        return {stage.name: why for stage, why in zip(self.stages, self.away, strict=False) if why}
+
+    @property
+    def ways(self) -> list[list[str]]:
+        """The ways that rows take; see `ways_of`."""
+        placement = self.placement
+        hosts = [placement[stage.name] for stage in self.stages]
+        return ways_of([stage.kind for stage in self.stages], self.edges, hosts) if self.assignment else []
 
     @property
     def placement(self) -> dict[str, list[str]]:
@@ -246,11 +273,31 @@ def advanced(
     )
 
 
+def forgotten(record: ApplicationRecord) -> ApplicationRecord:
+    """What stays of an application that has ended when users want to see it no more."""
+    return ApplicationRecord(
+        record.name,
+        record.version,
+        record.number,
+        record.ticket,
+        record.state,
+        record.scheduler,
+        changed_ms=record.changed_ms,
+        life=record.life,
+        is_forgotten=True,
+    )
+
+
+def is_old(record: ApplicationRecord, wall_ms: int) -> bool:
+    """Whether an application ended so long ago that it need not be told any more."""
+    return record.is_final and 0 < record.changed_ms < wall_ms - KEPT_MS
+
+
 def waiting_for_room(record: ApplicationRecord, reason: str, wall_ms: int) -> ApplicationRecord | None:
     """The record of an application that cannot be placed now; None when it is not being deployed."""
     if record.state != DEPLOYING:
         return None
-    text = f"waits for room: {reason}"[:MAX_REASON]
+    text = f"{WAITS_FOR_ROOM}: {reason}"[:MAX_REASON]
     return msgspec.structs.replace(
         record, reason=text, history=kept_history(record.history, HistoryEntry(wall_ms, DEPLOYING, text))
     )

@@ -68,7 +68,7 @@ def _decoded(kind: Kind, key: NodeId, value: bytes) -> Any:
 
 
 def merged_names(earlier: tuple[str, ...], later: tuple[str, ...]) -> tuple[str, ...]:
-    """All names."""
+    """All names. One that was taken out on one side comes back, and its record says that it is forgotten."""
     both = tuple(sorted({*earlier, *later})[:MAX_NAMES])
     return later if both == later else earlier if both == earlier else both
 

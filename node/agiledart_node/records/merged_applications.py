@@ -46,6 +46,8 @@ def merged_applications(earlier: ApplicationRecord, later: ApplicationRecord) ->
     """What two records of a name say together; one of them where it says all."""
     if earlier.number != later.number:
         return _merged_runs(earlier, later)
+    if earlier.is_forgotten or later.is_forgotten:
+        return later if later.is_forgotten else earlier
     base, other = (earlier, later) if standing(earlier) > standing(later) else (later, earlier)
     if other.assignment and not base.assignment:
         base = msgspec.structs.replace(base, **{name: getattr(other, name) for name in _PLACES})

@@ -206,14 +206,18 @@ class Records:
                     self._desk.talks.answered(number, refusal.format(name=name))
         del self._adding[key]
 
-    async def _write_page(self, key: NodeId, added: tuple[str, ...]) -> str:
-        """Add names to a page; returns why not, with `{name}` in it."""
+    async def remove_name(self, name: str) -> None:
+        """Take a name out of the catalogue. When the ring does not answer it stays, and its record says that it is nobody's."""
+        await self._write_page(catalogue_key(name), (), (name,))
+
+    async def _write_page(self, key: NodeId, added: tuple[str, ...], removed: tuple[str, ...] = ()) -> str:
+        """Add names to a page, or remove some; returns why not, with `{name}` in it."""
         deadline = self._desk.now + self._desk.config.record_deadline_ns
         while True:
             answer = await self.read(key)
             known = self._names(answer.value) if answer.ok else ()
-            names = sorted({*known, *added})
-            if answer.ok and len(names) == len(known):
+            names = [name for name in sorted({*known, *added}) if name not in removed]
+            if answer.ok and names == sorted(known):
                 return ""
             if len(names) > MAX_NAMES:
                 return (

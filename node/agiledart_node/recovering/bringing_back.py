@@ -24,8 +24,9 @@ from agiledart_kernel.machine import Completed, Failed
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_node.desk.desk import Desk
+from agiledart_node.records.application import RUNNING, ApplicationRecord, HistoryEntry, kept_history
 from agiledart_node.recovering.founding import copy_of
-from agiledart_node.wire.effects import LinkInstances, StartInstances, StopInstances
+from agiledart_node.wire.effects import LinkInstances, StartInstances
 from agiledart_node.wire.formation_messages import Acknowledged
 from agiledart_node.wire.recovery_messages import Listening
 from agiledart_recovery.wire.effects import EnterLife
@@ -90,6 +91,15 @@ def part_of_life(run: HostedRun, effect: EnterLife) -> DeploymentPart:
     )
 
 
+def in_life(record: ApplicationRecord, part: DeploymentPart, life: int, wall_ms: int) -> ApplicationRecord:
+    """The record of an application that was brought back: where it runs now, and what of it has moved."""
+    after = msgspec.structs.replace(record, life=life, nodes=part.nodes, assignment=part.assignment)
+    old, new = record.placement, after.placement
+    moved = [f"{stage} on {', '.join(dict.fromkeys(nodes))}" for stage, nodes in new.items() if nodes != old.get(stage)]
+    text = f"brought back, life {life}" + (f": {'; '.join(moved)}" if moved else "")
+    return msgspec.structs.replace(after, history=kept_history(record.history, HistoryEntry(wall_ms, RUNNING, text)))
+
+
 def restore_from(effect: EnterLife, epoch: int) -> RestoreFrom:
     """Where the instances of this node go on."""
     elements = tuple(SavedAt(*copy_of(saved.party), saved.chain[-1].digest) for saved in effect.saved if saved.chain)
@@ -103,7 +113,6 @@ async def bring_back(desk: Desk, run: HostedRun, effect: EnterLife, epoch: int) 
         OperationFailed: it could not be entered; in words.
     """
     key = (effect.run.app, effect.run.version)
-    desk.emit(StopInstances(*key))
     run.life, run.saved = effect.life, {}
     run.heard = {life: known for life, known in run.heard.items() if life >= effect.life}
     part = part_of_life(run, effect)
@@ -125,9 +134,13 @@ async def bring_back(desk: Desk, run: HostedRun, effect: EnterLife, epoch: int) 
 
 async def _heard_all(desk: Desk, run: HostedRun, life: int, wanted: frozenset[tuple[int, int]]) -> None:
     number = desk.talks.number()
-    run.wanted = (life, wanted, number)
+    if run.wanted is not None:
+        desk.talks.answered(run.wanted[2], False)  # an earlier life need not be entered any more
+    mine = run.wanted = (life, wanted, number)
     if not run.has_all():
         await desk.talks.answers({number: None}, Duration(desk.config.start_timeout_ns))
+    if run.wanted is not mine:
+        raise OperationFailed("a later life has begun")
     has_all, run.wanted = run.has_all(), None
     if not has_all:
         raise OperationFailed("other hosts did not say where their instances listen")

@@ -5,6 +5,7 @@ first. Where fewer than three hosts are known one voter must do. Source: recover
 """
 
 from collections.abc import Iterable
+from hashlib import sha256
 
 from agiledart_dataflow.plan.stage_plan import StagePlan
 from agiledart_kernel.codec import Codec, encode
@@ -36,12 +37,13 @@ def copy_of(party: Party) -> tuple[int, int]:
 def plan_of(raw: bytes, places: dict[tuple[int, int], Peer]) -> Plan:
     """The plan in the register's form.
 
-    Sources and sinks are where their files are, and elements lie on the disk of the host that saved them: so an instance waits for
-    its host, and none is given to another one.
+    Sources and sinks are where their files are, so they wait for their host. What is between them may go to another one.
     """
     stages = _PLAN.decode(raw)
     assignments = tuple(
-        Assignment(party_of(stage, index), _ROLES[stages.stages[stage].kind], peer, is_pinned=True)
+        Assignment(
+            party_of(stage, index), role := _ROLES[stages.stages[stage].kind], peer, is_pinned=role is not Role.STAGE
+        )
         for (stage, index), peer in sorted(places.items())
     )
     edges = tuple((str(edge.source), str(edge.target)) for edge in stages.edges)
@@ -66,7 +68,12 @@ def voters_among(raw: bytes, places: dict[tuple[int, int], Peer], guards: Iterab
     return found[:VOTERS] if len(found) >= VOTERS else found[:1]
 
 
-async def found_register(desk: Desk, run: Run, plan: Plan, candidates: list[Peer]) -> None:
+def run_key(secret: bytes, run: Run, number: int) -> bytes:
+    """The key under which the state of a run is sealed."""
+    return sha256(b"run key" + secret + encode(run) + number.to_bytes(16)).digest()
+
+
+async def found_register(desk: Desk, run: Run, plan: Plan, candidates: list[Peer], key: bytes) -> None:
     """Make the seats and have the first value written.
 
     Raises:
@@ -80,7 +87,7 @@ async def found_register(desk: Desk, run: Run, plan: Plan, candidates: list[Peer
     if silent:
         raise CommandRefused(f"{', '.join(silent)} did not make a seat in the register of {run.app}. Submit it again.")
     voters = tuple(Voter(peer, answer.seat) for peer, answer in made if answer is not None)
-    value = Value(run, 0, 0, plan, NOTHING_SAVED, voters)
+    value = Value(run, 0, 0, plan, NOTHING_SAVED, voters, key=key)
     number = desk.talks.number()
     answer = await desk.talks.ask(candidates[0], FoundRegister(number, encode(value)), number, Acknowledged, timeout)
     if answer is None or answer.reason:

@@ -8,7 +8,8 @@ what is hosted here.
 | the overlay: a peer is gone, or known | `HostLost`, `HostBack` |
 | an executor: saved, crashed | `PartySnapped`, `PartyPrepared`, `LifeBroken` |
 | the disk, at the start | `Booted` |
-| the machine: `EnterLife` | `bring_back`, or nothing for the first life, which was deployed in waves |
+| the machine: `EnterLife` | `fetching` of state, `lending` of code, `bring_back`; nothing for the first life, deployed in waves |
+| the machine: fragments | `fetching` brings them out and back, `shelving` judges those of others |
 | the machine: an epoch | `PassBarrier`, `CountEpoch`, `KeepElements` |
 | the register: the end | `RunClosed` to the node that writes the application's record |
 """
@@ -20,7 +21,7 @@ import msgspec
 from agiledart_dataflow.plan.deployment import DeploymentPart, PlacedInstance
 from agiledart_kernel.codec import Codec, encode
 from agiledart_kernel.errors import OperationFailed, RemoteProtocolError
-from agiledart_kernel.instants import Duration
+from agiledart_kernel.instants import MILLISECOND, Duration
 from agiledart_kernel.limits import MAX_RECORD_BYTES
 from agiledart_kernel.machine import Completed, Effect, Event, Failed, Received, Send, SetTimer, TimerFired
 from agiledart_kernel.node_id import NodeId
@@ -29,20 +30,47 @@ from agiledart_kernel.randomness import RandomStream
 from agiledart_node.desk.desk import Desk
 from agiledart_node.hosting.hosted import Hosted, Key
 from agiledart_node.hosting.hosting import Hosting
-from agiledart_node.records.application import RECORD_CODEC, RUNNING, ApplicationRecord, HistoryEntry, kept_history
+from agiledart_node.records.application import RECORD_CODEC, RUNNING, ApplicationRecord
 from agiledart_node.records.records import Records
-from agiledart_node.recovering.bringing_back import HostedRun, bring_back
-from agiledart_node.recovering.founding import copy_of, found_register, party_of, plan_of, voters_among
-from agiledart_node.wire.effects import CountEpoch, ForgetRun, KeepElements, KeepFile, PassBarrier
+from agiledart_node.recovering.bringing_back import HostedRun, bring_back, in_life
+from agiledart_node.recovering.fetching import Fetching
+from agiledart_node.recovering.founding import copy_of, found_register, party_of, plan_of, run_key, voters_among
+from agiledart_node.recovering.lending import borrow, lent
+from agiledart_node.recovering.shelving import Shelving
+from agiledart_node.recovering.standing import Rows, as_plain, standing
+from agiledart_node.recovering.tidying import Tidying
+from agiledart_node.wire.effects import (
+    CountEpoch,
+    ForgetPart,
+    ForgetRun,
+    KeepElements,
+    KeepFile,
+    PassBarrier,
+    StopInstances,
+)
 from agiledart_node.wire.events import InstanceFailed, InstancePrepared, RunsFound
 from agiledart_node.wire.formation_messages import Acknowledged
-from agiledart_node.wire.recovery_messages import FoundRegister, Listening, MakeVoter, RunClosed, VoterMade
+from agiledart_node.wire.fragment_effects import DropFragments, FragmentOffered, FragmentStored
+from agiledart_node.wire.recovery_messages import (
+    AskPart,
+    AskRecovery,
+    FoundRegister,
+    Listening,
+    MakeVoter,
+    RecoveryIs,
+    RunClosed,
+    VoterMade,
+)
+from agiledart_recovery.limits import SEAL_BYTES
 from agiledart_recovery.machine import RecoveryMachine
 from agiledart_recovery.wire import effects as asked
 from agiledart_recovery.wire import events
 from agiledart_recovery.wire.messages import RunMessage
 from agiledart_recovery.wire.names import Run, Snapshot
 from agiledart_recovery.wire.value import Element, Role, Saved, State, Value
+
+CONSEQUENCE_NS = Duration(1_600 * MILLISECOND)
+"""For a broken link to be explained by a dead host: a little more than the overlay needs to declare one dead whose links broke."""
 
 _PART: Codec[DeploymentPart] = Codec(DeploymentPart)
 _VALUE: Codec[Value] = Codec(Value, limit=MAX_RECORD_BYTES)
@@ -55,11 +83,20 @@ class Recovering:
 
     Attributes:
         closed: told of a run that has ended in its register: (hosted, state, reason).
+
+    Args:
+        secret: drawn by the driver; keys of runs that are founded here come from it.
     """
 
-    def __init__(self, desk: Desk, records: Records, hosting: Hosting, random: RandomStream) -> None:
-        self._desk, self._records, self._hosting = desk, records, hosting
+    def __init__(
+        self, desk: Desk, records: Records, hosting: Hosting, random: RandomStream, secret: bytes = b""
+    ) -> None:
+        self._desk, self._records, self._hosting, self._secret = desk, records, hosting, secret
         self.machine = RecoveryMachine(desk.me, desk.config.recovery, random, desk.observe)
+        self._shelving = Shelving(desk, records, self.machine)
+        self._fetching = Fetching(desk, self.machine, self._step, self._flush)
+        self._tidying = Tidying(desk, records, hosting, self)
+        self._watched: dict[Run, tuple[Peer, ...]] = {}
         self.runs: dict[Key, HostedRun] = {}
         self.closed: Callable[[Hosted, str, str], None] = lambda hosted, state, reason: None
         self._known: dict[NodeId, int] = {}
@@ -72,7 +109,8 @@ class Recovering:
         """Give a run that was deployed its register; it enters its first life then. Raises CommandRefused."""
         run = Run(part.application, part.version)
         plan = plan_of(part.plan, places)
-        await found_register(self._desk, run, plan, voters_among(part.plan, places, guards))
+        key = run_key(self._secret, run, part.number)
+        await found_register(self._desk, run, plan, voters_among(part.plan, places, guards), key)
 
     def make_voter(self, sender: Peer, message: MakeVoter) -> None:
         """A scheduler wants a seat here."""
@@ -80,9 +118,8 @@ class Recovering:
         self._step(events.MakeSeat(run))
         seat = self.machine.seats.get(run)
         if seat is not None:
-            self.machine.take_effects()
             seat.keep(lambda: self._desk.send(sender, VoterMade(message.request, seat.seat)))
-            self._carry_out(self.machine.take_effects())
+            self._flush()
 
     def found_register(self, sender: Peer, message: FoundRegister) -> None:
         """The seats are made: this node writes the first value."""
@@ -135,7 +172,7 @@ class Recovering:
                     run.record = file.content
             except RemoteProtocolError:
                 self._desk.drop("stored file")
-        self._step(events.Booted(tuple(voters), tuple(lives)))
+        self._step(events.Booted(tuple(voters), tuple(lives), event.fragments))
 
     def peers_changed(self) -> None:
         """The overlay knows others than before."""
@@ -143,11 +180,26 @@ class Recovering:
             if self._known.get(peer.node) != peer.incarnation:
                 self._known[peer.node] = peer.incarnation
                 self._step(events.HostBack(peer))
+        self._look_for_room()
 
     def peer_gone(self, peer: Peer) -> None:
         """A peer is dead, cut off, or has left."""
         self._known.pop(peer.node, None)
+        self._look_for_room()
         self._step(events.HostLost(peer.node))
+
+    def _look_for_room(self) -> None:
+        """Who could hold fragments or take something over: the nearest first."""
+        room = self._desk.nearest_of(tuple(self._desk.overlay.known_peers()))
+        self._step(events.RoomSeen(tuple(peer for peer in room if self._desk.overlay.is_alive(peer.node))))
+
+    def offered(self, event: FragmentOffered) -> None:
+        """A peer wants a fragment to be kept here."""
+        self._shelving.offered(event)
+
+    def stored(self, event: FragmentStored) -> None:
+        """A fragment is on the disk."""
+        self.machine.shelf.put(event.key, event.owner.node)
 
     def prepared(self, event: InstancePrepared) -> None:
         """A local instance is saved."""
@@ -163,7 +215,8 @@ class Recovering:
         snapshot = Snapshot(part.life, passed)
         about = (Run(*key), party, snapshot)
         if role is Role.STAGE:
-            snapped = events.PartySnapped(*about, event.digest, event.size, Saved(party), has_ended=event.ended)
+            length = event.size + SEAL_BYTES
+            snapped = events.PartySnapped(*about, event.digest, length, Saved(party), has_ended=event.ended)
             self._step(snapped)
         else:
             element = Element(snapshot, event.digest, event.size, 1, ())
@@ -173,17 +226,55 @@ class Recovering:
         """A local instance cannot go on, through no fault of the user's code."""
         run = Run(*hosted.key)
         part = self.machine.participants.get(run)
-        if part is not None:
-            self._step(events.LifeBroken(run, part.life, event.message))
+        if part is None or not part.is_in_life:
+            return  # of what ends anyway
+        broken = events.LifeBroken(run, part.life, event.message)
+        if event.is_consequence:
+            self._desk.talks.begin(self._broken_later(broken))
+        else:
+            self._step(broken)
+
+    async def _broken_later(self, broken: events.LifeBroken) -> None:
+        """Who says that a link broke is often faster than who says that its other end is dead, and a plan with a dead host in it
+        would cost one life more.
+        """
+        await self._desk.talks.pause(CONSEQUENCE_NS)
+        self._step(broken)
 
     def listening(self, sender: Peer, message: Listening) -> None:
         """Another host's instances listen."""
-        run = self.runs.get((message.application, message.version))
-        if run is not None and any(peer.node == sender.node for peer in run.part.nodes):
-            run.note(message.life, message.addresses)
-            if run.has_all() and run.wanted is not None:
-                self._desk.talks.answered(run.wanted[2], True)
+        key = (message.application, message.version)
+        run, part = self.runs.get(key), self.machine.participants.get(Run(*key))
+        if run is None or part is None or part.value is None:
+            return  # not so far yet: it is said again
+        if message.life > run.life and sender.node not in part.value.plan.hosts:
+            return  # this node has not heard of the plan in which the sender hosts something
+        run.note(message.life, message.addresses)
+        if run.has_all() and run.wanted is not None:
+            self._desk.talks.answered(run.wanted[2], True)
         self._desk.send(sender, Acknowledged(message.request))
+
+    def ask_part(self, sender: Peer, message: AskPart) -> None:
+        """A host of the life wants the code."""
+        key = (message.application, message.version)
+        part = self.machine.participants.get(Run(*key))
+        answer = lent(self.runs.get(key), part.value if part is not None else None, sender, message)
+        if answer is not None:
+            self._desk.send(sender, answer)
+
+    def ask_recovery(self, sender: Peer, message: AskRecovery) -> None:
+        """Somebody wants to know how it stands with a run."""
+        rows = as_plain(self.standing((message.application, message.version)))
+        self._desk.send(sender, RecoveryIs(message.request, *rows))
+
+    def standing(self, key: Key) -> Rows:
+        """How it stands with a run that this node coordinates."""
+        coordinator = self.machine.coordinators.get(Run(*key))
+        return standing(coordinator, self._desk.now, self._desk.known(), self.machine.name_of)
+
+    def patrol(self) -> None:
+        """What is over elsewhere, or went elsewhere, ends here, too."""
+        self._tidying.patrol()
 
     def run_closed(self, sender: Peer, message: RunClosed) -> None:
         """The register says that a run is over, and all its hosts know it."""
@@ -194,17 +285,40 @@ class Recovering:
 
     def forget(self, hosted: Hosted) -> None:
         """An application is over here."""
-        run = Run(*hosted.key)
-        self.runs.pop(hosted.key, None)
-        if self.machine.forget(run) or hosted.part.by_epoch:
+        if hosted.has_moved:
+            self.let_go(hosted.key)
+        elif self.forget_run(hosted.key) or hosted.part.by_epoch:
             self._desk.emit(ForgetRun(*hosted.key))
+
+    def hosted_runs(self) -> dict[Key, int]:
+        """Runs of which this node has the code, and the life that it was in last."""
+        lives = {key: self.machine.participants.get(Run(*key)) for key in self.runs}
+        return {key: part.life if part is not None else 0 for key, part in lives.items()}
+
+    def forget_run(self, key: Key) -> bool:
+        """A run is over: nothing of it is known here any more. False when nothing was."""
+        run = Run(*key)
+        self._watch(run, ())
         self._reported.pop(run, None)
+        self.machine.drop_shelf(run)
+        known = self.runs.pop(key, None) is not None
+        known |= self.machine.forget(run)
+        self._flush()
+        return known
+
+    def let_go(self, key: Key) -> None:
+        """Everything that was hosted here runs elsewhere now. What this node votes, and the life that it has entered, stay."""
+        if self.runs.pop(key, None) is not None:
+            self._desk.emit(ForgetPart(*key))
 
     # ---- effects
 
     def _step(self, event: Event) -> None:
         self._carry_out(self.machine.step(event, self._desk.now))
-        self._tell_ends()
+        self._look_at_coordinators()
+
+    def _flush(self) -> None:
+        self._carry_out(self.machine.take_effects())
 
     def _carry_out(self, effects: Sequence[Effect]) -> None:
         for effect in tuple(effects):  # a step within this loop begins another list
@@ -230,10 +344,18 @@ class Recovering:
                     self._commit(effect)
                 case asked.SyncLogs(request=request):
                     self._step(Completed(request, None))
-                case asked.SendFragment(request=request) | asked.FetchStripe(request=request):
-                    self._step(Failed(request, "this node keeps no fragments"))
                 case _:
-                    continue
+                    self._carry_out_of_fragments(effect)
+
+    def _carry_out_of_fragments(self, effect: Effect) -> None:
+        match effect:
+            case asked.SendFragment(key=about):
+                value = self._value(about.run)
+                self._fetching.send(effect, value.key if value is not None else b"")
+            case asked.FetchStripe():
+                self._fetching.fetch(effect)
+            case asked.DropFragments(keys=keys):
+                self._desk.emit(DropFragments(keys))
 
     def _ask_to_keep(self, request: int, key: Key, name: str, content: bytes) -> None:
         self._desk.talks.begin(self._kept(request, key, name, content))
@@ -250,28 +372,63 @@ class Recovering:
         """Keep a file without waiting: files are written in order, so what waits for a later one waits for it, too."""
         self._desk.emit(KeepFile(self._desk.talks.number(), *key, name, content))
 
+    def _value(self, run: Run) -> Value | None:
+        part = self.machine.participants.get(run)
+        return part.value if part is not None else None
+
     async def _enter(self, effect: asked.EnterLife) -> None:
         key = (effect.run.app, effect.run.version)
-        run, hosted = self.runs.get(key), self._hosting.table.get(key)
-        part = self.machine.participants.get(effect.run)
-        mine = [copy_of(one.party) for one in effect.assignments]
-        if run is None or part is None or part.value is None:
-            self._step(Failed(effect.request, f"{self._desk.me.name} does not have the code of {effect.run.app}"))
+        hosted, value = self._hosting.table.get(key), self._value(effect.run)
+        assert value is not None, "a life is entered by its value"
+        if not effect.assignments:
+            self._leave_to_others(effect, hosted)
             return
-        if hosted is None:
-            hosted = self._hosting.adopt(run.part)
-        hosted.has_register = True
-        if effect.life == 1 and run.life == 0 and all(copy in hosted.instances for copy in mine):
-            run.life = 1
-            self._step(Completed(effect.request, None))
-            return
-        hosted.begin_again(dict.fromkeys(mine, 0))
         try:
-            lived = await bring_back(self._desk, run, effect, part.value.committed.epoch)
+            run = await self._known_run(effect)
+            hosted = self._hosting.adopt(run.part)
+            hosted.has_register = True
+            mine = [copy_of(one.party) for one in effect.assignments]
+            if effect.life == 1 and run.life == 0 and all(copy in hosted.instances for copy in mine):
+                run.life = 1
+                self._step(Completed(effect.request, None))
+                return
+            self._check_room(hosted, len(mine))
+            self._desk.emit(StopInstances(*key))
+            for saved in effect.saved:
+                await self._fetching.have(effect.run, saved, value)
+            if self.machine.participants[effect.run].life != effect.life:
+                return  # a later life has begun meanwhile
+            self.machine.tell_entering(effect.run, effect.life, "restore")
+            self._flush()
+            hosted.begin_again(dict.fromkeys(mine, 0))
+            lived = await bring_back(self._desk, run, effect, value.committed.epoch)
         except OperationFailed as error:
             self._step(Failed(effect.request, str(error)))
             return
-        hosted.part = msgspec.structs.replace(lived, bundle=b"")
+        self._hosting.moved(hosted, msgspec.structs.replace(lived, bundle=b""))
+        self._step(Completed(effect.request, None))
+
+    async def _known_run(self, effect: asked.EnterLife) -> HostedRun:
+        """The code of a run, from this node's disk or another host's. Raises OperationFailed."""
+        key = (effect.run.app, effect.run.version)
+        if key not in self.runs:
+            part = await borrow(self._desk, effect)
+            self.runs.setdefault(key, HostedRun(part, part.life - 1))
+            self._keep(key, "part", encode(part))
+        return self.runs[key]
+
+    def _check_room(self, hosted: Hosted, count: int) -> None:
+        desk = self._desk
+        held = self._hosting.operators - hosted.reserved
+        if count > hosted.reserved and (desk.is_leaving or held + count > desk.config.capacity):
+            why = "is leaving" if desk.is_leaving else f"has room for {desk.config.capacity} instances and runs {held}"
+            raise OperationFailed(f"{desk.me.name} {why}")
+
+    def _leave_to_others(self, effect: asked.EnterLife, hosted: Hosted | None) -> None:
+        """The life is lived without this node."""
+        if hosted is not None and hosted.instances:
+            hosted.has_moved = True
+            self._hosting.close(hosted, f"its instances run on other nodes since life {effect.life}")
         self._step(Completed(effect.request, None))
 
     def noted(self, hosted: Hosted, record: ApplicationRecord) -> None:
@@ -288,12 +445,12 @@ class Recovering:
 
     async def _noted_life(self, hosted: Hosted, life: int) -> None:
         run = self.runs.get(hosted.key)
-        entry = HistoryEntry(self._desk.wall_ms, RUNNING, f"brought back, life {life}")
+        part = hosted.part
         try:
             revision, found = await self._records.application(hosted.part.application)
             if found is None and run is not None and run.record:
                 known = RECORD_CODEC.decode(run.record)
-                await self._records.create(revision, msgspec.structs.replace(known, life=life))
+                await self._records.create(revision, in_life(known, part, life, self._desk.wall_ms))
                 await self._records.add_name(known.name)
             elif found is not None:
                 self.noted(hosted, found)
@@ -304,9 +461,7 @@ class Recovering:
         await self._records.change(
             *hosted.key,
             lambda record: (
-                None
-                if record.is_final
-                else msgspec.structs.replace(record, life=life, history=kept_history(record.history, entry))
+                None if record.is_final or record.life >= life else in_life(record, part, life, self._desk.wall_ms)
             ),
         )
 
@@ -323,9 +478,23 @@ class Recovering:
 
     # ---- ends
 
-    def _tell_ends(self) -> None:
-        """Whoever coordinates a run that is over says so to the node that notes it, once all hosts know."""
+    def _watch(self, run: Run, hosts: tuple[Peer, ...]) -> None:
+        """Have the overlay probe the hosts of a run that this node coordinates."""
+        before = self._watched.pop(run, ())
+        if hosts:
+            self._watched[run] = hosts
+        for peer in hosts:
+            self._desk.watch(peer)
+        for peer in before:
+            self._desk.unwatch(peer)
+
+    def _look_at_coordinators(self) -> None:
+        """Whoever coordinates a run watches its hosts. When it is over, and all hosts know, the node that notes it is told."""
         for run, coordinator in self.machine.coordinators.items():
+            value = coordinator.proposer.value if coordinator.leads else None
+            hosts = tuple(value.plan.hosts.values()) if value is not None else ()
+            if hosts != self._watched.get(run, ()):
+                self._watch(run, hosts)
             if coordinator.leads and coordinator.is_over and run not in self._reported:
                 self._reported[run] = True
                 self._desk.talks.begin(self._tell_end(run, coordinator.value))

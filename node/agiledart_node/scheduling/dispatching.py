@@ -12,7 +12,7 @@ import msgspec
 from agiledart_dataflow.plan.deployment import DELIVERIES, EXACTLY_ONCE
 from agiledart_kernel.codec import Codec
 from agiledart_kernel.errors import OperationFailed, RemoteProtocolError
-from agiledart_kernel.instants import SECOND, Duration, Instant
+from agiledart_kernel.instants import MILLISECOND, SECOND, Duration, Instant
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.permissions import Asker
@@ -33,6 +33,7 @@ from agiledart_node.records.application import (
     ApplicationRecord,
     advanced,
 )
+from agiledart_node.records.order_checks import Orders
 from agiledart_node.records.records import Records
 from agiledart_node.scheduling.finding import Finding
 from agiledart_node.scheduling.gossip import Gossip
@@ -95,9 +96,10 @@ class Dispatching:
         gossip: Gossip,
         finding: Finding,
         role: Role,
+        orders: Orders,
         random: RandomStream,
     ) -> None:
-        self._desk, self._records, self._submissions = desk, records, submissions
+        self._desk, self._records, self._submissions, self._orders = desk, records, submissions, orders
         self._gossip, self._finding, self._role, self._random = gossip, finding, role, random
         self._turns = Turns(desk.talks, desk.config.planning_at_once)
         self.room = WaitingRoom(desk, records, self._turns)
@@ -106,7 +108,7 @@ class Dispatching:
 
     # ---- the asked agent
 
-    async def submit(self, request: int, command: Submit, submitter: str, asker: Asker) -> None:
+    async def submit(self, request: int, command: Submit, submitter: str, asker: Asker, signed: bytes) -> None:
         """Take a user's submission; answers the user. Raises CommandRefused."""
         desk = self._desk
         if desk.is_leaving:
@@ -114,6 +116,7 @@ class Dispatching:
         began = desk.now
         blueprint = blueprint_of(command)
         check_unseen(asker, "submit", blueprint.name)
+        asker, submitter = self._orders.given(signed, command, asker, submitter)
         _, last = await self._records.application(blueprint.name)
         check(asker, "submit", blueprint.name, last)
         if command.executors < 0 or command.executors > MAX_EXECUTORS:
@@ -124,7 +127,7 @@ class Dispatching:
             raise CommandRefused(f"delivery is {' or '.join(DELIVERIES)}, not {command.delivery!r}.", 2)
         pinned = await pinned_nodes(desk, self._records, blueprint)
         if command.dry_run:
-            desk.reply(request, await self._submissions.dry_run(blueprint, pinned))
+            desk.reply(request, await self._submissions.dry_run(blueprint, command.bundle, pinned))
             return
         for _ in range(TRIES):
             ticket = 1 + self._random.bits(62)
@@ -141,6 +144,7 @@ class Dispatching:
                 began,
                 asker,
                 command.delivery == EXACTLY_ONCE,
+                signed,
             )
             body: SubmitBody | None
             if scheduler.node == desk.me.node:
@@ -178,6 +182,7 @@ class Dispatching:
             max(0, self._desk.now - order.began),
             command.delivery == EXACTLY_ONCE,
             order.asker,
+            order.signed,
         )
         self._users[number] = _User(request, scheduler.node)
         try:
@@ -254,22 +259,32 @@ class Dispatching:
                 del self._works[done]
 
     async def _work(self, key: tuple[NodeId, int], sender: Peer, message: HandOver) -> None:
-        command = Submit(message.name, message.specification, message.bundle, message.parallelism, message.executors)
+        command = Submit(
+            message.name,
+            message.specification,
+            message.bundle,
+            message.parallelism,
+            message.executors,
+            delivery=EXACTLY_ONCE if message.by_epoch else "",
+        )
         try:
             blueprint = blueprint_of(command)
             began = Instant(self._desk.now - message.elapsed_ns)
+            waited = min(message.elapsed_ns, _LONGEST) // MILLISECOND
+            asker, submitter = self._orders.given(message.order, command, message.asker, message.submitter, waited)
             order = Order(
                 blueprint,
                 message.bundle,
                 message.executors,
-                message.submitter,
+                submitter,
                 sender,
                 {stage: peer for stage, peer in message.pinned if 0 <= stage < len(blueprint.stages)},
                 message.office.domain,
                 message.ticket,
                 began,
-                message.asker,
+                asker,
                 message.by_epoch,
+                message.order,
             )
             body = await self._serve(
                 order, lambda text: self._desk.send(sender, HandOverProgress(message.request, text))

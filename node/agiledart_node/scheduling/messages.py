@@ -11,8 +11,10 @@ from agiledart_kernel.count import Count
 from agiledart_kernel.limits import MAX_BUNDLE_BYTES, MAX_RECORD_BYTES
 from agiledart_kernel.machine import Message
 from agiledart_kernel.node_id import NodeId
+from agiledart_kernel.orders import MAX_ORDER_BYTES
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.permissions import Asker
+from agiledart_node.wire.commands import Asked
 
 MAX_NEWS = 64
 """Advertisements in one message."""
@@ -181,6 +183,7 @@ class HandOver(Message, frozen=True, gc=False, tag=360):
         elapsed_ns: time since the user asked.
         by_epoch: the user wants `exactly-once`: the run is saved by epochs.
         asker: the user, as the asking agent has judged it.
+        order: what the user has signed; it counts, not what the asking agent says.
     """
 
     request: int
@@ -189,13 +192,14 @@ class HandOver(Message, frozen=True, gc=False, tag=360):
     name: str
     specification: Annotated[bytes, msgspec.Meta(max_length=MAX_RECORD_BYTES)]
     bundle: Annotated[bytes, msgspec.Meta(max_length=MAX_BUNDLE_BYTES)]
-    parallelism: dict[str, int]
+    parallelism: dict[str, Asked]
     executors: int
     submitter: str
     pinned: tuple[tuple[int, Peer], ...]
     elapsed_ns: Count
     by_epoch: bool = False
     asker: Asker = Asker()
+    order: Annotated[bytes, msgspec.Meta(max_length=MAX_ORDER_BYTES)] = b""
 
 
 class HandOverTaken(Message, frozen=True, gc=False, tag=361):

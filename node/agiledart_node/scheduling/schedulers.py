@@ -10,6 +10,7 @@ from agiledart_node.desk.desk import Desk
 from agiledart_node.forming.submission import Submissions
 from agiledart_node.hosting.hosting import Hosting
 from agiledart_node.hosting.watching import Watching
+from agiledart_node.records.order_checks import Orders
 from agiledart_node.records.records import Records
 from agiledart_node.scheduling import messages as wire
 from agiledart_node.scheduling.advertisements import Advertisements
@@ -48,6 +49,7 @@ class Schedulers:
         hosting: Hosting,
         watching: Watching,
         submissions: Submissions,
+        orders: Orders,
         random: RandomStream,
     ) -> None:
         self._desk = desk
@@ -61,7 +63,7 @@ class Schedulers:
         self._serving = serving = Serving(desk, records, role, known, claims)
         self.estate = estate = Estate(desk, records, role, watching)
         self.keeping = keeping = Keeping(desk, records, hosting, finding, random)
-        self.dispatching = dispatching = Dispatching(desk, records, submissions, gossip, finding, role, random)
+        self.dispatching = dispatching = Dispatching(desk, records, submissions, gossip, finding, role, orders, random)
         self.by_message: dict[type, Callable[[Peer, Any], None]] = {
             wire.SchedulerNews: gossip.on_news,
             wire.FindScheduler: finding.on_find,

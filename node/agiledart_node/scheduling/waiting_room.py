@@ -15,6 +15,7 @@ from agiledart_node.records.application import DEPLOYING, ApplicationRecord, wai
 from agiledart_node.records.records import Records
 from agiledart_node.scheduling.observations import ApplicationWaits
 from agiledart_node.scheduling.turns import Turns
+from agiledart_node.wire.commands import WAITS_FOR_ROOM
 
 _TURN = Duration(60 * SECOND)
 
@@ -74,7 +75,8 @@ class WaitingRoom:
         key = (record.name, record.version)
         self._line[key] = (0, self._desk.now + config.room_timeout_ns)
         self._desk.observe(ApplicationWaits(record.name, reason, len(self._line)))
-        progress(f"{record.name} waits for room: {reason} Give up: agiledart stop {record.name}")
+        give_up = f"It starts by itself when there is room. Give up: agiledart stop {record.name}"
+        progress(f"{record.name} {WAITS_FOR_ROOM}: {reason} {give_up}")
 
         def note(current: ApplicationRecord) -> ApplicationRecord | None:
             return waiting_for_room(current, reason, self._desk.wall_ms) if current.ticket == record.ticket else None

@@ -24,6 +24,8 @@ class SubmitBody(Body, frozen=True):
         seconds_to_running: from the request to the moment when all instances listened.
         scheduler: node that deployed it and serves it.
         queued_seconds: of that time, spent in the scheduler's line.
+        reasons: stage → why it is not on the node of its path; only such stages.
+        ways: what rows pass from each source to each sink; several nodes of one stage with commas between.
     """
 
     name: str
@@ -38,10 +40,29 @@ class SubmitBody(Body, frozen=True):
     seconds_to_running: float
     scheduler: str = ""
     queued_seconds: float = 0.0
+    reasons: dict[str, str] = {}
+    ways: list[list[str]] = []
+
+
+class CheckRow(Body, frozen=True):
+    """A source or sink, tried on its node, or (without a stage) a node on which the code does not load.
+
+    Args:
+        connector: what it would read or write, as in `--set`.
+        text: what was found, or what is wrong.
+        guarantee: what becomes of its rows when something ends in the middle.
+    """
+
+    stage: str
+    node: str
+    connector: str
+    is_good: bool
+    text: str
+    guarantee: str = ""
 
 
 class DryRunBody(Body, frozen=True):
-    """`submit --dry-run`: what would run where; nothing was started. `digest`: of the specification, hex."""
+    """`submit --dry-run`: what would run where; nothing was started. `digest`: of the specification, hex. Others: `SubmitBody`."""
 
     name: str
     dry_run: bool
@@ -50,13 +71,63 @@ class DryRunBody(Body, frozen=True):
     paths: list[list[str]]
     relaxed: list[str]
     strategy: str
+    reasons: dict[str, str] = {}
+    ways: list[list[str]] = []
+    checks: list[CheckRow] = []
+
+
+class RecoveryRow(Body, frozen=True):
+    """What is being recovered.
+
+    Args:
+        life: that is being entered, or entered last; `from_epoch`: the committed epoch at which it begins.
+        reason: what was lost, or broke.
+        phase: plan, fetch, restore, replay (until the first epoch of this life is committed) or waiting.
+        waits_for: nodes without which it cannot go on.
+        seconds: since the loss was seen.
+        bytes, of_bytes: of fragments: fetched, and to be fetched.
+        attempt: lives that were begun since.
+    """
+
+    life: int
+    from_epoch: int
+    reason: str
+    phase: str
+    waits_for: list[str]
+    seconds: float
+    bytes: int
+    of_bytes: int
+    attempt: int
+
+
+class EpochRow(Body, frozen=True):
+    """What is safe.
+
+    Args:
+        committed: the last committed epoch; `life`: of the run.
+        age_s: since it was committed; null when its coordinator has seen no commit yet.
+        took_ms: from its barrier's order to its commit.
+        bytes: of everything that its instances saved.
+        survives: so many machines may be lost at once, whichever they are, without a state being lost; null: there is no state.
+        coordinator: node that coordinates epochs and lives.
+    """
+
+    committed: int
+    life: int
+    age_s: float | None
+    took_ms: float
+    bytes: int
+    survives: int | None
+    coordinator: str = ""
 
 
 class ApplicationRow(Body, frozen=True):
     """One application in `list`.
 
     Args:
-        state: deploying, running, finished, failed or stopped.
+        state: deploying, running, recovering, finished, failed or stopped.
+        recovery: of one that is recovering.
+        epoch: of one with `delivery="exactly-once"` that runs, as far as its coordinator answers.
         reason: why it is in a final state.
         changed_ms: when it came into its state.
         is_stopping: a user asked for its end; its sources are drained.
@@ -79,7 +150,9 @@ class ApplicationRow(Body, frozen=True):
     placement: dict[str, list[str]]
     owner: str
     shared: list[str]
-    by_hearsay: bool
+    by_hearsay: bool = False
+    recovery: RecoveryRow | None = None
+    epoch: EpochRow | None = None
 
 
 class ListBody(Body, frozen=True):
@@ -107,7 +180,9 @@ class StageRow(Body, frozen=True):
     Args:
         kind: source, operator or sink.
         instances: objects with at least `index` and `node`; of a live instance also `steps` (rows_in, rows_out, dropped
-            by step), `queued_rows`, `state_keys`, `event_time` (ms), `finished`, and figures of its executor.
+            by step), `queued_rows`, `state_keys`, `event_time` (ms), `finished`, `age_ms` of these, `groups` (how many of the
+            128 key groups it owns) and `group_ranges` (which ones, of a stage by key) where the stage may have several, and
+            figures of its executor.
     """
 
     name: str
@@ -201,7 +276,7 @@ class RivalRow(Body, frozen=True):
     by_hearsay: bool
 
 
-class StatusBody(ApplicationRow, frozen=True):
+class StatusBody(ApplicationRow, frozen=True, kw_only=True):
     """`status`: the row of `list`, and more.
 
     Args:
@@ -212,6 +287,7 @@ class StatusBody(ApplicationRow, frozen=True):
         summary: empty while nothing has reported.
         logs: sink step → name of the log that it writes; only sinks that write one.
         latency_logs: sink step → name of the system's log of its sampled latencies; only sinks whose rows have a `ReadTime`.
+        reasons, ways: as in `SubmitBody`.
     """
 
     run: str
@@ -225,6 +301,8 @@ class StatusBody(ApplicationRow, frozen=True):
     logs: dict[str, str]
     latency_logs: dict[str, str]
     alone: str = ""
+    reasons: dict[str, str] = {}
+    ways: list[list[str]] = []
 
 
 class StopBody(Body, frozen=True):
@@ -234,6 +312,13 @@ class StopBody(Body, frozen=True):
     version: int
     state: str
     summary: dict[str, Any]
+
+
+class ForgetBody(Body, frozen=True):
+    """`forget`: `list` shows it no more. `version`: the last one."""
+
+    name: str
+    version: int
 
 
 class ShareBody(Body, frozen=True):
@@ -403,6 +488,7 @@ BODIES: dict[str, type[msgspec.Struct]] = {
     "summary": SummaryBody,
     "stop": StopBody,
     "share": ShareBody,
+    "forget": ForgetBody,
     "nodes": NodesBody,
     "route": RouteBody,
     "logs": LogsBody,

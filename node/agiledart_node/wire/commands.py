@@ -6,9 +6,15 @@ of `Progress` and exactly one `Answer` or `Refusal`. An answer's body is a JSON 
 `docs/reference/control-api.md`.
 """
 
+from typing import Annotated
+
 import msgspec
 
 from agiledart_kernel.machine import Message
+from agiledart_kernel.orders import MAX_ORDER_BYTES
+
+Asked = int | tuple[int, int]
+"""Instances of a stage: so many, or limits between which it may scale."""
 
 
 class Submit(Message, frozen=True, gc=False, tag=200):
@@ -16,7 +22,7 @@ class Submit(Message, frozen=True, gc=False, tag=200):
 
     Args:
         name: the application's name, `""`: the topology's own.
-        parallelism: instances of a stage by name; `""` stands for every stage that may have several.
+        parallelism: instances of a stage by name, a number or limits; `""` stands for every stage that may have several.
         dry_run: answer what would run where; start nothing.
         delivery: `exactly-once`: the run is saved by epochs and brought back when a host dies; "": it ends with its host.
     """
@@ -24,7 +30,7 @@ class Submit(Message, frozen=True, gc=False, tag=200):
     name: str
     specification: bytes
     bundle: bytes
-    parallelism: dict[str, int] = {}
+    parallelism: dict[str, Asked] = {}
     executors: int = 0
     dry_run: bool = False
     delivery: str = ""
@@ -103,6 +109,16 @@ class Share(Message, frozen=True, gc=False, tag=211):
     revoke: bool = False
 
 
+class Forget(Message, frozen=True, gc=False, tag=212):
+    """Let an application that has ended go from `list`; its name is free then."""
+
+    name: str
+
+
+WAITS_FOR_ROOM = "waits for room"
+"""In a line of progress, and in the reason of a record: no node has room now; what follows the colon says what would help."""
+
+
 class Progress(Message, frozen=True, gc=False, tag=220):
     """Something that a waiting user may want to read."""
 
@@ -126,13 +142,21 @@ class Refusal(Message, frozen=True, gc=False, tag=222):
 
 
 class Request(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=199):
-    """One numbered command of a control connection; numbers are the asker's own."""
+    """One numbered command of a control connection; numbers are the asker's own.
+
+    Args:
+        order: the command signed by the asker's key (`kernel/orders.py`), for what changes something; at the Unix socket the agent
+            signs for its user.
+    """
 
     request: int
     command: "Command"
+    order: Annotated[bytes, msgspec.Meta(max_length=MAX_ORDER_BYTES)] = b""
 
 
-Command = Submit | ListApplications | Status | Stop | Nodes | Route | Logs | Info | CreateToken | Leave | Tap | Share
+Command = (
+    Submit | ListApplications | Status | Stop | Nodes | Route | Logs | Info | CreateToken | Leave | Tap | Share | Forget
+)
 ControlMessage = Request | Progress | Answer | Refusal
 
 VERB_BY_COMMAND: dict[type, str] = {
@@ -148,5 +172,6 @@ VERB_BY_COMMAND: dict[type, str] = {
     Leave: "leave",
     Tap: "tap",
     Share: "share",
+    Forget: "forget",
 }
 """The row of `permissions.VERBS` for each command; one without is refused."""

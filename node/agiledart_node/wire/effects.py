@@ -63,6 +63,18 @@ class StartInstances(Effect, frozen=True, gc=False):
     since: RestoreFrom | None = None
 
 
+class CheckCode(Effect, frozen=True, gc=False):
+    """Load this code in a process of its own and try the sources and sinks among these stages.
+
+    `Completed.result`: a `HostChecked`.
+    """
+
+    request: int
+    plan: bytes
+    bundle: bytes
+    stages: tuple[int, ...]
+
+
 class LinkInstances(Effect, frozen=True, gc=False):
     """Join the restored local instances of an application with what they send to. Answered by `Completed` or `Failed`."""
 
@@ -104,6 +116,13 @@ class KeepElements(Effect, frozen=True, gc=False):
     application: str
     version: int
     digests: tuple[bytes, ...]
+
+
+class ForgetPart(Effect, frozen=True, gc=False):
+    """This node hosts nothing of this run any more: its code and elements may go; what it votes and has entered stays."""
+
+    application: str
+    version: int
 
 
 class ForgetRun(Effect, frozen=True, gc=False):

@@ -5,8 +5,10 @@ from typing import Any
 import msgspec
 
 from agiledart_kernel.machine import Event
+from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.permissions import Asker
 from agiledart_node.wire.commands import Command
+from agiledart_recovery.wire.effects import FragmentKey
 
 
 class ClockRead(Event, frozen=True, gc=False):
@@ -28,12 +30,14 @@ class Asked(Event, frozen=True, gc=False):
         request: the driver's own number, unique among open requests.
         submitter: who asks, for people.
         asker: what its grant says; nobody, who may nothing, unless told.
+        order: the command as its user has signed it.
     """
 
     request: int
     command: Command
     submitter: str = ""
     asker: Asker = Asker()
+    order: bytes = b""
 
 
 class InstanceReported(Event, frozen=True, gc=False):
@@ -116,6 +120,9 @@ class StoredFile(msgspec.Struct, frozen=True, gc=False):
 
 
 class RunsFound(Event, frozen=True, gc=False):
-    """All files of runs that this node found on its disk. Told once, before it enters the ring."""
+    """All files of runs that this node found on its disk, and the fragments that it keeps, each with the host that had it put
+    here. Told once, before it enters the ring.
+    """
 
     files: tuple[StoredFile, ...]
+    fragments: tuple[tuple[FragmentKey, NodeId], ...] = ()

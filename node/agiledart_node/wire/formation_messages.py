@@ -4,15 +4,16 @@ A question carries the asker's own `request` number and is answered by a message
 lost, so questions are asked again until a deadline and every handler gives a repeated question the same answer.
 """
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
 from agiledart_dataflow.plan.deployment import DeploymentPart, InstanceAddress
 from agiledart_kernel.codec import Codec
-from agiledart_kernel.limits import MAX_RECORD_BYTES
+from agiledart_kernel.limits import MAX_BUNDLE_BYTES, MAX_RECORD_BYTES
 from agiledart_kernel.machine import Message
 from agiledart_kernel.node_id import NodeId
+from agiledart_kernel.orders import MAX_ORDER_BYTES
 from agiledart_kernel.peer import Peer
 
 
@@ -61,6 +62,7 @@ class Load(Message, frozen=True, gc=False, tag=54):
         candidates: nodes to overflow to: the leaf set, nearest first; empty when the asker wants none.
         neighbours: where to overflow when all of them are full: the neighbourhood set, nearest first.
         schedules: applications that it serves as scheduler; None: it is no scheduler.
+        confines: users' code is kept from its keys and records there.
     """
 
     request: int
@@ -72,6 +74,7 @@ class Load(Message, frozen=True, gc=False, tag=54):
     candidates: tuple[Peer, ...]
     neighbours: tuple[Peer, ...] = ()
     schedules: int | None = None
+    confines: bool = True
 
 
 class Deploy(Message, frozen=True, gc=False, tag=55):
@@ -138,13 +141,14 @@ class Drain(Message, frozen=True, gc=False, tag=61):
 
 
 class AskStop(Message, frozen=True, gc=False, tag=62):
-    """Any agent → coordinator: drain this application, or cut it with `now`."""
+    """Any agent → coordinator: drain this application, or cut it with `now`; `order`: what the user has signed."""
 
     request: int
     application: str
     version: int
     now: bool
     submitter: str = ""
+    order: Annotated[bytes, msgspec.Meta(max_length=MAX_ORDER_BYTES)] = b""
 
 
 class AskReports(Message, frozen=True, gc=False, tag=63):
@@ -263,6 +267,33 @@ class Join(Message, frozen=True, gc=False, tag=90):
     attempt: int = 1
 
 
+class CheckHost(Message, frozen=True, gc=False, tag=82):
+    """Would this run on you? Load the code and try the sources and sinks among these stages; start nothing."""
+
+    request: int
+    plan: Annotated[bytes, msgspec.Meta(max_length=MAX_RECORD_BYTES)]
+    bundle: Annotated[bytes, msgspec.Meta(max_length=MAX_BUNDLE_BYTES)]
+    stages: tuple[int, ...]
+
+
+class ConnectorChecked(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """A source or sink that was tried: what it reads or writes, what was found, what becomes of rows after a crash."""
+
+    stage: int
+    url: str
+    is_good: bool
+    text: str
+    guarantee: str = ""
+
+
+class HostChecked(Message, frozen=True, gc=False, tag=83):
+    """Answer to `CheckHost`: why the code does not load (empty: it does), and what was found of sources and sinks."""
+
+    request: int
+    refusal: str = ""
+    connectors: tuple[ConnectorChecked, ...] = ()
+
+
 class RouteProbe(Message, frozen=True, gc=False, tag=91):
     """Routed towards any key to learn the hops; answered with `TraceHops`."""
 
@@ -292,6 +323,8 @@ FormationMessage = (
     | JoinArrived
     | AskTap
     | TapRows
+    | CheckHost
+    | HostChecked
 )
 
 ROUTED_CODEC: Codec[Join | RouteProbe] = Codec(Join | RouteProbe, limit=MAX_RECORD_BYTES)

@@ -3,13 +3,13 @@
 What the register and the epochs need is said by `agiledart_recovery.wire.messages`.
 """
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 
 from agiledart_dataflow.plan.deployment import InstanceAddress
 from agiledart_kernel.count import Count
-from agiledart_kernel.limits import MAX_APPLICATION_NAME, MAX_RECORD_BYTES
+from agiledart_kernel.limits import MAX_APPLICATION_NAME, MAX_BUNDLE_BYTES, MAX_RECORD_BYTES
 from agiledart_kernel.machine import Message
 
 _Name = Annotated[str, msgspec.Meta(max_length=MAX_APPLICATION_NAME)]
@@ -57,4 +57,38 @@ class RunClosed(Message, frozen=True, gc=False, tag=414):
     reason: Annotated[str, msgspec.Meta(max_length=4_096)] = ""
 
 
-RecoveringMessage = MakeVoter | VoterMade | FoundRegister | Listening | RunClosed
+class AskPart(Message, frozen=True, gc=False, tag=415):
+    """Give me what you know of this run, with its code: I am to host a part of it in this life. Answered by `PartIs`."""
+
+    request: int
+    application: _Name
+    version: Count
+    life: Count
+
+
+class PartIs(Message, frozen=True, gc=False, tag=416):
+    """A `DeploymentPart`."""
+
+    request: int
+    part: Annotated[bytes, msgspec.Meta(max_length=MAX_BUNDLE_BYTES + 2 * MAX_RECORD_BYTES)]
+
+
+class AskRecovery(Message, frozen=True, gc=False, tag=417):
+    """How does it stand with the epochs and lives of this run? Answered by `RecoveryIs`."""
+
+    request: int
+    application: _Name
+    version: Count
+
+
+class RecoveryIs(Message, frozen=True, gc=False, tag=418):
+    """As the run's coordinator sees it; both empty from a node that does not coordinate it. Form: `RecoveryRow`, `EpochRow`."""
+
+    request: int
+    recovery: dict[str, Any]
+    epoch: dict[str, Any]
+
+
+RecoveringMessage = (
+    MakeVoter | VoterMade | FoundRegister | Listening | RunClosed | AskPart | PartIs | AskRecovery | RecoveryIs
+)

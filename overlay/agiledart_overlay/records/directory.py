@@ -183,7 +183,8 @@ class Directory:
             if version != message.expected_version:
                 self._reply(message, version, value, "conflict")
                 return True
-            record = Record(key, version + 1, message.value, writer)
+            follows = record.digest if record is not None else b""
+            record = Record(key, version + 1, message.value, writer, follows)
             if record.version > MAX_COUNT or not self.copies.write(record):
                 self._reply(message, version, b"", "overloaded")
                 return True

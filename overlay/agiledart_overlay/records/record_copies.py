@@ -26,7 +26,7 @@ _SPARE_NS = 10 * SECOND
 
 def copy_of(record: Record) -> RecordCopy:
     """A record on its way to another holder."""
-    return RecordCopy(record.key, record.version, record.value, record.writer)
+    return RecordCopy(record.key, record.version, record.value, record.writer, record.follows)
 
 
 class Copies:
@@ -89,7 +89,7 @@ class Copies:
     def take(self, sender: Peer, message: RecordCopy) -> bool:
         """A copy: keep what it and the one here say together, and tell the sender what that is; false when there is no room."""
         view, key = self._view, message.key
-        record = Record(key, message.version, message.value, message.writer)
+        record = Record(key, message.version, message.value, message.writer, message.follows)
         mine = self._store.get(key)
         if not self._store.keep(record):
             return False

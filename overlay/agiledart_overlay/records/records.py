@@ -41,12 +41,13 @@ class Record:
         version: 1 for the first write; each write adds one.
         value: opaque.
         writer: the write that made it.
+        follows: digest of the value that it took the place of; empty when that is not known.
     """
 
-    __slots__ = ("digest", "key", "value", "version", "writer")
+    __slots__ = ("digest", "follows", "key", "value", "version", "writer")
 
-    def __init__(self, key: NodeId, version: int, value: bytes, writer: Writer) -> None:
-        self.key, self.version, self.value, self.writer = key, version, value, writer
+    def __init__(self, key: NodeId, version: int, value: bytes, writer: Writer, follows: bytes = b"") -> None:
+        self.key, self.version, self.value, self.writer, self.follows = key, version, value, writer, follows
         self.digest = value_digest(value)
 
     @property
@@ -58,7 +59,7 @@ class Record:
 def merged(one: Record, other: Record, merge: Merge) -> Record:
     """What stands at a key of which two copies are known; one of them, if that says all."""
     first, later = (one, other) if one.rank < other.rank else (other, one)
-    if first.digest == later.digest:
+    if first.digest == later.digest or later.follows == first.digest:
         return later
     value = merge(one.key, first.value, later.value)
     if value is None or (value == later.value and first.version < later.version) or later.version >= MAX_COUNT:

@@ -1,7 +1,9 @@
 """Who holds the fragments of an element. Pure functions.
 
 Holders are distinct physical hosts, none of them the owner's: a machine that dies takes at most one fragment with it, and never
-the owner and a fragment together. Where there are fewer hosts than n, k is reduced first, then m: fewer, larger fragments.
+the owner and a fragment together. Where there are fewer hosts than n, k is reduced first, then m: fewer, larger fragments. Where
+there is no other host at all (a mesh on one machine) other nodes of this one are better than nobody: they outlive an agent, not the
+machine.
 """
 
 from collections.abc import Sequence
@@ -38,12 +40,12 @@ def host_of(peer: Peer) -> str:
 
 
 def distinct_hosts(owner: Peer, candidates: Sequence[Peer]) -> list[Peer]:
-    """The first candidate on each host, without the owner's."""
+    """The first candidate on each host, without the owner's; all other nodes where there is no other host."""
     by_host: dict[str, Peer] = {}
     for peer in candidates:
         if host_of(peer) != host_of(owner) and peer.node != owner.node:
             by_host.setdefault(host_of(peer), peer)
-    return list(by_host.values())
+    return list(by_host.values()) or [peer for peer in candidates if peer.node != owner.node]
 
 
 def spread(owner: Peer, candidates: Sequence[Peer], length: int, m: int, k: int) -> Spread:
@@ -66,7 +68,7 @@ def replacements(
     are missing."""
     stay = [node for node in holders if node and node not in gone]
     known = {peer.node: host_of(peer) for peer in candidates}
-    taken = [known.get(node, node.hex) for node in stay]
+    taken = [host for node in stay if (host := known.get(node, node.hex)) != host_of(owner)]
     free = [
         peer
         for peer in distinct_hosts(owner, candidates)

@@ -34,14 +34,16 @@ class Rebuild:
     """One element on its way back.
 
     Attributes:
-        pieces: stripe → index of the fragment → its bytes; in state WHOLE there is one stripe.
+        pieces: stripe → index of the fragment → its bytes; in state WHOLE there is one stripe, and all fragments that can be had:
+            one of them may still lie.
     """
 
     def __init__(self, desk: Desk, run: Run, party: Party, element: Element, live: dict[NodeId, None]) -> None:
         self._desk, self.run, self.party, self.element = desk, run, party, element
         self._providers = {index: holder for index, holder in enumerate(element.holders) if holder and holder in live}
         self._asked: dict[tuple[int, int], None] = {}
-        self._stripes = max(1, len(self._providers))
+        self.is_whole = False
+        self._stripes = max(1, min(len(self._providers), fragment_bytes(element.length, element.m)))
         self.pieces: list[dict[int, bytes]] = [{} for _ in range(self._stripes)]
         self.state = State.STRIPES
         self._ask()
@@ -54,13 +56,14 @@ class Rebuild:
         if len(indices) < m and any(len(pieces) < m for pieces in self.pieces):
             self.state = State.LOST
             return
+        wanted = m if self.state is State.STRIPES else len(indices)
         size = fragment_bytes(self.element.length, m)
         for stripe, pieces in enumerate(self.pieces):
             under_way = sum((stripe, index) in self._asked for index in indices)
             start = stripe_providers(stripe, len(indices), len(indices)) if indices else ()
             for place in start:
                 index = indices[place]
-                if under_way + sum(i not in self._providers for i in pieces) >= m:
+                if under_way + sum(i not in self._providers for i in pieces) >= wanted:
                     break
                 if (stripe, index) not in self._asked:
                     offset, length = stripe_range(stripe, self._stripes, size)
@@ -75,7 +78,7 @@ class Rebuild:
         state = self.state
         length = 0 if state is State.WHOLE else length
         self._desk.ask(
-            lambda request: FetchStripe(request, holder, key, offset, length),
+            lambda request: FetchStripe(request, holder, key, self.element, offset, length),
             lambda result, reason: self._answered(state, stripe, index, result, reason),
         )
 
@@ -90,12 +93,16 @@ class Rebuild:
             self._ask()
 
     def _look(self) -> None:
-        if self.state in (State.STRIPES, State.WHOLE) and all(len(each) >= self.element.m for each in self.pieces):
-            self.state = State.READY
+        wanted = self.element.m if self.state is State.STRIPES else max(self.element.m, len(self._providers))
+        if self.state in (State.STRIPES, State.WHOLE) and all(len(each) >= wanted for each in self.pieces):
+            self.is_whole, self.state = self.state is State.WHOLE, State.READY
 
     def on_wrong_hash(self) -> None:
         """What was decoded is not the element: fetch whole fragments, whose own hashes tell the bad one."""
-        self.state = State.WHOLE if len(self._providers) >= self.element.m else State.LOST
+        if self.is_whole or len(self._providers) < self.element.m:
+            self.state = State.LOST
+            return
+        self.state = State.WHOLE
         self._stripes, self.pieces, self._asked = 1, [{}], {}
         self._ask()
 

@@ -1,22 +1,27 @@
 """A holder's side: which fragments lie here, whether one more is taken, and which may go.
 
 Nothing of life ℓ is taken once this node knows of ℓ + 1 (V5). Nothing that the last two committed epochs need is let go (V6): what
-goes is told by the register's value, never by an age. So a fragment of an epoch that is not committed yet stays, whatever it is.
+goes is told by the register's value, or by the host that had it put here, never by an age. So a fragment of an epoch that is not
+committed yet stays, whatever it is.
 """
 
 from collections.abc import Mapping
 
+from agiledart_kernel.node_id import NodeId
 from agiledart_recovery.limits import MAX_HELD
 from agiledart_recovery.wire.effects import FragmentKey
+from agiledart_recovery.wire.messages import Kept
 from agiledart_recovery.wire.names import Party, Run, Snapshot
 from agiledart_recovery.wire.value import Element, Value
+
+_NOBODY = NodeId(0)
 
 
 class Shelf:
     """Fragments of others on this node's disk."""
 
     def __init__(self) -> None:
-        self._held: dict[FragmentKey, None] = {}
+        self._held: dict[FragmentKey, NodeId] = {}
         self._lives: dict[Run, int] = {}
 
     def knows_life(self, run: Run, life: int) -> None:
@@ -31,9 +36,9 @@ class Shelf:
             return f"{MAX_HELD} fragments are held"
         return ""
 
-    def put(self, key: FragmentKey) -> None:
-        """It is on the disk."""
-        self._held[key] = None
+    def put(self, key: FragmentKey, owner: NodeId = _NOBODY) -> None:
+        """It is on the disk; `owner` is the host that had it put here."""
+        self._held[key] = owner
 
     def has(self, key: FragmentKey) -> bool:
         """Whether it lies here."""
@@ -53,6 +58,30 @@ class Shelf:
         for key in gone:
             del self._held[key]
         return gone
+
+    def keep(self, owner: NodeId, message: Kept) -> tuple[FragmentKey, ...]:
+        """A host says what of a party is still needed: take out the rest of what came from it, or from hosts of older lives."""
+        mine = {key: whose for key, whose in self._held.items() if (key.run, key.party) == (message.run, message.party)}
+        if owner not in mine.values():
+            return ()  # a stranger
+        self.knows_life(message.run, message.life)
+        gone = tuple(
+            key
+            for key in mine
+            if message.is_over
+            or (
+                key.snapshot not in message.needed
+                and (key.snapshot.life < message.life or key.snapshot.epoch <= message.committed.epoch)
+            )
+        )
+        for key in gone:
+            del self._held[key]
+        return gone
+
+    @property
+    def runs(self) -> tuple[Run, ...]:
+        """Runs of which something lies here."""
+        return tuple(dict.fromkeys(key.run for key in self._held))
 
     def drop_run(self, run: Run) -> tuple[FragmentKey, ...]:
         """Take out all of a run that has ended."""

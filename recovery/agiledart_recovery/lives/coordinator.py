@@ -23,11 +23,13 @@ from enum import Enum
 
 import msgspec
 
+from agiledart_kernel.instants import Instant
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_recovery.desk import Desk
 from agiledart_recovery.lives.committing import Committing
 from agiledart_recovery.lives.pace import Pace
+from agiledart_recovery.lives.progress import Progress
 from agiledart_recovery.lives.replacing import Replacing
 from agiledart_recovery.lives.replan import next_plan
 from agiledart_recovery.register.ballots import rank
@@ -36,7 +38,7 @@ from agiledart_recovery.register.proposer import Phase as Hold
 from agiledart_recovery.register.voter import VoterSeat
 from agiledart_recovery.wire import messages as wire
 from agiledart_recovery.wire.names import Voter
-from agiledart_recovery.wire.observations import CoordinationBegan, CoordinationLost, LifeBegan, RunWaits
+from agiledart_recovery.wire.observations import CoordinationBegan, CoordinationLost, LifeBegan, Recovered, RunWaits
 from agiledart_recovery.wire.value import Plan, State, Value
 
 
@@ -52,7 +54,11 @@ class Phase(Enum):
 
 
 class Coordinator:
-    """The part of a voter that coordinates, or would if nobody else did."""
+    """The part of a voter that coordinates, or would if nobody else did.
+
+    Attributes:
+        progress: how far a recovery is, for people.
+    """
 
     def __init__(self, desk: Desk, seat: VoterSeat) -> None:
         self._desk, self._seat, self.run = desk, seat, seat.run
@@ -64,11 +70,13 @@ class Coordinator:
         self._pace = Pace(desk.config)
         self._heard = desk.now
         self._founding: Value | None = None
-        self._need = ""
+        self._need = self._refusal = ""
         self._deadline = self._room_at = 0
         self._answered: dict[NodeId, None] = {}
         self._refused: dict[NodeId, None] = {}
         self._silent: dict[NodeId, None] = {}
+        self._unfit: dict[NodeId, Instant] = {}
+        self.progress = Progress()
         self._is_over, self._over_since = False, desk.now
         self._beat()
 
@@ -80,6 +88,11 @@ class Coordinator:
         value = self.proposer.value
         assert value is not None
         return value
+
+    @property
+    def node(self) -> NodeId:
+        """Whose coordinator this is."""
+        return self._desk.me.node
 
     @property
     def leads(self) -> bool:
@@ -126,6 +139,7 @@ class Coordinator:
         if outcome is Outcome.OVERTAKEN:
             self._desk.observe(CoordinationLost(self.run, self.proposer.ballot))
             self.phase, self._heard, self._need = Phase.FOLLOWING, self._desk.now, ""
+            self.progress = Progress()
         elif outcome is Outcome.READ and not self._is_voter(self.value.voters):
             # Its seat was given to another node while it was away: it has read that, and leaves the run alone.
             self.proposer.release()
@@ -192,7 +206,10 @@ class Coordinator:
         return any(voter.chair == chair for voter in voters)
 
     def _tick_resetting(self) -> None:
-        if self._desk.now >= self._deadline:
+        lost = [node for node in self.value.plan.hosts if not self._desk.can_reach(node) and node not in self._answered]
+        if lost:
+            self._begin_life("a host was lost while a life was entered")
+        elif self._desk.now >= self._deadline:
             for node in self.value.plan.hosts:
                 if node not in self._answered and node not in self._refused:
                     self._silent[node] = None
@@ -230,12 +247,23 @@ class Coordinator:
             self._close()
         elif value.life != self.committing.life:
             self._pace.began(self._desk.now)
+            self.progress.attempt += 1
             self._reset()
         elif self.committing.written(value):
+            self.progress.committed_at, self.progress.epoch_ns = self._desk.now, self.committing.took_ns
+            self._has_recovered()
             self.committing.tell(value)
+
+    def _has_recovered(self) -> None:
+        """An epoch of this life is committed: nothing that was lost is left to be done."""
+        reason = self.progress.reason
+        took = self.progress.end(self._desk.now)
+        if took:
+            self._desk.observe(Recovered(self.run, self.value.life, reason, took))
 
     def _close(self) -> None:
         self.phase = Phase.CLOSING
+        self._has_recovered()
         self.committing.enter(self.value)
         self.committing.tell(self.value)
 
@@ -245,6 +273,8 @@ class Coordinator:
         self.phase = Phase.RESETTING
         self._need = ""
         self._answered, self._refused = {}, {}
+        self.progress.hosts = {}
+        self.progress.enter("restore", self._desk.now)
         self._deadline = self._desk.now + (patience_ns or self._desk.config.reset_timeout_ns)
         self.committing.enter(self.value)
         self._send_resets()
@@ -274,20 +304,33 @@ class Coordinator:
             # Somebody has begun a later life: the register knows more than this coordinator.
             self.proposer.release()
             self._take_over()
-        elif message.life == self.value.life and sender.node in self.value.plan.hosts:
+        elif message.life == self.value.life and (planned := self.value.plan.hosts.get(sender.node)) is not None:
             self._refused[sender.node] = None
+            if planned.incarnation == sender.incarnation:
+                # It was not ended since: it cannot. Somebody else may take what is not bound to it.
+                self._unfit[sender.node] = self._desk.now
+                self._refusal = message.reason
             self._look_at_answers()
+
+    def on_entering(self, sender: Peer, message: wire.Entering) -> None:
+        """A host is on its way into the life: who gets farther has more time."""
+        is_asked = self.phase is Phase.RESETTING and sender.node in self.value.plan.hosts
+        if is_asked and message.life == self.value.life and self.progress.heard(sender.node, message):
+            self._deadline = self._desk.now + self._desk.config.reset_timeout_ns
+            if self.progress.phase != self.progress.resetting():
+                self.progress.enter(self.progress.resetting(), self._desk.now)
 
     def _look_at_answers(self) -> None:
         hosts = self.value.plan.hosts
         if all(node in self._answered or node in self._refused for node in hosts):
             if any(node in self._refused for node in hosts):
-                self._begin_life("a host was ended and came back")
+                self._begin_life(self._refusal or "a host was ended and came back")
             else:
                 self._start()
 
     def _start(self) -> None:
-        self.phase = Phase.RUNNING
+        self.phase, self._unfit, self._refusal = Phase.RUNNING, {}, ""
+        self.progress.enter("replay", self._desk.now)
         for peer in self.value.plan.hosts.values():
             self._desk.send(peer, wire.Start(self.run, self.value.life))
         self.committing.started(self.value)
@@ -295,6 +338,8 @@ class Coordinator:
     def _begin_life(self, reason: str) -> None:
         """Make a plan for the next life and write it; nobody acts on it before the register has it."""
         desk, value = self._desk, self.value
+        if value.life and self.progress.phase != "waiting":
+            self.progress.enter("plan", desk.now, reason)
         if self.proposer.phase is not Hold.LEADING or desk.now < self._pace.due(desk.now):
             self._need = self._need or reason
             self.phase = Phase.RUNNING if self.phase is Phase.READING else self.phase
@@ -304,10 +349,17 @@ class Coordinator:
             return
 
         plan, missing = next_plan(
-            value, lambda node: desk.can_reach(node) and node not in self._silent, (*desk.room, desk.me), desk.peer
+            value,
+            lambda node: desk.can_reach(node) and node not in self._silent,
+            (*desk.room, desk.me),
+            desk.peer,
+            tuple(node for node, at in self._unfit.items() if desk.now - at < 2 * desk.config.state_patience_ns),
         )
         if plan is None:
-            desk.observe(RunWaits(self.run, value.life, missing))
+            if missing != self.progress.waits_for:
+                desk.observe(RunWaits(self.run, value.life, tuple(desk.peer(Peer(node)) for node in missing)))
+            self.progress.enter("waiting", desk.now, reason)
+            self.progress.waits_for = missing
             self.phase, self._room_at = Phase.WAITING, desk.now + desk.config.room_retry_ns
             return
         desk.observe(LifeBegan(self.run, value.life + 1, reason))
@@ -340,8 +392,18 @@ class Coordinator:
             self._need = message.reason or "a host asks for it"
             self._begin_life(self._need)
 
+    def on_host_lost(self, node: NodeId) -> None:
+        """Nobody waits for a host that is dead, whether the run flows or a life is being entered."""
+        if not self.leads or self.proposer.phase is not Hold.LEADING or node not in self.value.plan.hosts:
+            return
+        if self.phase is Phase.RUNNING:
+            self._tick_running()
+        elif self.phase is Phase.RESETTING and node not in self._answered:
+            self._begin_life("a host was lost while a life was entered")
+
     def on_host_back(self) -> None:
         """Somebody can be reached again."""
+        self._unfit = {}
         if self.phase is Phase.WAITING and self.proposer.phase is Hold.LEADING:
             self._silent = {}
             self._reset()

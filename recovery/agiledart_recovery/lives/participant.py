@@ -18,6 +18,7 @@ since.
 
 from enum import Enum
 
+from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_recovery.desk import Desk
 from agiledart_recovery.fragments.placement import spread
@@ -65,6 +66,7 @@ class Participant:
         self._saving: dict[tuple[Party, Snapshot], Saving] = {}
         self._again: dict[tuple[Party, Snapshot], PartySnapped] = {}
         self._begins: dict[int, bytes] = {}
+        self._holders: dict[Party, dict[NodeId, None]] = {}
         self._reason = ""
 
     # ---- lives
@@ -134,6 +136,11 @@ class Participant:
         self._desk.observe(LifeEntered(self.run, self.life))
         self._answer_reset()
 
+    def tell_entering(self, life: int, phase: str, got: int, of: int) -> None:
+        """The coordinator is to know how far this host is."""
+        if life == self.life and self.phase is Phase.ENTERING and self._leader is not None:
+            self._desk.send(self._leader, wire.Entering(self.run, life, phase, got, of))
+
     def _refuse(self, reason: str) -> None:
         self.phase, self._reason = Phase.OUT, reason[:400]
         if self._leader is not None:
@@ -172,6 +179,11 @@ class Participant:
         if self.phase is Phase.READY:
             self.phase = Phase.RUNNING
             self._desk.do(asked.StartSources(self.run, self.life))
+
+    @property
+    def is_in_life(self) -> bool:
+        """Whether the life has been entered here, and goes on."""
+        return self.phase in (Phase.READY, Phase.RUNNING)
 
     def on_broken(self, life: int, reason: str) -> None:
         """Something of this life cannot go on here."""
@@ -228,7 +240,8 @@ class Participant:
         reachable = [peer for peer in self._desk.room if self._desk.can_reach(peer.node)]
         where = spread(self._desk.me, reachable, event.length, config.m, config.k)
         element = Element(event.snapshot, event.digest, event.length, where.m, where.holders)
-        self._desk.set_timer((self.run, "save", event.party, event.snapshot), config.ack_timeout_ns)
+        patience = config.ack_timeout_ns + event.length * config.slowest_ns
+        self._desk.set_timer((self.run, "save", event.party, event.snapshot), patience)
 
         def settled(saving: Saving) -> None:
             self._settled(event, saving, where.wanted)
@@ -338,9 +351,22 @@ class Participant:
         self._prepared = {key: each for key, each in self._prepared.items() if key[0] > epoch}
         self._begins = {begun: each for begun, each in self._begins.items() if begun > epoch}
         self._desk.send(sender, answer)
+        self._tell_holders(value)
         if value.state is not State.RUNNING and self.phase is not Phase.CLOSED:
             self.phase = Phase.CLOSED
             self._desk.do(asked.CloseRun(self.run, value.state.value))
+
+    def _tell_holders(self, value: Value) -> None:
+        """Holders of what was saved here hear what is needed of it; one that does not hear it hears the next word."""
+        needed = value.needed
+        for mine in value.plan.at(self._desk.me.node):
+            about = {at: element for (party, at), element in needed.items() if party == mine.party}
+            now = {holder: None for element in about.values() for holder in element.holders if holder}
+            is_over = value.state is not State.RUNNING
+            message = wire.Kept(self.run, value.life, mine.party, value.committed, tuple(about), is_over)
+            for holder in {**self._holders.get(mine.party, {}), **now}:
+                self._desk.send(Peer(holder), message)
+            self._holders[mine.party] = now
 
     def violations(self) -> list[str]:
         """What must never be so."""

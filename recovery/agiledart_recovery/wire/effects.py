@@ -123,6 +123,7 @@ class FetchStripe(Request, frozen=True, gc=False):
 
     holder: NodeId
     key: FragmentKey
+    element: Element
     offset: int
     length: int
 

@@ -9,11 +9,11 @@ from agiledart_recovery.wire.value import Plan, Saved, Value
 
 
 class Booted(Event, frozen=True, gc=False):
-    """The process has started; this was on its disk."""
+    """The process has started; this was on its disk: of fragments, also the host that had each put here."""
 
     voters: tuple[VoterFile, ...] = ()
     lives: tuple[LifeFile, ...] = ()
-    fragments: tuple[FragmentKey, ...] = ()
+    fragments: tuple[tuple[FragmentKey, NodeId], ...] = ()
 
 
 class FoundRun(Event, frozen=True, gc=False):

@@ -5,9 +5,10 @@
 | proposer → voter, and back | PREPARE PROMISE ACCEPT ACCEPTED REFUSED |
 | coordinator → voters, and back | LEADING FOLLOWING; ASK_SEAT SEAT |
 | coordinator → hosts, and back | RESET RESET_OK RESET_REFUSED START; BEGIN ASK PREPARED; SYNC SYNCED; COMMITTED COMMITTED_OK |
-| host → coordinator | NEED_LIFE |
+| host → coordinator | NEED_LIFE, ENTERING |
+| host → holder | KEPT |
 
-Fragments travel over a service of their own, so they are no messages here.
+Fragments' bytes travel over a service of their own, so they are no messages here.
 """
 
 from typing import Annotated
@@ -16,7 +17,7 @@ import msgspec
 
 from agiledart_kernel.count import Count
 from agiledart_kernel.machine import Message
-from agiledart_recovery.limits import MAX_PARTIES, MAX_REASON
+from agiledart_recovery.limits import MAX_CHAIN, MAX_PARTIES, MAX_REASON
 from agiledart_recovery.wire.names import Ballot, Digest, Party, Run, Snapshot, Stamp
 from agiledart_recovery.wire.value import Plan, Saved, Value
 
@@ -188,7 +189,37 @@ class NeedLife(RunMessage, frozen=True, gc=False, tag=400):
     reason: Reason
 
 
+class Kept(RunMessage, frozen=True, gc=False, tag=401):
+    """Host → holder: of a party's fragments that you have from me only those of `needed` are needed any more.
+
+    Args:
+        committed: what the register has committed; fragments of later epochs stay, whatever they are.
+        is_over: the run has ended, so none is needed.
+    """
+
+    life: Count
+    party: Party
+    committed: Snapshot
+    needed: Annotated[tuple[Snapshot, ...], msgspec.Meta(max_length=2 * MAX_CHAIN)]
+    is_over: bool = False
+
+
+class Entering(RunMessage, frozen=True, gc=False, tag=402):
+    """Host → coordinator: I am entering this life, and this far.
+
+    Args:
+        phase: `fetch` of fragments, or `restore`.
+        got, of: bytes fetched, and to be fetched.
+    """
+
+    life: Count
+    phase: Annotated[str, msgspec.Meta(max_length=16)]
+    got: Count = 0
+    of: Count = 0
+
+
 RecoveryMessage = (
     Prepare | Promise | Accept | Accepted | Refused | Leading | Following | AskSeat | Seat | Reset | Prepared
     | ResetOk | ResetRefused | Start | Begin | Ask | Sync | Synced | Committed | CommittedOk | NeedLife
+    | Kept | Entering
 )  # fmt: skip

@@ -2,6 +2,7 @@
 
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.observe import Observation
+from agiledart_kernel.peer import Peer
 from agiledart_recovery.wire.names import Ballot, Party, Run, Snapshot, Stamp
 from agiledart_recovery.wire.value import Value
 
@@ -40,7 +41,16 @@ class RunWaits(Observation, frozen=True, gc=False):
 
     run: Run
     life: int
-    missing: tuple[NodeId, ...]
+    missing: tuple[Peer, ...]
+
+
+class Recovered(Observation, frozen=True, gc=False):
+    """The first epoch after a loss is committed. `took`: nanoseconds by phase (`lives/progress.py`)."""
+
+    run: Run
+    life: int
+    cause: str
+    took: dict[str, int]
 
 
 class EpochCommitted(Observation, frozen=True, gc=False):

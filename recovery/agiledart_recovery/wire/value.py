@@ -138,6 +138,7 @@ class Value(msgspec.Struct, frozen=True, array_like=True):
         parts: each node's part of each sink, also of sinks that have moved on.
         reason: why it failed; empty otherwise.
         outgoing: the voters before, when this value changes them: until the next value they must agree, too.
+        key: of the run; elements are sealed under it before they are cut, so that holders cannot read them.
     """
 
     run: Run
@@ -152,6 +153,7 @@ class Value(msgspec.Struct, frozen=True, array_like=True):
     state: State = State.RUNNING
     reason: Annotated[str, msgspec.Meta(max_length=400)] = ""
     outgoing: Annotated[tuple[Voter, ...], msgspec.Meta(max_length=MAX_VOTERS)] = ()
+    key: Digest = b""
 
     def faults(self) -> list[str]:
         """What makes it no value that a peer may send; empty when it is sound."""

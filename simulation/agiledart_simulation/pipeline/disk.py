@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from agiledart_kernel.node_id import NodeId
 from agiledart_recovery.wire.effects import FragmentKey, LifeFile, VoterFile
 from agiledart_recovery.wire.names import Party, Run, Snapshot
 from agiledart_simulation.pipeline.frames import Row
@@ -32,6 +33,7 @@ class Disk:
     lives: dict[Run, LifeFile] = field(default_factory=dict)
     elements: dict[tuple[Party, Snapshot], bytes] = field(default_factory=dict)
     fragments: dict[FragmentKey, bytes] = field(default_factory=dict)
+    owners: dict[FragmentKey, NodeId] = field(default_factory=dict)
     logs: dict[Party, SourceLog] = field(default_factory=dict)
     part: SinkPart = field(default_factory=SinkPart)
     wipes: int = 0
@@ -46,5 +48,5 @@ class Disk:
 
     def wipe(self) -> None:
         """A new disk."""
-        self.voters, self.lives, self.elements, self.fragments = {}, {}, {}, {}
+        self.voters, self.lives, self.elements, self.fragments, self.owners = {}, {}, {}, {}, {}
         self.wipes += 1

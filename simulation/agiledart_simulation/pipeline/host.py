@@ -102,7 +102,7 @@ class RecoveryHost:
     def boot(self) -> Booted:
         """What the process finds on its disk."""
         disk = self.disk
-        return Booted(tuple(disk.voters.values()), tuple(disk.lives.values()), tuple(disk.fragments))
+        return Booted(tuple(disk.voters.values()), tuple(disk.lives.values()), tuple(disk.owners.items()))
 
     def send(self, to: Peer, message: Message) -> None:
         """Send, also to oneself."""
@@ -138,6 +138,7 @@ class RecoveryHost:
             case asked.DropFragments(keys=keys):
                 for key in keys:
                     disk.fragments.pop(key, None)
+                    disk.owners.pop(key, None)
             case asked.CloseRun():
                 self.engine = None
             case _:

@@ -315,8 +315,9 @@ class RecoveryRun:
             shelf = self.machine(effect.holder).shelf
             reason = shelf.refusal(effect.key)
             if not reason and raw is not None:
-                shelf.put(effect.key)
+                shelf.put(effect.key, host.me.node)
                 self.disks[effect.holder].fragments[effect.key] = raw
+                self.disks[effect.holder].owners[effect.key] = host.me.node
         outcome: Event = Failed(effect.request, reason) if reason else Completed(effect.request)
         self.world.inject(host.me.node, outcome)
 

@@ -16,6 +16,7 @@ from agiledart_node.wire.commands import (
     Command,
     ControlMessage,
     CreateToken,
+    Forget,
     Info,
     Leave,
     ListApplications,
@@ -34,7 +35,7 @@ from agiledart_node.wire.commands import (
 
 ONE_OF_EACH: tuple[Command, ...] = (
     Submit("x", b"", b""), ListApplications(), Status("x"), Stop("x"), Nodes(), Route("0"), Logs("x"), Info(),
-    CreateToken(), Leave(), Tap("x", "y"), Share("x", "00"),
+    CreateToken(), Leave(), Tap("x", "y"), Share("x", "00"), Forget("x"),
 )  # fmt: skip
 
 
@@ -76,7 +77,7 @@ def test_every_role_at_every_command(
     allowed = {
         "admin": True,
         "submitter": not isinstance(command, CreateToken | Leave),
-        "reader": not isinstance(command, CreateToken | Leave | Submit | Stop | Tap | Share),
+        "reader": not isinstance(command, CreateToken | Leave | Submit | Stop | Tap | Share | Forget),
     }.get(role, False)
     asker = Caller(api, role)
     asker.ask(1, command)
@@ -147,9 +148,10 @@ def test_what_is_no_request_closes_the_connection(api: ControlApi) -> None:
 def test_the_socket_belongs_to_its_owner_and_survives_garbage(tmp_path: Path) -> None:
     seen: list[int] = []
     refused: list[str] = []
+    question = frame(FrameKind.CONTROL, CONTROL.encode(Request(3, Info())))
 
     async def play() -> object:
-        def ask(number: int, command: Command, client: Client) -> None:
+        def ask(number: int, request: Request, client: Client) -> None:
             seen.append(number)
             control.answer(number, {"who": client.who, "key": client.asker.key.hex()})
 
@@ -157,25 +159,33 @@ def test_the_socket_belongs_to_its_owner_and_survives_garbage(tmp_path: Path) ->
         path = tmp_path / "c.sock"
         await control.listen(path)
         assert path.stat().st_mode & 0o777 == 0o600
-        _, rude = await asyncio.open_unix_connection(path)
-        rude.write(b"\xff" * 100)
+        cookie = tmp_path / "control.cookie"
+        assert cookie.stat().st_mode & 0o777 == 0o600
+        proof = frame(FrameKind.HELLO, cookie.read_bytes())
+        rude = []
+        for said in (proof + b"\xff" * 100, question, frame(FrameKind.HELLO, bytes(32)) + question):
+            answer, writer = await asyncio.open_unix_connection(path)
+            writer.write(said)
+            rude.append(await answer.read(1000))
+            writer.close()
+        assert rude == [b"", b"", b""]
         reader, writer = await asyncio.open_unix_connection(path)
-        writer.write(frame(FrameKind.CONTROL, CONTROL.encode(Request(3, Info()))))
+        writer.write(proof + question)
         frames = FrameReader(1 << 20)
         frames.feed(await reader.read(1000))
         item = frames.next()
         assert item is not None
         writer.close()
-        rude.close()
         await control.close()
         assert not path.exists()
-        answer = CONTROL.decode(item[1])
-        assert isinstance(answer, Answer)
-        return json.loads(answer.body)
+        assert not cookie.exists()
+        answered = CONTROL.decode(item[1])
+        assert isinstance(answered, Answer)
+        return json.loads(answered.body)
 
     assert str(asyncio.run(play())).startswith("{'who': 'uid")
     assert seen == [1]
-    assert refused == ["kind"] or refused == ["oversize"]
+    assert refused == ["kind", "cookie", "cookie"]
 
 
 def test_an_answer_that_is_too_large_is_refused_in_words(api: ControlApi, asked: Asked) -> None:

@@ -35,6 +35,7 @@ def fresh(directory: Path) -> Identity:
 def founder(directory: Path) -> Identity:
     identity = fresh(directory)
     identity.found_network()
+    identity.keep_network()
     return identity
 
 
@@ -158,6 +159,7 @@ def test_a_crash_between_two_files_of_founding_is_repaired(tmp_path: Path) -> No
     with pytest.raises(Refused):
         again.grant()
     again.found_network()
+    again.keep_network()
     assert again.network == network
 
 
@@ -249,6 +251,7 @@ def test_somebody_elses_state_directory_is_refused(tmp_path: Path) -> None:
 def test_links_in_the_state_directory_are_not_followed(tmp_path: Path, name: str) -> None:
     identity = Identity.load_or_create(tmp_path / "state")
     identity.found_network()
+    identity.keep_network()
     identity.close()
     path = tmp_path / "state" / name
     elsewhere = tmp_path / "elsewhere"

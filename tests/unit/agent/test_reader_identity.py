@@ -20,6 +20,7 @@ from agiledart_transport.certificates import check_signature, public_bytes
 def issuer(tmp_path: Path) -> Identity:
     identity = Identity.load_or_create(tmp_path / "state")
     identity.found_network()
+    identity.keep_network()
     return identity
 
 

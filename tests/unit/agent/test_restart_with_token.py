@@ -26,11 +26,12 @@ def token(founder: Identity, *, made: int, lasts: int) -> str:
 def founder(tmp_path: Path) -> Identity:
     identity = Identity.load_or_create(tmp_path / "founder")
     identity.found_network()
+    identity.keep_network()
     return identity
 
 
-def start(identity: Identity, join: str) -> list[str]:
-    settings = AgentSettings(state_dir=identity.directory, name="x", join=join)
+def start(identity: Identity, join: str, *, leave_old: bool = False) -> list[str]:
+    settings = AgentSettings(state_dir=identity.directory, name="x", join=join, leave_old=leave_old)
     return _network(settings, identity, AgentLog(stream=io.StringIO()))[0]
 
 
@@ -51,7 +52,48 @@ def test_a_stranger_does(founder: Identity, tmp_path: Path) -> None:
 def test_a_member_of_another_network_is_refused(founder: Identity, tmp_path: Path) -> None:
     other = Identity.load_or_create(tmp_path / "other")
     other.found_network()
+    other.keep_network()
+    other.touch_network()
     with pytest.raises(OperationFailed, match="belongs to network"):
         start(other, token(founder, made=NOW, lasts=3600))
     with pytest.raises(OperationFailed, match="expired"):
         start(other, token(founder, made=NOW - 7200, lasts=3600))
+
+
+def test_a_network_that_nobody_misses_gives_way_to_a_token(founder: Identity, tmp_path: Path) -> None:
+    other = Identity.load_or_create(tmp_path / "other")
+    other.found_network()
+    other.keep_network()
+    other.close()
+    again = Identity.load_or_create(tmp_path / "other")
+    with pytest.raises(OperationFailed, match=r"where nothing ever ran.*--leave-old"):
+        start(again, token(founder, made=NOW, lasts=3600))
+    assert again.authority is not None
+    assert start(again, token(founder, made=NOW, lasts=3600), leave_old=True) == ["127.0.0.1:1"]
+    again.close()
+    assert Identity.read(tmp_path / "other").is_untouched, "a join that fails afterwards leaves everything as it was"
+    again.keep_network()
+    kept = Identity.read(tmp_path / "other")
+    assert (kept.network, kept.authority) == (founder.network, None)
+    assert not (tmp_path / "other" / "authority.key").exists()
+
+
+def test_a_network_where_something_ran_does_not(founder: Identity, tmp_path: Path) -> None:
+    other = Identity.load_or_create(tmp_path / "other")
+    other.found_network()
+    other.keep_network()
+    other.touch_network()
+    other.close()
+    with pytest.raises(OperationFailed, match="belongs to network"):
+        start(Identity.load_or_create(tmp_path / "other"), token(founder, made=NOW, lasts=3600), leave_old=True)
+
+
+def test_nothing_is_kept_before_the_start_has_worked(founder: Identity, tmp_path: Path) -> None:
+    fresh = Identity.load_or_create(tmp_path / "fresh")
+    start(fresh, "")
+    fresh.close()
+    assert Identity.read(tmp_path / "fresh").network == b""
+    joiner = Identity.load_or_create(tmp_path / "joiner")
+    start(joiner, token(founder, made=NOW, lasts=3600))
+    joiner.close()
+    assert Identity.read(tmp_path / "joiner").network == b""

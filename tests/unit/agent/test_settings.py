@@ -26,6 +26,7 @@ def test_each_origin_overrides_the_one_before(tmp_path: Path) -> None:
         ("[agent]\nzoen = 1\n", "no setting agent.zoen"),
         ("[agent]\nexecutors = 'many'\n", "a whole number"),
         ("[agent]\nexecutors = 0\n", "allowed are 1 to 64"),
+        ("[agent]\nplacement = 'by_taste'\n", "allowed are along_path and round_robin"),
         ("[agent]\nverbose = 3\n", "true or false"),
         ("[other]\n", "only the table"),
         ("[agent\n", "agent.toml"),

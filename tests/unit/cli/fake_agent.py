@@ -33,6 +33,7 @@ class FakeAgent:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._socket.bind(str(folder / "control.sock"))
         self._socket.listen()
+        (folder / "control.cookie").write_bytes(b"cookie")
         note = {"pid": os.getpid(), "name": name, "control": str(folder / "control.sock")}
         (folder / AGENT_FILE).write_text(json.dumps(note))
         self._thread = threading.Thread(target=self._serve, daemon=True)
@@ -63,6 +64,9 @@ class FakeAgent:
         while data := connection.recv(1 << 16):
             frames.feed(data)
             while (item := frames.next()) is not None:
+                if item[0] == FrameKind.HELLO:
+                    assert item[1] == b"cookie"
+                    continue
                 request = CONTROL.decode(item[1])
                 assert isinstance(request, Request)
                 self.asked.append(request.command)

@@ -62,7 +62,7 @@ def test_wrong_options_are_usage_errors(capsys: pytest.CaptureFixture[str]) -> N
     assert "Traceback" not in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("argument", ["0", "129", "-1", "=4", "a=", "a=b", "٣"])
+@pytest.mark.parametrize("argument", ["0", "129", "-1", "=4", "a=", "a=b", "٣", "a=8..1", "1..", "a=1..129"])
 def test_parallelism_that_makes_no_sense(argument: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_cli(["submit", "x.py:y", f"--parallelism={argument}"]) == 2
     assert "write --parallelism N or --parallelism STEP=N" in capsys.readouterr().err

@@ -350,6 +350,21 @@ def test_what_share_of_the_ring_a_machine_can_take(cores: int, memory_mb: int, n
     assert (f"could be {nodes} nodes" in told) if nodes > 1 else ("one node" in told)
 
 
+@pytest.mark.parametrize(
+    ("wanted", "version", "level", "text"),
+    [
+        (True, 7, machine_checks.OK, "is kept from this agent's keys and records (Landlock 7)"),
+        (True, 2, machine_checks.WATCH, "cannot read this agent's keys, but can empty their files"),
+        (True, 0, machine_checks.WATCH, "can read this agent's keys and act as it: the kernel has no Landlock"),
+        (False, 7, machine_checks.WATCH, "can read this agent's keys and act as it: agent.confine is false"),
+    ],
+)
+def test_whether_users_code_is_kept_from_the_keys(wanted: bool, version: int, level: str, text: str) -> None:
+    found = machine_checks.check_confinement(wanted, version)
+    assert (found.level, found.text) == (level, text)
+    assert bool(found.suggestion) == (level != machine_checks.OK)
+
+
 def test_ports(monkeypatch: pytest.MonkeyPatch) -> None:
     import socket
 

@@ -13,7 +13,7 @@ import pytest
 from agiledart_cli.main import run_cli
 from agiledart_dataflow.plan.specification import Specification
 from agiledart_executor.user_code.user_code import decode_bundle, load_bundle
-from agiledart_kernel.codec import Codec
+from agiledart_kernel.codec import Codec, encode
 from agiledart_kernel.limits import MAX_RECORD_BYTES
 from agiledart_node.wire.commands import Command, CreateToken, Logs, Route, Submit
 from tests.unit.cli.fake_agent import FakeAgent
@@ -148,6 +148,10 @@ def test_submit_sends_what_builds_the_same_graph(project: Path, ask: Ask, capsys
     told = capsys.readouterr()
     assert "  placing\n" in told.err
     assert "small v3: 3 stages on a1, a2; running after 0.41 s." in told.out
+    arguments[5] = "positive=1..8"
+    (command,) = ask(arguments, [answer])[1]
+    assert isinstance(command, Submit)
+    assert Codec[Submit](Submit, MAX_RECORD_BYTES).decode(encode(command)).parallelism == {"positive": (1, 8)}
     assert "a2 ×2" in told.out
     assert "way a1 → a2 (1 hop)" in told.out
 
@@ -167,7 +171,7 @@ def test_whoever_stops_waiting_reads_that_it_runs_on(
         raise KeyboardInterrupt
 
     started = {"name": "small", "version": 1, "state": "running", "placement": {}, "seconds_to_running": 0.1}
-    monkeypatch.setattr("agiledart_cli.verbs.applications.time.sleep", interrupt)
+    monkeypatch.setattr("agiledart_cli.verbs.submit.time.sleep", interrupt)
     assert ask(["submit", "small.py", "--set", "rows=csv:rows.csv", "--wait"], [started], [started])[0] == 130
     assert "small runs on. Stop it: agiledart stop small" in capsys.readouterr().err
 
@@ -212,7 +216,9 @@ def test_nodes_and_route(ask: Ask, capsys: pytest.CaptureFixture[str]) -> None:
     assert ask(["nodes"], [{"nodes": [one, two], "known": 2}])[0] == 0
     table = capsys.readouterr().out
     assert "a1 (asked)" in table
-    assert "3 of 64" in table
+    rows = [line.split() for line in table.splitlines()]
+    used = rows[0].index("used")  # the asked node's name is two words, so its figures are one further
+    assert (rows[0][used + 1], rows[1][-3:-1]) == ("free", ["3", "61"])
     assert "does not answer" in table
     hop = {**one, "rtt_from_here_ms": None}
     body = {"key": "ab" * 16, "hops": 1, "path": [hop, {**hop, "name": "a2"}], "round_trip_ms": 2.0}
@@ -265,6 +271,7 @@ def test_token_show_keeps_the_secret(tmp_path: Path, capsys: pytest.CaptureFixtu
 
     identity = Identity.load_or_create(tmp_path / "state")
     identity.found_network()
+    identity.keep_network()
     text = create_token(identity.issuer(), now_seconds=int(time.time()), addresses=("10.0.0.1:9464",), uses=7)
     (tmp_path / "token").write_text(text + "\n")
     assert run_cli(["token", "show", f"@{tmp_path}/token", "-o", "json"]) == 0

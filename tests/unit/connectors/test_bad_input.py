@@ -12,7 +12,7 @@ from agiledart import Alias, Topology, collect, csv, records
 from agiledart_dataflow.plan.connectors import TOLD_OF_A_REASON, Connector
 from agiledart_executor.connectors.opening import open_source
 from agiledart_executor.local import LocalRun, run_topology
-from agiledart_kernel.errors import ConfigurationError, OperationFailed
+from agiledart_kernel.errors import ConfigurationError, OperationFailed, TopologyError
 from agiledart_kernel.limits import MAX_LINE_BYTES
 
 JANUARY = datetime.fromisoformat("2013-01-01 00:00:00")
@@ -122,6 +122,12 @@ def test_one_malformed_record_may_end_the_run(tmp_path: Path, columns: bool) -> 
     path = written(tmp_path, "a,2013-01-01 00:00:00,1\nb,2013-01-01 00:00:00,x\n")
     with pytest.raises(OperationFailed, match=r"malformed=fail allows none: readings.csv:2 celsius: 'x' is no int"):
         told_of(csv(path, malformed="fail"))
+    with pytest.raises(OperationFailed, match=r"malformed=fail allows none: readings.csv:2 celsius: 'x' is no int"):
+        told_of(csv(path), malformed="fail")
+    run, _ = told_of(csv(path, malformed="fail"), malformed="count")  # what the source says counts more
+    assert sum(run.summary.malformed.values()) == 1
+    with pytest.raises(TopologyError, match="malformed is 'count' or 'fail', not 'forget'"):
+        told_of(csv(path), malformed="forget")
     with pytest.raises(OperationFailed, match="malformed=fail allows none: cold: "):
         told_of(csv(written(tmp_path, "a,2013-01-01 00:00:00,1\n"), malformed="fail"), check=lambda row: "cold")
     with pytest.raises(ConfigurationError, match="malformed is one of count, fail, not 'skip'"):

@@ -63,9 +63,7 @@ def test_rows_get_the_types_of_their_fields() -> None:
 
 
 def test_names_are_the_verbs_numbered() -> None:
-    topology = built(
-        lambda s: s.where(col("fare") > 1).where(col("fare") > 2).where(col("fare") > 3, step_name="third")
-    )
+    topology = built(lambda s: s.where(col("fare") > 1).where(col("fare") > 2).where(col("fare") > 3, name="third"))
     assert [step.name for step in topology.steps] == ["trips", "where", "where-2", "third", "out"]
 
 

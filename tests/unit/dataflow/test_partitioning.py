@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from agiledart_dataflow.data.partitioning import KeyRouter, canonical, groups_of_instance, instance_of_group, key_group
+from agiledart_dataflow.data.owner_table import groups_of, owners_by_key
+from agiledart_dataflow.data.partitioning import KeyRouter, canonical, key_group
 from agiledart_kernel.limits import KEY_GROUPS
 
 
@@ -95,11 +96,11 @@ def test_what_cannot_be_a_key_is_refused(key: Any) -> None:
 
 @pytest.mark.parametrize("parallelism", [1, 2, 3, 5, 7, 127, 128])
 def test_every_group_has_one_instance_and_ranges_are_contiguous(parallelism: int) -> None:
-    owned = [group for index in range(parallelism) for group in groups_of_instance(index, parallelism)]
+    owners = owners_by_key(parallelism)
+    owned = [group for index in range(parallelism) for group in groups_of(owners, index)]
     assert owned == list(range(KEY_GROUPS))
     for index in range(parallelism):
-        groups = groups_of_instance(index, parallelism)
-        assert all(instance_of_group(group, parallelism) == index for group in groups)
+        groups = groups_of(owners, index)
         assert KEY_GROUPS // parallelism <= len(groups) <= -(-KEY_GROUPS // parallelism)
 
 
@@ -135,7 +136,7 @@ def test_groups_do_not_depend_on_the_hash_seed() -> None:
 
 def test_the_router_forgets_before_it_grows_without_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("agiledart_dataflow.data.partitioning._REMEMBERED", 10)
-    router = KeyRouter(4)
+    router = KeyRouter(owners_by_key(4))
     targets = [router[i] for i in range(100)]
     assert len(router) <= 10
     assert [router[i] for i in range(100)] == targets

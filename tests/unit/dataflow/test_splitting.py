@@ -12,6 +12,7 @@ from agiledart import col
 from agiledart_dataflow.data.batch import as_rows, listed
 from agiledart_dataflow.data.columns import Columns
 from agiledart_dataflow.data.grouping import grouped
+from agiledart_dataflow.data.owner_table import owners_by_key
 from agiledart_dataflow.data.partitioning import KeyRouter, split_by_key
 from agiledart_dataflow.expressions.row_expression import KeyExpression, RowExpression
 from agiledart_dataflow.user_code.callsite import CallSite
@@ -62,8 +63,8 @@ def test_columns_go_where_rows_go(rows: list[Row], names: tuple[str, ...], carri
         "positions": [(i, 1, 0, i) for i in range(len(rows))],
         "array": np.arange(len(rows)),
     }[carries]
-    by_rows = split_by_key(rows, listed(order), key, KeyRouter(3), 3)
-    by_columns = split_by_key(Columns.from_rows(rows, Row), order, key, KeyRouter(3), 3)
+    by_rows = split_by_key(rows, listed(order), key, KeyRouter(owners_by_key(3)), 3)
+    by_columns = split_by_key(Columns.from_rows(rows, Row), order, key, KeyRouter(owners_by_key(3)), 3)
     assert [(as_rows(part), listed(at)) for part, at in by_columns] == [(part, at) for part, at in by_rows]
 
 
@@ -82,4 +83,4 @@ def test_what_cannot_be_a_key_is_an_error() -> None:
     key = KeyExpression((RowExpression(col("real").node, Row, CallSite("here", 1)),))
     row = Row(1, "a", float("nan"), None, datetime.fromisoformat("2013-01-01"), True)
     with pytest.raises(TypeError, match="NaN"):
-        split_by_key(Columns.from_rows([row], Row), None, key, KeyRouter(3), 3)
+        split_by_key(Columns.from_rows([row], Row), None, key, KeyRouter(owners_by_key(3)), 3)

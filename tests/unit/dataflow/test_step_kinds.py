@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import agiledart_dataflow
-from agiledart_dataflow.event_time.windows import Counted, Panes, Session, Sliding, read_window
+from agiledart_dataflow.event_time.windows import Counted, Panes, Session, Sliding, Window, read_window
 from agiledart_dataflow.plan.specification import Specification, StepSpecification
 from agiledart_dataflow.plan.stages import plan_stages
 from agiledart_dataflow.plan.step_kinds import STEP_KINDS, kind_named
@@ -24,7 +24,7 @@ WINDOWS = st.one_of(
 
 
 @given(WINDOWS)
-def test_a_window_is_read_back_from_its_written_form(window: Sliding | Panes | Session | Counted) -> None:
+def test_a_window_is_read_back_from_its_written_form(window: Window) -> None:
     assert read_window(str(window)) == window
 
 

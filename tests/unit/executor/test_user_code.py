@@ -163,38 +163,6 @@ def test_shipped_examples_travel_by_name_and_hash() -> None:
         )
 
 
-def test_the_content_hash_covers_what_decides_the_topology(project: Path) -> None:
-    bundle = _bundle(project)
-    others = [
-        msgspec.structs.replace(bundle, entry="rooms:other"),
-        msgspec.structs.replace(bundle, files={**bundle.files, "x.py": b""}),
-        msgspec.structs.replace(bundle, files={"rooms.py": bundle.files["rooms.py"] + b"\n"}),
-        msgspec.structs.replace(bundle, parameters={**bundle.parameters, "factor": "3"}),
-        msgspec.structs.replace(bundle, installed={"agiledart_examples.taxi_trips": "00"}),
-    ]
-    hashes = {one.content_hash() for one in (bundle, *others)}
-    assert len(hashes) == len(others) + 1
-    assert msgspec.structs.replace(bundle, signature=b"s").content_hash() == bundle.content_hash()
-
-
-def test_a_signature_covers_network_application_and_content(project: Path) -> None:
-    seen: list[bytes] = []
-
-    def sign(text: bytes) -> bytes:
-        seen.append(text)
-        return b"signature"
-
-    builder = load_builder("rooms.py:build", project)
-    bundle = make_bundle(
-        builder, {"readings": "csv:a"}, folder=project, application="a", network=b"n", signer=b"k", sign=sign
-    )
-    assert bundle.signature == b"signature"
-    assert seen == [bundle.signed_text(b"n")]
-    assert b"agiledart-bundle/1" in seen[0]
-    assert bundle.signed_text(b"m") != seen[0]
-    assert msgspec.structs.replace(bundle, application="b").signed_text(b"n") != seen[0]
-
-
 def test_garbage_is_no_bundle() -> None:
     for raw in (b"", b"\x00", encode_bundle(Bundle("a:b", {}))[:-3]):
         with pytest.raises(RemoteProtocolError):

@@ -14,6 +14,7 @@ from agiledart_experiments.paths import (
     path_change,
     path_convergence,
     path_delays,
+    path_exchange,
     path_exploration,
     path_lookahead,
     path_regret,
@@ -33,7 +34,15 @@ from tests.data import data_path
 DATA = os.environ.get("AGILEDART_DATA")
 """Where it lies really; tests here see nothing of it unless they ask."""
 
-PATHS = ("path-regret", "path-convergence", "path-delays", "path-lookahead", "path-exploration", "path-change")
+PATHS = (
+    "path-regret",
+    "path-convergence",
+    "path-delays",
+    "path-lookahead",
+    "path-exploration",
+    "path-change",
+    "path-exchange",
+)
 
 
 @pytest.fixture(autouse=True)
@@ -45,6 +54,7 @@ def _tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(path_lookahead, "SMALL", ((25,), 2))
     monkeypatch.setattr(path_exploration, "SMALL", 1)
     monkeypatch.setattr(path_change, "SMALL", ((25,), 2))
+    monkeypatch.setattr(path_exchange, "SMALL", ((25,), 1))
 
 
 def document(name: str, seed: int = 3) -> dict[str, Any]:

@@ -27,6 +27,7 @@ ABOUT_APPLICATIONS: dict[tuple[str, str], frozenset[tuple[str, str]]] = {
     ("admin", "stop"): ALL, ("submitter", "stop"): OF_ONES_OWN,
     ("admin", "tap"): ALL, ("submitter", "tap"): OF_ONES_OWN,
     ("admin", "share"): ALL, ("submitter", "share"): OWNERS,
+    ("admin", "forget"): ALL, ("submitter", "forget"): OWNERS,
     ("admin", "status"): ALL, ("submitter", "status"): ALL, ("reader", "status"): ALL,
     ("admin", "logs"): ALL, ("submitter", "logs"): ALL, ("reader", "logs"): ALL,
 }  # fmt: skip

@@ -14,10 +14,11 @@ MAY_DIAL = {
     ("overlay", "agent"),
     ("data", "agent"), ("data", "executor"),
     ("control", "admin"), ("control", "submitter"), ("control", "reader"),
-    ("sink_log", "admin"), ("sink_log", "agent"), ("sink_log", "submitter"), ("sink_log", "reader"),
+    ("sink_log", "admin"), ("sink_log", "agent"), ("sink_log", "submitter"), ("sink_log", "reader"), ("fragments", "agent"),
 }  # fmt: skip
 MAY_SERVE = {
     ("overlay", "agent"), ("data", "agent"), ("data", "executor"), ("control", "agent"), ("sink_log", "agent"),
+    ("fragments", "agent"),
 }  # fmt: skip
 
 

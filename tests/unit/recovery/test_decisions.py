@@ -3,16 +3,18 @@
 import pytest
 
 from agiledart_kernel.errors import ConfigurationError
+from agiledart_kernel.instants import Instant
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_recovery.config import RecoveryConfig
 from agiledart_recovery.fragments.shelf import Shelf
 from agiledart_recovery.lives.epochs import Epochs
 from agiledart_recovery.lives.island import Side, side_of
-from agiledart_recovery.lives.replan import next_plan
+from agiledart_recovery.lives.progress import Progress
+from agiledart_recovery.lives.replan import heirs, next_plan
 from agiledart_recovery.register.ballots import choose_voters, successor_of
 from agiledart_recovery.wire.effects import FragmentKey
-from agiledart_recovery.wire.messages import Prepared
+from agiledart_recovery.wire.messages import Entering, Kept, Prepared
 from agiledart_recovery.wire.names import Party, Snapshot
 from agiledart_recovery.wire.value import Saved
 from tests.unit.recovery.bench import RUN, peer, plan, value
@@ -26,14 +28,60 @@ def test_survivors_stay_and_the_lost_go_to_the_ring_successor() -> None:
     made, missing = next_plan(value(), lambda node: node != 2, (peer(9), peer(6)), same)
     assert missing == ()
     assert made is not None
-    assert [int(each.host.node) for each in made.assignments] == [1, 9, 3]
+    assert [int(each.host.node) for each in made.assignments] == [1, 6, 3]
 
 
-def test_holders_of_fragments_come_before_other_nodes() -> None:
+def test_behind_the_ring_successor_holders_of_fragments_come_before_other_nodes() -> None:
     now = value(committed=Snapshot(1, 4))
-    made, _ = next_plan(now, lambda node: node not in (2, 9), (peer(9), peer(5), peer(7)), same)
+    found = heirs(now, now.plan.assignments[1], (peer(9), peer(5), peer(7), peer(4)))
+    assert [int(each.node) for each in found] == [4, 7, 9, 5]
+
+
+def test_who_could_not_enter_a_life_is_left_out_of_the_next_one() -> None:
+    now = value(committed=Snapshot(1, 4))
+    made, _ = next_plan(now, lambda node: True, (peer(9), peer(6)), same, (NodeId(2), NodeId(6)))
     assert made is not None
-    assert int(made.assignments[1].host.node) == 7
+    assert [int(each.host.node) for each in made.assignments] == [1, 9, 3]
+    alone, missing = next_plan(now, lambda node: True, (), same, (NodeId(2),))
+    assert alone == now.plan, "with nobody else it is tried again"
+    assert missing == ()
+
+
+def test_a_state_of_which_too_few_fragments_can_be_reached_is_waited_for() -> None:
+    now = value(committed=Snapshot(1, 4))  # m = 2, on 6, 7 and 8
+    made, _ = next_plan(now, lambda node: node not in (2, 6), (peer(9),), same)
+    assert made is not None
+    nobody, missing = next_plan(now, lambda node: node not in (2, 6, 8), (peer(9),), same)
+    assert nobody is None
+    assert [int(node) for node in missing] == [2, 6, 8]
+
+
+def test_fragments_that_the_host_does_not_need_any_more_go() -> None:
+    shelf, party = Shelf(), Party("stage")
+    keys = [FragmentKey(RUN, party, Snapshot(life, epoch), 0) for life, epoch in ((1, 3), (2, 4), (2, 5), (2, 6))]
+    for key in keys:
+        shelf.put(key, NodeId(2))
+    kept = Kept(RUN, 2, party, Snapshot(2, 5), (Snapshot(2, 4), Snapshot(2, 5)))
+    assert shelf.keep(NodeId(9), kept) == (), "a stranger's word is nothing"
+    assert shelf.keep(NodeId(2), kept) == (keys[0],)
+    assert shelf.has(keys[3]), "it is not committed yet"
+    assert shelf.refusal(keys[0]) == "life 1 is over, 2 counts"
+    over = Kept(RUN, 2, party, Snapshot(2, 6), (), is_over=True)
+    assert shelf.keep(NodeId(2), over) == tuple(keys[1:])
+    assert shelf.runs == ()
+
+
+def test_phases_of_a_recovery_are_timed() -> None:
+    made = Progress()
+    made.enter("restore", Instant(1))
+    assert made.end(Instant(2)) == {}, "a life that nothing was lost before is no recovery"
+    for phase, at in (("plan", 10), ("restore", 12), ("fetch", 13), ("replay", 20)):
+        made.enter(phase, Instant(at), "a host was lost")
+    assert made.heard(NodeId(1), Entering(RUN, 2, "fetch", 5, 9))
+    assert not made.heard(NodeId(1), Entering(RUN, 2, "fetch", 5, 9))
+    assert made.bytes() == (5, 9)
+    assert made.end(Instant(50)) == {"plan": 2, "restore": 1, "fetch": 7, "replay": 30}
+    assert made.since is None
 
 
 def test_a_pinned_host_is_waited_for() -> None:

@@ -177,6 +177,8 @@ def _messages() -> st.SearchStrategy[Any]:
         "before": st.sampled_from([plan().digest, b""]),
         "committed": st.builds(Snapshot, _COUNTS, _COUNTS),
         "reason": st.just("why"),
+        "phase": st.sampled_from(["fetch", "restore"]),
+        "needed": st.lists(st.builds(Snapshot, _COUNTS, _COUNTS), max_size=3).map(tuple),
         "is_over": st.booleans(),
         "is_caught_up": st.booleans(),
         "has_ended": st.booleans(),

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from agiledart_dataflow.data.schema import generic
+from agiledart_dataflow.data.schema import generic, is_dict
 from agiledart_executor.connectors.codecs.faults import FIELD, FORM, TIME, TYPE, MalformedError, shown
 from agiledart_executor.connectors.codecs.named_rows import Shape
 
@@ -16,7 +16,14 @@ _STEP: Final = re.compile(r"\.([^.\[]+)|\[(\d+|\.\.\.)\]")
 _MISSING: Final = re.compile(r"Object missing required field `(.*?)`")
 _EXPECTED: Final = re.compile(r"Expected `(.*?)`")
 
-_WORDS: Final = {"datetime": "time", "str": "text", "object": "object with names", "array": "list", "float": "number"}
+_WORDS: Final = {
+    "datetime": "time",
+    "str": "text",
+    "object": "object with names",
+    "dict": "object with names",
+    "array": "list",
+    "float": "number",
+}
 
 
 class JsonDecoder:
@@ -37,7 +44,8 @@ class JsonDecoder:
     def __init__(self, row_type: Any) -> None:
         shape = Shape(row_type)
         self._make = shape.make
-        self._takes_arrays = isinstance(shape.comes, type) and issubclass(shape.comes, msgspec.Struct)
+        is_record = isinstance(shape.comes, type) and issubclass(shape.comes, msgspec.Struct)
+        self._takes_arrays = is_record or is_dict(row_type)
         self._names = _names_of(shape.comes)
         self._open(shape.comes)
 

@@ -7,38 +7,28 @@ fields under all of their names; text generated once for each type makes the row
 import dataclasses
 import types
 from collections.abc import Callable
-from datetime import UTC, datetime
-from math import isfinite
+from datetime import datetime
 from typing import Any, Final, Union, get_args, get_origin
 
 import msgspec
 
 from agiledart_dataflow.data.schema import Retained, Topic, aliases_of, fields_of, generic, is_named_tuple
+from agiledart_dataflow.event_time.loose_times import loose_time
 from agiledart_executor.connectors.codecs.faults import FIELD, TIME, MalformedError, shown
 from agiledart_kernel.errors import ConfigurationError
 
 Make = Callable[[Any, int], Any]
 """(what came, wall time) → the value."""
 
-_UNITS: Final = ((1e11, 1), (1e14, 1_000), (1e17, 1_000_000), (float("inf"), 1_000_000_000))
-"""A number of seconds since 1970 is below 1e11 until the year 5138, one of milliseconds is above it since March 1973; and so on."""
-
 _CONSTANTS: Final = (type(None), bool, int, float, str, bytes)
 """Types of defaults that a struct may give by itself."""
 
 
 def naive_time(value: Any) -> datetime:
-    """A time without a zone, in UTC: from one with or without, or from a number of s, ms, µs or ns since 1970 (by its size)."""
-    if isinstance(value, datetime):
-        return value if value.tzinfo is None else value.astimezone(UTC).replace(tzinfo=None)
-    size = abs(value)
-    unit = next((unit for bound, unit in _UNITS if size < bound), 0)
-    if not unit or not isfinite(size):
-        raise MalformedError(TIME, f"{shown(value)} is no time")
-    whole, part = divmod(value, unit) if type(value) is int else (value // unit, value % unit)
+    """As `loose_time`. Raises `MalformedError`."""
     try:
-        return datetime.fromtimestamp(int(whole), UTC).replace(tzinfo=None, microsecond=int(part * 1_000_000 // unit))
-    except (ValueError, OverflowError, OSError):
+        return loose_time(value)
+    except ValueError:
         raise MalformedError(TIME, f"{shown(value)} is no time") from None
 
 

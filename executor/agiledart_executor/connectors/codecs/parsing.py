@@ -16,7 +16,7 @@ from math import isfinite
 from typing import Any
 
 from agiledart_dataflow.data.inference import optional_stripped
-from agiledart_dataflow.data.schema import Field, fields_of, is_named_tuple
+from agiledart_dataflow.data.schema import Field, fields_of, is_dict, is_named_tuple
 from agiledart_executor.connectors.codecs.bulk_parsing import FEW_LINES, LINES_AT_ONCE, BulkParser, bulk_columns
 from agiledart_executor.connectors.codecs.faults import COLUMNS, NUMBER, TIME, Examples, MalformedError, shown
 from agiledart_kernel.errors import ConfigurationError
@@ -113,6 +113,7 @@ class RowParser:
     """
 
     def __init__(self, row_type: Any, columns: Sequence[str] | None = None) -> None:
+        _no_dicts(row_type)
         fields = fields_of(row_type)
         self._is_scalar = not fields
         self._fields = fields or (Field("value", row_type),)
@@ -277,6 +278,14 @@ def _word(kind: Any, text: str) -> str:
     if kind is datetime:
         return "time like 2013-01-31 08:00:00"
     return {int: "int", bool: "bool (0, 1, true, false)", float: "finite number"}.get(kind, "number")
+
+
+def _no_dicts(row_type: Any) -> None:
+    if is_dict(row_type):
+        raise ConfigurationError(
+            "rows that are dicts come as JSON, or as CSV files whose first line names the columns; for other CSV make them a"
+            " NamedTuple"
+        )
 
 
 def _column(field: Field) -> tuple[Any, bool]:

@@ -55,18 +55,8 @@ class BrokerLink:
         self._on_connected = on_connected
         self.generation = 0
         """Number of the connection: acknowledgements belong to one."""
-        client = self.client = paho.Client(
-            CallbackAPIVersion.VERSION2,
-            client_id=address.client or f"agiledart-{secrets.token_hex(6)}",
-            protocol=MQTTProtocolVersion.MQTTv5 if self._is_five else MQTTProtocolVersion.MQTTv311,
-            clean_session=None if self._is_five else not session,
-            manual_ack=True,
-        )
+        client = self.client = client_of(address, client_id=address.client, session=session)
         client.reconnect_delay_set(FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)
-        if address.login is not None:
-            client.username_pw_set(*address.login)
-        if address.tls:
-            client.tls_set_context(_context(address))
         if will is not None:
             client.will_set(*will)
         client.on_connect = self._connected
@@ -117,6 +107,23 @@ class BrokerLink:
         if text != self._told:
             self._told = text
             self._note(text)
+
+
+def client_of(address: BrokerAddress, *, client_id: str, session: bool) -> paho.Client:
+    """A client of a broker, not yet connected. Raises `OperationFailed`: certificates cannot be used."""
+    is_five = address.version == 5
+    client = paho.Client(
+        CallbackAPIVersion.VERSION2,
+        client_id=client_id or f"agiledart-{secrets.token_hex(6)}",
+        protocol=MQTTProtocolVersion.MQTTv5 if is_five else MQTTProtocolVersion.MQTTv311,
+        clean_session=None if is_five else not session,
+        manual_ack=True,
+    )
+    if address.login is not None:
+        client.username_pw_set(*address.login)
+    if address.tls:
+        client.tls_set_context(_context(address))
+    return client
 
 
 def _context(address: BrokerAddress) -> ssl.SSLContext:

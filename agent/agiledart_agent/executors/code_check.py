@@ -1,0 +1,46 @@
+"""Runs `agiledart_executor.checking` in a process of its own, for dry runs; bounded in time, its output is nobody's."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+
+import msgspec
+
+from agiledart_agent.executors.executor_pool import executor_environment
+from agiledart_executor.messages import CheckFound, CheckWanted
+
+SECONDS = 9.0
+"""The node that asked waits for ten."""
+
+MAX_ANSWER = 1 << 20
+
+
+async def checked_apart(wanted: CheckWanted, directory: str) -> CheckFound:
+    """What the process found; why it found nothing, in words."""
+    reading, writing = os.pipe2(os.O_CLOEXEC)
+    try:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-P", "-m", "agiledart_executor.checking", str(writing),
+            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL,
+            pass_fds=(writing,), cwd=directory, env=executor_environment(os.environ), start_new_session=True,
+        )  # fmt: skip
+    except OSError as error:
+        os.close(reading)
+        return CheckFound(f"no process for user code could be started: {error.strerror}")
+    finally:
+        os.close(writing)
+    try:
+        await asyncio.wait_for(process.communicate(msgspec.msgpack.encode(wanted)), SECONDS)
+        os.set_blocking(reading, False)
+        return msgspec.msgpack.decode(os.read(reading, MAX_ANSWER), type=CheckFound)
+    except TimeoutError:
+        return CheckFound(f"user code, or what it reads and writes, was not ready within {SECONDS:.0f} s")
+    except (OSError, msgspec.MsgspecError):
+        return CheckFound(f"the process of user code ended (code {process.returncode})")
+    finally:
+        os.close(reading)
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+        await process.wait()

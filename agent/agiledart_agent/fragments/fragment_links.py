@@ -1,0 +1,184 @@
+"""The other end of the service `fragments`: brings fragments to holders, and fetches them.
+
+One link to a holder, dialled when it is needed and closed when it was idle; on it one fragment goes out at a time.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Final, TypeVar
+
+from agiledart_agent.fragments.wire import (
+    ANSWERS,
+    CHUNK_BYTES,
+    REQUESTS,
+    About,
+    Bytes,
+    FragmentRefused,
+    Get,
+    Go,
+    Piece,
+    Put,
+    Stored,
+)
+from agiledart_kernel.errors import OperationFailed, RemoteProtocolError
+from agiledart_kernel.frames import FrameKind
+from agiledart_kernel.node_id import NodeId
+from agiledart_kernel.peer import Peer
+from agiledart_recovery.wire.effects import FragmentKey
+from agiledart_transport.framed import Link
+
+A = TypeVar("A", Go, Stored, Piece)
+
+IDLE_SECONDS: Final = 60.0
+ANSWER_SECONDS: Final = 30.0
+"""Without an answer, or a piece, for so long, a holder counts as gone."""
+
+Dial = Callable[[Peer, Callable[[Link, int, bytes], None], Callable[[Link, str], None]], Awaitable[Link]]
+
+
+@dataclass(eq=False)
+class _Holder:
+    """A link to one holder, and what is asked on it."""
+
+    link: Link | None = None
+    dialling: asyncio.Lock = field(default_factory=asyncio.Lock)
+    putting: asyncio.Lock = field(default_factory=asyncio.Lock)
+    asked: dict[int, "asyncio.Queue[object]"] = field(default_factory=dict)
+    idle: asyncio.TimerHandle | None = None
+
+
+class FragmentClient:
+    """Links to the holders of one agent's fragments, and to those that it fetches from.
+
+    Args:
+        dial: opens a verified link of the service to a peer, or raises.
+
+    Attributes:
+        bytes_out, bytes_in: of fragments.
+    """
+
+    def __init__(self, dial: Dial) -> None:
+        self._dial = dial
+        self._holders: dict[NodeId, _Holder] = {}
+        self._number = 0
+        self.bytes_out = self.bytes_in = 0
+
+    async def put(self, peer: Peer, about: About, fragment: bytes) -> None:
+        """Have a fragment kept. Raises `OperationFailed`: it is not, and why."""
+        holder = self._holders.setdefault(peer.node, _Holder())
+        async with holder.putting:
+            link = await self._link(peer, holder)
+            number, answers = self._ask(holder)
+            try:
+                self._send(link, Put(number, about))
+                await self._expect(answers, Go)
+                for start in range(0, len(fragment), CHUNK_BYTES):
+                    piece = fragment[start : start + CHUNK_BYTES]
+                    self._send(link, Bytes(number, piece))
+                    self.bytes_out += len(piece)
+                    await link.drain()
+                    if not answers.empty():
+                        break  # it was refused on the way
+                await self._expect(answers, Stored)
+            except ConnectionError as error:
+                raise OperationFailed(str(error)) from None
+            finally:
+                self._done(holder, number)
+
+    async def get(self, peer: Peer, key: FragmentKey, digest: bytes, offset: int, length: int, most: int) -> bytes:
+        """Bytes of a fragment; all of it with `length` 0. Raises `OperationFailed`.
+
+        Args:
+            most: no more are taken.
+        """
+        holder = self._holders.setdefault(peer.node, _Holder())
+        link = await self._link(peer, holder)
+        number, answers = self._ask(holder)
+        pieces: list[bytes] = []
+        taken = 0
+        try:
+            self._send(link, Get(number, key, digest, offset, length))
+            while True:
+                piece = await self._expect(answers, Piece)
+                pieces.append(piece.data)
+                taken += len(piece.data)
+                self.bytes_in += len(piece.data)
+                if taken > most or (not piece.data and piece.left):
+                    raise OperationFailed("the holder sends more than it was asked for")
+                if not piece.left:
+                    break
+        finally:
+            self._done(holder, number)
+        if length and taken != length:
+            raise OperationFailed(f"the holder sent {taken:,} of {length:,} bytes")
+        return b"".join(pieces)
+
+    async def close(self) -> None:
+        """Close all links."""
+        for holder in self._holders.values():
+            if holder.idle is not None:
+                holder.idle.cancel()
+            if holder.link is not None:
+                holder.link.close("leaving")
+
+    # ---- links
+
+    async def _link(self, peer: Peer, holder: _Holder) -> Link:
+        if holder.idle is not None:
+            holder.idle.cancel()
+            holder.idle = None
+        async with holder.dialling:
+            if holder.link is None or holder.link.closed:
+                try:
+                    holder.link = await self._dial(
+                        peer,
+                        lambda _, kind, body: self._frame(holder, kind, body),
+                        lambda link, reason: self._closed(holder, link, reason),
+                    )
+                except (OSError, ValueError, RemoteProtocolError) as error:
+                    raise OperationFailed(f"it cannot be reached: {error}") from None
+            return holder.link
+
+    def _send(self, link: Link, message: Put | Bytes | Get) -> None:
+        link.send(FrameKind.CONTROL, REQUESTS.encode(message))
+
+    def _ask(self, holder: _Holder) -> "tuple[int, asyncio.Queue[object]]":
+        self._number += 1
+        answers: asyncio.Queue[object] = asyncio.Queue()
+        holder.asked[self._number] = answers
+        return self._number, answers
+
+    def _done(self, holder: _Holder, number: int) -> None:
+        holder.asked.pop(number, None)
+        if not holder.asked and holder.link is not None:
+            holder.idle = asyncio.get_running_loop().call_later(IDLE_SECONDS, self._is_idle, holder)
+
+    def _is_idle(self, holder: _Holder) -> None:
+        if not holder.asked and holder.link is not None:
+            holder.link.close("done")
+
+    async def _expect(self, answers: "asyncio.Queue[object]", kind: type[A]) -> A:
+        try:
+            answer = await asyncio.wait_for(answers.get(), ANSWER_SECONDS)
+        except TimeoutError:
+            raise OperationFailed(f"no answer within {ANSWER_SECONDS:.0f} s") from None
+        if isinstance(answer, FragmentRefused):
+            raise OperationFailed(f"refused: {answer.text}")
+        if not isinstance(answer, kind):
+            raise OperationFailed(str(answer) if isinstance(answer, str) else "it answers what was not asked")
+        return answer
+
+    def _frame(self, holder: _Holder, kind: int, body: bytes) -> None:
+        if kind != FrameKind.CONTROL:
+            raise RemoteProtocolError("kind", "only CONTROL frames are taken here")
+        answer = ANSWERS.decode(body)
+        answers = holder.asked.get(answer.request)
+        if answers is not None:
+            answers.put_nowait(answer)
+
+    def _closed(self, holder: _Holder, link: Link, reason: str) -> None:
+        if holder.link is link:
+            holder.link = None
+            for answers in holder.asked.values():
+                answers.put_nowait(f"the link broke: {reason}")

@@ -1,0 +1,245 @@
+"""The holder's end of the service `fragments`: takes fragments from hosts of runs, and gives them back.
+
+Who may have something kept here is asked of the node. Bounds: `MAX_LINKS` peers; of each one fragment that is coming and
+`MAX_WAITING` questions; `MAX_AHEAD_BYTES` that are not written yet, then the peer is not read; `STALL_SECONDS` without a byte, then
+what came is dropped.
+"""
+
+import asyncio
+from collections import Counter, deque
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Final
+
+from agiledart_agent.fragments.fragment_shelf import FragmentShelf, Header, NoFragment, Writing
+from agiledart_agent.fragments.wire import (
+    ANSWERS,
+    CHUNK_BYTES,
+    REQUESTS,
+    Bytes,
+    FragmentAnswer,
+    FragmentRefused,
+    Get,
+    Go,
+    Piece,
+    Put,
+    Stored,
+)
+from agiledart_kernel.errors import RemoteProtocolError
+from agiledart_kernel.frames import FrameKind
+from agiledart_kernel.peer import Peer
+from agiledart_recovery.wire.effects import FragmentKey
+from agiledart_transport.framed import ORDINARY_ENDS, Link, LinkHandler
+
+MAX_LINKS: Final = 64
+MAX_WAITING: Final = 64
+MAX_AHEAD_BYTES: Final = 4 << 20
+STALL_SECONDS: Final = 30.0
+
+Judge = Callable[[Peer, FragmentKey], Awaitable[tuple[str, str]]]
+"""Why a peer may not have this kept here: reason and text, both empty when it may."""
+
+
+@dataclass(eq=False)
+class _Caller:
+    """One connected peer, and the fragment that is coming from it."""
+
+    link: Link
+    waiting: deque[Get | Put] = field(default_factory=deque)
+    work: asyncio.Task[None] | None = None
+    coming: tuple[int, Writing] | None = None
+    ahead: int = 0
+    stall: asyncio.TimerHandle | None = None
+
+
+class FragmentServer:
+    """The service of one agent.
+
+    Args:
+        shelf: its files, used in `thread` only.
+        judge: asks the node.
+        stored: told of each fragment that is on the disk, with the peer that brought it.
+        count_refused: called with (reason, who) for each refusal.
+
+    Attributes:
+        answered: by kind of answer; refusals count under their reason.
+    """
+
+    def __init__(
+        self,
+        shelf: FragmentShelf,
+        thread: ThreadPoolExecutor,
+        judge: Judge,
+        stored: Callable[[FragmentKey, Peer], None],
+        count_refused: Callable[[str, str], None],
+    ) -> None:
+        self._shelf, self._thread, self._judge, self._stored = shelf, thread, judge, stored
+        self._count_refused = count_refused
+        self._callers: dict[Link, _Caller] = {}
+        self._loop = asyncio.get_running_loop()
+        self.answered: Counter[str] = Counter()
+
+    def accept(self, link: Link) -> LinkHandler:
+        """A peer has come; its grant's role was judged: only agents of this network come so far."""
+        if len(self._callers) >= MAX_LINKS:
+            self._count_refused("too many links", link.remote)
+            self._loop.call_soon(link.close, "full")
+            return LinkHandler(lambda *_: None, lambda *_: None)
+        caller = self._callers[link] = _Caller(link)
+        return LinkHandler(lambda _, kind, body: self._take(caller, kind, body), self._closed)
+
+    def _closed(self, link: Link, reason: str) -> None:
+        caller = self._callers.pop(link, None)
+        if caller is not None:
+            self._drop_coming(caller)
+            if caller.work is not None:
+                caller.work.cancel()
+        if reason not in ORDINARY_ENDS:
+            self._count_refused(reason, link.remote)
+
+    async def close(self) -> None:
+        """Let all go."""
+        for caller in list(self._callers.values()):
+            caller.link.close("leaving")
+            if caller.work is not None:
+                caller.work.cancel()
+            self._drop_coming(caller)
+
+    # ---- frames
+
+    def _take(self, caller: _Caller, kind: int, body: bytes) -> None:
+        if kind != FrameKind.CONTROL:
+            raise RemoteProtocolError("kind", "only CONTROL frames are taken here")
+        message = REQUESTS.decode(body)
+        if isinstance(message, Bytes):
+            self._take_bytes(caller, message)
+            return
+        if len(caller.waiting) >= MAX_WAITING:
+            self._refuse(caller, message.request, "busy", f"{MAX_WAITING} requests of this link wait already")
+            return
+        caller.waiting.append(message)
+        if caller.work is None or caller.work.done():
+            caller.work = asyncio.create_task(self._serve(caller))
+
+    async def _serve(self, caller: _Caller) -> None:
+        while caller.waiting:
+            message = caller.waiting.popleft()
+            try:
+                await (self._put(caller, message) if isinstance(message, Put) else self._get(caller, message))
+            except NoFragment as error:
+                self._refuse(caller, message.request, error.reason, str(error))
+            except ConnectionError:
+                return
+
+    def _answer(self, caller: _Caller, answer: FragmentAnswer) -> None:
+        self.answered[answer.reason if isinstance(answer, FragmentRefused) else type(answer).__name__] += 1
+        caller.link.send(FrameKind.CONTROL, ANSWERS.encode(answer))
+
+    def _refuse(self, caller: _Caller, request: int, reason: str, text: str) -> None:
+        if reason in ("form", "not a host", "old life"):
+            self._count_refused(f"fragment: {reason}", caller.link.remote)
+        self._answer(caller, FragmentRefused(request, reason, text[:400]))
+
+    # ---- a fragment comes
+
+    async def _put(self, caller: _Caller, message: Put) -> None:
+        if fault := message.about.fault():
+            raise NoFragment("form", fault)
+        if caller.coming is not None:
+            raise NoFragment("busy", "another fragment is coming over this link")
+        peer = caller.link.peer.as_peer()
+        reason, text = await self._judge(peer, message.about.key)
+        if reason:
+            raise NoFragment(reason, text)
+        header = Header(message.about, peer.node)
+        writing = await self._loop.run_in_executor(self._thread, self._shelf.begin, header)
+        if caller.link.closed:
+            await self._loop.run_in_executor(self._thread, writing.drop)
+            return
+        caller.coming = (message.request, writing)
+        self._expect(caller)
+        self._answer(caller, Go(message.request))
+
+    def _expect(self, caller: _Caller) -> None:
+        if caller.stall is not None:
+            caller.stall.cancel()
+        caller.stall = self._loop.call_later(STALL_SECONDS, self._stalled, caller)
+
+    def _stalled(self, caller: _Caller) -> None:
+        if caller.coming is not None:
+            self._refuse(caller, caller.coming[0], "form", f"no byte came within {STALL_SECONDS:.0f} s")
+            self._drop_coming(caller)
+
+    def _drop_coming(self, caller: _Caller) -> None:
+        if caller.stall is not None:
+            caller.stall.cancel()
+        coming, caller.coming = caller.coming, None
+        if coming is not None:
+            self._thread.submit(coming[1].drop)
+
+    def _take_bytes(self, caller: _Caller, message: Bytes) -> None:
+        if caller.coming is None or caller.coming[0] != message.request:
+            return  # of a fragment that was refused: what was under way still comes
+        _, writing = caller.coming
+        caller.ahead += len(message.data)
+        self._expect(caller)
+        if caller.ahead > MAX_AHEAD_BYTES:
+            caller.link.pause_reading()
+
+        def work() -> tuple[bool, NoFragment | None]:
+            try:
+                writing.write(message.data)
+                if writing.left > 0 and message.data:
+                    return False, None
+                self._shelf.finish(writing)
+            except NoFragment as error:
+                return True, error
+            except OSError as error:
+                writing.drop()
+                return True, NoFragment("disk", f"the disk does not take it: {(error.strerror or str(error)).lower()}")
+            return True, None
+
+        done = self._loop.run_in_executor(self._thread, work)
+        done.add_done_callback(lambda future: self._written(caller, message, writing, future))
+
+    def _written(
+        self, caller: _Caller, message: Bytes, writing: Writing, done: "asyncio.Future[tuple[bool, NoFragment | None]]"
+    ) -> None:
+        caller.ahead -= len(message.data)
+        if caller.ahead <= MAX_AHEAD_BYTES // 2:
+            caller.link.resume_reading()
+        if done.cancelled():
+            return
+        is_over, error = done.result()
+        if not is_over:
+            return
+        about = writing.header.about
+        if error is None:
+            self._stored(about.key, caller.link.peer.as_peer())
+        if caller.coming is not None and caller.coming[1] is writing:
+            caller.coming = None
+            if caller.stall is not None:
+                caller.stall.cancel()
+            if error is None:
+                self._answer(caller, Stored(message.request))
+            else:
+                self._refuse(caller, message.request, error.reason, str(error))
+
+    # ---- a fragment goes
+
+    async def _get(self, caller: _Caller, message: Get) -> None:
+        run = self._loop.run_in_executor
+        about = await run(self._thread, self._shelf.about, message.key, message.digest)
+        offset, left = message.offset, message.length
+        if not left:
+            await run(self._thread, self._shelf.verify, about)
+            offset, left = 0, about.size
+        if offset + left > about.size:
+            raise NoFragment("form", f"bytes {offset:,} to {offset + left:,} of {about.size:,}")
+        while left:
+            size = min(CHUNK_BYTES, left)
+            data = await run(self._thread, self._shelf.read, about, offset, size)
+            offset, left = offset + size, left - size
+            self._answer(caller, Piece(message.request, data, left))
+            await caller.link.drain()

@@ -1,0 +1,194 @@
+"""`agiledart submit`: from a function in a file to an application on the mesh."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+from agiledart_cli.control_client import ControlClient, connect
+from agiledart_cli.errors import FAILED, AnsweredNoError
+from agiledart_cli.options import (
+    agent_options,
+    not_empty,
+    parallelism_by_step,
+    parallelism_option,
+    parse_parallelism,
+    set_option,
+)
+from agiledart_cli.output import BAD, output_option, print_json, say
+from agiledart_cli.targets import load_target
+from agiledart_cli.verbs.application_view import FINAL_STATES, print_plan, print_status
+from agiledart_cli.verbs.applications import STOP_SECONDS
+from agiledart_kernel.errors import ConfigurationError
+from agiledart_kernel.text import harmless_document
+from agiledart_node.records.application import SPECIFICATION_CODEC
+from agiledart_node.wire.commands import WAITS_FOR_ROOM, Asked, Status, Stop, Submit
+
+POLL_SECONDS = 0.3
+
+SUBMIT_SECONDS = 1_900.0
+"""Without a word from the agent, which gives up by itself before: it may wait for room."""
+
+
+def make_submission(
+    target: str,
+    settings: dict[str, str],
+    parallelism: dict[str, Asked],
+    *,
+    name: str = "",
+    executors: int = 0,
+    dry_run: bool = False,
+) -> Submit:
+    """The command that submits `FILE:NAME` with these settings; raises what the user has to read.
+
+    The topology is built from the bundle, exactly as the nodes will: what fails there fails here first.
+    """
+    from agiledart_executor.user_code.user_code import build, encode_bundle, load_bundle, make_bundle
+    from agiledart_executor.user_code.user_files import file_there, refuse_overwriting
+    from agiledart_kernel.codec import encode
+
+    builder = load_target(target)
+    here = build(builder, settings, Path.cwd())  # the user's own file names in the traceback, if there is one
+    if here.local_only:
+        example = f"--set {here.local_only[0]}=csv:FILE"
+        raise ConfigurationError(
+            f"{', '.join(here.local_only)} of {here.name} read or write objects of this process, which other nodes do"
+            f" not have. Make them parameters and give files, for example {example}, or use agiledart run."
+        )
+    refuse_overwriting(here, file_there)
+    bundle = make_bundle(builder, settings, application=name)
+    topology = load_bundle(bundle)
+    specification = topology.specification()
+    chosen = parallelism_by_step(specification, parallelism)
+    return Submit(name, encode(specification), encode_bundle(bundle), chosen, executors, dry_run, topology.delivery)
+
+
+@click.command(short_help="Run a topology on the mesh.")
+@click.argument("target", metavar="FILE:NAME")
+@set_option
+@parallelism_option
+@click.option("--name", default="", callback=not_empty, help="The application's name. Default: the topology's own.")
+@click.option("--executors", type=click.IntRange(1, 64), default=None, help="Worker processes of each node to use.")
+@click.option("--replace", is_flag=True, help="Drain the application of this name first, if one runs.")
+@click.option("--dry-run", is_flag=True, help="Show what would run where, and whether it could; start nothing.")
+@click.option("--wait", is_flag=True, help="Wait until it has ended; exit 1 when it failed.")
+@click.option("--timeout", type=float, metavar="SECONDS", help="Give up waiting after this time (it runs on).")
+@agent_options
+@output_option
+def submit(
+    target: str,
+    settings: tuple[str, ...],
+    parallelism: tuple[str, ...],
+    name: str,
+    executors: int | None,
+    replace: bool,
+    dry_run: bool,
+    wait: bool,
+    timeout: float | None,
+    agent: str | None,
+    identity: str | None,
+    output: str,
+) -> int:
+    """Run a topology on the mesh.
+
+    \b
+    Example:
+      agiledart submit taxi.py:frequent_routes --set trips=csv:trips.csv.gz
+      agiledart submit taxi.py:frequent_routes --set trips=csv:/data/trips.csv.gz@pi2 --parallelism 4
+      agiledart submit --dry-run taxi.py:frequent_routes
+      agiledart submit --replace taxi.py:frequent_routes     (drains the one that runs)
+
+    The function runs here and, from the same source files, on every node that hosts a part; the nodes refuse code that
+    builds another graph there. @NODE says where a source or sink runs; without it that is the agent you ask.
+    Paths are made absolute here; the file must exist on the node where its source runs.
+    """
+    from agiledart_executor.user_code.user_parameters import parse_settings
+
+    command = make_submission(
+        target,
+        parse_settings(settings),
+        parse_parallelism(parallelism),
+        name=name,
+        executors=executors or 0,
+        dry_run=dry_run,
+    )
+    with connect(agent, identity) as client:
+        if replace and not dry_run:
+            _drain(client, _name_of(command))
+        body = _started(client, command, wait=wait)
+        if body is None:
+            return FAILED
+        if dry_run or not wait:
+            print_json(body) if output == "json" else print_plan(harmless_document(body), dry_run=dry_run)
+            return 0 if all(row["is_good"] for row in body.get("checks", ())) else FAILED
+        if output != "json":
+            print_plan(harmless_document(body), dry_run=False)
+        try:
+            final = wait_for_end(client, body["name"], timeout)
+        except KeyboardInterrupt:
+            say(f"Not waiting any longer: {body['name']} runs on. Stop it: agiledart stop {body['name']}")
+            raise
+    if output == "json":
+        print_json(final)
+    else:
+        print_status(harmless_document(final))
+    return FAILED if final["state"] == "failed" or final["state"] not in FINAL_STATES else 0
+
+
+class _WaitsForRoom(Exception):
+    """It is not running yet, and will once there is room."""
+
+
+def _started(client: ControlClient, command: Submit, *, wait: bool) -> Any:
+    """The answer to a submission; None when it waits for room and nobody wants to wait with it."""
+
+    def told(text: str) -> None:
+        say(f"  {text}")
+        if f" {WAITS_FOR_ROOM}: " in text and not wait:
+            raise _WaitsForRoom
+
+    try:
+        return client.ask(command, on_progress=told, timeout=SUBMIT_SECONDS)
+    except _WaitsForRoom:
+        return None
+    except KeyboardInterrupt:
+        if not command.dry_run:
+            name = _name_of(command)
+            say(f"{name} is being started and goes on. Look: agiledart status {name}   Stop it: agiledart stop {name}")
+        raise
+
+
+def _drain(client: ControlClient, name: str) -> None:
+    """End what runs under a name, having let out what it has read; nothing when nothing does."""
+    try:
+        if client.ask(Status(name))["state"] in FINAL_STATES:
+            return
+    except AnsweredNoError:  # there is none
+        return
+    say(f"  {name} runs: draining it first")
+    try:
+        client.ask(Stop(name), on_progress=lambda text: say(f"  {text}"), timeout=STOP_SECONDS)
+    except AnsweredNoError:
+        if client.ask(Status(name))["state"] not in FINAL_STATES:  # else it ended by itself meanwhile
+            raise
+    except KeyboardInterrupt:
+        say(f"{name} is being drained and will stop; nothing new was submitted.")
+        raise
+
+
+def _name_of(command: Submit) -> str:
+    return command.name or SPECIFICATION_CODEC.decode(command.specification).name
+
+
+def wait_for_end(client: ControlClient, name: str, timeout: float | None) -> Any:
+    """The status of an application when it has ended, or after `timeout` seconds."""
+    deadline = None if timeout is None else time.monotonic() + timeout
+    while True:
+        body = client.ask(Status(name))
+        if body["state"] in FINAL_STATES:
+            return body
+        if deadline is not None and time.monotonic() >= deadline:
+            say(f"{name} still is {body['state']}; not waiting any longer.", colour=BAD)
+            return body
+        time.sleep(POLL_SECONDS)

@@ -1,0 +1,261 @@
+"""What a lambda returns, from its bytecode: it is read, never called. A user's code must not run while a graph is built.
+
+Understood are the lambdas that pick and put together: fields, tuples of them, texts, calls of classes and of functions that say
+what they return. At anything else, above all where something is decided or computed, the user is asked.
+"""
+
+import dis
+from collections.abc import Callable
+from types import FunctionType
+from typing import Any, Final, get_args, get_origin
+
+from agiledart_dataflow.data.schema import SchemaError, fields_of, is_dict, is_named_tuple
+
+
+class CannotTellError(Exception):
+    """The type does not follow from the function; the user has to write `returns=`."""
+
+
+Annotation = Callable[[Callable[..., Any]], Any]
+"""Function → what it says that it returns; raises `CannotTellError`."""
+
+_NOTHING: Final = frozenset(
+    {"RESUME", "CACHE", "NOP", "PRECALL", "COPY_FREE_VARS", "MAKE_CELL", "EXTENDED_ARG", "NOT_TAKEN"}
+)
+_NULL: Final = object()
+
+_BUILTINS: Final = {"str": str, "repr": str, "int": int, "len": int, "float": float, "bool": bool, "bytes": bytes}
+
+_WHY: Final = (
+    (("POP_JUMP", "JUMP", "FOR_ITER", "GET_ITER"), "it decides something"),
+    (("BINARY", "COMPARE", "UNARY", "IS_OP", "CONTAINS_OP", "TO_BOOL"), "it computes with the value"),
+    (("MAKE_FUNCTION",), "there is another function in it"),
+)
+
+
+class _Value:
+    """Something on the stack: a value of a type (`kind`), or a thing that is known (`known`)."""
+
+    __slots__ = ("kind", "known")
+
+    def __init__(self, kind: Any = None, known: Any = _NULL) -> None:
+        self.kind, self.known = kind, known
+
+
+class _Method:
+    __slots__ = ("name", "of")
+
+    def __init__(self, of: Any, name: str) -> None:
+        self.of, self.name = of, name
+
+
+def type_of_lambda(function: FunctionType, row_type: Any, annotation: Annotation) -> Any:
+    """The type that a lambda returns for rows of a type. Raises `CannotTellError`."""
+    return _Reading(function, row_type, annotation).result()
+
+
+def attribute_read(function: FunctionType) -> str | None:
+    """The attribute of its one parameter that a lambda gives back as it is (`lambda trip: trip.ts`); None for all others."""
+    steps = [step for step in dis.get_instructions(function) if step.opname not in _NOTHING]
+    names = [step.opname.removesuffix("_BORROW") for step in steps]
+    if names != ["LOAD_FAST", "LOAD_ATTR", "RETURN_VALUE"] or steps[0].argval != function.__code__.co_varnames[0]:
+        return None
+    return str(steps[1].argval)
+
+
+class _Reading:
+    """One pass over a lambda's instructions, with types in place of values."""
+
+    def __init__(self, function: FunctionType, row_type: Any, annotation: Annotation) -> None:
+        self._function, self._annotation = function, annotation
+        code = function.__code__
+        names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+        self._here: dict[str, _Value] = {names[0]: _Value(row_type)} if names else {}
+        defaults = function.__defaults__ or ()
+        for name, value in zip(names[code.co_argcount - len(defaults) : code.co_argcount], defaults, strict=True):
+            self._here.setdefault(name, _Value(type(value), value))
+        self._stack: list[Any] = []
+        self._words: tuple[str, ...] = ()
+
+    def result(self) -> Any:
+        """The type of what is returned."""
+        for step in dis.get_instructions(self._function):
+            if step.opname in _NOTHING:
+                continue
+            if step.opname == "RETURN_CONST":
+                return type(step.argval)
+            if step.opname == "RETURN_VALUE":
+                return self._kind(self._pop())
+            handler = getattr(self, f"_{step.opname.lower()}", None)
+            if handler is None:
+                raise CannotTellError(_why(step.opname))
+            handler(step)
+        raise CannotTellError("it returns nothing")
+
+    def _pop(self) -> Any:
+        if not self._stack:
+            raise CannotTellError("it does something unusual")
+        return self._stack.pop()
+
+    def _pop_many(self, count: int) -> list[Any]:
+        return [self._pop() for _ in range(count)][::-1]
+
+    def _kind(self, value: Any) -> Any:
+        if isinstance(value, _Value) and value.kind is not None:
+            return value.kind
+        raise CannotTellError("it returns what is no plain value")
+
+    # ---- where values come from
+
+    def _load_fast(self, step: dis.Instruction) -> None:
+        if step.argval not in self._here:
+            raise CannotTellError(f"it uses {step.argval}")
+        self._stack.append(self._here[step.argval])
+
+    _load_fast_check = _load_fast_borrow = _load_fast
+
+    def _load_fast_load_fast(self, step: dis.Instruction) -> None:
+        for name in step.argval:
+            self._load_fast(step._replace(argval=name))
+
+    _load_fast_borrow_load_fast_borrow = _load_fast_load_fast
+
+    def _load_const(self, step: dis.Instruction) -> None:
+        self._stack.append(_Value(type(step.argval), step.argval))
+
+    _load_small_int = _load_const
+
+    def _load_global(self, step: dis.Instruction) -> None:
+        name = step.argval
+        if (step.arg or 0) & 1:
+            self._stack.append(_NULL)
+        if name in self._function.__globals__:
+            known = self._function.__globals__[name]
+        elif name in _BUILTINS:
+            known = _BUILTINS[name]
+        else:
+            raise CannotTellError(f"it uses {name}")
+        self._stack.append(_Value(type(known), known))
+
+    def _load_deref(self, step: dis.Instruction) -> None:
+        free = self._function.__code__.co_freevars
+        if step.argval not in free:
+            raise CannotTellError(f"it uses {step.argval}")
+        try:
+            known = (self._function.__closure__ or ())[free.index(step.argval)].cell_contents
+        except ValueError:  # it will be there when the lambda runs
+            raise CannotTellError(f"it uses {step.argval}") from None
+        self._stack.append(_Value(type(known), known))
+
+    def _push_null(self, step: dis.Instruction) -> None:
+        self._stack.append(_NULL)
+
+    # ---- parts of values
+
+    def _load_attr(self, step: dis.Instruction) -> None:
+        of = self._pop()
+        if isinstance(of, _Value) and isinstance(of.known, type):
+            raise CannotTellError(f"it uses .{step.argval} of a class")
+        is_method = "NULL|self" in (step.argrepr or "")
+        kind = self._kind(of)
+        found = _field(kind, step.argval, self._annotation)
+        if found is not None:
+            self._stack += [_NULL, _Value(found)] if is_method else [_Value(found)]
+        elif is_method:
+            self._stack += [_Method(kind, step.argval), _NULL]
+        else:
+            raise CannotTellError(f"it uses .{step.argval}")
+
+    def _load_method(self, step: dis.Instruction) -> None:
+        self._stack += [_Method(self._kind(self._pop()), step.argval), _NULL]
+
+    def _binary_subscr(self, step: dis.Instruction) -> None:
+        index, of = self._pop(), self._pop()
+        self._stack.append(_Value(_item(self._kind(of), getattr(index, "known", None))))
+
+    # ---- putting together
+
+    def _build_tuple(self, step: dis.Instruction) -> None:
+        parts = [self._kind(part) for part in self._pop_many(step.arg or 0)]
+        self._stack.append(_Value(tuple[tuple(parts)]))  # type: ignore[misc]  # built at run time
+
+    def _format_value(self, step: dis.Instruction) -> None:
+        self._pop_many(2 if (step.arg or 0) & 4 else 1)
+        self._stack.append(_Value(str))
+
+    def _format_simple(self, step: dis.Instruction) -> None:
+        self._pop()
+        self._stack.append(_Value(str))
+
+    _convert_value = _format_simple
+
+    def _format_with_spec(self, step: dis.Instruction) -> None:
+        self._pop_many(2)
+        self._stack.append(_Value(str))
+
+    def _build_string(self, step: dis.Instruction) -> None:
+        self._pop_many(step.arg or 0)
+        self._stack.append(_Value(str))
+
+    def _kw_names(self, step: dis.Instruction) -> None:
+        """The names of the last arguments of the call that follows; which ones does not matter for its type."""
+
+    def _call(self, step: dis.Instruction) -> None:
+        self._pop_many(step.arg or 0)
+        parts = [part for part in self._pop_many(2) if part is not _NULL]
+        if len(parts) != 1:
+            raise CannotTellError("it calls something")
+        self._stack.append(_Value(self._called(parts[0])))
+
+    def _call_kw(self, step: dis.Instruction) -> None:
+        self._pop()
+        self._call(step)
+
+    def _called(self, what: Any) -> Any:
+        if isinstance(what, _Method):
+            method = getattr(what.of if isinstance(what.of, type) else get_origin(what.of), what.name, None)
+            if isinstance(method, FunctionType):
+                return self._annotation(method)
+            raise CannotTellError(f"it calls .{what.name}()")
+        known = what.known
+        if known is repr or known is len:
+            return _BUILTINS[known.__name__]
+        if known is _NULL or not callable(known):
+            raise CannotTellError("it calls something")
+        if isinstance(known, type) and not is_named_tuple(known) and type(known) is not type:
+            raise CannotTellError(f"it calls {known.__name__}")
+        return self._annotation(known)
+
+
+def _why(operation: str) -> str:
+    return next((why for starts, why in _WHY if operation.startswith(starts)), "it does more than to pick fields")
+
+
+def _field(kind: Any, name: str, annotation: Annotation) -> Any:
+    """The type of a field, or of a property that says its type; None: there is none of this name."""
+    try:
+        fields = fields_of(kind)
+    except SchemaError as error:
+        raise CannotTellError(str(error)) from None
+    for field in fields:
+        if field.name == name:
+            return field.type
+    member = getattr(get_origin(kind) or kind, name, None)
+    return annotation(member.fget) if isinstance(member, property) and member.fget is not None else None
+
+
+def _item(kind: Any, index: Any) -> Any:
+    fields = fields_of(kind)
+    if is_dict(kind):
+        raise CannotTellError("the values of a dict have no types of their own")
+    if not isinstance(index, int):
+        raise CannotTellError("it looks something up")
+    try:
+        if fields and is_named_tuple(get_origin(kind) or kind):
+            return fields[index].type
+        arguments = get_args(kind)
+        if get_origin(kind) is tuple and ... not in arguments:
+            return arguments[index]
+    except IndexError:
+        raise CannotTellError(f"there is no [{index}]") from None
+    raise CannotTellError("it looks something up")

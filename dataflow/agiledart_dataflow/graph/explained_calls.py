@@ -1,0 +1,54 @@
+"""Calls that Python cannot make, said in the user's words: a wrong keyword, a missing argument, the line, what was meant."""
+
+import inspect
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, TypeVar
+
+from agiledart_dataflow.user_code.callsite import call_site
+
+C = TypeVar("C", bound=type)
+
+
+def explained(kind: C) -> C:
+    """The class, whose public methods (and `__init__`) raise `TopologyError` in place of TypeError when they cannot be called."""
+    for name, member in list(vars(kind).items()):
+        if inspect.isfunction(member) and (name == "__init__" or not name.startswith("_")):
+            setattr(kind, name, _explained(member, kind.__name__ if name == "__init__" else name))
+    return kind
+
+
+def _explained(method: Callable[..., Any], verb: str) -> Callable[..., Any]:
+    @wraps(method)
+    def call(*arguments: Any, **keywords: Any) -> Any:
+        try:
+            return method(*arguments, **keywords)
+        except TypeError as error:
+            if error.__traceback__ is not None and error.__traceback__.tb_next is None:  # it was never entered
+                why = what_is_wrong(method, arguments, keywords) or str(error)
+                raise call_site().error(f"{verb}() {why}") from None
+            raise
+
+    return call
+
+
+def what_is_wrong(method: Callable[..., Any], arguments: tuple[Any, ...], keywords: dict[str, Any]) -> str:
+    """Why a method cannot be called with these; empty when that cannot be told."""
+    parameters = list(inspect.signature(method).parameters.values())[1:]
+    names = [one.name for one in parameters if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)]
+    takes = f"It takes {', '.join(names)}."
+    if unknown := [word for word in keywords if word not in names]:
+        from difflib import get_close_matches
+
+        close = get_close_matches(unknown[0], names, 1)
+        return f"has no argument {unknown[0]!r}{f': did you mean {close[0]}?' if close else '.'} {takes}"
+    by_place = [one.name for one in parameters if one.kind is one.POSITIONAL_OR_KEYWORD]
+    given = len(arguments) - 1
+    if given > len(by_place):
+        return f"takes {len(by_place)} arguments without a name, and here are {given}. {takes}"
+    if twice := [name for name in by_place[:given] if name in keywords]:
+        return f"is given {twice[0]!r} twice."
+    has = {*by_place[:given], *keywords}
+    needs = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    missing = [one.name for one in parameters if one.kind in needs and one.default is one.empty and one.name not in has]
+    return f"needs {' and '.join(missing)}. {takes}" if missing else ""

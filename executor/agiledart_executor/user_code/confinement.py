@@ -1,0 +1,164 @@
+"""What users' code may touch on a node: everything that the agent's user may, but for what is the agent's own.
+
+Closed are the agent's state directory, whatever else the agent names (its token's file, its log), and state directories that lie
+beside the way to it. Inside the state directory the application has folders of its own. Because Landlock only knows what is
+allowed, each file and folder beside the way from `/` to what is closed gets a rule; so in a folder *on* that way new names cannot
+be made later. A sink's file in such a folder is made before the rules are; sinks that make further files there are refused.
+
+Not closed: what the user that runs the agent may do by asking others (a desktop session, cron, a shell's start-up files). An agent
+of its own user, as the systemd unit makes it, has none of these.
+"""
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from agiledart_dataflow.plan.connectors import Connector
+from agiledart_executor.user_code import landlock
+from agiledart_executor.user_code.user_connectors import FILE_KINDS
+from agiledart_executor.user_code.user_files import STANDARD_STREAMS
+from agiledart_kernel.errors import InternalError, OperationFailed
+
+MAX_ENTRIES: Final = 20_000
+"""Entries of a folder on the way to what is closed: each costs 20 µs at the start of an executor."""
+
+_MARK: Final = "node.key"
+"""A folder that holds one is an agent's state directory."""
+
+
+class FileOfConnector(NamedTuple):
+    """A file that a source or sink of the application names.
+
+    Args:
+        step: name of the step.
+        writes: it is a sink's.
+    """
+
+    step: str
+    connector: Connector
+    writes: bool
+
+    @property
+    def is_one_file(self) -> bool:
+        """Whether exactly the file of this name is written, without a temporary name."""
+        options = dict(self.connector.options)
+        return self.connector.kind != "parquet" and not {"roll_bytes", "roll_age"} & options.keys()
+
+
+class Confinement:
+    """Closes files to this process.
+
+    Args:
+        closed: files and folders; relative ones and links are resolved.
+        own: folders inside that stay usable; they are made.
+
+    Raises:
+        OSError: a folder cannot be made.
+    """
+
+    def __init__(self, closed: Sequence[Path], own: Sequence[Path]) -> None:
+        self._closed = dict.fromkeys(Path(os.path.realpath(path)) for path in closed)
+        self._own = own
+        ways = (parent for path in self._closed for parent in path.parents)
+        self._ways = dict.fromkeys(way for way in ways if not self._is_closed(way))
+        for path in own:
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    def check(self, files: Iterable[FileOfConnector]) -> None:
+        """Make what sinks will write where nothing can be made later.
+
+        Raises:
+            OperationFailed: a source or sink names what is closed, or will need new files where none can be made.
+        """
+        for file in files:
+            path = file.connector.path
+            if file.connector.kind not in FILE_KINDS or path in STANDARD_STREAMS or "\0" in path:
+                continue
+            real = Path(os.path.realpath(path))
+            if self._is_closed(real) and not any(real.is_relative_to(os.path.realpath(own)) for own in self._own):
+                raise OperationFailed(
+                    f"{file.step}: {path} lies in the agent's state directory, which is closed to users' code. "
+                    f"Give it a file elsewhere"
+                )
+            if not file.writes or not landlock.is_there() or real.parent not in self._ways:
+                continue
+            if not file.is_one_file:
+                raise OperationFailed(
+                    f"{file.step}: {file.connector.url()} makes new files in {real.parent}, above the agent's state directory, "
+                    f"where users' code may make none. Give it a folder of its own below {real.parent}"
+                )
+            with contextlib.suppress(OSError):  # whoever opens it tells better
+                os.close(os.open(real, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666))
+
+    def enforce(self) -> bool:
+        """Close it now, for ever; False: the kernel cannot. `TMPDIR` moves when new files in it would be refused.
+
+        Raises:
+            OperationFailed: the kernel can and does not.
+        """
+        temporary = Path(os.path.realpath(os.environ.get("TMPDIR") or "/tmp"))
+        if self._own and (temporary in self._ways or self._is_closed(temporary)):
+            os.environ["TMPDIR"] = str(self._own[0])
+        if not landlock.is_there():
+            return False
+        if len(os.listdir("/proc/self/task")) != 1:
+            raise InternalError("an executor confines itself before it has a second thread")
+        rules = landlock.Ruleset()
+        try:
+            for path, rights in self._allowed():
+                _allow(rules, path, rights)
+        except BaseException:
+            rules.close()
+            raise
+        rules.enforce()
+        return True
+
+    def _allowed(self) -> Iterator[tuple[str, int]]:
+        """Paths and the rights on them."""
+        yield "/", landlock.LIST  # beneath it, that is everywhere: names are told, contents are not
+        for way in self._ways:
+            yield from self._beside(way)
+        for path in self._own:
+            yield str(path), landlock.ALL
+        for text in (sys.prefix, sys.base_prefix, *sys.path):  # an interpreter that is installed in the state directory
+            if text and self._is_closed(Path(os.path.realpath(text))):
+                yield os.path.realpath(text), _READ
+
+    def _beside(self, way: Path) -> Iterator[tuple[str, int]]:
+        """What lies in a folder on the way and is not itself on a way, closed, a link or another agent's."""
+        known = {str(path) for path in (*self._ways, *self._closed)}  # only looked up in
+        try:
+            with os.scandir(way) as found:
+                for number, entry in enumerate(found):
+                    if number >= MAX_ENTRIES:
+                        raise OperationFailed(
+                            f"users' code cannot be confined: {way}, above the agent's state directory, has more than "
+                            f"{MAX_ENTRIES:,} entries. Give the agent another --state-dir"
+                        )
+                    if entry.is_symlink() or entry.path in known:
+                        continue
+                    is_folder = entry.is_dir(follow_symlinks=False)
+                    if not (is_folder and os.access(f"{entry.path}/{_MARK}", os.F_OK)):
+                        yield entry.path, landlock.ALL if is_folder else landlock.OF_FILES
+        except PermissionError:
+            return
+
+    def _is_closed(self, path: Path) -> bool:
+        return path in self._closed or any(parent in self._closed for parent in path.parents)
+
+
+_READ: Final = 1 << 0 | 1 << 2 | landlock.LIST
+
+
+def _allow(rules: landlock.Ruleset, path: str, rights: int) -> None:
+    try:
+        descriptor = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:  # gone meanwhile, or not for us anyway
+        return
+    try:
+        rules.allow(descriptor, rights)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,115 @@
+"""How long a state takes to come back from its fragments, by m and k: once with the fragment fixed, once with the state.
+
+AgileDART, figure 11c and §IV-D: the time is mainly determined by m·B/(m + k - 1). The fragments are made and joined by the code
+that agents run, and fetched by its stripe plan from all holders but one, which died with the owner; links are emulated. The
+paper's statement that time falls with m holds for fragments of one size; for a state of one size it grows. Both curves are here.
+"""
+
+from agiledart_agent.fragments.erasure import cut, joined
+from agiledart_experiments.recovery.emulated_links import MEGABIT, Transfer, arrivals, noise
+from agiledart_experiments.report import Goal, Report, Row, Settings
+from agiledart_kernel.instants import Instant
+from agiledart_kernel.node_id import NodeId
+from agiledart_kernel.observe import ignore
+from agiledart_kernel.peer import Peer
+from agiledart_kernel.randomness import RandomStream
+from agiledart_recovery.config import RecoveryConfig
+from agiledart_recovery.desk import Desk
+from agiledart_recovery.fragments.arithmetic import fragment_bytes, transfer_seconds
+from agiledart_recovery.fragments.rebuild import Rebuild, State
+from agiledart_recovery.wire.effects import FetchStripe
+from agiledart_recovery.wire.names import Party, Run, Snapshot
+from agiledart_recovery.wire.value import Element
+
+RAW = (2, 4, 8, 16)
+PARITY = (1, 2, 3, 4)
+"""m and k of the specification's oracle R4."""
+
+PAPER = (4_000_000, 64_000_000)
+SMALL = (500_000, 4_000_000)
+"""Bytes of a fragment where that is fixed, and of the state where that is."""
+
+UPLOAD, DOWNLOAD = 100 * MEGABIT, 10_000 * MEGABIT
+"""Bytes a second: of a holder, and of the replacement, which shall not be what limits."""
+
+DELAY = 0.001
+CLOSE = 0.15
+
+
+def run(settings: Settings) -> Report:
+    """A row for each curve, m and k."""
+    fragment, state = PAPER if settings.is_paper else SMALL
+    random = RandomStream(settings.seed, "fragments")
+    rows: list[Row] = []
+    for fixed in ("fragment", "state"):
+        for m in RAW:
+            settings.progress(f"{m} raw fragments, the {fixed} has a fixed size")
+            rows += [_row(fixed, m, k, fragment * m if fixed == "fragment" else state, random) for k in PARITY]
+    parameters = {"fragment_bytes": fragment, "state_bytes": state, "upload_mbit": 100, "delay_ms": 1_000 * DELAY}
+    notes = ("data and its fragments are real, links emulated; one holder died with the owner, so m + k - 1 provide",)
+    return Report(parameters, tuple(rows), _goals(rows), notes)
+
+
+def _row(fixed: str, m: int, k: int, size: int, random: RandomStream) -> Row:
+    data = noise(size, random.bits(64), m, k)
+    fragments = cut(data, m, m + k)
+    lost = random.index(m + k)
+    seconds, came, stripes = _fetched(fragments, m, lost, size)
+    formula = transfer_seconds(m, fragment_bytes(size, m), m + k - 1, UPLOAD, DOWNLOAD)
+    return {
+        "fixed": fixed,
+        "m": m,
+        "k": k,
+        "state_bytes": size,
+        "seconds": round(seconds, 4),
+        "seconds_formula": round(formula, 4),
+        "ratio": round(seconds / formula, 4),
+        "is_exact": next(joined(came, m, m + k, size)) == data,
+        "stripes": stripes,
+        "storage": round((m + k) / m, 3),
+    }
+
+
+def _fetched(fragments: list[bytes], m: int, lost: int, size: int) -> tuple[float, list[dict[int, bytes]], int]:
+    """(seconds, what came by stripe, number of stripes) of a rebuilding without one holder."""
+    me = Peer(NodeId(1), 1, "here:1")
+    holders = tuple(NodeId(2 + number) for number in range(len(fragments)))
+    element = Element(Snapshot(1, 1), b"\0" * 32, size, m, holders)
+    live = {holder: None for number, holder in enumerate(holders) if number != lost}
+    desk = Desk(me, RecoveryConfig(), RandomStream(1, "desk"), ignore)
+    desk.now = Instant(0)
+    rebuild = Rebuild(desk, Run("job", 1), Party("sums"), element, live)
+    asked = [effect for effect in desk.effects if isinstance(effect, FetchStripe)]
+    transfers = [Transfer(one.key.index, one.length) for one in asked]
+    times = arrivals(transfers, UPLOAD, DOWNLOAD, DELAY)
+    for when, one in sorted(zip(times, asked, strict=True), key=lambda pair: pair[0]):
+        piece = fragments[one.key.index][one.offset : one.offset + one.length]
+        desk.answered(one.request, piece, "")
+        if rebuild.state is State.READY:
+            return when, rebuild.pieces, len(rebuild.pieces)
+    raise AssertionError(f"{m} of {len(fragments)} fragments came, and the element is {rebuild.state}")
+
+
+def _goals(rows: list[Row]) -> tuple[Goal, ...]:
+    times = {(row["fixed"], row["m"], row["k"]): row["seconds"] for row in rows}
+    return (
+        Goal("every rebuilt state equals the one that was cut", all(row["is_exact"] for row in rows)),
+        Goal("every time within 15 % of m·B/(m + k - 1)", all(abs(row["ratio"] - 1) <= CLOSE for row in rows)),
+        Goal(
+            "for fixed m the time falls with k",
+            all(
+                times[fixed, m, k] > times[fixed, m, k + 1]
+                for fixed in ("fragment", "state")
+                for m in RAW
+                for k in PARITY[:-1]
+            ),
+        ),
+        Goal(
+            "fragments of one size, k above 1: the time falls with m",
+            all(times["fragment", m, k] < times["fragment", 2 * m, k] for m in RAW[:-1] for k in PARITY[1:]),
+        ),
+        Goal(
+            "a state of one size: the time falls as m grows",
+            all(times["state", m, k] > times["state", 2 * m, k] for m in RAW[:-1] for k in PARITY),
+        ),
+    )

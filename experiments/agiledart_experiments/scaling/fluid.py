@@ -1,0 +1,76 @@
+"""The queue of the specification without noise: what each policy does with it is known to the digit."""
+
+from dataclasses import dataclass
+
+from agiledart_experiments.report import Row
+from agiledart_experiments.scaling.queue_model import HIGH, INTERVAL_S
+from agiledart_scaling.limits import Limits
+from agiledart_scaling.measures import StageMeasures
+from agiledart_scaling.policies.paper import Paper, PaperSettings
+from agiledart_scaling.policies.secant import Secant, SecantSettings
+from agiledart_scaling.scaling_policy import ScalingPolicy
+
+ARRIVING, RATE, START = 300.0, 30.0, 2
+"""R, r, and instances at the start; the queue is empty."""
+
+Trace = tuple[tuple[int, float], ...]
+"""Instances in an interval, and rows that wait at its end."""
+
+
+def fluid_run(policy: ScalingPolicy, intervals: int) -> Trace:
+    """A stage under a policy that is obeyed at once."""
+    instances, queue, memory = START, 0.0, None
+    trace = []
+    for _ in range(intervals):
+        queue = max(0.0, queue + (ARRIVING - instances * RATE) * INTERVAL_S)
+        trace.append((instances, queue))
+        even = (1.0 / instances,) * instances
+        measures = StageMeasures((RATE,) * instances, even, (ARRIVING,), (queue,))
+        decision = policy.decide(measures, Limits(1, HIGH), memory)
+        instances, memory = decision.wanted, decision.memory
+    return tuple(trace)
+
+
+def _paper(floor: str, each: float) -> Paper:
+    return Paper(
+        PaperSettings(floor=floor, backlog_each=each, smoothing=1.0, down_patience=1, cooldown=0, new_phase=0.0)
+    )
+
+
+def _secant(busy_share: float) -> Secant:
+    at_once = SecantSettings(
+        busy_share=busy_share, max_factor=HIGH, up_patience=1, down_patience=1, down_margin=1.0, burst_s=0.0
+    )
+    return Secant(at_once)
+
+
+@dataclass(frozen=True, slots=True)
+class FluidRow:
+    """A run of the specification: its policy, and the intervals that it tells."""
+
+    policy: ScalingPolicy
+    published: Trace
+
+
+FLUID_ROWS: dict[str, FluidRow] = {
+    "paper, no floor": FluidRow(
+        _paper("none", 150.0),
+        ((2, 1200.0), (5, 1950.0), (11, 1800.0), (11, 1650.0), (11, 1500.0), (10, 1500.0), (10, 1500.0)),
+    ),
+    "paper, floor rate": FluidRow(_paper("rate", 150.0), ((2, 1200.0), (10, 1200.0), (10, 1200.0))),
+    "paper, floor drain": FluidRow(_paper("drain", 150.0), ((2, 1200.0), (18, 0.0), (10, 0.0), (10, 0.0))),
+    "secant, all of the time": FluidRow(_secant(1.0), ((2, 1200.0), (18, 0.0), (10, 0.0), (10, 0.0))),
+    "secant, 0.8 of the time": FluidRow(_secant(0.8), ((2, 1200.0), (23, 0.0), (13, 0.0), (13, 0.0))),
+}
+"""Scaling specification §6 and §7.4, without noise or patience, every step taken."""
+
+
+def exact_rows() -> tuple[Row, ...]:
+    """Each run beside what is published of it."""
+    rows = []
+    for name, row in FLUID_ROWS.items():
+        ours = fluid_run(row.policy, len(row.published))
+        rows.append(
+            {"policy": name, "scenario": f"fluid queue, {name}", "is_exact": ours == row.published, "trace": str(ours)}
+        )
+    return tuple(rows)

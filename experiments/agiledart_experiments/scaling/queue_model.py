@@ -1,0 +1,210 @@
+"""A model of stages behind each other under a policy: bounded queues, back-pressure, noise, changes that take time.
+
+Ticks of 0.1 s. The instances of a stage take from one queue; a full queue blocks the stage before it, and what the
+first one cannot take waits at the source. Every 5 s each stage is measured, its true rates with noise, and its policy
+is asked. A change takes effect after `START_S` and stops the stage for `GAP_S`. A row that comes now waits as long as
+all rows before it take at the pace of the slowest stage.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from agiledart_experiments.scaling.noise import normal
+from agiledart_kernel.randomness import RandomStream
+from agiledart_scaling.kinds.straggler import slow_intervals, straggler
+from agiledart_scaling.limits import Limits
+from agiledart_scaling.measures import StageMeasures
+from agiledart_scaling.scaling_policy import ScalingPolicy
+
+TICKS_PER_SECOND = 10
+INTERVAL_S = 5
+START_S = 1.5
+GAP_S = 0.3
+MEASURING_NOISE = 0.05
+LOAD_NOISE = 0.15
+"""Relative deviations of a measured rate, and of the rows of a tick."""
+
+HIGH = 64
+"""Upper limit of every stage."""
+
+Load = Callable[[float], float]
+"""Rows/s at a second."""
+
+
+@dataclass
+class Stage:
+    """Instances that take from one queue.
+
+    Attributes:
+        rate: rows/s of one instance.
+        instances: that it has.
+        selectivity: rows out for each row in.
+        room: rows that its queue may hold for each instance.
+        slow: factor on the rate of some instances, by index.
+        bend: each further instance costs all others this share: cores are shared.
+    """
+
+    rate: float
+    instances: int
+    selectivity: float = 1.0
+    room: int = 300
+    slow: dict[int, float] = field(default_factory=dict)
+    bend: float = 0.0
+    queue: float = 0.0
+    stopped: int = 0
+    pending: tuple[int, int] | None = None
+    has_worked: bool = False
+    memory: object = None
+    slow_for: tuple[int, ...] = ()
+    waiting: list[float] = field(default_factory=list)
+
+    def rate_of(self, index: int) -> float:
+        """What one instance can do now."""
+        return self.rate * self.slow.get(index, 1.0) / (1.0 + self.bend * (self.instances - 1))
+
+    @property
+    def capacity(self) -> float:
+        """Rows are dealt out evenly, so the slowest instance sets the pace of all."""
+        return self.instances * min(self.rate_of(index) for index in (0, *self.slow) if index < self.instances)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A stage was told to have another number of instances, or (`before == after`) a slow one was switched over."""
+
+    second: float
+    stage: int
+    before: int
+    after: int
+
+
+@dataclass
+class Run:
+    """What happened.
+
+    Attributes:
+        waits: seconds that a row waits that comes in each tick.
+        changes: of all stages, in order.
+        instance_seconds: of all stages.
+        most: largest number of instances of each stage.
+    """
+
+    waits: list[float] = field(default_factory=list)
+    changes: list[Change] = field(default_factory=list)
+    instance_seconds: float = 0.0
+    most: list[int] = field(default_factory=list)
+
+
+class Loop:
+    """Stages, their source, and the policy that steers each of them."""
+
+    def __init__(
+        self, stages: Sequence[Stage], load: Load, policy: ScalingPolicy, seed: int, *, carries: bool = True
+    ) -> None:
+        """`carries`: demand is carried from the sources; else a stage is told of the rows that reach it."""
+        self.stages = list(stages)
+        self.run = Run(most=[stage.instances for stage in stages])
+        self._load, self._policy, self._carries = load, policy, carries
+        self._random = RandomStream(seed, "closed loop")
+        self._spool = 0.0
+        self._second = 0.0
+        self._seconds: list[float] = []
+        self._arrived = [0.0] * len(self.stages)
+
+    def go(self, seconds: int) -> Run:
+        """The whole run."""
+        for tick in range(seconds * TICKS_PER_SECOND):
+            self._tick(tick)
+            if (tick + 1) % TICKS_PER_SECOND == 0:
+                self._end_of_second()
+            if (tick + 1) % (INTERVAL_S * TICKS_PER_SECOND) == 0:
+                self._decide(tick + 1)
+        return self.run
+
+    def _tick(self, tick: int) -> None:
+        now = tick / TICKS_PER_SECOND
+        came = max(0.0, normal(self._random, 1.0, LOAD_NOISE)) * self._load(now) / TICKS_PER_SECOND
+        self._spool += came
+        self._second += came
+        for stage in self.stages:
+            if stage.pending and tick >= stage.pending[0]:
+                stage.instances, stage.stopped, stage.pending = stage.pending[1], round(GAP_S * TICKS_PER_SECOND), None
+            self.run.instance_seconds += stage.instances / TICKS_PER_SECOND
+        # Downstream first: room that it makes can be used in the same tick.
+        for index in range(len(self.stages) - 1, -1, -1):
+            self._work(index)
+        first = self.stages[0]
+        taken = min(self._spool, max(0.0, first.room * first.instances - first.queue))
+        self._spool -= taken
+        first.queue += taken
+        self._arrived[0] += taken
+        self.run.waits.append(self._wait())
+
+    def _work(self, index: int) -> None:
+        stage = self.stages[index]
+        can = stage.capacity / TICKS_PER_SECOND if not stage.stopped else 0.0
+        stage.stopped = max(0, stage.stopped - 1)
+        behind = self.stages[index + 1] if index + 1 < len(self.stages) else None
+        if behind:
+            can = min(can, max(0.0, behind.room * behind.instances - behind.queue) / stage.selectivity)
+        done = min(can, stage.queue)
+        stage.queue -= done
+        stage.has_worked = stage.has_worked or done > 0
+        if behind:
+            behind.queue += done * stage.selectivity
+            self._arrived[index + 1] += done * stage.selectivity
+
+    def _wait(self) -> float:
+        work, pace, rows = self._spool, float("inf"), 1.0
+        for stage in self.stages:
+            work += stage.queue / rows
+            pace = min(pace, stage.capacity / rows)
+            rows *= stage.selectivity
+        return work / pace
+
+    def _end_of_second(self) -> None:
+        self._seconds.append(self._second)
+        self._second, rows = 0.0, 1.0
+        for stage in self.stages:
+            stage.waiting.append(stage.queue + self._spool * rows)
+            rows *= stage.selectivity
+
+    def _decide(self, tick: int) -> None:
+        rows = 1.0
+        for index, stage in enumerate(self.stages):
+            measured = tuple(
+                stage.rate_of(one) * max(0.2, normal(self._random, 1.0, MEASURING_NOISE))
+                for one in range(stage.instances)
+            )
+            even = (1.0 / stage.instances,) * stage.instances
+            arrived = self._arrived[index] / INTERVAL_S
+            offered = tuple(rate * rows for rate in self._seconds) if self._carries else (arrived,) * INTERVAL_S
+            backlog = tuple(stage.waiting) if self._carries else (stage.queue,)
+            rows *= stage.selectivity
+            if stage.has_worked and not stage.pending:
+                self._ask(tick, index, StageMeasures(measured, even, offered, backlog))
+            self._switch_over(tick, index, measured)
+            stage.has_worked = False
+            stage.waiting = []
+        self._seconds = []
+        self._arrived = [0.0] * len(self.stages)
+
+    def _ask(self, tick: int, index: int, measures: StageMeasures) -> None:
+        stage = self.stages[index]
+        decision = self._policy.decide(measures, Limits(1, HIGH), stage.memory)
+        stage.memory = decision.memory
+        if decision.wanted != stage.instances:
+            stage.pending = (tick + round(START_S * TICKS_PER_SECOND), decision.wanted)
+            self.run.changes.append(Change(tick / TICKS_PER_SECOND, index, stage.instances, decision.wanted))
+            self.run.most[index] = max(self.run.most[index], decision.wanted)
+
+    def _switch_over(self, tick: int, index: int, measured: tuple[float, ...]) -> None:
+        """The slow instance of a stage that has one gets another place, where it is as fast as the others."""
+        stage = self.stages[index]
+        if not stage.slow:
+            return
+        stage.slow_for = slow_intervals(measured, stage.slow_for)
+        found = straggler(measured, stage.slow_for)
+        if found is not None and stage.slow.pop(found, None) is not None:
+            stage.stopped = round(GAP_S * TICKS_PER_SECOND)
+            self.run.changes.append(Change(tick / TICKS_PER_SECOND, index, stage.instances, stage.instances))

@@ -1,0 +1,81 @@
+"""What a dry run asks of hosts: does the code load there, and would its sources and sinks open? Nothing is started for good."""
+
+from agiledart_kernel.instants import SECOND, Duration
+from agiledart_kernel.machine import Completed
+from agiledart_kernel.node_id import NodeId
+from agiledart_kernel.peer import Peer
+from agiledart_node.desk.desk import Desk
+from agiledart_node.forming.blueprint import Blueprint
+from agiledart_node.wire.bodies import CheckRow
+from agiledart_node.wire.effects import CheckCode
+from agiledart_node.wire.formation_messages import CheckHost, HostChecked
+from agiledart_placement.request import Placement
+
+CHECK = Duration(10 * SECOND)
+"""For all hosts together; a host's own process has a little less."""
+
+MAX_CHECKS = 4
+"""Checks at one time on one node; each is a process."""
+
+
+class Checking:
+    """Asks hosts, and answers as host."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self._under_way = 0
+
+    async def checked(
+        self,
+        blueprint: Blueprint,
+        bundle: bytes,
+        placement: Placement,
+        peers: dict[NodeId, Peer],
+        names: dict[NodeId, str],
+    ) -> list[CheckRow]:
+        """One row for each source and sink, and one for each host on which the code does not load."""
+        stages: dict[NodeId, dict[int, bool]] = {}
+        for (stage, _), node in placement.nodes.items():
+            stages.setdefault(node, {})[stage] = True
+        answers = await self._desk.talks.ask_all(
+            [peers[node] for node in sorted(stages)],
+            lambda number, peer: CheckHost(number, blueprint.plan, bundle, tuple(stages[peer.node])),
+            HostChecked,
+            CHECK,
+        )
+        rows = []
+        for peer, answer in answers:
+            host = names.get(peer.node, peer.name)
+            if answer is None:
+                rows.append(CheckRow("", host, "", False, f"{host} did not answer within {CHECK // SECOND} s"))
+            elif answer.refusal:
+                rows.append(CheckRow("", host, "", False, answer.refusal))
+            else:
+                rows += [
+                    CheckRow(blueprint.stages[one.stage].name, host, one.url, one.is_good, one.text, one.guarantee)
+                    for one in answer.connectors
+                    if one.stage in stages[peer.node]
+                ]
+        order = {stage.name: number for number, stage in enumerate(blueprint.stages)}
+        return sorted(rows, key=lambda row: (order.get(row.stage, -1), row.node))
+
+    def asked(self, sender: Peer, message: CheckHost) -> None:
+        """Another agent plans to run this here."""
+        if self._under_way >= MAX_CHECKS or self._desk.talks.is_full:
+            self._desk.send(sender, HostChecked(message.request, f"{self._desk.me.name} checks others just now"))
+            return
+        self._under_way += 1
+        self._desk.talks.begin(self._check(sender, message))
+
+    async def _check(self, sender: Peer, message: CheckHost) -> None:
+        try:
+            number = self._desk.talks.number()
+            effect = CheckCode(number, message.plan, message.bundle, message.stages)
+            answer = (await self._desk.driven(number, effect, CHECK)).get(number)
+        finally:
+            self._under_way -= 1
+        if isinstance(answer, Completed) and isinstance(answer.result, HostChecked):
+            told = answer.result
+        else:
+            told = HostChecked(0, getattr(answer, "reason", "") or "it could not be checked")
+        self._desk.send(sender, HostChecked(message.request, told.refusal, told.connectors))

@@ -1,0 +1,200 @@
+"""Signed orders at a node: what each command's order must say, and the checks of whoever carries one out.
+
+The agent that is asked, the scheduler and each host check for themselves (`Orders`); none believes who brought the order. A world
+without keys (simulations) has no judge, and then what is asked is believed.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from agiledart_dataflow.plan.deployment import EXACTLY_ONCE, DeploymentPart
+from agiledart_kernel.errors import Refused, RemoteProtocolError
+from agiledart_kernel.orders import (
+    Order,
+    Terms,
+    Verified,
+    arguments_of,
+    check_fresh,
+    content_hash,
+    order_hash,
+    read_order,
+)
+from agiledart_kernel.permissions import Asker
+from agiledart_node.desk.desk import CommandRefused, Desk, NotAllowed
+from agiledart_node.records.allowing import check
+from agiledart_node.records.application import FAILED, SPECIFICATION_CODEC, ApplicationRecord
+from agiledart_node.wire.commands import Command, CreateToken, Leave, Share, Stop, Submit
+
+VerifyOrder = Callable[[bytes], Verified]
+"""A signed order → what it says and who gave it; raises `Refused`."""
+
+MAX_SPENT: Final = 1_024
+"""Orders that a node remembers because their runs have ended here."""
+
+
+def terms_of(command: Command) -> Terms | None:
+    """What the order for a command says; None for commands that only look.
+
+    Raises:
+        RemoteProtocolError: the command makes no sense.
+    """
+    match command:
+        case Submit(dry_run=False):
+            name = command.name or SPECIFICATION_CODEC.decode(command.specification).name
+            chosen = msgspec.msgpack.encode(sorted(command.parallelism.items())) if command.parallelism else b""
+            arguments = arguments_of(
+                (
+                    ("delivery", EXACTLY_ONCE if command.delivery == EXACTLY_ONCE else ""),
+                    ("executors", str(command.executors or "")),
+                    ("parallelism", content_hash(chosen).hex() if chosen else ""),
+                )
+            )
+            return Terms("submit", name, (content_hash(command.specification), content_hash(command.bundle)), arguments)
+        case Stop():
+            return Terms("stop", command.name, (), arguments_of((("now", "yes" if command.now else ""),)))
+        case Share():
+            revoke = "yes" if command.revoke else ""
+            return Terms("share", command.name, (), arguments_of((("key", command.key[:128]), ("revoke", revoke))))
+        case CreateToken():
+            wanted = content_hash(msgspec.msgpack.encode(command)).hex()
+            return Terms("create token", "", (), arguments_of((("wanted", wanted),)))
+        case Leave():
+            return Terms("leave", "", (), arguments_of((("now", "yes" if command.now else ""),)))
+    return None
+
+
+def asker_of(verified: Verified) -> Asker:
+    """Who gave an order. An agent's key signs for who opens its socket, and that is an admin."""
+    grant = verified.grant
+    return Asker("admin", "", grant.key) if grant.role == "agent" else Asker.of(grant)
+
+
+def check_order(
+    verify: VerifyOrder, raw: bytes, terms: Terms, *, key: bytes = b"", wall_ms: int = 0, waited_ms: int = 0
+) -> Verified:
+    """A fresh order for exactly this.
+
+    Args:
+        key: of who must have given it; empty: whoever it was.
+        wall_ms: the clock, `waited_ms`: for which the order is known to have been under way.
+
+    Raises:
+        Refused: it is not.
+    """
+    verified = verify(raw)
+    if key and verified.grant.key != key:
+        raise Refused("another key", "the order was signed by somebody else")
+    if verified.order.terms != terms:
+        raise Refused("terms", f"the order is for something else than this {terms.verb}")
+    check_fresh(verified.order, wall_ms, waited_ms)
+    return verified
+
+
+class Orders:
+    """The orders that reach a node.
+
+    Args:
+        verify: None: nothing is signed in this world.
+    """
+
+    def __init__(self, desk: Desk, verify: VerifyOrder | None) -> None:
+        self._desk, self._verify = desk, verify
+        self._spent: dict[bytes, bool] = {}
+
+    @property
+    def are_signed(self) -> bool:
+        """Whether orders mean anything here."""
+        return self._verify is not None
+
+    def given(
+        self, raw: bytes, command: Command, asker: Asker, submitter: str, waited_ms: int = 0
+    ) -> tuple[Asker, str]:
+        """Who gave the order for a command: as its signature says, or as was told where nothing is signed.
+
+        Args:
+            asker, submitter: as whoever brings it says.
+
+        Raises:
+            NotAllowed: the order is none, is altered, or old.
+        """
+        terms = terms_of(command)
+        if self._verify is None or terms is None:
+            return asker, submitter
+        try:
+            verified = check_order(
+                self._verify, raw, terms, key=asker.key, wall_ms=self._desk.wall_ms, waited_ms=waited_ms
+            )
+        except (Refused, RemoteProtocolError) as error:
+            raise NotAllowed("order", why_refused(terms.verb, error)) from None
+        return asker_of(verified), verified.who
+
+    def objection(self, part: DeploymentPart) -> str:
+        """Why a part does not follow from the order with which its application was submitted; empty: it does."""
+        if self._verify is None:
+            return ""
+        try:
+            order = self._verify(part.order).order
+        except Refused as error:
+            return why_refused("submit", error)
+        terms = order.terms
+        contents = (content_hash(part.specification), content_hash(part.bundle) if part.bundle else terms.contents[-1])
+        if (terms.verb, terms.application) != ("submit", part.application) or terms.contents != contents:
+            return f"the order for {part.application} is for other code, settings or another name"
+        if self._spent.get(order_hash(part.order)):
+            return f"the order to submit {part.application} was carried out before"
+        if (terms.argument("delivery") == EXACTLY_ONCE) != part.by_epoch:
+            return f"the order for {part.application} is for another delivery"
+        return ""
+
+    def spend(self, part: DeploymentPart, *, ran: bool) -> None:
+        """A run of this order has ended here. If rows flowed, the order begins no other; else it may be tried again."""
+        if self._verify is not None and part.order:
+            name = order_hash(part.order)
+            self._spent[name] = ran or self._spent.get(name, False)
+            while len(self._spent) > MAX_SPENT:
+                del self._spent[next(iter(self._spent))]
+
+    def is_doubtful(self, part: DeploymentPart) -> bool:
+        """Whether only the application's record can say that this order counts: it was tried here before, or given long ago."""
+        if self._verify is None or not part.order:
+            return False
+        if order_hash(part.order) in self._spent:
+            return True
+        try:
+            check_fresh(read_order(part.order), self._desk.wall_ms)
+        except Refused:
+            return True
+        return False
+
+    def check_new(self, raw: bytes, last: ApplicationRecord | None) -> None:
+        """Raise NotAllowed when an order was carried out before, or is older than one that was.
+
+        An order whose application failed to come to run is tried again by the agent that was asked.
+        """
+        if self._verify is None or last is None or not last.order or (raw == last.order and last.state == FAILED):
+            return
+        if _order(raw).wall_ms <= _order(last.order).wall_ms:
+            text = f"This order to submit {last.name} was carried out before, or a later one was. Submit again."
+            raise NotAllowed("order", text)
+
+    def check_stop(self, raw: bytes, asker: Asker, record: ApplicationRecord) -> None:
+        """Raise NotAllowed when who gave the order may not stop this, or meant a version before it."""
+        if self._verify is None:
+            return
+        check(asker, "stop", record.name, record)
+        if record.order and _order(raw).wall_ms < _order(record.order).wall_ms:
+            raise NotAllowed("order", f"{record.name} was submitted again after this order to stop it.")
+
+
+def _order(raw: bytes) -> Order:
+    try:
+        return read_order(raw)
+    except Refused as error:
+        raise CommandRefused(f"A record holds an order that cannot be read: {error}") from None
+
+
+def why_refused(verb: str, error: RemoteProtocolError) -> str:
+    """The sentence for a refused order."""
+    return f"This order to {verb} is refused: {error}. Give it again with the same version of agiledart."

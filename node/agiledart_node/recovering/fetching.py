@@ -1,0 +1,136 @@
+"""The state of an instance that another host had: found on this disk, or rebuilt from any m fragments of its neighbours.
+
+An element that lies here is taken only when it is whole; a damaged one is rebuilt like one that never was here.
+"""
+
+from collections.abc import Callable
+
+from agiledart_kernel.errors import OperationFailed
+from agiledart_kernel.instants import Duration
+from agiledart_kernel.machine import Completed, Event, Failed
+from agiledart_kernel.node_id import NodeId
+from agiledart_kernel.peer import Peer
+from agiledart_node.desk.desk import Desk
+from agiledart_node.wire.fragment_effects import FetchFragment, FindElement, RebuildElement, StoreFragment
+from agiledart_recovery.fragments.arithmetic import fragment_bytes
+from agiledart_recovery.fragments.rebuild import Rebuild, State
+from agiledart_recovery.machine import RecoveryMachine
+from agiledart_recovery.wire import effects as asked
+from agiledart_recovery.wire.names import Run
+from agiledart_recovery.wire.value import Element, Saved, Value
+
+
+class Fetching:
+    """Brings fragments to holders and back.
+
+    Args:
+        step: hands an outcome to the recovery machine; `flush` carries out what it was asked outside of a step.
+    """
+
+    def __init__(
+        self, desk: Desk, machine: RecoveryMachine, step: Callable[[Event], None], flush: Callable[[], None]
+    ) -> None:
+        self._desk, self._machine, self._step, self._flush = desk, machine, step, flush
+        self._rebuilding: dict[int, Rebuild] = {}
+
+    # ---- one fragment
+
+    def send(self, effect: asked.SendFragment, secret: bytes) -> None:
+        """Bring a fragment to its holder."""
+        self._desk.talks.begin(self._sent(effect, secret))
+
+    async def _sent(self, effect: asked.SendFragment, secret: bytes) -> None:
+        holder, number = self._peer(effect.holder), self._desk.talks.number()
+        if holder is None:
+            self._step(Failed(effect.request, "nobody knows where it is"))
+            return
+        order = StoreFragment(number, holder, effect.key, effect.element, secret)
+        answers = await self._desk.driven(number, order, self._patience(effect.element))
+        self._step(_outcome(effect.request, answers.get(number)))
+
+    def fetch(self, effect: asked.FetchStripe) -> None:
+        """Fetch a fragment, or a stripe of it."""
+        self._desk.talks.begin(self._fetched(effect))
+
+    async def _fetched(self, effect: asked.FetchStripe) -> None:
+        holder, number = self._peer(effect.holder), self._desk.talks.number()
+        if holder is None:
+            outcome: Event = Failed(effect.request, "nobody knows where it is")
+        else:
+            order = FetchFragment(number, holder, effect.key, effect.element, effect.offset, effect.length)
+            answers = await self._desk.driven(number, order, self._patience(effect.element))
+            outcome = _outcome(effect.request, answers.get(number))
+        self._step(outcome)
+        for waiting, rebuild in list(self._rebuilding.items()):
+            if rebuild.state in (State.READY, State.LOST):
+                self._desk.talks.answered(waiting, True)
+            else:
+                self._tell(rebuild)
+
+    def _patience(self, element: Element) -> int:
+        config = self._desk.config.recovery
+        return config.ack_timeout_ns + element.length * config.slowest_ns
+
+    def _peer(self, node: NodeId) -> Peer | None:
+        return next((peer for peer in self._desk.overlay.known_peers() if peer.node == node), None)
+
+    # ---- one element
+
+    async def have(self, run: Run, saved: Saved, value: Value) -> None:
+        """See to it that the elements of a party lie here.
+
+        Raises:
+            OperationFailed: too few of its fragments can be had; says of whom.
+        """
+        for element in saved.chain:
+            number = self._desk.talks.number()
+            find = FindElement(number, run, element.digest)
+            found = (await self._desk.driven(number, find, self._patience(element))).get(number)
+            if not (isinstance(found, Completed) and found.result is True):
+                await self._rebuild(run, saved, element, value)
+
+    async def _rebuild(self, run: Run, saved: Saved, element: Element, value: Value) -> None:
+        rebuild = self._machine.rebuild(run, saved.party, element)
+        self._flush()
+        while True:
+            await self._until_settled(rebuild)
+            if rebuild.state is not State.READY:
+                raise OperationFailed(self._lacking(saved, element))
+            number = self._desk.talks.number()
+            key = asked.FragmentKey(run, saved.party, element.snapshot, 0)
+            order = RebuildElement(number, key, element, tuple(rebuild.pieces), value.key)
+            answers = await self._desk.driven(number, order, self._patience(element))
+            if isinstance(answers.get(number), Completed):
+                return
+            rebuild.on_wrong_hash()
+            self._flush()
+
+    async def _until_settled(self, rebuild: Rebuild) -> None:
+        while rebuild.state not in (State.READY, State.LOST):
+            number = self._desk.talks.number()
+            self._rebuilding[number] = rebuild
+            try:
+                patience = Duration(2 * self._patience(rebuild.element))
+                if not await self._desk.talks.answers({number: None}, patience):
+                    return
+            finally:
+                del self._rebuilding[number]
+
+    def _tell(self, rebuild: Rebuild) -> None:
+        part = self._machine.participants.get(rebuild.run)
+        if part is not None:
+            got = sum(len(piece) for stripe in rebuild.pieces for piece in stripe.values())
+            of = rebuild.element.m * fragment_bytes(rebuild.element.length, rebuild.element.m)
+            self._machine.tell_entering(rebuild.run, part.life, "fetch", got, of)
+            self._flush()
+
+    def _lacking(self, saved: Saved, element: Element) -> str:
+        holders = sorted(self._machine.name_of(holder) for holder in element.holders if holder)
+        where = f"on {', '.join(holders)}" if holders else "on no other node"
+        return f"the state of {saved.party} needs {element.m} of its fragments, which lie {where}: fewer could be had whole"
+
+
+def _outcome(request: int, answer: Completed | Failed | None) -> Event:
+    if isinstance(answer, Completed):
+        return Completed(request, answer.result)
+    return Failed(request, answer.reason if isinstance(answer, Failed) else "the holder did not answer in time")

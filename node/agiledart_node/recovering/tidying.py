@@ -1,0 +1,76 @@
+"""What a node still has of runs that ended, or went on elsewhere, while it was away or only held fragments: let go by the record.
+
+Whoever hosts a part is told by the register. This is for all others: a host that comes back after its instances were taken over, a
+voter that gave its seat away, a holder that missed the last word. A record decides nothing about a run; here it only frees a disk.
+"""
+
+from typing import Protocol
+
+from agiledart_node.desk.desk import CommandRefused, Desk
+from agiledart_node.hosting.hosted import Key
+from agiledart_node.hosting.hosting import Hosting
+from agiledart_node.records.records import Records
+from agiledart_node.wire.effects import ForgetRun
+from agiledart_recovery.machine import RecoveryMachine
+
+MAX_AT_ONCE = 16
+"""Records read in one patrol: the others wait for the next."""
+
+
+class Keeper(Protocol):
+    """Who has runs."""
+
+    machine: RecoveryMachine
+
+    def hosted_runs(self) -> dict[Key, int]:
+        """Runs of which this node has the code, and the life that it was in last."""
+        ...
+
+    def forget_run(self, key: Key) -> bool:
+        """A run is over."""
+        ...
+
+    def let_go(self, key: Key) -> None:
+        """A run goes on without this node."""
+        ...
+
+
+class Tidying:
+    """Looks at the records of runs that this node does not run a part of."""
+
+    def __init__(self, desk: Desk, records: Records, hosting: Hosting, keeper: Keeper) -> None:
+        self._desk, self._records, self._hosting, self._keeper = desk, records, hosting, keeper
+        self._at_work: dict[Key, None] = {}
+        self._seen: dict[Key, None] = {}
+
+    def patrol(self) -> None:
+        """Look at some of them."""
+        machine = self._keeper.machine
+        runs = (*machine.seats, *machine.participants, *machine.shelf.runs)
+        known: dict[Key, None] = dict.fromkeys((run.app, run.version) for run in runs)
+        known |= dict.fromkeys(self._keeper.hosted_runs())
+        idle = [key for key in known if key not in self._hosting.table and key not in self._at_work]
+        if idle and all(key in self._seen for key in idle):
+            self._seen.clear()  # a new round
+        fresh = [key for key in idle if key not in self._seen]
+        for key in fresh[: MAX_AT_ONCE - len(self._at_work)]:
+            if not self._desk.talks.is_full:
+                self._at_work[key] = self._seen[key] = None
+                self._desk.talks.begin(self._look(key))
+
+    async def _look(self, key: Key) -> None:
+        before = self._keeper.hosted_runs().get(key)
+        try:
+            _, record = await self._records.application(key[0])
+        except CommandRefused:
+            return
+        finally:
+            del self._at_work[key]
+        hosted = self._keeper.hosted_runs()
+        if record is None or key in self._hosting.table or hosted.get(key) != before:
+            return  # nobody knows, or it was entered again meanwhile
+        if record.version > key[1] or (record.version == key[1] and record.is_final):
+            self._keeper.forget_run(key)
+            self._desk.emit(ForgetRun(*key))
+        elif before is not None and record.life > before and not record.held_by(self._desk.me.node):
+            self._keeper.let_go(key)

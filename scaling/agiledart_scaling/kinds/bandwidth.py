@@ -1,0 +1,50 @@
+"""A link that is full: more instances behind it would wait for it, too."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+FULL_LINK = 0.8
+FULL_NODE = 0.8
+LEAST_DELIVERED = 0.95
+SHORT_TERM = 3
+"""Utilisation of a link, and of cores, that is full; share of offered rows that must arrive; intervals that are short-term."""
+
+
+class Cure(Enum):
+    """What helps against a full link."""
+
+    NEW_PATH = "another path of the shuffle"
+    OUT = "instances behind another link"
+    MIGRATE = "a node behind other links"
+
+
+@dataclass(frozen=True, slots=True)
+class LinkLoad:
+    """What is known of a stage's node and links.
+
+    Attributes:
+        busiest_link: largest utilisation of its links in and out, 0 … 1.
+        busy_cores: utilisation of the node's cores, 0 … 1.
+        delivered: share of what it wanted to send that was taken.
+    """
+
+    busiest_link: float = 0.0
+    busy_cores: float = 0.0
+    delivered: float = 1.0
+
+
+def is_bandwidth_bound(load: LinkLoad, *, has_free_cores: bool = False) -> bool:
+    """Whether links hold the stage up. Where the cores are full as well they are used up first, and then it is the links."""
+    holds_up = load.busiest_link >= FULL_LINK or load.delivered < LEAST_DELIVERED
+    return holds_up and (load.busy_cores < FULL_NODE or not has_free_cores)
+
+
+def cure(intervals: int, *, has_state: bool) -> Cure:
+    """What to do for a stage that has been bandwidth-bound for so many intervals.
+
+    Source: [AgileDART] IV-C, table of the kinds of scaling: stateless operators are scaled out, stateful ones migrate
+    with their state.
+    """
+    if intervals < SHORT_TERM:
+        return Cure.NEW_PATH
+    return Cure.MIGRATE if has_state else Cure.OUT

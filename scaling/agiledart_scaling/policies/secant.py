@@ -1,0 +1,161 @@
+"""The default policy: the paper's secant step on a score that adds the needs, with measures that bursts do not move.
+
+Order of a decision: what the stage can do, what is due, the proposal, then whether it is acted on. Upwards a stage that
+was short in every second waits for nothing; downwards it waits a minute, and stays above what the busiest of these
+intervals needed.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from agiledart_kernel.errors import ConfigurationError
+from agiledart_scaling.limits import Limits
+from agiledart_scaling.measures import StageMeasures
+from agiledart_scaling.scaling_policy import Decision
+from agiledart_scaling.score import ORIGIN, Trial, need_score, secant_step
+
+
+@dataclass(frozen=True, slots=True)
+class SecantSettings:
+    """What can be turned.
+
+    Attributes:
+        drain_s: T, seconds in which a standing backlog shall be gone; smaller: more instances for the same backlog.
+        busy_share: ρ, the share of its time that an instance shall work; smaller: more room for bursts.
+        dead_band: no shrinking while f is at most 1 + this; growing at once only below 1 - this.
+        max_factor: κ, at most κ·x + 1 instances in one step.
+        burst_s: a backlog that today's instances work off in this time while the rate fits is left alone.
+        up_patience: intervals that ask for more before it is believed, unless every second of one did.
+        down_patience: intervals that ask for fewer.
+        down_margin: after shrinking, the busiest of these intervals must fit in ρ times this.
+        new_phase: a change of what is due by more than this share forgets the trials before.
+        uses_secant: else the proportional rule alone.
+    """
+
+    drain_s: float = 5.0
+    busy_share: float = 0.8
+    dead_band: float = 0.1
+    max_factor: float = 4.0
+    burst_s: float = 20.0
+    up_patience: int = 2
+    down_patience: int = 12
+    down_margin: float = 0.85
+    new_phase: float = 0.2
+    uses_secant: bool = True
+
+    def __post_init__(self) -> None:
+        if self.drain_s <= 0 or not 0 < self.busy_share <= 1 or not 0 < self.down_margin <= 1 or self.max_factor < 1:
+            raise ConfigurationError(
+                "secant: drain_s > 0, 0 < busy_share, down_margin ≤ 1 and max_factor ≥ 1 are needed."
+            )
+        if min(self.up_patience, self.down_patience) < 1:
+            raise ConfigurationError("secant: a patience is at least 1 interval.")
+
+
+@dataclass(frozen=True, slots=True)
+class SecantMemory:
+    """What the policy knows of a stage from before.
+
+    Attributes:
+        seconds: offered rates of each of the last intervals by second, sorted; as many as `down_patience`.
+        instances: that it had in the last interval.
+        rate: capacity for each instance, smoothed while their number stays.
+        points: (x, C) of this phase, the last two with different x.
+        due: rows/s that the phase began with.
+        shorts, longs: intervals in a row that asked for more, for fewer.
+    """
+
+    seconds: tuple[tuple[float, ...], ...] = ()
+    instances: int = 0
+    rate: float = 0.0
+    points: tuple[tuple[int, float], ...] = ()
+    due: float | None = None
+    shorts: int = 0
+    longs: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Secant:
+    """`secant`.
+
+    Source: [AgileDART] IV-C for the step.
+    Departs: score, measures and patience are this project's; why, is told in decision 0020.
+    """
+
+    settings: SecantSettings = SecantSettings()
+
+    def decide(self, measures: StageMeasures, limits: Limits, memory: object) -> Decision:
+        """See `ScalingPolicy`."""
+        s = self.settings
+        known = memory if isinstance(memory, SecantMemory) else SecantMemory()
+        known = self._learn(measures, known)
+        x, capacity = measures.instances, known.rate * measures.instances
+        if x != limits.clamp(x):
+            return Decision(limits.clamp(x), f"outside its limits {limits.low}..{limits.high}", {}, known)
+        usable = capacity * s.busy_share
+        is_short_throughout = min(measures.offered) > usable
+        seconds = known.seconds[-1] if is_short_throughout else sorted(sum(known.seconds[-2:], ()))
+        offered, backlog = seconds[len(seconds) // 2], min(measures.backlog)
+        due = offered + backlog / s.drain_s
+        f = need_score(capacity, offered, backlog, s.drain_s, s.busy_share)
+        terms = {"offered": offered, "backlog": backlog, "capacity": capacity, "due": due}
+        if f is None:
+            return self._shrink(x, limits.low, limits, known, terms, "idle: no row comes, none waits")
+        terms["f"] = f
+        if known.due is None or abs(due - known.due) > s.new_phase * known.due:
+            known = replace(known, points=(), due=due)
+        before = next((Trial(px, f / capacity * pc) for px, pc in reversed(known.points) if px != x), ORIGIN)
+        others = tuple(point for point in known.points if point[0] != x)
+        known = replace(known, points=(*others[-1:], (x, capacity)))
+        step = secant_step(Trial(x, f), before if s.uses_secant else ORIGIN)
+        wanted = limits.clamp(math.ceil(min(step.instances, s.max_factor * x + 1) - 1e-9))
+        why = f"{step.rule}: f {f:.2f}"
+        if wanted <= x:
+            known = replace(known, shorts=0)
+            if wanted == x or f <= 1 + s.dead_band:
+                bound = f", at its limit of {limits.high}" if f < 1 - s.dead_band and x >= limits.high else ""
+                return Decision(x, f"f {f:.2f}{bound or ': enough'}", terms, replace(known, longs=0))
+            return self._shrink(x, wanted, limits, known, terms, why)
+        known = replace(known, longs=0)
+        if offered <= usable and backlog <= s.burst_s * (capacity - offered):
+            gone = backlog / (capacity - offered) if capacity > offered else 0.0
+            return Decision(x, f"a burst: {backlog:.0f} rows wait, gone in {gone:.0f} s", terms, known)
+        known = replace(known, shorts=known.shorts + 1)
+        if known.shorts < s.up_patience and not (is_short_throughout and f < 1 - s.dead_band):
+            return Decision(x, f"{why}, for {known.shorts} of {s.up_patience} intervals", terms, known)
+        return Decision(wanted, why, terms, replace(known, shorts=0))
+
+    def _learn(self, measures: StageMeasures, known: SecantMemory) -> SecantMemory:
+        """This interval's rates; what an instance can do bends with x (cores are shared), so it is smoothed while x stays."""
+        seconds = (*known.seconds, tuple(sorted(measures.offered)))[-self.settings.down_patience :]
+        rate = measures.capacity / measures.instances
+        if known.instances == measures.instances and known.rate:
+            rate = (rate + known.rate) / 2
+        return replace(known, seconds=seconds, instances=measures.instances, rate=rate)
+
+    def _shrink(
+        self, x: int, wanted: int, limits: Limits, known: SecantMemory, terms: dict[str, float], why: str
+    ) -> Decision:
+        """Fewer, when it was too much for long enough; not fewer than the busiest of these intervals needs."""
+        s = self.settings
+        busiest = max(_median(seconds) for seconds in known.seconds)
+        needed = math.ceil(busiest / (known.rate * s.busy_share * s.down_margin) - 1e-9)
+        least = limits.clamp(max(wanted, needed))
+        if least >= x:
+            return Decision(
+                limits.clamp(x),
+                why if x <= limits.low else f"{why}; the last minute needs all",
+                terms,
+                replace(known, longs=0),
+            )
+        longs = known.longs + 1
+        if longs < s.down_patience:
+            waits = f"{why}, for {longs} of {s.down_patience} intervals"
+            return Decision(x, waits, terms, replace(known, longs=longs))
+        return Decision(least, why, terms, replace(known, longs=0))
+
+
+def _median(ordered: Sequence[float]) -> float:
+    """The upper one of an even number."""
+    return ordered[len(ordered) // 2]

@@ -1,0 +1,58 @@
+"""Scaling policies by name: those that are shipped, and those that packages of users bring."""
+
+from collections.abc import Callable
+from difflib import get_close_matches
+from importlib.metadata import entry_points
+
+from agiledart_kernel.errors import ConfigurationError
+from agiledart_scaling.policies.ds2 import AS_TUNED_BY_FLINK, Ds2
+from agiledart_scaling.policies.paper import Paper
+from agiledart_scaling.policies.secant import Secant
+from agiledart_scaling.scaling_policy import ScalingPolicy
+
+GROUP = "agiledart.scaling"
+"""Entry points of this group are callables without arguments that return a policy."""
+
+_POLICIES: dict[str, Callable[[], ScalingPolicy]] = {
+    "secant": Secant,
+    "paper": Paper,
+    "ds2": Ds2,
+    "ds2-flink": lambda: Ds2(AS_TUNED_BY_FLINK),
+}
+
+POLICIES: tuple[str, ...] = tuple(_POLICIES)
+"""Names of the shipped policies, the default first."""
+
+
+def policy_named(name: str) -> ScalingPolicy:
+    """A policy of this name; no package replaces a shipped one. Drivers call it, once: it looks into installed packages.
+
+    Raises:
+        ConfigurationError: there is none of this name, or it cannot be loaded.
+    """
+    if name in _POLICIES:
+        return _POLICIES[name]()
+    points = {point.name: point for point in entry_points(group=GROUP)}
+    if name not in points:
+        known = sorted({*POLICIES, *points})
+        close = get_close_matches(name, known, 1)
+        meant = f" Did you mean {close[0]}?" if close else ""
+        raise ConfigurationError(
+            f"scaling policy {name!r}: there is none of this name; there are {', '.join(known)}.{meant}"
+        )
+    try:
+        policy: ScalingPolicy = points[name].load()()
+    except Exception as error:
+        raise ConfigurationError(
+            f"scaling policy {name!r} of {points[name].value}: it could not be loaded: {type(error).__name__}: {error}"
+        ) from error
+    if not callable(getattr(policy, "decide", None)):
+        raise ConfigurationError(
+            f"scaling policy {name!r} of {points[name].value}: it has no method decide(measures, limits, memory)."
+        )
+    return policy
+
+
+def is_shipped(name: str) -> bool:
+    """Whether a policy is ours, and may be trusted to answer in time."""
+    return name in _POLICIES

@@ -1,0 +1,123 @@
+"""The job of the tests that pull plugs: a paced file, windows by key, a log and a file; and what an undisturbed run writes."""
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from agiledart_cli.errors import AnsweredNoError, NoAgentError
+from agiledart_node.wire.commands import Status
+from agiledart_sink_log.layout import log_directory
+from agiledart_sink_log.reader import LogReader
+from tests.e2e.mesh import AgentProcess, Mesh, cli, executors_of, wait_for
+
+CODE = """
+from datetime import timedelta
+from typing import NamedTuple
+
+from agiledart import Pane, Sink, Source, Topology, sum_of, tumbling
+
+
+class Reading(NamedTuple):
+    at: int
+    key: int
+    value: int
+
+
+def build(readings: Source[Reading], report: Sink[Pane], copy: Sink[Pane], name: str = "plug") -> Topology:
+    topology = Topology(name, delivery="exactly-once")
+    rows = topology.source("readings", readings, event_time=lambda reading: reading.at)
+    window = rows.key_by(lambda reading: reading.key).window(tumbling(timedelta(milliseconds=50)))
+    sums = window.aggregate("sums", sum_of(lambda reading: reading.value))
+    sums.sink("report", report)
+    sums.sink("copy", copy)
+    return topology
+"""
+
+FINAL = ("finished", "failed", "stopped")
+
+
+def undisturbed(folder: Path, readings: int) -> str:
+    """Put code and input into a folder; what one process writes that nothing happens to."""
+    (folder / "plug.py").write_text(CODE)
+    (folder / "rows.csv").write_text("".join(f"{n},{n % 7},{n * n % 101}\n" for n in range(readings)))
+    told = cli(
+        "run", "plug.py:build", "--set", "readings=csv:rows.csv", "--set", "report=null:",
+        "--set", "copy=csv:expected.csv", cwd=folder,
+    )  # fmt: skip
+    assert told.returncode == 0, told.stderr
+    return (folder / "expected.csv").read_text()
+
+
+class Job:
+    """One application of the mesh: source on a1, state on whichever agent, sinks on a3."""
+
+    def __init__(self, ring: Mesh, folder: Path, name: str, *more: str) -> None:
+        self.ring, self.name, self.out = ring, name, folder / f"{name}.csv"
+        told = cli(
+            "submit", "plug.py:build", "--set", f"readings=csv:{folder / 'rows.csv'}?speed=1@a1",
+            "--set", f"report=log:{name}@a3", "--set", f"copy=csv:{self.out}@a3", "--set", f"name={name}",
+            "--agent", str(ring.agents[0].state_dir), *more, cwd=folder,
+        )  # fmt: skip
+        assert told.returncode == 0, told.stderr
+
+    def status(self) -> dict[str, Any]:
+        """As any agent that answers sees it; nothing while none does."""
+        for agent in self.ring.living():
+            try:
+                return dict(agent.ask(Status(self.name)))
+            except (AnsweredNoError, NoAgentError, OSError):
+                continue
+        return {"state": ""}
+
+    def until_committed(self) -> None:
+        """Wait until readers of the log see rows: an epoch was committed."""
+        wait_for(lambda: self.logged(), 60, "a committed epoch")
+
+    def until_over(self) -> dict[str, Any]:
+        """Wait for the end."""
+        return dict(wait_for(lambda: (told := self.status())["state"] in FINAL and told, 180, f"{self.name} ends"))
+
+    def logged(self) -> list[Any]:
+        """Committed rows of the log."""
+        folder = log_directory(self.ring.agent("a3").state_dir, self.name)
+        rows: list[Any] = []
+        if not (folder / "log.json").exists():
+            return rows
+        reader = LogReader(folder)
+        offset, end = 0, reader.ends(0).committed
+        while offset < end:
+            batches, offset, _ = reader.fetch(0, offset, 10_000, 1 << 20)
+            for batch in batches:
+                rows += msgspec.msgpack.decode(batch.body)
+        return rows
+
+
+def as_csv(rows: list[Any]) -> str:
+    return "".join(",".join(map(str, row)) + "\n" for row in rows)
+
+
+def check(job: Job, expected: str) -> None:
+    told = job.until_over()
+    assert (told["state"], told["reason"]) == ("finished", "")
+    assert any("brought back" in entry["text"] for entry in told["history"])
+    assert job.out.read_text() == expected
+    assert as_csv(job.logged()) == expected
+
+
+def host_of(job: Job, stage: str) -> AgentProcess:
+    (name,) = job.status()["placement"][stage]
+    return job.ring.agent(name)
+
+
+def pull_the_plug(agent: AgentProcess) -> None:
+    """kill -9 of an agent and of everything that it started."""
+    executors = executors_of(agent)
+    agent.kill()
+    for pid in executors:
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            continue

@@ -1,0 +1,101 @@
+"""Agents that are killed for good: their neighbours take over what they ran, from fragments, and the results are exact."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.mesh import AgentProcess, Mesh, mesh, wait_for
+from tests.e2e.plug import Job, check, pull_the_plug, undisturbed
+
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.xdist_group("plug")]
+
+READINGS = 15_000
+ENDS = ("a1", "a3")
+"""Where the source and the sinks are."""
+
+
+@pytest.fixture
+def ring() -> Iterator[Mesh]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AGILEDART_AGENT__CHECKPOINT_INTERVAL", "1")
+        with mesh(0) as made:
+            for number in range(1, 7):
+                made.grow(1, "--host", f"machine-{number}")
+            yield made
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """The folder with code and input, and what one undisturbed process writes."""
+    folder = tmp_path_factory.mktemp("over")
+    return folder, undisturbed(folder, READINGS)
+
+
+def in_between(job: Job) -> list[AgentProcess]:
+    """Hosts of the stage with state that have neither source nor sink."""
+    hosts = dict.fromkeys(job.status()["placement"]["sums"])
+    found = [job.ring.agent(name) for name in hosts if name not in ENDS]
+    assert found, f"nothing runs between the ends: {list(hosts)}"
+    return found
+
+
+def test_a_host_of_state_is_killed_for_good(ring: Mesh, expected: tuple[Path, str]) -> None:
+    job = Job(ring, expected[0], "host", "--parallelism", "sums=6")
+    job.until_committed()
+    victim = in_between(job)[0]
+    pull_the_plug(victim)
+    check(job, expected[1])
+    assert victim.name not in job.status()["placement"]["sums"]
+
+
+def coordinator_of(job: Job) -> AgentProcess:
+    """Who says what counts."""
+    epoch: dict[str, Any] = wait_for(lambda: job.status().get("epoch"), 30, "somebody coordinates")
+    return job.ring.agent(epoch["coordinator"])
+
+
+def holders_of(job: Job) -> list[AgentProcess]:
+    """Agents that keep fragments of others."""
+    return [agent for agent in job.ring.living() if any((agent.state_dir / "fragments").glob("[0-9a-f]*"))]
+
+
+def test_a_host_and_a_holder_are_killed_for_good(ring: Mesh, expected: tuple[Path, str]) -> None:
+    job = Job(ring, expected[0], "holder", "--parallelism", "sums=6")
+    job.until_committed()
+    victim = in_between(job)[0]
+    holder = next(agent for agent in holders_of(job) if agent.name not in (*ENDS, victim.name))
+    pull_the_plug(victim)
+    pull_the_plug(holder)
+    check(job, expected[1])
+
+
+def test_the_host_that_coordinates_is_killed_for_good(ring: Mesh, expected: tuple[Path, str]) -> None:
+    job = Job(ring, expected[0], "leader", "--parallelism", "sums=6")
+    job.until_committed()
+    leader = coordinator_of(job)
+    pull_the_plug(leader)
+    if leader.name in ENDS:
+        # Its files are there and nowhere else: the run says whom it waits for, and goes on when that one is back.
+        wait_for(lambda: _waits_for(job) == [leader.name], 60, f"it waits for {leader.name}")
+        leader.start()
+    check(job, expected[1])
+
+
+def _waits_for(job: Job) -> list[str]:
+    recovery = job.status().get("recovery") or {}
+    return list(recovery.get("waits_for", []))
+
+
+def test_who_comes_back_after_others_took_over_lets_go(ring: Mesh, expected: tuple[Path, str]) -> None:
+    job = Job(ring, expected[0], "back", "--parallelism", "sums=6")
+    job.until_committed()
+    victim = in_between(job)[0]
+    pull_the_plug(victim)
+    wait_for(lambda: "brought back" in job.status()["history"][-1]["text"], 60, "it was taken over")
+    victim.start()
+    part = victim.state_dir / "runs" / "back.1" / "part"
+    assert part.exists()
+    wait_for(lambda: not part.exists(), 60, "it lets go of its part")
+    check(job, expected[1])

@@ -1,0 +1,293 @@
+"""State on neighbours as bytes: sealed, cut, kept, fetched, put together; and everything that a peer or a disk may do to it."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from hashlib import sha256
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agiledart_agent.fragments.erasure import cut, joined, sealed, unsealed
+from agiledart_agent.fragments.fragment_links import FragmentClient
+from agiledart_agent.fragments.fragment_shelf import FragmentShelf, Header, NoFragment
+from agiledart_agent.fragments.server import FragmentServer
+from agiledart_agent.fragments.wire import ANSWERS, REQUESTS, About, Bytes, FragmentRefused, Go, Put
+from agiledart_kernel.errors import OperationFailed
+from agiledart_kernel.frames import FrameKind
+from agiledart_kernel.node_id import NodeId
+from agiledart_kernel.peer import Peer
+from agiledart_recovery.fragments.arithmetic import stripe_providers, stripe_range
+from agiledart_recovery.limits import SEAL_BYTES
+from agiledart_recovery.wire.effects import FragmentKey
+from agiledart_recovery.wire.names import Party, Run, Snapshot
+
+KEY = bytes(range(32))
+ELEMENT = b"what one instance remembers " * 4_000
+DIGEST = sha256(ELEMENT).digest()
+RUN = Run("taxi", 1)
+OWNER = Peer(NodeId(7), 1, "pi7")
+
+
+def about(fragments: list[bytes], index: int, m: int, *, life: int = 1, epoch: int = 4) -> About:
+    key = FragmentKey(RUN, Party("1", 1, 0), Snapshot(life, epoch), index)
+    length = len(ELEMENT) + SEAL_BYTES
+    return About(key, DIGEST, length, m, len(fragments), sha256(fragments[index]).digest())
+
+
+# ---- the code (specification, R2, R3)
+
+
+@pytest.mark.parametrize(("m", "k"), [(1, 1), (1, 2), (2, 2), (3, 2), (4, 2), (6, 3), (10, 4), (3, 0)])
+def test_any_m_of_the_fragments_rebuild_the_element(m: int, k: int) -> None:
+    data = sealed(ELEMENT[:1_001], DIGEST, KEY)
+    fragments = cut(data, m, m + k)
+    assert len({len(fragment) for fragment in fragments}) == 1
+    for chosen in combinations(range(m + k), m):
+        (found,) = joined([{index: fragments[index] for index in chosen}], m, m + k, len(data))
+        assert found == data, chosen
+
+
+@pytest.mark.parametrize(("m", "k"), [(2, 2), (4, 2)])
+def test_stripes_of_all_live_holders_rebuild_it_too(m: int, k: int) -> None:
+    data = sealed(ELEMENT, DIGEST, KEY)
+    fragments = cut(data, m, m + k)
+    live = [index for index in range(m + k) if index != 1]
+    stripes = []
+    for stripe in range(len(live)):
+        offset, length = stripe_range(stripe, len(live), len(fragments[0]))
+        providers = [live[place] for place in stripe_providers(stripe, m, len(live))]
+        stripes.append({index: fragments[index][offset : offset + length] for index in providers})
+    (found,) = joined(stripes, m, m + k, len(data))
+    assert unsealed(found, DIGEST, KEY) == ELEMENT
+
+
+def test_a_fragment_that_lies_is_found_out() -> None:
+    data = sealed(ELEMENT, DIGEST, KEY)
+    fragments = cut(data, 2, 4)
+    bad = fragments[0][:10] + bytes([fragments[0][10] ^ 1]) + fragments[0][11:]
+    tries = list(joined([{0: bad, 1: fragments[1], 3: fragments[3]}], 2, 4, len(data)))
+    assert [unsealed(found, DIGEST, KEY) == ELEMENT for found in tries] == [False, False, True]
+
+
+def test_a_holder_cannot_read_what_it_holds_and_the_seal_is_always_the_same() -> None:
+    data = sealed(ELEMENT, DIGEST, KEY)
+    assert len(data) == len(ELEMENT) + SEAL_BYTES
+    assert ELEMENT[:28] not in data
+    assert sealed(ELEMENT, DIGEST, KEY) == data, "fragments that are made again must fit to the others"
+    assert unsealed(data, DIGEST, bytes(32)) is None
+    assert unsealed(data[:-1], DIGEST, KEY) is None
+    with pytest.raises(OperationFailed, match="no key"):
+        sealed(ELEMENT, DIGEST, b"")
+
+
+# ---- the shelf
+
+
+def stored(shelf: FragmentShelf, description: About, fragment: bytes) -> None:
+    writing = shelf.begin(Header(description, OWNER.node))
+    writing.write(fragment)
+    shelf.finish(writing)
+
+
+def path_of(folder: Path) -> Path:
+    (path,) = (folder / "fragments").glob("[0-9a-f]*")
+    return path
+
+
+def test_a_fragment_is_there_after_a_restart(tmp_path: Path) -> None:
+    fragments = cut(sealed(ELEMENT, DIGEST, KEY), 2, 4)
+    stored(FragmentShelf(tmp_path), about(fragments, 3, 2), fragments[3])
+    (tmp_path / "fragments" / ".half.part").write_bytes(b"what a killed agent was writing")
+    again = FragmentShelf(tmp_path)
+    (header,) = again.found()
+    assert (header.about, header.owner) == (about(fragments, 3, 2), OWNER.node)
+    again.verify(header.about)
+    assert again.read(header.about, 5, 20) == fragments[3][5:25]
+    assert (again.count, again.held_bytes) == (1, len(fragments[3]))
+    again.drop([header.about.key])
+    assert again.count == 0
+    assert FragmentShelf(tmp_path).found() == []
+
+
+def test_a_flipped_bit_on_the_disk_is_seen(tmp_path: Path) -> None:
+    shelf, fragments = FragmentShelf(tmp_path), cut(sealed(ELEMENT, DIGEST, KEY), 2, 4)
+    stored(shelf, about(fragments, 0, 2), fragments[0])
+    path = path_of(tmp_path)
+    raw = bytearray(path.read_bytes())
+    raw[-5] ^= 4
+    path.write_bytes(raw)
+    with pytest.raises(NoFragment, match="damaged"):
+        shelf.verify(shelf.about(about(fragments, 0, 2).key, DIGEST))
+
+
+def test_a_file_that_was_cut_short_is_no_fragment(tmp_path: Path) -> None:
+    shelf, fragments = FragmentShelf(tmp_path), cut(sealed(ELEMENT, DIGEST, KEY), 2, 4)
+    stored(shelf, about(fragments, 0, 2), fragments[0])
+    path = path_of(tmp_path)
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(NoFragment, match="cut short"):
+        shelf.about(about(fragments, 0, 2).key, DIGEST)
+    assert FragmentShelf(tmp_path).found() == []
+    assert not path.exists()
+
+
+def test_what_does_not_fit_below_the_bound_is_refused(tmp_path: Path) -> None:
+    fragments = cut(sealed(ELEMENT, DIGEST, KEY), 2, 4)
+    shelf = FragmentShelf(tmp_path, max_bytes=len(fragments[0]) + 10)
+    stored(shelf, about(fragments, 0, 2), fragments[0])
+    stored(shelf, about(fragments, 0, 2), fragments[0])  # the same again takes no more room
+    with pytest.raises(NoFragment) as refused:
+        shelf.begin(Header(about(fragments, 1, 2), OWNER.node))
+    assert refused.value.reason == "full"
+
+
+def test_another_life_or_element_is_another_fragment(tmp_path: Path) -> None:
+    shelf, fragments = FragmentShelf(tmp_path), cut(sealed(ELEMENT, DIGEST, KEY), 2, 4)
+    stored(shelf, about(fragments, 0, 2), fragments[0])
+    for key, digest in (
+        (about(fragments, 0, 2, life=2).key, DIGEST),
+        (about(fragments, 0, 2, epoch=5).key, DIGEST),
+        (about(fragments, 0, 2).key, bytes(32)),
+    ):
+        with pytest.raises(NoFragment) as refused:
+            shelf.about(key, digest)
+        assert refused.value.reason == "missing"
+
+
+@pytest.mark.parametrize(
+    ("index", "length", "m", "n"), [(4, 100, 2, 4), (0, 100, 3, 2), (0, 1 << 40, 1, 8), (0, 0, 1, 2)]
+)
+def test_fragments_that_cannot_be_are_refused(index: int, length: int, m: int, n: int) -> None:
+    key = FragmentKey(RUN, Party("1"), Snapshot(1, 1), index)
+    assert About(key, bytes(32), length, m, n, bytes(32)).fault()
+
+
+# ---- the service: two ends joined in memory
+
+
+class _PeerInfo:
+    def __init__(self, peer: Peer) -> None:
+        self._peer = peer
+
+    def as_peer(self) -> Peer:
+        return self._peer
+
+
+class Wire:
+    """One end of a link; what it sends arrives at the other end in the next turn of the loop."""
+
+    def __init__(self, peer: Peer) -> None:
+        self.peer, self.remote, self.closed = _PeerInfo(peer), peer.name, False
+        self.deliver: Callable[[int, bytes], None] = lambda kind, body: None
+
+    def send(self, kind: int, body: bytes) -> None:
+        asyncio.get_running_loop().call_soon(self.deliver, kind, body)
+
+    async def drain(self) -> None:
+        await asyncio.sleep(0)
+
+    def pause_reading(self) -> None: ...
+
+    def resume_reading(self) -> None: ...
+
+    def close(self, reason: str = "done") -> None:
+        self.closed = True
+
+
+class Bench:
+    """A holder and somebody who dials it."""
+
+    def __init__(self, folder: Path, refused: tuple[str, str] = ("", "")) -> None:
+        self.shelf, self.thread = FragmentShelf(folder), ThreadPoolExecutor(1)
+        self.counted: list[str] = []
+        self.kept: list[FragmentKey] = []
+
+        async def judge(peer: Peer, key: FragmentKey) -> tuple[str, str]:
+            return refused
+
+        self.server = FragmentServer(
+            self.shelf,
+            self.thread,
+            judge,
+            lambda key, _: self.kept.append(key),
+            lambda reason, _: self.counted.append(reason),
+        )
+        self.client = FragmentClient(self.dial)
+
+    async def dial(self, peer: Peer, on_frame: Any, on_closed: Any) -> Any:
+        mine: Any = Wire(peer)
+        theirs: Any = Wire(OWNER)
+        handler = self.server.accept(theirs)
+        mine.deliver = lambda kind, body: handler.on_frame(theirs, kind, body)
+        theirs.deliver = lambda kind, body: on_frame(mine, kind, body)
+        return mine
+
+
+def run(work: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(work, 20))
+
+
+def test_a_fragment_goes_to_its_holder_and_comes_back(tmp_path: Path) -> None:
+    async def work() -> None:
+        bench, fragments = Bench(tmp_path), cut(ELEMENT * 20, 2, 4)
+        length = len(ELEMENT) * 20
+        key = about(fragments, 2, 2).key
+        description = About(key, DIGEST, length, 2, 4, sha256(fragments[2]).digest())
+        await bench.client.put(Peer(NodeId(2)), description, fragments[2])
+        assert bench.kept == [key]
+        size = len(fragments[2])
+        assert await bench.client.get(Peer(NodeId(2)), key, DIGEST, 0, 0, size) == fragments[2]
+        assert await bench.client.get(Peer(NodeId(2)), key, DIGEST, 100, 300_000, 300_000) == fragments[2][100:300_100]
+        with pytest.raises(OperationFailed, match="another element"):
+            await bench.client.get(Peer(NodeId(2)), key, bytes(32), 0, 0, size)
+        with pytest.raises(OperationFailed, match="bytes 0 to"):
+            await bench.client.get(Peer(NodeId(2)), key, DIGEST, 0, size + 1, size + 1)
+
+    run(work())
+
+
+@pytest.mark.parametrize("reason", ["not a host", "old life"])
+def test_who_hosts_nothing_of_the_run_and_who_is_late_is_refused_and_counted(tmp_path: Path, reason: str) -> None:
+    async def work() -> None:
+        bench, fragments = Bench(tmp_path, (reason, "in words")), cut(sealed(ELEMENT, DIGEST, KEY), 2, 4)
+        with pytest.raises(OperationFailed, match="in words"):
+            await bench.client.put(Peer(NodeId(2)), about(fragments, 0, 2), fragments[0])
+        assert bench.counted == [f"fragment: {reason}"]
+        assert bench.shelf.count == 0
+
+    run(work())
+
+
+@pytest.mark.parametrize("damage", ["flipped", "short", "long"])
+def test_what_was_damaged_on_its_way_is_not_kept(tmp_path: Path, damage: str) -> None:
+    async def work() -> None:
+        bench, fragments = Bench(tmp_path), cut(sealed(ELEMENT, DIGEST, KEY), 2, 4)
+        whole = fragments[0]
+        sent = {"flipped": b"x" + whole[1:], "short": whole[:-1], "long": whole + b"x"}[damage]
+        answers: asyncio.Queue[object] = asyncio.Queue()
+        link = await bench.dial(Peer(NodeId(2)), lambda _, kind, body: answers.put_nowait(ANSWERS.decode(body)), None)
+        link.send(FrameKind.CONTROL, REQUESTS.encode(Put(1, about(fragments, 0, 2))))
+        assert await answers.get() == Go(1)
+        link.send(FrameKind.CONTROL, REQUESTS.encode(Bytes(1, sent)))
+        if damage == "short":
+            link.send(FrameKind.CONTROL, REQUESTS.encode(Bytes(1, b"")))  # nothing more comes
+        refused = await answers.get()
+        assert isinstance(refused, FragmentRefused)
+        assert refused.reason == "hash"
+        assert bench.kept == []
+        assert list((tmp_path / "fragments").glob("*")) == []
+
+    run(work())
+
+
+def test_a_holder_that_sends_too_much_is_not_believed(tmp_path: Path) -> None:
+    async def work() -> None:
+        bench, fragments = Bench(tmp_path), cut(sealed(ELEMENT, DIGEST, KEY), 2, 4)
+        await bench.client.put(Peer(NodeId(2)), about(fragments, 0, 2), fragments[0])
+        with pytest.raises(OperationFailed, match="more than it was asked for"):
+            await bench.client.get(Peer(NodeId(2)), about(fragments, 0, 2).key, DIGEST, 0, 0, 10)
+
+    run(work())

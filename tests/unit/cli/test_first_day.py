@@ -1,0 +1,143 @@
+"""What the command line says on somebody's first day: Ctrl-C, no room, replacing, forgetting, logs without a line."""
+
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agiledart_cli import control_client
+from agiledart_cli.agent_place import MESH_FILE, find_agent
+from agiledart_cli.verbs import application_view
+from agiledart_node.wire.commands import WAITS_FOR_ROOM, Forget, Refusal, Status, Stop, Submit
+from tests.unit.cli.fake_agent import FakeAgent
+from tests.unit.cli.test_verbs import Ask, ask, project
+
+__all__ = ["ask", "project"]
+
+SUBMIT = ["submit", "small.py:build", "--set", "rows=csv:rows.csv@a1"]
+STARTED = {"name": "small", "version": 2, "state": "running", "placement": {"rows": ["a1"]}, "seconds_to_running": 0.4}
+STOPPED = {"name": "small", "version": 1, "state": "stopped", "summary": {}}
+
+
+def test_ctrl_c_while_it_is_being_started_says_that_it_goes_on(
+    project: Path, ask: Ask, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(connection: object, timeout: float) -> bytes:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(control_client.UnixConnection, "receive", interrupted)
+    assert ask(SUBMIT, ["placing", STARTED])[0] == 130
+    told = capsys.readouterr().err
+    assert "small is being started and goes on." in told
+    assert "agiledart stop small" in told
+    assert "Traceback" not in told
+
+
+def test_no_room_is_said_at_once_with_what_would_help(
+    project: Path, ask: Ask, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = f"small {WAITS_FOR_ROOM}: no node has room. Start more agents. It starts by itself when there is room."
+    began = time.monotonic()
+    assert ask(SUBMIT, [line])[0] == 1  # no answer comes: nobody waits for one
+    assert time.monotonic() - began < control_client.ANSWER_SECONDS
+    assert line in capsys.readouterr().err
+    assert ask([*SUBMIT, "--wait"], [line, STARTED], [{**STARTED, "state": "finished"}])[0] == 0
+
+
+def test_replace_drains_what_runs_and_begins_again(project: Path, ask: Ask, capsys: pytest.CaptureFixture[str]) -> None:
+    running = {"name": "small", "version": 1, "state": "running"}
+    code, asked = ask([*SUBMIT, "--replace"], [running], ["draining", STOPPED], [STARTED])
+    assert code == 0
+    assert [type(command) for command in asked] == [Status, Stop, Submit]
+    assert asked[1] == Stop("small", now=False)
+    assert "small runs: draining it first" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("before", [Refusal(1, "No application 'small'."), {"name": "small", "state": "failed"}])
+def test_replace_of_nothing_is_a_submission(before: Any, project: Path, ask: Ask) -> None:
+    code, asked = ask([*SUBMIT, "--replace"], [before], [STARTED])
+    assert (code, [type(command) for command in asked]) == (0, [Status, Submit])
+
+
+def test_forget(ask: Ask, capsys: pytest.CaptureFixture[str]) -> None:
+    code, asked = ask(["forget", "small"], [{"name": "small", "version": 3}])
+    assert (code, asked) == (0, [Forget("small")])
+    assert "small v3 is forgotten." in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("state", "said"), [("running", "nothing yet."), ("finished", "logged nothing.")])
+def test_logs_without_a_line_say_so(state: str, said: str, ask: Ask, capsys: pytest.CaptureFixture[str]) -> None:
+    assert ask(["logs", "small"], [{"lines": [], "after": {}, "state": state, "silent_nodes": []}])[0] == 0
+    assert said in capsys.readouterr().err
+
+
+def test_list_says_how_long_it_ran_and_when_it_ended(capsys: pytest.CaptureFixture[str]) -> None:
+    now = int(time.time() * 1000)
+    row = {"version": 1, "submitted_to": "a1", "submitted_ms": now - 9_000_000}
+    application_view.print_applications(
+        {
+            "applications": [
+                {
+                    **row,
+                    "name": "done",
+                    "state": "finished",
+                    "running_ms": now - 8_000_000,
+                    "changed_ms": now - 800_000,
+                },
+                {**row, "name": "goes", "state": "running", "running_ms": now - 65_000, "changed_ms": now - 65_000},
+                {**row, "name": "never", "state": "failed", "running_ms": 0, "changed_ms": now - 3_600_000},
+            ]
+        }
+    )
+    done, goes, never = capsys.readouterr().out.splitlines()[1:]
+    assert "ran for 2 h 0 min, ended 13 min 20 s ago" in done
+    assert "for 1 min 5 s" in goes
+    assert "ended" not in goes
+    assert "ended 1 h 0 min ago" in never
+
+
+def test_a_long_reason_is_cut_on_a_terminal_only(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    row = {"name": "x", "version": 1, "state": "failed", "reason": "why " * 80, "changed_ms": 0, "submitted_to": "a1"}
+    application_view.print_applications({"applications": [row]})
+    assert len(capsys.readouterr().out.splitlines()[1]) > 300
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    application_view.print_applications({"applications": [row]})
+    line = capsys.readouterr().out.splitlines()[1]
+    assert len(line) <= 110  # with the codes of its colour
+    assert line.endswith("…")
+
+
+def test_status_says_how_old_its_figures_are_and_why_a_step_is_where_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    body: dict[str, Any] = {
+        "name": "small", "version": 1, "state": "running", "changed_ms": 0, "placement": {"rows": ["a1"], "count": ["a2"]},
+        "ways": [["a1", "a2", "a1"]], "paths": [["a1"]], "reasons": {"count": "a1 has 5 instances already, and others have room"},
+        "stages": [{"name": "rows", "instances": [{"age_ms": 100}]}, {"name": "count", "instances": [{"age_ms": 2_300}]}],
+    }  # fmt: skip
+    application_view.print_status(body)
+    told = capsys.readouterr().out
+    assert "way a1 → a2 → a1 (2 hops)" in told
+    assert "count is on a2: a1 has 5 instances already, and others have room" in told
+    assert "figures 0.10 s to 2.30 s old: counts differ by what passed between" in told
+
+
+def test_which_agent_is_guessed_is_said_once_for_a_terminal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state, agent = tmp_path / "state" / "agiledart", tmp_path / "a1"
+    state.mkdir(parents=True)
+    agent.mkdir()
+    (state / MESH_FILE).write_text(json.dumps({"pid": os.getpid(), "agents": [str(agent)]}))
+    environment = {"XDG_STATE_HOME": str(tmp_path / "state")}
+    with FakeAgent(agent, lambda _: []):
+        for said in (1, 0):
+            find_agent(None, environment)
+            assert capsys.readouterr().err.count("no --agent given: using a1") == said
+        monkeypatch.setattr(os, "getsid", lambda _: 4_711)  # another terminal
+        find_agent(None, environment)
+        assert "no --agent given" in capsys.readouterr().err

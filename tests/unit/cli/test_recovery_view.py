@@ -1,0 +1,46 @@
+"""How `list`, `status` and `top` say that an application is being brought back."""
+
+from typing import Any
+
+import pytest
+
+from agiledart_cli.verbs.application_view import print_applications, print_status, recovery_text
+
+RECOVERY: dict[str, Any] = {
+    "life": 2, "from_epoch": 7, "reason": "a host was lost", "phase": "fetch", "waits_for": [], "seconds": 1.5,
+    "bytes": 1_000, "of_bytes": 4_000, "attempt": 1,
+}  # fmt: skip
+BODY: dict[str, Any] = {
+    "name": "orders", "version": 1, "state": "recovering", "reason": "", "changed_ms": 0, "stages": [], "summary": {},
+    "epoch": {"committed": 7, "life": 2, "age_s": 3.0, "took_ms": 20.0, "bytes": 5_000, "survives": 1, "coordinator": "pi2"},
+    "recovery": RECOVERY,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("phase", "words"),
+    [
+        ("fetch", "fetches state, 1,000 of 4,000 bytes; life 2 from epoch 7"),
+        ("restore", "restores; life 2"),
+        ("replay", "replays; life 2"),
+        ("plan", "plans; life 2"),
+    ],
+)
+def test_each_phase_has_words(phase: str, words: str) -> None:
+    assert recovery_text({"recovery": {**RECOVERY, "phase": phase}}).startswith(words)
+
+
+def test_who_is_missing_is_named() -> None:
+    waiting = {**RECOVERY, "phase": "waiting", "waits_for": ["pi3", "pi4"]}
+    assert recovery_text({"recovery": waiting}).startswith("waits for pi3, pi4;")
+    assert recovery_text({"recovery": {**waiting, "waits_for": []}}).startswith("waits for room;")
+    assert recovery_text({"recovery": None}) == ""
+
+
+def test_status_and_list_show_it(capsys: pytest.CaptureFixture[str]) -> None:
+    print_status(BODY)
+    print_applications({"applications": [BODY], "unreadable": 0})
+    told = capsys.readouterr().out
+    assert told.count("fetches state") == 2
+    assert "epoch 7 committed" in told
+    assert "survives the loss of 1 machine\n" in told

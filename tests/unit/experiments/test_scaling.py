@@ -1,0 +1,68 @@
+"""Both experiments of scaling: same seed, same figures; a policy that does nothing misses the goals."""
+
+import pytest
+
+from agiledart_experiments.registry import find, run_experiment
+from agiledart_experiments.report import Settings
+from agiledart_experiments.scaling import closed_loop
+from agiledart_experiments.scaling.queue_model import Change
+from agiledart_kernel.errors import ConfigurationError
+from agiledart_scaling.limits import Limits
+from agiledart_scaling.measures import StageMeasures
+from agiledart_scaling.scaling_policy import Decision
+
+
+def test_secant_steps() -> None:
+    documents = [run_experiment(find("secant-steps"), Settings(3))[1] for _ in range(2)]
+    for document in documents:
+        document.pop("cpu_seconds")
+        document.pop("memory_mb")
+    assert documents[0] == documents[1]
+    assert documents[0]["passed"]
+    by_start = {
+        row["start"]: row for row in documents[0]["results"] if row["noise"] == 0.0 and row["capacity"] == "30-10"
+    }
+    assert by_start["warm, origin"]["iterations_mean"] < by_start["warm, last phase"]["iterations_mean"]
+    assert by_start["warm, last phase"]["iterations_mean"] < by_start["0-10"]["iterations_mean"]
+
+
+def test_the_default_policy_meets_its_goals() -> None:
+    report, document = run_experiment(find("closed-loop"), Settings(2, policy="secant"))
+    assert report.passed, [goal for goal in report.goals if not goal.met]
+    assert {row["policy"] for row in document["results"] if "seeds" in row} == {"secant"}
+
+
+class Idle:
+    """Never changes anything."""
+
+    def decide(self, measures: StageMeasures, limits: Limits, memory: object) -> Decision:
+        """Today's number."""
+        return Decision(measures.instances, "idle")
+
+
+def test_a_policy_that_does_nothing_misses_the_goals(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(closed_loop, "_policy", lambda _: Idle())
+    report = run_experiment(find("closed-loop"), Settings(2, policy="secant"))[0]
+    assert [goal.what for goal in report.goals if not goal.met] == [
+        "secant: ×4 is met within 4 intervals in the worst seed"
+    ]
+
+
+def test_reversals_are_counted_by_stage_and_within_a_minute() -> None:
+    changes = [
+        Change(10, 0, 4, 8),
+        Change(30, 1, 8, 4),
+        Change(60, 0, 8, 6),
+        Change(90, 0, 6, 5),
+        Change(151, 0, 5, 9),
+        Change(200, 0, 9, 9),
+        Change(210, 0, 9, 5),
+    ]
+    assert closed_loop._reversals(changes) == 1 + 0
+
+
+def test_a_policy_is_for_experiments_that_compare_some() -> None:
+    with pytest.raises(ConfigurationError, match="hop-count compares no scaling policies"):
+        run_experiment(find("hop-count"), Settings(policy="secant"))
+    with pytest.raises(ConfigurationError, match="Did you mean ds2"):
+        run_experiment(find("closed-loop"), Settings(policy="ds3"))

@@ -1,0 +1,196 @@
+"""Which kind of change is chosen, and what each of them needs to know."""
+
+from dataclasses import replace
+
+import pytest
+
+from agiledart_scaling.kinds.bandwidth import Cure, LinkLoad, cure, is_bandwidth_bound
+from agiledart_scaling.kinds.quota import Growth, within_quota
+from agiledart_scaling.kinds.room import Arrival, NodeRoom, leaving, places_for
+from agiledart_scaling.kinds.skew import GroupLoad, balancing_moves, hot_group
+from agiledart_scaling.kinds.straggler import slow_intervals, straggler
+from agiledart_scaling.limits import Limits
+from agiledart_scaling.measures import StageMeasures
+from agiledart_scaling.one_pass import Kind, Proposal, StageMemory, StageState, propose
+from agiledart_scaling.scaling_policy import Decision
+
+
+def test_a_straggler_is_slow_for_three_intervals() -> None:
+    slow: tuple[int, ...] = ()
+    for _ in range(2):
+        slow = slow_intervals((100.0, 40.0, 90.0), slow)
+        assert straggler((100.0, 40.0, 90.0), slow) is None
+    slow = slow_intervals((100.0, 40.0, 90.0), slow)
+    assert straggler((100.0, 40.0, 90.0), slow) == 1
+    assert slow_intervals((100.0, 60.0, 90.0), slow) == (0, 0, 0), "one good interval begins anew"
+
+
+def test_who_stays_keeps_its_count_and_who_is_void_is_not_slow() -> None:
+    assert slow_intervals((100.0, 40.0, 90.0), (0, 2)) == (0, 3, 0)
+    assert slow_intervals((100.0,), (0, 2)) == (0,)
+    assert slow_intervals((100.0, None), (0, 2)) == (0, 0)
+    assert slow_intervals((10.0, None), (2, 0)) == (0, 0), "it has no sibling to be compared with"
+
+
+def test_groups_move_from_the_fullest_to_the_emptiest_least_state_first() -> None:
+    groups = [GroupLoad(100, 10_000), GroupLoad(100, 10), GroupLoad(100, 500), GroupLoad(10, 1)]
+    moves = balancing_moves((0, 0, 0, 1), groups, (1000.0, 1000.0))
+    assert [(move.group, move.source, move.target) for move in moves] == [(1, 0, 1)]
+
+
+def test_nothing_moves_where_it_would_only_turn_round() -> None:
+    assert balancing_moves((0, 1), [GroupLoad(100), GroupLoad(10)], (1000.0, 1000.0)) == ()
+    assert balancing_moves((0, 0), [GroupLoad(50), GroupLoad(50)], (1000.0, 1000.0)) != ()
+    assert balancing_moves((0,) * 3, [GroupLoad(0)] * 3, (1.0, 1.0)) == ()
+
+
+def test_the_slower_instance_gets_less() -> None:
+    groups = [GroupLoad(10)] * 12
+    table = [0] * 12
+    for move in balancing_moves((0,) * 12, groups, (100.0, 50.0)):
+        table[move.group] = move.target
+    assert table.count(0) in (8, 9)
+
+
+def test_a_hot_group_is_one_that_an_instance_cannot_do_alone() -> None:
+    assert hot_group([GroupLoad(10), GroupLoad(81)], 100, 0.8) == 1
+    assert hot_group([GroupLoad(10), GroupLoad(79)], 100, 0.8) is None
+    assert hot_group([], 100, 0.8) is None
+
+
+@pytest.mark.parametrize(
+    ("load", "free", "bound"),
+    [
+        (LinkLoad(0.9, 0.5), True, True),
+        (LinkLoad(0.79, 0.5), True, False),
+        (LinkLoad(0.1, 0.5, 0.9), True, True),
+        (LinkLoad(0.9, 0.9), True, False),
+        (LinkLoad(0.9, 0.9), False, True),
+    ],
+)
+def test_bandwidth_bound(load: LinkLoad, free: bool, bound: bool) -> None:
+    assert is_bandwidth_bound(load, has_free_cores=free) is bound
+
+
+def test_table_of_section_4() -> None:
+    assert cure(2, has_state=False) is cure(2, has_state=True) is Cure.NEW_PATH
+    assert cure(3, has_state=False) is Cure.OUT
+    assert cure(3, has_state=True) is Cure.MIGRATE
+
+
+def test_up_before_out_and_only_where_cores_are_free() -> None:
+    nodes = [
+        NodeRoom("far", 8, 0.0, 8, cost=2.0),
+        NodeRoom("near", 2, 0.0, 8, cost=1.0),
+        NodeRoom("host", 4, 0.5, 8, hosts=2),
+        NodeRoom("full", 4, 0.8, 8, hosts=1),
+        NodeRoom("small", 4, 0.0, 0),
+    ]
+    assert places_for(1, nodes) == (Arrival("host", 1, False),)
+    assert places_for(6, nodes) == (Arrival("host", 2, False), Arrival("near", 2, True), Arrival("far", 2, True))
+    assert sum(one.instances for one in places_for(99, nodes)) == 12, "the others find no room"
+
+
+def test_the_remote_ones_leave_first_and_one_stays() -> None:
+    assert leaving(2, ["a", "b", "a", "b"], "a") == (3, 1)
+    assert leaving(3, ["a", "b", "a", "b"], "a") == (3, 2, 1)
+    assert leaving(9, ["a", "a"], "a") == (1,)
+
+
+def test_quota_is_given_out_in_turn_upstream_first() -> None:
+    wishes = [Growth("a", 2, 6), Growth("b", 1, 2), Growth("c", 5, 3)]
+    assert within_quota(wishes, 0, None) == {"a": 6, "b": 2, "c": 3}
+    assert within_quota(wishes, 2, 11) == {"a": 4, "b": 2, "c": 3}
+    assert within_quota(wishes, 2, 9) == {"a": 3, "b": 1, "c": 3}
+    assert within_quota(wishes, 9, 9) == {"a": 2, "b": 1, "c": 3}, "what runs is not taken away"
+
+
+# ---- one pass
+
+
+def measures(*rates: float, shares: tuple[float, ...] | None = None) -> StageMeasures:
+    """A stage that is offered 100 rows/s."""
+    return StageMeasures(rates, shares or (1 / len(rates),) * len(rates), (100.0,), (0.0,))
+
+
+def wants(number: int) -> object:
+    """A policy that always wants so many."""
+
+    def ask(measures: StageMeasures, limits: Limits, memory: object) -> Decision:
+        return Decision(limits.clamp(number), "wished", {"f": 0.5}, memory)
+
+    return ask
+
+
+def one(state: StageState, wanted: int, memory: StageMemory | None = None, quota: int | None = None) -> Proposal:
+    """The proposal for a stage that has as many instances as it has rates."""
+    now = state.measures.instances if state.measures else 2
+    memories = {"s": memory} if memory else {}
+    ask = wants(wanted)
+    assert callable(ask)
+    (made,) = propose([state], memories, ask, {"s": now, "sink": 1}, quota)
+    return made
+
+
+CALM = StageState("s", Limits(1, 8), measures(100.0, 100.0), measured=(100.0, 100.0))
+
+
+def test_the_number_is_the_policys() -> None:
+    assert (one(CALM, 4).kind, one(CALM, 4).instances) == (Kind.GROW, 4)
+    assert (one(CALM, 1).kind, one(CALM, 1).instances) == (Kind.SHRINK, 1)
+    assert one(CALM, 2).kind is Kind.NOTHING
+
+
+def test_an_interval_that_does_not_count_changes_nothing() -> None:
+    made = one(StageState("s", Limits(1, 8), None, "changed in it"), 5, StageMemory("kept", (1, 0), 1))
+    assert (made.kind, made.instances, made.why) == (Kind.NOTHING, 2, "changed in it")
+    assert made.memory == StageMemory("kept", (1, 0), 1)
+
+
+def test_a_slow_instance_is_switched_over_before_more_are_started() -> None:
+    state = replace(CALM, measures=measures(100.0, 30.0), measured=(100.0, 30.0))
+    made = one(state, 5, StageMemory(None, (0, 2)))
+    assert (made.kind, made.slow_instance, made.instances) == (Kind.STRAGGLER, 1, 2)
+    assert made.memory.slow == ()
+    assert "30 rows/s" in made.why
+    assert one(state, 5, StageMemory(None, (0, 1))).kind is Kind.GROW
+
+
+def test_uneven_keys_move_before_more_are_started() -> None:
+    groups = (GroupLoad(30), GroupLoad(30), GroupLoad(30), GroupLoad(10))
+    state = replace(CALM, measures=measures(100.0, 100.0, shares=(0.9, 0.1)), owners=(0, 0, 0, 1), groups=groups)
+    made = one(state, 5)
+    assert (made.kind, made.instances, len(made.moves)) == (Kind.REBALANCE, 2, 1)
+    even = replace(state, measures=measures(100.0, 100.0))
+    assert one(even, 5).kind is Kind.GROW
+
+
+def test_a_hot_key_is_told_and_never_gets_more_instances() -> None:
+    groups = (GroupLoad(90), GroupLoad(10))
+    state = replace(CALM, measures=measures(100.0, 100.0, shares=(0.9, 0.1)), owners=(0, 1), groups=groups)
+    made = one(state, 8)
+    assert (made.kind, made.instances) == (Kind.NOTHING, 2)
+    assert "key group 0 alone has 90% of the rows" in made.why
+    assert made.wanted == 8
+
+
+def test_a_full_link_is_helped_by_another_way_and_then_by_another_place() -> None:
+    bound = replace(CALM, link=LinkLoad(0.9, 0.2))
+    assert one(bound, 4).kind is Kind.NEW_PATH
+    assert one(bound, 4, StageMemory(bound=2)).kind is Kind.GROW
+    assert one(replace(bound, has_state=True), 4, StageMemory(bound=2)).kind is Kind.MOVE
+    assert one(bound, 2, StageMemory(bound=2)).kind is Kind.NOTHING, "it has enough"
+
+
+def test_a_number_given_by_hand_holds_visibly() -> None:
+    made = one(replace(CALM, is_held=True), 6)
+    assert (made.kind, made.instances, made.wanted) == (Kind.NOTHING, 2, 6)
+    assert made.why.startswith("held at 2 by hand")
+
+
+def test_the_quota_says_what_it_leaves() -> None:
+    made = one(CALM, 6, quota=5)
+    assert (made.kind, made.instances) == (Kind.GROW, 4)
+    assert "6 wanted, the application's quota of 5 instances leaves 4" in made.why
+    assert one(CALM, 6, quota=3).kind is Kind.NOTHING
+    assert one(CALM, 1, quota=2).instances == 1, "shrinking is always allowed"

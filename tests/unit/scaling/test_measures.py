@@ -1,0 +1,79 @@
+"""True rates, shares, capacity, and demand that is carried from the sources."""
+
+import pytest
+
+from agiledart_kernel.errors import ConfigurationError
+from agiledart_kernel.instants import MILLISECOND, SECOND
+from agiledart_scaling.demand import Demand, Edge, Flow, carried
+from agiledart_scaling.limits import Limits
+from agiledart_scaling.measures import InstanceMeasures, StageMeasures, rates_of, shares_of
+
+
+def instance(rows: int, busy_ms: int) -> InstanceMeasures:
+    """One that did so many rows in so much work."""
+    return InstanceMeasures(rows, rows, busy_ms * MILLISECOND)
+
+
+def test_a_true_rate_is_rows_per_busy_second_and_void_where_little_was_done() -> None:
+    assert instance(500, 250).true_rate == 2000
+    assert instance(49, 250).true_rate is None
+    assert instance(500, 19).true_rate is None
+    assert InstanceMeasures(50, 0, 20 * MILLISECOND).true_rate == 50 * SECOND / (20 * MILLISECOND)
+
+
+def test_what_is_void_has_the_siblings_mean_else_what_is_known() -> None:
+    assert rates_of([instance(100, 100), instance(0, 0), instance(300, 100)], 7) == (1000, 2000, 3000)
+    assert rates_of([instance(1, 1)], 7, 8) == (7,)
+    assert rates_of([instance(1, 1)], None, 8) == (8,)
+    assert rates_of([instance(1, 1)]) is None
+    assert rates_of([], 7) is None
+
+
+def test_the_first_full_instance_is_the_capacity() -> None:
+    shares = shares_of([instance(300, 1), instance(100, 1)])
+    assert shares == (0.75, 0.25)
+    stage = StageMeasures((100.0, 100.0), shares, (120.0, 80.0), (0.0, 5.0))
+    assert stage.capacity == pytest.approx(100 / 0.75)
+    assert stage.balanced_capacity == 200
+    assert stage.offered_mean == 100
+    assert stage.mean_rate == 100
+    assert shares_of([instance(0, 0)]) == (0.0,)
+    assert StageMeasures((100.0, 50.0), (0.0, 0.0), (0.0,), (0.0,)).capacity == 150, "no row says who gets what"
+
+
+@pytest.mark.parametrize(("low", "high"), [(0, 1), (2, 1), (1, 129), (-1, -1)])
+def test_limits_that_cannot_be(low: int, high: int) -> None:
+    with pytest.raises(ConfigurationError, match=r"128 key groups"):
+        Limits(low, high)
+
+
+def flows(*pairs: tuple[int, int]) -> tuple[Flow, ...]:
+    """Intervals of an edge."""
+    return tuple(Flow(rows, sent) for rows, sent in pairs)
+
+
+SOURCE = Demand((100.0, 200.0), (10.0, 30.0))
+DOUBLE = flows((10, 20), (10, 20), (20, 40))
+
+
+def test_demand_is_carried_through_selectivities_whatever_arrives() -> None:
+    edges = [Edge("in", "a", DOUBLE), Edge("a", "b", flows((4, 1), (0, 0), (4, 1)))]
+    demands = carried(["in", "a", "b"], edges, {"in": SOURCE}, {"a": (1.0, 2.0), "b": (0.0, 4.0)})
+    assert demands["a"] == Demand((200.0, 400.0), (21.0, 62.0))
+    assert demands["b"] == Demand((50.0, 100.0), (5.25, 19.5))
+
+
+def test_a_stage_with_two_inputs_has_the_sum() -> None:
+    edges = [Edge("in", "j", DOUBLE), Edge("other", "j", flows((1, 1), (1, 1), (1, 1)))]
+    demands = carried(
+        ["in", "other", "j"], edges, {"in": SOURCE, "other": Demand((1.0, 1.0), (0.0, 0.0))}, {"j": (0.0, 0.0)}
+    )
+    assert demands["j"] == Demand((201.0, 401.0), (20.0, 60.0))
+
+
+def test_what_is_not_known_is_not_known_downstream() -> None:
+    edges = [Edge("in", "a", DOUBLE[:2]), Edge("a", "b", DOUBLE)]
+    demands = carried(["in", "a", "b"], edges, {"in": SOURCE}, {"a": (0.0, 0.0), "b": (0.0, 0.0)})
+    assert demands["a"] is None, "two intervals say too little"
+    assert demands["b"] is None
+    assert Edge("a", "b", flows((0, 0), (0, 0), (0, 0))).selectivity is None
