@@ -29,6 +29,7 @@ from agiledart_agent.executors.executor_pool import ExecutorProcess
 from agiledart_agent.fragments.fragment_desk import FragmentDesk
 from agiledart_agent.identity.identity import Identity
 from agiledart_agent.logs import AgentLog
+from agiledart_agent.lookout import Lookout
 from agiledart_agent.metrics.metrics import AgentMetrics
 from agiledart_agent.metrics.metrics_server import MetricsServer
 from agiledart_agent.peer_links import PeerLinks
@@ -54,6 +55,7 @@ from agiledart_node.wire.events import BansFound, ClockRead
 from agiledart_overlay.wire.effects import Joined, JoinFailed, Left, NeighboursChanged, PeerFailed, PeerLeft
 from agiledart_overlay.wire.events import JoinRing, LeaveRing, SetCongestion
 from agiledart_recovery.config import RecoveryConfig
+from agiledart_sink_log.layout import damaged_in
 from agiledart_transport.certificates import check_signature
 from agiledart_transport.contexts import client_context, load_credentials, server_context
 from agiledart_transport.framed import ORDINARY_ENDS, Link, LinkHandler
@@ -122,6 +124,7 @@ class Agent:
             self.sink_logs.note_logs,
             self.fragments.snapped,
         )
+        self.lookout = Lookout(self._memory, self._greet, self.known_peers, self._feed, log)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._left = asyncio.Event()
 
@@ -179,8 +182,12 @@ class Agent:
         self._spawn(self._renew_leaf())
         self._spawn(self._watch_links())
         await self._users.open(self.driver)
+        self.lookout.is_expected = identity.authority is None
         await self._enter_ring(seeds)
         identity.keep_network()
+        self._spawn(self.lookout.look_for_ever())
+        for text in damaged_in(settings.state_dir):
+            self._log.warning("log.damaged", text)
         self._spawn(self.sink_logs.note_for_ever())
         self._spawn(self.sink_logs.trim_for_ever())
 
@@ -293,7 +300,7 @@ class Agent:
         if seeds and not peers:
             if self._settings.join:
                 raise OperationFailed(f"Could not join: {'; '.join(reasons)}.")
-            self._log.warning("ring.alone", "no node of the known ring answers; this one waits for the others to come")
+            await self.lookout.look()
         self._feed(JoinRing(tuple(peers)))
         await self.joined
 
@@ -432,7 +439,13 @@ class Agent:
             self.joined.set_result(None)
 
     def _join_failed(self, effect: JoinFailed) -> None:
-        failure = OperationFailed(f"Could not join the ring: {effect.reason}.")
+        counter = self._settings.state_dir / "incarnation"
+        remedy = (
+            f" Stop the other agent; if there is none:  rm {counter}*   and start again."
+            if "incarnation" in effect.reason
+            else ""
+        )
+        failure = OperationFailed(f"Could not join the ring: {effect.reason}.{remedy}")
         if not self.joined.done():
             self.joined.set_exception(failure)
         elif not self.leave_asked.done():

@@ -11,18 +11,23 @@ import signal
 import sys
 import time
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from agiledart_agent.agent import Agent, write_agent_json
 from agiledart_agent.identity.identity import Identity
 from agiledart_agent.identity.node_name import NodeName
 from agiledart_agent.identity.tokens import create_token, parse_token, read_token, redeem
+from agiledart_agent.kept_file import is_kept
 from agiledart_agent.logs import AgentLog
 from agiledart_agent.ring_memory import RingMemory
 from agiledart_agent.settings import AgentSettings, default_name
 from agiledart_agent.supervisor import Supervisor
 from agiledart_kernel.errors import AgileDartError, ConfigurationError, OperationFailed
 from agiledart_transport.event_loop import run_on_uvloop
+
+_TRACES = ("peers.json", "sink-logs", "runs")
+"""What only a node that was in a network has."""
 
 FIRST_TOKEN_USES = 20
 FIRST_TOKEN_SECONDS = 24 * 3600
@@ -69,7 +74,10 @@ def run_agent(settings: AgentSettings) -> int:
 
 def _network(settings: AgentSettings, identity: Identity, log: AgentLog) -> tuple[list[str], bool]:
     """Addresses to begin at, and whether a new network was founded."""
-    remembered = RingMemory(settings.state_dir).addresses()
+    memory = RingMemory(settings.state_dir)
+    remembered = memory.addresses()
+    for notice in (*identity.repaired.values(), *([memory.notice] if memory.notice else [])):
+        log.warning("state.repaired", notice)
     if settings.join:
         token = parse_token(read_token(settings.join))
         if token.role != "agent":
@@ -85,11 +93,28 @@ def _network(settings: AgentSettings, identity: Identity, log: AgentLog) -> tupl
                 raise  # else a service's restart with the token of its first day
         return [*token.addresses, *(a for a in remembered if a not in token.addresses)], False
     if identity.network:
-        identity.grant()
+        identity.check_membership()
         return remembered, False
+    _check_new(settings, identity)
     log.info("network.new", f"No network known in {settings.state_dir}: starting a new one.")
     identity.found_network()
     return [], True
+
+
+def _check_new(settings: AgentSettings, identity: Identity) -> None:
+    """Found no second network over the remains of a first one, unless told; raises OperationFailed."""
+    left = [name for name in _TRACES if _is_there(settings.state_dir / name)]
+    if not left or settings.new_network or is_kept(settings.state_dir / "authority.key"):
+        return  # with the authority's key it is the same network again
+    raise OperationFailed(
+        f"{settings.state_dir / 'network.json'} is missing, which says to which network this node belongs, and it was in one: "
+        f"{' and '.join(left)} of it {'is' if len(left) == 1 else 'are'} here. Put a copy back, or join again with a token:  "
+        "agiledart agent --join @FILE   To found another network all the same:  agiledart agent --new-network"
+    )
+
+
+def _is_there(path: Path) -> bool:
+    return is_kept(path) and (not path.is_dir() or any(path.iterdir()))
 
 
 def _leave_old(settings: AgentSettings, identity: Identity, log: AgentLog) -> None:

@@ -5,8 +5,7 @@ import json
 from collections.abc import Iterable
 from pathlib import Path
 
-from agiledart_agent.durable_file import write_durably
-from agiledart_agent.own_files import read_ours
+from agiledart_agent.kept_file import read_kept, write_kept
 from agiledart_kernel.errors import OperationFailed
 
 MAX_REMEMBERED = 64
@@ -14,17 +13,30 @@ MAX_REMEMBERED = 64
 
 
 class RingMemory:
-    """Reads and writes `peers.json` in the state directory."""
+    """Reads and writes `peers.json` in the state directory.
+
+    Attributes:
+        notice: why the last good copy was read, or why nothing could be.
+    """
 
     def __init__(self, state_dir: Path) -> None:
         self._path = state_dir / "peers.json"
         self._saved: tuple[str, ...] = ()
+        self.notice = ""
 
     def addresses(self) -> list[str]:
-        """What is remembered; nothing when the file is missing or damaged (a token or other nodes help then)."""
+        """What is remembered; nothing when file and copy are missing or damaged (a token or other nodes help then)."""
+        self.notice = ""
         try:
-            found = json.loads(read_ours(self._path))
-        except (OSError, ValueError, OperationFailed):
+            kept = read_kept(self._path)
+            self.notice = kept.notice
+            found = json.loads(kept.content)
+        except FileNotFoundError:
+            return []
+        except (OSError, ValueError, OperationFailed) as error:
+            self.notice = (
+                f"{self._path} is damaged ({error}), and so is its copy: the addresses of other nodes are lost."
+            )
             return []
         if not isinstance(found, list):
             return []
@@ -36,5 +48,5 @@ class RingMemory:
         if not wanted or wanted == self._saved:
             return
         with contextlib.suppress(OSError):
-            write_durably(self._path, json.dumps(wanted).encode(), 0o644)
+            write_kept(self._path, json.dumps(wanted).encode(), 0o644)
             self._saved = wanted

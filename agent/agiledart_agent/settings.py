@@ -54,6 +54,7 @@ class AgentSettings:
         metrics_hosts: names, with commas between, under which /metrics may be asked for, beside addresses and `localhost`: a
             page in somebody's browser may give this port any name of its own.
         join: a join token, `@FILE` or `-`; empty: the stored network, else a new one.
+        new_network: found a network although what lies in the state directory tells of another one that is no longer known.
         leave_old: a network of one that never ran an application is left for the token's, without asking.
         zone: failure and latency zone.
         host: the machine, where agents die together; found out unless given. Copies of one thing go to different ones.
@@ -80,6 +81,7 @@ class AgentSettings:
     metrics: str = DEFAULT_METRICS
     metrics_hosts: str = ""
     join: str = ""
+    new_network: bool = False
     leave_old: bool = False
     zone: str = ""
     host: str = ""

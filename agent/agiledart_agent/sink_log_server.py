@@ -23,7 +23,7 @@ from agiledart_kernel.machine import Event
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.services import covers
 from agiledart_node.records.sinks import FindSink, NoteSink, SinkFound, SinkRecord
-from agiledart_sink_log.layout import log_directory, logs_in
+from agiledart_sink_log.layout import holds_rows, log_directory, logs_in
 from agiledart_sink_log.protocol import (
     DAMAGED,
     ELSEWHERE,
@@ -266,7 +266,10 @@ class SinkLogServer:
             return _unknown(number, name)
         if isinstance(request, Locate):
             return await self._locate(request)
-        log = self._open(name)
+        try:
+            log = self._open(name)
+        except OperationFailed as error:
+            return LogRefused(number, UNAVAILABLE, f"The log {name} on {self._me().name}: {error}")
         if log is None:
             return LogRefused(number, ELSEWHERE, f"The log {name} is not on {self._me().name}.")
         if isinstance(request, Fetch) and sum(one.unsent_bytes for one in self._readings) > MAX_UNSENT_BYTES:
@@ -299,6 +302,8 @@ class SinkLogServer:
                 log = self._logs[name] = _OpenLog(LogReader(log_directory(self._root, name)))
         except OperationFailed:
             self._logs.pop(name, None)
+            if holds_rows(log_directory(self._root, name)):
+                raise
             return None
         return log
 

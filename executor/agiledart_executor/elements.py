@@ -42,7 +42,7 @@ class ElementHeader(msgspec.Struct, frozen=True, array_like=True):
     """Whose state an element holds.
 
     Args:
-        run: number of the application's version (`frames.application_number`).
+        run: its number (`frames.application_number`).
         life, epoch: together they name the snapshot; an epoch alone never does.
         stage, index: the instance, and `steps` the names of its steps: a stage's number means nothing in another plan.
         ended: the instance has come to its end; this is its last element.

@@ -54,7 +54,7 @@ from agiledart_executor.messages import (
 from agiledart_executor.running_instance import InputEnd, OutputEnd, Running
 from agiledart_executor.tapping import Tapping
 from agiledart_executor.user_code.bounds import bind_process
-from agiledart_executor.user_code.last_words import LastWords
+from agiledart_executor.user_code.last_words import EXIT_BOUND, LastWords
 from agiledart_executor.user_code.watchdog import Call, Watchdog
 from agiledart_kernel.codec import Codec, encode
 from agiledart_kernel.errors import AgileDartError, OperationFailed, RemoteProtocolError
@@ -518,7 +518,11 @@ def main() -> int:
     short_turns.ask()
     pair = socket.socket(fileno=int(sys.argv[1]))
     pair.setblocking(False)
-    run_on_uvloop(run(pair, words))
+    try:
+        run_on_uvloop(run(pair, words))
+    except RuntimeError:  # of a loop that was stopped before its work was done; nothing of ours stops it
+        words.say("user code stopped the event loop of its process (loop.stop()), on which the engine runs")
+        os._exit(EXIT_BOUND)
     sys.stdout.flush()
     # The agent has let go of us: nothing that user code left behind (threads, atexit hooks, processes) may stay.
     if os.getpgrp() == os.getpid():

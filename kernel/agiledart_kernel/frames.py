@@ -228,9 +228,13 @@ _DATA = struct.Struct(">BBxxQIHHHHHxxIQQII")
 DATA_HEADER_BYTES: Final = _DATA.size
 
 
-def application_number(name: str, version: int) -> int:
-    """The number under which an application's frames travel: 8 bytes of a hash of its name and version."""
-    return int.from_bytes(sha256(f"agiledart/application\0{name}\0{version}".encode()).digest()[:8], "big")
+def application_number(name: str, version: int, ticket: int) -> int:
+    """The number of a run, under which its frames travel: 8 bytes of a hash of its application's name, version and ticket.
+
+    Args:
+        ticket: random number of the submission. Both sides of a cut may give one version of a name; the ticket tells them apart.
+    """
+    return int.from_bytes(sha256(f"agiledart/application\0{name}\0{version}\0{ticket}".encode()).digest()[:8], "big")
 
 
 class DataHeader(NamedTuple):
@@ -241,7 +245,7 @@ class DataHeader(NamedTuple):
 
     Args:
         flags: 0, or `PUNCTUATION_ONLY` or `BARRIER`, which go with 0 rows.
-        application: `application_number(name, version)`.
+        application: `application_number` of its run.
         life: execution of the plan; it grows with every roll-back, and a receiver takes frames of its own life only.
         edge: index of the edge in the plan.
         source, source_term: instance number of the upstream stage, and the term in which it has it.

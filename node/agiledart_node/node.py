@@ -32,10 +32,13 @@ from agiledart_node.hosting.hosted import Hosted, Key
 from agiledart_node.hosting.hosting import Hosting
 from agiledart_node.hosting.loading import Loading
 from agiledart_node.hosting.watching import Watching
+from agiledart_node.records.kinds import NAMES, NODE_NAMES, merge_of
+from agiledart_node.records.merged_applications import APPLICATIONS
 from agiledart_node.records.order_checks import Orders, VerifyOrder
 from agiledart_node.records.records import Records
-from agiledart_node.records.sinks import FindSink, NoteSink, Sinks
+from agiledart_node.records.sinks import SINKS, FindSink, NoteSink, Sinks
 from agiledart_node.recovering.recovering import Recovering
+from agiledart_node.scheduling.claims import CLAIMS
 from agiledart_node.scheduling.messages import SchedulingMessage
 from agiledart_node.scheduling.schedulers import ANSWERS as SCHEDULING_ANSWERS
 from agiledart_node.scheduling.schedulers import Schedulers
@@ -146,6 +149,8 @@ _ANSWERS = (
 
 _PATROL = ("node", "patrol")
 
+_MERGE = merge_of((APPLICATIONS, SINKS, NAMES, NODE_NAMES, CLAIMS))
+
 
 class Node:
     """One agent's machine.
@@ -170,7 +175,7 @@ class Node:
     ) -> None:
         config.validate()
         self.me, self.config = me, config
-        self._desk = desk = Desk(me, config, random, observe)
+        self._desk = desk = Desk(me, config, random, observe, _MERGE)
         self.overlay = desk.overlay
         self._records = Records(desk)
         orders = Orders(desk, verify)

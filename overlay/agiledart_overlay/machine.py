@@ -17,6 +17,7 @@ from agiledart_overlay.liveness.hearsay import Hearsay
 from agiledart_overlay.liveness.incarnations import Lives
 from agiledart_overlay.liveness.liveness import Liveness
 from agiledart_overlay.records.directory import Directory
+from agiledart_overlay.records.records import Merge, by_rank
 from agiledart_overlay.ring.ring import Neighbours
 from agiledart_overlay.routing.forwarding import Router
 from agiledart_overlay.routing.repair import Repair
@@ -51,6 +52,7 @@ class OverlayMachine(Inspection):
         config: figures; the first three must be equal on all nodes.
         random: for the order of probes and the choice of helpers.
         observe: told what happened.
+        merge: what two values of one record say together.
     """
 
     __slots__ = (
@@ -58,7 +60,14 @@ class OverlayMachine(Inspection):
         "_neighbours", "_repair", "_timers", "scribe",
     )  # fmt: skip
 
-    def __init__(self, me: Peer, config: OverlayConfig, random: RandomStream, observe: Observer = ignore) -> None:
+    def __init__(
+        self,
+        me: Peer,
+        config: OverlayConfig,
+        random: RandomStream,
+        observe: Observer = ignore,
+        merge: Merge = by_rank,
+    ) -> None:
         config.validate()
         view = View(me, config, random, observe)
         hearsay = Hearsay(view)
@@ -67,7 +76,7 @@ class OverlayMachine(Inspection):
         self._membership = Membership(view, self._arrival, self._neighbours)
         self._liveness = Liveness(view)
         self._repair = Repair(view, hearsay)
-        super().__init__(view, Router(view, self._liveness.checks), Directory(view))
+        super().__init__(view, Router(view, self._liveness.checks), Directory(view, merge))
         self._lives = Lives(view, self._liveness.checks)
         self._contacts = Contacts(
             view, hearsay, self._arrival, self._neighbours, self._membership, self._liveness, self._repair

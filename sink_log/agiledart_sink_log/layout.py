@@ -22,6 +22,9 @@ FOLDER = "sink-logs"
 """Below the working directory of an executor, which is the state directory of its agent."""
 
 SUFFIX = ".segment"
+COPY = "log.json.good"
+"""The copy of `log.json`: its CRC32C, a line end, and what it holds."""
+
 _COMMITTED = struct.Struct(">QQ")
 _CRC = struct.Struct(">I")
 _FLOCK = struct.Struct("hhqqi4x")
@@ -83,27 +86,60 @@ def partition_directory(directory: Path, partition: int) -> Path:
 
 
 def read_description(directory: Path) -> Description | None:
-    """What the log in a folder is; None when there is none. Raises OperationFailed when it can't be read."""
+    """What the log in a folder is, by `log.json` or, where that is not what was written, by its copy with a checksum.
+
+    None when there is no log. Raises OperationFailed when there is one and neither can be read.
+    """
+    path = directory / "log.json"
+    content = _content(path)
+    copy = _checked(_content(directory / COPY))
     try:
-        return msgspec.json.decode((directory / "log.json").read_bytes(), type=Description)
+        if copy is not None:
+            return msgspec.json.decode(copy, type=Description)
+        if content is not None:
+            return msgspec.json.decode(content, type=Description)
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise OperationFailed(
+            f"{path} is damaged ({error}), and it has no good copy. Put one there, or move the folder away to begin a new log."
+        ) from None
+    if holds_rows(directory):
+        raise OperationFailed(
+            f"{path} is missing, and so is its copy {COPY}; rows of a log are there. Put one back, or move the folder away to "
+            "begin a new log."
+        )
+    return None
+
+
+def holds_rows(directory: Path) -> bool:
+    """Whether segments of a log lie in a folder."""
+    return any(segments_of(entry) for entry in (directory.iterdir() if directory.is_dir() else ()) if entry.is_dir())
+
+
+def _content(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise OperationFailed(f"{directory / 'log.json'} cannot be read: {(error.strerror or '').lower()}") from None
-    except (msgspec.MsgspecError, ValueError) as error:
-        raise OperationFailed(
-            f"{directory / 'log.json'} is damaged ({error}). Put a good copy there, or move the folder away to begin a new log."
-        ) from None
+        raise OperationFailed(f"{path} cannot be read: {(error.strerror or '').lower()}") from None
+
+
+def _checked(copy: bytes | None) -> bytes | None:
+    """What a copy holds; None when there is none, or it is damaged."""
+    head, _, content = (copy or b"").partition(b"\n")
+    return content if head == f"{crc32c(content):08x}".encode() else None
 
 
 def write_description(directory: Path, description: Description) -> None:
-    """Put `log.json` in place, atomically and durably."""
-    temporary = directory / "log.json.new"
-    with open(temporary, "wb") as file:
-        file.write(msgspec.json.format(msgspec.json.encode(description)) + b"\n")
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, directory / "log.json")
+    """Put `log.json` in place, atomically and durably, and before it a copy with a checksum."""
+    content = msgspec.json.format(msgspec.json.encode(description)) + b"\n"
+    for name, written in ((COPY, f"{crc32c(content):08x}\n".encode() + content), ("log.json", content)):
+        temporary = directory / f"{name}.new"
+        with open(temporary, "wb") as file:
+            file.write(written)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, directory / name)
     sync_directory(directory)
 
 
@@ -123,6 +159,16 @@ def logs_in(root: Path) -> Iterator[tuple[Path, Description]]:
             continue
         if description is not None and description.name == name:
             yield folder / name, description
+
+
+def damaged_in(root: Path) -> Iterator[str]:
+    """What to say of each log of an agent that cannot be read."""
+    folder = root / FOLDER
+    for entry in sorted(folder.iterdir()) if folder.is_dir() else ():
+        try:
+            read_description(entry)
+        except (OperationFailed, OSError) as error:
+            yield f"the log {entry.name} cannot be read: {error}"
 
 
 def segments_of(directory: Path) -> list[Segment]:

@@ -210,6 +210,8 @@ class LogReader:
             return [], offset, end
         answer = _Answer(offset, max_rows, max_bytes)
         segments = segments_of(partition_directory(self.directory, partition))
+        if not segments and offset >= ends.first:
+            raise DamagedError(name, partition, offset, end)  # they were not trimmed: somebody took them away
         if not segments or offset < segments[0].base or offset < ends.first:
             first = max(ends.first, segments[0].base if segments else end)
             raise TrimmedError(name, partition, offset, first)

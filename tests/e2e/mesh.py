@@ -41,19 +41,20 @@ def cli(*words: str, timeout: float = 120.0, **more: Any) -> subprocess.Complete
 
 
 class AgentProcess:
-    """One agent of a mesh."""
+    """One agent of a mesh; `enter` is put in front of its command, for example to run it in a network of its own."""
 
     def __init__(self, name: str, folder: Path, *options: str) -> None:
         self.name, self.state_dir, self.options = name, folder / name, options
         self.log = folder / f"{name}.log"
         self.log.touch()
+        self.enter: tuple[str, ...] = ()
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self, *more: str) -> None:
         """Start without waiting."""
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                [*COMMAND, "agent", "--state-dir", str(self.state_dir), "--name", self.name,
+                [*self.enter, *COMMAND, "agent", "--state-dir", str(self.state_dir), "--name", self.name,
                  "--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0", "--parent-fd", str(_LIFELINE[0]),
                  *self.options, *more],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=_LIFELINE[:1],
@@ -127,7 +128,10 @@ class Mesh:
 
     def grow(self, count: int, *options: str) -> list[AgentProcess]:
         """Start more agents and wait until all of them see each other."""
-        new = [AgentProcess(f"a{len(self.agents) + n + 1}", self.folder, *options) for n in range(count)]
+        return self.add([AgentProcess(f"a{len(self.agents) + n + 1}", self.folder, *options) for n in range(count)])
+
+    def add(self, new: list[AgentProcess]) -> list[AgentProcess]:
+        """Start these agents and wait until all see each other."""
         for agent in new:
             if not self.agents:
                 agent.start()

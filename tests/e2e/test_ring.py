@@ -142,3 +142,36 @@ def test_a_stopped_agent_is_missed_and_found_again() -> None:
             os.kill(sleeper.pid, signal.SIGCONT)
         made.wait_for_ring(10.0)
         assert alive(sleeper.pid)
+
+
+def test_a_member_that_forgot_the_others_is_not_alone_in_silence_and_finds_them_again() -> None:
+    """Without its memory it says so and says what to do; with it, it goes on looking until one of them is there."""
+    with mesh(2) as made:
+        founder, member = made.agents
+        address = founder.address
+        assert founder.end() == 0
+        assert member.end() == 0
+        for name in ("peers.json", "peers.json.good"):
+            (member.state_dir / name).rename(member.state_dir.parent / name)
+        member.start()
+        member.ready()
+        told = wait_for(lambda: member.ask(Nodes())["alone"], 10.0, "the word that it is alone")
+        assert "no address of them is known" in told
+        doctor = cli("doctor", "--agent", str(member.state_dir))
+        assert "alone, looking for the other nodes" in doctor.stdout
+        assert "agiledart agent --join" in doctor.stdout
+
+        assert member.end() == 0
+        for name in ("peers.json", "peers.json.good"):
+            (member.state_dir.parent / name).rename(member.state_dir / name)
+        (member.state_dir / "peers.json").write_bytes(b"")  # a power cut: the good copy is taken
+        member.start()
+        member.ready()
+        told = wait_for(lambda: member.ask(Nodes())["alone"], 10.0, "the word that it is alone")
+        assert address in told
+        (founder.state_dir / "peers.json").unlink()
+        (founder.state_dir / "peers.json.good").unlink()  # it cannot find the member: the member has to find it
+        founder.start("--listen", address)
+        founder.ready()
+        made.wait_for_ring(30.0)
+        wait_for(lambda: not member.ask(Nodes())["alone"], 30.0, "the word that it is no longer alone")

@@ -40,6 +40,12 @@ def dies_at_three(reading: Reading) -> Reading:
         os._exit(7)
     return reading
 
+def stops_the_loop_at_three(reading: Reading) -> Reading:
+    if reading.value == 3:
+        import asyncio
+        asyncio.get_event_loop().stop()
+    return reading
+
 class Odd(BaseException):
     pass
 
@@ -77,6 +83,7 @@ def _topology(name, step):
 doubling = _topology("doubling", double)
 failing = _topology("failing", fails_at_three)
 dying = _topology("dying", dies_at_three)
+stopping = _topology("stopping", stops_the_loop_at_three)
 looping = _topology("looping", never_returns)
 lying = _topology("lying", lies)
 oddly = _topology("oddly", raises_oddly_at_three)
@@ -197,6 +204,18 @@ def test_a_process_that_ends_itself(ring: Mesh, folder: Path) -> None:
     assert status["state"] == "failed"
     assert "the process of dies_at_three" in status["reason"]
     assert "ended (exit code 7: os._exit by user code or a library) (on a" in status["reason"]
+
+
+def test_an_event_loop_that_user_code_stopped_is_named(ring: Mesh, folder: Path) -> None:
+    (folder / "in.csv").write_text("".join(f"2024-01-01 00:{n // 60:02d}:{n % 60:02d},{n}\n" for n in range(3000)))
+    ran = cli(
+        "submit", "dataflow.py:stopping", "--agent", str(ring.agent("a1").state_dir),
+        "--set", "readings=csv:in.csv?speed=5@a2", "--set", "report=csv:out.csv@a1", cwd=folder,
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stderr
+    status = ended(ring, "stopping")
+    assert status["state"] == "failed"
+    assert "user code stopped the event loop of its process" in status["reason"]
 
 
 def test_an_executor_that_is_killed(ring: Mesh, folder: Path) -> None:

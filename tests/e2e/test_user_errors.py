@@ -169,7 +169,7 @@ def test_memory_that_runs_away_is_bounded_and_named(ring: Mesh, folder: Path) ->
     status = run(ring, folder, "hogs")
     assert status["state"] == "failed"
     assert "hogs_at_three: its process took " in status["reason"]
-    assert "more than the 300 MB that it may have (executor_memory_mb): taxi.py:" in status["reason"]
+    assert "more than the 300 MB that it may have (limit(memory_mb=) of its topology): taxi.py:" in status["reason"]
     assert "for record Reading(" in status["reason"]
 
 

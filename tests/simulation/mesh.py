@@ -127,10 +127,10 @@ class Mesh(NodeRing):
         """Names of live nodes on which instances of an application run now."""
         return sorted(self.names[node] for node, app, _ in self.running if app == name)
 
-    def finish(self, name: str, version: int) -> None:
-        """All instances of an application come to their end."""
+    def finish(self, name: str, version: int, at: tuple[str, ...] = ()) -> None:
+        """All instances of an application come to their end; `at`: those on these nodes."""
         for (node, app, ver), parts in list(self.running.items()):
-            if (app, ver) == (name, version):
+            if (app, ver) == (name, version) and (not at or self.names[node] in at):
                 for part in parts:
                     for placed in part.instances:
                         report = statistics_report(placed.stage, placed.index)

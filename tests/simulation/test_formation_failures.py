@@ -51,6 +51,32 @@ def test_a_dead_host_fails_the_application_everywhere_within_5_seconds(part: str
             assert mesh.hosts("job") == hosts
 
 
+@pytest.mark.parametrize("part", ["source", "stage", "user code"])
+def test_a_failed_run_tells_its_last_figures(part: str) -> None:
+    """Also those of a host that died, as its coordinator saw them last."""
+    for seed in (1, 2):
+        mesh = running(seed)
+        inner = [host for host in mesh.hosts("job") if host not in ("a1", "a8")]
+        mesh.report("job", 1)
+        mesh.world.run_for(2 * mesh.config.patrol_interval_ns)
+        assert mesh.status("a3", "job")["summary"]["records_in"] == 10
+        if part == "user code":
+            stage = next(placed.stage for parts in mesh.running.values() for one in parts for placed in one.instances)
+            host = next(
+                node
+                for node, parts in mesh.running.items()
+                if any(placed.stage == stage for one in parts for placed in one.instances)
+            )[0]
+            mesh.world.inject(host, InstanceFailed("job", 1, stage, 0, "it raised"))
+        else:
+            mesh.crash("a1" if part == "source" else inner[0])
+        mesh.world.run_for(WITHIN)
+        body = mesh.status("a4", "job")
+        assert body["state"] == "failed"
+        assert body["summary"]["records_in"] == 10, f"seed {seed}: {body['summary']}"
+        assert body["summary"]["instances_reporting"] == sum(stage["parallelism"] for stage in body["stages"])
+
+
 def test_the_message_names_what_the_dead_node_held() -> None:
     mesh = Mesh(1, 3).build()
     body = mesh.submit("a1", pipeline("job", sink_at="a2"), parallelism={"count": 4})

@@ -15,6 +15,7 @@ from agiledart_agent.fragments.fragment_desk import FragmentDesk
 from agiledart_agent.identity.identity import Identity
 from agiledart_agent.identity.tokens import create_token
 from agiledart_agent.logs import AgentLog
+from agiledart_agent.lookout import Lookout
 from agiledart_agent.metrics.declared import NodeFigures, RecoveryFigures, SinkLogFigures
 from agiledart_agent.metrics.node_metrics import bytes_below
 from agiledart_agent.peer_links import PeerLinks
@@ -29,7 +30,7 @@ from agiledart_kernel.peer import Peer
 from agiledart_kernel.permissions import Asker
 from agiledart_node.node import Node
 from agiledart_node.records.order_checks import VerifyOrder, check_order, terms_of, why_refused
-from agiledart_node.wire.commands import VERB_BY_COMMAND, CreateToken, Info, Leave, Nodes, Request
+from agiledart_node.wire.commands import VERB_BY_COMMAND, CreateToken, Info, Leave, Nodes, Request, Status
 from agiledart_node.wire.effects import Progressed, RefusedRequest, Replied
 from agiledart_node.wire.events import Asked
 from agiledart_sink_log.layout import logs_in
@@ -46,6 +47,9 @@ class Parts(Protocol):
     def address(self) -> str: ...
     @property
     def metrics_address(self) -> str: ...
+
+    lookout: Lookout
+
     @property
     def driver(self) -> Driver | None: ...
     @property
@@ -143,7 +147,7 @@ class UserDesk:
                 if not self.leave_asked.done():
                     self.leave_asked.set_result(not command.now)
             case _:
-                if isinstance(command, Info | Nodes):
+                if isinstance(command, Info | Nodes | Status):
                     self._extended[request] = type(command)
                 self._who[request] = client.who
                 self._feed(Asked(request, command, client.who, client.asker, order))
@@ -184,6 +188,8 @@ class UserDesk:
             body["refused"] = dict(self._log.refusals)
             keys = self._keys_of_nodes()
             body["nodes"] = [{**row, "key": keys.get(row["node_id"], "")} for row in body["nodes"]]
+        if asked in (Nodes, Status):
+            body["alone"] = self._parts.lookout.alone
         self._control.answer(effect.request, body)
 
     def _keys_of_nodes(self) -> dict[str, str]:
@@ -221,6 +227,7 @@ class UserDesk:
             scheduled=node.schedulers.served if node is not None else None,
             waiting=len(node.schedulers.waiting) if node is not None else 0,
             links=links.count if links is not None else 0,
+            alone=bool(parts.lookout.alone),
             dropped=Counter(links.dropped if links is not None else ())
             + Counter(node.dropped if node is not None else ()),
             refusals=self._log.refusals,
@@ -261,6 +268,7 @@ class UserDesk:
             "address": parts.address,
             "metrics": parts.metrics_address,
             "control": str(self._settings.state_dir / "control.sock"),
+            "alone": parts.lookout.alone,
             "network": self._identity.network.hex(),
             "refusals": dict(self._log.refusals),
             "dropped_messages": dict(parts.links.dropped) if parts.links is not None else {},

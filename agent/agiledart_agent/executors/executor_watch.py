@@ -16,6 +16,9 @@ from agiledart_executor.user_code.last_words import ALIVE, ASK_SIGNAL, EXIT_BOUN
 GRACE_SECONDS: Final = 3.0
 """The executor's own watch comes first: an agent waits this much longer."""
 
+_STOPPED: Final = ("T", "t")
+"""States of a process that somebody stopped, by a signal or as its debugger."""
+
 ANSWER_SECONDS: Final = 1.0
 ANSWER_LOOKS: Final = 20
 
@@ -71,8 +74,7 @@ class ExecutorWatch:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(self._pid, ASK_SIGNAL)
             return "", False  # the answer is there at the next look
-        place = self._heard.place
-        text = f"user code has not returned for {silent:.0f} s{f': {place}' if place else ''}"
+        text = self._silence(silent)
         limit = max(patience, self.bounds.limit_seconds + GRACE_SECONDS)
         if self.bounds.limit_seconds and silent > limit:
             return text, True
@@ -80,6 +82,20 @@ class ExecutorWatch:
             return "", False
         self._told = True
         return text, False
+
+    def _silence(self, seconds: float) -> str:
+        """What it means that nothing came: a process says where it is from C, whatever user code does, unless it is frozen."""
+        if process_state(self._pid) in _STOPPED:
+            return (
+                f"its process was stopped from outside (SIGSTOP, or a debugger) {seconds:.0f} s ago; "
+                f"kill -CONT {self._pid} lets it go on"
+            )
+        if place := self._heard.place:
+            return f"user code has not returned for {seconds:.0f} s: {place}"
+        return (
+            f"its process has not run for {seconds:.0f} s: it does not even say where it is. It is frozen, or its machine is "
+            "overloaded or out of memory"
+        )
 
     async def ask(self) -> str:
         """Where its main thread is just now, `taxi.py:42 in parse`; empty when it does not say."""
@@ -152,6 +168,15 @@ def ending(code: int) -> str:
         return f"killed by {signal.Signals(-code).name}"
     except ValueError:
         return f"killed by signal {-code}"
+
+
+def process_state(pid: int) -> str:
+    """The letter by which the system tells a process's state, for example `T`: stopped; empty when it is gone."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as stat:
+            return stat.read().rpartition(b") ")[2][:1].decode("ascii")
+    except OSError:
+        return ""
 
 
 def resident_memory(pid: int) -> int:

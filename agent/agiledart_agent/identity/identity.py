@@ -6,6 +6,9 @@
     incarnation      number of the node's current life
     lock             held while an agent runs, with its pid
 
+The node's key and its network have copies with checksums (`kept_file`): a damaged or missing one is put right, and told. The
+authority's key has none: who moves it to a safe place does not leave a copy behind.
+
 Source: the admission spec, section 1; decision 0004.
 """
 
@@ -14,7 +17,7 @@ import fcntl
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Final
@@ -25,6 +28,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ed25519
 
 from agiledart_agent.durable_file import write_durably
+from agiledart_agent.kept_file import is_kept, read_kept, write_kept
 from agiledart_agent.own_files import own_directory, read_ours
 from agiledart_kernel.errors import OperationFailed, Refused
 from agiledart_kernel.grants import SKEW_SECONDS, Grant, Sign, sign_link, verify_chain
@@ -39,6 +43,8 @@ FOUNDER_DAYS: Final = 3_650
 """Membership of the node that founded the network; it holds the authority's key and could renew itself anyway."""
 
 _HOUR: Final = 3_600
+
+_JOIN_AGAIN: Final = "Join its network again with a token:  rm {path}*   and   agiledart agent --join @FILE"
 
 
 class _Network(msgspec.Struct, frozen=True):
@@ -84,6 +90,7 @@ class Identity:
         chain: signed links from the authority's down to this node's.
         incarnation: grows at every start; 0 when only read.
         authority: the authority's key, where it is kept.
+        repaired: files that were read from their copies, and why.
         is_untouched: this node founded its network and has seen no other node and no application in it: nobody misses it.
         lock: held while this is an agent's.
     """
@@ -95,6 +102,7 @@ class Identity:
     chain: tuple[bytes, ...] = ()
     incarnation: int = 0
     authority: ed25519.Ed25519PrivateKey | None = None
+    repaired: dict[Path, str] = field(default_factory=dict)
     is_untouched: bool = False
     lock: IO[str] | None = None
     _is_kept: bool = True
@@ -118,10 +126,16 @@ class Identity:
             raise OperationFailed(f"{state_dir} cannot be used as state directory: {error.strerror}.") from None
         try:
             path = state_dir / "node.key"
-            is_new = not path.exists()
+            is_new = not is_kept(path)
+            if is_new and is_kept(network := state_dir / "network.json"):
+                raise OperationFailed(
+                    f"{path} is missing, and {network} is this node's: without its key it is nobody in its network. Put a "
+                    f"copy of the key back, or be a new node:  rm {network}*   and   agiledart agent --join @FILE"
+                )
             if is_new:
                 _write_key(path, ed25519.Ed25519PrivateKey.generate())
             identity = cls.read(state_dir, wall_seconds)
+            identity.keep_copies()
             # A counter that was lost starts from the clock: above all that a life a second could have counted.
             counted = 0 if is_new else _read_incarnation(state_dir / "incarnation", int(wall_seconds()))
             identity.incarnation = counted + 1
@@ -139,17 +153,19 @@ class Identity:
     def read(cls, state_dir: Path, wall_seconds: Callable[[], float] = time.time) -> "Identity":
         """The identity in this directory as it is, without a lock: to sign tokens beside a running agent."""
         path = state_dir / "node.key"
-        if not path.exists():
+        if not is_kept(path):
             raise OperationFailed(f'No node lives in {state_dir}. Start one with "agiledart agent".')
-        identity = cls(state_dir, _read_key(path), wall_seconds)
+        notices: dict[Path, str] = {}
+        identity = cls(state_dir, _read_key(path, notices), wall_seconds, repaired=notices)
         network = state_dir / "network.json"
-        if network.exists():
+        if is_kept(network):
             try:
-                stored = msgspec.json.decode(read_ours(network), type=_Network)
+                kept = read_kept(network)
+                stored = msgspec.json.decode(kept.content, type=_Network)
             except (OSError, msgspec.MsgspecError) as error:
-                raise OperationFailed(
-                    f"{network} is damaged ({error}). Remove it and join again with a token."
-                ) from None
+                raise OperationFailed(f"{network} is damaged ({error}). {_JOIN_AGAIN.format(path=network)}") from None
+            if kept.notice:
+                notices[network] = kept.notice
             identity.network, identity.chain = stored.network, stored.chain
             identity.is_untouched = stored.is_untouched
         authority = state_dir / "authority.key"
@@ -158,6 +174,15 @@ class Identity:
             if public_bytes(key) == identity.network:
                 identity.authority = key
         return identity
+
+    def keep_copies(self) -> None:
+        """Put the copies of damaged files in their places, and make those that are missing; raises OSError."""
+        for name in ("node.key", "network.json"):
+            path = self.directory / name
+            if is_kept(path):
+                kept = read_kept(path, secret=path.suffix == ".key")
+                if kept.notice or not kept.has_copy:
+                    write_kept(path, kept.content)
 
     # ---------------------------------------------------------------------------------------------------- what it is
 
@@ -180,6 +205,24 @@ class Identity:
         """What this node may do now; raises `Refused` (for example `expired`), `length` when it belongs to no
         network."""
         return verify_chain(self.network, self.chain, self.public_key, int(self.wall_seconds()), check_signature)
+
+    def check_membership(self) -> None:
+        """Raise `OperationFailed`, with what to do, when key and network do not go together or the membership is over."""
+        path = self.directory / "network.json"
+        try:
+            self.grant()
+        except Refused as error:
+            if error.reason == "not yet valid":
+                raise
+            if error.reason == "expired":
+                raise OperationFailed(
+                    f"This node's membership {error}. {_JOIN_AGAIN.format(path=path)} (make one where the network was "
+                    "started:  agiledart token create)"
+                ) from None
+            raise OperationFailed(
+                f"{path} does not go with {path.with_name('node.key')} ({error}): one of the two is damaged, or another "
+                f"node's. Put both back from a copy. {_JOIN_AGAIN.format(path=path)}"
+            ) from None
 
     def credentials(self) -> Credentials:
         """A fresh TLS leaf for this node. Make a new one at each start and before it expires."""
@@ -276,7 +319,7 @@ class Identity:
 
     def _store(self) -> None:
         note = _Network(self.network, self.chain, self.is_untouched)
-        write_durably(self.directory / "network.json", msgspec.json.encode(note) + b"\n")
+        write_kept(self.directory / "network.json", msgspec.json.encode(note) + b"\n")
 
     def close(self) -> None:
         """Let another agent have the directory."""
@@ -341,22 +384,28 @@ def _lock(directory: Path) -> IO[str]:
 
 
 def _write_key(path: Path, key: ed25519.Ed25519PrivateKey) -> None:
-    write_durably(
+    write = write_kept if path.name == "node.key" else write_durably
+    write(
         path,
         key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()),
     )
 
 
-def _read_key(path: Path) -> ed25519.Ed25519PrivateKey:
+def _read_key(path: Path, notices: dict[Path, str] | None = None) -> ed25519.Ed25519PrivateKey:
+    """A key; `notices` takes why its copy was read."""
     try:
-        key = serialization.load_pem_private_key(read_ours(path, secret=True), None)
+        kept = read_kept(path, secret=True)
+        if kept.notice and notices is not None:
+            notices[path] = kept.notice
+        key = serialization.load_pem_private_key(kept.content, None)
     except OSError as error:
         raise OperationFailed(f"{path} cannot be read: {error.strerror}.") from None
     except (ValueError, TypeError, UnsupportedAlgorithm):
         key = None
     if not isinstance(key, ed25519.Ed25519PrivateKey):
         raise OperationFailed(
-            f"{path} is damaged: it holds no Ed25519 key. Restore it from a copy, or remove it to be a new node."
+            f"{path} is damaged: it holds no Ed25519 key, and it has no good copy. Put a copy of yours there, or be a new node:  "
+            f"rm {path} {path.with_name('network.json')}*   and join with a token:  agiledart agent --join @FILE"
         )
     return key
 

@@ -79,6 +79,7 @@ class NodeFigures:
         executors: (application, process id) of each running executor.
         scheduled: applications that it serves as scheduler; None: it is none.
         waiting: of these, those for which no node has room.
+        alone: it reaches no other node of a network that has or had some.
     """
 
     unready: str = ""
@@ -91,6 +92,7 @@ class NodeFigures:
     scheduled: int | None = None
     waiting: int = 0
     recovery: RecoveryFigures = RecoveryFigures()
+    alone: bool = False
 
 
 @dataclass(frozen=True)

@@ -149,6 +149,8 @@ METRICS: tuple[Declared, ...] = (
     _overlay("agiledart_overlay_table_slots", lambda ring: ring.table_slots, "Filled slots of the routing table."),
     _overlay("agiledart_overlay_records", lambda ring: ring.records,
         "Copies of records (applications, names) kept here."),
+    _node("agiledart_overlay_alone", lambda node: float(node.alone),
+        "1 while this node reaches no other one of a network that has or had some: cut off, or the last one left."),
     _node("agiledart_overlay_links", lambda node: node.links, "Open links to other agents."),
     _overlay("agiledart_overlay_messages_total", _messages,
         "Messages of the ring itself; direction is in or out.", "direction"),

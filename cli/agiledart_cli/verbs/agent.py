@@ -12,6 +12,12 @@ from agiledart_cli.output import output_option, print_json
 @click.command(short_help="Run this node's agent: found a network, or join one.")
 @click.option("--join", metavar="TOKEN|@FILE|-", help="Join a network with this token (- reads it from stdin).")
 @click.option(
+    "--new-network",
+    is_flag=True,
+    default=None,
+    help="Found a network although this node was in one that it no longer knows.",
+)
+@click.option(
     "--leave-old", is_flag=True, default=None, help="With --join: leave a network of one that never ran an application."
 )
 @click.option("--name", help="What people call this node. Default: the host's name.")

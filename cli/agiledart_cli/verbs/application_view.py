@@ -94,6 +94,7 @@ def print_applications(body: Mapping[str, Any]) -> None:
     for one in body["applications"]:
         state = paint(one["state"], COLOURS.get(one["state"]))
         note = (one.get("reason") or "").partition("\n")[0] or recovery_text(one)
+        state += "?" if one.get("by_hearsay") else ""
         rows.append([one["name"], f"v{one['version']}", state, _since(one), one.get("submitted_to", ""), note])
     if not rows:
         click.echo("No applications yet. Submit one: agiledart submit FILE:NAME")
@@ -162,6 +163,8 @@ def print_status(body: Mapping[str, Any]) -> None:
     if state == "failed":
         when = f" {since} ago" if since else ""
         click.echo(f"{title}   {paint(f'FAILED{when}', BAD)}: {body.get('reason') or 'no reason was given'}")
+        if body.get("by_hearsay"):
+            click.echo(" no host of it has said so: if it lives, its coordinator takes this back once it is reached")
     else:
         live = {"running": "running for", "recovering": "recovering; began to run", "deploying": "being deployed for"}
         word, ends = live.get(state, f"{state},"), "" if state in ("running", "deploying") else " ago"
@@ -184,6 +187,16 @@ def print_status(body: Mapping[str, Any]) -> None:
     for sink, log in (body.get("logs") or {}).items():
         nodes = ", ".join((body.get("placement") or {}).get(sink, []))
         click.echo(f" log {log} on {nodes or '?'}: rows of {sink}, for Spark and other readers")
+    if alone := body.get("alone"):
+        click.echo(paint(f" this node is {alone}", WATCH))
+    for rival in body.get("rivals") or ():
+        why = f": {rival['reason']}" if rival.get("reason") else ""
+        click.echo(
+            paint(
+                f" another run of it (v{rival['version']}, submitted to {rival['submitted_to']}), {rival['state']}{why}",
+                WATCH,
+            )
+        )
     if silent := body.get("silent_nodes"):
         click.echo(paint(f" no figures from {', '.join(silent)}", WATCH))
 

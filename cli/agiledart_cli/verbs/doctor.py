@@ -133,6 +133,9 @@ def _agent(info: dict[str, Any], seconds: float) -> Finding:
 
 
 def _ring(body: dict[str, Any]) -> Finding:
+    if alone := body.get("alone"):
+        what, _, advice = alone.partition(". ")
+        return Finding("ring", BAD, what, advice or "look at the network between this machine and theirs")
     silent = [node["name"] for node in body["nodes"] if not node["answers"]]
     if silent:
         advice = "look whether they run and can be reached; a dead node leaves the ring by itself"

@@ -83,6 +83,8 @@ def nodes(agent: str | None, identity: str | None, output: str) -> None:
     )
     if body["known"] > len(rows):
         say(f"{body['known'] - len(rows):,} more are known.")
+    if alone := body.get("alone"):
+        say(paint(alone, BAD))
     if refused := body.get("refused"):
         say("turned away here: " + ", ".join(f"{count:,} × {reason}" for reason, count in sorted(refused.items())))
 

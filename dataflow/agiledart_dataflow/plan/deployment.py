@@ -72,7 +72,7 @@ class DeploymentPart(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
     Args:
         application, version: its name, and which submission of that name.
-        number: stands for (application, version) in data frames, see `agiledart_kernel.frames.application_number`.
+        number: of the run, in data frames, grants and elements, see `agiledart_kernel.frames.application_number`.
         life: execution of the plan; grows when a running application is placed or brought back anew.
         specification, plan: wire forms of the `Specification` and the `StagePlan`.
         bundle: the user's code; never empty when it reaches a driver.

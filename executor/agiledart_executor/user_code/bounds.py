@@ -36,21 +36,24 @@ class Bounds(msgspec.Struct, frozen=True, gc=False):
         warning_seconds: one call of user code that takes longer is told in the logs.
         limit_seconds: one that takes longer ends the executor; 0: never.
         memory_bytes: resident memory; 0: no bound.
+        memory_setting: who said so, in the word that changes it.
     """
 
     warning_seconds: float = WARNING_SECONDS
     limit_seconds: float = LIMIT_SECONDS
     memory_bytes: int = 0
+    memory_setting: str = "executor_memory_mb"
 
     def with_users(self, limits: UserLimits) -> "Bounds":
         """With the application's own: its times count, its memory only where it wants less."""
-        memory = self.memory_bytes
-        if limits.memory_bytes is not None:
-            memory = min(limits.memory_bytes, memory) if memory else limits.memory_bytes
+        memory, setting = self.memory_bytes, self.memory_setting
+        if limits.memory_bytes is not None and (not memory or limits.memory_bytes < memory):
+            memory, setting = limits.memory_bytes, "limit(memory_mb=) of its topology"
         return Bounds(
             self.warning_seconds if limits.stuck_warning is None else limits.stuck_warning,
             self.limit_seconds if limits.stuck_limit is None else limits.stuck_limit,
             memory,
+            setting,
         )
 
 

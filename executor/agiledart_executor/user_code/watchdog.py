@@ -148,7 +148,7 @@ class Watchdog:
         at = whereabouts(self._watched) if call is not None else None
         self._finish(
             f"{_step(at, call)}: its process took {used / MB:,.0f} MB of memory, more than the"
-            f" {self._bounds.memory_bytes / MB:,.0f} MB that it may have (executor_memory_mb){f': {at}' if at else ''}"
+            f" {self._bounds.memory_bytes / MB:,.0f} MB that it may have ({self._bounds.memory_setting}){f': {at}' if at else ''}"
         )
 
     def _finish(self, reason: str) -> None:

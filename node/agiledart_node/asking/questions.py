@@ -14,11 +14,11 @@ from agiledart_node.desk.conversations import Question
 from agiledart_node.desk.desk import CommandRefused, Desk, did_you_mean
 from agiledart_node.desk.names import display_names
 from agiledart_node.forming.surveying import Surveying
-from agiledart_node.hosting.hosted import report_copy
+from agiledart_node.hosting.hosted import report_copy, report_key
 from agiledart_node.hosting.hosting import Hosting
 from agiledart_node.hosting.watching import Watching
 from agiledart_node.records.allowing import check, check_unseen
-from agiledart_node.records.application import RECOVERING, RUNNING, ApplicationRecord, is_old
+from agiledart_node.records.application import RECOVERING, RUNNING, ApplicationRecord, Rival, is_old
 from agiledart_node.records.records import Records
 from agiledart_node.records.summary import latency_logs_of, logs_of, scalars_of, statistics_of, summary_of
 from agiledart_node.wire.bodies import (
@@ -35,6 +35,7 @@ from agiledart_node.wire.bodies import (
     NodesBody,
     Place,
     RecoveryRow,
+    RivalRow,
     RouteBody,
     StageRow,
     StatusBody,
@@ -108,12 +109,14 @@ class Questions:
         standings = await self._standings([record])
         body = StatusBody(
             **msgspec.structs.asdict(_with_standing(_row(record), standings.get(record.name))),
+            run=f"{record.number:016x}",
+            rivals=[_rival_row(rival) for rival in record.rivals],
             paths=[[shown[peer.node] for peer in path] for path in record.paths],
             nodes=[shown[peer.node] for peer in record.nodes],
             silent_nodes=[shown[peer.node] for peer in silent],
             history=[HistoryRow(entry.at_ms, entry.state, entry.text) for entry in record.history],
             stages=_stages(record, reports, shown),
-            summary=record.summary or summary_of(record.specification, reports),
+            summary=record.summary or (summary_of(record.specification, reports) if reports else {}),
             logs=logs_of(record.specification),
             latency_logs=latency_logs_of(record.name, record.specification),
             reasons=record.reasons,
@@ -169,10 +172,10 @@ class Questions:
 
     def reports(self, sender: Peer, message: AskReports) -> None:
         """Answer another agent with the figures of local instances."""
-        hosted = self._hosting.table.get((message.application, message.version))
-        reports: dict[str, Any] = {}
-        if hosted is not None:
-            reports = hosted.aged_reports(self._desk.now)
+        key = (message.application, message.version)
+        hosted = self._hosting.table.get(key)
+        last = {report_key(copy): report for copy, report in sorted(self._hosting.figures(key).items())}
+        reports = {**last, **(hosted.aged_reports(self._desk.now) if hosted is not None else {})}
         self._desk.send(sender, Reports(message.request, reports))
 
     def _coordinate(self, peer: Peer) -> Place | None:
@@ -335,6 +338,18 @@ def _with_standing(row: ApplicationRow, standing: RecoveryIs | None) -> Applicat
 def _row(record: ApplicationRecord) -> ApplicationRow:
     """What a record says under the same names."""
     return msgspec.convert(record, ApplicationRow, from_attributes=True)
+
+
+def _rival_row(rival: Rival) -> RivalRow:
+    return RivalRow(
+        f"{rival.number:016x}",
+        rival.version,
+        rival.state,
+        rival.reason,
+        rival.submitted_to,
+        rival.at_ms,
+        rival.by_hearsay,
+    )
 
 
 def _stages(

@@ -70,7 +70,7 @@ class Stopping:
         )
         if closed is None:
             raise CommandRefused(f"{record.name} cannot be stopped: the ring did not answer. Try again.")
-        await self._watching.halt((*closed.nodes, *closed.guards), (record.name, record.version), by)
+        await self._watching.halt((*closed.nodes, *closed.guards), (record.name, record.version), by, closed.number)
         return closed
 
     async def _through_coordinator(

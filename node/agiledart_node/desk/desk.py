@@ -18,6 +18,7 @@ from agiledart_node.desk.conversations import Conversations
 from agiledart_node.desk.names import display_names
 from agiledart_node.wire.effects import Replied
 from agiledart_overlay.machine import OverlayMachine
+from agiledart_overlay.records.records import Merge
 from agiledart_overlay.wire.events import Unwatch, Watch
 
 
@@ -50,9 +51,9 @@ class Desk:
         is_leaving: the node is about to leave and takes nothing new.
     """
 
-    def __init__(self, me: Peer, config: NodeConfig, random: RandomStream, observe: Observer) -> None:
+    def __init__(self, me: Peer, config: NodeConfig, random: RandomStream, observe: Observer, merge: Merge) -> None:
         self.me, self.config, self.observe = me, config, observe
-        self.overlay = OverlayMachine(me, config.overlay, RandomStream(random.bits(64), "overlay"), observe)
+        self.overlay = OverlayMachine(me, config.overlay, RandomStream(random.bits(64), "overlay"), observe, merge)
         self.talks = Conversations(random, Duration(config.resend_ns), config.max_conversations)
         self.is_leaving = False
         self.dropped: dict[str, int] = {}

@@ -33,6 +33,7 @@ from agiledart_node.records.application import (
     HistoryEntry,
     advanced,
 )
+from agiledart_node.records.merged_applications import as_rival
 from agiledart_node.records.order_checks import Orders
 from agiledart_node.records.records import Records
 from agiledart_node.records.ways import reasons_of, ways_of
@@ -137,6 +138,8 @@ class Submissions:
         name, me, wall_ms = blueprint.name, self._desk.me, self._desk.wall_ms
         while True:
             revision, last = await self._records.application(name)
+            if last is not None and last.by_hearsay and await self._watching.is_alive(last):
+                raise CommandRefused(_already(msgspec.structs.replace(last, state=RUNNING)))
             if last is not None and not last.is_final:
                 last = await self._watching.freshened(last)
                 if not last.is_final:
@@ -150,7 +153,7 @@ class Submissions:
             record = ApplicationRecord(
                 name,
                 version,
-                application_number(name, version),
+                application_number(name, version, order.ticket),
                 order.ticket,
                 DEPLOYING,
                 me,
@@ -166,6 +169,7 @@ class Submissions:
                 by_epoch=order.by_epoch,
                 owner_key=(last.owner_key if last is not None else b"") or order.asker.key,
                 shared_keys=last.shared_keys if last is not None else (),
+                rivals=(as_rival(last),) if last is not None and last.by_hearsay else (),
                 order=order.signed,
             )
             if await self._records.create(revision, record):
@@ -221,7 +225,9 @@ class Submissions:
                 running = await self._run(record, paths, plan, order.began)
                 return running, running_body(running, placement.relaxed, self._desk.config.placement)
             except NodeFull as refusal:
-                await self._watching.halt(tuple(plan.touched), (record.name, record.version), refusal.reason)
+                await self._watching.halt(
+                    tuple(plan.touched), (record.name, record.version), refusal.reason, record.number
+                )
                 if number == PLANS:
                     text = f"{refusal.reason}; {PLANS} plans found no room. Start more agents, or stop something."
                     raise NoRoom(text, could_fit=could_fit(plan, loads)) from None
@@ -253,10 +259,11 @@ class Submissions:
                 seconds_to_running=took,
             )
 
-        running = await self._records.change(record.name, record.version, close)
+        running = await self._records.change(record.name, record.version, close, record.number)
         if running is None:
             raise CommandRefused(
-                f"{record.name} was deployed, but its record cannot be written: the ring did not answer."
+                f"{record.name} was deployed, but its record cannot be written: the ring did not answer, or another run of "
+                "this name was submitted elsewhere while the network was cut."
             )
         if running.state != RUNNING:
             raise CommandRefused(running.reason or f"{record.name} was {running.state} while it was being deployed.")
@@ -281,13 +288,14 @@ class Submissions:
             lambda current: (
                 advanced(current, FAILED, reason, self._desk.wall_ms) if current.ticket == record.ticket else None
             ),
+            record.number,
         )
         touched: dict[NodeId, Peer] = {}
         for plan in work:
             for peer in plan.touched:
                 touched.setdefault(peer.node, peer)
         told = closed.reason if closed is not None and closed.is_final else reason
-        await self._watching.halt(tuple(touched.values()), (record.name, record.version), told)
+        await self._watching.halt(tuple(touched.values()), (record.name, record.version), told, record.number)
         code = failure.exit_code if isinstance(failure, CommandRefused) else 1
         return CommandRefused(told or reason, code)
 

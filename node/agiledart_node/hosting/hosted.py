@@ -27,12 +27,13 @@ class Hosted:
         is_closing: it has failed, finished or was stopped; nothing more is reported.
         reports: last figures of local instances, and in `reported_at` when they came.
         finished: those that came to the end of their input.
+        seen: figures of instances elsewhere, from time to time; only at the coordinator. A dead host tells none any more.
         told: finished instances that the coordinator has acknowledged.
         collected: last reports of finished instances of all nodes; only at the coordinator.
         has_register: its register has begun the first life; who dies from now on is brought back.
         has_moved: all that it ran is on other nodes now; the application goes on.
         is_committed: the run's register says that it is over, and all hosts know: it may be closed once all figures are here.
-        missing_looks: how often the patrol found no record.
+        missing_looks: how often the patrol found no record; `doubted_looks`: how often a guard found it failed by hearsay.
     """
 
     part: DeploymentPart
@@ -44,6 +45,7 @@ class Hosted:
     is_closing: bool = False
     is_telling: bool = False
     reports: dict[tuple[int, int], dict[str, Any]] = field(default_factory=dict)
+    seen: dict[tuple[int, int], dict[str, Any]] = field(default_factory=dict)
     reported_at: dict[tuple[int, int], Instant] = field(default_factory=dict)
     finished: dict[tuple[int, int], bool] = field(default_factory=dict)
     told: dict[tuple[int, int], bool] = field(default_factory=dict)
@@ -52,12 +54,13 @@ class Hosted:
     has_moved: bool = False
     is_committed: bool = False
     missing_looks: int = 0
+    doubted_looks: int = 0
 
     def begin_again(self, instances: dict[tuple[int, int], int]) -> None:
         """Another life of the run: what was counted and had ended belongs to the one before."""
         self.instances = instances
         self.is_flowing = self.is_telling = False
-        self.reports, self.finished, self.told, self.collected = {}, {}, {}, {}
+        self.reports, self.seen, self.finished, self.told, self.collected = {}, {}, {}, {}, {}
         self.reported_at = {}
 
     def aged_reports(self, now: Instant) -> dict[str, Any]:
@@ -94,6 +97,11 @@ class Hosted:
     def host(self, node: NodeId) -> Peer | None:
         """The hosting node with this id, in the life in which it was given its part."""
         return next((peer for peer in self.hosts if peer.node == node), None)
+
+
+def figures_of(hosted: Hosted) -> dict[tuple[int, int], dict[str, Any]]:
+    """Last figures of instances: of its own, and of others as they were seen from time to time."""
+    return {**hosted.seen, **hosted.reports}
 
 
 def planned_for(part: DeploymentPart, node: NodeId) -> int:

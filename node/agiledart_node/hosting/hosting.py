@@ -11,7 +11,7 @@ from agiledart_kernel.machine import Completed, Failed
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_node.desk.desk import CommandRefused, Desk
-from agiledart_node.hosting.hosted import Hosted, Key, is_sound, planned_for, report_key
+from agiledart_node.hosting.hosted import Hosted, Key, figures_of, is_sound, planned_for, report_key
 from agiledart_node.records.order_checks import Orders
 from agiledart_node.records.records import Records
 from agiledart_node.wire.effects import DrainSources, PrepareExecutors, StartInstances, StartSources, StopInstances
@@ -25,6 +25,9 @@ from agiledart_node.wire.formation_messages import (
     InstancesEnded,
     StartFlow,
 )
+
+MAX_LAST = 32
+"""Runs that are over here of which the last figures are kept, for who notes in the record how they ended."""
 
 MAX_CLOSED = 1_024
 """Closed runs that a node remembers, so that a late message does not start them again."""
@@ -53,7 +56,8 @@ class Hosting:
         self._desk, self._orders, self._records = desk, orders, records
         self._doubted: dict[tuple[NodeId, int], bool] = {}
         self.table: dict[Key, Hosted] = {}
-        self._closed: dict[Key, tuple[int, str]] = {}
+        self._last: dict[Key, dict[tuple[int, int], dict[str, Any]]] = {}
+        self._closed: dict[int, tuple[int, Key, str]] = {}
         self.on_flow: Callable[[Hosted], None] = _nothing
         self.on_close: Callable[[Hosted], None] = _nothing
         self.on_room: Callable[[], None] = _no_change
@@ -136,10 +140,12 @@ class Hosting:
         if (part.bundle or not is_known) and (why := self._orders.objection(part)):
             self._desk.drop("order: refused")
             return why, False
-        life, closed = self._closed.get(key, (0, ""))
+        life, _, closed = self._closed.get(part.number, (0, key, ""))
         newer = [version for name, version in self.table if name == part.application and version > part.version]
         if life >= part.life or newer:
             return closed or f"{me} runs a newer version of {part.application}", False
+        if hosted is not None and hosted.part.number != part.number:
+            return f"{me} takes part in another run of {part.application}, which was submitted elsewhere", False
         if hosted is not None and hosted.is_closing:
             return f"{part.application} is being ended on {me}", False
         if part.instances and not part.bundle and (hosted is None or not hosted.bundle):
@@ -221,7 +227,8 @@ class Hosting:
         """The application runs: sources may read."""
         hosted = self.table.get((message.application, message.version))
         if hosted is None or not hosted.concerns(sender.node):
-            reason = self._closed.get((message.application, message.version), (0, "not deployed here"))[1]
+            key = (message.application, message.version)
+            reason = next((why for _, of, why in reversed(self._closed.values()) if of == key), "not deployed here")
             self._desk.send(sender, Acknowledged(message.request, reason))
             return
         self.flow(hosted)
@@ -239,10 +246,11 @@ class Hosting:
         """Somebody who takes part says that it is over. Acknowledged in any case: there is nothing here any more."""
         key = (message.application, message.version)
         hosted = self.table.get(key)
-        if hosted is not None and not hosted.concerns(sender.node):
+        is_ours = hosted is not None and message.number in (0, hosted.part.number)
+        if hosted is not None and is_ours and not hosted.concerns(sender.node):
             self._desk.drop("halt of a stranger")
             return
-        if hosted is not None:
+        if hosted is not None and is_ours:
             self.close(hosted, message.reason)
         self._desk.send(sender, Acknowledged(message.request))
 
@@ -265,15 +273,25 @@ class Hosting:
             return
         self.stop_local(hosted)
         del self.table[hosted.key]
+        if hosted.reports or hosted.seen:
+            self._last[hosted.key] = figures_of(hosted)
+            if len(self._last) > MAX_LAST:
+                del self._last[next(iter(self._last))]
         for peer in self._watched_by(hosted):
             self._desk.unwatch(peer)
         if len(self._closed) >= MAX_CLOSED:
             del self._closed[next(iter(self._closed))]
         if not hosted.has_moved:  # else it may come back here
             self._orders.spend(hosted.part, ran=hosted.is_flowing)
-        self._closed[hosted.key] = (hosted.part.life, reason or f"{hosted.part.application} was ended")
+        why = reason or f"{hosted.part.application} was ended"
+        self._closed[hosted.part.number] = (hosted.part.life, hosted.key, why)
         self.on_close(hosted)
         self.on_room()
+
+    def figures(self, key: Key) -> dict[tuple[int, int], dict[str, Any]]:
+        """Last figures of the instances of a run, as far as this node knows them; also for a while after it was over here."""
+        hosted = self.table.get(key)
+        return figures_of(hosted) if hosted is not None else self._last.get(key, {})
 
     def reported(self, event: InstanceReported | InstanceFinished) -> Hosted | None:
         """A local instance gave figures; None when it is not of here."""
@@ -326,12 +344,13 @@ class Hosting:
                 found.append(f"{name}: what was told, has finished, has reported and runs do not contain each other")
             if hosted.collected and part.coordinator.node != desk.me.node:
                 found.append(f"{name}: its results are collected here, and its coordinator is another node")
-            if self._closed.get(key, (0, ""))[0] >= part.life:
+            if self._closed.get(part.number, (0, key, ""))[0] >= part.life:
                 found.append(f"{name}, life {part.life}, was closed here already")
         for what, count, most in (
             ("applications", len(self.table), config.max_hosted),
             ("instances", self.operators, config.capacity),
             ("closed runs", len(self._closed), MAX_CLOSED),
+            ("runs' last figures", len(self._last), MAX_LAST),
         ):
             if count > most:
                 found.append(f"bound: {count} {what}, at most {most}")

@@ -1,7 +1,8 @@
 """What ends an application: a dead host, a failed instance, the end of its input, a user's wish, a leaving node.
 
 The first cause that reaches the record is the cause (see the decision on the record of an application). Whoever
-writes it halts all others; who is halted has nothing more to say.
+writes it halts all others; who is halted has nothing more to say. Who hosts nothing and no longer hears of a host may itself be cut
+off: what it writes is marked as hearsay and halts nobody, and the coordinator takes it back while the run lives.
 """
 
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from agiledart_node.desk.conversations import Question
 from agiledart_node.desk.desk import CommandRefused, Desk, NotAllowed
 from agiledart_node.hosting.hosted import Hosted, report_copy
 from agiledart_node.hosting.hosting import Hosting
+from agiledart_node.hosting.last_figures import LastFigures
 from agiledart_node.records.application import (
     DEPLOYING,
     FAILED,
@@ -25,6 +27,7 @@ from agiledart_node.records.application import (
     advanced,
     held_text,
 )
+from agiledart_node.records.merged_applications import with_rival_ended
 from agiledart_node.records.order_checks import Orders
 from agiledart_node.records.records import Records
 from agiledart_node.records.summary import summary_of
@@ -44,6 +47,12 @@ AGAIN = "Start it again: agiledart submit … (state is not yet recovered in thi
 ELSEWHERE = "not here"
 """Why a node that does not coordinate an application does not stop it."""
 
+_SURE = ("left", "restarted")
+"""How a peer goes when there is no doubt that its instances are gone."""
+
+MAX_DOUBTED_LOOKS = 60
+"""Patrols in a row that find a run failed by hearsay before a guard of it believes that."""
+
 MAX_MISSING_LOOKS = 3
 """Patrols in a row that find no record before a part counts as forgotten."""
 
@@ -53,6 +62,7 @@ class Watching:
 
     def __init__(self, desk: Desk, records: Records, hosting: Hosting, orders: Orders) -> None:
         self._desk, self._records, self._hosting, self._orders = desk, records, hosting, orders
+        self._figures = LastFigures(desk, records)
         self._at_work: dict[tuple[str, int], bool] = {}
         self.on_record: Callable[[Hosted, ApplicationRecord], None] = lambda hosted, record: None
         self.on_broken: Callable[[Hosted, InstanceFailed], None] = lambda hosted, event: None
@@ -64,7 +74,11 @@ class Watching:
             if hosted.has_register or (hosted.part.by_epoch and not hosted.planned and host is not None):
                 continue  # its register's coordinator brings it back; a guard has nothing to say about that
             if host is not None and host.incarnation <= peer.incarnation:
-                self._fail(hosted, self._loss_text(hosted, host, how), rank=self._rank(hosted))
+                text = self._loss_text(hosted, host, how)
+                if how in _SURE or hosted.host(self._desk.me.node) is not None:
+                    self._fail(hosted, text, rank=self._rank(hosted))
+                elif not self._desk.talks.is_full:
+                    self._desk.talks.begin(self._heard(hosted, text))
             elif peer.node == hosted.part.scheduler.node and not hosted.is_flowing:
                 self._desk.talks.begin(self._orphaned(hosted))
 
@@ -85,6 +99,8 @@ class Watching:
     def _loss_text(self, hosted: Hosted, lost: Peer, how: str) -> Callable[[ApplicationRecord], str]:
         when, me, name = self._desk.wall_text, self._desk.me.name, lost.name or lost.node.short
         since = f"since {when}, " if when else ""
+        is_heard = how not in _SURE and hosted.host(self._desk.me.node) is None
+        me = f"{me}, which hosts nothing of it" if is_heard else me
         what = {"left": "left", "restarted": "was restarted"}.get(how, "is gone")
 
         def text(record: ApplicationRecord) -> str:
@@ -126,21 +142,63 @@ class Watching:
             await self._desk.talks.pause(Duration(min(rank, 10) * 40 * MILLISECOND))
         await self._end(hosted, FAILED, reason)
 
+    async def _heard(self, hosted: Hosted, reason: Callable[[ApplicationRecord], str]) -> None:
+        """A host is not heard of any more, by a guard: the record says so, and the guard goes on looking at it."""
+        await self._desk.talks.pause(Duration(40 * MILLISECOND))  # another host may know it better
+        await self._records.change(
+            *hosted.key,
+            lambda record: advanced(record, FAILED, reason(record), self._desk.wall_ms, by_hearsay=True),
+            hosted.part.number,
+        )
+
     async def _end(self, hosted: Hosted, state: str, reason: Callable[[ApplicationRecord], str]) -> None:
         """Close the record, halt all others, close here. The others' cause counts when they were first."""
         if self._hosting.table.get(hosted.key) is not hosted:
             return
         record = await self._records.change(
-            *hosted.key, lambda record: advanced(record, state, reason(record), self._desk.wall_ms)
+            *hosted.key, lambda record: advanced(record, state, reason(record), self._desk.wall_ms), hosted.part.number
         )
         told = record.reason if record is not None else f"{hosted.part.application} failed"
         self._hosting.close(hosted, told)
-        await self.halt(hosted.part.nodes, hosted.key, told)
+        if record is None:
+            await self._note_rival(hosted, state, told)
+        elif not record.summary:
+            self._desk.talks.begin(
+                self._figures.note(hosted)
+            )  # beside the halt: nobody runs on for the sake of figures
+        await self.halt(hosted.part.nodes, hosted.key, told, hosted.part.number)
 
-    async def halt(self, nodes: tuple[Peer, ...], key: tuple[str, int], reason: str) -> None:
-        """Tell all nodes of an application that it is over; the silent ones find out on their patrol."""
+    async def halt(self, nodes: tuple[Peer, ...], key: tuple[str, int], reason: str, run: int) -> None:
+        """Tell all nodes of a run that it is over; the silent ones find out on their patrol. `run`: its number."""
         timeout = Duration(self._desk.config.ask_timeout_ns)
-        await self._desk.talks.ask_all(nodes, lambda number, _: Halt(number, *key, reason), Acknowledged, timeout)
+        await self._desk.talks.ask_all(nodes, lambda number, _: Halt(number, *key, reason, run), Acknowledged, timeout)
+
+    async def _note_rival(self, hosted: Hosted, state: str, reason: str) -> None:
+        """A run has ended, and the record of its name is another run's: note it there, if that one names it."""
+        name, number = hosted.part.application, hosted.part.number
+        try:
+            _, record = await self._records.application(name)
+        except CommandRefused:
+            return
+        if record is not None and any(rival.number == number for rival in record.rivals):
+            await self._records.change(
+                name,
+                record.version,
+                lambda current: with_rival_ended(current, number, state, reason, self._desk.wall_ms),
+            )
+
+    async def _give_way(self, hosted: Hosted, record: ApplicationRecord) -> None:
+        """The record of this run's name is another run's: this one ends, and the record says so."""
+        if record.version > hosted.part.version:
+            why = f"version {record.version} was submitted"
+        else:
+            why = (
+                f"another run of {record.name}, submitted to {record.submitted_to} while the network was cut, has the "
+                "name: this one was stopped"
+            )
+        self._hosting.close(hosted, why)
+        if hosted.part.coordinator.node == self._desk.me.node:
+            await self._note_rival(hosted, STOPPED, why)
 
     async def _orphaned(self, hosted: Hosted) -> None:
         """The scheduler died: before the application ran it takes it along, afterwards nothing is lost."""
@@ -148,9 +206,11 @@ class Watching:
 
         def close(record: ApplicationRecord) -> ApplicationRecord | None:
             text = f"{scheduler.name or scheduler.node.short} is gone and was still deploying it. {AGAIN}"
-            return advanced(record, FAILED, text, self._desk.wall_ms) if record.state == DEPLOYING else None
+            is_open = record.state == DEPLOYING or (is_host and record.by_hearsay)
+            return advanced(record, FAILED, text, self._desk.wall_ms, by_hearsay=not is_host) if is_open else None
 
-        record = await self._records.change(*hosted.key, close)
+        is_host = hosted.host(self._desk.me.node) is not None
+        record = await self._records.change(*hosted.key, close, hosted.part.number)
         if record is not None and record.state == RUNNING:
             self._hosting.flow(hosted)
         elif record is None or record.is_final:
@@ -194,13 +254,15 @@ class Watching:
             summary = summary_of(record.specification, hosted.collected)
             return None if closed is None else msgspec.structs.replace(closed, summary=summary)
 
-        record = await self._records.change(*hosted.key, close)
+        record = await self._records.change(*hosted.key, close, hosted.part.number)
         while record is not None and record.state == DEPLOYING and hosted.key in self._hosting.table:
             await self._desk.talks.pause(Duration(self._desk.config.resend_ns))  # ended before its scheduler was done
-            record = await self._records.change(*hosted.key, close)
+            record = await self._records.change(*hosted.key, close, hosted.part.number)
         state = record.state if record is not None else FINISHED
         self._hosting.close(hosted, state)
-        await self.halt(hosted.part.nodes, hosted.key, state)
+        if record is None:
+            await self._note_rival(hosted, FINISHED, "")
+        await self.halt(hosted.part.nodes, hosted.key, state, hosted.part.number)
 
     def ask_stop(self, sender: Peer, message: AskStop) -> None:
         """A user wants an application of which this node is the coordinator to end."""
@@ -264,7 +326,7 @@ class Watching:
         for position, record in enumerate(records):
             if not record.is_final:
                 number = asked[position] = self._desk.talks.number()
-                question = AskWhetherActive(number, record.name, record.version)
+                question = AskWhetherActive(number, record.name, record.version, record.number)
                 questions[number] = Question(_responsible(record), question, Acknowledged)
         answers = await self._desk.talks.answers(questions, Duration(self._desk.config.report_timeout_ns))
         fresh = []
@@ -290,12 +352,16 @@ class Watching:
                 return record  # slow, not dead: the overlay probes it
             self._desk.watch(responsible)  # nobody here knows it: have it probed until it answers or is declared dead
             number = talks.number()
-            question, timeout = AskWhetherActive(number, *key), Duration(self._desk.config.consequence_ns)
+            question = AskWhetherActive(number, *key, record.number)
+            timeout = Duration(self._desk.config.consequence_ns)
             answer = await talks.ask(responsible, question, number, Acknowledged, timeout)
             self._desk.unwatch(responsible)
             if not (talks.is_gone(responsible) or (answer is not None and answer.reason)):
                 return record
             has_answered = answer is not None
+        # Who is asked here may be on the other side of a cut; only who runs a part of it knows better.
+        hosted = self._hosting.table.get(key)
+        is_heard = not has_answered and (hosted is None or hosted.host(self._desk.me.node) is None)
         name = responsible.name or responsible.node.short
         what = "knows nothing of it any more" if has_answered else "is gone"
 
@@ -303,19 +369,29 @@ class Watching:
             if current.state != record.state:
                 return None
             held = held_text(current, responsible.node)
-            text = f"{name} {what}{f' and held {held}' if held else ' and was still deploying it'}. {AGAIN}"
-            return advanced(current, FAILED, text, self._desk.wall_ms)
+            seen = f" (seen by {self._desk.me.name}, which hosts nothing of it)" if is_heard else ""
+            text = f"{name} {what}{seen}{f' and held {held}' if held else ' and was still deploying it'}. {AGAIN}"
+            return advanced(current, FAILED, text, self._desk.wall_ms, by_hearsay=is_heard)
 
-        closed = await self._records.change(*key, close)
+        closed = await self._records.change(*key, close, record.number)
         if closed is None:
             return record
-        if closed.is_final and closed.nodes:
-            talks.begin(self.halt((*closed.nodes, *closed.guards), key, closed.reason))
+        if closed.is_final and not closed.by_hearsay and closed.nodes:
+            talks.begin(self.halt((*closed.nodes, *closed.guards), key, closed.reason, record.number))
         return closed
+
+    async def is_alive(self, record: ApplicationRecord) -> bool:
+        """Whether the node that is responsible for a run says that it is at work on it."""
+        talks, number = self._desk.talks, self._desk.talks.number()
+        question = AskWhetherActive(number, record.name, record.version, record.number)
+        timeout = Duration(self._desk.config.report_timeout_ns)
+        answer = await talks.ask(_responsible(record), question, number, Acknowledged, timeout)
+        return answer is not None and not answer.reason
 
     def whether_active(self, sender: Peer, message: AskWhetherActive, *, is_scheduling: bool) -> None:
         """Is this node still at work on an application, as scheduler or host?"""
-        active = is_scheduling or (message.application, message.version) in self._hosting.table
+        hosted = self._hosting.table.get((message.application, message.version))
+        active = is_scheduling or (hosted is not None and message.number in (0, hosted.part.number))
         self._desk.send(sender, Acknowledged(message.request, "" if active else "no"))
 
     def patrol(self) -> None:
@@ -335,20 +411,46 @@ class Watching:
             del self._at_work[hosted.key]
         hosted.missing_looks = hosted.missing_looks + 1 if record is None else 0
         if record is not None:
-            self.on_record(hosted, record)
+            if record.number == hosted.part.number:
+                self.on_record(hosted, record)
+            hosted.doubted_looks += 1 if record.by_hearsay else -hosted.doubted_looks
         if record is None:
             if hosted.has_register:
                 return  # its register knows; the record is written again with the next life
             if hosted.missing_looks >= MAX_MISSING_LOOKS:
                 self._hosting.close(hosted, "its record is gone")
-        elif record.version > hosted.part.version:
-            self._hosting.close(hosted, f"version {record.version} was submitted")
+        elif record.version > hosted.part.version or (
+            record.version == hosted.part.version and record.number != hosted.part.number
+        ):
+            await self._give_way(hosted, record)
         elif record.version == hosted.part.version and record.is_final:
-            self._hosting.close(hosted, record.reason or record.state)
+            if record.by_hearsay:
+                await self._contradict(hosted, record)
+            else:
+                self._hosting.close(hosted, record.reason or record.state)
         elif record.state == RUNNING and not hosted.is_flowing:
             self._hosting.flow(hosted)  # StartFlow was lost with its sender
         elif record.state == DEPLOYING and self._desk.talks.is_gone(record.scheduler):
             await self._orphaned(hosted)
+        elif hosted.is_flowing and hosted.part.coordinator.node == self._desk.me.node:
+            hosted.seen = await self._figures.elsewhere(hosted)
+
+    async def _contradict(self, hosted: Hosted, record: ApplicationRecord) -> None:
+        """The record says that this run has failed, by the word of nodes that host nothing of it."""
+        me = self._desk.me
+        if hosted.host(me.node) is None:
+            if hosted.doubted_looks >= MAX_DOUBTED_LOOKS:
+                self._hosting.close(hosted, record.reason)
+        elif not hosted.is_flowing:
+            if self._desk.talks.is_gone(record.scheduler):
+                await self._orphaned(hosted)
+        elif hosted.part.coordinator.node == me.node and not hosted.is_closing:
+            text = f"it runs: {me.name or me.node.short} coordinates it, and all its hosts are heard of"
+            await self._records.change(
+                *hosted.key,
+                lambda current: advanced(current, RUNNING, text, self._desk.wall_ms) if current.by_hearsay else None,
+                hosted.part.number,
+            )
 
     async def leave(self) -> None:
         """End what runs here before this node goes, so that others read why; not longer than `leave_timeout_ns`."""

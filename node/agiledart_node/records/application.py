@@ -5,8 +5,10 @@
         └────────────┴──────► failed, stopped
 
 The scheduler moves it to `running`, the coordinator to `finished` and `stopped`, any node of the deployment to
-`failed`. The last three are final: whoever comes later finds the record closed. The awkward case: two nodes see a failure at
-once, both write, one compare-and-set wins and the other reads a closed record, which is what it wanted.
+`failed`. The last three are final: whoever comes later finds the record closed. Two awkward cases. Two nodes see a failure at
+once, both write, one compare-and-set wins and the other reads a closed record, which is what it wanted. And a node that hosts
+nothing of it no longer hears of its host, which may be dead, or on the other side of a cut: what it writes is marked
+(`by_hearsay`), and those who run the application take it back or say how it ended.
 """
 
 from typing import Annotated, Any
@@ -45,6 +47,9 @@ NEXT_STATES: dict[str, tuple[str, ...]] = {
 MAX_HISTORY = 32
 """Entries of a record's history; the oldest but the first go."""
 
+MAX_RIVALS = 8
+"""Other runs of its name that a record tells of."""
+
 KEPT_MS = 30 * 86_400_000
 """Applications that ended longer ago are forgotten."""
 
@@ -74,6 +79,23 @@ class HistoryEntry(msgspec.Struct, frozen=True, gc=False, array_like=True):
     text: str
 
 
+class Rival(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """Another run of the same name: submitted on the other side of a cut, or taken for dead by who submitted this one.
+
+    Args:
+        number: the run's; see `application_number`.
+        at_ms: when it came into its state.
+    """
+
+    number: int
+    version: int
+    state: str
+    reason: str
+    submitted_to: str
+    at_ms: int = 0
+    by_hearsay: bool = False
+
+
 class ApplicationRecord(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """Everything about one submission that survives the agent that took it.
 
@@ -90,6 +112,9 @@ class ApplicationRecord(msgspec.Struct, frozen=True, gc=False, array_like=True):
         is_forgotten: users see it no more; only its version counts.
         owner_key: the key that submitted it; `shared_keys`: keys that its owner gave it to.
         order: with which this version was submitted, signed by its user.
+        by_hearsay: it is `failed` by the word of nodes that host nothing of it: no host has said so.
+        revivals: how often such a word was taken back.
+        rivals: other runs of its name that live, or whose end nobody knew when this one was submitted.
     """
 
     name: str
@@ -123,6 +148,9 @@ class ApplicationRecord(msgspec.Struct, frozen=True, gc=False, array_like=True):
     away: tuple[str, ...] = ()
     is_forgotten: bool = False
     order: Annotated[bytes, msgspec.Meta(max_length=MAX_ORDER_BYTES)] = b""
+    by_hearsay: bool = False
+    revivals: int = 0
+    rivals: Annotated[tuple[Rival, ...], msgspec.Meta(max_length=MAX_RIVALS)] = ()
 
     @property
     def owner(self) -> str:
@@ -136,7 +164,7 @@ class ApplicationRecord(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
     @property
     def is_final(self) -> bool:
-        """Whether nothing will change any more."""
+        """Whether it has ended, as far as this record knows (`by_hearsay`)."""
         return self.state in FINAL
 
     @property
@@ -189,6 +217,7 @@ class ApplicationRecord(msgspec.Struct, frozen=True, gc=False, array_like=True):
         """Whether all positions in it point to something; a record from the ring is checked before use."""
         return (
             self.state in NEXT_STATES
+            and (self.state == FAILED or not self.by_hearsay)
             and all(
                 0 <= place.node < len(self.nodes) and 0 <= place.stage < len(self.stages) for place in self.assignment
             )
@@ -218,14 +247,30 @@ def node_name_key(name: str) -> NodeId:
     return key_of_name("node", name)
 
 
-def advanced(record: ApplicationRecord, state: str, reason: str, wall_ms: int) -> ApplicationRecord | None:
-    """The record in its next state, or None when it is closed or the step is not allowed."""
-    if state not in NEXT_STATES[record.state]:
+def advanced(
+    record: ApplicationRecord, state: str, reason: str, wall_ms: int, *, by_hearsay: bool = False
+) -> ApplicationRecord | None:
+    """The record in its next state, or None when it is closed or the step is not allowed.
+
+    Args:
+        by_hearsay: who says so hosts nothing of it, and does not know it from those who do. Their word may follow it.
+    """
+    is_heard = record.by_hearsay and not by_hearsay
+    if state not in ((RUNNING, *FINAL) if is_heard else NEXT_STATES[record.state]):
         return None
     reason = reason[:MAX_REASON]
     entry = HistoryEntry(wall_ms, state, reason)
     history = kept_history(record.history, entry)
-    return msgspec.structs.replace(record, state=state, reason=reason, changed_ms=wall_ms, history=history)
+    is_revived = is_heard and state == RUNNING
+    return msgspec.structs.replace(
+        record,
+        state=state,
+        reason="" if is_revived else reason,
+        changed_ms=wall_ms,
+        history=history,
+        by_hearsay=by_hearsay,
+        revivals=record.revivals + is_revived,
+    )
 
 
 def forgotten(record: ApplicationRecord) -> ApplicationRecord:

@@ -124,14 +124,15 @@ class Records:
             )
         return answer.ok
 
-    async def change(self, name: str, version: int, change: Change) -> ApplicationRecord | None:
+    async def change(self, name: str, version: int, change: Change, number: int = 0) -> ApplicationRecord | None:
         """Change a record until it sticks, for `record_deadline_ns` at the longest.
 
         Args:
             change: gives the next record, or None to leave it as it is.
+            number: of the run that the record must be of; 0: of any run of this version.
 
         Returns:
-            The record as it is now; None when this version has none any more or the ring does not answer.
+            The record as it is now; None when this run has none any more or the ring does not answer.
         """
         deadline = self._desk.now + self._desk.config.record_deadline_ns
         while True:
@@ -142,7 +143,7 @@ class Records:
                     return None
                 await self._desk.talks.pause(_PAUSE)
                 continue
-            if record is None or record.version != version:
+            if record is None or record.version != version or number not in (0, record.number):
                 return None
             changed = change(record)
             if changed is None:

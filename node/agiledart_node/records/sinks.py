@@ -14,6 +14,7 @@ from agiledart_kernel.machine import Effect, Event
 from agiledart_kernel.node_id import NodeId, key_of_name
 from agiledart_kernel.peer import Peer
 from agiledart_node.desk.desk import Desk
+from agiledart_node.records.kinds import Kind
 from agiledart_node.records.records import Records
 
 _PAUSE = Duration(200_000_000)
@@ -133,7 +134,14 @@ class Sinks:
 
 
 def _is_newer(there: SinkRecord, mine: SinkRecord) -> bool:
-    """Whether the noted record is to stay."""
+    """Whether the noted record is to stay: it was opened later; on one node its lives count first, for its clock may go back."""
     if there.node.node == mine.node.node:
-        return (there.opened_ms, there.node.incarnation) > (mine.opened_ms, mine.node.incarnation)
+        return (there.node.incarnation, there.opened_ms) > (mine.node.incarnation, mine.opened_ms)
     return there.opened_ms > mine.opened_ms
+
+
+SINKS = Kind(
+    SINK_CODEC,
+    lambda record, key: sink_key(record.name) == key,
+    lambda earlier, later: earlier if _is_newer(earlier, later) else later,
+)

@@ -2,7 +2,7 @@
 
 A claim is a compare-and-set of that record, so of several elections at one time one decides and the others learn its winner.
 The ring's root is no lock (in a partition there are two): a holder looks at its record now and then, and steps down when
-another one stands there.
+another one stands there. Of two records the later term counts; in one term, that the office was given up, else the greater id.
 """
 
 import msgspec
@@ -14,6 +14,7 @@ from agiledart_kernel.limits import MAX_RECORD_BYTES
 from agiledart_kernel.node_id import NodeId, key_of_name
 from agiledart_kernel.peer import Peer
 from agiledart_node.desk.desk import Desk
+from agiledart_node.records.kinds import Kind
 from agiledart_node.records.records import Records
 from agiledart_node.scheduling.messages import Office
 
@@ -68,3 +69,15 @@ class Claims:
         except RemoteProtocolError:
             self._desk.drop("record form")
             return None
+
+
+def merged_claims(earlier: Claim, later: Claim) -> Claim:
+    """Which of two claims counts."""
+
+    def weight(claim: Claim) -> tuple[int, bool, NodeId]:
+        return claim.office.term, claim.winner is None, claim.winner.node if claim.winner is not None else NodeId(0)
+
+    return earlier if weight(earlier) > weight(later) else later
+
+
+CLAIMS = Kind(CLAIM_CODEC, lambda claim, key: office_key(claim.office.domain, claim.office.index) == key, merged_claims)

@@ -133,6 +133,7 @@ class ApplicationRow(Body, frozen=True):
         is_stopping: a user asked for its end; its sources are drained.
         owner: the key that submitted it, hex; empty when it is older than owners are.
         shared: keys that may act on it, too.
+        by_hearsay: it is `failed` by the word of nodes that host nothing of it; while it lives its hosts take that back.
     """
 
     name: str
@@ -149,6 +150,7 @@ class ApplicationRow(Body, frozen=True):
     placement: dict[str, list[str]]
     owner: str
     shared: list[str]
+    by_hearsay: bool = False
     recovery: RecoveryRow | None = None
     epoch: EpochRow | None = None
 
@@ -256,10 +258,31 @@ class SummaryBody(Body, frozen=True):
     imbalances: list[str] = []
 
 
+class RivalRow(Body, frozen=True):
+    """Another run of the same name: submitted on the other side of a cut, or taken for dead when this one was submitted.
+
+    Args:
+        run: its number, hex.
+        state, reason: as it stands, or how it ended. Its hosts end it as soon as they read of this run.
+        at_ms: when it came into its state.
+    """
+
+    run: str
+    version: int
+    state: str
+    reason: str
+    submitted_to: str
+    at_ms: int
+    by_hearsay: bool
+
+
 class StatusBody(ApplicationRow, frozen=True, kw_only=True):
     """`status`: the row of `list`, and more.
 
     Args:
+        run: the run's number, hex.
+        rivals: other runs of its name that live or whose end was not known.
+        alone: as in `nodes`: then this answer is what a node without the others knows.
         silent_nodes: hosting nodes that did not give figures in time.
         summary: empty while nothing has reported.
         logs: sink step → name of the log that it writes; only sinks that write one.
@@ -267,6 +290,8 @@ class StatusBody(ApplicationRow, frozen=True, kw_only=True):
         reasons, ways: as in `SubmitBody`.
     """
 
+    run: str
+    rivals: list[RivalRow]
     paths: list[list[str]]
     nodes: list[str]
     silent_nodes: list[str]
@@ -275,6 +300,7 @@ class StatusBody(ApplicationRow, frozen=True, kw_only=True):
     summary: dict[str, Any]
     logs: dict[str, str]
     latency_logs: dict[str, str]
+    alone: str = ""
     reasons: dict[str, str] = {}
     ways: list[list[str]] = []
 
@@ -361,11 +387,13 @@ class NodesBody(Body, frozen=True):
     Args:
         known: how many these are.
         refused: how often the asked agent turned somebody away, by reason; the agent adds it.
+        alone: what to say when the asked node reaches no other node, and should; the agent adds it.
     """
 
     nodes: list[NodeRow]
     known: int
     refused: dict[str, int] = {}
+    alone: str = ""
 
 
 class HopRow(Member, frozen=True):

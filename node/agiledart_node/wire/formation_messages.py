@@ -110,12 +110,13 @@ class Acknowledged(Message, frozen=True, gc=False, tag=58):
 
 
 class Halt(Message, frozen=True, gc=False, tag=59):
-    """End everything of this application at once; `reason` is why."""
+    """End everything of this run at once; `reason` is why. `number`: the run's; 0: of any run of this version."""
 
     request: int
     application: str
     version: int
     reason: str
+    number: int = 0
 
 
 class InstancesEnded(Message, frozen=True, gc=False, tag=60):
@@ -203,11 +204,12 @@ class TraceHops(Message, frozen=True, gc=False, tag=67):
 
 
 class AskWhetherActive(Message, frozen=True, gc=False, tag=68):
-    """Are you still at work on this application, as its scheduler or one of its hosts? Answered by `Acknowledged`."""
+    """Are you still at work on this run, as its scheduler or a host? Answered by `Acknowledged`. `number`: as in `Halt`."""
 
     request: int
     application: str
     version: int
+    number: int = 0
 
 
 class JoinArrived(Message, frozen=True, gc=False, tag=69):

@@ -172,7 +172,7 @@ class Membership:
     def _end_life(self, sender: Peer, theirs: int) -> None:
         reason = (
             f"{sender.name or sender.node.short} knows this node with incarnation {theirs}, "
-            f"this life has {self._view.me.incarnation}: is it running twice, or was its state directory restored?"
+            f"this life has {self._view.me.incarnation}: it runs twice, or its state directory was restored from a copy"
         )
         if self.phase is Phase.MEMBER:
             self._view.agreed.expelled = reason

@@ -5,8 +5,8 @@ to the `replicas` leaves nearest to the key, and answers when they have confirme
 leaves for newer copies before it answers, so a restarted, empty node does not say `missing` of what others hold. How copies
 move when the leaf set changes: `record_copies`.
 
-Departs: a root is not a lock. In a partition each side has a root, both accept writes, and after it one of two equal versions
-is chosen by digest. What must be single carries an incarnation that the receiver of the effect checks.
+Departs: a root is not a lock. In a partition each side has a root, both accept writes, and after it the copies are merged by what
+they say (`records`). What must be single carries an incarnation that the receiver of the effect checks.
 
 Source: [Pastry] (replication on the leaf set as in PAST); the project's overlay specification §5, last paragraphs of step 7.
 """
@@ -20,7 +20,7 @@ from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_overlay.records.record_client import RecordClient
 from agiledart_overlay.records.record_copies import Copies, copy_of
-from agiledart_overlay.records.records import Record
+from agiledart_overlay.records.records import Merge, Record
 from agiledart_overlay.state.view import View
 from agiledart_overlay.wire.messages import (
     RecordCopy,
@@ -67,9 +67,9 @@ class Directory:
 
     __slots__ = ("_operations", "_settled", "_view", "_work", "client", "copies")
 
-    def __init__(self, view: View) -> None:
+    def __init__(self, view: View, merge: Merge) -> None:
         self._view = view
-        self.copies = Copies(view)
+        self.copies = Copies(view, merge)
         self._work: dict[NodeId, Work] = {}
         self._settled: dict[NodeId, None] = {}
         self._operations = 0
@@ -183,7 +183,8 @@ class Directory:
             if version != message.expected_version:
                 self._reply(message, version, value, "conflict")
                 return True
-            record = Record(key, version + 1, message.value, writer)
+            follows = record.digest if record is not None else b""
+            record = Record(key, version + 1, message.value, writer, follows)
             if record.version > MAX_COUNT or not self.copies.write(record):
                 self._reply(message, version, b"", "overloaded")
                 return True

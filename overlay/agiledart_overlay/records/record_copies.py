@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from agiledart_kernel.instants import MILLISECOND, SECOND, Instant
 from agiledart_kernel.node_id import NodeId, ring_distance
 from agiledart_kernel.peer import Peer
-from agiledart_overlay.records.records import Record, RecordStore
+from agiledart_overlay.records.records import Merge, Record, RecordStore
 from agiledart_overlay.state.view import View
 from agiledart_overlay.tables.virtual_nodes import on_distinct_hosts
 from agiledart_overlay.wire.messages import MAX_OFFERS, Offer, RecordCopy, RecordFetch, RecordKept, RecordOffer
@@ -26,7 +26,7 @@ _SPARE_NS = 10 * SECOND
 
 def copy_of(record: Record) -> RecordCopy:
     """A record on its way to another holder."""
-    return RecordCopy(record.key, record.version, record.value, record.writer)
+    return RecordCopy(record.key, record.version, record.value, record.writer, record.follows)
 
 
 class Copies:
@@ -38,9 +38,9 @@ class Copies:
 
     __slots__ = ("_confirmed", "_spare_since", "_store", "_view", "is_leaving")
 
-    def __init__(self, view: View) -> None:
+    def __init__(self, view: View, merge: Merge) -> None:
         self._view = view
-        self._store = RecordStore(view.config.max_stored_bytes)
+        self._store = RecordStore(view.config.max_stored_bytes, merge)
         self._confirmed: dict[NodeId, dict[NodeId, tuple[int, bytes]]] = {}
         self._spare_since: dict[NodeId, Instant] = {}
         self.is_leaving = False
@@ -79,30 +79,32 @@ class Copies:
     # ---- what others hold
 
     def on_fetch(self, sender: Peer, message: RecordFetch) -> None:
-        """Somebody wants a copy newer than its own."""
+        """Somebody wants a copy that says what its own does not: one of an earlier version may, if that was written elsewhere."""
         record = self._store.get(message.key)
-        if record is not None and record.rank > (message.version, message.digest):
+        if record is not None and record.rank != (message.version, message.digest):
             self._view.send(sender, copy_of(record))
         else:
             self._view.send(sender, RecordKept(message.key, *self._store.rank(message.key)))
 
     def take(self, sender: Peer, message: RecordCopy) -> bool:
-        """A copy: keep the newer one, say which it is, or send back one that is newer still; false when there is no room."""
+        """A copy: keep what it and the one here say together, and tell the sender what that is; false when there is no room."""
         view, key = self._view, message.key
-        record = Record(key, message.version, message.value, message.writer)
+        record = Record(key, message.version, message.value, message.writer, message.follows)
         mine = self._store.get(key)
-        if mine is not None and mine.rank > record.rank:
-            view.send(sender, copy_of(mine))
-            return True
         if not self._store.keep(record):
             return False
-        if mine is not None and mine.version == record.version and mine.digest != record.digest:
-            view.observe(RecordConflictMerged(record.version))
-        if mine is None or mine.rank != record.rank:
+        kept = self._store.get(key)
+        assert kept is not None
+        if mine is not None and kept.rank not in (mine.rank, record.rank):
+            view.observe(RecordConflictMerged(kept.version))
+        if mine is None or mine.rank != kept.rank:
             self._confirmed.pop(key, None)
             self.offer_soon()
-        self._note(key, sender.node, record.rank)
-        view.send(sender, RecordKept(key, record.version, record.digest))
+        if kept.rank == record.rank:
+            self._note(key, sender.node, record.rank)
+            view.send(sender, RecordKept(key, record.version, record.digest))
+        else:
+            view.send(sender, copy_of(kept))
         return True
 
     def on_kept(self, sender: Peer, message: RecordKept) -> None:

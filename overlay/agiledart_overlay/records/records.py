@@ -1,6 +1,12 @@
-"""The records one node keeps, and which of two copies is the newer one."""
+"""The records one node keeps, and what becomes of two copies that differ.
 
-from collections.abc import Iterator
+A later version holds more writes only as long as one root orders them. In a partition two roots do, and the number of writes says
+nothing about which copy is true. So whoever writes records says how two of its values become one (`Merge`), and a merged value is a
+version of its own: nobody who read one of the two can write over what it has not read. Values of which nobody says that are ordered
+by version, then by digest.
+"""
+
+from collections.abc import Callable, Iterator
 from hashlib import blake2b
 
 from agiledart_kernel.count import MAX_COUNT
@@ -9,6 +15,17 @@ from agiledart_kernel.node_id import NodeId
 
 Writer = tuple[NodeId, int, int]
 """Node, its incarnation and its request number: one write."""
+
+Merge = Callable[[NodeId, bytes, bytes], bytes | None]
+"""(key, a value, one of a later version) → the value that says what both say; None: nothing is known of values at this key.
+
+Of equal versions the one with the greater digest comes second, so all holders ask the same. A value that says what the other
+one does must be left alone; so holders that go on telling each other what they have come to agree.
+"""
+
+
+def by_rank(key: NodeId, earlier: bytes, later: bytes) -> None:
+    """Nothing is known of any value."""
 
 
 def value_digest(value: bytes) -> bytes:
@@ -24,26 +41,39 @@ class Record:
         version: 1 for the first write; each write adds one.
         value: opaque.
         writer: the write that made it.
+        follows: digest of the value that it took the place of; empty when that is not known.
     """
 
-    __slots__ = ("digest", "key", "value", "version", "writer")
+    __slots__ = ("digest", "follows", "key", "value", "version", "writer")
 
-    def __init__(self, key: NodeId, version: int, value: bytes, writer: Writer) -> None:
-        self.key, self.version, self.value, self.writer = key, version, value, writer
+    def __init__(self, key: NodeId, version: int, value: bytes, writer: Writer, follows: bytes = b"") -> None:
+        self.key, self.version, self.value, self.writer, self.follows = key, version, value, writer, follows
         self.digest = value_digest(value)
 
     @property
     def rank(self) -> tuple[int, bytes]:
-        """Copies are ordered by version, then by digest, so that all nodes choose the same one."""
+        """Which copy it is: its version, and what it says."""
         return self.version, self.digest
+
+
+def merged(one: Record, other: Record, merge: Merge) -> Record:
+    """What stands at a key of which two copies are known; one of them, if that says all."""
+    first, later = (one, other) if one.rank < other.rank else (other, one)
+    if first.digest == later.digest or later.follows == first.digest:
+        return later
+    value = merge(one.key, first.value, later.value)
+    if value is None or (value == later.value and first.version < later.version) or later.version >= MAX_COUNT:
+        return later
+    return Record(one.key, later.version + 1, value, first.writer if value == first.value else later.writer)
 
 
 class RecordStore:
     """Records by key, bounded in number and bytes."""
 
-    __slots__ = ("_bytes", "_limit_bytes", "_records")
+    __slots__ = ("_bytes", "_limit_bytes", "_merge", "_records")
 
-    def __init__(self, limit_bytes: int) -> None:
+    def __init__(self, limit_bytes: int, merge: Merge = by_rank) -> None:
+        self._merge = merge
         self._records: dict[NodeId, Record] = {}
         self._bytes = 0
         self._limit_bytes = limit_bytes
@@ -64,10 +94,12 @@ class RecordStore:
         return record.rank if record is not None else (0, b"")
 
     def keep(self, record: Record) -> bool:
-        """Keep a copy if it is newer than the one here; false when there is no room for it."""
+        """Keep what this copy and the one here say together; false when there is no room for it."""
         old = self._records.get(record.key)
-        if old is not None and old.rank >= record.rank:
-            return True
+        if old is not None:
+            record = merged(old, record, self._merge)
+            if record.rank == old.rank:
+                return True
         growth = len(record.value) - (len(old.value) if old is not None else 0)
         if (old is None and len(self._records) >= MAX_RECORDS) or self._bytes + growth > self._limit_bytes:
             return False

@@ -225,12 +225,18 @@ class RecordReply(Message, frozen=True, gc=False, tag=33):
 
 
 class RecordCopy(Message, frozen=True, gc=False, tag=34):
-    """A whole record, for a replica or a new root. `writer` (id, incarnation, number) is the request that wrote it."""
+    """A whole record, for a replica or a new root.
+
+    Args:
+        writer: (id, incarnation, number) of the request that wrote it.
+        follows: digest of the value that it took the place of; empty when that is not known.
+    """
 
     key: NodeId
     version: Count
     value: RecordValue
     writer: tuple[NodeId, Count, Count]
+    follows: Annotated[bytes, msgspec.Meta(max_length=8)] = b""
 
 
 class RecordKept(Message, frozen=True, gc=False, tag=35):

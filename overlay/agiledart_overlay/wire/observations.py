@@ -71,7 +71,7 @@ class JoinerAdmitted(Observation, frozen=True, gc=False):
 
 
 class RecordConflictMerged(Observation, frozen=True, gc=False):
-    """Two copies of a record with the same version differed: two roots wrote while the ring was partitioned."""
+    """Two copies of a record said different things, and became one: two roots wrote while the ring was partitioned."""
 
     version: int
 

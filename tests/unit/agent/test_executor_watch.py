@@ -3,11 +3,19 @@
 import asyncio
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
 
-from agiledart_agent.executors.executor_watch import GRACE_SECONDS, ExecutorWatch, ending, resident_memory
+from agiledart_agent.executors.executor_watch import (
+    GRACE_SECONDS,
+    ExecutorWatch,
+    ending,
+    process_state,
+    resident_memory,
+)
 from agiledart_executor.user_code.bounds import Bounds
 from agiledart_executor.user_code.last_words import EXIT_BOUND, LastWords
 
@@ -91,6 +99,29 @@ def test_signs_of_life_and_a_reason_come_by_the_pipe() -> None:
     since, reason = asyncio.run(play())
     assert since < 5
     assert reason == "clean: too much"
+
+
+def test_a_frozen_process_is_not_user_code_that_hangs() -> None:
+    """Stopped by a signal, and silent without being stopped: each in true words."""
+    sleeper = subprocess.Popen([sys.executable, "-c", "import sys; print(flush=True); sys.stdin.read()"],
+                               stdin=subprocess.PIPE, stdout=subprocess.PIPE)  # fmt: skip
+    watch = ExecutorWatch()
+    try:
+        assert sleeper.stdout is not None
+        sleeper.stdout.readline()
+        watch._pid = sleeper.pid
+        assert watch._silence(9.0).startswith("its process has not run for 9 s: it does not even say where it is.")
+        os.kill(sleeper.pid, signal.SIGSTOP)
+        os.waitid(os.P_PID, sleeper.pid, os.WSTOPPED | os.WNOWAIT)
+        assert watch._silence(9.0) == (
+            "its process was stopped from outside (SIGSTOP, or a debugger) 9 s ago; "
+            f"kill -CONT {sleeper.pid} lets it go on"
+        )
+        assert process_state(2**30) == ""
+    finally:
+        sleeper.kill()
+        sleeper.communicate()
+        watch.close()
 
 
 def test_memory_of_what_is_gone_is_nothing() -> None:

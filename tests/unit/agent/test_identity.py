@@ -15,6 +15,7 @@ from agiledart_agent.identity.identity import (
     grant_executor,
     make_executor_pass,
 )
+from agiledart_agent.kept_file import copy_path
 from agiledart_agent.own_files import MAX_FILE_BYTES, read_ours
 from agiledart_kernel.errors import OperationFailed, Refused
 from agiledart_kernel.grants import verify_chain
@@ -136,6 +137,7 @@ def test_a_key_that_others_can_read_is_refused(tmp_path: Path) -> None:
 def test_a_damaged_file_is_named(tmp_path: Path, name: str, content: bytes) -> None:
     founder(tmp_path).close()
     (tmp_path / name).write_bytes(content)
+    copy_path(tmp_path / name).unlink()
     with pytest.raises(OperationFailed, match="is damaged"):
         fresh(tmp_path)
 
@@ -151,6 +153,7 @@ def test_a_crash_between_two_files_of_founding_is_repaired(tmp_path: Path) -> No
     network = identity.network
     identity.close()
     (tmp_path / "network.json").unlink()
+    copy_path(tmp_path / "network.json").unlink()
     again = fresh(tmp_path)
     assert again.network == b""
     with pytest.raises(Refused):

@@ -277,8 +277,10 @@ def test_a_crash_is_named() -> None:
 def test_an_applications_bounds_over_the_agents() -> None:
     agents = Bounds(5.0, 60.0, 1_000)
     assert agents.with_users(UserLimits()) == agents
-    assert agents.with_users(UserLimits(1.0, 0.0, 500)) == Bounds(1.0, 0.0, 500)
-    assert agents.with_users(UserLimits(memory_bytes=5_000)).memory_bytes == 1_000
+    users = "limit(memory_mb=) of its topology"
+    assert agents.with_users(UserLimits(1.0, 0.0, 500)) == Bounds(1.0, 0.0, 500, users)
+    assert agents.with_users(UserLimits(memory_bytes=5_000)) == agents, "and it is the agent's word that holds"
+    assert Bounds().with_users(UserLimits(memory_bytes=5_000)).memory_setting == users
     assert Bounds().with_users(UserLimits(memory_bytes=5_000)).memory_bytes == 5_000
 
 

@@ -238,9 +238,14 @@ def test_a_punctuation_has_no_rows() -> None:
     assert DataHeader.unpack(header.pack()) == header
 
 
-def test_application_numbers_differ_by_name_and_version() -> None:
-    numbers = {frames.application_number(name, version) for name in ("a", "b", "a\0") for version in (1, 2, 12)}
-    assert len(numbers) == 9
+def test_numbers_of_runs_differ_by_name_version_and_ticket() -> None:
+    numbers = {
+        frames.application_number(name, version, ticket)
+        for name in ("a", "b", "a\0")
+        for version in (1, 2, 12)
+        for ticket in (0, 1)
+    }
+    assert len(numbers) == 18
     assert all(0 <= number < 2**64 for number in numbers)
 
 

@@ -31,7 +31,7 @@ def peer(hexes: str, name: str = "") -> Peer:
 
 
 def record(state: str = "deploying", **fields: object) -> ApplicationRecord:
-    made = ApplicationRecord("app", 1, application_number("app", 1), 7, state, peer("a"))
+    made = ApplicationRecord("app", 1, application_number("app", 1, 7), 7, state, peer("a"))
     return msgspec.structs.replace(made, **fields)
 
 
@@ -166,7 +166,9 @@ def test_soft_state_marks_junctions_and_is_forgotten() -> None:
     assert not state.forwarders
 
 
-def test_numbers_of_applications_differ_by_name_and_version() -> None:
-    numbers = [application_number(name, version) for name in ("a", "b") for version in (1, 2, 11)]
-    assert len(set(numbers)) == 6
+def test_numbers_of_runs_differ_by_name_version_and_ticket() -> None:
+    numbers = [
+        application_number(name, version, ticket) for name in ("a", "b") for version in (1, 2, 11) for ticket in (1, 2)
+    ]
+    assert len(set(numbers)) == 12
     assert all(0 <= number < 1 << 64 for number in numbers)

@@ -86,7 +86,7 @@ def part(copies: int = 1, version: int = 1, planned: int = 1, bundle: bytes = b"
     made = DeploymentPart(
         "app",
         version,
-        application_number("app", version),
+        application_number("app", version, 7),
         1,
         b"spec",
         b"plan",

@@ -15,7 +15,16 @@ from agiledart_dataflow.plan.connectors import SinkWriter, parse_connector
 from agiledart_executor.connectors.log_sink import LogSinkWriter, SinkOrigin
 from agiledart_executor.connectors.opening import open_sink
 from agiledart_kernel.errors import ConfigurationError, OperationFailed
-from agiledart_sink_log.layout import log_directory, logs_in, partition_directory, read_committed, segments_of
+from agiledart_sink_log.layout import (
+    COPY,
+    damaged_in,
+    log_directory,
+    logs_in,
+    partition_directory,
+    read_committed,
+    read_description,
+    segments_of,
+)
 from agiledart_sink_log.reader import DamagedError, LogReader
 
 
@@ -256,3 +265,54 @@ def test_a_disk_that_takes_nothing_is_told_in_words(tmp_path: Path, monkeypatch:
         writer.close()
     opened(tmp_path, "log:x").close()
     assert len(read(tmp_path, "x")) == 10
+
+
+@pytest.mark.parametrize("damage", ["removed", "emptied", "halved", "flipped"])
+def test_the_description_of_a_log_is_read_from_its_copy(tmp_path: Path, damage: str) -> None:
+    """The log goes on as the one that it was, with all its rows."""
+    writer = opened(tmp_path, "log:x")
+    writer.write(rows(0, 3))
+    writer.close()
+    folder = log_directory(tmp_path, "x")
+    path, before = folder / "log.json", read_description(folder)
+    content = path.read_bytes()
+    if damage == "removed":
+        path.unlink()
+    else:
+        flipped = content.replace(b'"partitions": 1', b'"partitions": 3')
+        path.write_bytes({"emptied": b"", "halved": content[: len(content) // 2], "flipped": flipped}[damage])
+    assert read_description(folder) == before
+    writer = opened(tmp_path, "log:x")
+    writer.write(rows(3, 2))
+    writer.close()
+    assert [row[0] for row in read(tmp_path, "x")] == [0, 1, 2, 3, 4]
+    assert path.exists()
+
+
+def test_without_description_and_copy_nobody_writes_over_the_rows(tmp_path: Path) -> None:
+    writer = opened(tmp_path, "log:x")
+    writer.write(rows(0, 3))
+    writer.close()
+    folder = log_directory(tmp_path, "x")
+    (folder / "log.json").unlink()
+    (folder / COPY).write_bytes(b"00000000\n{}")
+    with pytest.raises(OperationFailed, match=r"log.json is missing.*rows of a log are there. Put one back, or move"):
+        opened(tmp_path, "log:x")
+    assert list(logs_in(tmp_path)) == []
+    (told,) = damaged_in(tmp_path)
+    assert "the log x cannot be read" in told
+    (folder / "log.json").write_bytes(b"{")
+    with pytest.raises(OperationFailed, match=r"log.json is damaged .*no good copy"):
+        opened(tmp_path, "log:x")
+
+
+def test_segments_that_somebody_took_away_are_damage_and_not_age(tmp_path: Path) -> None:
+    writer = opened(tmp_path, "log:x")
+    writer.write(rows(0, 3))
+    writer.close()
+    folder = log_directory(tmp_path, "x")
+    for segment in segments_of(partition_directory(folder, 0)):
+        segment.path.unlink()
+    with pytest.raises(DamagedError) as lost:
+        LogReader(folder).fetch(0, 0, 10, 1 << 20)
+    assert lost.value.next_good == 3

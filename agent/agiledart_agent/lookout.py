@@ -1,0 +1,92 @@
+"""A member of a ring that reaches none of the others says so, and goes on looking for them.
+
+It may be right alone, after the others died or left, or wrong, since it forgot where they are or a link is cut: nobody can tell, so
+both is said in the same words, and ends by itself as soon as one of them answers.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+
+from agiledart_agent.logs import AgentLog
+from agiledart_agent.ring_memory import RingMemory
+from agiledart_kernel.machine import Event
+from agiledart_kernel.node_id import NodeId
+from agiledart_kernel.peer import Peer
+from agiledart_overlay.wire.events import Unwatch, Watch
+
+LOOK_SECONDS = 2.0
+PATIENT_SECONDS = 20.0
+"""Between two looks, at first and after a while."""
+
+MAX_SHOWN = 3
+
+
+class Lookout:
+    """Looks for others while there is none.
+
+    Args:
+        memory: where they were.
+        greet: the node at an address, or why there is none.
+        known: those that this node reaches now.
+        feed: takes events for the node.
+
+    Attributes:
+        is_expected: there must be others: this node joined a network that it did not found.
+        alone: what to tell users; empty while somebody is reached, and in a network of one.
+    """
+
+    def __init__(
+        self,
+        memory: RingMemory,
+        greet: Callable[[str], Awaitable[Peer | str]],
+        known: Callable[[], Sequence[Peer]],
+        feed: Callable[[Event], None],
+        log: AgentLog,
+    ) -> None:
+        self._memory, self._greet, self._known, self._feed, self._log = memory, greet, known, feed, log
+        self._watched: dict[NodeId, Peer] = {}
+        self.is_expected = False
+        self.alone = ""
+
+    async def look_for_ever(self) -> None:
+        """Look now and then; told in the log when it begins and when it ends."""
+        pause = LOOK_SECONDS
+        while True:
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, PATIENT_SECONDS) if await self.look() else LOOK_SECONDS
+
+    async def look(self) -> bool:
+        """Look once; whether this node is alone, and should not be."""
+        if self._known():
+            self._found()
+            return False
+        addresses = self._memory.addresses()
+        if not addresses and not self.is_expected:
+            return False
+        was_alone, self.alone = bool(self.alone), _told(addresses)
+        if not was_alone:
+            self._log.warning("ring.alone", f"  {self.alone}", addresses=len(addresses))
+        for peer in await asyncio.gather(*(self._greet(address) for address in addresses)):
+            if isinstance(peer, Peer) and peer.node not in self._watched:
+                self._watched[peer.node] = peer
+                self._feed(Watch(peer))  # the ring probes it, and two rings that meet become one
+        return True
+
+    def _found(self) -> None:
+        if self.alone:
+            self._log.info("ring.found", f"  no longer alone: {len(self._known())} other nodes are reached")
+        self.alone = ""
+        for node in self._watched:
+            self._feed(Unwatch(node))
+        self._watched.clear()
+
+
+def _told(addresses: Sequence[str]) -> str:
+    if not addresses:
+        return (
+            "alone, looking for the other nodes of this network, and no address of them is known (peers.json is lost). Give it "
+            "one:  agiledart token create   on another node, and   agiledart agent --join @FILE   here"
+        )
+    shown = ", ".join(addresses[:MAX_SHOWN])
+    more = f" and {len(addresses) - MAX_SHOWN} more" if len(addresses) > MAX_SHOWN else ""
+    return f"alone, looking for {shown}{more}: none of them answers. Look whether they run and can be reached from here"

@@ -1,0 +1,149 @@
+"""What two records of an application say together.
+
+Of one run: its end by the word of those who ran it comes before what others heard of it, and a drain that was asked for stays. Of
+two runs: the later version has the record; of equal versions, submitted on both sides of a cut, the run with the smaller number.
+The other run is named in it (`Rival`), and its hosts end it.
+
+The awkward case: `failed` as a bystander heard it, and `running`. Where nothing was cut the first follows the second; where the
+bystander was cut off it is wrong; the values do not show which. So hearsay stands above `running`, and the coordinator, who knows
+better, takes it back: that is a value above both (`revivals`).
+"""
+
+import msgspec
+
+from agiledart_node.records.application import (
+    DEPLOYING,
+    FAILED,
+    FINISHED,
+    MAX_HISTORY,
+    MAX_REASON,
+    MAX_RIVALS,
+    RECORD_CODEC,
+    RUNNING,
+    STOPPED,
+    ApplicationRecord,
+    HistoryEntry,
+    Rival,
+    application_key,
+    kept_history,
+)
+from agiledart_node.records.kinds import Kind
+
+_HEARD = {DEPLOYING: 0, RUNNING: 1, FAILED: 2}
+_SAID = {FAILED: 1, STOPPED: 2, FINISHED: 3}
+_PLACES = ("coordinator", "nodes", "guards", "assignment", "paths", "life", "seconds_to_running")
+"""What a record says only from `running` on: who heard of an end before that does not know where it runs."""
+
+
+def standing(record: ApplicationRecord) -> tuple[int, ...]:
+    """How much a record's state weighs against another one of the same run; what lasts weighs most."""
+    if record.is_final and not record.by_hearsay:
+        return 1, _SAID[record.state]
+    return 0, record.revivals, record.life, _HEARD[record.state]
+
+
+def merged_applications(earlier: ApplicationRecord, later: ApplicationRecord) -> ApplicationRecord:
+    """What two records of a name say together; one of them where it says all."""
+    if earlier.number != later.number:
+        return _merged_runs(earlier, later)
+    if earlier.is_forgotten or later.is_forgotten:
+        return later if later.is_forgotten else earlier
+    base, other = (earlier, later) if standing(earlier) > standing(later) else (later, earlier)
+    if other.assignment and not base.assignment:
+        base = msgspec.structs.replace(base, **{name: getattr(other, name) for name in _PLACES})
+    changed = {
+        "history": merged_history(base.history, other.history),
+        "stopping": base.stopping or other.stopping,
+        "summary": base.summary or other.summary,
+        "rivals": merged_rivals(base.rivals, other.rivals),
+    }
+    if all(getattr(base, name) == value for name, value in changed.items()):
+        return base
+    return msgspec.structs.replace(base, **changed)
+
+
+def _merged_runs(earlier: ApplicationRecord, later: ApplicationRecord) -> ApplicationRecord:
+    """Two runs of a name: one has the record, the other is named in it, unless it was over before the first began."""
+    chosen, other = sorted((earlier, later), key=lambda record: (-record.version, record.number))
+    known = {rival.number: rival for rival in chosen.rivals}
+    is_rival = chosen.version == other.version or other.number in known
+    rivals = merged_rivals(chosen.rivals, (*((as_rival(other),) if is_rival else ()), *_of_version(chosen, other)))
+    return chosen if rivals == chosen.rivals else msgspec.structs.replace(chosen, rivals=rivals)
+
+
+def _of_version(chosen: ApplicationRecord, other: ApplicationRecord) -> tuple[Rival, ...]:
+    """What the other record says of third runs; of the chosen one it says nothing that this one does not know."""
+    if chosen.version != other.version:
+        return ()
+    return tuple(rival for rival in other.rivals if rival.number != chosen.number)
+
+
+def as_rival(record: ApplicationRecord) -> Rival:
+    """A run as the record of another run of the same name tells of it."""
+    return Rival(
+        record.number,
+        record.version,
+        record.state,
+        record.reason,
+        record.submitted_to,
+        record.changed_ms,
+        record.by_hearsay,
+    )
+
+
+def with_rival_ended(
+    record: ApplicationRecord, number: int, state: str, reason: str, wall_ms: int
+) -> ApplicationRecord | None:
+    """The record with the end of another run that it names; None when it knows one already."""
+    known = next((rival for rival in record.rivals if rival.number == number), None)
+    if known is None or _weight(known)[0]:
+        return None
+    ended = msgspec.structs.replace(known, state=state, reason=reason[:MAX_REASON], at_ms=wall_ms, by_hearsay=False)
+    entry = HistoryEntry(
+        wall_ms, record.state, f"another run of it, submitted to {known.submitted_to}: {state}. {reason}"
+    )
+    return msgspec.structs.replace(
+        record,
+        rivals=tuple(ended if rival.number == number else rival for rival in record.rivals),
+        history=kept_history(record.history, entry),
+    )
+
+
+def merged_rivals(ours: tuple[Rival, ...], theirs: tuple[Rival, ...]) -> tuple[Rival, ...]:
+    """All that are named, each as it stands by its strongest word; those of the smallest numbers where there are too many."""
+    if not theirs:
+        return ours
+    found = {rival.number: rival for rival in ours}
+    for rival in theirs:
+        known = found.get(rival.number)
+        if known is None or _weight(rival) > _weight(known):
+            found[rival.number] = rival
+    return tuple(found[number] for number in sorted(found)[:MAX_RIVALS])
+
+
+def _weight(rival: Rival) -> tuple[int, int, int, str]:
+    said = _SAID[rival.state] if rival.state in _SAID and not rival.by_hearsay else 0
+    return said, _HEARD.get(rival.state, 3), rival.at_ms, rival.reason
+
+
+def merged_history(base: tuple[HistoryEntry, ...], other: tuple[HistoryEntry, ...]) -> tuple[HistoryEntry, ...]:
+    """Both histories in the order of their times, with the last entry of the first at the end.
+
+    What `base` followed is in it already: then nothing changes, also where its oldest entries had to go.
+    """
+    is_full = len(base) == MAX_HISTORY and other[-1:] and other[-1] in base
+    if is_full or all(entry in base for entry in other):
+        return base
+    if not base:
+        return other
+    known = {*base, *other} - {base[-1]}
+    rest = sorted(known, key=lambda entry: (entry.at_ms, entry.state, entry.text))
+    kept = rest if len(rest) < MAX_HISTORY else [rest[0], *rest[len(rest) - MAX_HISTORY + 2 :]]
+    return (*kept, base[-1])
+
+
+APPLICATIONS = Kind(
+    RECORD_CODEC,
+    lambda record, key: application_key(record.name) == key and record.is_consistent(),
+    merged_applications,
+)

@@ -1,0 +1,232 @@
+"""Whatever happens to a file of the state directory: the agent comes up as who it was, or says file, cause and command."""
+
+import asyncio
+import io
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from agiledart_agent.daemon import _network
+from agiledart_agent.identity.identity import Identity
+from agiledart_agent.identity.tokens import create_token, parse_token, redeem
+from agiledart_agent.kept_file import copy_path, read_kept, write_kept
+from agiledart_agent.logs import AgentLog
+from agiledart_agent.lookout import Lookout
+from agiledart_agent.ring_memory import RingMemory
+from agiledart_agent.settings import AgentSettings
+from agiledart_kernel.errors import OperationFailed
+from agiledart_kernel.machine import Event
+from agiledart_kernel.node_id import NodeId
+from agiledart_kernel.peer import Peer
+from agiledart_overlay.wire.events import Unwatch, Watch
+
+NOW = int(time.time())
+OTHERS = ["192.0.2.1:9464", "192.0.2.2:9464"]
+FILES = ("node.key", "network.json", "peers.json")
+
+
+def made_member(founder: Identity, directory: Path, others: list[str]) -> bytes:
+    """A node that joined by a token, met others and stopped; its public key."""
+    text = create_token(founder.issuer(), now_seconds=NOW, role="agent", uses=1, expires=3600, addresses=())
+    identity = Identity.load_or_create(directory)
+    token = parse_token(text)
+    identity.join_network(token.network, redeem(token, identity.public_key, NOW))
+    identity.keep_network()
+    RingMemory(directory).save(others)
+    identity.close()
+    return identity.public_key
+
+
+@pytest.fixture
+def member(tmp_path: Path) -> tuple[Path, bytes, Path]:
+    """(state directory of a member, its key, state directory of another member)."""
+    founder = Identity.load_or_create(tmp_path / "founder")
+    founder.found_network()
+    key = made_member(founder, tmp_path / "member", OTHERS)
+    made_member(founder, tmp_path / "stranger", OTHERS[:1])
+    founder.close()
+    return tmp_path / "member", key, tmp_path / "stranger"
+
+
+def started(directory: Path, *, new_network: bool = False) -> tuple[bytes, list[str], str]:
+    """Start as an agent does: (key, addresses to begin at, log)."""
+    log = io.StringIO()
+    identity = Identity.load_or_create(directory)
+    try:
+        settings = AgentSettings(state_dir=directory, name="x", new_network=new_network)
+        seeds, _ = _network(settings, identity, AgentLog(stream=log))
+        return identity.public_key, seeds, log.getvalue()
+    finally:
+        identity.close()
+
+
+def outcome(directory: Path) -> tuple[bytes, str]:
+    """(key with which the agent came up, or why it did not)."""
+    try:
+        return started(directory)[0], ""
+    except OperationFailed as error:
+        return b"", str(error)
+
+
+def emptied(path: Path, stranger: Path) -> None:
+    path.write_bytes(b"")
+
+
+def halved(path: Path, stranger: Path) -> None:
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def removed(path: Path, stranger: Path) -> None:
+    path.unlink()
+
+
+def anothers(path: Path, stranger: Path) -> None:
+    shutil.copyfile(stranger / path.name, path)
+
+
+def made_a_list(path: Path, stranger: Path) -> None:
+    path.write_bytes(b'["x", 5]')
+
+
+DAMAGES = [emptied, halved, removed, anothers, made_a_list]
+Damage = Callable[[Path, Path], None]
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("name", FILES)
+def test_the_last_good_copy_is_taken_and_told(member: tuple[Path, bytes, Path], name: str, damage: Damage) -> None:
+    directory, key, stranger = member
+    content = (directory / name).read_bytes()
+    damage(directory / name, stranger)
+    assert started(directory)[:2] == (key, OTHERS)
+    if name != "peers.json":  # that is written again as soon as others are met
+        assert (directory / name).read_bytes() == content
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_flipped_bit_in_any_byte_is_put_right(member: tuple[Path, bytes, Path], name: str) -> None:
+    path = member[0] / name
+    content = path.read_bytes()
+    for position in range(len(content)):
+        path.write_bytes(content[:position] + bytes([content[position] ^ 1 << position % 8]) + content[position + 1 :])
+        kept = read_kept(path, secret=path.suffix == ".key")
+        assert kept.content == content
+        assert str(path) in kept.notice
+    assert started(member[0])[:2] == (member[1], OTHERS)
+
+
+def test_a_damaged_copy_is_not_taken(member: tuple[Path, bytes, Path]) -> None:
+    path = member[0] / "network.json"
+    content, copy = path.read_bytes(), copy_path(path).read_bytes()
+    for position in range(len(copy)):
+        copy_path(path).write_bytes(copy[:position] + bytes([copy[position] ^ 1]) + copy[position + 1 :])
+        assert read_kept(path) == (content, "", False)
+    assert started(member[0])[0] == member[1]
+    assert copy_path(path).read_bytes() == copy, "it was made anew"
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("name", FILES)
+def test_without_a_copy_file_cause_and_command_are_said(
+    member: tuple[Path, bytes, Path], name: str, damage: Damage
+) -> None:
+    """Or the agent comes up, and is what it was; a member that knows no address says so by itself (`Lookout`)."""
+    directory, key, stranger = member
+    content = (directory / name).read_bytes()
+    copy_path(directory / name).unlink()
+    damage(directory / name, stranger)
+    came_up_as, said = outcome(directory)
+    if said:
+        assert str(directory / name) in said
+        assert "agiledart agent --" in said
+        assert any(word in said for word in ("damaged", "missing", "does not go with"))
+        assert name != "peers.json", "nobody is kept from starting by that"
+    else:
+        assert came_up_as == key
+        assert name == "peers.json" or (directory / name).read_bytes() == content
+
+
+def test_any_flipped_bit_in_the_network_without_a_copy_is_said_with_a_remedy(member: tuple[Path, bytes, Path]) -> None:
+    path = member[0] / "network.json"
+    content = path.read_bytes()
+    for position in range(len(content)):
+        copy_path(path).unlink(missing_ok=True)
+        path.write_bytes(content[:position] + bytes([content[position] ^ 1]) + content[position + 1 :])
+        _, said = outcome(member[0])
+        if said:
+            assert str(path) in said, f"byte {position}: {said}"
+            assert "agiledart agent --join" in said, f"byte {position}: {said}"
+
+
+def test_a_member_founds_another_network_only_when_it_is_told(member: tuple[Path, bytes, Path]) -> None:
+    directory = member[0]
+    for path in (directory / "network.json", copy_path(directory / "network.json")):
+        path.unlink()
+    with pytest.raises(OperationFailed, match=r"network.json is missing.*peers.json of it is here.*--new-network"):
+        started(directory)
+    assert started(directory, new_network=True)[0] == member[1]
+
+
+def test_what_an_earlier_release_wrote_is_read_and_gets_a_copy(member: tuple[Path, bytes, Path]) -> None:
+    for name in FILES:
+        copy_path(member[0] / name).unlink()
+    assert started(member[0]) == (member[1], OTHERS, "")
+    assert copy_path(member[0] / "node.key").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_copy_is_never_older_than_its_file(tmp_path: Path) -> None:
+    """A crash between the two writes leaves the copy with what is new."""
+    path = tmp_path / "file"
+    write_kept(path, b"old")
+    old = path.read_bytes()
+    write_kept(path, b"new")
+    path.write_bytes(old)
+    assert read_kept(path).content == b"new"
+
+
+class World:
+    """Where others are, as a lookout sees it."""
+
+    def __init__(self, tmp_path: Path, addresses: list[str]) -> None:
+        memory = RingMemory(tmp_path)
+        memory.save(addresses)
+        self.answers: dict[str, Peer] = {}
+        self.known: list[Peer] = []
+        self.events: list[Event] = []
+        self.log = io.StringIO()
+        self.lookout = Lookout(memory, self.greet, lambda: self.known, self.events.append, AgentLog(stream=self.log))
+
+    async def greet(self, address: str) -> Peer | str:
+        return self.answers.get(address, f"{address}: nobody")
+
+    def look(self) -> bool:
+        return asyncio.run(self.lookout.look())
+
+
+def test_who_reaches_nobody_says_so_once_goes_on_looking_and_says_when_it_is_over(tmp_path: Path) -> None:
+    world = World(tmp_path, OTHERS)
+    assert world.look()
+    assert world.look()
+    assert "alone, looking for 192.0.2.1:9464, 192.0.2.2:9464" in world.lookout.alone
+    assert world.log.getvalue().count("alone, looking for") == 1
+    world.answers[OTHERS[1]] = peer = Peer(NodeId(7), 1, "a2", OTHERS[1])
+    assert world.look()
+    assert world.events == [Watch(peer)], "the ring probes it: two rings that meet become one"
+    world.known = [peer]
+    assert not world.look()
+    assert world.lookout.alone == ""
+    assert world.events == [Watch(peer), Unwatch(peer.node)]
+    assert "no longer alone" in world.log.getvalue()
+
+
+def test_a_network_of_one_is_not_alone_and_a_member_without_addresses_is(tmp_path: Path) -> None:
+    world = World(tmp_path, [])
+    assert not world.look()
+    assert world.lookout.alone == ""
+    world.lookout.is_expected = True
+    assert world.look()
+    assert "no address of them is known" in world.lookout.alone
+    assert "agiledart agent --join" in world.lookout.alone
