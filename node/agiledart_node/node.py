@@ -43,6 +43,7 @@ from agiledart_node.wire.ban_messages import BanDigest, BanMessage, BanNews
 from agiledart_node.wire.commands import (
     Ban,
     Bans,
+    ExplainScaling,
     Forget,
     Info,
     ListApplications,
@@ -470,6 +471,8 @@ class Node:
             return self._tapping.tap(request, command, event.asker)
         if isinstance(command, Info):
             return questions.info(request)
+        if isinstance(command, ExplainScaling):
+            return questions.scaling(request, command.name, command.stage, event.asker)
         if isinstance(command, Forget):
             return self._forgetting.forget(request, command, event.asker, event.order)
         if isinstance(command, Ban):

@@ -21,6 +21,7 @@ from agiledart_node.wire.commands import (
     Command,
     ControlMessage,
     CreateToken,
+    ExplainScaling,
     Forget,
     Info,
     Leave,
@@ -40,7 +41,7 @@ from agiledart_node.wire.commands import (
 
 ONE_OF_EACH: tuple[Command, ...] = (
     Submit("x", b"", b""), ListApplications(), Status("x"), Stop("x"), Nodes(), Route("0"), Logs("x"), Info(),
-    CreateToken(), Leave(), Tap("x", "y"), Share("x", "00"), Ban("ab" * 32, 0), Bans(), Forget("x"),
+    CreateToken(), Leave(), Tap("x", "y"), Share("x", "00"), Ban("ab" * 32, 0), Bans(), Forget("x"), ExplainScaling("x"),
 )  # fmt: skip
 
 
