@@ -7,8 +7,9 @@ from typing import Literal
 import msgspec
 
 from agiledart_dataflow.data.carries import Carries, most
-from agiledart_dataflow.data.owner_table import Owners, groups_of, next_owners, owners_by_key, owners_by_turn
+from agiledart_dataflow.data.partitioning import Owners
 from agiledart_dataflow.data.position import Position
+from agiledart_dataflow.state.owner_table import groups_of, next_owners, owners_by_key, owners_by_turn
 from agiledart_kernel.errors import TopologyError
 from agiledart_kernel.limits import MAX_PARALLELISM
 
