@@ -164,6 +164,19 @@ def test_the_words_for_what_stands_in_the_way() -> None:
     assert best.why.endswith("best runs once, and cannot keep up")
 
 
+def test_rows_that_go_to_every_instance_count_once() -> None:
+    topology = job()
+    plan = plan_stages(topology.specification(), {"work": 4})
+    edges = [
+        msgspec.structs.replace(edge, partitioning="broadcast") if edge.index == 0 else edge for edge in plan.edges
+    ]
+    broadcast = msgspec.structs.replace(plan, edges=tuple(edges))
+    reports = flowing(report(1500, edge=1), sent=6000) | {(1, index): report(1500, edge=1) for index in range(4)}
+    rows = advice(broadcast, topology.specification(), reports, Secant())
+    assert rows[1].measures.offered == 300
+    assert rows[0].measures.selectivity == 1.0
+
+
 @pytest.mark.parametrize("nonsense", [None, 7, "x", [1], [1] * 8, {"rows": 1}])
 def test_nonsense_in_a_report_is_no_measure(nonsense: object) -> None:
     assert measures_of({"measures": nonsense}) is None
