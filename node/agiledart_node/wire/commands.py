@@ -115,7 +115,7 @@ class Forget(Message, frozen=True, gc=False, tag=212):
     name: str
 
 
-class ExplainScaling(Message, frozen=True, gc=False, tag=214):
+class ExplainScaling(Message, frozen=True, gc=False, tag=215):
     """How many instances a policy would give the stages of an application, and why. `stage`: one of them; "": all."""
 
     name: str

@@ -208,7 +208,7 @@ def test_a_state_directory_too_deep_for_a_socket_is_named(api: ControlApi, tmp_p
         asyncio.run(api.listen(tmp_path / ("x" * 110) / "control.sock"))
 
 
-LOOKS_ONLY = (ListApplications, Status, Nodes, Route, Logs, Info, Tap, Bans)
+LOOKS_ONLY = (ListApplications, Status, Nodes, Route, Logs, Info, Tap, Bans, ExplainScaling)
 
 
 def test_what_changes_something_asks_for_an_order() -> None:

@@ -14,6 +14,7 @@ class Counting:
     """In the place of an instance or a source: counts of an even flow."""
 
     queued_rows = 0
+    reader = None  # nobody says how its way to the outer world stands
 
     def __init__(self, *, is_source: bool) -> None:
         self.at = 0.0
