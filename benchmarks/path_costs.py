@@ -19,7 +19,6 @@ from agiledart_dataflow.data.batch import Batch
 from agiledart_dataflow.data.batch_codec import BatchCodec
 from agiledart_dataflow.data.carries import Carries
 from agiledart_dataflow.data.columns import Columns
-from agiledart_dataflow.data.owner_table import owners_by_key
 from agiledart_dataflow.data.partitioning import KeyRouter, split_by_key
 from agiledart_dataflow.data.position import covering
 from agiledart_dataflow.operators.chain import RowChain
@@ -30,6 +29,7 @@ from agiledart_dataflow.runtime.channels import SendingChannel
 from agiledart_dataflow.runtime.instance import Instance
 from agiledart_dataflow.runtime.program import Program, compile_program
 from agiledart_dataflow.runtime.source_instance import SourceInstance
+from agiledart_dataflow.state.owner_table import owners_by_key
 from agiledart_dataflow.state.plain_codec import PlainCodec
 
 ROWS = 20_000

@@ -30,6 +30,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "share": ("agiledart_cli.verbs.applications:share", "Let another key act on an application."),
     "logs": ("agiledart_cli.verbs.applications:logs", "What the code of an application printed, on all nodes."),
     "top": ("agiledart_cli.top.top:top", "Applications, steps and nodes, live."),
+    "explain": ("agiledart_cli.verbs.explain:explain", "Why the mesh does, or would do, what it does."),
     "tap": ("agiledart_cli.verbs.tap:tap", "Sample the rows that leave a step, live."),
     "nodes": ("agiledart_cli.verbs.network:nodes", "The nodes that an agent knows."),
     "route": ("agiledart_cli.verbs.network:route", "The hops that a key takes over the ring."),

@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from agiledart_dataflow.data.batch_codec import BatchCodec
-from agiledart_dataflow.data.owner_table import ranges_written
 from agiledart_dataflow.data.schema import read_time_index
 from agiledart_dataflow.plan.deployment import DeploymentPart
 from agiledart_dataflow.plan.stage_plan import Stage, StagePlan
 from agiledart_dataflow.runtime.instance import Instance
 from agiledart_dataflow.runtime.program import Program, compile_program
 from agiledart_dataflow.runtime.source_instance import SourceInstance
+from agiledart_dataflow.state.owner_table import ranges_written
 from agiledart_dataflow.user_code.user_errors import NO_RECORD, user_code_error
 from agiledart_executor.confining import work_folder
 from agiledart_executor.connectors.codecs.columns_import import OF_THIS_PROCESS

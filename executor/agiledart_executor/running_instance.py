@@ -9,6 +9,8 @@ from typing import Protocol
 
 import msgspec
 
+from agiledart_dataflow.counts.interval_measures import MEASURES, CountSample, IntervalMeasures, SampleWindow
+from agiledart_dataflow.counts.statistics import InstanceStatistics
 from agiledart_dataflow.data.batch import Batch
 from agiledart_dataflow.plan.connectors import SinkWriter
 from agiledart_dataflow.runtime.channels import ReceivingChannel, SendingChannel
@@ -121,6 +123,7 @@ class Running:
     busy_ns: int = 0
     first_ns: int = 0
     last_ns: int = 0
+    window: SampleWindow = field(default_factory=SampleWindow)
 
     def __post_init__(self) -> None:
         self.sink_ready: Callable[[], bool] | None = None
@@ -171,8 +174,10 @@ class Running:
         """Figures as plain data: `statistics` in its wire form, and what only the host knows."""
         part = self.instance if self.instance is not None else self.source
         assert part is not None
+        statistics = part.statistics()
+        measures = self._measures(statistics)
         return {
-            "statistics": msgspec.to_builtins(part.statistics()),
+            "statistics": msgspec.to_builtins(statistics),
             "busy_ns": self.busy_ns,
             "queued_rows": self.instance.queued_rows if self.instance is not None else 0,
             "waiting_rows": sum(end.channel.rows_waiting for end in self.outputs.values()),
@@ -180,6 +185,7 @@ class Running:
             "first_ms": _wall_ms(self.first_ns),
             "last_ms": _wall_ms(self.last_ns),
             **self.owned,
+            **({} if measures is None else {MEASURES: msgspec.to_builtins(measures)}),
             **({} if self.latencies is None else {"latency_samples": self.latencies.figures()}),
             **({"standing": standing} if (standing := self._standing()) else {}),
         }
@@ -189,6 +195,23 @@ class Running:
         outer = self.writer if self.source is None else self.source.reader
         ask = getattr(outer, "standing", None)
         return str(ask())[:MAX_STANDING] if ask is not None else ""
+
+    def _measures(self, statistics: InstanceStatistics) -> IntervalMeasures | None:
+        """Of the interval that ends now."""
+        source = statistics.source
+        sent: dict[int, int] = {}
+        for edge, _, rows in statistics.sent:
+            sent[edge] = sent.get(edge, 0) + rows
+        leaving: dict[int, int] = {}
+        for (edge, _), end in self.outputs.items():
+            leaving[edge] = leaving.get(edge, 0) + end.channel.rows_waiting
+        queued = statistics.queued_rows  # received, and not worked off
+        taken = sum(rows for _, _, rows in statistics.received) - queued if source is None else source.records
+        waiting = queued if source is None else source.waiting + source.spooled
+        offered = 0 if source is None else source.lines - source.late - source.malformed_records
+        now = time.monotonic_ns()
+        self.window.add(CountSample(now, taken, self.busy_ns, self.blocked, waiting, offered, sent, leaving))
+        return self.window.measures()
 
     def close(self) -> None:
         """Give back files and connections; what a sink was given is in its file then."""

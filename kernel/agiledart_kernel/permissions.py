@@ -86,6 +86,7 @@ VERBS: Final[dict[str, Row]] = {
     "forget": Row(About.APPLICATION, _ADMIN, _SUBMITTER, owner_only=True),
     "status": Row(About.APPLICATION, _USERS),
     "logs": Row(About.APPLICATION, _USERS),
+    "explain": Row(About.APPLICATION, _USERS),
     "list": Row(About.LIST, _USERS),
     "nodes": Row(About.NETWORK, _USERS),
     "route": Row(About.NETWORK, _USERS),

@@ -46,6 +46,7 @@ from agiledart_node.wire.ban_messages import BanDigest, BanMessage, BanNews
 from agiledart_node.wire.commands import (
     Ban,
     Bans,
+    ExplainScaling,
     Forget,
     Info,
     ListApplications,
@@ -456,25 +457,13 @@ class Node:
                 self._desk.talks.begin(self._answered(request, conversation))
 
     def _answer_to(self, event: Asked) -> Coroutine[Any, None, None] | None:
-        request, command, questions = event.request, event.command, self._questions
+        request, command = event.request, event.command
         if isinstance(command, Submit):
             return self.schedulers.dispatching.submit(request, command, event.submitter, event.asker, event.order)
-        if isinstance(command, ListApplications):
-            return questions.list_applications(request, event.asker)
-        if isinstance(command, Status):
-            return questions.status(request, command.name, event.asker)
         if isinstance(command, Stop):
             return self._stopping.stop(request, command, event.submitter, event.asker, event.order)
-        if isinstance(command, Nodes):
-            return questions.nodes(request)
-        if isinstance(command, Route):
-            return questions.route(request, command.key)
-        if isinstance(command, Logs):
-            return questions.logs(request, command.name, command.after, event.asker)
         if isinstance(command, Tap):
             return self._tapping.tap(request, command, event.asker)
-        if isinstance(command, Info):
-            return questions.info(request)
         if isinstance(command, Forget):
             return self._forgetting.forget(request, command, event.asker, event.order)
         if isinstance(command, Ban):
@@ -483,6 +472,25 @@ class Node:
             return self._banning.bans(request)
         if isinstance(command, Share):
             return self._sharing.share(request, command, event.asker, event.order)
+        return self._answer_to_question(event)
+
+    def _answer_to_question(self, event: Asked) -> Coroutine[Any, None, None] | None:
+        """Of who only wants to know."""
+        request, command, questions = event.request, event.command, self._questions
+        if isinstance(command, ListApplications):
+            return questions.list_applications(request, event.asker)
+        if isinstance(command, Status):
+            return questions.status(request, command.name, event.asker)
+        if isinstance(command, Nodes):
+            return questions.nodes(request)
+        if isinstance(command, Route):
+            return questions.route(request, command.key)
+        if isinstance(command, Logs):
+            return questions.logs(request, command.name, command.after, event.asker)
+        if isinstance(command, Info):
+            return questions.info(request)
+        if isinstance(command, ExplainScaling):
+            return questions.scaling(request, command.name, command.stage, event.asker)
         return None
 
     async def _answered(self, request: int, conversation: Coroutine[Any, None, None]) -> None:

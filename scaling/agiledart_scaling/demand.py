@@ -51,6 +51,11 @@ class Demand:
     offered: tuple[float, ...]
     backlog: tuple[float, ...]
 
+    @property
+    def is_nothing(self) -> bool:
+        """No row comes, and none waits."""
+        return not any(self.offered) and not any(self.backlog)
+
 
 def carried(
     stages: Sequence[str],
@@ -77,6 +82,8 @@ def carried(
             if edge.target != stage:
                 continue
             before, selectivity = demands[edge.source], edge.selectivity
+            if before is not None and before.is_nothing:
+                selectivity = 0.0  # whatever it makes of a row, there is none
             if before is None or selectivity is None:
                 known = False
                 break

@@ -5,8 +5,8 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agiledart_dataflow.data.owner_table import (
-    Owners,
+from agiledart_dataflow.data.partitioning import Owners
+from agiledart_dataflow.state.owner_table import (
     are_owners,
     groups_of,
     moved_groups,

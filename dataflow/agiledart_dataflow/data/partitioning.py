@@ -1,6 +1,6 @@
 """Key → key group → instance. The same on every node and in every run: never by `hash()`.
 
-Source: design of the data path (128 key groups, so that rescaling moves whole groups). Who owns a group says `owner_table`.
+Source: design of the data path (128 key groups, so that rescaling moves whole groups).
 """
 
 import dataclasses
@@ -14,7 +14,6 @@ from zlib import crc32
 from agiledart_dataflow.data.batch import Held, Order, as_rows, listed
 from agiledart_dataflow.data.grouping import grouped, key_values
 from agiledart_dataflow.data.lazy import late
-from agiledart_dataflow.data.owner_table import Owners
 from agiledart_dataflow.data.position import Position
 from agiledart_kernel.limits import KEY_GROUPS
 
@@ -22,6 +21,9 @@ if TYPE_CHECKING:
     import numpy as np
 else:
     np = late("numpy")
+
+Owners = bytes
+"""The instance of each key group, by the group's number (`state.owner_table`)."""
 
 _REMEMBERED = 1 << 17
 """Keys whose group is remembered; then the memory starts afresh. Remembering costs 0.03 µs a row, computing 1 µs."""

@@ -5,8 +5,7 @@ from typing import Any
 
 from agiledart_dataflow.data.batch import Batch, Held, Order, as_rows, has_positions, listed
 from agiledart_dataflow.data.carries import Carries
-from agiledart_dataflow.data.owner_table import Owners
-from agiledart_dataflow.data.partitioning import KeyFunction, KeyRouter, split_by_key, split_in_turn
+from agiledart_dataflow.data.partitioning import KeyFunction, KeyRouter, Owners, split_by_key, split_in_turn
 from agiledart_dataflow.data.position import START, Position
 from agiledart_dataflow.plan.stage_plan import Edge, StagePlan
 from agiledart_dataflow.user_code.user_errors import user_code_error

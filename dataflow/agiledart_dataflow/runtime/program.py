@@ -5,7 +5,6 @@ from typing import Any
 
 from agiledart_dataflow.aggregation.operator_making import MakeStore, make_operator
 from agiledart_dataflow.data.batch_codec import BatchCodec
-from agiledart_dataflow.data.owner_table import are_owners
 from agiledart_dataflow.data.partitioning import KeyFunction
 from agiledart_dataflow.graph.column_planning import fields_wanted, wants_columns
 from agiledart_dataflow.graph.topology import Topology
@@ -17,6 +16,7 @@ from agiledart_dataflow.plan.connectors import Connector
 from agiledart_dataflow.plan.stage_plan import StagePlan
 from agiledart_dataflow.plan.step import Step
 from agiledart_dataflow.plan.step_parts import RowParts
+from agiledart_dataflow.state.owner_table import are_owners
 from agiledart_kernel.errors import TopologyError
 
 

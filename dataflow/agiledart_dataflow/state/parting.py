@@ -8,9 +8,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import Any, ClassVar, Generic, TypeVar
 
-from agiledart_dataflow.data.owner_table import EACH_ITS_OWN
 from agiledart_dataflow.data.partitioning import KeyRouter
 from agiledart_dataflow.state.groups import Division, WithoutRest
+from agiledart_dataflow.state.owner_table import EACH_ITS_OWN
 from agiledart_dataflow.state.plain_codec import PlainCodec
 
 P = TypeVar("P")

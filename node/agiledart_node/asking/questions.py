@@ -5,11 +5,14 @@ from typing import Any
 
 import msgspec
 
+from agiledart_dataflow.plan.stage_plan import StagePlan
+from agiledart_kernel.errors import RemoteProtocolError, TopologyError
 from agiledart_kernel.instants import Duration
 from agiledart_kernel.machine import Completed
 from agiledart_kernel.node_id import NodeId, key_of_name
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.permissions import Asker, refused_unseen
+from agiledart_node.asking.scaling_advice import advice
 from agiledart_node.desk.conversations import Question
 from agiledart_node.desk.desk import CommandRefused, Desk, did_you_mean
 from agiledart_node.desk.names import display_names
@@ -18,7 +21,14 @@ from agiledart_node.hosting.hosted import report_copy, report_key
 from agiledart_node.hosting.hosting import Hosting
 from agiledart_node.hosting.watching import Watching
 from agiledart_node.records.allowing import check, check_unseen
-from agiledart_node.records.application import RECOVERING, RUNNING, ApplicationRecord, Rival, is_old
+from agiledart_node.records.application import (
+    RECOVERING,
+    RUNNING,
+    SPECIFICATION_CODEC,
+    ApplicationRecord,
+    Rival,
+    is_old,
+)
 from agiledart_node.records.records import Records
 from agiledart_node.records.summary import latency_logs_of, logs_of, scalars_of, statistics_of, summary_of
 from agiledart_node.wire.bodies import (
@@ -37,6 +47,7 @@ from agiledart_node.wire.bodies import (
     RecoveryRow,
     RivalRow,
     RouteBody,
+    ScalingBody,
     StageRow,
     StatusBody,
 )
@@ -54,6 +65,10 @@ from agiledart_node.wire.formation_messages import (
 from agiledart_node.wire.recovery_messages import AskRecovery, RecoveryIs
 from agiledart_overlay.wire.effects import Delivered
 from agiledart_overlay.wire.events import RouteMessage
+from agiledart_scaling.registry import POLICIES, policy_named
+
+DEFAULT_POLICY = POLICIES[0]
+"""That `explain scaling` asks."""
 
 MAX_LINES = 1_000
 """Log lines of one node in one answer."""
@@ -145,6 +160,33 @@ class Questions:
                 if known is None or known.epoch["life"] < answer.epoch["life"]:
                     found[name] = answer
         return found
+
+    async def scaling(self, request: int, name: str, stage: str, asker: Asker) -> None:
+        """`explain scaling`: what the default policy would want for each stage, or for one, of an application that runs."""
+        record = await self._watching.freshened(await self.record(name, asker, "explain"))
+        if record.is_final or not record.nodes:
+            raise CommandRefused(f"{name} is {record.state}: only what runs is measured.")
+        try:
+            plan = msgspec.msgpack.decode(record.plan, type=StagePlan)
+            specification = SPECIFICATION_CODEC.decode(record.specification)
+            chosen = plan.stage_named(stage).name if stage else ""
+        except TopologyError as error:
+            raise CommandRefused(str(error), 2) from None
+        except (msgspec.MsgspecError, RemoteProtocolError):
+            raise CommandRefused(f"The plan of {name} cannot be read; another version of agiledart made it.") from None
+        reports, silent = await self._reports(record)
+        shown = record.names()
+        rows = advice(plan, specification, reports, policy_named(DEFAULT_POLICY))
+        body = ScalingBody(
+            record.name,
+            record.version,
+            record.state,
+            DEFAULT_POLICY,
+            [row for row in rows if chosen in ("", row.name)],
+            [],
+            [shown[peer.node] for peer in silent],
+        )
+        self._desk.reply(request, body)
 
     async def summary(self, record: ApplicationRecord) -> dict[str, Any]:
         """The figures of an application that runs; empty when none of its nodes answers."""

@@ -330,6 +330,70 @@ class ShareBody(Body, frozen=True):
     shared: list[str]
 
 
+class ScalingFigures(Body, frozen=True):
+    """What was measured of a stage in the last five seconds; null: not known.
+
+    Args:
+        offered: rows/s that the sources have for it, whether or not anybody takes them.
+        backlog: rows that wait for it, there and upstream, as rows of this stage.
+        true_rate: rows/s of one instance while it works.
+        capacity: rows/s at which its first instance is full.
+        busy, blocked: share of the time of its instances in their own work, and without room at an output.
+        selectivity: rows out for each row in.
+    """
+
+    offered: float | None = None
+    backlog: int | None = None
+    true_rate: float | None = None
+    capacity: float | None = None
+    busy: float | None = None
+    blocked: float | None = None
+    selectivity: float | None = None
+
+
+class ScalingStageRow(Body, frozen=True):
+    """What a policy would want for one stage.
+
+    Args:
+        limits: numbers of instances that it was planned for.
+        scales: it was given limits; else its number was given.
+        f: health score: what it can do as a share of what is due; null: nothing is due, or nobody knows.
+        needed: instances that this interval asks for, whatever limits and patience say; null: nobody knows.
+        wanted: instances that the policy would give it now.
+        why: in words; `void`: why nobody knows, else empty.
+    """
+
+    name: str
+    kind: str
+    instances: int
+    limits: list[int]
+    scales: bool
+    measures: ScalingFigures
+    f: float | None = None
+    needed: int | None = None
+    wanted: int | None = None
+    why: str = ""
+    void: str = ""
+
+
+class ScalingBody(Body, frozen=True):
+    """`explain scaling`: advice only; nothing changes a running stage yet.
+
+    Args:
+        policy: by name.
+        changes: of the past; empty in this version.
+        silent_nodes: hosting nodes that did not give figures in time.
+    """
+
+    name: str
+    version: int
+    state: str
+    policy: str
+    stages: list[ScalingStageRow]
+    changes: list[dict[str, Any]]
+    silent_nodes: list[str]
+
+
 class Place(Body, frozen=True):
     """Where a node lies in the space of latencies.
 
@@ -515,6 +579,7 @@ BODIES: dict[str, type[msgspec.Struct]] = {
     "share": ShareBody,
     "forget": ForgetBody,
     "bans": BansBody,
+    "explain-scaling": ScalingBody,
     "nodes": NodesBody,
     "route": RouteBody,
     "logs": LogsBody,

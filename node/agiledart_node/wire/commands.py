@@ -115,6 +115,13 @@ class Forget(Message, frozen=True, gc=False, tag=212):
     name: str
 
 
+class ExplainScaling(Message, frozen=True, gc=False, tag=215):
+    """How many instances a policy would give the stages of an application, and why. `stage`: one of them; "": all."""
+
+    name: str
+    stage: str = ""
+
+
 WAITS_FOR_ROOM = "waits for room"
 """In a line of progress, and in the reason of a record: no node has room now; what follows the colon says what would help."""
 
@@ -187,6 +194,7 @@ Command = (
     | Ban
     | Bans
     | Forget
+    | ExplainScaling
 )
 ControlMessage = Request | Progress | Answer | Refusal
 
@@ -206,5 +214,6 @@ VERB_BY_COMMAND: dict[type, str] = {
     Forget: "forget",
     Ban: "ban",
     Bans: "bans",
+    ExplainScaling: "explain",
 }
 """The row of `permissions.VERBS` for each command; one without is refused."""

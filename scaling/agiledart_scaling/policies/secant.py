@@ -101,6 +101,7 @@ class Secant:
         f = need_score(capacity, offered, backlog, s.drain_s, s.busy_share)
         terms = {"offered": offered, "backlog": backlog, "capacity": capacity, "due": due}
         if f is None:
+            terms["needed"] = limits.low
             return self._shrink(x, limits.low, limits, known, terms, "idle: no row comes, none waits")
         terms["f"] = f
         if known.due is None or abs(due - known.due) > s.new_phase * known.due:
@@ -110,6 +111,7 @@ class Secant:
         known = replace(known, points=(*others[-1:], (x, capacity)))
         step = secant_step(Trial(x, f), before if s.uses_secant else ORIGIN)
         wanted = limits.clamp(math.ceil(min(step.instances, s.max_factor * x + 1) - 1e-9))
+        terms["needed"] = wanted
         why = f"{step.rule}: f {f:.2f}"
         if wanted <= x:
             known = replace(known, shorts=0)

@@ -21,6 +21,7 @@ from agiledart_node.wire.commands import (
     Command,
     ControlMessage,
     CreateToken,
+    ExplainScaling,
     Forget,
     Info,
     Leave,
@@ -40,7 +41,7 @@ from agiledart_node.wire.commands import (
 
 ONE_OF_EACH: tuple[Command, ...] = (
     Submit("x", b"", b""), ListApplications(), Status("x"), Stop("x"), Nodes(), Route("0"), Logs("x"), Info(),
-    CreateToken(), Leave(), Tap("x", "y"), Share("x", "00"), Ban("ab" * 32, 0), Bans(), Forget("x"),
+    CreateToken(), Leave(), Tap("x", "y"), Share("x", "00"), Ban("ab" * 32, 0), Bans(), Forget("x"), ExplainScaling("x"),
 )  # fmt: skip
 
 
@@ -207,7 +208,7 @@ def test_a_state_directory_too_deep_for_a_socket_is_named(api: ControlApi, tmp_p
         asyncio.run(api.listen(tmp_path / ("x" * 110) / "control.sock"))
 
 
-LOOKS_ONLY = (ListApplications, Status, Nodes, Route, Logs, Info, Tap, Bans)
+LOOKS_ONLY = (ListApplications, Status, Nodes, Route, Logs, Info, Tap, Bans, ExplainScaling)
 
 
 def test_what_changes_something_asks_for_an_order() -> None:

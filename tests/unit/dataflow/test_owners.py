@@ -8,12 +8,12 @@ import pytest
 from agiledart import Topology, TopologyError, col, collect, count, records
 from agiledart_dataflow.data.batch import Batch, as_rows
 from agiledart_dataflow.data.columns import Columns
-from agiledart_dataflow.data.owner_table import are_owners, groups_of, owners_by_key, owners_by_turn, ranges_written
 from agiledart_dataflow.data.partitioning import TURN_BITS, key_group
 from agiledart_dataflow.plan.stage_plan import StagePlan
 from agiledart_dataflow.plan.stages import plan_stages
 from agiledart_dataflow.runtime.outbox import Outbox
 from agiledart_dataflow.runtime.program import Program, compile_program
+from agiledart_dataflow.state.owner_table import are_owners, groups_of, owners_by_key, owners_by_turn, ranges_written
 from agiledart_kernel.limits import KEY_GROUPS
 
 

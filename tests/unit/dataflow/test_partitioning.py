@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from agiledart_dataflow.data.owner_table import groups_of, owners_by_key
 from agiledart_dataflow.data.partitioning import KeyRouter, canonical, key_group
+from agiledart_dataflow.state.owner_table import groups_of, owners_by_key
 from agiledart_kernel.limits import KEY_GROUPS
 
 

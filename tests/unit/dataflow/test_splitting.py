@@ -12,9 +12,9 @@ from agiledart import col
 from agiledart_dataflow.data.batch import as_rows, listed
 from agiledart_dataflow.data.columns import Columns
 from agiledart_dataflow.data.grouping import grouped
-from agiledart_dataflow.data.owner_table import owners_by_key
 from agiledart_dataflow.data.partitioning import KeyRouter, split_by_key
 from agiledart_dataflow.expressions.row_expression import KeyExpression, RowExpression
+from agiledart_dataflow.state.owner_table import owners_by_key
 from agiledart_dataflow.user_code.callsite import CallSite
 
 

@@ -23,6 +23,7 @@ def test_a_straggler_is_slow_for_three_intervals() -> None:
     slow = slow_intervals((100.0, 40.0, 90.0), slow)
     assert straggler((100.0, 40.0, 90.0), slow) == 1
     assert slow_intervals((100.0, 60.0, 90.0), slow) == (0, 0, 0), "one good interval begins anew"
+    assert slow_intervals((100.0, 40.0), ()) == (0, 1), "it is compared with the other one, not with both"
 
 
 def test_who_stays_keeps_its_count_and_who_is_void_is_not_slow() -> None:

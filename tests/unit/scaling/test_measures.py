@@ -77,3 +77,16 @@ def test_what_is_not_known_is_not_known_downstream() -> None:
     assert demands["a"] is None, "two intervals say too little"
     assert demands["b"] is None
     assert Edge("a", "b", flows((0, 0), (0, 0), (0, 0))).selectivity is None
+
+
+def test_where_no_row_is_nobody_asks_what_would_become_of_it() -> None:
+    edges = [Edge("in", "a", ())]
+    demands = carried(["in", "a"], edges, {"in": Demand((0.0, 0.0), (0.0, 0.0))}, {"a": (7.0, 5.0)})
+    assert demands["a"] == Demand((0.0, 0.0), (7.0, 5.0))
+    assert carried(["in", "a"], edges, {"in": Demand((0.0, 0.0), (0.0, 1.0))}, {"a": (7.0, 5.0)})["a"] is None
+
+
+def test_while_rows_wait_all_the_time_all_of_it_counts() -> None:
+    """Two instances that share a core are busy half of the time each, and can do no more."""
+    assert InstanceMeasures(500, 500, SECOND, pressed_ns=5 * SECOND).true_rate == 100
+    assert InstanceMeasures(500, 500, SECOND).true_rate == 500

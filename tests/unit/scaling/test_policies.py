@@ -90,6 +90,16 @@ def test_secant_uses_two_points_where_capacity_bends() -> None:
     assert made[1].why.startswith("secant")
 
 
+def test_secant_forgets_its_trials_when_what_is_due_moves() -> None:
+    """The two points of the phase before would say that an instance more brings less than it does."""
+    phase = [stage(4, [1000] * 5, rate=100), stage(13, [1000] * 5, rate=70)]
+    (*_, same) = decisions(Secant(SecantSettings(max_factor=64)), [*phase, stage(14, [1050] * 5, rate=69)])
+    (*_, new) = decisions(Secant(SecantSettings(max_factor=64)), [*phase, stage(13, [2000] * 5, rate=70)])
+    assert same.why.startswith("secant")
+    assert new.why.startswith("proportional")
+    assert new.wanted == 36, "2,000 / (70·0.8) = 35.7"
+
+
 def test_secant_at_its_limit_says_so_and_an_idle_stage_shrinks_to_the_lower_one() -> None:
     (made,) = decisions(Secant(), [stage(4, [5000] * 5)], Limits(1, 4))
     assert made.wanted == 4

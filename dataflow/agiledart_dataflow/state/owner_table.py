@@ -6,10 +6,8 @@ moves as few groups as it can: each is state that travels, or rows that wait.
 
 from collections.abc import Sequence
 
+from agiledart_dataflow.data.partitioning import Owners
 from agiledart_kernel.limits import KEY_GROUPS
-
-Owners = bytes
-"""The instance of each key group, by the group's number."""
 
 EACH_ITS_OWN: Owners = bytes(range(KEY_GROUPS))
 """As many instances as there are groups."""

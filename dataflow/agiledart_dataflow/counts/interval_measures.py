@@ -1,0 +1,154 @@
+"""What one instance did in the last control interval, out of counts that it keeps anyway: for who decides how many to have.
+
+Somebody takes a sample of the counts now and then; a window of samples says what happened in the last five seconds,
+second by second, and what each edge made of a row in the last three intervals. Source: scaling specification §7.1.
+"""
+
+from collections import deque
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import NamedTuple
+
+import msgspec
+
+from agiledart_kernel.instants import SECOND
+
+MEASURES = "measures"
+"""Key of an instance's report: its `IntervalMeasures` in their wire form."""
+
+SECONDS = 5
+INTERVAL_NS = SECONDS * SECOND
+"""The control interval."""
+
+INTERVALS = 3
+"""Intervals over which selectivities are told: a window's output comes in lumps."""
+
+LATE_NS = SECOND // 2
+"""A sample may lie so far beside the moment that it stands for."""
+
+MAX_SAMPLES = 256
+"""Kept at one time; who samples more often than every 60 ms keeps less than three intervals."""
+
+
+class CountSample(NamedTuple):
+    """Counts since the start, at one moment.
+
+    Attributes:
+        at_ns: the moment.
+        rows: taken in and worked off; of a source: read and handed on.
+        busy_ns: in its own work.
+        is_blocked: an output has no room just now.
+        waiting: rows that wait to enter it; of a source: that wait in memory and on disk.
+        offered: of a source: rows that came to it, whatever became of them.
+        sent: rows sent, by edge.
+        leaving: rows that wait to leave it, by edge.
+    """
+
+    at_ns: int
+    rows: int
+    busy_ns: int
+    is_blocked: bool
+    waiting: int
+    offered: int
+    sent: Mapping[int, int]
+    leaving: Mapping[int, int]
+
+
+class EdgeMeasures(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """One outgoing edge: rows sent in each of the last intervals, oldest first; rows that wait to leave by second."""
+
+    edge: int
+    sent: tuple[int, ...]
+    leaving: tuple[int, ...]
+
+
+class IntervalMeasures(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """The last control interval of one instance.
+
+    Attributes:
+        span_ns: its length, nearly `INTERVAL_NS`.
+        rows, busy_ns, blocked_ns: in it; blocked is counted in samples.
+        offered: of a source: rows/s of each second.
+        waiting: rows that wait to enter it, at the end of each second.
+        taken: rows in each of the last intervals, oldest first; the last one is `rows`.
+        edges: those that leave it.
+    """
+
+    span_ns: int
+    rows: int
+    busy_ns: int
+    blocked_ns: int
+    offered: tuple[float, ...]
+    waiting: tuple[int, ...]
+    taken: tuple[int, ...]
+    edges: tuple[EdgeMeasures, ...] = ()
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether it is what a window says: it comes from other nodes."""
+        lengths = (len(self.offered), len(self.waiting), *(len(edge.leaving) for edge in self.edges))
+        numbers = (self.rows, self.busy_ns, self.blocked_ns, *self.offered, *self.waiting, *self.taken)
+        of_edges = [number for edge in self.edges for number in (*edge.sent, *edge.leaving)]
+        return (
+            all(length == SECONDS for length in lengths)
+            and abs(self.span_ns - INTERVAL_NS) <= 2 * LATE_NS
+            and 1 <= len(self.taken) <= INTERVALS
+            and all(len(edge.sent) == len(self.taken) for edge in self.edges)
+            and all(0 <= number < 1 << 62 for number in (*numbers, *of_edges))
+        )
+
+
+class SampleWindow:
+    """The samples of the last intervals."""
+
+    __slots__ = ("_samples",)
+
+    def __init__(self) -> None:
+        self._samples: deque[CountSample] = deque(maxlen=MAX_SAMPLES)
+
+    def add(self, sample: CountSample) -> None:
+        """Take a sample; one of the same moment as the last one, or earlier, is passed over."""
+        samples = self._samples
+        if samples and sample.at_ns <= samples[-1].at_ns:
+            return
+        samples.append(sample)
+        while sample.at_ns - samples[0].at_ns > INTERVALS * INTERVAL_NS + LATE_NS:
+            samples.popleft()
+
+    def measures(self) -> IntervalMeasures | None:
+        """Of the interval that ends with the last sample; None while the instance is younger, or samples are missing."""
+        if not self._samples:
+            return None
+        end = self._samples[-1].at_ns
+        seconds = [self._near(end - back * SECOND) for back in range(SECONDS, -1, -1)]
+        bounds = [sample for sample in seconds if sample is not None]
+        if len(bounds) <= SECONDS or any(a.at_ns >= b.at_ns for a, b in pairwise(bounds)):
+            return None
+        first, last = bounds[0], bounds[-1]
+        starts = [first]
+        while len(starts) < INTERVALS and (before := self._near(end - (len(starts) + 1) * INTERVAL_NS)) is not None:
+            starts.append(before)
+        cuts = [*reversed(starts), last]
+        within = [sample for sample in self._samples if sample.at_ns > first.at_ns]
+        blocked = sum(sample.is_blocked for sample in within)
+        return IntervalMeasures(
+            span_ns=last.at_ns - first.at_ns,
+            rows=last.rows - first.rows,
+            busy_ns=last.busy_ns - first.busy_ns,
+            blocked_ns=(last.at_ns - first.at_ns) * blocked // len(within),
+            offered=tuple((b.offered - a.offered) * SECOND / (b.at_ns - a.at_ns) for a, b in pairwise(bounds)),
+            waiting=tuple(sample.waiting for sample in bounds[1:]),
+            taken=tuple(b.rows - a.rows for a, b in pairwise(cuts)),
+            edges=tuple(
+                EdgeMeasures(
+                    edge,
+                    tuple(b.sent.get(edge, 0) - a.sent.get(edge, 0) for a, b in pairwise(cuts)),
+                    tuple(sample.leaving.get(edge, 0) for sample in bounds[1:]),
+                )
+                for edge in sorted(last.sent)
+            ),
+        )
+
+    def _near(self, moment_ns: int) -> CountSample | None:
+        nearest = min(self._samples, key=lambda sample: abs(sample.at_ns - moment_ns))
+        return nearest if abs(nearest.at_ns - moment_ns) <= LATE_NS else None

@@ -1,0 +1,228 @@
+"""What a policy would want for each stage of an application that runs, and why; computed from the last interval of its instances.
+
+Nothing is kept between two questions: a policy that waits for several intervals says so, and `needed` is what it would come to.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from agiledart_dataflow.counts.interval_measures import MEASURES, SECONDS, IntervalMeasures
+from agiledart_dataflow.plan.instances_asked import limits_written
+from agiledart_dataflow.plan.specification import Specification
+from agiledart_dataflow.plan.stage_plan import Edge, Stage, StagePlan
+from agiledart_kernel.limits import MAX_PARALLELISM
+from agiledart_node.records.summary import Reports, statistics_of
+from agiledart_node.wire.bodies import ScalingFigures, ScalingStageRow
+from agiledart_scaling.demand import Demand, Flow, carried
+from agiledart_scaling.demand import Edge as Carrying
+from agiledart_scaling.limits import Limits
+from agiledart_scaling.measures import InstanceMeasures, StageMeasures, rates_of, shares_of
+from agiledart_scaling.scaling_policy import Decision, ScalingPolicy
+
+GREEDY = 0.5
+"""A source without a pace of its own that had no room for this share of the interval reads less than there is."""
+
+Told = Mapping[int, Sequence[IntervalMeasures]]
+"""Measures of all instances of a stage; a stage of which one has none is missing."""
+
+
+def advice(
+    plan: StagePlan, specification: Specification, reports: Reports, policy: ScalingPolicy
+) -> list[ScalingStageRow]:
+    """A row for each stage, in the order of the plan."""
+    told = {stage.index: known for stage in plan.stages if (known := _told(stage, reports)) is not None}
+    greedy = {stage.index: _is_greedy(stage, told, reports) for stage in plan.stages if stage.kind == "source"}
+    demands = _demands(plan, told, greedy)
+    return [_row(plan, stage, specification, told, demands, policy, greedy) for stage in plan.stages]
+
+
+def _told(stage: Stage, reports: Reports) -> list[IntervalMeasures] | None:
+    found = [measures_of(reports.get((stage.index, index), {})) for index in range(stage.parallelism)]
+    known = [one for one in found if one is not None]
+    return known if len(known) == len(found) else None
+
+
+def measures_of(report: Mapping[str, Any]) -> IntervalMeasures | None:
+    """The measures in a report; None when there are none, or they make no sense."""
+    try:
+        measures = msgspec.convert(report.get(MEASURES), IntervalMeasures)
+    except msgspec.ValidationError:
+        return None
+    return measures if measures.is_sound else None
+
+
+def _is_greedy(stage: Stage, told: Told, reports: Reports) -> bool:
+    """Whether a source reads as fast as it can, and is held up: what comes is not known, only what it could read."""
+    if stage.index not in told:
+        return False
+    (measures,) = told[stage.index]
+    statistics = statistics_of(reports.get((stage.index, 0), {}))
+    is_paced = statistics is not None and statistics.source is not None and statistics.source.paced
+    return not is_paced and measures.blocked_ns >= GREEDY * measures.span_ns
+
+
+def _demands(plan: StagePlan, told: Told, greedy: Mapping[int, bool]) -> dict[str, Demand | None]:
+    sources: dict[str, Demand | None] = {}
+    for stage in plan.stages:
+        if stage.kind == "source":
+            sources[str(stage.index)] = _of_source(told.get(stage.index), is_greedy=greedy[stage.index])
+    waiting = {str(stage.index): _waiting(plan, stage, told) for stage in plan.stages}
+    edges = [
+        Carrying(str(edge.source), str(edge.target), _flows(plan, edge, told)) for edge in plan.edges if not edge.side
+    ]
+    return carried([str(stage.index) for stage in plan.stages], edges, sources, waiting)
+
+
+def _of_source(told: Sequence[IntervalMeasures] | None, *, is_greedy: bool) -> Demand | None:
+    if told is None:
+        return None
+    (measures,) = told
+    waiting = tuple(float(rows) for rows in measures.waiting)
+    if not is_greedy:
+        return Demand(measures.offered, waiting)
+    rate = InstanceMeasures(measures.rows, 0, measures.busy_ns).true_rate
+    return None if rate is None else Demand((rate,) * SECONDS, waiting)
+
+
+def _waiting(plan: StagePlan, stage: Stage, told: Told) -> list[float]:
+    """Rows in a stage's inboxes, and in the senders' channels towards it, at the end of each second."""
+    rows = [0.0] * SECONDS
+    parts = [one.waiting for one in told.get(stage.index, ())] if stage.kind != "source" else []
+    for edge in plan.incoming(stage.index):
+        parts += [way.leaving for one in told.get(edge.source, ()) for way in one.edges if way.edge == edge.index]
+    for part in parts:
+        rows = [before + more for before, more in zip(rows, part, strict=True)]
+    return rows
+
+
+def _flows(plan: StagePlan, edge: Edge, told: Told) -> tuple[Flow, ...]:
+    """Rows into the stage before an edge, and over the edge, in each interval that all of its instances tell."""
+    senders = told.get(edge.source, ())
+    count = min((len(one.taken) for one in senders), default=0)
+    copies = plan.stages[edge.target].parallelism if edge.partitioning == "broadcast" else 1
+    flows = []
+    for back in range(count, 0, -1):
+        sent = sum(way.sent[-back] for one in senders for way in one.edges if way.edge == edge.index)
+        flows.append(Flow(sum(one.taken[-back] for one in senders), sent // copies))
+    return tuple(flows)
+
+
+def _instance(measures: IntervalMeasures) -> InstanceMeasures:
+    sent = sum(way.sent[-1] for way in measures.edges)
+    free_ns = measures.span_ns - measures.blocked_ns
+    return InstanceMeasures(
+        measures.rows,
+        sent,
+        measures.busy_ns,
+        measures.blocked_ns,
+        measures.waiting[-1],
+        pressed_ns=free_ns if all(measures.waiting) else 0,
+    )
+
+
+def _row(
+    plan: StagePlan,
+    stage: Stage,
+    specification: Specification,
+    told: Told,
+    demands: Mapping[str, Demand | None],
+    policy: ScalingPolicy,
+    greedy: Mapping[int, bool],
+) -> ScalingStageRow:
+    limits = [stage.low, stage.high]
+    known, demand = told.get(stage.index), demands[str(stage.index)]
+    row = ScalingStageRow(stage.name, stage.kind, stage.parallelism, limits, stage.scales, ScalingFigures())
+    if known is None:
+        return msgspec.structs.replace(row, void="an instance has run for less than 5 s, or its node is silent")
+    instances = [_instance(one) for one in known]
+    figures = _figures(plan, stage, instances, known, demand)
+    row = msgspec.structs.replace(row, measures=figures)
+    if stage.kind == "source":
+        return msgspec.structs.replace(row, why=_of_reading(known[0], is_greedy=greedy[stage.index]))
+    if demand is None:
+        return msgspec.structs.replace(row, void=_unknown(plan, stage, demands))
+    rates = rates_of(instances)
+    if rates is None:
+        return msgspec.structs.replace(row, void="not measured: too few rows, or too little work, in the last 5 s")
+    measures = StageMeasures(rates, shares_of(instances), demand.offered, demand.backlog)
+    runs_once = any(specification.steps[step].traits.runs_once for step in stage.steps)
+    most = 1 if runs_once else MAX_PARALLELISM
+    decision = policy.decide(measures, Limits(min(stage.low, most), most), None)
+    shown = msgspec.structs.replace(
+        row,
+        f=_rounded(decision.terms.get("f")),
+        needed=round(decision.terms.get("needed", decision.wanted)),
+        wanted=max(stage.low, min(stage.high, decision.wanted)),
+        why=_why(stage, decision, runs_once=runs_once),
+    )
+    if any(greedy.values()):
+        shown = msgspec.structs.replace(
+            shown, why=f"{shown.why}; a source reads as fast as it can, so the demand is that"
+        )
+    return shown
+
+
+def _figures(
+    plan: StagePlan,
+    stage: Stage,
+    instances: Sequence[InstanceMeasures],
+    known: Sequence[IntervalMeasures],
+    demand: Demand | None,
+) -> ScalingFigures:
+    rates = rates_of(instances)
+    time = sum(one.span_ns for one in known)
+    edges = [edge for edge in plan.outgoing(stage.index) if not edge.side]
+    flows = [flow for edge in edges for flow in _flows(plan, edge, {stage.index: known})]
+    taken = sum(flow.rows for flow in flows)
+    figures = ScalingFigures(
+        busy=round(sum(one.busy_ns for one in instances) / time, 4),
+        blocked=round(sum(one.blocked_ns for one in instances) / time, 4),
+        selectivity=round(len(edges) * sum(flow.sent for flow in flows) / taken, 4) if taken else None,
+    )
+    if demand is not None:
+        offered, backlog = sum(demand.offered) / SECONDS, round(demand.backlog[-1])
+        figures = msgspec.structs.replace(figures, offered=_rounded(offered), backlog=backlog)
+    if rates is not None:
+        measures = StageMeasures(rates, shares_of(instances), (0.0,), (0.0,))
+        rate, capacity = _rounded(measures.mean_rate), _rounded(measures.capacity)
+        figures = msgspec.structs.replace(figures, true_rate=rate, capacity=capacity)
+    return figures
+
+
+def _rounded(number: float | None) -> float | None:
+    return None if number is None else round(number, 3)
+
+
+def _of_reading(measures: IntervalMeasures, *, is_greedy: bool) -> str:
+    if is_greedy:
+        return "it reads as fast as it can: the demand is what it could read"
+    if measures.blocked_ns >= GREEDY * measures.span_ns:
+        return "it is held up: more may be there than it has read, unless it spools or sheds"
+    return "it runs once"
+
+
+def _unknown(plan: StagePlan, stage: Stage, demands: Mapping[str, Demand | None]) -> str:
+    """Why nobody knows what is asked of a stage."""
+    for edge in plan.incoming(stage.index):
+        if demands[str(edge.source)] is None:
+            return f"what is asked of {plan.stages[edge.source].name} is not known"
+    names = " and ".join(plan.stages[edge.source].name for edge in plan.incoming(stage.index))
+    return f"what {names} makes of a row is not known before {3 * SECONDS} s with rows"
+
+
+def _why(stage: Stage, decision: Decision, *, runs_once: bool) -> str:
+    """The policy's reason, and what stands in its way."""
+    needed = round(decision.terms.get("needed", decision.wanted))
+    if runs_once:
+        step = stage.name.split("+")[0]
+        too_much = decision.terms.get("f", 1.0) < 1
+        return f"{decision.why}; {step} runs once{', and cannot keep up' if too_much else ''}"
+    if needed > stage.high:
+        step = stage.name.split("+")[0]
+        limits = limits_written((stage.low, min(MAX_PARALLELISM, needed)))
+        return f"{decision.why}; planned for {stage.high} at most: --parallelism {step}={limits} when it is submitted"
+    if not stage.scales and needed != stage.parallelism:
+        return f"{decision.why}; it was given a number, not limits"
+    return decision.why

@@ -1,0 +1,72 @@
+"""A step that is too slow, on three agents: `explain scaling` says how many instances would do, and status who owns what."""
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.mesh import cli, mesh
+
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+
+JOB = """
+import time
+from typing import NamedTuple
+
+from agiledart import Sink, Source, Topology, csv, null
+
+
+class Row(NamedTuple):
+    at: int
+    key: int
+
+
+def crawl(row: Row) -> Row:
+    time.sleep(0.01)
+    return row
+
+
+def build(rows: Source[Row] = csv("rows.csv"), out: Sink[Row] = null()) -> Topology:
+    made = Topology("slow")
+    crawled = made.source("rows", rows, event_time=lambda row: row.at).map(crawl, name="crawl")
+    crawled.key_by(lambda row: row.key).distinct("fresh").sink("out", out)
+    made.scale("crawl", 1, 8)
+    return made
+"""
+
+
+def test_a_slow_step_is_told_how_many_instances_would_do(tmp_path: Path) -> None:
+    job, rows = tmp_path / "slow.py", tmp_path / "rows.csv"
+    job.write_text(JOB)
+    rows.write_text("at,key\n" + "".join(f"{n * 3},{n % 50}\n" for n in range(60_000)))
+    with mesh(3) as made:
+        at = ("--agent", str(made.agents[0].state_dir))
+        sent = cli(
+            *("submit", f"{job}:build", "--set", f"rows=csv:{rows}?speed=1@a2", "--parallelism", "fresh=3"),
+            *("--executors", "3", *at),
+        )
+        assert sent.returncode == 0, sent.stderr
+        stage: dict[str, Any] = {}
+        deadline = time.monotonic() + 120
+        while stage.get("f") is None and time.monotonic() < deadline:
+            told = cli("explain", "scaling", "slow", "crawl", "-o", "json", *at)
+            assert told.returncode == 0, told.stderr
+            (stage,) = json.loads(told.stdout)["stages"]
+        assert stage["limits"] == [1, 8]
+        assert stage["f"] < 0.8, "333 rows a second are offered, 100 at most can be done"
+        assert stage["needed"] > 1
+        assert 0 < stage["measures"]["capacity"] <= 100.5
+        assert stage["measures"]["offered"] > stage["measures"]["capacity"]
+        body = json.loads(cli("status", "slow", "-o", "json", *at).stdout)
+        owned = {one["name"]: [copy.get("group_ranges") for copy in one["instances"]] for one in body["stages"]}
+        assert owned["fresh"] == ["0-42", "43-85", "86-127"]
+        assert owned["out"] == [None]
+        shown = cli("status", "slow", *at).stdout
+        assert "key groups of fresh: 0 on " in shown
+        wrong = cli("explain", "scaling", "slow", "crawll", *at)
+        assert (wrong.returncode, "Did you mean crawl?" in wrong.stderr) == (2, True)
+        assert cli("stop", "slow", "--now", *at).returncode == 0
+        over = cli("explain", "scaling", "slow", *at)
+        assert (over.returncode, over.stderr.strip()) == (1, "slow is stopped: only what runs is measured.")

@@ -1,0 +1,183 @@
+"""Advice out of reports: demand from the sources, voids with their reasons, the words for what stands in the way."""
+
+from typing import Any, NamedTuple
+
+import msgspec
+import pytest
+
+from agiledart import Topology, collect, records
+from agiledart_dataflow.counts.interval_measures import INTERVAL_NS, EdgeMeasures, IntervalMeasures
+from agiledart_dataflow.counts.statistics import InstanceStatistics, SourceCounts
+from agiledart_dataflow.plan.instances_asked import Asked
+from agiledart_dataflow.plan.stage_plan import StagePlan
+from agiledart_dataflow.plan.stages import plan_stages
+from agiledart_node.asking.scaling_advice import advice, measures_of
+from agiledart_node.wire.bodies import ScalingStageRow
+from agiledart_scaling.policies.secant import Secant
+
+Reports = dict[tuple[int, int], dict[str, Any]]
+
+
+class Row(NamedTuple):
+    """A row."""
+
+    at: int
+
+
+def job() -> Topology:
+    """rows → work → counts → best (runs once) → out."""
+    topology = Topology("job")
+    rows = topology.source("rows", records([], row_type=Row), event_time=lambda row: row.at)
+    counts = rows.map(lambda row: row, name="work").key_by(lambda row: row.at).running_count("counts")
+    counts.top("best", n=3).sink("out", collect)
+    return topology
+
+
+def report(
+    rows: int,
+    *,
+    busy: float = 0.5,
+    blocked: float = 0.0,
+    waiting: int = 0,
+    offered: float = 0.0,
+    sent: int | None = None,
+    edge: int | None = None,
+    paced: bool | None = None,
+) -> dict[str, Any]:
+    """Of one instance that did the same in each of three intervals; `paced`: of a source."""
+    ways = () if edge is None else (EdgeMeasures(edge, (rows if sent is None else sent,) * 3, (0,) * 5),)
+    measures = IntervalMeasures(
+        INTERVAL_NS,
+        rows,
+        round(busy * INTERVAL_NS),
+        round(blocked * INTERVAL_NS),
+        (offered,) * 5,
+        (waiting,) * 5,
+        (rows,) * 3,
+        ways,
+    )
+    source = None if paced is None else SourceCounts(paced=paced)
+    statistics = InstanceStatistics(0, 0, source=source)
+    return {"statistics": msgspec.to_builtins(statistics), "measures": msgspec.to_builtins(measures)}
+
+
+def asked_of(parallelism: Asked, reports: Reports) -> dict[str, ScalingStageRow]:
+    """Rows by stage."""
+    topology = job()
+    wanted: dict[str, Asked] = {"work": parallelism}
+    plan: StagePlan = plan_stages(topology.specification(), wanted)
+    return {row.name: row for row in advice(plan, topology.specification(), reports, Secant())}
+
+
+def flowing(work: dict[str, Any], offered: float = 300, **source: Any) -> Reports:
+    """A source of 300 rows/s, one instance of the work, and what follows."""
+    usual: dict[str, Any] = {"busy": 0.1, "offered": offered, "edge": 0, "paced": True}
+    return {
+        (0, 0): report(1500, **(usual | source)),
+        (1, 0): work,
+        (2, 0): report(1500, busy=0.1, edge=2),
+        (3, 0): report(1500, busy=0.1, edge=3),
+        (4, 0): report(1500, busy=0.1),
+    }
+
+
+def test_a_stage_that_keeps_up() -> None:
+    rows = asked_of((1, 8), flowing(report(1500, busy=0.5, edge=1)))
+    work = rows["work"]
+    assert work.f == pytest.approx(0.8 * 600 / 300)
+    assert (work.needed, work.wanted, work.void) == (1, 1, "")
+    figures = work.measures
+    assert (figures.offered, figures.backlog, figures.true_rate, figures.capacity) == (300, 0, 600, 600)
+    assert (figures.busy, figures.blocked, figures.selectivity) == (0.5, 0.0, 1.0)
+    assert rows["rows"].why == "it runs once"
+    assert rows["best"].f == pytest.approx(0.8 * 3000 / 300, abs=1e-3)
+
+
+def test_demand_is_that_of_the_source_where_less_arrives() -> None:
+    """It works off 100 of 300 rows a second; the others wait here and at the source."""
+    reports = flowing(report(500, busy=1.0, waiting=2000, edge=1), waiting=1000)
+    work = asked_of((1, 8), reports)["work"]
+    assert work.measures.offered == 300
+    assert work.measures.backlog == 3000
+    assert work.f == pytest.approx(0.8 * 100 / (300 + 3000 / 5), abs=1e-3)
+    assert (work.needed, work.wanted) == (5, 5), (
+        "at most four times and one at a time, and it was short in every second"
+    )
+
+
+def test_instances_that_share_an_executor_do_not_look_as_if_they_had_time() -> None:
+    """Each is busy half of the time and has rows all the time: together they do 200, not 400."""
+    half = report(500, busy=0.5, waiting=900, edge=1)
+    work = asked_of((2, 8), flowing(half) | {(1, 1): half})["work"]
+    assert (work.measures.true_rate, work.measures.capacity) == (100, 200)
+    assert work.f is not None
+    assert work.f < 0.5
+
+
+def test_a_source_without_a_pace_that_is_held_up_gives_what_it_could_read() -> None:
+    slow = report(500, busy=1.0, waiting=2000, edge=1)
+    rows = asked_of((1, 8), flowing(slow, offered=100, paced=False, blocked=0.9, busy=0.2))
+    assert rows["work"].measures.offered == 1500
+    assert "the demand is what it could read" in rows["rows"].why
+    assert "as fast as it can" in rows["work"].why
+    held = asked_of((1, 8), flowing(slow, blocked=0.9))["rows"]
+    assert "more may be there than it has read" in held.why
+
+
+@pytest.mark.parametrize("missing", [0, 1])
+def test_what_is_not_measured_says_so_and_what_depends_on_it(missing: int) -> None:
+    reports = flowing(report(1500, edge=1))
+    reports[missing, 0].pop("measures")
+    rows = asked_of((1, 8), reports)
+    names = ["rows", "work"]
+    assert rows[names[missing]].void.startswith("an instance has run for less than 5 s")
+    assert rows["counts"].void.startswith(("what is asked of work", "what work makes"))
+    assert rows["best"].void == "what is asked of counts is not known"
+    assert rows["best"].needed is None
+
+
+def test_too_few_rows_say_nothing() -> None:
+    work = asked_of((1, 8), flowing(report(10, edge=1)))["work"]
+    assert work.void.startswith("not measured")
+    assert (work.f, work.wanted) == (None, None)
+
+
+def test_a_source_that_has_ended_leaves_a_known_demand() -> None:
+    """Nothing comes any more, whatever it made of a row: what waits at the stage is all."""
+    reports = flowing(report(500, busy=1.0, waiting=4000, edge=1))
+    reports[0, 0] = report(0, edge=0, paced=True)
+    work = asked_of((1, 8), reports)["work"]
+    assert (work.measures.offered, work.measures.backlog, work.void) == (0, 4000, "")
+
+
+def test_the_words_for_what_stands_in_the_way() -> None:
+    starving = flowing(report(500, busy=1.0, waiting=9000, edge=1))
+    plain = asked_of(1, starving)["work"]
+    assert (plain.limits, plain.scales, plain.wanted, plain.needed) == ([1, 1], False, 1, 5)
+    assert plain.why.endswith("planned for 1 at most: --parallelism work=1..5 when it is submitted")
+    number = asked_of(4, starving | {(1, index): report(500, busy=0.1, edge=1) for index in range(4)})["work"]
+    assert "it was given a number, not limits" in number.why
+    once = flowing(report(1500, edge=1))
+    once[3, 0] = report(500, busy=1.0, waiting=9000, edge=3)
+    best = asked_of((1, 8), once)["best"]
+    assert (best.limits, best.wanted) == ([1, 1], 1)
+    assert best.why.endswith("best runs once, and cannot keep up")
+
+
+def test_rows_that_go_to_every_instance_count_once() -> None:
+    topology = job()
+    plan = plan_stages(topology.specification(), {"work": 4})
+    edges = [
+        msgspec.structs.replace(edge, partitioning="broadcast") if edge.index == 0 else edge for edge in plan.edges
+    ]
+    broadcast = msgspec.structs.replace(plan, edges=tuple(edges))
+    reports = flowing(report(1500, edge=1), sent=6000) | {(1, index): report(1500, edge=1) for index in range(4)}
+    rows = advice(broadcast, topology.specification(), reports, Secant())
+    assert rows[1].measures.offered == 300
+    assert rows[0].measures.selectivity == 1.0
+
+
+@pytest.mark.parametrize("nonsense", [None, 7, "x", [1], [1] * 8, {"rows": 1}])
+def test_nonsense_in_a_report_is_no_measure(nonsense: object) -> None:
+    assert measures_of({"measures": nonsense}) is None
+    assert measures_of({}) is None
