@@ -18,6 +18,7 @@ from agiledart_agent.logs import AgentLog
 from agiledart_agent.metrics.declared import NodeFigures, RecoveryFigures, SinkLogFigures
 from agiledart_agent.metrics.node_metrics import bytes_below
 from agiledart_agent.peer_links import PeerLinks
+from agiledart_agent.relaying import Relaying
 from agiledart_agent.settings import AgentSettings
 from agiledart_agent.sink_log_server import SinkLogServer
 from agiledart_kernel.bans import VERB as BAN
@@ -40,6 +41,7 @@ class Parts(Protocol):
     """The agent's parts that are told of; it may have begun only some of them."""
 
     me: Peer
+    relaying: Relaying
     joined: "asyncio.Future[None]"
 
     @property
@@ -221,6 +223,9 @@ class UserDesk:
             scheduled=node.schedulers.served if node is not None else None,
             waiting=len(node.schedulers.waiting) if node is not None else 0,
             links=links.count if links is not None else 0,
+            circuits=parts.relaying.circuits,
+            relayed_bytes=parts.relaying.bytes,
+            relay_refusals=Counter(parts.relaying.refused),
             dropped=Counter(links.dropped if links is not None else ())
             + Counter(node.dropped if node is not None else ()),
             refusals=self._log.refusals,

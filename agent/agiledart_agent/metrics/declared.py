@@ -79,6 +79,7 @@ class NodeFigures:
         executors: (application, process id) of each running executor.
         scheduled: applications that it serves as scheduler; None: it is none.
         waiting: of these, those for which no node has room.
+        circuits: that pass here now; relayed_bytes: of all so far; relay_refusals: circuits that were refused, by reason.
     """
 
     unready: str = ""
@@ -91,6 +92,9 @@ class NodeFigures:
     scheduled: int | None = None
     waiting: int = 0
     recovery: RecoveryFigures = RecoveryFigures()
+    circuits: int = 0
+    relayed_bytes: int = 0
+    relay_refusals: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

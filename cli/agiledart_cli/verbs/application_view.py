@@ -184,6 +184,10 @@ def print_status(body: Mapping[str, Any]) -> None:
     for sink, log in (body.get("logs") or {}).items():
         nodes = ", ".join((body.get("placement") or {}).get(sink, []))
         click.echo(f" log {log} on {nodes or '?'}: rows of {sink}, for Spark and other readers")
+    for stage in body.get("stages", []):
+        for one in stage["instances"]:
+            if told := one.get("waits_for"):
+                click.echo(paint(f" {stage['name']} on {one.get('node', '?')} waits for {told}", WATCH))
     if silent := body.get("silent_nodes"):
         click.echo(paint(f" no figures from {', '.join(silent)}", WATCH))
 
