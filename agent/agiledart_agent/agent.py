@@ -359,8 +359,8 @@ class Agent:
             timeout=timeout,
         )
 
-    async def _dial(self, peer: Peer) -> Link:
-        """A link to a peer: directly, or by way of others where nothing comes back from it."""
+    async def _dial(self, peer: Peer, directly: bool) -> Link:
+        """A link to a peer: directly, or by way of others where nothing comes back from it and that will do."""
 
         async def direct() -> Link:
             return await self._connect(peer.address, peer.node, SEED_SECONDS)
@@ -369,7 +369,7 @@ class Agent:
             via = await self.relaying.circuit(peer.node)
             return await self._connect(peer.address, peer.node, SEED_SECONDS, via)
 
-        return await direct_or_around(direct, around, DIRECT_SECONDS)
+        return await (direct() if directly else direct_or_around(direct, around, DIRECT_SECONDS))
 
     async def _connect_relay(self, peer: Peer) -> Link:
         """A link to the relay of a peer."""

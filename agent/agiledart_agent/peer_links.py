@@ -31,7 +31,8 @@ SILENT_SECONDS = 10
 LINK_STEP = 100
 """Permille in which the use of a link is told."""
 
-Dial = Callable[[Peer], Awaitable[Link]]
+Dial = Callable[[Peer, bool], Awaitable[Link]]
+"""Whom, and whether only directly."""
 
 
 class PeerLinks:
@@ -107,7 +108,7 @@ class PeerLinks:
 
     async def _open(self, to: Peer) -> None:
         try:
-            link = await asyncio.wait_for(self._dial(to), DIAL_SECONDS)
+            link = await asyncio.wait_for(self._dial(to, False), DIAL_SECONDS)
             if link.closed:
                 raise ConnectionResetError("closed as soon as it was open")
         except (OSError, TimeoutError, ValueError, RemoteProtocolError):  # ValueError: a peer's address that is none
@@ -138,7 +139,7 @@ class PeerLinks:
         self._kept[peer.node] = KeptLink(
             link,
             peer.name or peer.node.short,
-            lambda timeout: asyncio.wait_for(self._dial(peer), timeout),
+            lambda timeout, directly: asyncio.wait_for(self._dial(peer, directly), timeout),
             SILENT_SECONDS,
             RandomStream(peer.incarnation, "peer link", peer.node.hex),
             self.adopt,

@@ -119,7 +119,7 @@ class Relaying:
                 continue
             if isinstance(answer, CircuitBooked):
                 host, port = parse_address(link.remote)
-                return Via(host, port, answer.ticket)
+                return Via(host, port, answer.ticket, relay.name or relay.node.short)
             said = answer.reason if isinstance(answer, CircuitRefused) else "speaks nonsense"
             why = f"{relay.name or relay.node.short}: {said}"
         raise ConnectionError(f"no relay leads there ({why})")

@@ -32,7 +32,7 @@ class AskingWays:
             del self._open[number]
         if way.refused:
             raise ConnectionError(way.refused)
-        return Via(way.host, way.port, way.ticket)
+        return Via(way.host, way.port, way.ticket, way.name)
 
     def answered(self, way: Way) -> None:
         """The agent's word."""

@@ -23,7 +23,7 @@ class DataWay(KeptLink):
         self,
         link: Link,
         name: str,
-        dial: Callable[[float], Awaitable[Link]],
+        dial: Callable[[float, bool], Awaitable[Link]],
         patience_seconds: int,
         random: RandomStream,
         given_up: Callable[["DataWay", str], None],

@@ -179,12 +179,13 @@ class AskWay(Message, frozen=True, gc=False, tag=122):
 
 
 class Way(Message, frozen=True, gc=False, tag=109):
-    """The relay to go through, and its ticket; `refused`: in words why there is none."""
+    """The relay to go through, its ticket and name; `refused`: in words why there is none."""
 
     request: int
     host: str = ""
     port: int = 0
     ticket: bytes = b""
+    name: str = ""
     refused: str = ""
 
 

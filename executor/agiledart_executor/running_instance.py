@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -40,13 +40,14 @@ MAX_STANDING = 300
 @dataclass(eq=False)
 class OutputEnd:
     """Upstream end of a channel and its way out; `ready` says whether that takes a frame now (None: always), `trouble` what is
-    wrong with it, in words.
+    wrong with it, `passage` by way of whom it goes, both in words.
     """
 
     channel: SendingChannel
     deliver: Output
     ready: Callable[[], bool] | None = None
     trouble: Callable[[], str] | None = None
+    passage: Callable[[], str] | None = None
 
     @property
     def waits_for(self) -> str:
@@ -201,7 +202,8 @@ class Running:
             "queued_rows": self.instance.queued_rows if self.instance is not None else 0,
             "waiting_rows": sum(end.channel.rows_waiting for end in self.outputs.values()),
             "blocked": self.blocked,
-            "waits_for": "; ".join(dict.fromkeys(filter(None, (end.waits_for for end in self.outputs.values())))),
+            "waits_for": _told(end.waits_for for end in self.outputs.values()),
+            "goes_by": _told(end.passage() for end in self.outputs.values() if end.passage is not None),
             "frames_resent": sum(end.frames_resent for end in self.outputs.values()),
             "frames_doubled": sum(end.early.doubled for end in self.inputs.values()),
             "first_ms": _wall_ms(self.first_ns),
@@ -227,6 +229,11 @@ class Running:
         finally:
             if self.latencies is not None:
                 self.latencies.close()
+
+
+def _told(texts: Iterable[str]) -> str:
+    """Those that say something, each once."""
+    return "; ".join(dict.fromkeys(filter(None, texts)))
 
 
 def _wall_ms(monotonic_ns: int) -> int:

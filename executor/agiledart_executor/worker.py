@@ -393,7 +393,7 @@ class Worker:
         sender = Sender(way.link, header, self._code.codecs[edge], running.name)
         way.senders.append(sender)
         end = LinkEnd(sender, lazy_marks=lazy)
-        end.trouble = lambda: way.waits_for
+        end.trouble, end.passage = (lambda: way.waits_for), (lambda: way.goes_by)
         return end
 
     # ---- links
@@ -445,7 +445,12 @@ class Worker:
         told = self._configuration
         random = RandomStream(told.incarnation, "redialling", told.node_id.hex, where)
         way = DataWay(
-            link, name, lambda timeout: self._dial_once(where, node, timeout), told.path_patience, random, self._no_way
+            link,
+            name,
+            lambda timeout, directly: self._dial_once(where, node, timeout, directly=directly),
+            told.path_patience,
+            random,
+            self._no_way,
         )
         self._ways[where] = way
         return way
@@ -460,8 +465,10 @@ class Worker:
                     raise
         raise AssertionError("unreachable")
 
-    async def _dial_once(self, where: str, node: NodeId, timeout: float = HELLO_TIMEOUT_SECONDS) -> framed.Link:
-        """A link there: directly, or by way of others when nothing comes back."""
+    async def _dial_once(
+        self, where: str, node: NodeId, timeout: float = HELLO_TIMEOUT_SECONDS, *, directly: bool = False
+    ) -> framed.Link:
+        """A link there: directly, or by way of others when nothing comes back and that will do."""
 
         async def direct() -> framed.Link:
             return await self._connect(where, timeout)
@@ -471,7 +478,7 @@ class Worker:
             async with asyncio.timeout(timeout):
                 return await self._connect(where, timeout, await self._asking_ways.ask(node, executor))
 
-        return await direct_or_around(direct, around, HEAD_START * timeout)
+        return await (direct() if directly else direct_or_around(direct, around, HEAD_START * timeout))
 
     async def _connect(self, where: str, timeout: float, via: Via | None = None) -> framed.Link:
         address, _, node = where.partition("/")

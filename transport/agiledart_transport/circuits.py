@@ -19,11 +19,12 @@ PREFACE_BYTES: Final = len(PREFACE) + TICKET_BYTES
 
 
 class Via(NamedTuple):
-    """The relay that a link goes through: its address as a socket knows it, and the ticket that it gave."""
+    """The relay that a link goes through: its address as a socket knows it, the ticket that it gave, and its name for people."""
 
     host: str
     port: int
     ticket: bytes
+    name: str = ""
 
 
 def preface(ticket: bytes) -> bytes:

@@ -158,6 +158,7 @@ class Link(asyncio.BufferedProtocol):
         number: of the links of this process, in the order in which they were made.
         peer: who is there; set before anybody sees the link.
         service: the logical port that this link is for.
+        relay: by way of whom it goes, for people; empty: directly.
         dialled: did we open it?
         remote: the peer's socket address as text.
         detail: why it closed, in words, when `closed`.
@@ -172,6 +173,7 @@ class Link(asyncio.BufferedProtocol):
     def __init__(self, service: str, *, dialled: bool, wall_seconds: Callable[[], float] = time.time) -> None:
         self.number = next(_numbers)
         self.service, self.dialled, self.remote, self.detail = service, dialled, "", ""
+        self.relay = ""
         self.frames_in = self.frames_out = self.bytes_in = self.bytes_out = 0
         self.certificate = b""
         self.cork: Cork | None = None

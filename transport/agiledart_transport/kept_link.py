@@ -35,7 +35,8 @@ class KeptLink:
     Args:
         link: the first one, open.
         name: of the node there, for people.
-        dial: opens another link within so many seconds; what is heard of links goes to `closed` and `echoed`.
+        dial: opens another link within so many seconds, only directly where that is wanted; what is heard of links goes to `closed`
+            and `echoed`.
         patience_seconds: for how long nothing there may answer.
         moved: told of the new link, when the old one is cut.
         given_up: told when nothing has answered for the whole patience, with the reason.
@@ -48,14 +49,14 @@ class KeptLink:
         self,
         link: Link,
         name: str,
-        dial: Callable[[float], Awaitable[Link]],
+        dial: Callable[[float, bool], Awaitable[Link]],
         patience_seconds: int,
         random: RandomStream,
         moved: Callable[[Link], None],
         given_up: Callable[[str], None],
     ) -> None:
         self.link, self.name, self._dial, self._moved, self._given_up = link, name, dial, moved, given_up
-        self._redialling = Redialling(patience_seconds * SECOND, random)
+        self._redialling = Redialling(patience_seconds * SECOND, random, relayed=bool(link.relay))
         self._dials: dict[int, asyncio.Task[None]] = {}
         self._opened: dict[int, Link] = {}
         self._timer: asyncio.TimerHandle | None = None
@@ -70,6 +71,11 @@ class KeptLink:
         seconds = (time.monotonic_ns() - redialling.since) / SECOND
         tried = f"dialled {redialling.tried} times, last: {redialling.why}" if redialling.tried else redialling.why
         return f"{self.name}: no answer for {seconds:.0f} s ({tried})"
+
+    @property
+    def goes_by(self) -> str:
+        """`NAME by RELAY` while the link goes by way of others; else empty."""
+        return f"{self.name} by {self.link.relay}" if self.link.relay else ""
 
     def look(self) -> None:
         """Look at the link. The owner calls this now and then; no more is needed while all is well."""
@@ -100,8 +106,8 @@ class KeptLink:
             match effect:
                 case Probe(probe):
                     self.link.send(FrameKind.PROBE, probe.to_bytes(_PROBE_BYTES, "big"))
-                case Dial(dial, timeout_ns):
-                    self._dials[dial] = asyncio.create_task(self._try(dial, timeout_ns / SECOND))
+                case Dial(dial, timeout_ns, directly):
+                    self._dials[dial] = asyncio.create_task(self._try(dial, timeout_ns / SECOND, directly))
                 case Move(dial):
                     self._move(self._opened.pop(dial))
                 case Drop(dial):
@@ -116,16 +122,16 @@ class KeptLink:
             self._timer.cancel()
         self._timer = asyncio.get_running_loop().call_later(max(0, at - time.monotonic_ns()) / SECOND, self.look)
 
-    async def _try(self, dial: int, timeout: float) -> None:
+    async def _try(self, dial: int, timeout: float, directly: bool) -> None:
         try:
-            link = await self._dial(timeout)
+            link = await self._dial(timeout, directly)
         except (OSError, RemoteProtocolError) as error:
             self._dials.pop(dial, None)
             self._step(DialFailed(dial, str(error)))
             return
         self._dials.pop(dial, None)
         self._opened[dial] = link
-        self._step(Opened(dial))
+        self._step(Opened(dial, relayed=bool(link.relay)))
 
     def _move(self, link: Link) -> None:
         old, self.link = self.link, link

@@ -85,6 +85,7 @@ async def connect(
         async with asyncio.timeout(timeout):
             if via is not None:
                 passage = await through(via)
+                link.relay = via.name or via.host
             await _begin_tls(link, host, port, passage, context, timeout)
             link.greet(encode_hello(mine))
             theirs = await link.greeting()

@@ -4,6 +4,7 @@
     silent ── another dial succeeds ──> works, over the new link
     works, silent ── lost ──> down ── a dial succeeds ──> works, over the new link
     silent, down ── `patience_ns` without an answer ──> given up
+    works by way of others ── the direct way opens ──> works, directly
 
 Silence alone moves nothing: a receiver that is stopped, or whose user code holds its process, answers no new link either, so the
 old one goes on when it is back. A thin link is not silent while the bytes before the probe still move. A connection in back-off
@@ -30,6 +31,13 @@ DIAL_NS: Final = SECOND
 
 LONG_DIAL_NS: Final = 5 * SECOND
 _LONG_EVERY: Final = 4
+
+BACK_NS: Final = 3 * SECOND
+"""From one look at the direct way to the next while a link goes by way of others. Doubled, up to `SLOWEST_BACK_NS`, when the direct
+link falls silent within `PROVEN_NS`: a bad link opens now and then, and each return to it costs a silence."""
+
+SLOWEST_BACK_NS: Final = 300 * SECOND
+PROVEN_NS: Final = 30 * SECOND
 
 SLOWEST_DIAL_NS: Final = 8 * SECOND
 """Longest pause before a new dial where links open and none of them works: the peer refuses what it is sent."""
@@ -62,9 +70,10 @@ class Lost(NamedTuple):
 
 
 class Opened(NamedTuple):
-    """A dial has succeeded."""
+    """A dial has succeeded; `relayed`: by way of others."""
 
     dial: int
+    relayed: bool = False
 
 
 class DialFailed(NamedTuple):
@@ -81,10 +90,11 @@ class Probe(NamedTuple):
 
 
 class Dial(NamedTuple):
-    """Dial, and give up after this time."""
+    """Dial, and give up after this time; `directly`: not by way of others."""
 
     dial: int
     timeout_ns: int
+    directly: bool = False
 
 
 class Move(NamedTuple):
@@ -129,6 +139,7 @@ class Redialling:
     Args:
         patience_ns: for how long nothing may answer.
         random: spreads the dials of many.
+        relayed: does the first link go by way of others?
 
     Attributes:
         state: of the present link.
@@ -137,8 +148,11 @@ class Redialling:
         changes: times at which another link has taken over.
     """
 
-    def __init__(self, patience_ns: int, random: RandomStream) -> None:
-        self._patience_ns, self._random = patience_ns, random
+    def __init__(self, patience_ns: int, random: RandomStream, *, relayed: bool = False) -> None:
+        self._patience_ns, self._random, self._relayed = patience_ns, random, relayed
+        self._back_ns = BACK_NS
+        self._back_at: int | None = None
+        self._direct_since: int | None = None  # of a direct link that came after one by way of others
         self.state = State.WORKS
         self.since: int | None = None
         self.tried = self.changes = 0
@@ -167,31 +181,51 @@ class Redialling:
                 return self._echoed(probe, now)
             case Lost(why):
                 return self._lost(why, now)
-            case Opened(dial):
-                return self._opened(dial, now)
+            case Opened(dial, relayed):
+                return self._opened(dial, now, relayed=relayed)
             case DialFailed(_, why):
-                self.why = why
+                if self.state is not State.WORKS:
+                    self.why = why
                 return []
 
     def _look(self, seen: Look, now: int) -> list[Effect]:
         if self.state is not State.WORKS:
             return self._try(now)
+        back = self._look_back(now) if self._relayed else []
         if self._asked_at is None:
             if seen.sent == self._asked_sent:
-                return []  # nothing was sent since the last answer: nobody waits for this link
-            return self._ask(seen, now)
+                return back  # nothing was sent since the last answer: nobody waits for this link
+            return back + self._ask(seen, now)
         if seen.came != self._asked_came:
             self._asked_came, self._moved_at = seen.came, now
         if self._acknowledged < min(seen.acknowledged, self._asked_until):
             self._acknowledged, self._moved_at = seen.acknowledged, now
         due = self._moved_at + self.stall_ns
         if now < due:
-            return [LookAt(due)]
+            return [*back, LookAt(due)]
         self.state = State.SILENT
+        self._doubt_the_direct_way(now)
         self.since = self._asked_at if self.since is None else self.since
         self.why = self.why or "no answer"
         self._dial_at = now
         return self._try(now)
+
+    def _look_back(self, now: int) -> list[Effect]:
+        """By way of others: is the direct way open again?"""
+        if self._back_at is None:
+            self._back_at = now + self._spread(self._back_ns)
+        if now < self._back_at:
+            return []
+        self._back_at = now + self._spread(self._back_ns)
+        self._dials += 1
+        return [Dial(self._dials, DIAL_NS, directly=True)]
+
+    def _doubt_the_direct_way(self, now: int) -> None:
+        """A link falls silent or is lost: if rows had just come back to it, they come back later the next time."""
+        if self._direct_since is not None:
+            proven = now - self._direct_since >= PROVEN_NS
+            self._back_ns = BACK_NS if proven else min(SLOWEST_BACK_NS, 2 * self._back_ns)
+            self._direct_since = None
 
     def _ask(self, seen: Look, now: int) -> list[Effect]:
         self._probe += 1
@@ -215,6 +249,7 @@ class Redialling:
         if self.state is State.DOWN:
             return []
         was, self.state = self.state, State.DOWN
+        self._doubt_the_direct_way(now)
         self._asked_at, self.why = None, why
         self.since = now if self.since is None else self.since
         if was is State.SILENT:
@@ -226,9 +261,13 @@ class Redialling:
             self._dial_at = now + self._spread(self._pause_ns)
         return self._try(now)
 
-    def _opened(self, dial: int, now: int) -> list[Effect]:
-        if self.state is State.WORKS or self._given_up:
+    def _opened(self, dial: int, now: int, *, relayed: bool) -> list[Effect]:
+        comes_back = self._relayed and not relayed
+        if (self.state is State.WORKS and not comes_back) or self._given_up:
             return [Drop(dial)]
+        self._relayed, self._back_at = relayed, None
+        if comes_back:
+            self._direct_since = now
         self.state, self._has_answered = State.WORKS, False
         self._asked_at, self._asked_sent = None, -1
         self.changes += 1

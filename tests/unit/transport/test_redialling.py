@@ -202,6 +202,54 @@ def test_a_lost_link_is_dialled_at_once_and_one_that_opens_and_is_lost_ever_more
     assert machine.since == 0, "no link has answered since the first was lost"
 
 
+def relayed() -> Redialling:
+    """A machine whose link went over to a circuit, and that circuit answers."""
+    machine = Redialling(PATIENCE_NS, RandomStream(7, "relayed"))
+    machine.step(Lost("cut"), 0)
+    assert machine.step(Opened(1, relayed=True), 1)[0] == Move(1)
+    (probe,) = [one for one in machine.step(Look(1, 0), 1) if isinstance(one, Probe)]
+    machine.step(Echoed(probe.probe), 2)
+    return machine
+
+
+def looks_back(machine: Redialling, since: int, until: int) -> list[int]:
+    """When it dials the direct way, with the number of the dial; the circuit has nothing to carry."""
+    found = []
+    for now in range(since, until, LOOK_NS):
+        for effect in machine.step(Look(2, 1), now):
+            assert isinstance(effect, Dial)
+            assert effect.directly
+            found.append(now)
+    return found
+
+
+def test_by_way_of_others_the_direct_way_is_tried_every_few_seconds_and_taken_when_it_opens() -> None:
+    machine = relayed()
+    tries = looks_back(machine, LOOK_NS, 20 * SECOND)
+    assert 4 <= len(tries) <= 9
+    assert machine.step(Opened(5, relayed=False), 20 * SECOND)[0] == Move(5)
+    assert looks_back(machine, 22 * SECOND, 22 * SECOND) == []
+
+
+def test_another_circuit_is_not_taken_while_one_works() -> None:
+    assert relayed().step(Opened(2, relayed=True), SECOND) == [Drop(2)]
+
+
+def test_a_direct_way_that_falls_silent_again_is_tried_ever_less() -> None:
+    machine, now, pauses, dial = relayed(), int(SECOND), list[int](), 10
+    for _ in range(6):
+        tries = looks_back(machine, now, now + 200 * SECOND)
+        pauses.append(tries[0] - now)
+        now, dial = tries[0], dial + 2
+        assert machine.step(Opened(dial, relayed=False), now)[0] == Move(dial)
+        assert isinstance(machine.step(Lost("bad link"), now + SECOND)[-1], LookAt)
+        assert machine.step(Opened(dial + 1, relayed=True), now + SECOND)[0] == Move(dial + 1)
+        (probe,) = [one for one in machine.step(Look(1, 0), now + SECOND) if isinstance(one, Probe)]
+        machine.step(Echoed(probe.probe), now + SECOND + 1)
+        now += 2 * SECOND
+    assert pauses[-1] > 8 * pauses[0]
+
+
 def test_a_dial_that_comes_too_late_is_dropped() -> None:
     machine = machine_that_asked(queued=0)
     machine.step(Look(10, 0), STALL_NS)
