@@ -33,6 +33,7 @@ from agiledart_agent.lookout import Lookout
 from agiledart_agent.metrics.metrics import AgentMetrics
 from agiledart_agent.metrics.metrics_server import MetricsServer
 from agiledart_agent.peer_links import PeerLinks
+from agiledart_agent.relaying import Relaying
 from agiledart_agent.ring_memory import RingMemory
 from agiledart_agent.run_store import RunStore
 from agiledart_agent.settings import DEFAULT_METRICS, AgentSettings, split_address
@@ -57,7 +58,9 @@ from agiledart_overlay.wire.events import JoinRing, LeaveRing, SetCongestion
 from agiledart_recovery.config import RecoveryConfig
 from agiledart_sink_log.layout import damaged_in
 from agiledart_transport.certificates import check_signature
+from agiledart_transport.circuits import Via
 from agiledart_transport.contexts import client_context, load_credentials, server_context
+from agiledart_transport.detour import direct_or_around
 from agiledart_transport.framed import ORDINARY_ENDS, Link, LinkHandler
 from agiledart_transport.links import connect, format_address
 from agiledart_transport.listener import Listener, serve
@@ -66,8 +69,12 @@ from agiledart_transport.local_judge import LocalJudge
 CLOCK_SECONDS = 30.0
 LEAF_CHECK_SECONDS = 3600.0
 LINK_LOOK_SECONDS = 2.0
+LINK_ASK_SECONDS = 1.0
 LEAF_MARGIN_SECONDS = 3 * 86_400
 SEED_SECONDS = 3.0
+DIRECT_SECONDS = 1.0
+"""For which only the direct way to a peer is tried."""
+
 SEED_TRIES = 3
 MORE_METRICS_PORTS = 100
 """Tried after the usual one, when no port was asked for."""
@@ -114,6 +121,15 @@ class Agent:
         self._metrics_server = MetricsServer(
             self._metrics.render, self._users.unready, self._metrics.refused_http, settings.metrics_hosts.split(",")
         )
+        self.relaying = Relaying(
+            identity.node_id,
+            is_on=settings.relay,
+            bytes_per_second=settings.relay_bytes_per_second,
+            connect=self._connect_relay,
+            members=self._nearest_linked,
+            is_member=lambda node: any(peer.node == node for peer in self.known_peers()),
+            place_of=self._place_of,
+        )
         self._executors = ExecutorDesk(
             settings,
             identity,
@@ -121,6 +137,7 @@ class Agent:
             self._metrics,
             self._judge,
             self._feed,
+            self.relaying.circuit,
             self.sink_logs.note_logs,
             self.fragments.snapped,
         )
@@ -181,6 +198,7 @@ class Agent:
         self._spawn(self._tell_time())
         self._spawn(self._renew_leaf())
         self._spawn(self._watch_links())
+        self._spawn(self._ask_links())
         await self._users.open(self.driver)
         self.lookout.is_expected = identity.authority is None
         await self._enter_ring(seeds)
@@ -206,6 +224,7 @@ class Agent:
         await self.fragments.close()
         if self._runs is not None:
             self._runs.close()
+        await self.relaying.close()
         if self.links is not None:
             await self.links.close()
         self._users.close_links()
@@ -258,9 +277,10 @@ class Agent:
                 context=self._server_tls,
                 hello=lambda _: self._hello(),
                 judge=self._judge,
-                services=("overlay", "control", "sink_log", "fragments"),
+                services=("overlay", "control", "sink_log", "fragments", "relay"),
                 on_link=self._accepted,
                 on_refused=self._log.refused,
+                on_circuit=self.relaying.begin,
             )
         except socket.gaierror:
             raise OperationFailed(not_ours(host, port)) from None
@@ -330,7 +350,7 @@ class Agent:
             host=self._settings.host,
         )
 
-    async def _connect(self, address: str, expect: NodeId | None, timeout: float) -> Link:
+    async def _connect(self, address: str, expect: NodeId | None, timeout: float, via: Via | None = None) -> Link:
         assert self.links is not None
         return await connect(
             address,
@@ -341,11 +361,47 @@ class Agent:
             expect=expect,
             on_frame=self.links.frame,
             on_closed=self._link_closed,
+            on_echo=self.links.echoed,
+            via=via,
             timeout=timeout,
         )
 
-    async def _dial(self, peer: Peer) -> Link:
-        return await self._connect(peer.address, peer.node, SEED_SECONDS)
+    async def _dial(self, peer: Peer, directly: bool) -> Link:
+        """A link to a peer: directly, or by way of others where nothing comes back from it and that will do."""
+
+        async def direct() -> Link:
+            return await self._connect(peer.address, peer.node, SEED_SECONDS)
+
+        async def around() -> Link:
+            via = await self.relaying.circuit(peer.node)
+            return await self._connect(peer.address, peer.node, SEED_SECONDS, via)
+
+        return await (direct() if directly else direct_or_around(direct, around, DIRECT_SECONDS))
+
+    async def _connect_relay(self, peer: Peer) -> Link:
+        """A link to the relay of a peer."""
+        return await connect(
+            peer.address,
+            service="relay",
+            context=self._client_tls,
+            hello=self._hello(),
+            judge=self._judge,
+            expect=peer.node,
+            on_frame=self.relaying.frame,
+            on_closed=lambda link, reason: self.relaying.closed(link),
+            timeout=SEED_SECONDS,
+        )
+
+    def _nearest_linked(self) -> tuple[Peer, ...]:
+        """Peers with an open link, the nearest first."""
+        if self.links is None or self.driver is None:
+            return ()
+        rtt_ns = self.driver.node.overlay.rtt_ns
+        return tuple(sorted(self.links.linked, key=lambda peer: (rtt_ns(peer.node) or 1 << 62, peer.node)))
+
+    def _place_of(self, application: str, executor: NodeId) -> str:
+        """Where this agent, or an executor of it, takes connections; empty: there is no such executor here."""
+        return self._executors.place_of(application, executor) if application else self.address
 
     async def _dial_fragments(
         self, peer: Peer, on_frame: Callable[[Link, int, bytes], None], on_closed: Callable[[Link, str], None]
@@ -369,10 +425,12 @@ class Agent:
             return self.sink_logs.accept(link)
         if link.service == "fragments":
             return self.fragments.server.accept(link)
+        if link.service == "relay":
+            return self.relaying.accept(link)
         assert self.links is not None
         links = self.links
         asyncio.get_running_loop().call_soon(lambda: None if link.closed else links.adopt(link))
-        return LinkHandler(links.frame, self._link_closed)
+        return LinkHandler(links.frame, self._link_closed, on_echo=links.echoed)
 
     def _link_closed(self, link: Link, reason: str) -> None:
         if self.links is not None:
@@ -474,6 +532,13 @@ class Agent:
             if self.links is not None:
                 for peer, permille in self.links.moved():
                     self._feed(SetCongestion(peer, permille))
+
+    async def _ask_links(self) -> None:
+        """See which links answer that something went over."""
+        while True:
+            await asyncio.sleep(LINK_ASK_SECONDS)
+            if self.links is not None:
+                self.links.look()
 
     async def _renew_leaf(self) -> None:
         """Show a fresh TLS leaf before the old one ends; links that exist are not touched."""

@@ -16,17 +16,23 @@ from agiledart_kernel.frames import FrameKind
 from agiledart_kernel.machine import Message
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
+from agiledart_kernel.randomness import RandomStream
 from agiledart_transport.framed import HIGH_WATER_BYTES, Link
+from agiledart_transport.kept_link import KeptLink
 
 MAX_WAITING = 64
 """Messages that wait for one dial; protocols repeat what matters."""
 
 DIAL_SECONDS = 3.0
 
+SILENT_SECONDS = 10
+"""For which a link may be silent while no other one to the peer opens; then it is lost."""
+
 LINK_STEP = 100
 """Permille in which the use of a link is told."""
 
-Dial = Callable[[Peer], Awaitable[Link]]
+Dial = Callable[[Peer, bool], Awaitable[Link]]
+"""Whom, and whether only directly."""
 
 
 class PeerLinks:
@@ -34,7 +40,7 @@ class PeerLinks:
 
     Args:
         codec: of the messages that travel.
-        dial: opens a verified link to a peer, or raises.
+        dial: opens a verified link to a peer, or raises. Also beside one that is silent: the first that answers is used.
         received: called with each message and its sender.
         lost: called when a link broke or could not be opened.
     """
@@ -52,6 +58,7 @@ class PeerLinks:
         self._dials: dict[NodeId, asyncio.Task[None]] = {}
         self._waiting: dict[NodeId, deque[bytes]] = {}
         self._told_use: dict[NodeId, int] = {}
+        self._kept: dict[NodeId, KeptLink] = {}
         self._closed = False
         self.dropped: Counter[str] = Counter()
 
@@ -63,6 +70,11 @@ class PeerLinks:
     def links(self) -> tuple[Link, ...]:
         """All that are open, also those that a younger one superseded."""
         return tuple(self._senders)
+
+    @property
+    def linked(self) -> tuple[Peer, ...]:
+        """Peers with an open link."""
+        return tuple(self._senders[link] for link in self._links.values() if not link.closed)
 
     def moved(self) -> list[tuple[NodeId, int]]:
         """Peers whose link is used more or less than at the last look, with its use now.
@@ -96,7 +108,7 @@ class PeerLinks:
 
     async def _open(self, to: Peer) -> None:
         try:
-            link = await asyncio.wait_for(self._dial(to), DIAL_SECONDS)
+            link = await asyncio.wait_for(self._dial(to, False), DIAL_SECONDS)
             if link.closed:
                 raise ConnectionResetError("closed as soon as it was open")
         except (OSError, TimeoutError, ValueError, RemoteProtocolError):  # ValueError: a peer's address that is none
@@ -114,8 +126,36 @@ class PeerLinks:
         current = self._links.get(sender.node)
         if current is None or current.closed or self._senders[current].incarnation <= sender.incarnation:
             self._links[sender.node] = link
+            self._keep(sender, link)
         for body in self._waiting.pop(sender.node, ()):
             link.send(FrameKind.CONTROL, body)
+
+    def _keep(self, peer: Peer, link: Link) -> None:
+        """Watch over the link that is used for a peer."""
+        if (known := self._kept.get(peer.node)) is not None:
+            if known.link is link:
+                return  # it has just gone over to this one
+            known.close()
+        self._kept[peer.node] = KeptLink(
+            link,
+            peer.name or peer.node.short,
+            lambda timeout, directly: asyncio.wait_for(self._dial(peer, directly), timeout),
+            SILENT_SECONDS,
+            RandomStream(peer.incarnation, "peer link", peer.node.hex),
+            self.adopt,
+            lambda _: self._links[peer.node].abort("stalled"),
+        )
+
+    def look(self) -> None:
+        """See which links answer. The owner calls this about once a second."""
+        for kept in list(self._kept.values()):
+            kept.look()
+
+    def echoed(self, link: Link, body: bytes) -> None:
+        """A link has answered a probe."""
+        sender = self._senders.get(link)
+        if sender is not None and (kept := self._kept.get(sender.node)) is not None:
+            kept.echoed(link, body)
 
     def frame(self, link: Link, kind: int, body: bytes) -> None:
         """A frame came in; raises RemoteProtocolError when it is none of ours (the link then closes)."""
@@ -129,12 +169,15 @@ class PeerLinks:
         sender = self._senders.pop(link, None)
         if sender is not None and self._links.get(sender.node) is link:
             del self._links[sender.node]
+            self._kept.pop(sender.node).close()  # it is dialled when there is something to say
             if not self._closed:
                 self._lost(sender.node)
 
     async def close(self) -> None:
         """Close all links and give up all dials."""
         self._closed = True
+        for kept in self._kept.values():
+            kept.close()
         for task in self._dials.values():
             task.cancel()
         with contextlib.suppress(asyncio.CancelledError):

@@ -69,6 +69,9 @@ class AgentSettings:
         executor_memory_mb: megabytes of memory that an executor may take; 0: half of this machine's.
         confine: keep users' code from this agent's keys, tokens and records, where the kernel can.
         checkpoint_interval: seconds from one epoch of an exactly-once application to the next, where this agent coordinates it.
+        path_patience: seconds for which no path between two hosts of an application may work before it fails, or recovers.
+        relay: whether this agent leads circuits for nodes that cannot reach each other directly.
+        relay_bytes_per_second: how much of each circuit in each direction; 0: as fast as it goes.
         parent_fd: file descriptor whose closing ends the agent (-1: none).
         log_format: `console` or `json`.
         verbose: log every message.
@@ -96,6 +99,9 @@ class AgentSettings:
     executor_memory_mb: int = 0
     confine: bool = True
     checkpoint_interval: int = 10
+    path_patience: int = 60
+    relay: bool = True
+    relay_bytes_per_second: int = 0
     parent_fd: int = -1
     log_format: str = "console"
     verbose: bool = False
@@ -168,9 +174,11 @@ class AgentSettings:
                 f"agent.executor_memory_mb is {self.executor_memory_mb}; allowed are 0 (half of the machine's memory) and"
                 f" {MIN_MEMORY_MB} or more"
             )
-        if not 1 <= self.checkpoint_interval <= 3_600:
+        _check_seconds("checkpoint_interval", self.checkpoint_interval, 3_600)
+        _check_seconds("path_patience", self.path_patience, 86_400)
+        if self.relay_bytes_per_second < 0:
             raise ConfigurationError(
-                f"agent.checkpoint_interval is {self.checkpoint_interval} (seconds); allowed are 1 to 3600"
+                f"agent.relay_bytes_per_second is {self.relay_bytes_per_second}; allowed are 0 (as fast as it goes) and more"
             )
         for setting, choices in (("placement", STRATEGIES), ("log_format", ("console", "json"))):
             if (chosen := getattr(self, setting)) not in choices:
@@ -194,6 +202,11 @@ class AgentSettings:
         ):
             if not 0 <= value <= most:
                 raise ConfigurationError(f"agent.{setting} is {value}; allowed are 0 ({zero}) to {most}")
+
+
+def _check_seconds(setting: str, seconds: int, most: int) -> None:
+    if not 1 <= seconds <= most:
+        raise ConfigurationError(f"agent.{setting} is {seconds} (seconds); allowed are 1 to {most}")
 
 
 def split_address(text: str, setting: str = "address") -> tuple[str, int]:

@@ -1,20 +1,21 @@
 """Data frames between executors: one TLS link for each pair of executors and direction of dial, all channels on it.
 
-The upstream end dials. DATA frames go down, ACK frames come back. A frame is taken only from the node that the plan
+The upstream end dials. DATA frames go down, ACK frames come back. A link may be lost: the channels go over to the next one, and
+what nobody has acknowledged goes again (`resending`, in the runtime). A frame is taken only from the node that the plan
 names for its source instance, so an admitted executor can't feed rows into a channel that isn't its own.
 """
 
 import asyncio
-from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
 from agiledart_dataflow.data.batch import Batch
 from agiledart_dataflow.data.batch_codec import BatchCodec, ColumnsNotReady
 from agiledart_dataflow.runtime.channels import SendingChannel
+from agiledart_dataflow.runtime.resending import Unacknowledged
 from agiledart_executor.connectors.codecs.columns_import import OF_THIS_PROCESS, ColumnsImport
 from agiledart_executor.host import InstanceHost
-from agiledart_executor.running_instance import OutputEnd, Running
+from agiledart_executor.running_instance import InputEnd, OutputEnd, Running
 from agiledart_kernel.errors import RemoteProtocolError, UserCodeError
 from agiledart_kernel.frames import (
     BARRIER,
@@ -27,7 +28,7 @@ from agiledart_kernel.frames import (
     channel_of,
     rows_of_channel,
 )
-from agiledart_kernel.limits import MAX_BATCH_BYTES, MAX_DATA_FRAME_BYTES
+from agiledart_kernel.limits import LARGE_FRAME_BYTES, MAX_BATCH_BYTES, MAX_DATA_FRAME_BYTES
 from agiledart_kernel.node_id import NodeId
 from agiledart_transport.framed import Link, NotNow
 
@@ -41,30 +42,36 @@ class Sender:
     """The way out of one channel to another process.
 
     Args:
-        link: to the executor of the target instance.
+        link: to the executor of the target instance. One that is closed takes frames and does nothing: they are kept for the next.
         header: of this channel; sequence, rows and flags change with each frame.
         codec: of the edge's rows.
         step: name for messages to the user when a row cannot travel.
 
     Attributes:
-        left: parts of the last batch that the link did not take yet.
+        kept: what was sent and is not acknowledged, and what the link did not take yet.
     """
 
     def __init__(self, link: Link, header: DataHeader, codec: BatchCodec, step: str) -> None:
         self.link, self._codec, self._step = link, codec, step
         self._header, self._around = header, header.around_place()
-        self.left: deque[tuple[int, int, int, bytes, int]] = deque()  # number, first row, rows, body, barrier
+        self.kept = Unacknowledged()
 
     def ready(self) -> bool:
         """Does the link take a frame now? It is shared by many channels, whose windows together may be larger than what
-        a link lets pile up for a peer that does not read. Sends first what is left of the last batch.
+        a link lets pile up for a peer that does not read. Sends first what waits for the link.
         """
-        if self.left:
-            while self.left and self.link.writable:
-                self._send(*self.left.popleft())
-            if self.left:
+        kept, link = self.kept, self.link
+        while kept.line and link.writable:
+            if (body := kept.take()) is None:
                 return False
-        return self.link.writable
+            link.send(_DATA, body)
+        return link.writable and kept.has_room and not kept.line
+
+    def move(self, link: Link) -> None:
+        """Go on over another link to the same executor, beginning with what is not acknowledged."""
+        self.link = link
+        self.kept.begin_again()
+        self.ready()
 
     def __call__(self, batch: Batch, first_row: int, channel: SendingChannel) -> None:
         """Encode and send one frame; more than one when its rows are larger than frames may be."""
@@ -77,11 +84,13 @@ class Sender:
             return
         try:
             body = self._codec.encode(batch)
-            if len(body) < MAX_BATCH_BYTES and not self.left and self.link.writable:  # the usual case
+            if len(body) < MAX_BATCH_BYTES and not self.kept.line and self.link.writable:  # the usual case
                 rows = len(batch.held)
                 channel.sized(rows, len(body), columns=type(batch.held) is not list)
                 before, behind = self._around
-                self.link.send(_DATA, b"".join((before, ROWS_PLACE.pack(number, first_row, rows), behind, body)))
+                whole = b"".join((before, ROWS_PLACE.pack(number, first_row, rows), behind, body))
+                self.kept.sends(number, whole)
+                self.link.send(_DATA, whole)
                 return
             pieces = self._codec.encode_within(batch, body=body)
         except (TypeError, ValueError, OverflowError) as error:
@@ -98,16 +107,10 @@ class Sender:
 
     def _put(self, number: int, first_row: int, rows: int, body: bytes, barrier: int) -> None:
         """Send a frame behind those that wait for the link."""
-        if self.left or not self.link.writable:
-            self.left.append((number, first_row, rows, body, barrier))
-            self.ready()
-        else:
-            self._send(number, first_row, rows, body, barrier)
-
-    def _send(self, number: int, first_row: int, rows: int, body: bytes, barrier: int) -> None:
         flags = 0 if rows else BARRIER if barrier else PUNCTUATION_ONLY
         header = self._header._replace(frame=number, sequence=first_row, rows=rows, flags=flags, epoch=barrier)
-        self.link.send(_DATA, header.pack() + body)
+        self.kept.line_up(number, header.pack() + body, is_mark=flags == PUNCTUATION_ONLY)
+        self.ready()
 
 
 class LinkEnd(OutputEnd):
@@ -115,16 +118,29 @@ class LinkEnd(OutputEnd):
 
     def __init__(self, sender: Sender, *, lazy_marks: bool) -> None:
         super().__init__(SendingChannel(lazy_marks=lazy_marks), sender, sender.ready)
-        self._sender = sender
+        self.sender = sender
 
     def emit(self, edge: int, target: int, batch: Batch) -> None:
-        """Send a batch; the sender is not asked first where its link takes frames and nothing is left over."""
-        sender, channel = self._sender, self.channel
-        first_row = channel.rows_sent
-        if not sender.left and sender.link.writable and channel.passes(batch):
+        """Send a batch; the sender is not asked first where its link takes frames and nothing waits for it."""
+        sender, channel = self.sender, self.channel
+        first_row, kept = channel.rows_sent, sender.kept
+        if kept.has_room and not kept.line and sender.link.writable and channel.passes(batch):
             sender(batch, first_row, channel)
         else:
             super().emit(edge, target, batch)
+
+    @property
+    def frames_resent(self) -> int:
+        """Frames that went again over another link."""
+        return self.sender.kept.resent
+
+    def acknowledged(self, frames: int, marks: int) -> None:
+        """The other end has taken frames: they need not be kept, and others that wait may go."""
+        kept = self.sender.kept
+        kept.acknowledge(frames, marks)
+        super().acknowledged(frames, marks)
+        if kept.line:
+            self.sender.ready()
 
 
 def try_rows(codec: BatchCodec, batch: Batch, step: str) -> None:
@@ -182,6 +198,32 @@ class DataPort:
             route, header = self._judged(link, body)
             number, first_row, rows = header.frame, header.sequence, header.rows
             barrier = header.epoch if header.flags == BARRIER else 0
+        came = route.end.channel
+        if number == came.frames + came.marks:
+            self._take(route, link, number, first_row, rows, barrier, body)
+        else:
+            self._out_of_turn(route, link, number, body)
+        if route.end.early.frames:
+            self._take_early(route, link)
+
+    def _out_of_turn(self, route: "_Route", link: Link, number: int, body: bytes) -> None:
+        """Drop a frame that has come before, since its sender has not heard of it; keep one that comes early."""
+        if route.end.early.out_of_turn(number, route.end.channel.expected, body):
+            route.end.tell_again()
+
+    def _take_early(self, route: "_Route", link: Link) -> None:
+        """Take frames that came before their turn and whose turn it is now."""
+        came, early = route.end.channel, route.end.early
+        while (body := early.frames.get(came.expected)) is not None:
+            header = DataHeader.unpack(body)
+            barrier = header.epoch if header.flags == BARRIER else 0
+            self._take(route, link, header.frame, header.sequence, header.rows, barrier, body)
+            early.forget(header.frame)
+
+    def _take(
+        self, route: "_Route", link: Link, number: int, first_row: int, rows: int, barrier: int, body: bytes
+    ) -> None:
+        """Hand a frame over whose turn it is."""
         try:
             batch = route.codec.decode(memoryview(body)[DATA_HEADER_BYTES:], self._columns.has_ended)
         except ColumnsNotReady:
@@ -189,12 +231,15 @@ class DataPort:
             raise NotNow from None
         except RemoteProtocolError as error:
             # The sender runs the same user code: a step there makes other rows than it says, which is for the user to mend.
+            route.end.channel.accept(number, first_row, rows, barrier=barrier != 0)
             self._host.fail(route.running, f"{self._sender_of(route.edge)}: its rows are not what it says: {error}")
             return
         if len(batch.held) != rows:
             raise RemoteProtocolError("form", f"{len(batch)} rows where the header says {rows}")
         if barrier:
             batch.barrier = barrier
+        if len(body) > LARGE_FRAME_BYTES:
+            route.end.channel.large_comes()
         self._host.receive(route.running, route.edge, route.source, number, first_row, batch, is_last=not link.has_more)
 
     def _read_later(self, link: Link) -> None:
@@ -241,9 +286,14 @@ class DataPort:
         if running is None:
             raise RemoteProtocolError("channel", f"instance {header.target} does not run here")
         end = running.inputs.get((header.edge, header.source))
-        if end is not None and end.acknowledge is None:
+        if end is None:
+            raise RemoteProtocolError("channel", f"no channel {header.edge} from {header.source} to {running.name}")
+        before = end.acknowledge
+        if not isinstance(before, Acknowledger) or before.link.number < link.number:
             end.acknowledge = Acknowledger(link, header)
-        return _Route(link, channel, header.edge, header.source, codec, running)
+            if isinstance(before, Acknowledger):
+                before.link.close("stalled")  # its other end has gone over to this one
+        return _Route(link, channel, header.edge, header.source, codec, running, end)
 
 
 class _Route(NamedTuple):
@@ -255,6 +305,7 @@ class _Route(NamedTuple):
     source: int
     codec: BatchCodec
     running: Running
+    end: InputEnd
 
 
 class Acknowledger:

@@ -147,7 +147,7 @@ class InstanceHost:
         end = running.outputs.get((edge, target))
         if end is None:
             raise RemoteProtocolError("channel", f"no channel {edge} from {running.name} to {target}")
-        end.channel.acknowledge(frames, marks)
+        end.acknowledged(frames, marks)
         if end.channel.has_more or running.ended:  # else nobody waited for it
             self.wake(running)
 

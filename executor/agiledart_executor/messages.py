@@ -34,6 +34,7 @@ class Configure(Message, frozen=True, gc=False, tag=100):
         bounds: on user code's time and memory.
         home: the agent's own node, whose sinks are this process's business.
         closed: files and folders that users' code must not touch, the state directory among them; none: it is not confined.
+        path_patience: seconds for which no path to another executor may work.
     """
 
     application: str
@@ -51,6 +52,7 @@ class Configure(Message, frozen=True, gc=False, tag=100):
     bounds: Bounds = Bounds()
     home: NodeId = NodeId(0)
     closed: tuple[str, ...] = ()
+    path_patience: int = 60
 
 
 class Launch(Message, frozen=True, gc=False, tag=101):
@@ -164,6 +166,29 @@ class JudgePeer(Message, frozen=True, gc=False, tag=115):
     serves: bool
 
 
+class AskWay(Message, frozen=True, gc=False, tag=122):
+    """An executor does not answer directly: is there a way to it by others?
+
+    Args:
+        agent: on whose node it runs; `executor`: its own id.
+    """
+
+    request: int
+    agent: NodeId
+    executor: NodeId
+
+
+class Way(Message, frozen=True, gc=False, tag=109):
+    """The relay to go through, its ticket and name; `refused`: in words why there is none."""
+
+    request: int
+    host: str = ""
+    port: int = 0
+    ticket: bytes = b""
+    name: str = ""
+    refused: str = ""
+
+
 class PeerRefused(Message, frozen=True, gc=False, tag=116):
     """A stranger at the data port was turned away; counted by the agent."""
 
@@ -258,7 +283,7 @@ class CheckFound(msgspec.Struct, frozen=True, array_like=True):
     connectors: tuple[Checked, ...] = ()
 
 
-AgentMessage = Configure | Launch | Link | StartReading | EndInput | Verdict | OpenTap | BeginEpoch | CommitEpoch
+AgentMessage = Configure | Launch | Link | StartReading | EndInput | Verdict | OpenTap | BeginEpoch | CommitEpoch | Way
 ExecutorMessage = (
     Launched
     | LaunchFailed
@@ -266,6 +291,7 @@ ExecutorMessage = (
     | Finished
     | InstanceBroke
     | JudgePeer
+    | AskWay
     | PeerRefused
     | Sampled
     | Bound

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -16,6 +16,7 @@ from agiledart_dataflow.plan.connectors import SinkWriter
 from agiledart_dataflow.runtime.channels import ReceivingChannel, SendingChannel
 from agiledart_dataflow.runtime.instance import WORK_BUDGET, Instance
 from agiledart_dataflow.runtime.outbox import Emit
+from agiledart_dataflow.runtime.resending import EarlyFrames
 from agiledart_dataflow.runtime.source_instance import SourceInstance
 from agiledart_executor.latency_log import LatencyLog
 
@@ -40,11 +41,25 @@ MAX_STANDING = 300
 
 @dataclass(eq=False)
 class OutputEnd:
-    """Upstream end of a channel and its way out; `ready` says whether that takes a frame now (None: always)."""
+    """Upstream end of a channel and its way out; `ready` says whether that takes a frame now (None: always), `trouble` what is
+    wrong with it, `passage` by way of whom it goes, both in words.
+    """
 
     channel: SendingChannel
     deliver: Output
     ready: Callable[[], bool] | None = None
+    trouble: Callable[[], str] | None = None
+    passage: Callable[[], str] | None = None
+
+    @property
+    def waits_for(self) -> str:
+        """Whom it waits for, in words, because the way there does not work; empty while nothing waits."""
+        return self.trouble() if self.trouble is not None and not self.channel.idle else ""
+
+    @property
+    def frames_resent(self) -> int:
+        """Frames that went again over another link."""
+        return 0
 
     def emit(self, edge: int, target: int, batch: Batch) -> None:
         """An `Emit` for this channel alone: send a batch at once where nothing waits before it; else it waits for `flush`."""
@@ -54,6 +69,10 @@ class OutputEnd:
             self.deliver(batch, first_row, channel)
         else:
             channel.put(batch)
+
+    def acknowledged(self, frames: int, marks: int) -> None:
+        """The other end has taken frames; raises RemoteProtocolError for more than were sent."""
+        self.channel.acknowledge(frames, marks)
 
     def flush(self) -> None:
         """Send all that may go now."""
@@ -72,6 +91,7 @@ class InputEnd:
 
     acknowledge: Callable[[int, int], None] | None = None
     channel: ReceivingChannel = field(default_factory=ReceivingChannel)
+    early: EarlyFrames = field(default_factory=EarlyFrames)
     rows_or_mark: deque[bool] = field(default_factory=deque)
     batches_taken: int = 0
     frames_taken: int = 0
@@ -85,6 +105,11 @@ class InputEnd:
             self.frames_taken += self.rows_or_mark.popleft()
         if self.acknowledge is not None and (due := self.channel.due(self.frames_taken, all_of_it=finished)):
             self.acknowledge(*due)
+
+    def tell_again(self) -> None:
+        """Repeat the last acknowledgement: it may have been lost."""
+        if self.acknowledge is not None:
+            self.acknowledge(*self.channel.told)
 
 
 @dataclass(eq=False)
@@ -182,6 +207,10 @@ class Running:
             "queued_rows": self.instance.queued_rows if self.instance is not None else 0,
             "waiting_rows": sum(end.channel.rows_waiting for end in self.outputs.values()),
             "blocked": self.blocked,
+            "waits_for": _told(end.waits_for for end in self.outputs.values()),
+            "goes_by": _told(end.passage() for end in self.outputs.values() if end.passage is not None),
+            "frames_resent": sum(end.frames_resent for end in self.outputs.values()),
+            "frames_doubled": sum(end.early.doubled for end in self.inputs.values()),
             "first_ms": _wall_ms(self.first_ns),
             "last_ms": _wall_ms(self.last_ns),
             **self.owned,
@@ -223,6 +252,11 @@ class Running:
         finally:
             if self.latencies is not None:
                 self.latencies.close()
+
+
+def _told(texts: Iterable[str]) -> str:
+    """Those that say something, each once."""
+    return "; ".join(dict.fromkeys(filter(None, texts)))
 
 
 def _wall_ms(monotonic_ns: int) -> int:

@@ -13,7 +13,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 
 from agiledart_dataflow.plan.deployment import DeploymentPart
@@ -21,9 +21,11 @@ from agiledart_dataflow.plan.stage_plan import StagePlan
 from agiledart_dataflow.user_code.user_errors import NO_RECORD, sayable, user_code_error
 from agiledart_executor import short_turns
 from agiledart_executor.asking_judge import AskingJudge
+from agiledart_executor.asking_ways import AskingWays
 from agiledart_executor.collector import collect_rarely
 from agiledart_executor.confining import confine_to
-from agiledart_executor.data_links import Acknowledger, DataPort, EdgeEnds, LinkEnd, Sender, take_acknowledgement
+from agiledart_executor.data_links import DataPort, EdgeEnds, LinkEnd, Sender, take_acknowledgement
+from agiledart_executor.data_way import DataWay
 from agiledart_executor.elements import run_folder
 from agiledart_executor.epochs import Epochs
 from agiledart_executor.host import InstanceHost
@@ -50,6 +52,7 @@ from agiledart_executor.messages import (
     Report,
     StartReading,
     Verdict,
+    Way,
 )
 from agiledart_executor.running_instance import InputEnd, OutputEnd, Running
 from agiledart_executor.tapping import Tapping
@@ -59,10 +62,13 @@ from agiledart_executor.user_code.watchdog import Call, Watchdog
 from agiledart_kernel.codec import Codec, encode
 from agiledart_kernel.errors import AgileDartError, OperationFailed, RemoteProtocolError
 from agiledart_kernel.frames import DATA_PROTOCOL, DataHeader, FrameKind, FrameReader, Hello, frame
-from agiledart_kernel.limits import MAX_FRAME_BYTES
+from agiledart_kernel.limits import HELLO_TIMEOUT_SECONDS, MAX_FRAME_BYTES
 from agiledart_kernel.node_id import NodeId
+from agiledart_kernel.randomness import RandomStream
 from agiledart_transport import framed
+from agiledart_transport.circuits import Via
 from agiledart_transport.contexts import client_context, server_context
+from agiledart_transport.detour import direct_or_around
 from agiledart_transport.event_loop import run_on_uvloop
 from agiledart_transport.framed import LinkHandler
 from agiledart_transport.links import connect
@@ -76,6 +82,12 @@ MAX_MESSAGE_CHARS = 4_000
 
 DIAL_TRIES = 4
 """Attempts to reach an executor that said it listens; each waits for some seconds."""
+
+HEAD_START = 0.3
+"""Of the time that a dial has, for the direct way alone."""
+
+MAX_LINKS_OF_EXECUTOR = 3
+"""Links that another executor may have here: the one that it uses, the one that it goes over to, and one for what was cut."""
 
 _PART: Codec[DeploymentPart] = Codec(DeploymentPart)
 
@@ -93,6 +105,7 @@ class Worker:
         self._writer, self._configuration = writer, configuration
         self._host = InstanceHost(self._finished, self._broke)
         self._judge = AskingJudge(self.tell)
+        self._asking_ways = AskingWays(self.tell)
         self._client_tls = client_context(configuration.credentials)
         self._hello = Hello(
             protocol_min=DATA_PROTOCOL,
@@ -102,7 +115,9 @@ class Worker:
             name=configuration.node_name,
         )
         self._listener: Listener | None = None
-        self._links: dict[str, asyncio.Task[framed.Link]] = {}
+        self._opening: dict[str, asyncio.Task[DataWay]] = {}
+        self._ways: dict[str, DataWay] = {}
+        self._accepted_links: dict[bytes, list[framed.Link]] = {}
         self._code: Launchable | None = None
         self._plan: StagePlan | None = None
         self._run: tuple[int, int] | None = None  # number of the application, life of its plan
@@ -142,6 +157,8 @@ class Worker:
                 self._commit(message.epoch)
             case Verdict():
                 self._judge.answered(message)
+            case Way():
+                self._asking_ways.answered(message)
             case OpenTap():
                 if self._tapping is None and self._code is not None:
                     code = self._code
@@ -171,6 +188,8 @@ class Worker:
         self._watchdog.stop()
         if self._epochs is not None:
             self._epochs.close()
+        for way in self._ways.values():
+            way.close()
         self._host.close()
 
     def _spawn(self, work: Coroutine[None, None, None]) -> None:
@@ -184,6 +203,8 @@ class Worker:
         At whole and half seconds of the wall clock: so figures of different nodes are of one moment, as far as their clocks agree.
         """
         while True:
+            for way in self._ways.values():
+                way.look()
             reports = []
             for running in self._host.running.values():
                 running.release_marks()
@@ -353,7 +374,7 @@ class Worker:
             return local_output(self._host, running, local, (edge, target), self._code.codecs[edge], lazy_marks=lazy)
         if where is None:
             raise OperationFailed(f"{running.name}: the place of instance {target} downstream is not known")
-        link = await self._link(where)
+        way = await self._way(where, self._nodes.get((self._edge(edge)[1], target), NodeId(0)))
         _, source_term, _, target_term = self._ends(edge)
         header = DataHeader(
             application=part.number,
@@ -369,8 +390,11 @@ class Worker:
             rows=0,
             schema=edge,
         )
-        sender = Sender(link, header, self._code.codecs[edge], running.name)
-        return LinkEnd(sender, lazy_marks=lazy)
+        sender = Sender(way.link, header, self._code.codecs[edge], running.name)
+        way.senders.append(sender)
+        end = LinkEnd(sender, lazy_marks=lazy)
+        end.trouble, end.passage = (lambda: way.waits_for), (lambda: way.goes_by)
+        return end
 
     # ---- links
 
@@ -390,30 +414,73 @@ class Worker:
     def _accepted(self, link: framed.Link) -> LinkHandler:
         assert self._port is not None
         link.cork = self._host.cork
-        return LinkHandler(self._port.data, self._link_closed, before=self._host.gather, after=self._host.turn)
+        of_key = self._accepted_links.setdefault(link.peer.grant.key, [])
+        of_key.append(link)
+        if len(of_key) > MAX_LINKS_OF_EXECUTOR:
+            of_key[0].abort("stalled")  # that way was cut before its end could be told
+        return LinkHandler(self._port.data, self._accepted_ended, before=self._host.gather, after=self._host.turn)
 
-    async def _link(self, where: str) -> framed.Link:
-        """The link to the executor at `host:port/id`, dialled once."""
-        known = self._links.get(where)
-        if known is None or (known.done() and not known.exception() and known.result().closed):
-            self._links[where] = asyncio.create_task(self._dial(where))
+    def _accepted_ended(self, link: framed.Link, reason: str) -> None:
+        """Its channels go on when their upstream ends have dialled again. What a peer did wrong is counted."""
+        key = link.peer.grant.key
+        self._accepted_links[key].remove(link)
+        if not self._accepted_links[key]:
+            del self._accepted_links[key]
+        if reason not in framed.ORDINARY_ENDS:
+            self.tell(PeerRefused(reason, link.remote))
+
+    async def _way(self, where: str, node: NodeId) -> DataWay:
+        """The way to the executor at `host:port/id` on this node, dialled once."""
+        if where not in self._opening:
+            self._opening[where] = asyncio.create_task(self._open_way(where, node))
         try:
-            return await asyncio.shield(self._links[where])
+            return await asyncio.shield(self._opening[where])
         except (OSError, ValueError, RemoteProtocolError) as error:
-            self._links.pop(where, None)
+            self._opening.pop(where, None)
             raise OperationFailed(f"no data link to {where.partition('/')[0]}: {error}") from None
 
-    async def _dial(self, where: str) -> framed.Link:
+    async def _open_way(self, where: str, node: NodeId) -> DataWay:
+        link = await self._dial(where, node)
+        name = link.peer.hello.name or link.remote
+        told = self._configuration
+        random = RandomStream(told.incarnation, "redialling", told.node_id.hex, where)
+        way = DataWay(
+            link,
+            name,
+            lambda timeout, directly: self._dial_once(where, node, timeout, directly=directly),
+            told.path_patience,
+            random,
+            self._no_way,
+        )
+        self._ways[where] = way
+        return way
+
+    async def _dial(self, where: str, node: NodeId) -> framed.Link:
         """Dial until it works: on a small board many processes start at once, and some answer late."""
         for left in range(DIAL_TRIES - 1, -1, -1):
             try:
-                return await self._dial_once(where)
+                return await self._dial_once(where, node)
             except OSError:
                 if not left:
                     raise
         raise AssertionError("unreachable")
 
-    async def _dial_once(self, where: str) -> framed.Link:
+    async def _dial_once(
+        self, where: str, node: NodeId, timeout: float = HELLO_TIMEOUT_SECONDS, *, directly: bool = False
+    ) -> framed.Link:
+        """A link there: directly, or by way of others when nothing comes back and that will do."""
+
+        async def direct() -> framed.Link:
+            return await self._connect(where, timeout)
+
+        async def around() -> framed.Link:
+            executor = NodeId.from_hex(where.partition("/")[2])
+            async with asyncio.timeout(timeout):
+                return await self._connect(where, timeout, await self._asking_ways.ask(node, executor))
+
+        return await (direct() if directly else direct_or_around(direct, around, HEAD_START * timeout))
+
+    async def _connect(self, where: str, timeout: float, via: Via | None = None) -> framed.Link:
         address, _, node = where.partition("/")
         link = await connect(
             address,
@@ -423,10 +490,13 @@ class Worker:
             judge=self._judge,
             expect=NodeId.from_hex(node) if node else None,
             on_frame=self._acknowledged,
-            on_closed=self._link_closed,
+            on_closed=lambda link, reason: self._with_way(where, lambda way: way.closed(link, reason)),
+            on_echo=lambda link, body: self._with_way(where, lambda way: way.echoed(link, body)),
             on_writable=lambda _: self._host.wake_all(),
             before=self._host.gather,
             after=self._host.turn,
+            via=via,
+            timeout=timeout,
         )
         link.cork = self._host.cork
         return link
@@ -435,23 +505,18 @@ class Worker:
         assert self._run is not None  # a link is dialled for instances
         take_acknowledgement(self._host, *self._run, self._ends, kind, body)
 
-    def _link_closed(self, link: framed.Link, reason: str) -> None:
-        """Say which instances cannot go on without the link; the node waits a little for the cause. A link that no
-        channel uses says nothing: a dialler gave up and tried again, or somebody only looked in.
-        """
-        name = link.peer.hello.name or link.remote
+    def _with_way(self, where: str, call: Callable[[DataWay], None]) -> None:
+        """Tell a way about one of its links."""
+        if (way := self._ways.get(where)) is not None:
+            call(way)
+
+    def _no_way(self, way: DataWay, why: str) -> None:
+        """Say which instances cannot go on; the node waits a little for the cause."""
         for running in self._host.running.values():
-            if not running.reported and not running.broken and _uses(running, link):
-                message = f"{running.name}: the data link to {name} broke ({link.detail or reason})"
-                self.tell(
-                    InstanceBroke(InstanceName(running.stage, running.index), _message(message), is_consequence=True)
-                )
-
-
-def _uses(running: Running, link: framed.Link) -> bool:
-    """Does a channel of an instance go over this link?"""
-    ends = [*(end.deliver for end in running.outputs.values()), *(end.acknowledge for end in running.inputs.values())]
-    return any(isinstance(end, Sender | Acknowledger) and end.link is link for end in ends)
+            leads_there = any(end.deliver in way.senders for end in running.outputs.values())
+            if leads_there and not running.reported and not running.broken:
+                name = InstanceName(running.stage, running.index)
+                self.tell(InstanceBroke(name, _message(f"{running.name}: {why}"), is_consequence=True))
 
 
 def _by_stage(name: InstanceName) -> tuple[int, int]:

@@ -23,11 +23,15 @@ from agiledart_kernel.limits import (
 from agiledart_kernel.machine import Message
 
 PROTOCOL_MIN: Final = 1
-PROTOCOL_MAX: Final = 2
-"""The wire protocols that this software speaks. The second one names life and terms in DATA and ACK frames."""
+PROTOCOL_MAX: Final = 3
+"""The wire protocols that this software speaks. The second one names life and terms in DATA and ACK frames; in the third a link
+answers probes, and data frames may come again over another link."""
 
-DATA_PROTOCOL: Final = 2
+DATA_PROTOCOL: Final = 3
 """The first protocol in which executors understand each other's rows."""
+
+PROBE_PROTOCOL: Final = 3
+"""The first protocol in which a link answers probes."""
 
 HEADER_BYTES: Final = 5
 FRAME_HEADER: Final = struct.Struct(">IB")
@@ -42,12 +46,24 @@ class FrameKind(IntEnum):
     DATA = 2
     ACK = 3
     CLOSE = 4
+    PROBE = 5
+    ECHO = 6
 
 
 MAX_ACK_BYTES: Final = 1_024
 MAX_CLOSE_BYTES: Final = 256
+MAX_PROBE_BYTES: Final = 16
+"""A probe asks whether the other end of the link is there; the link itself answers with an echo of the same bytes."""
 
-LIMIT_BY_KIND: Final = (MAX_HELLO_BYTES, MAX_FRAME_BYTES, MAX_DATA_FRAME_BYTES, MAX_ACK_BYTES, MAX_CLOSE_BYTES)
+LIMIT_BY_KIND: Final = (
+    MAX_HELLO_BYTES,
+    MAX_FRAME_BYTES,
+    MAX_DATA_FRAME_BYTES,
+    MAX_ACK_BYTES,
+    MAX_CLOSE_BYTES,
+    MAX_PROBE_BYTES,
+    MAX_PROBE_BYTES,
+)
 """Largest body of each kind, by the kind's number."""
 
 

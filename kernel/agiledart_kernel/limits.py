@@ -77,6 +77,16 @@ MAX_COLUMN_BATCH_BYTES = MAX_DATA_FRAME_BYTES - (64 << 10)
 CHANNEL_WINDOW_FRAMES = 16
 """Data frames of a channel that may be unacknowledged; 8 to 64 measured equally fast."""
 
+REORDER_FRAMES = 64
+"""How far ahead of the next one a frame of a channel may come and be kept: the window, its marks, and the parts of a batch of
+large rows."""
+
+KEPT_BYTES = 8 << 20
+"""Bytes of frames that either end of a channel keeps: sent and not acknowledged, or come before their turn."""
+
+LARGE_FRAME_BYTES = KEPT_BYTES // CHANNEL_WINDOW_FRAMES
+"""Data frames above this are acknowledged one by one: half a window of smaller ones leaves their sender room for more."""
+
 MAX_LINE_BYTES = 1 << 20
 """Longest line a text source reads; a longer one is malformed."""
 

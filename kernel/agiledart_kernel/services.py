@@ -6,7 +6,7 @@ from agiledart_kernel.errors import Refused
 from agiledart_kernel.grants import Grant, Role
 from agiledart_kernel.limits import MAX_FRAME_BYTES, MAX_READERS_FRAME_BYTES
 
-Service = Literal["overlay", "data", "control", "sink_log", "fragments"]
+Service = Literal["overlay", "data", "control", "sink_log", "fragments", "relay"]
 
 ROLES_BY_SERVICE: Final[dict[str, tuple[Role, ...]]] = {
     "overlay": ("agent",),
@@ -14,6 +14,7 @@ ROLES_BY_SERVICE: Final[dict[str, tuple[Role, ...]]] = {
     "control": ("admin", "submitter", "reader"),
     "sink_log": ("admin", "agent", "submitter", "reader"),
     "fragments": ("agent",),
+    "relay": ("agent", "executor"),
 }
 """Who may dial a service. What each of them may *ask* there is narrower: verbs of `control`, scope of `sink_log`, hosts of a run at
 `fragments`."""
@@ -24,6 +25,7 @@ SERVERS_BY_SERVICE: Final[dict[str, tuple[Role, ...]]] = {
     "control": ("agent",),
     "sink_log": ("agent",),
     "fragments": ("agent",),
+    "relay": ("agent",),
 }
 """Who may answer at a service: a dialer judges the acceptor, too."""
 

@@ -29,7 +29,7 @@ class Node:
     name: str
     chain: Chain
     network: bytes = NET.network
-    services: tuple[str, ...] = ("overlay", "data", "control", "sink_log", "fragments")
+    services: tuple[str, ...] = ("overlay", "data", "control", "sink_log", "relay", "fragments")
     wall_seconds: Callable[[], float] = time.time
     frames: list[tuple[int, bytes]] = field(default_factory=list)
     accepted: list[Link] = field(default_factory=list)
@@ -76,6 +76,7 @@ class Node:
         expect: NodeId | None = None,
         context: ssl.SSLContext | None = None,
         timeout: float = TIMEOUT,
+        on_echo: Callable[[Link, bytes], None] | None = None,
     ) -> Link:
         return await connect(
             listener if isinstance(listener, str) else listener.address,
@@ -87,6 +88,7 @@ class Node:
             on_frame=self._frame,
             on_closed=self._closed,
             on_writable=self._writable,
+            on_echo=on_echo,
             timeout=timeout,
             wall_seconds=self.wall_seconds,
         )

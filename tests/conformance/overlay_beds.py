@@ -148,7 +148,7 @@ class DirectNode:
         for kind in (Delivered, JoinFailed, Left, RecordAnswer):
             self.driver.on(kind, self._on_effect)
 
-    async def _dial(self, peer: Peer) -> Link:
+    async def _dial(self, peer: Peer, directly: bool) -> Link:
         return await connect(
             peer.address,
             service="overlay",

@@ -214,6 +214,23 @@ def test_a_handler_may_pause_between_two_frames(run: Run) -> None:
     run(scenario())
 
 
+def test_a_link_answers_probes_by_itself_whatever_its_owner_does(run: Run) -> None:
+    async def scenario() -> None:
+        a, b = agent("a"), agent("b")
+        listener = await a.serve()
+        echoes: asyncio.Queue[bytes] = asyncio.Queue()
+        link = await b.dial(listener, on_echo=lambda _, body: echoes.put_nowait(body))
+        for body in (b"", b"7", b"0123456789abcdef"):
+            link.send(FrameKind.PROBE, body)
+            assert await echoes.get() == body
+        assert a.frames == []
+        link.close()
+        await link.gone
+        await listener.close()
+
+    run(scenario())
+
+
 def test_a_peer_that_never_reads_is_cut_off(run: Run) -> None:
     async def scenario() -> None:
         a, b = agent("a"), agent("b")

@@ -1,175 +1,193 @@
-"""Real agents on emulated hosts, with the links between two halves cut: what ended stays, what lives lives on.
+"""Data links are cut, stalled and broken while rows flow: nothing is lost, doubled or brought back, and `status` says who waits."""
 
-Each host is a network namespace behind one of two bridges; the cut moves some to the other bridge. It needs root and `ip`.
-"""
-
-import csv
-import json
 import os
-import shutil
-import subprocess
-import tempfile
-from collections.abc import Iterator
+import signal
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from agiledart_cli.errors import AnsweredNoError
-from agiledart_node.wire.commands import ListApplications, Status
-from tests.e2e.mesh import AgentProcess, Mesh, cli, names_seen, wait_for
+from agiledart_node.wire.commands import Status
+from tests.e2e.detour import RELAYS_GO_STRAIGHT, Detours, detours
+from tests.e2e.mesh import Mesh, cli, executors_of, mesh, wait_for
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.xdist_group("cut")]
 
-CODE = '''
-"""One step."""
-from datetime import datetime
+CODE = """
+from datetime import timedelta
 from typing import NamedTuple
-from agiledart import Sink, Source, Topology
+
+from agiledart import Pane, Sink, Source, Topology, sum_of, tumbling
+
 
 class Reading(NamedTuple):
-    at: datetime
+    at: int
+    key: int
     value: int
 
-def doubled(reading: Reading) -> Reading:
-    return reading._replace(value=2 * reading.value)
 
-def _topology(name):
-    def build(readings: Source[Reading], report: Sink[Reading]) -> Topology:
-        topology = Topology(name)
-        topology.source("readings", readings, event_time=lambda r: r.at).map(doubled).sink("report", report)
-        return topology
-    return build
+def build(readings: Source[Reading], report: Sink[Pane], name: str = "cut", delivery: str = "at-most-once") -> Topology:
+    topology = Topology(name, delivery=delivery)
+    rows = topology.source("readings", readings, event_time=lambda reading: reading.at)
+    window = rows.key_by(lambda reading: reading.key).window(tumbling(timedelta(milliseconds=50)))
+    window.aggregate("sums", sum_of(lambda reading: reading.value)).sink("report", report)
+    return topology
+"""
 
-ended = _topology("ended")
-during = _topology("during")
-after = _topology("after")
-'''
-
-ROWS, COUNT = 40, 5
+READINGS = 6_000
+FINAL = ("finished", "failed", "stopped")
 
 
-def ip(*words: str) -> None:
-    subprocess.run(["ip", *words], check=True, capture_output=True)
-
-
-class Hosts:
-    """Five hosts behind one bridge, and another bridge."""
-
-    def __init__(self) -> None:
-        self.tag = f"ad{os.getpid() % 100_000}"
-        self.switch = f"{self.tag}s"
-        self.names = [f"{self.tag}h{number}" for number in range(COUNT)]
-
-    def make(self) -> None:
-        for name in (self.switch, *self.names):
-            ip("netns", "add", name)
-            ip("-n", name, "link", "set", "lo", "up")
-        for side in ("left", "right"):
-            ip("-n", self.switch, "link", "add", side, "type", "bridge")
-            ip("-n", self.switch, "link", "set", side, "up")
-        for number, name in enumerate(self.names):
-            port = f"p{number}"
-            ip("-n", self.switch, "link", "add", port, "type", "veth", "peer", "name", "eth0", "netns", name)
-            ip("-n", self.switch, "link", "set", port, "master", "left", "up")
-            ip("-n", name, "addr", "add", f"10.77.0.{number + 1}/24", "dev", "eth0")
-            ip("-n", name, "link", "set", "eth0", "up")
-
-    def move(self, agents: list[str], side: str) -> None:
-        """Put the hosts of these agents behind a bridge; nothing goes from one to the other."""
-        for name in agents:
-            ip("-n", self.switch, "link", "set", f"p{int(name[1:]) - 1}", "master", side)
-
-    def remove(self) -> None:
-        for name in (self.switch, *self.names):
-            subprocess.run(["ip", "netns", "del", name], check=False, capture_output=True)
-
-
-@pytest.fixture
-def hosts() -> Iterator[Hosts]:
-    if os.geteuid() != 0 or shutil.which("ip") is None:
-        pytest.skip("NOT RUN: emulated hosts need root and ip (Debian: iproute2)")
-    made = Hosts()
-    try:
-        made.make()
-    except subprocess.CalledProcessError as error:
-        made.remove()
-        pytest.skip(f"NOT RUN: no network namespaces here ({error.stderr.decode().strip()})")
-    yield made
-    made.remove()
-
-
-@pytest.fixture
-def ring(hosts: Hosts) -> Iterator[Mesh]:
-    folder = Path(tempfile.mkdtemp(prefix="agiledart-cut-"))
-    made = Mesh(folder)
-    try:
-        agents = [AgentProcess(f"a{n + 1}", folder, "--listen", f"10.77.0.{n + 1}:9464") for n in range(COUNT)]
-        for agent, name in zip(agents, hosts.names, strict=True):
-            agent.enter = ("ip", "netns", "exec", name)
-        made.add(agents)
+@pytest.fixture(scope="module")
+def ways() -> Iterator[Detours]:
+    with detours() as made:
         yield made
-    finally:
-        made.close()
-        shutil.rmtree(folder)
 
 
-def submit(made: Mesh, folder: Path, name: str, speed: int) -> set[str]:
-    """Names of its hosts."""
-    ran = cli(
-        "submit", f"flow.py:{name}", "--agent", str(made.agent("a1").state_dir),
-        "--set", f"readings=csv:in.csv?speed={speed}@a1", "--set", f"report=csv:{name}.csv@a1", "-o", "json", cwd=folder,
+@pytest.fixture(scope="module")
+def ring(ways: Detours) -> Iterator[Mesh]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AGILEDART_AGENT__CHECKPOINT_INTERVAL", "1")
+        with mesh(3) as made:
+            yield made
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """The folder with code and input, and what one process writes."""
+    folder = tmp_path_factory.mktemp("cut")
+    (folder / "job.py").write_text(CODE)
+    (folder / "rows.csv").write_text("".join(f"{n},{n % 7},{n * n % 101}\n" for n in range(READINGS)))
+    told = cli(
+        "run", "job.py:build", "--set", "readings=csv:rows.csv", "--set", "report=csv:expected.csv", cwd=folder
     )  # fmt: skip
-    assert ran.returncode == 0, ran.stderr
-    return set(json.loads(ran.stdout)["nodes"])
+    assert told.returncode == 0, told.stderr
+    return folder, (folder / "expected.csv").read_text()
 
 
-def states(agent: AgentProcess) -> dict[str, tuple[str, bool]]:
-    try:
-        rows = agent.ask(ListApplications())["applications"]
-    except AnsweredNoError:
-        return {}
-    return {row["name"]: (row["state"], row["by_hearsay"]) for row in rows}
+class Job:
+    """One application: source on a1, sink on a3."""
+
+    def __init__(self, ring: Mesh, folder: Path, name: str, delivery: str) -> None:
+        self.ring, self.name, self.out = ring, name, folder / f"{name}.csv"
+        told = cli(
+            "submit", "job.py:build", "--set", f"readings=csv:{folder / 'rows.csv'}?speed=1@a1",
+            "--set", f"report=csv:{self.out}@a3", "--set", f"name={name}", "--set", f"delivery={delivery}",
+            "--agent", str(ring.agents[0].state_dir), cwd=folder,
+        )  # fmt: skip
+        assert told.returncode == 0, told.stderr
+
+    def status(self) -> dict[str, Any]:
+        """As the first agent sees it."""
+        try:
+            return dict(self.ring.agents[0].ask(Status(self.name)))
+        except AnsweredNoError:
+            return {"state": "", "stages": []}
+
+    def instances(self) -> list[dict[str, Any]]:
+        """Figures of all instances."""
+        return [one for stage in self.status()["stages"] for one in stage["instances"]]
+
+    def figure(self, name: str) -> int:
+        """Sum of one over all instances."""
+        return sum(one.get(name, 0) for one in self.instances())
+
+    def until_rows_come(self) -> None:
+        """Wait until the sink has been given some."""
+        wait_for(lambda: self.rows_out() > 100, 60, f"rows of {self.name}")
+
+    def rows_out(self) -> int:
+        """Rows that the sink took."""
+        return int(self.status().get("summary", {}).get("results", {}).get("report", 0))
+
+    def until_it_waits(self) -> str:
+        """Wait until somebody waits for another host; what `status` says of it."""
+        return str(wait_for(lambda: next(filter(None, (one.get("waits_for", "") for one in self.instances())), ""), 30,
+                            f"{self.name} says for whom it waits"))  # fmt: skip
+
+    def ends_as(self, expected: str) -> None:
+        """It finishes in its first life, with the right rows."""
+        told = dict(wait_for(lambda: (told := self.status())["state"] in FINAL and told, 120, f"{self.name} ends"))
+        assert (told["state"], told["reason"]) == ("finished", "")
+        assert not any("brought back" in entry["text"] for entry in told["history"])
+        assert self.out.read_text() == expected
 
 
-def values(path: Path) -> list[int]:
-    with path.open() as file:
-        return sorted(int(row[-1]) for row in csv.reader(file) if row[-1].isdigit())
+def cut_and_heal(ways: Detours, job: Job) -> None:
+    """What was under way stays where it was, as in a long back-off."""
+    ways.cut()
+    assert "no answer for" in job.until_it_waits()
+    shown = cli("status", job.name, "--agent", str(job.ring.agents[0].state_dir)).stdout
+    assert "waits for a" in shown
+    ways.heal(resumes=False)
+    wait_for(lambda: not any(one.get("waits_for") for one in job.instances()), 30, "nobody waits any more")
 
 
-def test_bystanders_that_were_cut_off_change_nothing(hosts: Hosts, ring: Mesh, tmp_path: Path) -> None:
-    """One application has ended, one ends while those are cut off that host nothing, one goes on until afterwards."""
-    (tmp_path / "flow.py").write_text(CODE)
-    lines = [f"2024-01-01 00:{n // 60:02d}:{n % 60:02d},{n}\n" for n in range(ROWS)]
-    (tmp_path / "in.csv").write_text("at,value\n" + "".join(lines))
-    submit(ring, tmp_path, "ended", 1000)
-    near = ring.agent("a1")
-    wait_for(lambda: states(near).get("ended") == ("finished", False), 30.0, "ended is finished")
-    used = submit(ring, tmp_path, "during", 4) | submit(ring, tmp_path, "after", 1)
-    bystanders = [agent.name for agent in ring.agents if agent.name not in used]
-    assert bystanders, "somebody hosts nothing"
-    far = ring.agent(bystanders[0])
-    hosts.move(bystanders, "right")
-    wait_for(lambda: names_seen(far) == set(bystanders), 60.0, "the far side is a ring")
-    far_saw: dict[str, Any] = wait_for(lambda: states(far), 60.0, "the far side answers")
-    wait_for(lambda: states(near).get("during") == ("finished", False), 60.0, "during is finished")
-    hosts.move(bystanders, "left")
-    ring.wait_for_ring(90.0)
+def stall_and_heal(ways: Detours, job: Job) -> None:
+    """What was under way comes late, beside what was sent again."""
+    ways.cut()
+    job.until_it_waits()
+    ways.heal(resumes=True)
 
-    def agreed() -> bool:
-        told = [states(agent) for agent in ring.agents]
-        return all(one == told[0] and set(one) == {"ended", "during", "after"} for one in told) and not any(
-            by_hearsay for _, by_hearsay in told[0].values()
-        )
 
-    wait_for(agreed, 60.0, f"all say the same; the far side had said {far_saw}")
-    told = states(far)
-    assert told["ended"] == told["during"] == ("finished", False)
-    assert told["after"][0] in ("running", "finished"), far.ask(Status("after"))
-    wait_for(lambda: states(far).get("after") == ("finished", False), 90.0, "after is finished")
-    for name in ("ended", "during", "after"):
-        assert values(tmp_path / f"{name}.csv") == [2 * n for n in range(ROWS)]
-    history = [entry["state"] for entry in far.ask(Status("after"))["history"]]
-    assert history[-1] == "finished"
-    if far_saw.get("after", ("", False))[1]:
-        assert "failed" in history, "what the far side had said is told, too"
+def reset_often(ways: Detours, job: Job) -> None:
+    """The connection breaks, again and again."""
+    for _ in range(5):
+        made, rows = ways.made, job.rows_out()
+        ways.reset()
+        wait_for(lambda made=made: ways.made > made, 30, "somebody dials again")
+        wait_for(lambda rows=rows: job.rows_out() > rows or job.status()["state"] in FINAL, 30, "rows come again")
+
+
+@pytest.mark.parametrize("trouble", [cut_and_heal, stall_and_heal, reset_often])
+@pytest.mark.parametrize("delivery", ["at-most-once", "exactly-once"])
+def test_nothing_is_lost(
+    ring: Mesh,
+    ways: Detours,
+    expected: tuple[Path, str],
+    delivery: str,
+    trouble: Callable[[Detours, Job], None],
+) -> None:
+    job = Job(ring, expected[0], f"{trouble.__name__.replace('_', '-')}-{delivery}", delivery)
+    job.until_rows_come()
+    trouble(ways, job)
+    job.ends_as(expected[1])
+
+
+def test_a_receiver_that_sleeps_keeps_its_link(ring: Mesh, ways: Detours, expected: tuple[Path, str]) -> None:
+    job = Job(ring, expected[0], "sleeper", "at-most-once")
+    job.until_rows_come()
+    sleepers = executors_of(ring.agent("a3"))
+    for pid in sleepers:
+        os.kill(pid, signal.SIGSTOP)
+    job.until_it_waits()
+    for pid in sleepers:
+        os.kill(pid, signal.SIGCONT)
+    wait_for(lambda: not any(one.get("waits_for") for one in job.instances()), 30, "nobody waits any more")
+    assert job.figure("frames_resent") == 0
+    job.ends_as(expected[1])
+
+
+def test_others_lead_round_a_cut(expected: tuple[Path, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two hosts that do not reach each other, before the job begins and while it runs: a third leads from one to the other."""
+    monkeypatch.setenv(RELAYS_GO_STRAIGHT, "1")
+    with detours() as ways, mesh(3) as ring:
+        running = Job(ring, expected[0], "round-a-cut", "at-most-once")
+        running.until_rows_come()
+        ways.cut()
+        begun = Job(ring, expected[0], "round-from-the-start", "exactly-once")
+        running.ends_as(expected[1])
+        begun.ends_as(expected[1])
+
+
+def test_what_never_heals_ends_with_the_reason(expected: tuple[Path, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AGILEDART_AGENT__PATH_PATIENCE", "3")
+    with detours() as ways, mesh(3) as ring:
+        job = Job(ring, expected[0], "never", "at-most-once")
+        job.until_rows_come()
+        ways.cut()
+        told = dict(wait_for(lambda: (told := job.status())["state"] == "failed" and told, 60, "it fails"))
+    assert "no way to a" in told["reason"]
+    assert "has worked for 3 s" in told["reason"]

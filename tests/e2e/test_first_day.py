@@ -201,7 +201,9 @@ def test_a_node_is_found_by_the_address_that_nodes_prints(tmp_path: Path) -> Non
     with mesh(2) as made:
         shown = submit(tmp_path, made, "--dry-run", at=f"@{made.agents[1].address}")
         placed = [line.split() for line in shown.stdout.splitlines() if line.startswith(" readings")]
-        assert [words[2] for words in placed[:1]] + [words[1] for words in placed[1:]] == ["a2", "a2"], shown.stdout + shown.stderr
+        assert [words[2] for words in placed[:1]] + [words[1] for words in placed[1:]] == ["a2", "a2"], (
+            shown.stdout + shown.stderr
+        )
 
 
 def test_ctrl_c_during_submit_leaves_it_running_without_a_traceback(tmp_path: Path) -> None:

@@ -10,8 +10,13 @@ closes the link with a reason from a bounded set, fit for a metric's label. Work
 """
 
 import asyncio
+import fcntl
+import itertools
 import math
+import socket
 import ssl
+import struct
+import termios
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -41,12 +46,13 @@ LINK_REASONS: Final = (
     *REASONS, "certificate", "service", "role", "scope", "protocol", "another peer",  # refused
     "tls", "timeout", "form", "kind", "oversize", "truncated", "unexpected frame", "crowded", "full",  # not even judged
     "too many links", "unfinished",  # worn
-    "descriptors", "slow", "lost", "done", "leaving", "internal", "peer closed",
+    "descriptors", "ticket", "slow", "stalled", "lost", "done", "leaving", "internal", "peer closed",
 )  # fmt: skip
-"""Every reason with which a link ends or is refused. `done`: closed on purpose; `slow`: the peer did not read; `unfinished`: a
-frame did not come as a whole; `too many links`: of this key; `descriptors`: the process has no more of them."""
+"""Every reason with which a link ends or is refused. `done`: closed on purpose; `slow`: the peer did not read; `stalled`: it
+did not answer, and another link to it did; `unfinished`: a frame did not come as a whole; `too many links`: of this key;
+`descriptors`: the process has no more of them; `ticket`: for a circuit, none that is good."""
 
-ORDINARY_ENDS: Final = ("done", "lost", "peer closed", "leaving")
+ORDINARY_ENDS: Final = ("done", "lost", "peer closed", "leaving", "stalled")
 """Reasons that say nothing against the peer. An owner counts the others as refusals."""
 
 MAX_UNSENT_BYTES: Final = 32 << 20
@@ -65,6 +71,11 @@ _START_TURNS: Final = 8
 _OWNERS_KINDS: Final = frozenset((int(FrameKind.DATA), int(FrameKind.ACK), int(FrameKind.CONTROL)))
 _FLUSH_AT: Final = 64 << 10
 _RECEIVE_BYTES: Final = 256 << 10
+_TCP_INFO_BYTES: Final = 192
+_BYTES_ACKED: Final = struct.Struct("=Q")
+_BYTES_ACKED_AT: Final = 120
+"""Of Linux's `struct tcp_info`: `tcpi_bytes_acked`, there since Linux 4.1."""
+
 _EXPIRY_CHECK_SECONDS: Final = 3_600.0  # a long timer would not notice that the wall clock was set or the machine slept
 
 
@@ -86,6 +97,7 @@ class LinkHandler:
         on_closed: (link, reason), once, with one of `LINK_REASONS`; `link.detail` has the peer's words.
         on_writable: the link takes data again after `writable` was false.
         before, after: called around the frames that one read of the socket brought.
+        on_echo: (link, what the probe said): the other end of the link is there.
     """
 
     on_frame: "Callable[[Link, int, bytes], None]"
@@ -93,6 +105,7 @@ class LinkHandler:
     on_writable: "Callable[[Link], None] | None" = None
     before: "Callable[[Link], None] | None" = None
     after: "Callable[[Link], None] | None" = None
+    on_echo: "Callable[[Link, bytes], None] | None" = None
 
 
 class Cork:
@@ -124,6 +137,8 @@ class Cork:
             link.flush()
 
 
+_numbers = itertools.count()
+
 _incoming: "WeakKeyDictionary[asyncio.AbstractEventLoop, memoryview]" = WeakKeyDictionary()
 """Where each loop's links receive: one buffer for all, because what came is copied out before the next read. A new one for
 each read would be a quarter of a megabyte asked of the system and given back for every frame."""
@@ -140,8 +155,10 @@ class Link(asyncio.BufferedProtocol):
     """One end of a connection. Made by `connect` and `serve`; all attributes are for reading.
 
     Attributes:
+        number: of the links of this process, in the order in which they were made.
         peer: who is there; set before anybody sees the link.
         service: the logical port that this link is for.
+        relay: by way of whom it goes, for people; empty: directly.
         dialled: did we open it?
         remote: the peer's socket address as text.
         detail: why it closed, in words, when `closed`.
@@ -154,7 +171,9 @@ class Link(asyncio.BufferedProtocol):
     peer: PeerInfo
 
     def __init__(self, service: str, *, dialled: bool, wall_seconds: Callable[[], float] = time.time) -> None:
+        self.number = next(_numbers)
         self.service, self.dialled, self.remote, self.detail = service, dialled, "", ""
+        self.relay = ""
         self.frames_in = self.frames_out = self.bytes_in = self.bytes_out = 0
         self.certificate = b""
         self.cork: Cork | None = None
@@ -197,6 +216,23 @@ class Link(asyncio.BufferedProtocol):
     def unsent_bytes(self) -> int:
         """Bytes that wait here for the peer to read; what the system's socket buffer holds is not counted."""
         return self._unsent_bytes + (self._transport.get_write_buffer_size() if self._transport is not None else 0)
+
+    def progress(self) -> tuple[int, int]:
+        """Of the connection: (bytes that the other host's kernel has acknowledged, bytes that it still has to).
+
+        What waits is a little more than that, since TLS adds to it. (0, 0) where the system does not tell: then nothing moves,
+        and an echo is the only sign of life.
+        """
+        if self._transport is None:
+            return 0, 0
+        connection = self._transport.get_extra_info("socket")
+        try:
+            told = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_BYTES)
+            (acknowledged,) = _BYTES_ACKED.unpack_from(told, _BYTES_ACKED_AT)
+            (queued,) = struct.unpack("i", fcntl.ioctl(connection.fileno(), termios.TIOCOUTQ, b"\0\0\0\0"))
+        except (AttributeError, OSError, struct.error):
+            return 0, 0
+        return acknowledged, queued + self.unsent_bytes
 
     def send(self, kind: int, body: bytes) -> None:
         """Queue one frame; what is sent in one turn of the loop leaves in one write. Nothing happens on a closed link.
@@ -459,12 +495,8 @@ class Link(asyncio.BufferedProtocol):
                 self.bytes_in += len(body) + HEADER_BYTES
                 if kind in _OWNERS_KINDS:
                     self._handler.on_frame(self, kind, body)
-                elif kind == FrameKind.CLOSE:
-                    self.detail = close_reason(body)
-                    self._reason = "peer closed"
-                    self._end_transport()
                 else:
-                    raise RemoteProtocolError("unexpected frame", "a second HELLO")
+                    self._take_own(self._handler, kind, body)
         except NotNow:
             self.pause_reading()
             self._again = kind, body
@@ -481,6 +513,21 @@ class Link(asyncio.BufferedProtocol):
                     after(self)
                 except Exception as error:  # noqa: BLE001  judged there
                     self._went_wrong(error)
+
+    def _take_own(self, handler: LinkHandler, kind: int, body: bytes) -> None:
+        """A frame that is for the link itself."""
+        if kind == FrameKind.PROBE:
+            if self.writable:  # else whoever asks does not read
+                self.send(FrameKind.ECHO, body)
+        elif kind == FrameKind.ECHO:
+            if handler.on_echo is not None:
+                handler.on_echo(self, body)
+        elif kind == FrameKind.CLOSE:
+            self.detail = close_reason(body)
+            self._reason = "peer closed"
+            self._end_transport()
+        else:
+            raise RemoteProtocolError("unexpected frame", "a second HELLO")
 
     def _note_unfinished(self, *, is_new: bool) -> None:
         """Say what is held of a frame that has not ended. While reading is paused, whole frames wait here, by our own will."""

@@ -5,6 +5,7 @@ decision 0002.
 """
 
 import asyncio
+import socket
 import ssl
 import time
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from agiledart_kernel.errors import Refused, RemoteProtocolError
 from agiledart_kernel.frames import Hello, encode_hello, negotiate
 from agiledart_kernel.limits import HELLO_TIMEOUT_SECONDS
 from agiledart_kernel.node_id import NodeId
+from agiledart_transport.circuits import Via, through
 from agiledart_transport.framed import LINK_REASONS, Link, LinkHandler, RefusedByPeer
 from agiledart_transport.judge import Judge
 
@@ -53,6 +55,8 @@ async def connect(
     on_writable: Callable[[Link], None] | None = None,
     before: Callable[[Link], None] | None = None,
     after: Callable[[Link], None] | None = None,
+    on_echo: Callable[[Link, bytes], None] | None = None,
+    via: Via | None = None,
     timeout: float = HELLO_TIMEOUT_SECONDS,
     wall_seconds: Callable[[], float] = time.time,
 ) -> Link:
@@ -61,8 +65,9 @@ async def connect(
     Args:
         service: the logical port; put into the HELLO.
         hello: what we say about ourselves.
-        on_frame, on_closed, on_writable, before, after: as of `LinkHandler`.
+        on_frame, on_closed, on_writable, before, after, on_echo: as of `LinkHandler`.
         expect: give up when the peer's id is another one.
+        via: go through this relay, which has agreed to lead to `address`.
         timeout: seconds for TCP, TLS and HELLO together.
 
     Raises:
@@ -72,20 +77,16 @@ async def connect(
         ValueError: `address` is none.
     """
     host, port = parse_address(address)
+    passage: socket.socket | None = None
     link = Link(service, dialled=True, wall_seconds=wall_seconds)
     mine = for_service(hello, service)
-    handler = LinkHandler(on_frame, on_closed, on_writable, before, after)
+    handler = LinkHandler(on_frame, on_closed, on_writable, before, after, on_echo)
     try:
         async with asyncio.timeout(timeout):
-            await asyncio.get_running_loop().create_connection(
-                lambda: link,
-                host,
-                port,
-                ssl=context,
-                server_hostname="",  # nothing about whom we call travels in clear
-                ssl_handshake_timeout=timeout + 1,
-                ssl_shutdown_timeout=SHUTDOWN_SECONDS,
-            )
+            if via is not None:
+                passage = await through(via)
+                link.relay = via.name or via.host
+            await _begin_tls(link, host, port, passage, context, timeout)
             link.greet(encode_hello(mine))
             theirs = await link.greeting()
             negotiate(mine, theirs)
@@ -97,6 +98,7 @@ async def connect(
             link.open(peer, handler)
     except TimeoutError:
         link.abort("timeout")
+        _close_unused(link, passage)
         raise TimeoutError(f"{address} did not answer within {timeout:g} s") from None
     except RemoteProtocolError as error:
         link.close(error.reason)
@@ -106,8 +108,40 @@ async def connect(
         raise Refused("tls", error.reason or str(error)) from None
     except BaseException:
         link.abort("lost")
+        _close_unused(link, passage)
         raise
     return link
+
+
+async def _begin_tls(
+    link: Link, host: str, port: int, passage: socket.socket | None, context: ssl.SSLContext, timeout: float
+) -> None:
+    loop = asyncio.get_running_loop()
+    if passage is None:
+        await loop.create_connection(
+            lambda: link,
+            host,
+            port,
+            ssl=context,
+            server_hostname="",  # nothing about whom we call travels in clear
+            ssl_handshake_timeout=timeout + 1,
+            ssl_shutdown_timeout=SHUTDOWN_SECONDS,
+        )
+    else:
+        await loop.create_connection(
+            lambda: link,
+            sock=passage,
+            ssl=context,
+            server_hostname="",
+            ssl_handshake_timeout=timeout + 1,
+            ssl_shutdown_timeout=SHUTDOWN_SECONDS,
+        )
+
+
+def _close_unused(link: Link, passage: socket.socket | None) -> None:
+    """A passage over which TLS never came up belongs to nobody."""
+    if passage is not None and not link.certificate:
+        passage.close()
 
 
 def for_service(hello: Hello, service: str) -> Hello:

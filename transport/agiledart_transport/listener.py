@@ -84,13 +84,14 @@ class Listener:
         services: Collection[str],
         on_link: Callable[[Link], LinkHandler],
         on_refused: Callable[[str, str], None],
+        on_circuit: Callable[[socket.socket, bytes], None] | None,
         timeout: float,
         room: Room,
         wall_seconds: Callable[[], float],
     ) -> None:
         self._socket, self._context, self._hello, self._judge = listening, context, hello, judge
         self._services, self._on_link, self._on_refused = services, on_link, on_refused
-        self._timeout, self._room = timeout, room
+        self._on_circuit, self._timeout, self._room = on_circuit, timeout, room
         self._wall_seconds = wall_seconds
         self._loop = asyncio.get_running_loop()
         self._places = Places(room.unverified, room.of_address, room.at_door)
@@ -190,7 +191,9 @@ class Listener:
         link = arrival.link
         try:
             async with asyncio.timeout(self._timeout):
-                await first_record(arrival.connection)
+                if ticket := await first_record(arrival.connection):
+                    self._hand_over(arrival, ticket)
+                    return ""
                 self._places.speak(arrival.caller)
                 self._look_at_places()
                 await arrival.seat
@@ -222,6 +225,17 @@ class Listener:
         else:
             link.close(reason)
         return reason
+
+    def _hand_over(self, arrival: _Arrival, ticket: bytes) -> None:
+        """A connection for a circuit is the relay's from now on; raises `Refused` when it is none of its own."""
+        if self._on_circuit is None:
+            raise Refused("service", "no relay here")
+        connection = socket.socket(fileno=arrival.connection.detach())
+        try:
+            self._on_circuit(connection, ticket)
+        except BaseException:
+            connection.close()
+            raise
 
     async def _greet(self, arrival: _Arrival) -> None:
         link = arrival.link
@@ -288,6 +302,7 @@ async def serve(
     services: Collection[str],
     on_link: Callable[[Link], LinkHandler],
     on_refused: Callable[[str, str], None],
+    on_circuit: Callable[[socket.socket, bytes], None] | None = None,
     timeout: float = HELLO_TIMEOUT_SECONDS,
     room: Room = Room(),  # noqa: B008  it is immutable
     wall_seconds: Callable[[], float] = time.time,
@@ -299,6 +314,8 @@ async def serve(
         services: logical ports offered here.
         on_link: a peer was admitted: `link.peer`, `link.service`; returns what its frames go to. May raise `Refused`.
         on_refused: (one of `LINK_REASONS`, remote address); called for each attempt, so count, and log once per reason.
+        on_circuit: takes the connection of a caller that begins with the preface of a circuit, and its ticket; may raise `Refused`.
+            None: there is no relay here.
         timeout: seconds from accept to the end of HELLO.
         room: how many are let in.
     """
@@ -322,6 +339,7 @@ async def serve(
         services=services,
         on_link=on_link,
         on_refused=on_refused,
+        on_circuit=on_circuit,
         timeout=timeout,
         room=room,
         wall_seconds=wall_seconds,

@@ -19,6 +19,7 @@ from agiledart_agent.lookout import Lookout
 from agiledart_agent.metrics.declared import NodeFigures, RecoveryFigures, SinkLogFigures
 from agiledart_agent.metrics.node_metrics import bytes_below
 from agiledart_agent.peer_links import PeerLinks
+from agiledart_agent.relaying import Relaying
 from agiledart_agent.settings import AgentSettings
 from agiledart_agent.sink_log_server import SinkLogServer
 from agiledart_kernel.bans import VERB as BAN
@@ -41,6 +42,7 @@ class Parts(Protocol):
     """The agent's parts that are told of; it may have begun only some of them."""
 
     me: Peer
+    relaying: Relaying
     joined: "asyncio.Future[None]"
 
     @property
@@ -228,6 +230,9 @@ class UserDesk:
             waiting=len(node.schedulers.waiting) if node is not None else 0,
             links=links.count if links is not None else 0,
             alone=bool(parts.lookout.alone),
+            circuits=parts.relaying.circuits,
+            relayed_bytes=parts.relaying.bytes,
+            relay_refusals=Counter(parts.relaying.refused),
             dropped=Counter(links.dropped if links is not None else ())
             + Counter(node.dropped if node is not None else ()),
             refusals=self._log.refusals,

@@ -3,7 +3,7 @@ they are. The agent itself never runs user code.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
@@ -19,6 +19,7 @@ from agiledart_agent.metrics.metrics import AgentMetrics
 from agiledart_agent.settings import AgentSettings
 from agiledart_dataflow.plan.stage_plan import StagePlan
 from agiledart_executor.messages import (
+    AskWay,
     CheckWanted,
     Configure,
     InstanceBroke,
@@ -27,6 +28,7 @@ from agiledart_executor.messages import (
     Prepared,
     Unprepared,
     Verdict,
+    Way,
 )
 from agiledart_executor.user_code.bounds import MB, Bounds, default_memory
 from agiledart_kernel.codec import Codec, encode
@@ -34,6 +36,7 @@ from agiledart_kernel.errors import AgileDartError, RemoteProtocolError
 from agiledart_kernel.frames import decode_hello
 from agiledart_kernel.grants import Grant
 from agiledart_kernel.machine import Completed, Event, Failed
+from agiledart_kernel.node_id import NodeId
 from agiledart_node.wire.effects import (
     CheckCode,
     CountEpoch,
@@ -55,6 +58,7 @@ from agiledart_node.wire.events import (
     InstanceUnprepared,
 )
 from agiledart_node.wire.formation_messages import ConnectorChecked, HostChecked, LogLine
+from agiledart_transport.circuits import Via
 from agiledart_transport.local_judge import LocalJudge
 
 _PLAN: Codec[StagePlan] = Codec(StagePlan)
@@ -67,6 +71,7 @@ class ExecutorDesk:
     Args:
         judge: of strangers at an executor's data port; an executor has no cryptography library.
         feed: takes events for the node.
+        circuit: a way to an executor of another agent by others; raises OSError.
         note_logs: called when instances have been started: a sink may just have begun a log.
         snapped: told of each element that an instance has saved: bytes, and nanoseconds for which rows waited.
     """
@@ -79,11 +84,13 @@ class ExecutorDesk:
         metrics: AgentMetrics,
         judge: LocalJudge,
         feed: Callable[[Event], None],
+        circuit: Callable[[NodeId, str, NodeId], Awaitable[Via]],
         note_logs: Callable[[], None],
         snapped: Callable[[int, int], None],
     ) -> None:
         self._settings, self._identity, self._log, self._metrics = settings, identity, log, metrics
-        self._judge, self._feed, self._note_logs, self._snapped = judge, feed, note_logs, snapped
+        self._judge, self._feed, self._circuit = judge, feed, circuit
+        self._note_logs, self._snapped = note_logs, snapped
         self._printed = PrintedLines()
         self._taps = Taps()
         self._grants: dict[str, Grant] = {}
@@ -94,6 +101,14 @@ class ExecutorDesk:
     def processes(self) -> tuple[ExecutorProcess, ...]:
         """What runs now."""
         return self._pool.processes if self._pool is not None else ()
+
+    def place_of(self, application: str, executor: NodeId) -> str:
+        """HOST:PORT of an executor of this application by its own id; empty: there is none here."""
+        for process in self.processes:
+            address, _, node = process.address.partition("/")
+            if process.application == application and node == executor.hex:
+                return address
+        return ""
 
     def open(self, driver: Driver, listen_host: str, advertised: str) -> None:
         """Be ready for what the node wants of executors.
@@ -115,6 +130,7 @@ class ExecutorDesk:
                 judge=self._judge_for_executor,
                 sampled=self._taps.add,
                 prepared=self._prepared,
+                way_asked=lambda asked, app, answer: self._spawn(self._find_way(asked, app, answer)),
             ),
             lambda app, version, number: self._configure(app, version, number, listen_host, advertised),
             str(self._settings.state_dir),
@@ -246,6 +262,7 @@ class ExecutorDesk:
             bounds=self._bounds(),
             home=self._identity.node_id,
             closed=closed_to_users(self._settings),
+            path_patience=self._settings.path_patience,
         )
 
     def _bounds(self) -> Bounds:
@@ -263,6 +280,14 @@ class ExecutorDesk:
         except RemoteProtocolError as error:
             return Verdict(asked.request, refused=error.reason)
         return Verdict(asked.request, peer=encode(peer))
+
+    async def _find_way(self, asked: AskWay, application: str, answer: Callable[[Way], None]) -> None:
+        try:
+            via = await self._circuit(asked.agent, application, asked.executor)
+        except OSError as error:
+            answer(Way(asked.request, refused=str(error)))
+        else:
+            answer(Way(asked.request, *via))
 
     # ---- what users look at
 

@@ -27,6 +27,7 @@ from agiledart_agent.executors.executor_watch import ExecutorWatch
 from agiledart_dataflow.plan.deployment import RestoreFrom
 from agiledart_executor.messages import (
     AgentMessage,
+    AskWay,
     BeginEpoch,
     Bound,
     CommitEpoch,
@@ -49,6 +50,7 @@ from agiledart_executor.messages import (
     StartReading,
     Unprepared,
     Verdict,
+    Way,
 )
 from agiledart_kernel.codec import Codec
 from agiledart_kernel.errors import RemoteProtocolError
@@ -90,6 +92,7 @@ class ExecutorEvents:
     judge: Judge
     sampled: Callable[[str, int, Sampled], None] = lambda application, version, sampled: None
     prepared: Callable[[str, int, Prepared | Unprepared], None] = lambda application, version, prepared: None
+    way_asked: Callable[[AskWay, str, Callable[[Way], None]], None] = lambda asked, application, answer: None
 
 
 @dataclass
@@ -337,8 +340,8 @@ class ExecutorPool:
                 executor.watch.sign(answers=True)
                 for name, report in message.reports:
                     events.reported(application, version, name, report)
-            case JudgePeer():
-                executor.send(events.judge(message, application))
+            case JudgePeer() | AskWay():
+                self._asked_by(executor, message)
             case Launched():
                 executor.loading -= 1
                 executor.address = message.address or executor.address
@@ -361,6 +364,12 @@ class ExecutorPool:
                 events.prepared(application, version, message)
             case Sampled():
                 events.sampled(application, version, message)
+
+    def _asked_by(self, executor: ExecutorProcess, question: JudgePeer | AskWay) -> None:
+        if isinstance(question, JudgePeer):
+            executor.send(self._events.judge(question, executor.application))
+        else:
+            self._events.way_asked(question, executor.application, executor.send)
 
     async def _read_lines(self, executor: ExecutorProcess) -> None:
         """Keep what user code prints, cut at a line's limit; a process that prints without line ends must not fill

@@ -92,14 +92,21 @@ class Counts:
 
 @dataclass
 class Totals:
-    """Counters of one application. `imbalances`: places in its instances where they do not add up."""
+    """Counters of one application.
+
+    Attributes:
+        imbalances: places in its instances where counts do not add up.
+        resent, doubled: frames between executors that went again over another link, and that came twice.
+    """
 
     operators: dict[str, Counts] = field(default_factory=dict)
     imbalances: int = 0
+    resent: int = 0
+    doubled: int = 0
 
     def copy(self) -> "Totals":
         """The same counts, to be added to."""
-        copied = Totals({}, self.imbalances)
+        copied = Totals({}, self.imbalances, self.resent, self.doubled)
         for name, counts in self.operators.items():
             own = {"malformed": dict(counts.malformed), "shed": dict(counts.shed), "latency": None}
             copied.operators[name] = again = Counts(**{**vars(counts), **own})
@@ -113,6 +120,8 @@ class Totals:
     ) -> None:
         """Add what one instance has counted."""
         self.imbalances += len(misses(statistics))
+        self.resent += _whole(report.get("frames_resent"))
+        self.doubled += _whole(report.get("frames_doubled"))
         for position, (name, steps) in enumerate(statistics.steps.items()):
             label = operators.of(name)
             counts = self.operators.setdefault(label, Counts())

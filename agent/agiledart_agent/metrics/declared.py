@@ -80,6 +80,7 @@ class NodeFigures:
         scheduled: applications that it serves as scheduler; None: it is none.
         waiting: of these, those for which no node has room.
         alone: it reaches no other node of a network that has or had some.
+        circuits: that pass here now; relayed_bytes: of all so far; relay_refusals: circuits that were refused, by reason.
     """
 
     unready: str = ""
@@ -93,6 +94,9 @@ class NodeFigures:
     waiting: int = 0
     recovery: RecoveryFigures = RecoveryFigures()
     alone: bool = False
+    circuits: int = 0
+    relayed_bytes: int = 0
+    relay_refusals: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -152,6 +152,13 @@ METRICS: tuple[Declared, ...] = (
     _node("agiledart_overlay_alone", lambda node: float(node.alone),
         "1 while this node reaches no other one of a network that has or had some: cut off, or the last one left."),
     _node("agiledart_overlay_links", lambda node: node.links, "Open links to other agents."),
+    _node("agiledart_relay_circuits", lambda node: node.circuits,
+        "Circuits of others that pass through this agent now."),
+    _node("agiledart_relay_bytes_total", lambda node: node.relayed_bytes,
+        "Bytes of circuits that passed through this agent, both directions."),
+    _node("agiledart_relay_refused_total", lambda node: dict(node.relay_refusals),
+        "Circuits that this agent refused; reason is off, scope, self, no member, visited, quota, unreachable, no such place "
+        "or ticket.", "reason"),
     _overlay("agiledart_overlay_messages_total", _messages,
         "Messages of the ring itself; direction is in or out.", "direction"),
     _node("agiledart_overlay_dropped_messages_total", _dropped,

@@ -197,6 +197,12 @@ def print_status(body: Mapping[str, Any]) -> None:
                 WATCH,
             )
         )
+    for stage in body.get("stages", []):
+        for one in stage["instances"]:
+            if told := one.get("waits_for"):
+                click.echo(paint(f" {stage['name']} on {one.get('node', '?')} waits for {told}", WATCH))
+            if told := one.get("goes_by"):
+                click.echo(f" {stage['name']} on {one.get('node', '?')} reaches {told}")
     if silent := body.get("silent_nodes"):
         click.echo(paint(f" no figures from {', '.join(silent)}", WATCH))
 

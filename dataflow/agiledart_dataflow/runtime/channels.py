@@ -260,13 +260,28 @@ class ReceivingChannel:
         owes: so much has come that `due` may have something; else there is no need to ask before the end.
     """
 
-    __slots__ = ("_every", "_told", "_told_marks", "frames", "marks", "owes", "rows")
+    __slots__ = ("_every", "_large", "_told", "_told_marks", "frames", "marks", "owes", "rows")
 
     def __init__(self, window: int = CHANNEL_WINDOW_FRAMES) -> None:
         self._every = max(1, window // 2)
-        self._told = self._told_marks = 0
+        self._told = self._told_marks = self._large = 0
         self.frames = self.marks = self.rows = 0
         self.owes = False
+
+    @property
+    def expected(self) -> int:
+        """The number of the frame whose turn it is."""
+        return self.frames + self.marks
+
+    @property
+    def told(self) -> tuple[int, int]:
+        """What was acknowledged last, as totals."""
+        return self._told, self._told_marks
+
+    def large_comes(self) -> None:
+        """The next frame is large: it is acknowledged by itself when it is taken. Its sender keeps few like that."""
+        self._large = self.frames + 1
+        self.owes = True
 
     def accept(self, number: int, first_row: int, rows: int, *, barrier: bool = False) -> None:
         """Count a frame that says which one it is and that it starts with row number `first_row`.
@@ -294,8 +309,13 @@ class ReceivingChannel:
             all_of_it: acknowledge also less than half a window (nothing more will follow).
         """
         marks = self.marks - self._told_marks
-        if taken - self._told >= self._every or marks >= _MARKS_EVERY or (all_of_it and (taken > self._told or marks)):
+        if (
+            taken - self._told >= self._every
+            or marks >= _MARKS_EVERY
+            or taken >= self._large > self._told
+            or (all_of_it and (taken > self._told or marks))
+        ):
             self._told, self._told_marks = taken, self.marks
-            self.owes = self.frames - taken >= self._every
+            self.owes = self.frames - taken >= self._every or self._large > taken
             return taken, self.marks
         return None

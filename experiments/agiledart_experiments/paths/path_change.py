@@ -48,9 +48,6 @@ def run(settings: Settings) -> Report:
     for policy, memory in POLICIES.items() if measured else ():
         settings.progress(f"{policy} through a day of {len(measured)} measured networks")
         rows.append(_replayed(measured, policy, memory, settings.seed))
-    if measured:
-        of = {row["policy"]: row["regret_mean"] for row in rows if row["network"] == "grenoble50"}
-        goals.append(Goal("grenoble50: planned below kl", of["planned"] < of["kl"]))
     parameters = {
         "sizes": sizes,
         "networks": count,
@@ -65,7 +62,11 @@ def run(settings: Settings) -> Report:
         "slots of regret in the 1,000 packets before the change, and in the 1,000 after it",
         "published: an independent simulator on other networks of the same sizes",
     ]
-    if not measured:
+    if measured:
+        of = {row["policy"]: row["regret_mean"] for row in rows if row["network"] == "grenoble50"}
+        part = of["planned"] / of["kl"]
+        notes.append(f"grenoble50 is observed, without a goal: regret of planned is {part:.2f} of kl's there")
+    else:
         notes.append("wireless_links of AGILEDART_DATA is not there: no measured network was replayed")
     return Report(parameters, tuple(rows), tuple(goals), tuple(notes))
 

@@ -105,6 +105,15 @@ def test_each_observation_is_counted_or_left_out_on_purpose() -> None:
     assert set(there) - {Observation} == set(COUNTED)
 
 
+def test_frames_that_went_or_came_twice_are_counted_beyond_the_end_of_their_run(world: World) -> None:
+    world.report("taxi", source(10), frames_resent=7, frames_doubled=2)
+    world.report("taxi", sink(1), frames_doubled=3)
+    world.metrics.applications.ended("taxi", 1)
+    world.report("taxi", source(10), version=2, frames_resent=1)
+    assert world.value("agiledart_channel_frames_resent_total", app="taxi") == 8
+    assert world.value("agiledart_channel_frames_doubled_total", app="taxi") == 5
+
+
 def test_both_formats_are_read_by_their_parsers(world: World) -> None:
     world.report("taxi", source(10, 2, {"fields": 1}))
     world.report("taxi", sink(1, 20, 300))

@@ -24,12 +24,12 @@ class ClosedLink:
     closed = True
 
 
-async def _to_no_address(peer: Peer) -> Link:
+async def _to_no_address(peer: Peer, _directly: bool) -> Link:
     parse_address("nowhere")
     raise AssertionError
 
 
-async def _to_one_who_hangs_up(peer: Peer) -> Link:
+async def _to_one_who_hangs_up(peer: Peer, _directly: bool) -> Link:
     return cast(Link, cast(Any, ClosedLink()))
 
 
@@ -51,6 +51,7 @@ class FilledLink:
     """A link of which `unsent_bytes` wait."""
 
     closed = False
+    relay = ""
 
     def __init__(self, node: int, unsent_bytes: int) -> None:
         self.peer, self.unsent_bytes = self, unsent_bytes

@@ -1,6 +1,7 @@
 """The way out of a channel heeds the link that it shares with others; the way in judges whose frames it takes."""
 
 import asyncio
+import itertools
 from threading import Event
 from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
@@ -13,10 +14,10 @@ from agiledart_dataflow.data.columns import Columns
 from agiledart_dataflow.runtime.channels import SendingChannel
 from agiledart_executor.connectors.codecs.columns_import import OF_THIS_PROCESS, ColumnsImport
 from agiledart_executor.data_links import DataPort, LinkEnd, Sender, take_acknowledgement
-from agiledart_executor.running_instance import OutputEnd
+from agiledart_executor.running_instance import InputEnd, OutputEnd
 from agiledart_kernel.errors import RemoteProtocolError
 from agiledart_kernel.frames import DATA_HEADER_BYTES, Acknowledgement, DataHeader, FrameKind
-from agiledart_kernel.limits import MAX_BATCH_BYTES
+from agiledart_kernel.limits import KEPT_BYTES, MAX_BATCH_BYTES, MAX_DATA_FRAME_BYTES, REORDER_FRAMES
 from agiledart_kernel.node_id import NodeId
 from agiledart_transport.framed import NotNow
 
@@ -86,11 +87,14 @@ LIFE = 1
 def a_port(columns: ColumnsImport = OF_THIS_PROCESS) -> tuple[DataPort, list[int]]:
     """The way in to one instance of edge 0, whose source instance 0 runs at UPSTREAM; sequences that came through."""
     taken: list[int] = []
-    running = SimpleNamespace(inputs={})
-    host = SimpleNamespace(
-        running={(1, 0): running},
-        receive=lambda _, edge, source, number, sequence, batch, **_more: taken.append(sequence),
-    )
+    end = InputEnd()
+    running = SimpleNamespace(name="shrink", inputs={(0, 0): end})
+
+    def receive(_: Any, edge: int, source: int, number: int, sequence: int, batch: Batch, **_more: Any) -> None:
+        end.channel.accept(number, sequence, len(batch))
+        taken.append(sequence)
+
+    host = SimpleNamespace(running={(1, 0): running}, receive=receive)
     nodes = {(0, 0): UPSTREAM}
     port = DataPort(
         1,
@@ -105,8 +109,18 @@ def a_port(columns: ColumnsImport = OF_THIS_PROCESS) -> tuple[DataPort, list[int
     return port, taken
 
 
+_numbers = itertools.count()
+
+
 def a_link(node: NodeId) -> Any:
-    return SimpleNamespace(peer=SimpleNamespace(agent_id=node), has_more=False)
+    return SimpleNamespace(
+        peer=SimpleNamespace(agent_id=node),
+        has_more=False,
+        number=next(_numbers),
+        sent=[],
+        send=lambda kind, body: None,
+        close=lambda reason: None,
+    )
 
 
 def a_frame(**changes: int) -> bytes:
@@ -167,6 +181,62 @@ def test_acknowledgements_of_another_life_or_term_count_in_none(changes: dict[st
     assert counted == [(0, 0, 5, 2)]
 
 
+def test_frames_beyond_the_window_are_refused_and_nothing_of_them_is_kept() -> None:
+    port, taken = a_port()
+    link = a_link(UPSTREAM)
+    port.data(link, FrameKind.DATA, a_frame(frame=REORDER_FRAMES - 1, sequence=REORDER_FRAMES - 1))
+    for number in (REORDER_FRAMES, 1 << 40, (1 << 64) - 1):
+        with pytest.raises(RemoteProtocolError) as refused:
+            port.data(link, FrameKind.DATA, a_frame(frame=number))
+        assert refused.value.reason == "window"
+    assert taken == []
+    assert port._last is not None
+    assert list(port._last.end.early.frames) == [REORDER_FRAMES - 1]
+
+
+def test_large_frames_before_their_turn_fill_no_memory() -> None:
+    port, _ = a_port()
+    link = a_link(UPSTREAM)
+    rest = bytes(MAX_DATA_FRAME_BYTES - DATA_HEADER_BYTES)
+    fitting = KEPT_BYTES // MAX_DATA_FRAME_BYTES
+    for number in range(1, fitting + 1):
+        port.data(link, FrameKind.DATA, a_frame(frame=number)[:DATA_HEADER_BYTES] + rest)
+    with pytest.raises(RemoteProtocolError, match="window"):
+        port.data(link, FrameKind.DATA, a_frame(frame=fitting + 1)[:DATA_HEADER_BYTES] + rest)
+
+
+def test_an_acknowledgement_of_frames_that_were_never_sent_frees_nothing() -> None:
+    link = FakeLink(room=1)
+    sender = Sender(cast(Any, link), DataHeader(1, 1, 0, 0, 1, 0, 1, 0, 0, 0, 0, 0), BatchCodec(Row), "grow")
+    end = LinkEnd(sender, lazy_marks=False)
+    rows = [Row("x" * 2 * MAX_BATCH_BYTES) for _ in range(3)]
+    end.channel.put(Batch(rows, [(n, 1) for n in range(3)], (2, 1)))
+    end.flush()
+    assert len(link.sent) == 1
+    for frames in (2, 3, 4, 1 << 63):
+        with pytest.raises(RemoteProtocolError, match="acknowledg"):
+            end.acknowledged(frames, 0)
+    link.room = 10
+    assert end.ready is not None
+    end.ready()
+    assert [DataHeader.unpack(body).frame for body in link.sent] == [0, 1, 2]
+
+
+def test_the_older_of_two_links_does_not_get_the_acknowledgements_back() -> None:
+    """What is still on it may come when the sender has gone over to the other."""
+    port, taken = a_port()
+    told: list[str] = []
+    older, newer = a_link(UPSTREAM), a_link(UPSTREAM)
+    older.send = lambda kind, body: told.append("older")
+    newer.send = lambda kind, body: told.append("newer")
+    older.close = told.append
+    port.data(older, FrameKind.DATA, a_frame())
+    port.data(newer, FrameKind.DATA, a_frame())
+    port.data(older, FrameKind.DATA, a_frame())
+    assert taken == [0]
+    assert told == ["stalled", "newer", "newer"]
+
+
 def test_another_node_cannot_feed_a_channel_that_was_judged() -> None:
     port, taken = a_port()
     port.data(a_link(UPSTREAM), FrameKind.DATA, a_frame())
@@ -186,7 +256,7 @@ def test_what_is_remembered_of_channels_is_bounded_by_channels() -> None:
 
 def test_a_link_that_brings_columns_is_not_read_until_they_can_be_taken() -> None:
     gate = Event()
-    frame = DataHeader(1, 1, 0, 0, 1, 0, 1, 0, 0, 0, rows=2, schema=0).pack() + BatchCodec(Row).encode(
+    frame = DataHeader(1, 1, 0, 0, 1, 0, 1, 0, frame=1, sequence=1, rows=2, schema=0).pack() + BatchCodec(Row).encode(
         Batch(Columns.from_rows([Row("x"), Row("y")], Row), [(4, 1, 0, 0), (5, 1, 0, 1)], (5, 1, 0, 1))
     )
 
@@ -203,7 +273,7 @@ def test_a_link_that_brings_columns_is_not_read_until_they_can_be_taken() -> Non
         gate.set()
         await reads_on.wait()
         port.data(link, FrameKind.DATA, frame)
-        assert taken == [0, 0]
+        assert taken == [0, 1]
 
     asyncio.run(scenario())
 

@@ -89,7 +89,7 @@ def test_before_hello_is_accepted_every_kind_is_small() -> None:
 
 def test_an_unknown_kind_ends_it() -> None:
     reader = FrameReader()
-    reader.feed(b"\0\0\0\0\x05")
+    reader.feed(b"\0\0\0\0\x07")
     with pytest.raises(RemoteProtocolError) as error:
         reader.next()
     assert error.value.reason == "kind"

@@ -1,0 +1,164 @@
+"""Channels that survive their link: what one end keeps to send again, what the other keeps until its turn has come.
+
+A channel's frames are numbered from 0, marks and barriers like rows. The sending end keeps each frame until the receiving end
+has acknowledged it, and gives all that it keeps to the next link when one is lost. So the receiving end may see a frame twice,
+and over two links also before its turn: what came before is dropped and counted, what comes early is kept within a window.
+Both ends are bounded in frames and bytes. No I/O; a link is whatever takes frames.
+"""
+
+from collections import deque
+
+from agiledart_kernel.errors import RemoteProtocolError
+from agiledart_kernel.limits import KEPT_BYTES, MAX_DATA_FRAME_BYTES, REORDER_FRAMES
+
+_ROOM_BYTES = KEPT_BYTES - MAX_DATA_FRAME_BYTES
+"""Above this no further batch is taken: the next frame, however large, still stays within `KEPT_BYTES`."""
+
+Numbered = tuple[int, bytes]
+"""Number of a frame on its channel, the body of its DATA frame."""
+
+
+class Unacknowledged:
+    """The sending end: frames that were made and that nobody has acknowledged.
+
+    Rows and barriers are acknowledged when the operator has taken them, marks when they have come, so both are kept apart: a
+    mark that has come must not be kept for as long as rows before it wait for the operator.
+
+    Attributes:
+        line: frames that the present link has not been given, in order; only to be looked at.
+        has_room: another batch may be made.
+        resent: frames that were given to more than one link.
+    """
+
+    __slots__ = (
+        "_bytes",
+        "_frames",
+        "_frames_gone",
+        "_line_bytes",
+        "_marks",
+        "_marks_gone",
+        "_next",
+        "_seen",
+        "has_room",
+        "line",
+        "resent",
+    )
+
+    def __init__(self) -> None:
+        self._frames: deque[Numbered] = deque()
+        self._marks: deque[Numbered] = deque()
+        self._frames_gone = self._marks_gone = 0  # acknowledged
+        self.line: deque[Numbered] = deque()
+        self._bytes = self._line_bytes = self._next = self._seen = self.resent = 0
+        self.has_room = True
+
+    @property
+    def kept_bytes(self) -> int:
+        """Bytes of all frames that are kept."""
+        return self._bytes
+
+    def sends(self, number: int, body: bytes) -> None:
+        """Keep a frame with rows that is given to the link now; nothing must be lined up."""
+        self._frames.append((number, body))
+        self._next = number + 1
+        self._bytes = kept = self._bytes + len(body)
+        if kept > _ROOM_BYTES:
+            self.has_room = False
+
+    def line_up(self, number: int, body: bytes, *, is_mark: bool = False) -> None:
+        """Keep a frame that the link gets later, by `take`."""
+        self.line.append((number, body))
+        self._line_bytes += len(body)
+        (self._marks if is_mark else self._frames).append((number, body))
+        self._bytes += len(body)
+        if self._bytes > _ROOM_BYTES:
+            self.has_room = False
+
+    def take(self) -> bytes | None:
+        """The next frame for the link; None when there is none, or when the receiving end could not keep it before its turn."""
+        if not self.line:
+            return None
+        number, body = self.line[0]
+        given = self._bytes - self._line_bytes
+        if number >= self._seen + REORDER_FRAMES or (given and given + len(body) > KEPT_BYTES):
+            return None
+        self.line.popleft()
+        self._line_bytes -= len(body)
+        if number < self._next:
+            self.resent += 1
+        else:
+            self._next = number + 1
+        return body
+
+    def begin_again(self) -> None:
+        """There is another link: it is given everything that is kept, in order."""
+        again = [*self._frames, *self._marks]
+        again.sort(key=_number)
+        self.line = deque(again)
+        self._line_bytes = self._bytes
+
+    def acknowledge(self, frames: int, marks: int) -> None:
+        """So many frames with rows and barriers, and so many marks, counted from the first, need not be kept any more.
+
+        Raises:
+            RemoteProtocolError: one of them was never given to a link.
+        """
+        before = self._bytes
+        while self._frames_gone < frames and self._frames:
+            self._release(self._frames)
+            self._frames_gone += 1
+        while self._marks_gone < marks and self._marks:
+            self._release(self._marks)
+            self._marks_gone += 1
+        if self._bytes != before:
+            self.has_room = self._bytes <= _ROOM_BYTES
+            if self.line:
+                left = dict((*self._frames, *self._marks))
+                self.line = deque(one for one in self.line if one[0] in left)
+                self._line_bytes = sum(len(body) for _, body in self.line)
+
+    def _release(self, kept: deque[Numbered]) -> None:
+        number, body = kept[0]
+        if number >= self._next:
+            raise RemoteProtocolError("acknowledgement", f"frame {number} is acknowledged and was never sent")
+        kept.popleft()
+        self._bytes -= len(body)
+        self._seen = max(self._seen, number + 1)
+
+
+def _number(one: Numbered) -> int:
+    return one[0]
+
+
+class EarlyFrames:
+    """The receiving end: frames that came before their turn, until it comes.
+
+    Attributes:
+        frames: by number.
+        doubled: frames that had come before.
+    """
+
+    __slots__ = ("_bytes", "doubled", "frames")
+
+    def __init__(self) -> None:
+        self.frames: dict[int, bytes] = {}
+        self._bytes = self.doubled = 0
+
+    def out_of_turn(self, number: int, expected: int, body: bytes) -> bool:
+        """A frame came that is not the expected one; True: a double, which is dropped.
+
+        Raises:
+            RemoteProtocolError: it is beyond what may be kept (reason `window`).
+        """
+        if number < expected or number in self.frames:
+            self.doubled += 1
+            return True
+        if number >= expected + REORDER_FRAMES or self._bytes + len(body) > KEPT_BYTES:
+            raise RemoteProtocolError("window", f"frame {number} came where {expected} was expected")
+        self.frames[number] = body
+        self._bytes += len(body)
+        return False
+
+    def forget(self, number: int) -> None:
+        """The frame was taken."""
+        self._bytes -= len(self.frames.pop(number))

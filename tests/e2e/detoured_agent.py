@@ -1,0 +1,50 @@
+"""The command line, with one thing changed: what an executor says of where it listens leads through the test's proxy (`detour`).
+
+With `RELAYS_GO_STRAIGHT` set, relays are told the true address: what is cut is the way between two hosts, not a host's.
+"""
+
+import os
+import socket
+
+import msgspec
+
+from agiledart_agent.executors.executor_desk import ExecutorDesk
+from agiledart_agent.executors.executor_pool import ExecutorPool, ExecutorProcess
+from agiledart_cli.main import main
+from agiledart_executor.messages import ExecutorMessage, Launched
+from agiledart_kernel.node_id import NodeId
+from tests.e2e.detour import RELAYS_GO_STRAIGHT, VARIABLE
+
+_take = ExecutorPool._take
+_place_of = ExecutorDesk.place_of
+_round: dict[str, str] = {}
+
+
+def way_round(address: str) -> str:
+    """The proxy's address for one; asked for once."""
+    if address not in _round:
+        with socket.create_connection(("127.0.0.1", int(os.environ[VARIABLE])), 10) as asked:
+            asked.sendall(f"{address}\n".encode())
+            _round[address] = asked.makefile().readline().strip()
+    return _round[address]
+
+
+def place_of(desk: ExecutorDesk, application: str, executor: NodeId) -> str:
+    """As the desk does, with the true address."""
+    told = _place_of(desk, application, executor)
+    return next((true for true, shown in _round.items() if shown == told), told)
+
+
+def take(pool: ExecutorPool, executor: ExecutorProcess, message: ExecutorMessage) -> None:
+    """As the pool does, with another address."""
+    if isinstance(message, Launched) and message.address:
+        address, slash, node = message.address.partition("/")
+        message = msgspec.structs.replace(message, address=f"{way_round(address)}{slash}{node}")
+    _take(pool, executor, message)
+
+
+if __name__ == "__main__":
+    ExecutorPool._take = take  # type: ignore[method-assign,assignment]
+    if os.environ.get(RELAYS_GO_STRAIGHT):
+        ExecutorDesk.place_of = place_of  # type: ignore[method-assign,assignment]
+    main()

@@ -1,0 +1,175 @@
+"""Real agents on emulated hosts, with the links between two halves cut: what ended stays, what lives lives on.
+
+Each host is a network namespace behind one of two bridges; the cut moves some to the other bridge. It needs root and `ip`.
+"""
+
+import csv
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agiledart_cli.errors import AnsweredNoError
+from agiledart_node.wire.commands import ListApplications, Status
+from tests.e2e.mesh import AgentProcess, Mesh, cli, names_seen, wait_for
+
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+
+CODE = '''
+"""One step."""
+from datetime import datetime
+from typing import NamedTuple
+from agiledart import Sink, Source, Topology
+
+class Reading(NamedTuple):
+    at: datetime
+    value: int
+
+def doubled(reading: Reading) -> Reading:
+    return reading._replace(value=2 * reading.value)
+
+def _topology(name):
+    def build(readings: Source[Reading], report: Sink[Reading]) -> Topology:
+        topology = Topology(name)
+        topology.source("readings", readings, event_time=lambda r: r.at).map(doubled).sink("report", report)
+        return topology
+    return build
+
+ended = _topology("ended")
+during = _topology("during")
+after = _topology("after")
+'''
+
+ROWS, COUNT = 40, 5
+
+
+def ip(*words: str) -> None:
+    subprocess.run(["ip", *words], check=True, capture_output=True)
+
+
+class Hosts:
+    """Five hosts behind one bridge, and another bridge."""
+
+    def __init__(self) -> None:
+        self.tag = f"ad{os.getpid() % 100_000}"
+        self.switch = f"{self.tag}s"
+        self.names = [f"{self.tag}h{number}" for number in range(COUNT)]
+
+    def make(self) -> None:
+        for name in (self.switch, *self.names):
+            ip("netns", "add", name)
+            ip("-n", name, "link", "set", "lo", "up")
+        for side in ("left", "right"):
+            ip("-n", self.switch, "link", "add", side, "type", "bridge")
+            ip("-n", self.switch, "link", "set", side, "up")
+        for number, name in enumerate(self.names):
+            port = f"p{number}"
+            ip("-n", self.switch, "link", "add", port, "type", "veth", "peer", "name", "eth0", "netns", name)
+            ip("-n", self.switch, "link", "set", port, "master", "left", "up")
+            ip("-n", name, "addr", "add", f"10.77.0.{number + 1}/24", "dev", "eth0")
+            ip("-n", name, "link", "set", "eth0", "up")
+
+    def move(self, agents: list[str], side: str) -> None:
+        """Put the hosts of these agents behind a bridge; nothing goes from one to the other."""
+        for name in agents:
+            ip("-n", self.switch, "link", "set", f"p{int(name[1:]) - 1}", "master", side)
+
+    def remove(self) -> None:
+        for name in (self.switch, *self.names):
+            subprocess.run(["ip", "netns", "del", name], check=False, capture_output=True)
+
+
+@pytest.fixture
+def hosts() -> Iterator[Hosts]:
+    if os.geteuid() != 0 or shutil.which("ip") is None:
+        pytest.skip("NOT RUN: emulated hosts need root and ip (Debian: iproute2)")
+    made = Hosts()
+    try:
+        made.make()
+    except subprocess.CalledProcessError as error:
+        made.remove()
+        pytest.skip(f"NOT RUN: no network namespaces here ({error.stderr.decode().strip()})")
+    yield made
+    made.remove()
+
+
+@pytest.fixture
+def ring(hosts: Hosts) -> Iterator[Mesh]:
+    folder = Path(tempfile.mkdtemp(prefix="agiledart-cut-"))
+    made = Mesh(folder)
+    try:
+        agents = [AgentProcess(f"a{n + 1}", folder, "--listen", f"10.77.0.{n + 1}:9464") for n in range(COUNT)]
+        for agent, name in zip(agents, hosts.names, strict=True):
+            agent.enter = ("ip", "netns", "exec", name)
+        made.add(agents)
+        yield made
+    finally:
+        made.close()
+        shutil.rmtree(folder)
+
+
+def submit(made: Mesh, folder: Path, name: str, speed: int) -> set[str]:
+    """Names of its hosts."""
+    ran = cli(
+        "submit", f"flow.py:{name}", "--agent", str(made.agent("a1").state_dir),
+        "--set", f"readings=csv:in.csv?speed={speed}@a1", "--set", f"report=csv:{name}.csv@a1", "-o", "json", cwd=folder,
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stderr
+    return set(json.loads(ran.stdout)["nodes"])
+
+
+def states(agent: AgentProcess) -> dict[str, tuple[str, bool]]:
+    try:
+        rows = agent.ask(ListApplications())["applications"]
+    except AnsweredNoError:
+        return {}
+    return {row["name"]: (row["state"], row["by_hearsay"]) for row in rows}
+
+
+def values(path: Path) -> list[int]:
+    with path.open() as file:
+        return sorted(int(row[-1]) for row in csv.reader(file) if row[-1].isdigit())
+
+
+def test_bystanders_that_were_cut_off_change_nothing(hosts: Hosts, ring: Mesh, tmp_path: Path) -> None:
+    """One application has ended, one ends while those are cut off that host nothing, one goes on until afterwards."""
+    (tmp_path / "flow.py").write_text(CODE)
+    lines = [f"2024-01-01 00:{n // 60:02d}:{n % 60:02d},{n}\n" for n in range(ROWS)]
+    (tmp_path / "in.csv").write_text("at,value\n" + "".join(lines))
+    submit(ring, tmp_path, "ended", 1000)
+    near = ring.agent("a1")
+    wait_for(lambda: states(near).get("ended") == ("finished", False), 30.0, "ended is finished")
+    used = submit(ring, tmp_path, "during", 4) | submit(ring, tmp_path, "after", 1)
+    bystanders = [agent.name for agent in ring.agents if agent.name not in used]
+    assert bystanders, "somebody hosts nothing"
+    far = ring.agent(bystanders[0])
+    hosts.move(bystanders, "right")
+    wait_for(lambda: names_seen(far) == set(bystanders), 60.0, "the far side is a ring")
+    far_saw: dict[str, Any] = wait_for(lambda: states(far), 60.0, "the far side answers")
+    wait_for(lambda: states(near).get("during") == ("finished", False), 60.0, "during is finished")
+    hosts.move(bystanders, "left")
+    ring.wait_for_ring(90.0)
+
+    def agreed() -> bool:
+        told = [states(agent) for agent in ring.agents]
+        return all(one == told[0] and set(one) == {"ended", "during", "after"} for one in told) and not any(
+            by_hearsay for _, by_hearsay in told[0].values()
+        )
+
+    wait_for(agreed, 60.0, f"all say the same; the far side had said {far_saw}")
+    told = states(far)
+    assert told["ended"] == told["during"] == ("finished", False)
+    assert told["after"][0] in ("running", "finished"), far.ask(Status("after"))
+    wait_for(lambda: states(far).get("after") == ("finished", False), 90.0, "after is finished")
+    for name in ("ended", "during", "after"):
+        assert values(tmp_path / f"{name}.csv") == [2 * n for n in range(ROWS)]
+    history = [entry["state"] for entry in far.ask(Status("after"))["history"]]
+    assert history[-1] == "finished"
+    if far_saw.get("after", ("", False))[1]:
+        assert "failed" in history, "what the far side had said is told, too"

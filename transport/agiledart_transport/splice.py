@@ -1,0 +1,47 @@
+"""Passing the bytes of two connections on to each other, unread: what a relay does for a circuit.
+
+One buffer a direction: what the one end does not take is not read from the other, so pressure reaches whoever sends.
+"""
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Callable
+from typing import Final
+
+_BUFFER_BYTES: Final = 64 << 10
+
+
+async def splice(
+    one: socket.socket, other: socket.socket, passed: Callable[[int], None], bytes_per_second: int = 0
+) -> None:
+    """Until either end is gone; both are closed then.
+
+    Args:
+        passed: told of bytes in either direction.
+        bytes_per_second: of each direction; 0: as fast as they go.
+    """
+    pumps = [
+        asyncio.ensure_future(_pump(one, other, passed, bytes_per_second)),
+        asyncio.ensure_future(_pump(other, one, passed, bytes_per_second)),
+    ]
+    try:
+        await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for pump in pumps:
+            pump.cancel()
+        await asyncio.gather(*pumps, return_exceptions=True)
+        one.close()
+        other.close()
+
+
+async def _pump(source: socket.socket, sink: socket.socket, passed: Callable[[int], None], rate: int) -> None:
+    loop = asyncio.get_running_loop()
+    buffer = memoryview(bytearray(_BUFFER_BYTES))
+    with contextlib.suppress(OSError):
+        while count := await loop.sock_recv_into(source, buffer):
+            began = loop.time()
+            await loop.sock_sendall(sink, buffer[:count])
+            passed(count)
+            if rate and (pause := count / rate - (loop.time() - began)) > 0:
+                await asyncio.sleep(pause)
