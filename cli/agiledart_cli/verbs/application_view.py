@@ -187,6 +187,13 @@ def print_status(body: Mapping[str, Any]) -> None:
     for sink, log in (body.get("logs") or {}).items():
         nodes = ", ".join((body.get("placement") or {}).get(sink, []))
         click.echo(f" log {log} on {nodes or '?'}: rows of {sink}, for Spark and other readers")
+    _print_rivals(body)
+    if silent := body.get("silent_nodes"):
+        click.echo(paint(f" no figures from {', '.join(silent)}", WATCH))
+
+
+def _print_rivals(body: Mapping[str, Any]) -> None:
+    """Whether the asked node is alone, and other runs of the name, which were submitted while nodes were apart."""
     if alone := body.get("alone"):
         click.echo(paint(f" this node is {alone}", WATCH))
     for rival in body.get("rivals") or ():
@@ -197,20 +204,17 @@ def print_status(body: Mapping[str, Any]) -> None:
                 WATCH,
             )
         )
-    for stage in body.get("stages", []):
-        for one in stage["instances"]:
-            if told := one.get("waits_for"):
-                click.echo(paint(f" {stage['name']} on {one.get('node', '?')} waits for {told}", WATCH))
-            if told := one.get("goes_by"):
-                click.echo(f" {stage['name']} on {one.get('node', '?')} reaches {told}")
-    if silent := body.get("silent_nodes"):
-        click.echo(paint(f" no figures from {', '.join(silent)}", WATCH))
 
 
 def _print_standing(body: Mapping[str, Any]) -> None:
-    """Sources and sinks whose broker, database or server is away."""
+    """Sources and sinks whose broker, database or server is away; instances whose next host is, or is reached by others."""
     for stage in body.get("stages", []):
         for one in stage["instances"]:
+            where = f"{stage['name']} on {one.get('node', '?')}"
+            if told := one.get("waits_for"):
+                click.echo(paint(f" {where} waits for {told}", WATCH))
+            if told := one.get("goes_by"):
+                click.echo(f" {where} reaches {told}")
             if one.get("standing"):
                 click.echo(paint(f" {stage['name']}: {one['standing']}", WATCH))
 
