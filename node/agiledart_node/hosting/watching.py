@@ -42,7 +42,7 @@ from agiledart_node.wire.formation_messages import (
     InstancesEnded,
 )
 
-AGAIN = "Start it again: agiledart submit … (state is not yet recovered in this version)"
+AGAIN = 'Start it again: agiledart submit … (submitted with delivery="exactly-once" it would have gone on by itself)'
 
 ELSEWHERE = "not here"
 """Why a node that does not coordinate an application does not stop it."""
