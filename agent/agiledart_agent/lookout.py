@@ -45,6 +45,7 @@ class Lookout:
     ) -> None:
         self._memory, self._greet, self._known, self._feed, self._log = memory, greet, known, feed, log
         self._watched: dict[NodeId, Peer] = {}
+        self._seen: dict[NodeId, Peer] = {}
         self.is_expected = False
         self.alone = ""
 
@@ -66,10 +67,16 @@ class Lookout:
         was_alone, self.alone = bool(self.alone), _told(addresses)
         if not was_alone:
             self._log.warning("ring.alone", f"  {self.alone}", addresses=len(addresses))
+        seen: dict[NodeId, Peer] = {}
         for peer in await asyncio.gather(*(self._greet(address) for address in addresses)):
-            if isinstance(peer, Peer) and peer.node not in self._watched:
-                self._watched[peer.node] = peer
+            if isinstance(peer, Peer):
+                seen[peer.node] = peer
+        for node, peer in seen.items():
+            # Who has just begun comes by itself, and would be told that somebody of its number is in the ring already.
+            if self._seen.get(node) == peer and node not in self._watched:
+                self._watched[node] = peer
                 self._feed(Watch(peer))  # the ring probes it, and two rings that meet become one
+        self._seen = seen
         return True
 
     def _found(self) -> None:
@@ -79,6 +86,7 @@ class Lookout:
         for node in self._watched:
             self._feed(Unwatch(node))
         self._watched.clear()
+        self._seen.clear()
 
 
 def _told(addresses: Sequence[str]) -> str:
