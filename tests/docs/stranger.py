@@ -19,7 +19,7 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.docs.blocks import Block, environment_of
+from tests.docs.blocks import FILE, Block, environment_of
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMAND_SECONDS = 900.0
@@ -139,6 +139,9 @@ class Stranger:
 
     def _python(self, block: Block) -> None:
         folder, environment = self._machine("")
+        if named := FILE.match(block.text):
+            (folder / named[1]).write_text(block.text)
+            return
         script = folder / f"block_{block.line}.py"
         script.write_text(block.text)
         self.run.append(script.name)

@@ -214,6 +214,8 @@ def test_who_reaches_nobody_says_so_once_goes_on_looking_and_says_when_it_is_ove
     assert world.log.getvalue().count("alone, looking for") == 1
     world.answers[OTHERS[1]] = peer = Peer(NodeId(7), 1, "a2", OTHERS[1])
     assert world.look()
+    assert world.events == [], "who has just begun comes by itself"
+    assert world.look()
     assert world.events == [Watch(peer)], "the ring probes it: two rings that meet become one"
     world.known = [peer]
     assert not world.look()
