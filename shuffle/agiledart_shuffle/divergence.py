@@ -12,6 +12,9 @@ COST_MAX = 1e9
 _PRECISION = 1e-11
 _ITERATIONS = 60
 
+_TINY = 1e-13
+"""Nats below which the divergence is lost in rounding, and its parabola is as good as itself."""
+
 
 def divergence(rate: float, other: float) -> float:
     """KL(rate, other) of two Bernoulli rates in nats; infinite where `other` excludes what `rate` allows.
@@ -58,6 +61,8 @@ def upper_exponent(rate: float, nats: float, start: float = 0.0) -> float:
     """
     rest = 1.0 - rate
     bottom = low = -math.log1p(-rate)
+    if nats < _TINY:
+        return low + math.sqrt(2.0 * nats * rate / rest)
     log_rate = math.log(rate)
     high = ((nats - rate * log_rate) / rest + low) * (
         1.0 + _PRECISION

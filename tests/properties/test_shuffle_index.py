@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from agiledart_kernel.randomness import RandomStream
@@ -56,6 +56,8 @@ def test_a_large_budget_brings_u_to_1_without_an_error(rate: float, nats: float)
 
 
 @given(st.integers(0, 2000), st.integers(0, 2000), st.floats(0, 20), st.floats(0, 5))
+@example(1, 75, 2.220446049250313e-16, 2.220446049250313e-16)
+@example(1, 1999, 9.9e-11, 2e-11)
 def test_laws_of_the_cost(passed: int, failed: int, nats: float, more: float) -> None:
     tried = passed + failed
     cost = optimistic_cost(passed, tried, nats)

@@ -337,7 +337,7 @@ def test_a_life_that_was_let_in_by_mistake_goes() -> None:
     for refusal in (wire.JoinRefused(0, "incarnation", 4), wire.JoinRefused(0, "left", 3)):
         bench = Bench(1, incarnation=3).adopt(peer(2), peer(9))
         (failed,) = of(bench.receive(peer(9), refusal), JoinFailed)
-        assert "state directory restored" in failed.reason
+        assert "state directory was restored from a copy" in failed.reason
         assert not bench.machine.joined
     bench = Bench(1, incarnation=5).adopt(peer(2), peer(9))
     for refusal in (
