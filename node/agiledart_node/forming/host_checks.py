@@ -23,7 +23,7 @@ class Checking:
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
-        self._under_way = 0
+        self._asked: dict[tuple[NodeId, int], None] = {}
 
     async def checked(
         self,
@@ -60,11 +60,13 @@ class Checking:
         return sorted(rows, key=lambda row: (order.get(row.stage, -1), row.node))
 
     def asked(self, sender: Peer, message: CheckHost) -> None:
-        """Another agent plans to run this here."""
-        if self._under_way >= MAX_CHECKS or self._desk.talks.is_full:
+        """Another agent plans to run this here; a question that is repeated meanwhile is answered once."""
+        if (sender.node, message.request) in self._asked:
+            return
+        if len(self._asked) >= MAX_CHECKS or self._desk.talks.is_full:
             self._desk.send(sender, HostChecked(message.request, f"{self._desk.me.name} checks others just now"))
             return
-        self._under_way += 1
+        self._asked[sender.node, message.request] = None
         self._desk.talks.begin(self._check(sender, message))
 
     async def _check(self, sender: Peer, message: CheckHost) -> None:
@@ -73,7 +75,7 @@ class Checking:
             effect = CheckCode(number, message.plan, message.bundle, message.stages)
             answer = (await self._desk.driven(number, effect, CHECK)).get(number)
         finally:
-            self._under_way -= 1
+            del self._asked[sender.node, message.request]
         if isinstance(answer, Completed) and isinstance(answer.result, HostChecked):
             told = answer.result
         else:
