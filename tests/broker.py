@@ -1,5 +1,7 @@
 """A mosquitto of a test's own: on a free port of 127.0.0.1, killed and begun again as the test wants, its store kept."""
 
+import contextlib
+import random
 import shutil
 import socket
 import subprocess
@@ -14,6 +16,17 @@ PROGRAM = shutil.which("mosquitto") or shutil.which("mosquitto", path="/usr/sbin
 needs_broker = pytest.mark.skipif(PROGRAM is None, reason="no mosquitto here (Debian: apt install mosquitto)")
 
 
+def lasting_port() -> int:
+    """A free port outside of what the kernel gives to outgoing connections. On one of those a server that is begun again may find
+    a client, even one that called itself while nobody listened.
+    """
+    low = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    while True:
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", random.randrange(low // 2, low)))
+            return int(probe.getsockname()[1])
+
+
 class Broker:
     """A context manager.
 
@@ -23,9 +36,7 @@ class Broker:
     """
 
     def __init__(self, folder: Path, *settings: str) -> None:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port: int = probe.getsockname()[1]
+        self.port = lasting_port()
         self._file = folder / "mosquitto.conf"
         lines = [
             f"listener {self.port} 127.0.0.1",
@@ -59,6 +70,13 @@ class Broker:
             except OSError:
                 assert self._process.poll() is None, "mosquitto has ended"
                 assert time.monotonic() < deadline, "mosquitto does not listen"
+
+    def kill(self) -> None:
+        """kill -9: what it has not written is forgotten."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait(20)
+            self._process = None
 
     def stop(self) -> None:
         """End it; its store is written."""

@@ -7,7 +7,7 @@ from hashlib import sha256
 
 from cryptography.hazmat.primitives.asymmetric import ed25519
 
-from agiledart_kernel.grants import Role, sign_link
+from agiledart_kernel.grants import NO_QUOTA, Quota, Role, sign_link
 from agiledart_transport.certificates import public_bytes
 
 HOUR = 3_600
@@ -50,11 +50,12 @@ class Authority:
         since: int = 0,
         scope: str = "",
         depth: int = 0,
+        quota: Quota = NO_QUOTA,
     ) -> Chain:
         """`chain`, one link longer; nothing is checked."""
         return sign_link(
             self.network, key_of(signer).sign, chain, key=public_of(holder), use=use, role=role,  # type: ignore[arg-type]
-            not_before=self.now + since, not_after=self.now + until, scope=scope, depth=depth,
+            not_before=self.now + since, not_after=self.now + until, scope=scope, depth=depth, quota=quota,
         )  # fmt: skip
 
     def member(self, holder: str, role: Role = "agent", *, until: int = 12 * HOUR, scope: str = "") -> Chain:

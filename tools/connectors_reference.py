@@ -7,7 +7,7 @@ from pathlib import Path
 from agiledart_dataflow.plan.connector_kinds import ConnectorKind
 from agiledart_executor.connectors.catalogue import SINKS, SOURCES
 from agiledart_executor.connectors.codecs.formats import FORMATS
-from agiledart_executor.connectors.opening import PACING
+from agiledart_executor.connectors.opening import PACING, sink_options
 
 TARGET = Path(__file__).resolve().parent.parent / "docs" / "reference" / "connectors.md"
 
@@ -18,6 +18,12 @@ what other packages bring; `submit --dry-run` shows what those of an application
 [the how-to](../how-to/connect-your-data.md).
 
 A connector is written `KIND:PATH?OPTION=VALUE&…@NODE`.
+
+"""
+
+REPEATS = """With `repeats=1` a sink may stand in an application with `delivery="exactly-once"` although it cannot take rows back:
+an epoch is committed when all rows before it have arrived, so none is lost; rows behind the last epoch come again after a failure.
+It is not asked for where that changes nothing: `sql:` with `key=`, `influx:` with `time=`. `mqtt:` wants `qos=1` or 2.
 
 """
 
@@ -38,7 +44,7 @@ def _table(role: str, kinds: Iterable[ConnectorKind]) -> str:
         cells = [
             f"`{kind.name}`",
             kind.what,
-            ", ".join(f"`{option}`" for option in kind.options) or "–",
+            ", ".join(f"`{option}`" for option in (kind.options if is_source else sink_options(kind))) or "–",
             f"`[{kind.extra}]`" if kind.extra else "–",
             *([("yes" if guarantee.goes_back else "no"), guarantee.acknowledges] if is_source else []),
             guarantee.repeats,
@@ -56,6 +62,7 @@ def reference() -> str:
         + _table("Sources", SOURCES.values())
         + f"Every source also knows {pacing}.\n\n"
         + _table("Sinks", SINKS.values())
+        + REPEATS
         + f"## Formats\n\nFor `?format=`, where a kind has it:\n\n{formats}"
     )
 

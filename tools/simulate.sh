@@ -6,9 +6,9 @@
 set -euo pipefail
 agiledart=$1 minutes=$2 seed=$3 directory=${4:-}
 failed=0 parts=()
-for part in swarm:6 applications:6 partitions:3 crashes:3 pauses:2 joins:2 weather:2 recovery:4; do
+for part in swarm:6 applications:6 partitions:3 crashes:3 pauses:2 joins:2 weather:2 recovery:4 routes:2; do
     scenario=${part%:*}
-    share=$(awk "BEGIN { print $minutes * ${part#*:} / 28 }")
+    share=$(awk "BEGIN { print $minutes * ${part#*:} / 30 }")
     arguments=("$scenario" --seed "$seed" --minutes "$share" -o json)
     if [[ -n $directory ]]; then
         mkdir -p "$directory"

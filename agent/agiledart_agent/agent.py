@@ -18,8 +18,11 @@ from typing import Any
 import msgspec
 
 from agiledart_agent.addresses import WILDCARDS, holder_of_port, not_ours, outward_address
-from agiledart_agent.ban_store import BanStore
+from agiledart_agent.admitting.members import ROW_BYTES
+from agiledart_agent.admitting.registrar import Registrar
+from agiledart_agent.admitting.renewal import Renewal
 from agiledart_agent.capacity import usual_capacity
+from agiledart_agent.circuits.relaying import Relaying
 from agiledart_agent.control.user_desk import UserDesk
 from agiledart_agent.driver import Driver
 from agiledart_agent.durable_file import write_durably
@@ -28,45 +31,57 @@ from agiledart_agent.executors.executor_desk import ExecutorDesk
 from agiledart_agent.executors.executor_pool import ExecutorProcess
 from agiledart_agent.fragments.fragment_desk import FragmentDesk
 from agiledart_agent.identity.identity import Identity
+from agiledart_agent.identity.tokens import parse_token
+from agiledart_agent.kept_set import KeptSet
 from agiledart_agent.logs import AgentLog
 from agiledart_agent.lookout import Lookout
 from agiledart_agent.metrics.metrics import AgentMetrics
 from agiledart_agent.metrics.metrics_server import MetricsServer
 from agiledart_agent.peer_links import PeerLinks
-from agiledart_agent.relaying import Relaying
 from agiledart_agent.ring_memory import RingMemory
 from agiledart_agent.run_store import RunStore
 from agiledart_agent.settings import DEFAULT_METRICS, AgentSettings, split_address
 from agiledart_agent.sink_log_server import SinkLogServer
+from agiledart_executor.user_code.software import software_version
 from agiledart_kernel.bans import Banned
 from agiledart_kernel.errors import OperationFailed, Refused, RemoteProtocolError
 from agiledart_kernel.frames import Hello
 from agiledart_kernel.instants import SECOND
+from agiledart_kernel.limits import MAX_BANS, MAX_REGISTERED
 from agiledart_kernel.machine import LinkLost, Message, Received, Send
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.observe import Observation
-from agiledart_kernel.orders import Verified, verify_order
+from agiledart_kernel.orders import MAX_ORDER_BYTES, Verified, verify_order
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.randomness import RandomStream
 from agiledart_node.desk.config import NodeConfig
 from agiledart_node.node import NODE_CODEC, Node
-from agiledart_node.records.sinks import SinkFound
-from agiledart_node.wire.effects import BansChanged, ForgetPart, ForgetRun, KeepElements, KeepFile
-from agiledart_node.wire.events import BansFound, ClockRead
+from agiledart_node.records.sinks import SharersFound, SinkFound
+from agiledart_node.wire.effects import (
+    BansChanged,
+    ForgetPart,
+    ForgetRun,
+    KeepElements,
+    KeepFile,
+    KeyJudged,
+    MembershipRenewed,
+    SignRenewal,
+)
+from agiledart_node.wire.events import BansFound, ClockRead, KeyMet, TokenKnown
 from agiledart_overlay.wire.effects import Joined, JoinFailed, Left, NeighboursChanged, PeerFailed, PeerLeft
 from agiledart_overlay.wire.events import JoinRing, LeaveRing, SetCongestion
 from agiledart_recovery.config import RecoveryConfig
-from agiledart_sink_log.layout import damaged_in
+from agiledart_sink_log.layout import damaged_in, ownerless_in
 from agiledart_transport.certificates import check_signature
 from agiledart_transport.circuits import Via
 from agiledart_transport.contexts import client_context, load_credentials, server_context
 from agiledart_transport.detour import direct_or_around
-from agiledart_transport.framed import ORDINARY_ENDS, Link, LinkHandler
+from agiledart_transport.framed import ORDINARY_ENDS, Link, LinkHandler, RefusedByPeer
 from agiledart_transport.links import connect, format_address
 from agiledart_transport.listener import Listener, serve
 from agiledart_transport.local_judge import LocalJudge
 
-CLOCK_SECONDS = 30.0
+CLOCK_SECONDS = 10.0
 LEAF_CHECK_SECONDS = 3600.0
 LINK_LOOK_SECONDS = 2.0
 LINK_ASK_SECONDS = 1.0
@@ -78,6 +93,23 @@ DIRECT_SECONDS = 1.0
 SEED_TRIES = 3
 MORE_METRICS_PORTS = 100
 """Tried after the usual one, when no port was asked for."""
+
+
+def _node_config(settings: AgentSettings) -> NodeConfig:
+    cores = settings.cores or os.cpu_count() or 1
+    return NodeConfig(
+        executors=settings.executors,
+        cores=cores,
+        capacity=settings.capacity or usual_capacity(cores),
+        placement=settings.placement,
+        recovery=_recovery(settings),
+        confines=not unprotected(settings),
+        most_applications=settings.quota_applications,
+        scaling_policy=settings.scaling_policy,
+        scaling_interval_ns=settings.scaling_interval * SECOND,
+        max_instances=settings.scaling_max_instances,
+        software=software_version(),
+    )
 
 
 def _recovery(settings: AgentSettings) -> RecoveryConfig:
@@ -100,23 +132,30 @@ class Agent:
         self._memory = RingMemory(settings.state_dir)
         self._banned = Banned(time.time)
         self._judge = LocalJudge(identity.network, time.time, banned=self._banned)
-        self._ban_store = BanStore(settings.state_dir)
+        self._registrar = Registrar(
+            self._judge, identity, self._meet, self._spawn, self._members_changed, self._key_denied
+        )
+        self._renewal = Renewal(identity, self._judge, self._registrar.admit, log, self._feed, self._membership_renewed)
+        self._kept_bans = KeptSet(settings.state_dir / "bans", MAX_BANS * MAX_ORDER_BYTES)
+        self._kept_members = KeptSet(settings.state_dir / "members", MAX_REGISTERED * (ROW_BYTES + 4))
+        self._registrar.members.read(self._kept_members.found())
         self._credentials = identity.credentials()
         self._client_tls: ssl.SSLContext = client_context(self._credentials)
         self._server_tls: ssl.SSLContext = server_context(self._credentials)
         self._listener: Listener | None = None
         self.links: PeerLinks | None = None
         self.driver: Driver | None = None
-        self._runs: RunStore | None = None
+        self._runs = RunStore(settings.state_dir, self.me.node.hex, self._feed, self._run_damaged)
         self.sink_logs = SinkLogServer(
             settings.state_dir,
             lambda: self.me,
             self._feed,
             self._log.refused,
             lambda text: self._log.warning("log.trim", text),
+            lambda *about: self._users.note_reading(*about),
         )
         self.fragments = FragmentDesk(settings.state_dir, self._dial_fragments, self._feed, self._log.refused)
-        self._users = UserDesk(settings, identity, log, self, self._feed, self._verify_order)
+        self._users: UserDesk = UserDesk(settings, identity, log, self, self._feed, self._verify_order)
         self._metrics = AgentMetrics(self._users.figures, settings.zone)
         self._metrics_server = MetricsServer(
             self._metrics.render, self._users.unready, self._metrics.refused_http, settings.metrics_hosts.split(",")
@@ -129,18 +168,13 @@ class Agent:
             members=self._nearest_linked,
             is_member=lambda node: any(peer.node == node for peer in self.known_peers()),
             place_of=self._place_of,
+            known=self.known_peers,
+            rtt_ns=lambda node: self.driver.node.overlay.rtt_ns(node) if self.driver is not None else None,
         )
         self._executors = ExecutorDesk(
-            settings,
-            identity,
-            log,
-            self._metrics,
-            self._judge,
-            self._feed,
-            self.relaying.circuit,
-            self.sink_logs.note_logs,
-            self.fragments.snapped,
-        )
+            settings, identity, log, self._metrics, self._judge, self._registrar.admit, self._feed,
+            self.relaying.ways, self.sink_logs.note_logs, self.fragments.snapped, self._runs.sweep,
+        )  # fmt: skip
         self.lookout = Lookout(self._memory, self._greet, self.known_peers, self._feed, log)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._left = asyncio.Event()
@@ -166,27 +200,19 @@ class Agent:
             identity.node_id, identity.incarnation, settings.name, self.address, settings.zone, settings.host
         )
         random = RandomStream(secrets.randbits(64), int(self.me.node), "node")
-        cores = settings.cores or os.cpu_count() or 1
         node = Node(
             self.me,
-            NodeConfig(
-                executors=settings.executors,
-                cores=cores,
-                capacity=settings.capacity or usual_capacity(cores),
-                placement=settings.placement,
-                recovery=_recovery(settings),
-                confines=not unprotected(settings),
-            ),
+            _node_config(settings),
             random,
             self._observe,
             lambda order: verify_order(identity.network, order, check_signature),
             secrets.token_bytes(32),
         )
+        node.steering.clock = time.monotonic_ns
         self.driver = Driver(node, self._send)
         self.links = PeerLinks(NODE_CODEC, self._dial, self._receive, self._lost)
         self._register_effects(self.driver)
         self._executors.open(self.driver, split_address(settings.listen)[0], host)
-        self._runs = RunStore(settings.state_dir, self._feed)
         self.driver.on(KeepFile, self._runs.keep)
         self.driver.on(KeepElements, self._runs.keep_elements)
         self.driver.on(ForgetPart, self._runs.forget_part)
@@ -194,7 +220,7 @@ class Agent:
         self.fragments.register(self.driver)
         self._feed(msgspec.structs.replace(self._runs.found(), fragments=self.fragments.found()))
         self._feed(ClockRead(int(time.time() * 1000)))
-        self._feed(BansFound(self._ban_store.found()))
+        self._feed(BansFound(self._kept_bans.found()))
         self._spawn(self._tell_time())
         self._spawn(self._renew_leaf())
         self._spawn(self._watch_links())
@@ -203,10 +229,15 @@ class Agent:
         self.lookout.is_expected = identity.authority is None
         await self._enter_ring(seeds)
         identity.keep_network()
+        self._renewal.open()
+        self._spawn(self._renewal.look_for_ever())
         self._spawn(self.lookout.look_for_ever())
         for text in damaged_in(settings.state_dir):
             self._log.warning("log.damaged", text)
+        for text in ownerless_in(settings.state_dir):
+            self._log.warning("log.ownerless", text)
         self._spawn(self.sink_logs.note_for_ever())
+        self._spawn(self.fragments.scrubbing.for_ever())
         self._spawn(self.sink_logs.trim_for_ever())
 
     async def stop(self, *, drain: bool) -> None:
@@ -222,8 +253,7 @@ class Agent:
         await self._users.close()
         await self._executors.close()
         await self.fragments.close()
-        if self._runs is not None:
-            self._runs.close()
+        self._runs.close()
         await self.relaying.close()
         if self.links is not None:
             await self.links.close()
@@ -275,8 +305,8 @@ class Agent:
                 host,
                 port,
                 context=self._server_tls,
-                hello=lambda _: self._hello(),
-                judge=self._judge,
+                hello=lambda peer: self._hello(self._registrar.welcome(peer)),
+                judge=self._registrar,
                 services=("overlay", "control", "sink_log", "fragments", "relay"),
                 on_link=self._accepted,
                 on_refused=self._log.refused,
@@ -331,6 +361,9 @@ class Agent:
             return "this is our own address"
         try:
             link = await self._connect(address, None, SEED_SECONDS)
+        except RefusedByPeer as error:
+            behind = " (our clock is ahead of its: compare the two)" if error.reason == "not yet valid" else ""
+            return f"{address}: {error}{behind}"
         except (OSError, ValueError, RemoteProtocolError) as error:
             return f"{address}: {error}"
         self.links.adopt(link)
@@ -338,7 +371,8 @@ class Agent:
 
     # ---- links
 
-    def _hello(self) -> Hello:
+    def _hello(self, welcome: bytes = b"") -> Hello:
+        """`welcome`: the receipt of who hears this."""
         identity = self._identity
         return Hello(
             service="overlay",
@@ -348,6 +382,11 @@ class Agent:
             address=self.address,
             zone=self._settings.zone,
             host=self._settings.host,
+            software=software_version(),
+            wall_ms=int(time.time() * 1_000),
+            token=identity.token,
+            receipt=identity.receipt,
+            welcome=welcome,
         )
 
     async def _connect(self, address: str, expect: NodeId | None, timeout: float, via: Via | None = None) -> Link:
@@ -357,7 +396,7 @@ class Agent:
             service="overlay",
             context=self._client_tls,
             hello=self._hello(),
-            judge=self._judge,
+            judge=self._registrar,
             expect=expect,
             on_frame=self.links.frame,
             on_closed=self._link_closed,
@@ -385,7 +424,7 @@ class Agent:
             service="relay",
             context=self._client_tls,
             hello=self._hello(),
-            judge=self._judge,
+            judge=self._registrar,
             expect=peer.node,
             on_frame=self.relaying.frame,
             on_closed=lambda link, reason: self.relaying.closed(link),
@@ -411,7 +450,7 @@ class Agent:
             service="fragments",
             context=self._client_tls,
             hello=self._hello(),
-            judge=self._judge,
+            judge=self._registrar,
             expect=peer.node,
             on_frame=on_frame,
             on_closed=on_closed,
@@ -445,8 +484,8 @@ class Agent:
     def _receive(self, sender: Peer, message: Message) -> None:
         self._feed(Received(sender, message))
 
-    def _lost(self, node: NodeId) -> None:
-        self._feed(LinkLost(node))
+    def _lost(self, node: NodeId, refused: bool) -> None:
+        self._feed(LinkLost(node, refused))
 
     # ---- effects
 
@@ -455,7 +494,11 @@ class Agent:
 
     def _register_effects(self, driver: Driver) -> None:
         driver.on(SinkFound, self.sink_logs.found)
+        driver.on(SharersFound, self.sink_logs.sharers_found)
         driver.on(BansChanged, self._bans_changed)
+        driver.on(KeyJudged, self._registrar.on_judged)
+        driver.on(SignRenewal, lambda effect: self._spawn(self._renewal.sign(effect)))
+        driver.on(MembershipRenewed, self._renewal.on_renewed)
         driver.on(Joined, self._have_joined)
         driver.on(JoinFailed, self._join_failed)
         driver.on(Left, lambda _: self._left.set())
@@ -466,9 +509,8 @@ class Agent:
     def _bans_changed(self, effect: BansChanged) -> None:
         """Who is banned loses every link, and has none from now on."""
         self._banned.until = effect.until
-        self._spawn(self._ban_store.keep(effect.orders))
-        links = (*(self.links.links() if self.links is not None else ()), *self._users.links(), *self.sink_logs.links())
-        for link in links:
+        self._spawn(self._kept_bans.keep(effect.orders))
+        for link in self._links_of_peers():
             if link.peer.grant.is_banned(self._banned):
                 link.close("banned")
         try:
@@ -478,6 +520,37 @@ class Agent:
         if is_banned and not self.leave_asked.done():
             text = "This node was banned from its network by an admin. Ask there; to join anew takes another key and token."
             self.leave_asked.set_exception(OperationFailed(text))
+
+    def _links_of_peers(self) -> tuple[Link, ...]:
+        """Of agents and users."""
+        mine = self.links.links() if self.links is not None else ()
+        return (*mine, *self._users.links(), *self.sink_logs.links())
+
+    def _meet(self, event: KeyMet) -> bool:
+        self._feed(event)
+        return self.driver is not None
+
+    def _members_changed(self) -> None:
+        self._spawn(self._kept_members.keep(self._registrar.members.rows()))
+
+    def _key_denied(self, key: bytes, reason: str) -> None:
+        """Somebody was let in for a receipt that is worth nothing."""
+        for link in self._links_of_peers():
+            if key in link.peer.grant.keys:
+                link.close(reason)
+
+    def _membership_renewed(self) -> None:
+        self._executors.renew()
+
+    async def renew(self) -> str:
+        """Have this node's membership renewed now; why it was not, or empty."""
+        return await self._renewal.renew()
+
+    def made_token(self, text: str) -> None:
+        """A token was made here: the ring's list of them should have it."""
+        token = parse_token(text)
+        record = token.record
+        self._feed(TokenKnown(record.token, record.join_before, record.uses, token.role, token.scope))
 
     def _feed(self, event: Any) -> None:
         if self.driver is not None:
@@ -509,6 +582,9 @@ class Agent:
         elif not self.leave_asked.done():
             self._log.error("ring.refused", str(failure))
             self.leave_asked.set_exception(failure)
+
+    def _run_damaged(self, text: str) -> None:
+        self._log.warning("run.damaged", f"  {text}")
 
     def _peer_failed(self, effect: PeerFailed) -> None:
         name = effect.peer.name or effect.peer.node.short

@@ -11,10 +11,12 @@ import signal
 import sys
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from agiledart_agent.agent import Agent, write_agent_json
+from agiledart_agent.identity.clock_wait import ClockWait
 from agiledart_agent.identity.identity import Identity
 from agiledart_agent.identity.node_name import NodeName
 from agiledart_agent.identity.tokens import create_token, parse_token, read_token, redeem
@@ -40,8 +42,10 @@ def run_agent(settings: AgentSettings) -> int:
     log = AgentLog(settings.log_format, settings.name, settings.verbose)
     identity: Identity | None = None
     name: NodeName | None = None
+    supervisor = Supervisor.take_from(os.environ)
+    clock = ClockWait(lambda text: log.warning("clock", f"  {text}"), supervisor.ask_for_time, settings.parent_fd)
     try:
-        identity = Identity.load_or_create(settings.state_dir)
+        identity = clock.until(lambda: Identity.load_or_create(settings.state_dir))
         name = NodeName(settings.name, settings.state_dir, is_given=settings.name != default_name())
         if name.text != settings.name:
             settings = replace(settings, name=name.text)
@@ -49,10 +53,11 @@ def run_agent(settings: AgentSettings) -> int:
             log.info(
                 "name.moved", f"  another agent of this machine is called {default_name()}; this one is {name.text}"
             )
-        seeds, token = _network(settings, identity, log)
+        remembered = _remembered(settings, identity, log)
+        seeds, token = clock.until(partial(_network, settings, identity, log, remembered))
         if os.geteuid() == 0:
             log.warning("started.as_root", "running as root; an ordinary user is enough")
-        return run_on_uvloop(_main(settings, identity, log, seeds, founded=token))
+        return run_on_uvloop(_main(settings, identity, log, supervisor, seeds, founded=token))
     except ConfigurationError as error:
         log.error("settings", str(error))
         return 2
@@ -72,12 +77,19 @@ def run_agent(settings: AgentSettings) -> int:
             identity.close()
 
 
-def _network(settings: AgentSettings, identity: Identity, log: AgentLog) -> tuple[list[str], bool]:
-    """Addresses to begin at, and whether a new network was founded."""
+def _remembered(settings: AgentSettings, identity: Identity, log: AgentLog) -> list[str]:
+    """Addresses of its ring; says which files of its state were put right."""
     memory = RingMemory(settings.state_dir)
     remembered = memory.addresses()
     for notice in (*identity.repaired.values(), *([memory.notice] if memory.notice else [])):
         log.warning("state.repaired", notice)
+    return remembered
+
+
+def _network(
+    settings: AgentSettings, identity: Identity, log: AgentLog, remembered: list[str]
+) -> tuple[list[str], bool]:
+    """Addresses to begin at, and whether a new network was founded. Raises Refused while the clock is behind."""
     if settings.join:
         token = parse_token(read_token(settings.join))
         if token.role != "agent":
@@ -87,7 +99,8 @@ def _network(settings: AgentSettings, identity: Identity, log: AgentLog) -> tupl
         if identity.is_untouched and identity.network != token.network:
             _leave_old(settings, identity, log)
         try:
-            identity.join_network(token.network, redeem(token, identity.public_key, int(time.time())))
+            chain = redeem(token, identity.public_key, int(time.time()))
+            identity.join_network(token.network, chain, token.signed_record)
         except OperationFailed:
             if identity.network != token.network or not _is_member(identity):
                 raise  # else a service's restart with the token of its first day
@@ -140,13 +153,20 @@ def _is_member(identity: Identity) -> bool:
     return True
 
 
-async def _main(settings: AgentSettings, identity: Identity, log: AgentLog, seeds: list[str], *, founded: bool) -> int:
+async def _main(
+    settings: AgentSettings,
+    identity: Identity,
+    log: AgentLog,
+    supervisor: Supervisor,
+    seeds: list[str],
+    *,
+    founded: bool,
+) -> int:
     began = time.monotonic()
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(lambda _, context: log.unhandled(context))
     agent = Agent(settings, identity, log)
     asked = _Signals(loop, settings.parent_fd)
-    supervisor = Supervisor.take_from(os.environ)
     watchdog = asyncio.create_task(supervisor.keep_alive())
     path = settings.state_dir / "agent.json"
     with contextlib.suppress(OSError):
@@ -241,6 +261,7 @@ def _greet(
             uses=FIRST_TOKEN_USES,
             expires=FIRST_TOKEN_SECONDS,
         )
+        agent.made_token(token)
         # A token is a secret: it is shown to the person at the terminal, and never reaches a log.
         sys.stderr.write(
             f"  add a node ({FIRST_TOKEN_USES} uses, 24 h):   agiledart agent --join -   and paste this there:\n{token}\n"

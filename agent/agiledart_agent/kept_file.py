@@ -53,6 +53,15 @@ def read_kept(path: Path, *, secret: bool = False) -> Kept:
         FileNotFoundError: there is neither. Other OSErrors: they cannot be read.
         OperationFailed: the file is not ours, or no plain file.
     """
+    return read_both(path, secret=secret)[0]
+
+
+def read_both(path: Path, *, secret: bool = False) -> list[Kept]:
+    """The same, and behind it what the file holds where that is something else: the copy may be another node's.
+
+    Raises:
+        As `read_kept`.
+    """
     content: bytes | None = None
     with contextlib.suppress(FileNotFoundError):
         content = read_ours(path, secret=secret)
@@ -60,11 +69,14 @@ def read_kept(path: Path, *, secret: bool = False) -> Kept:
     if copy is None:
         if content is None:
             raise FileNotFoundError(2, "No such file or directory", str(path))
-        return Kept(content, "", has_copy=False)
+        return [Kept(content, "", has_copy=False)]
     if content == copy:
-        return Kept(copy, "", has_copy=True)
+        return [Kept(copy, "", has_copy=True)]
     what = "is missing" if content is None else "is damaged" if content else "is empty"
-    return Kept(copy, f"{path} {what}: its last good copy was put in its place.", has_copy=True)
+    found = [Kept(copy, f"{path} {what}: its last good copy was put in its place.", has_copy=True)]
+    if content:
+        found.append(Kept(content, f"{copy_path(path)} is another node's: it was made anew.", has_copy=True))
+    return found
 
 
 def _read_copy(path: Path, *, secret: bool) -> bytes | None:

@@ -5,6 +5,7 @@ no trouble produces none of the former. The same kind is said at most once a min
 """
 
 from agiledart_kernel.observe import Observation
+from agiledart_node.registering.observations import TokenOverused
 from agiledart_node.scheduling.observations import (
     ApplicationWaits,
     ElectionBegun,
@@ -76,12 +77,15 @@ def event_of(observation: Observation) -> Event:
             return "debug", "ring.left", "out of the ring", {}
         case MessageDropped(reason):
             return "debug", "message.dropped", f"a message was dropped: {reason}", {"reason": reason}
-    return _of_scheduling(observation)
+    return _of_node(observation)
 
 
-def _of_scheduling(observation: Observation) -> Event:
+def _of_node(observation: Observation) -> Event:
     fields: dict[str, object]
     match observation:
+        case TokenOverused(token, allowed, used):
+            text = f"{used:,} keys came by token {token[:16]}, which allows {allowed:,}: the network was in two parts. They stay"
+            return "warning", "token.overused", text, {"token": token, "allowed": allowed, "used": used}
         case SchedulerElected(domain, index, term):
             where = f"zone {domain}" if domain else "this network"
             fields = {"zone": domain, "index": index, "term": term}

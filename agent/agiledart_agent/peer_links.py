@@ -42,7 +42,7 @@ class PeerLinks:
         codec: of the messages that travel.
         dial: opens a verified link to a peer, or raises. Also beside one that is silent: the first that answers is used.
         received: called with each message and its sender.
-        lost: called when a link broke or could not be opened.
+        lost: called when a link broke or could not be opened, and whether the peer's machine refused it: nothing listens there.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class PeerLinks:
         codec: Codec[Any],
         dial: Dial,
         received: Callable[[Peer, Message], None],
-        lost: Callable[[NodeId], None],
+        lost: Callable[[NodeId, bool], None],
     ) -> None:
         self._codec, self._dial, self._received, self._lost = codec, dial, received, lost
         self._links: dict[NodeId, Link] = {}
@@ -111,10 +111,15 @@ class PeerLinks:
             link = await asyncio.wait_for(self._dial(to, False), DIAL_SECONDS)
             if link.closed:
                 raise ConnectionResetError("closed as soon as it was open")
-        except (OSError, TimeoutError, ValueError, RemoteProtocolError):  # ValueError: a peer's address that is none
+        except (
+            OSError,
+            TimeoutError,
+            ValueError,
+            RemoteProtocolError,
+        ) as error:  # ValueError: a peer's address that is none
             self.dropped["no link"] += len(self._waiting.pop(to.node, ()))
             self._dials.pop(to.node, None)
-            self._lost(to.node)
+            self._lost(to.node, isinstance(error, ConnectionRefusedError))
             return
         self._dials.pop(to.node, None)
         self.adopt(link)
@@ -171,7 +176,7 @@ class PeerLinks:
             del self._links[sender.node]
             self._kept.pop(sender.node).close()  # it is dialled when there is something to say
             if not self._closed:
-                self._lost(sender.node)
+                self._lost(sender.node, False)
 
     async def close(self) -> None:
         """Close all links and give up all dials."""

@@ -5,16 +5,22 @@
                       life      the last life that it has entered
                       elements/ what its instances saved (written by executors)
 
-Files of one run are written in order, by one thread. After a start all of them are told to the node, which then waits to be asked.
+Files of one run are written in order, by one thread, each behind a checksum. After a start all of them are told to the node, which
+then waits to be asked. A damaged one is left out, and that is said: a seat that forgot what it promised does not vote until it is
+put in again, and a host that forgot its last life takes part from the next one on, like one that never had anything of the run.
 """
 
 import asyncio
+import contextlib
 import os
 import shutil
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from agiledart_agent.clearing import Clearing
+from agiledart_executor.checked import DamagedFile, checked, content_of
+from agiledart_executor.elements import OF_EXECUTORS, DamagedElement, read_header
 from agiledart_kernel.machine import Completed, Event, Failed
 from agiledart_node.wire.effects import ForgetPart, ForgetRun, KeepElements, KeepFile
 from agiledart_node.wire.events import RunsFound, StoredFile
@@ -22,36 +28,76 @@ from agiledart_node.wire.events import RunsFound, StoredFile
 FOLDER = "runs"
 _NAMES = ("part", "voter", "life", "record")
 
+_NEED_LIFE = ("part", "record")
+"""Who does not know its last life must not go on with what it hosted then."""
+
+_LOST = {
+    "voter": "this node does not vote on the run until it is given a seat again; the other voters know what was decided",
+    "life": "this node takes part in the run again from its next life on",
+    "part": "what this node hosted of the run is brought back from its neighbours in the next life",
+    "record": "other nodes have a copy",
+}
+
 
 class RunStore:
     """The runs' files below a state directory.
 
     Args:
+        node: whose these are, in hex.
         feed: takes the outcome of each write, as an event for the node.
+        warn: takes a sentence about a file that is damaged.
     """
 
-    def __init__(self, state_dir: Path, feed: Callable[[Event], None]) -> None:
-        self._root, self._feed = state_dir / FOLDER, feed
+    def __init__(
+        self, state_dir: Path, node: str, feed: Callable[[Event], None], warn: Callable[[str], None] = lambda _: None
+    ) -> None:
+        self._root, self._node, self._feed, self._warn = state_dir / FOLDER, node, feed, warn
         self._thread = ThreadPoolExecutor(1, "runs")
         self._loop = asyncio.get_running_loop()
+        self._leaving: set[Path] = set()
+        self._clearing = Clearing(self._thread, self._clear)
 
     def found(self) -> RunsFound:
         """Everything that lies here. A file that cannot be read is left out: others have what it said."""
         files: list[StoredFile] = []
+        folders: list[tuple[str, int]] = []
         for folder in sorted(self._root.glob("*.*")) if self._root.is_dir() else []:
             application, _, version = folder.name.rpartition(".")
             if version.isdecimal():
-                read = ((name, _content(folder / name)) for name in _NAMES)
-                files += (StoredFile(application, int(version), name, raw) for name, raw in read if raw is not None)
-        return RunsFound(tuple(files))
+                if not _is_known(folder):
+                    shutil.rmtree(folder, ignore_errors=True)
+                if folder.exists():
+                    folders.append((application, int(version)))
+                read = self._read(folder)
+                files += (StoredFile(application, int(version), name, raw) for name, raw in read.items())
+        return RunsFound(tuple(files), folders=tuple(folders))
+
+    def _read(self, folder: Path) -> dict[str, bytes]:
+        found: dict[str, bytes] = {}
+        left_out: set[str] = set()
+        for name in _NAMES:
+            path = folder / name
+            try:
+                found[name] = content_of(path.read_bytes(), self._whose(path))
+            except FileNotFoundError:
+                continue
+            except (OSError, DamagedFile) as error:
+                why = (error.strerror or "").lower() if isinstance(error, OSError) else error
+                self._warn(f"{path} is damaged ({why}): {_LOST[name]}.")
+                left_out |= {name, *(_NEED_LIFE if name == "life" else ())}
+        return {name: content for name, content in found.items() if name not in left_out}
+
+    def _whose(self, path: Path) -> str:
+        return f"{self._node}/{path.parent.name}/{path.name}"
 
     def keep(self, effect: KeepFile) -> None:
         """Write a file, force it to the disk, then say so."""
         path = self._folder(effect.application, effect.version) / effect.name
 
         def work() -> None:
+            self._leaving.discard(path.parent)
             try:
-                _write(path, effect.content)
+                _write(path, checked(effect.content, self._whose(path)))
             except OSError as error:
                 why = f"{path} cannot be written: {(error.strerror or str(error)).lower()}"
                 self._tell(Failed(effect.request, why))
@@ -61,13 +107,13 @@ class RunStore:
         self._thread.submit(work)
 
     def keep_elements(self, effect: KeepElements) -> None:
-        """Drop all elements but these; one that is being written has no name yet."""
+        """Drop all elements but these and later ones; one that is being written has no name yet."""
         folder = self._folder(effect.application, effect.version) / "elements"
         wanted = {digest.hex() for digest in effect.digests}
 
         def work() -> None:
             for path in folder.glob("[0-9a-f]*"):
-                if path.name not in wanted:
+                if path.name not in wanted and not _is_later(path, (effect.life, effect.epoch)):
                     path.unlink(missing_ok=True)
 
         self._thread.submit(work)
@@ -79,14 +125,31 @@ class RunStore:
         def work() -> None:
             for name in ("part", "record"):
                 (folder / name).unlink(missing_ok=True)
-            for name in ("elements", "opened"):
+            for name in OF_EXECUTORS:
                 shutil.rmtree(folder / name, ignore_errors=True)
 
         self._thread.submit(work)
 
     def forget(self, effect: ForgetRun) -> None:
         """The run is over: nothing of it is needed here."""
-        self._thread.submit(shutil.rmtree, self._folder(effect.application, effect.version), True)
+        self._thread.submit(self._leave, self._folder(effect.application, effect.version))
+
+    def sweep(self, application: str, version: int) -> None:
+        """No process of the run is left here: one that was just beginning may have made folders of a run that was forgotten."""
+        folder = self._folder(application, version)
+        with contextlib.suppress(RuntimeError):  # the agent ends; its next start sweeps
+            self._thread.submit(lambda: None if _is_known(folder) else self._leave(folder))
+
+    def _leave(self, folder: Path) -> None:
+        self._leaving.add(folder)
+        self._clearing.work()
+
+    def _clear(self) -> bool:
+        for folder in tuple(self._leaving):
+            shutil.rmtree(folder, ignore_errors=True)
+            if not folder.exists():
+                self._leaving.discard(folder)
+        return not self._leaving
 
     def close(self) -> None:
         """What was asked for is still written."""
@@ -102,11 +165,17 @@ class RunStore:
             return
 
 
-def _content(path: Path) -> bytes | None:
+def _is_known(folder: Path) -> bool:
+    """Does this node have anything of the run whose folder this is: a part, a vote, a life?"""
+    return any((folder / name).exists() for name in _NAMES)
+
+
+def _is_later(path: Path, snapshot: tuple[int, int]) -> bool:
     try:
-        return path.read_bytes()
-    except OSError:
-        return None
+        header = read_header(path)
+    except DamagedElement:
+        return False
+    return (header.life, header.epoch) > snapshot
 
 
 def _write(path: Path, content: bytes) -> None:

@@ -18,6 +18,7 @@ from agiledart_dataflow.user_code.user_limits import MIN_MEMORY_MB
 from agiledart_kernel.errors import ConfigurationError
 from agiledart_kernel.limits import MAX_LATENCY_LOG_BYTES, MAX_LATENCY_LOG_DAYS, MIN_LATENCY_LOG_BYTES
 from agiledart_placement.strategy import STRATEGIES
+from agiledart_scaling.registry import POLICIES, policy_named
 
 _PREFIX = "AGILEDART_AGENT__"
 SERVICE_STATE_DIR = Path("/var/lib/agiledart")
@@ -72,6 +73,16 @@ class AgentSettings:
         path_patience: seconds for which no path between two hosts of an application may work before it fails, or recovers.
         relay: whether this agent leads circuits for nodes that cannot reach each other directly.
         relay_bytes_per_second: how much of each circuit in each direction; 0: as fast as it goes.
+        quota_applications: that one submitter may have running in the network, as this agent sees it; 0: any number. In a file
+            `applications` in the table `[quota]`, and so the other three.
+        quota_executors: worker processes of one submitter on this node; 0: any number.
+        quota_memory_mb: megabytes that they may take together (each counts as `executor_memory_mb`); 0: any.
+        quota_disk_mb: megabytes of files, spools, state and logs of one submitter on this node; 0: any.
+        scaling_policy: by which stages with limits scale themselves, of applications that this node coordinates. In a file
+            `policy` in the table `[scaling]`, and so the other two.
+        scaling_interval: seconds from one decision to the next.
+        scaling_max_instances: instances of one application for each node of the ring, beyond which it does not grow by itself;
+            0: any number.
         parent_fd: file descriptor whose closing ends the agent (-1: none).
         log_format: `console` or `json`.
         verbose: log every message.
@@ -102,6 +113,13 @@ class AgentSettings:
     path_patience: int = 60
     relay: bool = True
     relay_bytes_per_second: int = 0
+    quota_applications: int = 0
+    quota_executors: int = 0
+    quota_memory_mb: int = 0
+    quota_disk_mb: int = 0
+    scaling_policy: str = POLICIES[0]
+    scaling_interval: int = 5
+    scaling_max_instances: int = 0
     parent_fd: int = -1
     log_format: str = "console"
     verbose: bool = False
@@ -176,6 +194,12 @@ class AgentSettings:
             )
         _check_seconds("checkpoint_interval", self.checkpoint_interval, 3_600)
         _check_seconds("path_patience", self.path_patience, 86_400)
+        _check_seconds("scaling_interval", self.scaling_interval, 3_600)
+        policy_named(self.scaling_policy)
+        if self.scaling_max_instances < 0:
+            raise ConfigurationError(
+                f"scaling.max_instances is {self.scaling_max_instances}; allowed are 0 (any number) and more"
+            )
         if self.relay_bytes_per_second < 0:
             raise ConfigurationError(
                 f"agent.relay_bytes_per_second is {self.relay_bytes_per_second}; allowed are 0 (as fast as it goes) and more"
@@ -194,6 +218,9 @@ class AgentSettings:
 
     def _validate_size(self) -> None:
         """How much this node takes."""
+        for quota in ("applications", "executors", "memory_mb", "disk_mb"):
+            if (most := getattr(self, f"quota_{quota}")) < 0:
+                raise ConfigurationError(f"quota.{quota} is {most}; allowed are 0 (any) and more")
         if not 1 <= self.executors <= 64:
             raise ConfigurationError(f"agent.executors is {self.executors}; allowed are 1 to 64")
         for setting, value, zero, most in (
@@ -235,11 +262,15 @@ def _from_file(path: Path | None) -> dict[str, Any]:
         raise ConfigurationError(f"{path}: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"{path}: {error}") from None
-    table = document.get("agent", {})
-    unknown = [key for key in document if key != "agent"]
-    if unknown or not isinstance(table, dict):
-        raise ConfigurationError(f"{path}: only the table [agent] is known, found {', '.join(unknown) or 'a value'}")
-    return table
+    tables = {name: document.get(name, {}) for name in ("agent", "quota", "scaling")}
+    unknown = [key for key in document if key not in tables]
+    if unknown or not all(isinstance(table, dict) for table in tables.values()):
+        found = ", ".join(unknown) or "a value"
+        raise ConfigurationError(f"{path}: only the tables [agent], [quota] and [scaling] are known, found {found}")
+    settings: dict[str, Any] = dict(tables["agent"])
+    for name in ("quota", "scaling"):
+        settings |= {f"{name}_{key}": value for key, value in tables[name].items()}
+    return settings
 
 
 def _from_environment(environment: Mapping[str, str]) -> dict[str, str]:

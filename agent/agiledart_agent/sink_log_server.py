@@ -16,13 +16,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from agiledart_agent.log_judge import LogJudge, log_of
 from agiledart_kernel.codec import Codec
 from agiledart_kernel.errors import OperationFailed, RemoteProtocolError
 from agiledart_kernel.frames import FrameKind
 from agiledart_kernel.machine import Event
 from agiledart_kernel.peer import Peer
-from agiledart_kernel.services import covers
-from agiledart_node.records.sinks import FindSink, NoteSink, SinkFound, SinkRecord
+from agiledart_kernel.permissions import Asker, Log
+from agiledart_node.records.log_owners import not_to_be_read
+from agiledart_node.records.sinks import FindSink, NoteSink, SharersFound, SinkFound, SinkRecord
 from agiledart_sink_log.layout import holds_rows, log_directory, logs_in
 from agiledart_sink_log.protocol import (
     DAMAGED,
@@ -72,6 +74,7 @@ REQUESTS: Codec[LogRequest] = Codec(LogRequest)
 ANSWERS: Codec[LogAnswer] = Codec(LogAnswer)
 
 R = TypeVar("R")
+NoteRefused = Callable[[Asker, str, Log, str, str], None]
 
 
 @dataclass(eq=False)
@@ -100,6 +103,7 @@ class SinkLogServer:
         feed: takes events for the node.
         count_refused: called with (reason, who) for each request that is not allowed.
         warn: takes a sentence about a log that cannot be kept within its bounds.
+        note_refused: takes (who, whence, log, reason, sentence) of each reading that is not allowed, for the audit.
 
     Attributes:
         answered: requests by kind of answer, for metrics; refusals count under their reason.
@@ -112,8 +116,10 @@ class SinkLogServer:
         feed: Callable[[Event], None],
         count_refused: Callable[[str, str], None],
         warn: Callable[[str], None] = lambda _: None,
+        note_refused: NoteRefused = lambda *_: None,
     ) -> None:
         self._root, self._me, self._feed, self._count_refused, self._warn = root, me, feed, count_refused, warn
+        self._note_refused, self._judge = note_refused, LogJudge(feed)
         self._readings: dict[Link, _Reading] = {}
         self._logs: dict[str, _OpenLog] = {}
         self._threads = ThreadPoolExecutor(THREADS, "sink-log")
@@ -145,6 +151,7 @@ class SinkLogServer:
                         found.log_id,
                         found.schema_json(),
                         found.partitions,
+                        bytes.fromhex(found.owner),
                     )
                 )
             )
@@ -167,6 +174,10 @@ class SinkLogServer:
                     self._warn(text)
             told = set(wrong)
             await asyncio.sleep(TRIM_SECONDS)
+
+    def sharers_found(self, effect: SharersFound) -> None:
+        """The node answered `FindSharers`."""
+        self._judge.found(effect)
 
     def found(self, effect: SinkFound) -> None:
         """The node answered `FindSink`."""
@@ -238,6 +249,10 @@ class SinkLogServer:
             except OSError as error:
                 text = f"The log {request.sink} cannot be read on {self._me().name}: {error.strerror or error}."
                 answer = LogRefused(request.request, UNAVAILABLE, text)
+            except Exception as error:  # noqa: BLE001  a fault of ours costs this answer, not all that wait behind it
+                self._warn(f"a question about the log {request.sink} could not be answered: {error!r}")
+                text = f"The log {request.sink} cannot be read on {self._me().name} now; its agent's log says why."
+                answer = LogRefused(request.request, UNAVAILABLE, text)
             self._answer(reading, answer)
             try:
                 await reading.link.drain()
@@ -255,28 +270,38 @@ class SinkLogServer:
 
     async def _answer_to(self, link: Link, request: LogRequest) -> LogAnswer:
         number, name = request.request, request.sink
-        if not covers(link.peer.grant, "sink", name):
-            self._count_refused("scope", link.remote)
-            text = (
-                f"This {link.peer.grant.role} may use {link.peer.grant.scope} only, not the log {name}. Make another token:  "
-                f"agiledart token create --role reader --scope sink:{name}"
-            )
-            return LogRefused(number, NOT_ALLOWED, text)
+        asker = Asker.of(link.peer.grant)
+        if asker.scope.startswith("sink:") and asker.scope != f"sink:{name}":  # that learns no names
+            return self._refused(link, number, "scope", Log(name))
         if sink_name_fault(name):
             return _unknown(number, name)
         if isinstance(request, Locate):
-            return await self._locate(request)
+            return await self._locate(link, request)
         try:
             log = self._open(name)
         except OperationFailed as error:
             return LogRefused(number, UNAVAILABLE, f"The log {name} on {self._me().name}: {error}")
         if log is None:
             return LogRefused(number, ELSEWHERE, f"The log {name} is not on {self._me().name}.")
+        whose = log_of(log.reader.description)._replace(
+            name=name
+        )  # what it says of its name, users' code may have written
+        if why := await self._judge.refusal(asker, whose):
+            return self._refused(link, number, why, whose)
         if isinstance(request, Fetch) and sum(one.unsent_bytes for one in self._readings) > MAX_UNSENT_BYTES:
             return _overloaded(request, "readers do not take what they have asked for")
         return await (self._ends(log, request) if isinstance(request, Ends) else self._fetch(log, request))
 
-    async def _locate(self, request: Locate) -> LogAnswer:
+    def _refused(self, link: Link, number: int, why: str, log: Log) -> LogRefused:
+        """Who asks may not read this; counted, and noted in the audit."""
+        asker = Asker.of(link.peer.grant)
+        text = not_to_be_read(asker, why, log)
+        self._count_refused(why, link.remote)
+        self._note_refused(asker, link.remote, log, why, text)
+        return LogRefused(number, NOT_ALLOWED, text)
+
+    async def _locate(self, link: Link, request: Locate) -> LogAnswer:
+        asker = Asker.of(link.peer.grant)
         found = await self._find(request.sink)
         record = found.record
         if record is None and found.reason:
@@ -285,8 +310,13 @@ class SinkLogServer:
         if record is None and asyncio.get_running_loop().time() - self._started < SETTLE_SECONDS:
             text = f"The log {request.sink} is not known yet: {self._me().name} has just started. Try again."
             return LogRefused(request.request, UNAVAILABLE, text)
+        if record is None and asker.scope.startswith("app:"):
+            return self._refused(link, request.request, "scope", Log(request.sink))
         if record is None:
             return _unknown(request.request, request.sink)
+        log = Log(record.name, record.application, record.owner)
+        if why := await self._judge.refusal(asker, log):
+            return self._refused(link, request.request, why, log)
         node = record.node
         return Located(
             request.request, record.name, record.application, record.version, node.node, node.name, node.address,

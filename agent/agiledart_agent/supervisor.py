@@ -12,6 +12,9 @@ from collections.abc import MutableMapping
 
 NOTIFY_SOCKET, WATCHDOG_USEC, WATCHDOG_PID = "NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"
 
+PATIENCE_SECONDS = 30
+"""For which it is asked at a time for more time to start."""
+
 
 class Supervisor:
     """The other end of the notification socket, if there is one.
@@ -45,6 +48,10 @@ class Supervisor:
         # Without its signs the manager restarts us; there is nobody else to tell of an error.
         with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, kind) as channel:
             channel.sendto("\n".join(lines).encode(), self._address)
+
+    def ask_for_time(self) -> None:
+        """The start takes longer, by no fault of the agent's."""
+        self.tell(f"EXTEND_TIMEOUT_USEC={PATIENCE_SECONDS * 1_000_000}", "STATUS=waiting until the clock is right")
 
     async def keep_alive(self) -> None:
         """Give a sign of life twice in each watchdog interval, until cancelled."""

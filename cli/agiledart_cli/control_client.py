@@ -150,7 +150,7 @@ class ControlClient:
                     if on_progress is not None:
                         on_progress(harmless(message.text))
                 elif isinstance(message, Refusal):
-                    raise AnsweredNoError(harmless_lines(message.text), message.exit_code)
+                    raise AnsweredNoError(harmless_lines(message.text), message.exit_code, message.reason)
                 elif isinstance(message, Answer):
                     return json.loads(message.body)
         except TimeoutError:

@@ -10,10 +10,11 @@ class NoAgentError(AgileDartError):
 
 
 class AnsweredNoError(OperationFailed):
-    """An agent answered that it can't be done, with the exit code that it wants."""
+    """An agent answered that it can't be done, with the exit code that it wants; `reason` where the asker may not."""
 
-    def __init__(self, text: str, exit_code: int) -> None:
+    def __init__(self, text: str, exit_code: int, reason: str = "") -> None:
         super().__init__(text)
+        self.reason = reason
         self.exit_code = exit_code if exit_code in (FAILED, USAGE) else FAILED
 
 

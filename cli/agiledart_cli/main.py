@@ -22,10 +22,22 @@ VERBS: dict[str, tuple[str, str]] = {
     "list": ("agiledart_cli.verbs.applications:list_applications", "All applications of the network."),
     "status": ("agiledart_cli.verbs.applications:status", "How an application is doing, and where."),
     "stop": ("agiledart_cli.verbs.applications:stop", "End an application: drain it, or cut it with --now."),
+    "scale": ("agiledart_cli.verbs.changing_stages:scale", "Give a stage more or fewer instances while rows flow."),
+    "move": ("agiledart_cli.verbs.changing_stages:move", "Have a stage run on another node while rows flow."),
+    "drain": (
+        "agiledart_cli.verbs.changing_stages:drain",
+        "Empty a node while rows flow; it leaves the ring, or stays.",
+    ),
+    "checkpoint": ("agiledart_cli.verbs.applications:checkpoint", "What is safe of an application, and an epoch now."),
     "forget": ("agiledart_cli.verbs.applications:forget", "Let an application that has ended go from `list`."),
-    "ban": ("agiledart_cli.verbs.shutting_out:ban", "Shut a node, a key or a token out of the network."),
-    "unban": ("agiledart_cli.verbs.shutting_out:unban", "Take a ban back."),
-    "bans": ("agiledart_cli.verbs.shutting_out:bans", "What is banned, and was."),
+    "ban": ("agiledart_cli.verbs.network:ban", "Shut a node, a key or a token out of the network."),
+    "unban": ("agiledart_cli.verbs.network:unban", "Take a ban back."),
+    "bans": ("agiledart_cli.verbs.network:bans", "What is banned, and was."),
+    "secret": (
+        "agiledart_cli.verbs.access.secret_verbs:secret",
+        "Passwords of connectors, for the nodes that need them.",
+    ),
+    "audit": ("agiledart_cli.verbs.access.audit_verb:audit", "Who wanted what, whence, and whether it was allowed."),
     "identity": ("agiledart_cli.verbs.identities:identity", "Who you are to agents on other machines."),
     "share": ("agiledart_cli.verbs.applications:share", "Let another key act on an application."),
     "logs": ("agiledart_cli.verbs.applications:logs", "What the code of an application printed, on all nodes."),
@@ -41,7 +53,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "analytics": ("agiledart_cli.verbs.analytics:analytics", "PySpark jobs on the results that sink logs keep."),
     "experiment": ("agiledart_cli.verbs.experiment:experiment", "What the papers measured, measured here."),
     "simulate": ("agiledart_cli.verbs.simulate:simulate", "Hostile runs of a virtual ring, repeatable from a seed."),
-    "token": ("agiledart_cli.verbs.network:token", "Make a join token, or read one."),
+    "token": ("agiledart_cli.verbs.access.join_tokens:token", "Make join tokens, see who came by them, revoke them."),
 }
 """Verb → where its command lives, and its line in the overview."""
 

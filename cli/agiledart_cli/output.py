@@ -101,6 +101,13 @@ def duration(seconds: float) -> str:
     return f"{whole // 86_400} d {whole % 86_400 // 3600} h"
 
 
+def when(at_ms: int) -> str:
+    """A wall time for people, in their own zone: `11-23 19:03:29`."""
+    from datetime import UTC, datetime
+
+    return datetime.fromtimestamp(at_ms / 1_000, UTC).astimezone().strftime("%m-%d %H:%M:%S")
+
+
 def plural(number: int, noun: str) -> str:
     """`1 agent`, `5 agents`."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"

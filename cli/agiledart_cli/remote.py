@@ -45,7 +45,7 @@ class RemoteConnection:
                     address,
                     service="control",
                     context=client_context(make_credentials(key, who.network, int(time.time()))),
-                    hello=Hello(service="control", chain=who.chain, name="command line"),
+                    hello=Hello(service="control", chain=who.chain, name="command line", token=who.token),
                     judge=LocalJudge(who.network, time.time),
                     on_frame=self._take,
                     on_closed=self._closed,
@@ -54,8 +54,11 @@ class RemoteConnection:
             )
         except RefusedByPeer as error:
             self._loop.close()
+            if error.reason == "unregistered":
+                text = f"{address} could not count this token's use: {error.detail}. Try again in some seconds."
+                raise OperationFailed(text) from None
             raise OperationFailed(
-                f"{address} refused the token: {error.reason}. Make a new one there: agiledart token create"
+                f"{address} refused the token: {error}. Make a new one where the network was started:  agiledart token create"
             ) from None
         except RemoteProtocolError as error:
             self._loop.close()

@@ -14,6 +14,7 @@ import msgspec
 
 from agiledart_dataflow.plan.step import Step
 from agiledart_executor.confining import confine_check
+from agiledart_executor.connectors.credentials import entrust
 from agiledart_executor.connectors.probing import logs_here, probe_sink, probe_source
 from agiledart_executor.launching import ready_program
 from agiledart_executor.messages import Checked, CheckFound, CheckWanted
@@ -26,6 +27,7 @@ MAX_TEXT = 500
 def check(wanted: CheckWanted, directory: Path) -> CheckFound:
     """Load the code and try the connectors. `directory`: the agent's state directory, closed to that code."""
     logs = logs_here(directory)
+    entrust(wanted.secrets)
     try:
         confine_check(directory, wanted.closed)
         program = ready_program(wanted.plan, wanted.bundle)
@@ -57,12 +59,13 @@ def _checked(stage: int, step: Step, logs: Mapping[str, bool]) -> Checked:
 
 def main() -> None:
     """Standard input → the descriptor that the first argument names."""
-    directory = Path.cwd()
+    directory, answering = Path.cwd(), int(sys.argv[1])
+    os.set_inheritable(answering, False)  # who waits for its end does not wait for a program that users' code starts
     wanted = msgspec.msgpack.decode(sys.stdin.buffer.read(), type=CheckWanted)
     if wanted.memory_bytes:
         bind_process(Bounds(memory_bytes=wanted.memory_bytes))
     found = check(wanted, directory)
-    with os.fdopen(int(sys.argv[1]), "wb") as out:
+    with os.fdopen(answering, "wb") as out:
         out.write(msgspec.msgpack.encode(found))
     os._exit(0)  # threads of drivers and of users' code do not matter any more
 

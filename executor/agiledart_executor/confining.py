@@ -6,9 +6,8 @@ Its sinks' logs and the elements of its run stay writable, too; every other name
 """
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from agiledart_dataflow.plan.deployment import DeploymentPart
 from agiledart_dataflow.plan.specification import Specification
@@ -51,9 +50,11 @@ def confine_to(part: DeploymentPart, root: Path, home: NodeId, closed: tuple[str
     if not closed:
         return False
     files = work_folder(root, part.application) / "files"
-    specification, plan = _SPECIFICATION.decode(part.specification), _PLAN.decode(part.plan)
-    here = {plan.stages[stage].steps[0] for (stage, _), peer in part.places().items() if peer.node == home}
-    own = [files, files.parent, *_logs(specification, here, root, part.application if has_latencies else "")]
+    specification = _SPECIFICATION.decode(part.specification)
+    here = _steps_here(part, home)
+    logs = logs_here(part, home)
+    names = (*logs.of_users, *(logs.of_latencies if has_latencies else ()))
+    own = [files, files.parent, *(log_directory(root, name) for name in names)]
     if part.by_epoch:
         own += [run_folder(root, part.application, part.version) / kind for kind in OF_EXECUTORS]
     try:
@@ -87,13 +88,25 @@ def confine_check(root: Path, closed: tuple[str, ...]) -> bool:
     return confinement.enforce()
 
 
-def _logs(specification: Specification, here: set[int], root: Path, with_latencies: str) -> Iterator[Path]:
-    """Folders of the logs that sinks of this node write, and of the latencies of this application."""
-    for number, sink in enumerate(specification.sinks):
-        if sink.index not in here:
-            continue
-        if with_latencies:
-            yield log_directory(root, latency_log_name(with_latencies, number))
-        connector = sink.connector
-        if connector is not None and connector.kind == "log" and not user_sink_name_fault(connector.path):
-            yield log_directory(root, connector.path)
+class LogsHere(NamedTuple):
+    """Names of the logs that sinks of one node write: those that users named, and those of the latencies of this application."""
+
+    of_users: tuple[str, ...]
+    of_latencies: tuple[str, ...]
+
+
+def logs_here(part: DeploymentPart, home: NodeId) -> LogsHere:
+    """The logs that the sinks at `home` write."""
+    here = _steps_here(part, home)
+    sinks = [(n, sink) for n, sink in enumerate(_SPECIFICATION.decode(part.specification).sinks) if sink.index in here]
+    named = [sink.connector.path for _, sink in sinks if sink.connector is not None and sink.connector.kind == "log"]
+    return LogsHere(
+        tuple(name for name in named if not user_sink_name_fault(name)),
+        tuple(latency_log_name(part.application, number) for number, _ in sinks),
+    )
+
+
+def _steps_here(part: DeploymentPart, home: NodeId) -> set[int]:
+    """First steps of the stages that have an instance at `home`."""
+    stages = _PLAN.decode(part.plan).stages
+    return {stages[stage].steps[0] for (stage, _), peer in part.places().items() if peer.node == home}

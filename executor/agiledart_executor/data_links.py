@@ -6,11 +6,13 @@ names for its source instance, so an admitted executor can't feed rows into a ch
 """
 
 import asyncio
+import itertools
 from collections.abc import Callable
 from typing import NamedTuple
 
 from agiledart_dataflow.data.batch import Batch
 from agiledart_dataflow.data.batch_codec import BatchCodec, ColumnsNotReady
+from agiledart_dataflow.plan.stage_plan import member
 from agiledart_dataflow.runtime.channels import SendingChannel
 from agiledart_dataflow.runtime.resending import Unacknowledged
 from agiledart_executor.connectors.codecs.columns_import import OF_THIS_PROCESS, ColumnsImport
@@ -117,8 +119,9 @@ class LinkEnd(OutputEnd):
     """Upstream end of a channel to another process."""
 
     def __init__(self, sender: Sender, *, lazy_marks: bool) -> None:
-        super().__init__(SendingChannel(lazy_marks=lazy_marks), sender, sender.ready)
+        super().__init__(SendingChannel(lazy_marks=lazy_marks, paced=True), sender, sender.ready)
         self.sender = sender
+        self.closed: Callable[[], None] | None = None
 
     def emit(self, edge: int, target: int, batch: Batch) -> None:
         """Send a batch; the sender is not asked first where its link takes frames and nothing waits for it."""
@@ -129,16 +132,20 @@ class LinkEnd(OutputEnd):
         else:
             super().emit(edge, target, batch)
 
+    def close(self) -> None:
+        if self.closed is not None:
+            self.closed()
+
     @property
     def frames_resent(self) -> int:
         """Frames that went again over another link."""
         return self.sender.kept.resent
 
-    def acknowledged(self, frames: int, marks: int) -> None:
+    def acknowledged(self, frames: int, marks: int, frame_rows: int = 0) -> None:
         """The other end has taken frames: they need not be kept, and others that wait may go."""
         kept = self.sender.kept
         kept.acknowledge(frames, marks)
-        super().acknowledged(frames, marks)
+        super().acknowledged(frames, marks, frame_rows)
         if kept.line:
             self.sender.ready()
 
@@ -180,6 +187,8 @@ class DataPort:
         self._columns = columns
         self._ends, self._node_of, self._sender_of = ends, node_of, sender_of
         self._routes: dict[tuple[int, int, int], _Route] = {}  # (edge, source, target), judged: no more than there are
+        self._begun: dict[int, int] = {}  # in which order open links began to bring frames
+        self._beginnings = itertools.count()
         self._last: _Route | None = None  # of the frame before, which most often is of the same channel
 
     def data(self, link: Link, kind: int, body: bytes) -> None:
@@ -206,6 +215,10 @@ class DataPort:
         if route.end.early.frames:
             self._take_early(route, link)
 
+    def ended(self, link: Link) -> None:
+        """A link is closed; its channels go on over another one."""
+        self._begun.pop(link.number, None)
+
     def _out_of_turn(self, route: "_Route", link: Link, number: int, body: bytes) -> None:
         """Drop a frame that has come before, since its sender has not heard of it; keep one that comes early."""
         if route.end.early.out_of_turn(number, route.end.channel.expected, body):
@@ -225,7 +238,8 @@ class DataPort:
     ) -> None:
         """Hand a frame over whose turn it is."""
         try:
-            batch = route.codec.decode(memoryview(body)[DATA_HEADER_BYTES:], self._columns.has_ended)
+            rest = memoryview(body)[DATA_HEADER_BYTES:]
+            batch = route.codec.decode_barrier(rest) if barrier else route.codec.decode(rest, self._columns.has_ended)
         except ColumnsNotReady:
             self._read_later(link)
             raise NotNow from None
@@ -261,7 +275,7 @@ class DataPort:
             raise RemoteProtocolError("channel", "a frame of another application")
         if header.life != self._life:
             raise RemoteProtocolError("life", f"a frame of life {header.life} where life {self._life} runs")
-        place = header.edge, header.source, header.target
+        place = header.edge, member(header.source_term, header.source), member(header.target_term, header.target)
         channel = channel_of(body)
         route = self._routes.get(place)
         if route is None or route.link is not link or route.channel != channel:
@@ -274,26 +288,30 @@ class DataPort:
         codec = self._codecs.get(header.edge)
         if codec is None:
             raise RemoteProtocolError("channel", f"no edge {header.edge}")
-        if self._node_of(header.edge, header.source) != link.peer.agent_id:
-            raise RemoteProtocolError("channel", f"instance {header.source} does not run there")
-        _, source_term, stage, target_term = self._ends(header.edge)
-        if (header.source_term, header.target_term) != (source_term, target_term):
+        source, target = member(header.source_term, header.source), member(header.target_term, header.target)
+        if self._node_of(header.edge, source) != link.peer.agent_id:
+            reason = "channel" if header.source_term == self._ends(header.edge)[1] else "term"
             raise RemoteProtocolError(
-                "term",
-                f"a frame from term {header.source_term} to {header.target_term}, here are {source_term} and {target_term}",
+                reason, f"instance {header.source} of term {header.source_term} does not run there"
             )
-        running = self._host.running.get((stage, header.target))
-        if running is None:
-            raise RemoteProtocolError("channel", f"instance {header.target} does not run here")
-        end = running.inputs.get((header.edge, header.source))
-        if end is None:
-            raise RemoteProtocolError("channel", f"no channel {header.edge} from {header.source} to {running.name}")
+        _, source_term, stage, target_term = self._ends(header.edge)
+        running = self._host.running.get((stage, target))
+        end = None if running is None else running.inputs.get((header.edge, source))
+        if running is None or end is None:  # of a term that has ended here, or of which nobody has told
+            reason = "channel" if (header.source_term, header.target_term) == (source_term, target_term) else "term"
+            raise RemoteProtocolError(
+                reason,
+                f"no channel {header.edge} from {header.source} of term {header.source_term} to {header.target} of"
+                f" {header.target_term}",
+            )
         before = end.acknowledge
-        if not isinstance(before, Acknowledger) or before.link.number < link.number:
-            end.acknowledge = Acknowledger(link, header)
+        if link.number not in self._begun:
+            self._begun[link.number] = next(self._beginnings)
+        if not isinstance(before, Acknowledger) or self._begun.get(before.link.number, -1) < self._begun[link.number]:
+            end.acknowledge = Acknowledger(link, header, end)
             if isinstance(before, Acknowledger):
                 before.link.close("stalled")  # its other end has gone over to this one
-        return _Route(link, channel, header.edge, header.source, codec, running, end)
+        return _Route(link, channel, header.edge, source, codec, running, end)
 
 
 class _Route(NamedTuple):
@@ -311,14 +329,15 @@ class _Route(NamedTuple):
 class Acknowledger:
     """Tells the upstream end of one channel what was taken."""
 
-    def __init__(self, link: Link, header: DataHeader) -> None:
-        self.link = link
+    def __init__(self, link: Link, header: DataHeader, end: InputEnd) -> None:
+        self.link, self._end = link, end
         ends = (header.edge, header.source, header.source_term, header.target, header.target_term)
-        self._told = Acknowledgement(header.application, header.life, *ends, 0, 0)
+        self._told = Acknowledgement(header.application, header.life, *ends, 0, 0, 0)
 
     def __call__(self, frames: int, marks: int) -> None:
         """Totals since the first frame."""
-        self.link.send(FrameKind.ACK, self._told._replace(frames=frames, marks=marks).pack())
+        told = self._told._replace(frame_rows=self._end.channel.frame_rows, frames=frames, marks=marks)
+        self.link.send(FrameKind.ACK, told.pack())
 
 
 def take_acknowledgement(
@@ -331,9 +350,12 @@ def take_acknowledgement(
     if told.application != number or told.life != life:
         raise RemoteProtocolError("life", f"an acknowledgement of life {told.life} where life {life} runs")
     stage, source_term, _, target_term = ends(told.edge)
-    if (told.source_term, told.target_term) != (source_term, target_term):
-        raise RemoteProtocolError("term", f"an acknowledgement from term {told.target_term} to {told.source_term}")
-    running: Running | None = host.running.get((stage, told.source))
-    if running is None:
+    source, target = member(told.source_term, told.source), member(told.target_term, told.target)
+    running: Running | None = host.running.get((stage, source))
+    if running is None or (told.edge, target) not in running.outputs:
+        if running is not None and any(edge == told.edge and other > target for edge, other in running.outputs):
+            return  # said twice, of a channel whose term has ended
+        if (told.source_term, told.target_term) != (source_term, target_term):
+            raise RemoteProtocolError("term", f"an acknowledgement from term {told.target_term} to {told.source_term}")
         raise RemoteProtocolError("channel", f"instance {told.source} does not run here")
-    host.acknowledged(running, told.edge, told.target, told.frames, told.marks)
+    host.acknowledged(running, told.edge, target, told.frames, told.marks, told.frame_rows)

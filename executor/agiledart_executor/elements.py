@@ -1,7 +1,7 @@
 """Elements: what one instance saved at an epoch, as a file on this node's disk.
 
     element  = magic · header (MessagePack, its length before it) · block* · end
-    block    = length, CRC32C · bytes
+    block    = piece+; piece = length (its highest bit: the block goes on), CRC32C · bytes
 
 Every byte is under a checksum, and the digest (SHA-256) over the whole file is what the run's register knows of it. So a file that
 is cut short, damaged, or of another run is refused and never restored. The form is the same on the disk, as fragments on neighbours
@@ -23,11 +23,16 @@ from agiledart_kernel.errors import AgileDartError, OperationFailed
 FOLDER: Final = "runs"
 """Below the working directory of an executor, which is the state directory of its agent."""
 
-OF_EXECUTORS: Final = ("elements", "opened")
+OF_EXECUTORS: Final = ("elements", "opened", "logs")
 """What executors write of a run; everything else in its folder is the agent's, and closed to users' code."""
 
 MAX_BLOCK_BYTES: Final = 64 << 20
-"""No block is larger; one key is one piece, and a snapshot that is not divided yet is cut into blocks of this size."""
+"""No piece is larger; one key is one piece, and a snapshot that is not divided yet is cut into pieces of this size."""
+
+_GOES_ON: Final = 1 << 31
+
+MAX_HEADER_BYTES: Final = 1 << 20
+"""No header is longer."""
 
 _MAGIC: Final = b"ADARTEL1"
 _LENGTH: Final = struct.Struct(">II")
@@ -46,6 +51,7 @@ class ElementHeader(msgspec.Struct, frozen=True, array_like=True):
         life, epoch: together they name the snapshot; an epoch alone never does.
         stage, index: the instance, and `steps` the names of its steps: a stage's number means nothing in another plan.
         ended: the instance has come to its end; this is its last element.
+        term, parallelism, owners: of its stage: those who take over from it know by them whom else they need.
     """
 
     run: int
@@ -55,6 +61,9 @@ class ElementHeader(msgspec.Struct, frozen=True, array_like=True):
     index: int
     steps: tuple[str, ...]
     ended: bool = False
+    term: int = 1
+    parallelism: int = 1
+    owners: bytes = b""
 
 
 _HEADER: Final = msgspec.msgpack.Decoder(ElementHeader)
@@ -102,9 +111,25 @@ def _pieces(header: ElementHeader, blocks: Iterable[bytes]) -> Iterator[bytes]:
     for block in blocks:
         for start in range(0, len(block), MAX_BLOCK_BYTES):
             piece = block[start : start + MAX_BLOCK_BYTES]
-            yield _LENGTH.pack(len(piece), crc32c(piece))
+            goes_on = _GOES_ON if start + MAX_BLOCK_BYTES < len(block) else 0
+            yield _LENGTH.pack(len(piece) | goes_on, crc32c(piece))
             yield piece
     yield _END
+
+
+def read_header(path: Path) -> ElementHeader:
+    """Of the element in a file, without a look at the rest; raises `DamagedElement`."""
+    start = len(_MAGIC) + _LENGTH.size
+    try:
+        with path.open("rb") as file:
+            raw = file.read(start)
+            length, check = _LENGTH.unpack(raw[len(_MAGIC) :])
+            head = file.read(min(length, MAX_HEADER_BYTES))
+        if not raw.startswith(_MAGIC) or crc32c(head) != check:
+            raise DamagedElement(f"{path} is no element")
+        return _HEADER.decode(head)
+    except (OSError, struct.error, msgspec.MsgspecError) as error:
+        raise DamagedElement(f"{path}: its header cannot be read ({error})") from None
 
 
 def read_element(run: Path, digest: bytes) -> tuple[ElementHeader, list[bytes]]:
@@ -125,6 +150,7 @@ def read_element(run: Path, digest: bytes) -> tuple[ElementHeader, list[bytes]]:
     if raw[: len(_MAGIC)] != _MAGIC:
         raise DamagedElement(f"{path} is no element")
     parts: list[bytes] = []
+    begun: list[bytes] = []  # pieces of a block that goes on
     at = len(_MAGIC)
     while True:
         if at + _LENGTH.size > len(raw):
@@ -133,12 +159,16 @@ def read_element(run: Path, digest: bytes) -> tuple[ElementHeader, list[bytes]]:
         at += _LENGTH.size
         if not length and not check and parts:
             break
+        goes_on, length = bool(length & _GOES_ON), length & ~_GOES_ON
         part = bytes(view[at : at + length])
         if len(part) != length or crc32c(part) != check:
             raise DamagedElement(f"{path}: block {len(parts)} is not what was written")
-        parts.append(part)
+        begun.append(part)
         at += length
-    if at != len(raw):
+        if not goes_on:
+            parts.append(part if len(begun) == 1 else b"".join(begun))
+            begun = []
+    if at != len(raw) or begun:
         raise DamagedElement(f"{path} goes on behind its end")
     try:
         header = _HEADER.decode(parts[0])

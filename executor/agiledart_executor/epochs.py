@@ -7,20 +7,40 @@ Source: recovery specification §10 (epoch), §11.
 """
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 
 from agiledart_dataflow.plan.deployment import RestoreFrom
+from agiledart_dataflow.plan.losses import EMPTY
+from agiledart_dataflow.plan.stage_plan import Stage
+from agiledart_dataflow.runtime.handover import Left, Successor
+from agiledart_dataflow.runtime.instance import Instance
+from agiledart_executor.checked import DamagedFile, checked, content_of
+from agiledart_executor.connectors.log_sink import Kept
+from agiledart_executor.connectors.repeats import Delivers, Numbers
 from agiledart_executor.elements import DamagedElement, ElementHeader, read_element, write_element
 from agiledart_executor.going_back import Resumed
 from agiledart_executor.messages import InstanceName, Prepared, Unprepared
 from agiledart_executor.running_instance import Running
-from agiledart_kernel.errors import OperationFailed
+from agiledart_executor.spool.logged_reader import SYNC_SECONDS, LoggedReader
+from agiledart_kernel.errors import AgileDartError, OperationFailed
+
+END_AGAIN_SECONDS = 2.0
+"""Between two tries to save what an instance was at its end."""
+
+
+def successor_of(instance: Instance, before: ElementHeader) -> Successor:
+    """What waits for all those whose keys an instance takes over; `before`: of any of their elements."""
+    after = instance.plan.stages[instance.stage]
+    then = msgspec.structs.replace(after, term=before.term, parallelism=before.parallelism, owners=before.owners)
+    return Successor(then, after, instance.index, instance.take_over)
 
 
 @runtime_checkable
@@ -34,6 +54,10 @@ class ByEpoch(Protocol):
     def commit(self, ends: tuple[int, ...], epoch: int) -> None:
         """The rows before these ends count, with the epoch that ended there."""
         ...
+
+
+def _identity(writer: object) -> bytes:
+    return str(getattr(writer, "identity", "")).encode()
 
 
 def _by_epoch(writer: object) -> ByEpoch | None:
@@ -63,6 +87,9 @@ class Epochs:
         run, life: number of the run and life of its plan.
         steps: stage → names of its steps.
         tell: to the agent.
+
+    Attributes:
+        on_failure: told of a sink that cannot deliver what it was given.
     """
 
     def __init__(
@@ -75,9 +102,13 @@ class Epochs:
     ) -> None:
         self._folder, self._run, self._life = folder, run, life
         self._steps, self._tell = steps, tell
+        self.on_failure: Callable[[Running, str], None] = lambda running, text: None
         self._thread = ThreadPoolExecutor(1, "elements")
         self._loop = asyncio.get_running_loop()
         self._ends: dict[InstanceName, dict[int, tuple[int, ...]]] = {}  # of sinks, by epoch not yet committed
+        self._logs: list[LoggedReader] = []
+        self._log_thread = ThreadPoolExecutor(1, "source logs")  # begins with the first log
+        self._places: dict[InstanceName, dict[int, bytes]] = {}  # of sources with a log, by epoch not yet committed
 
     def opened(self, running: Running) -> None:
         """A sink is open: what it holds now belongs to epoch 0, whoever wrote it, and stays noted on this disk.
@@ -90,13 +121,13 @@ class Epochs:
             path = self._opened_path(running.stage, running.index)
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             part = path.with_name(f".{path.name}.part")
-            part.write_bytes(msgspec.msgpack.encode(writer.prepare()))
+            part.write_bytes(checked(msgspec.msgpack.encode(writer.prepare()), path.name))
             part.replace(path)
 
     def _opened_path(self, stage: int, index: int) -> Path:
         return self._folder / "opened" / f"{stage}.{index}"
 
-    def kept_ends(self, stage: int, index: int, at: RestoreFrom) -> tuple[int, ...] | None:
+    def kept(self, stage: int, index: int, at: RestoreFrom) -> Kept | None:
         """Up to where the parts of a sink are committed; None for one that was never opened here.
 
         Raises:
@@ -105,11 +136,12 @@ class Epochs:
         digest = self._digest_of(stage, index, at)
         if digest:
             _, blocks = read_element(self._folder, digest)
-            return _ENDS.decode(blocks[1]) if len(blocks) > 1 else None
+            return Kept(_ENDS.decode(blocks[1]), b"".join(blocks[2:3]).decode()) if len(blocks) > 1 else None
+        path = self._opened_path(stage, index)
         try:
-            return _ENDS.decode(self._opened_path(stage, index).read_bytes())
-        except (OSError, msgspec.MsgspecError):
-            return None
+            return Kept(_ENDS.decode(content_of(path.read_bytes(), path.name)))
+        except (OSError, DamagedFile, msgspec.MsgspecError):
+            return None  # then the last commit that stands there counts: nothing of this run is committed yet
 
     @staticmethod
     def _digest_of(stage: int, index: int, at: RestoreFrom) -> bytes:
@@ -119,47 +151,113 @@ class Epochs:
     def _takes(running: Running) -> ByEpoch | None:
         """The sink of an instance, if its rows count by epoch; it stays open until the last one is committed."""
         writer = _by_epoch(running.writer)
-        running.by_epoch = writer is not None
+        running.by_epoch = writer is not None or isinstance(running.writer, Delivers)
         return writer
 
     def at_barrier(
-        self, running: Running, epoch: int, snapshot: bytes, began_ns: int, *, has_ended: bool = False
+        self,
+        running: Running,
+        epoch: int,
+        snapshot: bytes,
+        began_ns: int,
+        change: bytes = b"",
+        *,
+        has_ended: bool = False,
     ) -> None:
         """An instance has come to the barrier of an epoch, or to its end.
 
         Args:
             snapshot: of it, as of the barrier.
             began_ns: when saving began; rows have waited since.
+            change: name of the plan that the barrier brings.
         """
-        name = InstanceName(running.stage, running.index)
+        name = running.instance_name
         writer = _by_epoch(running.writer)
         ends: tuple[int, ...] = ()
         try:
             if writer is not None:
                 ends = writer.prepare()
         except (OperationFailed, OSError) as error:
-            self._tell(Unprepared(epoch, name, str(error)))
+            self._unprepared(
+                Unprepared(epoch, name, str(error)),
+                partial(self.at_barrier, running, epoch, snapshot, began_ns, change, has_ended=True)
+                if has_ended
+                else None,
+            )
             return
-        blocks = [snapshot, msgspec.msgpack.encode(ends)] if ends else [snapshot]
+        blocks = [snapshot, msgspec.msgpack.encode(ends), _identity(writer)] if ends else [snapshot]
         reader = None if running.source is None else running.source.reader
         if reader is not None and hasattr(reader, "position"):
             blocks.append(reader.position())
-        header = ElementHeader(
-            self._run, self._life, epoch, running.stage, running.index, self._steps(running.stage), has_ended
-        )
+        log = reader if isinstance(reader, LoggedReader) else None
+        if log is not None:
+            self._places.setdefault(name, {})[epoch] = log.position()
+        header = self._header(running, epoch, has_ended=has_ended)
+        caught_up = running.instance is None or running.instance.is_caught_up
         pause_ns = time.monotonic_ns() - began_ns
 
         def work() -> None:
             try:
+                if log is not None:
+                    log.sync()
                 digest, size = write_element(self._folder, header, blocks)
             except OSError as error:
                 why = (error.strerror or str(error)).lower()
                 told = Unprepared(epoch, name, f"{self._folder} cannot be written: {why}")
-                self._soon(self._tell, told)
+                self._soon(self._unprepared, told, partial(self._submit, work) if has_ended else None)
                 return
-            self._soon(self._saved, running, epoch, digest, size, ends, has_ended, pause_ns)
+            if ends:
+                self._soon(self._keep_ends, name, epoch, ends)
+            self._soon(self._tell, Prepared(epoch, name, digest, size, ends, has_ended, pause_ns, change, caught_up))
 
-        self._thread.submit(work)
+        delivers: object = None if writer is not None else running.writer
+        if isinstance(delivers, Delivers):
+            delivers.when_delivered(lambda fault: self._soon(self._has_arrived, running, work, fault))
+        else:
+            self._thread.submit(work)
+
+    def _unprepared(self, told: Unprepared, again: Callable[[], None] | None) -> None:
+        """It could not be saved. No later barrier does it for one that has ended: that is tried again until the disk takes it."""
+        self._tell(told)
+        if again is not None:
+            self._loop.call_later(END_AGAIN_SECONDS, again)
+
+    def _submit(self, work: Callable[[], None]) -> None:
+        with contextlib.suppress(RuntimeError):  # the process ends
+            self._thread.submit(work)
+
+    def _has_arrived(self, running: Running, work: Callable[[], None], fault: AgileDartError | None) -> None:
+        """What a sink was given before a barrier is where it belongs; or it never will be, which nobody else may hear of."""
+        if fault is not None:
+            self.on_failure(running, f"{running.name}: {fault}")
+            return
+        self._submit(work)
+
+    def _keep_ends(self, name: InstanceName, epoch: int, ends: tuple[int, ...]) -> None:
+        self._ends.setdefault(name, {})[epoch] = ends
+
+    def _header(self, running: Running, epoch: int, *, has_ended: bool) -> ElementHeader:
+        name = running.instance_name
+        stage = self._stage(running)
+        return ElementHeader(
+            self._run,
+            self._life,
+            epoch,
+            running.stage,
+            name.index,
+            self._steps(running.stage),
+            has_ended,
+            name.term,
+            stage.parallelism,
+            stage.owners,
+        )
+
+    @staticmethod
+    def _stage(running: Running) -> Stage:
+        """Its own, in its own term: an instance whose term ends with a barrier never follows the plan behind it."""
+        part = running.instance or running.source
+        assert part is not None
+        return part.plan.stages[running.stage]
 
     def at_end(self, running: Running) -> None:
         """An instance has come to the end of its input: what it is now holds for every epoch whose barrier it has not passed."""
@@ -177,41 +275,15 @@ class Epochs:
         except RuntimeError:  # the process ends, and its loop is closed
             return
 
-    def _saved(
-        self,
-        running: Running,
-        epoch: int,
-        digest: bytes,
-        size: int,
-        ends: tuple[int, ...],
-        has_ended: bool,
-        pause_ns: int,
-    ) -> None:
-        self._prepared(running, epoch, digest, size, ends, has_ended=has_ended, pause_ns=pause_ns)
-
-    def _prepared(
-        self,
-        running: Running,
-        epoch: int,
-        digest: bytes,
-        size: int,
-        ends: tuple[int, ...],
-        *,
-        has_ended: bool,
-        pause_ns: int = 0,
-    ) -> None:
-        name = InstanceName(running.stage, running.index)
-        if ends:
-            self._ends.setdefault(name, {})[epoch] = ends
-        self._tell(Prepared(epoch, name, digest, size, ends, has_ended, pause_ns))
-
     def commit(self, running: Running, epoch: int) -> None:
         """An epoch is committed in the register: a sink lets its rows count. Nothing for one that it had not prepared.
 
         Raises:
             OperationFailed: the sink's disk does not take the mark; the register remembers.
         """
-        prepared = self._ends.get(InstanceName(running.stage, running.index), {})
+        name = running.instance_name
+        self._trim(running, self._places.get(name, {}), epoch)
+        prepared = self._ends.get(name, {})
         known = [one for one in prepared if one <= epoch]
         writer = _by_epoch(running.writer)
         if not known or writer is None:
@@ -219,6 +291,55 @@ class Epochs:
         writer.commit(prepared[max(known)], epoch)
         for one in known:
             del prepared[one]
+
+    @staticmethod
+    def _trim(running: Running, places: dict[int, bytes], epoch: int) -> None:
+        """A source's log is cut where the epoch is committed; an end, named by an epoch above the last barrier, waits for it."""
+        known = [one for one in places if one <= epoch]
+        if known and running.source is not None:
+            running.source.reader.trim(places[max(known)])
+            for one in known:
+                del places[one]
+
+    # ---- logs of sources
+
+    def keep_log(self, running: Running) -> None:
+        """A source may have a log: from now on it is forced to the disk while rows come."""
+        log = running.source.reader if running.source is not None else None
+        if isinstance(log, LoggedReader):
+            self._logs.append(log)
+            log.written = lambda: self._sync_soon(log)
+
+    def _sync_soon(self, log: LoggedReader) -> None:
+        self._loop.call_later(SYNC_SECONDS, self._begin_sync, log)
+
+    def _begin_sync(self, log: LoggedReader) -> None:
+        with contextlib.suppress(RuntimeError):  # the process ends
+            self._log_thread.submit(self._sync, log)
+
+    def _sync(self, log: LoggedReader) -> None:
+        try:
+            receipt = log.sync()
+        except OSError:  # who sent it is told nothing; it is tried again, and at the next epoch the disk is named
+            self._soon(self._sync_soon, log)
+        else:
+            self._soon(log.synced, receipt)
+
+    def sync_logs(self, told: Callable[[str], None]) -> None:
+        """Force all logs of this process to the disk, then say so; or why that failed."""
+
+        def work() -> None:
+            try:
+                for log in self._logs:
+                    log.sync()
+            except OSError as error:
+                self._soon(told, f"{self._folder} cannot be written: {(error.strerror or str(error)).lower()}")
+            else:
+                self._soon(told, "")
+
+        self._log_thread.submit(work)
+
+    # ----
 
     def restore(self, running: Running, at: RestoreFrom) -> None:
         """Bring an instance back to where it was at a committed epoch; its channels begin anew.
@@ -231,15 +352,15 @@ class Epochs:
         running.barrier = running.wanted = at.epoch
         if not at.epoch:
             return  # the beginning: as a new instance is
-        digest = self._digest_of(running.stage, running.index, at)
-        if not digest:
-            raise OperationFailed(f"{running.name}: nobody says what it was at epoch {at.epoch}")
-        header, blocks = read_element(self._folder, digest)
-        steps = self._steps(running.stage)
-        if (header.run, header.steps) != (self._run, steps):
-            raise DamagedElement(f"{running.name}: its element is of another run, or of {', '.join(header.steps)}")
+        name = running.instance_name
+        digest = self._digest_of(name.stage, name.index, at)
+        header, blocks = self._read(running, digest) if digest else (None, [])
         try:
-            if running.source is not None:
+            if header is None and self._begins_empty(running, at):
+                return
+            if header is None or header.term != name.term:
+                self._take_over(running, at)
+            elif running.source is not None:
                 running.source.restore(blocks[0])
                 if len(blocks) > 1:
                     running.source.reader.seek(blocks[1])
@@ -248,11 +369,51 @@ class Epochs:
                     running.source.reader = Resumed(running.source.reader, lines, time.time_ns)
             elif running.instance is not None:
                 running.instance.restore(blocks[0])
+                writer: object = running.writer
+                if isinstance(writer, Numbers):
+                    writer.begin_at(running.instance.written)
         except OperationFailed as error:
             raise OperationFailed(f"{running.name}: {error}") from None
         except (msgspec.MsgspecError, IndexError) as error:
             raise DamagedElement(f"{running.name}: its element does not fit: {error}") from None
 
+    def _read(self, running: Running, digest: bytes) -> tuple[ElementHeader, list[bytes]]:
+        header, blocks = read_element(self._folder, digest)
+        if (header.run, header.stage, header.steps) != (self._run, running.stage, self._steps(running.stage)):
+            raise DamagedElement(f"{running.name}: its element is of another run, or of {', '.join(header.steps)}")
+        return header, blocks
+
+    def _begins_empty(self, running: Running, at: RestoreFrom) -> bool:
+        """Whether its state was lost and its topology lets it go on with none, so that nobody names an element of it."""
+        stage = self._stage(running)
+        elements = [self._read(running, one.digest)[0] for one in at.elements if one.stage == running.stage]
+        return stage.if_lost == EMPTY and all(header.term == stage.term for header in elements)
+
+    def _take_over(self, running: Running, at: RestoreFrom) -> None:
+        """The stage took a new term with that epoch: its element is part of those that the instances of the term before saved."""
+        parts = [(one.index, self._read(running, one.digest)) for one in at.elements if one.stage == running.stage]
+        if running.instance is None or not parts:
+            raise OperationFailed(f"nobody says what it was at epoch {at.epoch}")
+        successor = successor_of(running.instance, parts[0][1][0])
+        for index, (_, blocks) in parts:
+            successor.hand(running.instance.left_in(index, blocks[0]))
+        if not successor.has_begun:
+            raise OperationFailed("not all whose keys it takes over have an element here")
+
+    def left_by(self, running: Running, digest: bytes) -> tuple[ElementHeader, Left]:
+        """What an instance of the term before left to one that waits.
+
+        Raises:
+            DamagedElement, OperationFailed: it cannot be read.
+        """
+        assert running.instance is not None  # sources never change
+        header, blocks = self._read(running, digest)
+        try:
+            return header, running.instance.left_in(header.index, blocks[0])
+        except (msgspec.MsgspecError, IndexError) as error:
+            raise DamagedElement(f"{running.name}: what was handed over does not fit: {error}") from None
+
     def close(self) -> None:
         """What is being written is let go: an epoch that was not prepared was not committed either."""
         self._thread.shutdown(wait=False, cancel_futures=True)
+        self._log_thread.shutdown(wait=False, cancel_futures=True)

@@ -1,41 +1,72 @@
 """A source goes back to where it was at an epoch: its reader is begun anew, and as many lines are let go as had been read by then.
 
-A reader that knows its position is sent there instead. One that can do neither has lost what came: such sources are refused before
-the run begins.
+A reader that knows its position is sent there instead. One that can do neither has lost what came: what it reads goes to a log
+first (`spool/logged_reader.py`).
 """
 
+import time
 from collections.abc import Callable
+from pathlib import Path
 
 from agiledart_dataflow.plan.connectors import Connector, Reading, SourceReader
-from agiledart_executor.connectors.plugins import source_guarantee
+from agiledart_dataflow.plan.overload import BLOCK, SPOOL
+from agiledart_dataflow.plan.step import Step
+from agiledart_executor.connectors.plugins import sink_guarantee, source_guarantee
+from agiledart_executor.connectors.repeats import Delivers, repeats_fault
+from agiledart_executor.spool.logged_reader import LoggedReader
+from agiledart_executor.spool.source_log import SourceLog
 from agiledart_kernel.errors import ConfigurationError, OperationFailed
 from agiledart_kernel.limits import MAX_BATCH_ROWS
 
 
-def refuse_lost_rows(step: str, connector: Connector, *, waits: bool) -> None:
-    """Raise `ConfigurationError` for a source whose rows would be lost or doubled when its run is brought back.
+def needs_log(step: Step) -> bool:
+    """Whether what a source reads has to be in a log before it leaves, so that a run can be brought back.
 
-    Args:
-        waits: rows may wait in a spool or be shed while the mesh is slow.
+    That is so where it cannot be read again, where a clock says what is late, and where rows wait on the disk in any case.
+
+    Raises:
+        ConfigurationError: its rows would be lost or doubled all the same.
     """
-    guarantee = source_guarantee(connector.kind)
-    again = f'; submit the application with delivery="at-most-once", or put the rows into files first ({step})'
-    if guarantee is not None and not guarantee.goes_back:
-        raise ConfigurationError(f"{connector.kind}: cannot be read again, so exactly-once cannot be promised{again}")
+    connector, source = step.connector, step.source
+    assert connector is not None
+    assert source is not None
+    again = f'; submit the application with delivery="at-most-once", or put the rows into files first ({step.name})'
     if connector.path in ("", "-") and connector.kind in ("csv", "jsonl", "lines"):
         raise ConfigurationError(f"standard input cannot be read again, so exactly-once cannot be promised{again}")
     if connector.option("follow", "0") == "1":
         raise ConfigurationError(f"a file that grows and may be rotated cannot be read again from its beginning{again}")
-    if waits:
-        raise ConfigurationError(f"exactly-once and an overload policy other than block do not go together yet{again}")
-
-
-def refuse_doubled_rows(step: str, connector: Connector, *, counts_by_epoch: bool) -> None:
-    """Raise `ConfigurationError` for a sink that cannot take rows back which were written after the last epoch."""
-    if not counts_by_epoch:
+    overload = source.overload
+    if overload.policy not in (BLOCK, SPOOL) or overload.spool_full != BLOCK:
         raise ConfigurationError(
-            f"{connector.url()} cannot take rows back, so exactly-once cannot be promised; write to a log (log:NAME) or to one"
-            f' csv: or jsonl: file without rolling, or submit the application with delivery="at-most-once" ({step})'
+            f"rows that are shed are gone, so exactly-once cannot be promised; take overload=block or spool{again}"
+        )
+    guarantee = source_guarantee(connector.kind)
+    is_gone = guarantee is not None and not guarantee.goes_back
+    return is_gone or overload.policy == SPOOL or bool(source.clock)
+
+
+def refuse_doubled_rows(step: str, connector: Connector, writer: object, *, counts_by_epoch: bool) -> None:
+    """Raise `ConfigurationError` for a sink that cannot take rows back which were written after the last epoch, unless it says
+    when rows have arrived and rows that come again do no harm.
+    """
+    if counts_by_epoch:
+        return
+    fault = repeats_fault(connector, sink_guarantee(connector.kind))
+    if not fault and not isinstance(writer, Delivers):
+        fault = "it does not say when rows have arrived"
+    if fault:
+        raise ConfigurationError(
+            f"{connector.url()} cannot take rows back, so exactly-once cannot be promised; {fault}, or submit the application"
+            f' with delivery="at-most-once" ({step})'
+        )
+
+
+def refuse_unmoved(step: str, connector: Connector, *, moves: bool) -> None:
+    """Raise `ConfigurationError` for a sink that is to move when its node is lost, and whose rows are there and nowhere else."""
+    if not moves:
+        raise ConfigurationError(
+            f'{connector.url()} stays on its node, so on_sink_lost="move" cannot be promised; write to a log (log:NAME), or take'
+            f' on_sink_lost="wait" ({step})'
         )
 
 
@@ -89,3 +120,25 @@ def _behind(reading: Reading, lines: int) -> Reading:
         before -= taken
     kept = {reason: count for reason, count in malformed.items() if count}
     return Reading(reading.rows, lines, kept, reading.exhausted, reading.drained)
+
+
+def open_logged(step: Step, reader: SourceReader, folder: Path, *, restores: bool, moves: bool = False) -> LoggedReader:
+    """The reader of a source with its log.
+
+    Args:
+        folder: of the log.
+        restores: what lies there is of this run; else it is of an earlier one, and goes.
+        moves: it may go on without the log that it had on another node.
+
+    Raises:
+        OperationFailed: the log cannot be opened.
+    """
+    assert step.connector is not None
+    assert step.source is not None
+    overload = step.source.overload
+    log = SourceLog(folder, overload.spool_bytes, fresh=not restores)
+    guarantee = source_guarantee(step.connector.kind)
+    is_gone = guarantee is not None and not guarantee.goes_back
+    resume = None if is_gone else (lambda reader, lines: Resumed(reader, lines, time.time_ns))
+    ahead = overload.policy == SPOOL
+    return LoggedReader(reader, log, step.row_type, reads_ahead=ahead, resume=resume, moves=moves)

@@ -13,6 +13,8 @@ from collections.abc import Callable
 from functools import partial
 
 from agiledart_dataflow.data.batch import Batch
+from agiledart_dataflow.runtime.handover import ChangeFailed
+from agiledart_dataflow.runtime.program import Program
 from agiledart_dataflow.runtime.source_instance import SourceInstance
 from agiledart_dataflow.user_code.user_errors import NO_RECORD, user_code_error
 from agiledart_executor.running_instance import TURN_NS, Running
@@ -29,8 +31,12 @@ WATCHED_NS = 250_000_000
 """How long a source is left alone whose reader says itself when it has something: it may still have to notice silence."""
 
 
-def _nobody_saves(running: Running, epoch: int, snapshot: bytes, began_ns: int) -> None:
+def _nobody_saves(running: Running, epoch: int, snapshot: bytes, began_ns: int, change: bytes) -> None:
     """No epochs run."""
+
+
+def _nobody_waits(running: Running) -> None:
+    """No stage takes a new term."""
 
 
 class InstanceHost:
@@ -42,14 +48,19 @@ class InstanceHost:
 
     Attributes:
         cork: of the links that take its frames; what it sends in one turn leaves in one write.
-        on_barrier: told of an instance that has come to the barrier of an epoch, with its snapshot and when that was begun.
+        on_barrier: told of an instance that has come to the barrier of an epoch, with its snapshot, when that was begun, and the
+            name of the plan that the barrier brings.
+        on_left: told of an instance whose term has ended, once.
+        programs: the topology with the plans that barriers may bring, by their names.
         current, calls: the instance that works at this moment, and a number that changes with each call: another thread
             watches them.
     """
 
     def __init__(self, finished: Callable[[Running], None], broke: Callable[[Running, str], None]) -> None:
         self._finished, self._broke = finished, broke
-        self.on_barrier: Callable[[Running, int, bytes, int], None] = _nobody_saves
+        self.on_barrier: Callable[[Running, int, bytes, int, bytes], None] = _nobody_saves
+        self.on_left: Callable[[Running], None] = _nobody_waits
+        self.programs: dict[bytes, Program] = {}
         self._loop = asyncio.get_running_loop()
         self.running: dict[tuple[int, int], Running] = {}
         self._ready: deque[Running] = deque()
@@ -67,6 +78,7 @@ class InstanceHost:
         self.running[running.stage, running.index] = running
         if running.instance is not None:
             running.instance.on_barrier = partial(self._at_barrier, running)
+            running.instance.programs = self.programs
         if self.reading:
             self.wake(running)
 
@@ -76,11 +88,18 @@ class InstanceHost:
         for running in self.running.values():
             self.wake(running)
 
-    def begin_epoch(self, epoch: int) -> None:
-        """Let the sources put the barrier of an epoch behind what they have sent, also those that have nothing to read."""
+    def begin_epoch(self, epoch: int, change: bytes = b"") -> None:
+        """Let the sources put the barrier of an epoch behind what they have sent, also those that have nothing to read.
+
+        Args:
+            change: name of the plan that it brings.
+        """
         for running in self.running.values():
             if running.source is not None and epoch > running.wanted:
-                running.wanted = epoch
+                running.wanted, running.change = epoch, (epoch, change)
+                self.wake(running)
+            elif running.instance is not None and change and running.has_begun and running.barrier < epoch:
+                running.instance.expect_change(epoch)  # not one that begins behind it, or that has passed it already
                 self.wake(running)
 
     def _send_barriers(self, running: Running, source: SourceInstance) -> None:
@@ -88,12 +107,17 @@ class InstanceHost:
         while running.barrier < running.wanted:
             began = time.monotonic_ns()
             epoch = running.barrier + 1
-            snapshot = source.send_barrier(epoch, running.emit)
-            self._at_barrier(running, epoch, snapshot, began)
+            change = running.change[1] if running.change[0] == epoch else b""
+            snapshot = source.send_barrier(epoch, running.emit, change, self.programs.get(change))
+            self._at_barrier(running, epoch, snapshot, change, began)
+            if change:
+                self.turn_outputs(running)
 
-    def _at_barrier(self, running: Running, epoch: int, snapshot: bytes, began_ns: int = 0) -> None:
+    def _at_barrier(
+        self, running: Running, epoch: int, snapshot: bytes, change: bytes = b"", began_ns: int = 0
+    ) -> None:
         running.barrier = epoch
-        self.on_barrier(running, epoch, snapshot, began_ns or time.monotonic_ns())
+        self.on_barrier(running, epoch, snapshot, began_ns or time.monotonic_ns(), change)
 
     def end_input(self) -> None:
         """Let the sources end here."""
@@ -126,6 +150,10 @@ class InstanceHost:
         end.channel.accept(number, first_row, count, barrier=barrier)
         if running.broken:
             return
+        if end.waiting is not None:
+            end.rows_or_mark.append(count > 0 or barrier)
+            end.waiting.append(batch)
+            return
         if is_last and not (self._ready or self._turn_due):
             cork = self.cork
             cork.held, self._turn_end = True, time.monotonic_ns() + TURN_NS
@@ -134,21 +162,76 @@ class InstanceHost:
                 end.frames_taken += 1
                 if end.channel.owes:
                     cork.flush()  # who waits for the frame does not wait for the acknowledgement
-                    end.taken(end.batches_taken, finished=False)
+                    taken = running.instance.consumed(edge, source)  # by turns before, too
+                    end.taken(taken, finished=False, may_wait=running.may_wait())
             cork.release()
             if has_passed:
                 return
         end.rows_or_mark.append(count > 0 or barrier)
-        running.instance.offer(edge, source, batch)
+        if barrier:
+            self._offer_barrier(running, edge, source, batch)
+        else:
+            running.instance.offer(edge, source, batch)
         self.wake(running)
 
-    def acknowledged(self, running: Running, edge: int, target: int, frames: int, marks: int) -> None:
-        """The other end of an output has taken frames."""
+    def _offer_barrier(self, running: Running, edge: int, source: int, batch: Batch) -> None:
+        assert running.instance is not None  # who receives is one
+        try:
+            running.instance.offer_barrier(edge, source, batch)
+        except ChangeFailed as error:
+            self.fail_change(running, f"{running.name}: {error}")
+            return
+        if batch.change and running.instance.is_leaving(edge, source):
+            running.leaving.append((edge, source))
+            self.let_in(running)
+
+    def let_in(self, running: Running) -> None:
+        """Give an instance what has waited for it to begin, or for a barrier to tell of a channel."""
+        instance = running.instance
+        assert instance is not None  # who receives is one
+        for (edge, source), end in list(running.inputs.items()):
+            if end.waiting is not None and instance.takes_in(edge, source):
+                waiting, end.waiting = end.waiting, None
+                for batch in waiting:
+                    if batch.barrier:
+                        self._offer_barrier(running, edge, source, batch)
+                    else:
+                        instance.offer(edge, source, batch)
+        self.wake(running)
+
+    def _let_go(self, running: Running) -> None:
+        """Forget channels of terms that have ended: those that enter when all is taken, those that leave when all is there."""
+        instance = running.instance
+        for channel in tuple(running.leaving):
+            if instance is not None and (end := running.inputs.get(channel)) is not None:
+                end.taken(instance.consumed(*channel), finished=True)
+                if instance.forget(*channel):
+                    del running.inputs[channel]
+                    running.leaving.remove(channel)
+        for channel, output in list(running.outputs.items()):
+            if output.is_old and output.channel.idle:
+                output.close()
+                del running.outputs[channel]
+                running.take_outputs()
+        running.has_old = any(output.is_old for output in running.outputs.values())
+
+    def turn_outputs(self, running: Running) -> None:
+        """A barrier has brought another plan: what follows goes to its instances; others get what was sent to them, and no more."""
+        part = running.instance or running.source
+        assert part is not None
+        for (edge, target), output in running.outputs.items():
+            output.is_old = target not in part.plan.targets(edge, running.index)
+        running.has_old = any(output.is_old for output in running.outputs.values())
+
+    def acknowledged(
+        self, running: Running, edge: int, target: int, frames: int, marks: int, frame_rows: int = 0
+    ) -> None:
+        """The other end of an output has taken frames, and says how many rows they may have; 0: it does not say."""
         end = running.outputs.get((edge, target))
         if end is None:
             raise RemoteProtocolError("channel", f"no channel {edge} from {running.name} to {target}")
-        end.acknowledged(frames, marks)
-        if end.channel.has_more or running.ended:  # else nobody waited for it
+        end.acknowledged(frames, marks, frame_rows)
+        if end.channel.has_more or running.ended or running.has_old:  # else nobody waited for it
             self.wake(running)
 
     def wake(self, running: Running) -> None:
@@ -236,7 +319,9 @@ class InstanceHost:
         return time.monotonic_ns()
 
     def _went_wrong(self, running: Running, error: BaseException) -> None:
-        if isinstance(error, AgileDartError):
+        if isinstance(error, ChangeFailed):
+            self.fail_change(running, f"{running.name}: {error}")
+        elif isinstance(error, AgileDartError):
             self.fail(running, str(error))
         elif isinstance(error, OSError):  # a sink's disk is full, a file went away
             where = f" ({error.filename})" if error.filename else ""
@@ -285,6 +370,8 @@ class InstanceHost:
             self.current, self._lent_ns, self._nested = caller, lent_ns + now - began, self._nested - 1
         if has_passed:
             running.busy_ns += own_ns
+            running.takes.rows += count
+            running.takes.ns += now - began
             running.last_ns = now
             running.first_ns = running.first_ns or now
             if count >= running.budget or own_ns > TURN_NS:
@@ -298,7 +385,7 @@ class InstanceHost:
         before = instance.queued_rows
         worked_ns = 0
         if not more:
-            more = instance.work(running.emit, running.budget)
+            more = instance.work(running.emit, min(running.budget, running.room))
             if self.cork.links and not self._ready:
                 self.cork.flush()  # who waits for the frame does not wait for the book-keeping
             worked_ns = time.monotonic_ns() - began - self._lent_ns
@@ -308,12 +395,23 @@ class InstanceHost:
                     running.writer.close()
         for output in running.outputs.values():
             output.flush()
-        if worked_ns and ((rows := before - instance.queued_rows) >= running.budget or worked_ns > TURN_NS):
+        rows = before - instance.queued_rows
+        if worked_ns and (rows >= running.budget or worked_ns > TURN_NS):
             running.pace(rows, worked_ns)
-        running.ended = finished = instance.finished
+        running.takes.took(rows, began, time.monotonic_ns(), more_waits=instance.has_released)
+        if instance.change_passed:
+            instance.change_passed = False
+            self.turn_outputs(running)
+        has_left = instance.left is not None
+        running.ended = finished = instance.finished or has_left
         for (edge, source), input_end in running.inputs.items():
-            if finished or input_end.channel.owes:
-                input_end.taken(instance.consumed(edge, source), finished=finished)
+            if (finished or input_end.channel.owes) and input_end.waiting is None:
+                input_end.taken(instance.consumed(edge, source), finished=finished, may_wait=running.may_wait())
+        if has_left and not running.has_left:
+            running.has_left = True
+            self.on_left(running)
+        if running.leaving or running.has_old:
+            self._let_go(running)
         if running.sink_ready is not None and instance.queued_rows and not running.sink_ready():
             self._look_at(running, time.monotonic_ns() + SINK_LOOK_NS)  # nobody says when it takes rows again
             return False
@@ -327,12 +425,13 @@ class InstanceHost:
         blocked = running.blocked
         again = blocked and self.reading and not source.finished  # as in `_work`
         if self.reading and not source.finished and not blocked:
-            polled = source.poll(began, time.time_ns(), running.budget)
+            most = min(running.budget, running.room)
+            polled = source.poll(began, time.time_ns(), most)
             if polled.batch is not None:
                 source.send(polled.batch, running.emit)
                 if self.cork.links and not self._ready:
                     self.cork.flush()  # as in `_work`
-            treated = 0 if polled.wait_until_ns is not None else running.budget
+            treated = 0 if polled.wait_until_ns is not None else most
             took_ns = time.monotonic_ns() - began - self._lent_ns
             if treated or took_ns > TURN_NS:
                 running.pace(treated, took_ns)
@@ -346,6 +445,8 @@ class InstanceHost:
                 again = not source.finished
         for output in running.outputs.values():
             output.flush()
+        if running.has_old:
+            self._let_go(running)
         running.ended = source.finished
         blocked = running.blocked
         if running.watched is not None and (blocked or source.finished):
@@ -395,6 +496,16 @@ class InstanceHost:
             self._unwatch(running)
             with contextlib.suppress(AgileDartError, OSError):
                 running.close()
+
+    @property
+    def has_sources(self) -> bool:
+        """Whether barriers begin here."""
+        return any(running.source is not None for running in self.running.values())
+
+    def fail_change(self, running: Running, message: str) -> None:
+        """A change of its stage cannot go on: it is no fault of the user's code, and the run comes back from its last epoch."""
+        running.needs_life = True
+        self.fail(running, message)
 
     def fail(self, running: Running, message: str) -> None:
         """An instance cannot go on; nothing when it has failed already."""

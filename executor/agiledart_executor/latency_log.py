@@ -67,12 +67,13 @@ NO_LATENCIES: Final = LatencyKeeping()
 
 @dataclass(frozen=True)
 class SampledSink:
-    """Whose latencies: the run, the sink's step, the steps of the application's sources in their order."""
+    """Whose latencies: the run, the sink's step, the steps of the application's sources in their order, the key of the owner."""
 
     application: str
     version: int
     step: str
     sources: tuple[str, ...]
+    owner: bytes = b""
 
 
 class LatencyLog:
@@ -201,8 +202,9 @@ class LatencyLog:
         form, sink = row_form(LatencySample), self._sink
         options = LogOptions(1, self._keeping.max_bytes, self._keeping.max_age_ms)
         return LogWriter(
-            self._root, self._name, options, form.text, form.fields, sink.application, sink.version, self._clock
-        )
+            self._root, self._name, options, form.text, form.fields, sink.application, sink.version, self._clock,
+            owner=sink.owner,
+        )  # fmt: skip
 
     def _give_up(self, why: str) -> None:
         log, self._log, self._dirty = self._log, None, False

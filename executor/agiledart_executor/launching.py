@@ -8,26 +8,32 @@ from typing import Any
 from agiledart_dataflow.data.batch_codec import BatchCodec
 from agiledart_dataflow.data.schema import read_time_index
 from agiledart_dataflow.plan.deployment import DeploymentPart
+from agiledart_dataflow.plan.losses import MOVE
+from agiledart_dataflow.plan.specification import FORMAT, release
 from agiledart_dataflow.plan.stage_plan import Stage, StagePlan
 from agiledart_dataflow.runtime.instance import Instance
-from agiledart_dataflow.runtime.program import Program, compile_program
+from agiledart_dataflow.runtime.program import AnotherGraph, Program, compile_program
 from agiledart_dataflow.runtime.source_instance import SourceInstance
 from agiledart_dataflow.state.owner_table import ranges_written
 from agiledart_dataflow.user_code.user_errors import NO_RECORD, user_code_error
 from agiledart_executor.confining import work_folder
 from agiledart_executor.connectors.codecs.columns_import import OF_THIS_PROCESS
-from agiledart_executor.connectors.log_sink import SinkOrigin
+from agiledart_executor.connectors.log_sink import Kept, SinkOrigin
 from agiledart_executor.connectors.opening import open_sink, open_source
+from agiledart_executor.connectors.repeats import Delivers
+from agiledart_executor.elements import run_folder
 from agiledart_executor.epochs import ByEpoch
-from agiledart_executor.going_back import refuse_doubled_rows, refuse_lost_rows
+from agiledart_executor.going_back import needs_log, open_logged, refuse_doubled_rows, refuse_unmoved
 from agiledart_executor.latency_log import NO_LATENCIES, LatencyKeeping, LatencyLog, SampledSink
 from agiledart_executor.running_instance import Running
 from agiledart_executor.spool.opening import open_intake
 from agiledart_executor.state.opening import disk_stores
+from agiledart_executor.user_code.software import software_version
+from agiledart_executor.user_code.user_bundle import Bundle
 from agiledart_executor.user_code.user_code import decode_bundle, load_bundle
 from agiledart_kernel.codec import Codec
-from agiledart_kernel.errors import AgileDartError, OperationFailed
-from agiledart_sink_log.log import LOCK_PAUSE_SECONDS, LOCK_SECONDS, LogBusyError
+from agiledart_kernel.errors import AgileDartError, BusyError, OperationFailed
+from agiledart_sink_log.log import LOCK_PAUSE_SECONDS, LOCK_SECONDS
 from agiledart_sink_log.protocol import latency_log_name
 
 _PLAN: Codec[StagePlan] = Codec(StagePlan)
@@ -42,8 +48,9 @@ class Launchable:
 
     Attributes:
         codecs: how rows travel, by edge.
-        application, version: noted in the logs that sinks write.
+        application, version, owner: noted in the logs that sinks write.
         latencies: what is kept of the latencies sampled at sinks.
+        run: its number.
     """
 
     program: Program
@@ -52,6 +59,8 @@ class Launchable:
     application: str = ""
     version: int = 0
     latencies: LatencyKeeping = NO_LATENCIES
+    owner: bytes = b""
+    run: int = 0
 
     def steps(self, stage: int) -> tuple[str, ...]:
         """The names of a stage's steps."""
@@ -68,14 +77,14 @@ class Launchable:
         *,
         by_epoch: bool = False,
         restores: bool = False,
-        keep: tuple[int, ...] | None = None,
+        keep: Kept | None = None,
     ) -> Running:
-        """`instance`, waiting a little for a log whose last writer is about to end; everything else goes on meanwhile."""
+        """`instance`, waiting a little for a file whose last writer is about to end; everything else goes on meanwhile."""
         deadline = asyncio.get_running_loop().time() + LOCK_SECONDS
         while True:
             try:
                 running = self.instance(stage, index, by_epoch=by_epoch, restores=restores, keep=keep)
-            except LogBusyError:
+            except BusyError:
                 if asyncio.get_running_loop().time() >= deadline:
                     raise
             else:
@@ -97,7 +106,7 @@ class Launchable:
         specification, step = self.program.specification, self.program.steps(stage)[0]
         number = [sink.index for sink in specification.sinks].index(step.index)
         sources = tuple(source.name for source in specification.sources)
-        sink = SampledSink(self.application, self.version, step.name, sources)
+        sink = SampledSink(self.application, self.version, step.name, sources, self.owner)
         return LatencyLog(latency_log_name(self.application, number), sink, row_type, self.latencies, _ROOT)
 
     def instance(
@@ -107,7 +116,7 @@ class Launchable:
         *,
         by_epoch: bool = False,
         restores: bool = False,
-        keep: tuple[int, ...] | None = None,
+        keep: Kept | None = None,
     ) -> Running:
         """A new instance, its file or connection opened, at once or not at all; raises AgileDartError, OSError.
 
@@ -116,33 +125,28 @@ class Launchable:
             keep: of a sink, up to where its parts are committed; what lies behind is cut off. None: as they are.
         """
         kind, name = self.plan.stages[stage].kind, self.plan.stages[stage].name
-        running = Running(stage, index, name, owned=_owned(self.plan.stages[stage], index))
+        running = Running(stage, self.plan.members(stage)[index], name, owned=_owned(self.plan.stages[stage], index))
         try:
             if kind == "source":
-                endpoint = self.program.endpoint(stage)
-                intake = open_intake(self.program.steps(stage)[0], work_folder(_ROOT, self.application) / "spool")
-                if by_epoch:
-                    refuse_lost_rows(name, endpoint.connector, waits=intake is not None)
-                reader = open_source(
-                    endpoint.connector,
-                    endpoint.row_type,
-                    columns=endpoint.columns and not restores,
-                    wanted=endpoint.wanted,
-                    may_begin=OF_THIS_PROCESS.has_ended,
-                )
-                running.source = SourceInstance(self.program, stage, reader, intake)
+                running.source = self._source(stage, index, by_epoch=by_epoch, restores=restores)
             elif kind == "sink":
                 endpoint = self.program.endpoint(stage)
-                origin = SinkOrigin(self.application, self.version, _ROOT, 0.0, by_epoch, keep)
+                origin = SinkOrigin(
+                    self.application, self.version, _ROOT, 0.0, by_epoch, keep, self.owner, self.run, name
+                )
                 running.writer = open_sink(endpoint.connector, endpoint.row_type, origin=origin)
                 if by_epoch:
-                    refuse_doubled_rows(name, endpoint.connector, counts_by_epoch=isinstance(running.writer, ByEpoch))
+                    counts = isinstance(running.writer, ByEpoch)
+                    refuse_doubled_rows(name, endpoint.connector, running.writer, counts_by_epoch=counts)
+                if self.plan.stages[stage].if_lost == MOVE:
+                    moves = isinstance(running.writer, Delivers) or hasattr(running.writer, "identity")
+                    refuse_unmoved(name, endpoint.connector, moves=moves)
                 running.instance = Instance(self.program, stage, index, running.writer)
             else:
                 stores = disk_stores(work_folder(_ROOT, self.application) / "state")
                 running.instance = Instance(self.program, stage, index, make_store=stores)
-        except LogBusyError as error:
-            raise LogBusyError(f"{name}: {error}") from None
+        except BusyError as error:
+            raise BusyError(f"{name}: {error}") from None
         except OperationFailed as error:
             raise OperationFailed(f"{name}: {error}") from None
         except (AgileDartError, OSError):
@@ -151,10 +155,47 @@ class Launchable:
             raise user_code_error(name, None, error, NO_RECORD) from error
         return running
 
+    def _source(self, stage: int, index: int, *, by_epoch: bool, restores: bool) -> SourceInstance:
+        """A source's instance; raises as `instance`."""
+        endpoint, step = self.program.endpoint(stage), self.program.steps(stage)[0]
+        has_log = by_epoch and needs_log(step)
+        intake = None if by_epoch else open_intake(step, work_folder(_ROOT, self.application) / "spool")
+        reader = open_source(
+            endpoint.connector,
+            endpoint.row_type,
+            columns=endpoint.columns and not restores,
+            wanted=endpoint.wanted,
+            may_begin=OF_THIS_PROCESS.has_ended,
+        )
+        if has_log:
+            folder = run_folder(_ROOT, self.application, self.version) / "logs" / f"{stage}.{index}"
+            try:
+                moves = self.plan.stages[stage].if_lost == MOVE
+                reader = open_logged(step, reader, folder, restores=restores, moves=moves)
+            except OperationFailed:
+                reader.close()
+                raise
+        return SourceInstance(self.program, stage, reader, intake)
+
 
 def ready_program(plan: bytes, bundle: bytes) -> Program:
     """The builder that a bundle holds, run, and its functions joined with the plan. Raises AgileDartError."""
-    return compile_program(load_bundle(decode_bundle(bundle)), _PLAN.decode(plan))
+    packed = decode_bundle(bundle)
+    try:
+        return compile_program(load_bundle(packed), _PLAN.decode(plan))
+    except AnotherGraph as error:
+        raise _by_versions(packed, error) from None
+
+
+def _by_versions(bundle: Bundle, error: AnotherGraph) -> AnotherGraph:
+    """The same error; where two versions of AgileDart are the cause, it names them."""
+    here = software_version()
+    if (bundle.software, bundle.specification) == (here, FORMAT):
+        return error
+    return AnotherGraph(
+        f"this node runs {release(here, FORMAT)}, it was submitted with {release(bundle.software, bundle.specification)}: install "
+        "the same agiledart on both"
+    )
 
 
 def make_ready(part: DeploymentPart, latencies: LatencyKeeping = NO_LATENCIES) -> Launchable:
@@ -166,7 +207,7 @@ def make_ready(part: DeploymentPart, latencies: LatencyKeeping = NO_LATENCIES) -
     program = ready_program(part.plan, part.bundle)
     plan = program.plan
     codecs = {edge.index: program.codec(edge.index) for edge in plan.edges}
-    return Launchable(program, plan, codecs, part.application, part.version, latencies)
+    return Launchable(program, plan, codecs, part.application, part.version, latencies, part.owner, part.number)
 
 
 def _owned(stage: Stage, index: int) -> dict[str, object]:

@@ -33,12 +33,14 @@ class LocalEnd(OutputEnd):
         super().__init__(channel, self._deliver)
         self._host, self._running, self._target, self._edge = host, running, target, edge
         self._codec = codec
+        self._input = target.inputs[edge, running.index]
         self._untried = TRIED_FRAMES
 
     def emit(self, edge: int, target: int, batch: Batch) -> None:
         if not (
             len(batch.held)
             and not self._untried
+            and self._input.waiting is None
             and self.channel.goes_past(batch.mark)
             and self._host.pass_through(self._target, edge, self._running.index, batch)
         ):
@@ -67,6 +69,10 @@ def local_output(
     edge, target = way
     end = target_running.inputs[edge, running.index]
     end.channel = ReceivingChannel(LOCAL_WINDOW_FRAMES)
-    end.acknowledge = lambda frames, marks: host.acknowledged(running, edge, target, frames, marks)
-    channel = SendingChannel(LOCAL_WINDOW_FRAMES, bound_rows=SOURCE_ROWS, lazy_marks=lazy_marks)
+
+    def acknowledge(frames: int, marks: int) -> None:
+        host.acknowledged(running, edge, target, frames, marks, end.channel.frame_rows)
+
+    end.acknowledge = acknowledge
+    channel = SendingChannel(LOCAL_WINDOW_FRAMES, bound_rows=SOURCE_ROWS, lazy_marks=lazy_marks, paced=True)
     return LocalEnd(host, running, target_running, edge, channel, codec)

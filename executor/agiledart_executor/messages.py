@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from agiledart_dataflow.plan.deployment import RestoreFrom
+from agiledart_executor.connectors.credentials import Entrusted
 from agiledart_executor.user_code.bounds import Bounds
 from agiledart_kernel.machine import Message
 from agiledart_kernel.node_id import NodeId
@@ -15,10 +16,11 @@ from agiledart_transport.contexts import Credentials
 
 
 class InstanceName(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """Which parallel copy of which stage."""
+    """Which parallel copy of which stage, in which of its terms."""
 
     stage: int
     index: int
+    term: int = 1
 
 
 class Configure(Message, frozen=True, gc=False, tag=100):
@@ -35,6 +37,7 @@ class Configure(Message, frozen=True, gc=False, tag=100):
         home: the agent's own node, whose sinks are this process's business.
         closed: files and folders that users' code must not touch, the state directory among them; none: it is not confined.
         path_patience: seconds for which no path to another executor may work.
+        secrets: of connectors, that who submitted this run has entrusted to the node.
     """
 
     application: str
@@ -53,6 +56,7 @@ class Configure(Message, frozen=True, gc=False, tag=100):
     home: NodeId = NodeId(0)
     closed: tuple[str, ...] = ()
     path_patience: int = 60
+    secrets: Entrusted = Entrusted()
 
 
 class Launch(Message, frozen=True, gc=False, tag=101):
@@ -60,12 +64,50 @@ class Launch(Message, frozen=True, gc=False, tag=101):
 
     Args:
         since: they go on from there, and what they send to is told later (`Link`); None: they begin.
+        waits: they are of a term that is to come: they begin when those of the term before have handed over.
+        plan_name: of the part's plan, as barriers name it.
     """
 
     request: int
     part: bytes
     instances: tuple[InstanceName, ...]
     since: RestoreFrom | None = None
+    waits: bool = False
+    plan_name: bytes = b""
+
+
+class OpenTerm(Message, frozen=True, gc=False, tag=130):
+    """This plan may come with a barrier: make links and channels for it ready. Answered by `Launched` or `LaunchFailed`.
+
+    Args:
+        part: with that plan, and all its places.
+        addresses: where all instances listen to which somebody may send.
+    """
+
+    request: int
+    part: bytes
+    plan_name: bytes
+    addresses: tuple[tuple[InstanceName, str], ...]
+
+
+class DropTerm(Message, frozen=True, gc=False, tag=131):
+    """The plan with this name will not come: whatever waits for it is let go."""
+
+    plan_name: bytes
+
+
+class Handed(Message, frozen=True, gc=False, tag=132):
+    """What an instance of the term before was at the barrier of a change lies on this node's disk.
+
+    Args:
+        after: name of the plan behind the barrier.
+        digest: of the element.
+    """
+
+    epoch: int
+    origin: InstanceName
+    after: bytes
+    digest: bytes
 
 
 class Link(Message, frozen=True, gc=False, tag=107):
@@ -84,15 +126,28 @@ class EndInput(Message, frozen=True, gc=False, tag=103):
 
 
 class BeginEpoch(Message, frozen=True, gc=False, tag=105):
-    """The sources let the barrier of this epoch in, behind what they have sent."""
+    """The sources let the barrier of this epoch in, behind what they have sent.
+
+    Args:
+        before, after: of one that carries a change, the names of the plans before and behind it. Sources that follow another
+            one do not let it in.
+    """
 
     epoch: int
+    before: bytes = b""
+    after: bytes = b""
 
 
 class CommitEpoch(Message, frozen=True, gc=False, tag=106):
     """This epoch is committed in the run's register: its rows count."""
 
     epoch: int
+
+
+class SyncLogs(Message, frozen=True, gc=False, tag=123):
+    """Force the logs of the sources to the disk. Answered by `Launched` (without an address) or `LaunchFailed`."""
+
+    request: int
 
 
 class Verdict(Message, frozen=True, gc=False, tag=104):
@@ -136,12 +191,19 @@ class Finished(Message, frozen=True, gc=False, tag=113):
     report: dict[str, Any]
 
 
+class InstanceLeft(Message, frozen=True, gc=False, tag=133):
+    """An instance of a term that has ended is gone; who took over from it counts on for it."""
+
+    instance: InstanceName
+
+
 class InstanceBroke(Message, frozen=True, gc=False, tag=114):
     """An instance cannot go on: user code raised, a link to a neighbour broke, a disk is full.
 
     Args:
         is_consequence: only a link broke; what broke it will usually be told by somebody else.
-        is_crash: the whole process died; the agent says so of each of its instances.
+        is_crash: the whole process died, which the agent says of each of its instances; or a change of its stage cannot go on.
+            Bringing the run back helps.
     """
 
     instance: InstanceName
@@ -167,25 +229,45 @@ class JudgePeer(Message, frozen=True, gc=False, tag=115):
 
 
 class AskWay(Message, frozen=True, gc=False, tag=122):
-    """An executor does not answer directly: is there a way to it by others?
+    """Are there ways by others to an executor?
 
     Args:
         agent: on whose node it runs; `executor`: its own id.
+        most: how many are wanted; avoid: names of nodes by which there are some already.
+        by: names of those that alone may lead; empty: any.
+        doubted: names of nodes by which it took more than twice what they had claimed.
     """
 
     request: int
     agent: NodeId
     executor: NodeId
+    most: int = 1
+    avoid: tuple[str, ...] = ()
+    by: tuple[str, ...] = ()
+    doubted: tuple[str, ...] = ()
+
+
+class LedBy(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """A relay to go through: its address, ticket and name, and what the whole way costs in slots, as is claimed."""
+
+    host: str
+    port: int
+    ticket: bytes
+    name: str
+    cost: int
+
+
+class Renewed(Message, frozen=True, gc=False, tag=124):
+    """The executor's grants from now on: its agent's membership was renewed."""
+
+    chain: tuple[bytes, ...]
 
 
 class Way(Message, frozen=True, gc=False, tag=109):
-    """The relay to go through, its ticket and name; `refused`: in words why there is none."""
+    """Ways by others; `refused`: in words why there is none."""
 
     request: int
-    host: str = ""
-    port: int = 0
-    ticket: bytes = b""
-    name: str = ""
+    ways: tuple[LedBy, ...] = ()
     refused: str = ""
 
 
@@ -226,6 +308,9 @@ class Prepared(Message, frozen=True, gc=False, tag=120):
         ends: of a sink that counts rows by epoch, the end of each of its parts.
         ended: it has come to its end, so it is prepared for every epoch whose barrier it has not passed.
         pause_ns: how long its rows had to wait for that.
+        after: name of the plan that the barrier brought, where it brought one. The element of an instance whose term ends there
+            is what it hands over.
+        caught_up: all has come again that it had taken too early before it was brought back.
     """
 
     epoch: int
@@ -235,6 +320,8 @@ class Prepared(Message, frozen=True, gc=False, tag=120):
     ends: tuple[int, ...] = ()
     ended: bool = False
     pause_ns: int = 0
+    after: bytes = b""
+    caught_up: bool = True
 
 
 class Unprepared(Message, frozen=True, gc=False, tag=121):
@@ -249,7 +336,7 @@ class CheckWanted(msgspec.Struct, frozen=True, array_like=True):
     """What to check: a plan, the code, and the stages that would run here; of those, sources and sinks are tried.
 
     Args:
-        closed: as of `Configure`.
+        closed, secrets: as of `Configure`.
     """
 
     plan: bytes
@@ -257,6 +344,7 @@ class CheckWanted(msgspec.Struct, frozen=True, array_like=True):
     stages: tuple[int, ...]
     memory_bytes: int = 0
     closed: tuple[str, ...] = ()
+    secrets: Entrusted = Entrusted()
 
 
 class Checked(msgspec.Struct, frozen=True, array_like=True):
@@ -283,12 +371,29 @@ class CheckFound(msgspec.Struct, frozen=True, array_like=True):
     connectors: tuple[Checked, ...] = ()
 
 
-AgentMessage = Configure | Launch | Link | StartReading | EndInput | Verdict | OpenTap | BeginEpoch | CommitEpoch | Way
+AgentMessage = (
+    Configure
+    | Launch
+    | Link
+    | StartReading
+    | EndInput
+    | Verdict
+    | OpenTap
+    | BeginEpoch
+    | CommitEpoch
+    | SyncLogs
+    | Way
+    | Renewed
+    | OpenTerm
+    | DropTerm
+    | Handed
+)
 ExecutorMessage = (
     Launched
     | LaunchFailed
     | Report
     | Finished
+    | InstanceLeft
     | InstanceBroke
     | JudgePeer
     | AskWay

@@ -5,7 +5,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
@@ -13,12 +13,15 @@ from agiledart_dataflow.counts.interval_measures import MEASURES, CountSample, I
 from agiledart_dataflow.counts.statistics import InstanceStatistics
 from agiledart_dataflow.data.batch import Batch
 from agiledart_dataflow.plan.connectors import SinkWriter
+from agiledart_dataflow.plan.stage_plan import index_of, term_of
 from agiledart_dataflow.runtime.channels import ReceivingChannel, SendingChannel
 from agiledart_dataflow.runtime.instance import WORK_BUDGET, Instance
 from agiledart_dataflow.runtime.outbox import Emit
+from agiledart_dataflow.runtime.paces import TakingPace
 from agiledart_dataflow.runtime.resending import EarlyFrames
 from agiledart_dataflow.runtime.source_instance import SourceInstance
 from agiledart_executor.latency_log import LatencyLog
+from agiledart_executor.messages import InstanceName
 
 TURN_NS = 5_000_000
 """How long instances may work before sockets are looked at again."""
@@ -39,10 +42,14 @@ MAX_STANDING = 300
 """Characters of what a source or sink says of its connection."""
 
 
+MAX_ROUTES_TOLD = 16
+"""Of one instance, in each of its reports."""
+
+
 @dataclass(eq=False)
 class OutputEnd:
     """Upstream end of a channel and its way out; `ready` says whether that takes a frame now (None: always), `trouble` what is
-    wrong with it, `passage` by way of whom it goes, both in words.
+    wrong with it, `passage` by way of whom it goes, both in words, and `route` figures of the way.
     """
 
     channel: SendingChannel
@@ -50,6 +57,11 @@ class OutputEnd:
     ready: Callable[[], bool] | None = None
     trouble: Callable[[], str] | None = None
     passage: Callable[[], str] | None = None
+    route: Callable[[], dict[str, Any]] | None = None
+    is_old: bool = False
+
+    def close(self) -> None:
+        """Nothing more goes this way."""
 
     @property
     def waits_for(self) -> str:
@@ -70,9 +82,9 @@ class OutputEnd:
         else:
             channel.put(batch)
 
-    def acknowledged(self, frames: int, marks: int) -> None:
-        """The other end has taken frames; raises RemoteProtocolError for more than were sent."""
-        self.channel.acknowledge(frames, marks)
+    def acknowledged(self, frames: int, marks: int, frame_rows: int = 0) -> None:
+        """The other end has taken frames, and says of how many rows; raises RemoteProtocolError for more than were sent."""
+        self.channel.acknowledge(frames, marks, frame_rows)
 
     def flush(self) -> None:
         """Send all that may go now."""
@@ -87,24 +99,31 @@ class OutputEnd:
 
 @dataclass(eq=False)
 class InputEnd:
-    """Downstream end of a channel: what came, what the operator has taken of it, whom to tell."""
+    """Downstream end of a channel: what came, what the operator has taken of it, whom to tell. `waiting`: what came before a
+    barrier has told of the channel's term, or before its instance has begun; it is not acknowledged, so it is a window at most.
+    """
 
     acknowledge: Callable[[int, int], None] | None = None
     channel: ReceivingChannel = field(default_factory=ReceivingChannel)
     early: EarlyFrames = field(default_factory=EarlyFrames)
     rows_or_mark: deque[bool] = field(default_factory=deque)
+    waiting: list[Batch] | None = None
     batches_taken: int = 0
     frames_taken: int = 0
 
-    def taken(self, batches: int, *, finished: bool) -> None:
+    def taken(self, batches: int, *, finished: bool, may_wait: int = 0) -> None:
         """The operator has now taken so many batches in all, punctuations among them; at its end all is
-        acknowledged.
+        acknowledged. `may_wait`: rows from here that may wait before it; 0: any number.
         """
         while self.batches_taken < batches:
             self.batches_taken += 1
             self.frames_taken += self.rows_or_mark.popleft()
-        if self.acknowledge is not None and (due := self.channel.due(self.frames_taken, all_of_it=finished)):
-            self.acknowledge(*due)
+        if self.acknowledge is not None:
+            if may_wait:
+                self.channel.let_wait(may_wait)
+            due = self.channel.due(self.frames_taken, all_of_it=finished)
+            if due is not None:
+                self.acknowledge(*due)
 
     def tell_again(self) -> None:
         """Repeat the last acknowledgement: it may have been lost."""
@@ -117,9 +136,15 @@ class Running:
     """One instance with its channels.
 
     Attributes:
+        index: its number, as channels name it (`stage_plan.member`).
         ended: whether it is at the end of its input, as of the last time it worked.
         barrier: the epoch whose barrier it has passed last; `wanted`: the one that a source is to let in.
         owned: figures of the key groups that it owns; empty where its stage has one instance and can have no more.
+        change: the epoch and the name of the plan that a source's barrier is to bring.
+        has_old: some outputs lead to instances of terms that have ended; nothing follows there.
+        leaving: channels of terms that have ended and from which something may wait, or be under way.
+        needs_life: it is broken because a change of its stage cannot go on.
+        has_begun: False for an instance of a term to come; `has_left`: its term has ended, and it has handed over.
         by_epoch: a sink that stays open at the end of its input: the last epoch is committed later.
     """
 
@@ -139,6 +164,12 @@ class Running:
     ended: bool = False
     barrier: int = 0
     wanted: int = 0
+    change: tuple[int, bytes] = (0, b"")
+    leaving: list[tuple[int, int]] = field(default_factory=list)
+    has_old: bool = False
+    needs_life: bool = False
+    has_begun: bool = True
+    has_left: bool = False
     owned: dict[str, object] = field(default_factory=dict)
     by_epoch: bool = False
     timer: asyncio.TimerHandle | None = None
@@ -152,6 +183,7 @@ class Running:
 
     def __post_init__(self) -> None:
         self.sink_ready: Callable[[], bool] | None = None
+        self.takes = TakingPace()
         self.take_outputs()
 
     def take_outputs(self) -> None:
@@ -163,6 +195,11 @@ class Running:
             outputs[edge, target].emit(edge, target, batch)
 
         self.emit = next(iter(outputs.values())).emit if len(outputs) == 1 else emit
+
+    @property
+    def instance_name(self) -> InstanceName:
+        """As the agent knows it."""
+        return InstanceName(self.stage, index_of(self.index), term_of(self.index))
 
     @property
     def done(self) -> bool:
@@ -188,6 +225,18 @@ class Running:
         elif rows >= self.budget and ns < TURN_NS:
             self.budget = min(2 * self.budget, SOURCE_ROWS if self.source is not None else WORK_BUDGET)
 
+    @property
+    def room(self) -> int:
+        """About so many rows may leave before an output has no room for more."""
+        room = WORK_BUDGET
+        for end in self.outputs.values():
+            room = min(room, end.channel.room)
+        return room
+
+    def may_wait(self) -> int:
+        """So many rows may wait at each of its inputs."""
+        return max(1, self.takes.shared(time.monotonic_ns(), [end.channel.rows for end in self.inputs.values()]))
+
     def release_marks(self) -> None:
         """Send what outputs have promised and kept to themselves because nobody minds it: for the figures downstream."""
         for end in self.outputs.values():
@@ -209,6 +258,7 @@ class Running:
             "blocked": self.blocked,
             "waits_for": _told(end.waits_for for end in self.outputs.values()),
             "goes_by": _told(end.passage() for end in self.outputs.values() if end.passage is not None),
+            "routes": self._routes(),
             "frames_resent": sum(end.frames_resent for end in self.outputs.values()),
             "frames_doubled": sum(end.early.doubled for end in self.inputs.values()),
             "first_ms": _wall_ms(self.first_ns),
@@ -218,6 +268,11 @@ class Running:
             **({} if self.latencies is None else {"latency_samples": self.latencies.figures()}),
             **({"standing": standing} if (standing := self._standing()) else {}),
         }
+
+    def _routes(self) -> list[dict[str, Any]]:
+        """Of the ways to other processes, with the edges and instances that they are for."""
+        ends = [(place, end.route) for place, end in self.outputs.items() if end.route is not None]
+        return [{"edge": edge, "target": target, **route()} for (edge, target), route in ends[:MAX_ROUTES_TOLD]]
 
     def _standing(self) -> str:
         """How the source's or sink's way to the outer world stands, where that is not well."""

@@ -125,7 +125,7 @@ class Tapping:
                 continue
             if key not in self._points:
                 changed = True
-                name = InstanceName(running.stage, running.index)
+                name = running.instance_name
                 self._points[key] = TapPoint(name, self._row_type(running.stage, step), self._wall_ns)
             wanted[step] = self._points[key]
         if changed:

@@ -13,19 +13,22 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Coroutine, Mapping
+from dataclasses import replace
 from pathlib import Path
 
+import msgspec
+
 from agiledart_dataflow.plan.deployment import DeploymentPart
-from agiledart_dataflow.plan.stage_plan import StagePlan
+from agiledart_dataflow.plan.stage_plan import StagePlan, index_of, term_of
+from agiledart_dataflow.runtime.program import compile_program
 from agiledart_dataflow.user_code.user_errors import NO_RECORD, sayable, user_code_error
 from agiledart_executor import short_turns
 from agiledart_executor.asking_judge import AskingJudge
-from agiledart_executor.asking_ways import AskingWays
 from agiledart_executor.collector import collect_rarely
 from agiledart_executor.confining import confine_to
+from agiledart_executor.connectors.credentials import entrust
 from agiledart_executor.data_links import DataPort, EdgeEnds, LinkEnd, Sender, take_acknowledgement
-from agiledart_executor.data_way import DataWay
 from agiledart_executor.elements import run_folder
 from agiledart_executor.epochs import Epochs
 from agiledart_executor.host import InstanceHost
@@ -38,22 +41,31 @@ from agiledart_executor.messages import (
     Bound,
     CommitEpoch,
     Configure,
+    DropTerm,
     EndInput,
     ExecutorMessage,
     Finished,
+    Handed,
     InstanceBroke,
+    InstanceLeft,
     InstanceName,
     Launch,
     Launched,
     LaunchFailed,
     Link,
     OpenTap,
+    OpenTerm,
     PeerRefused,
+    Renewed,
     Report,
     StartReading,
+    SyncLogs,
     Verdict,
     Way,
 )
+from agiledart_executor.next_terms import NextTerms, addressed, nodes_of
+from agiledart_executor.routes.data_way import DataWay
+from agiledart_executor.routes.opening_ways import Ways
 from agiledart_executor.running_instance import InputEnd, OutputEnd, Running
 from agiledart_executor.tapping import Tapping
 from agiledart_executor.user_code.bounds import bind_process
@@ -62,16 +74,12 @@ from agiledart_executor.user_code.watchdog import Call, Watchdog
 from agiledart_kernel.codec import Codec, encode
 from agiledart_kernel.errors import AgileDartError, OperationFailed, RemoteProtocolError
 from agiledart_kernel.frames import DATA_PROTOCOL, DataHeader, FrameKind, FrameReader, Hello, frame
-from agiledart_kernel.limits import HELLO_TIMEOUT_SECONDS, MAX_FRAME_BYTES
+from agiledart_kernel.limits import MAX_FRAME_BYTES
 from agiledart_kernel.node_id import NodeId
-from agiledart_kernel.randomness import RandomStream
 from agiledart_transport import framed
-from agiledart_transport.circuits import Via
-from agiledart_transport.contexts import client_context, server_context
-from agiledart_transport.detour import direct_or_around
+from agiledart_transport.contexts import server_context
 from agiledart_transport.event_loop import run_on_uvloop
 from agiledart_transport.framed import LinkHandler
-from agiledart_transport.links import connect
 from agiledart_transport.listener import Listener, Room, serve
 
 REPORT_SECONDS = 0.5
@@ -80,16 +88,12 @@ REPORT_SECONDS = 0.5
 MAX_MESSAGE_CHARS = 4_000
 """What a user's exception may say at most: it stands in the application's record."""
 
-DIAL_TRIES = 4
-"""Attempts to reach an executor that said it listens; each waits for some seconds."""
-
-HEAD_START = 0.3
-"""Of the time that a dial has, for the direct way alone."""
-
-MAX_LINKS_OF_EXECUTOR = 3
-"""Links that another executor may have here: the one that it uses, the one that it goes over to, and one for what was cut."""
+MAX_LINKS_OF_EXECUTOR = 8
+"""Links that another executor may have here: the one that it uses, those that it keeps beside it, and some for what was cut; twice,
+as its edges may want different ways."""
 
 _PART: Codec[DeploymentPart] = Codec(DeploymentPart)
+_PLAN: Codec[StagePlan] = Codec(StagePlan)
 
 
 class Worker:
@@ -105,8 +109,6 @@ class Worker:
         self._writer, self._configuration = writer, configuration
         self._host = InstanceHost(self._finished, self._broke)
         self._judge = AskingJudge(self.tell)
-        self._asking_ways = AskingWays(self.tell)
-        self._client_tls = client_context(configuration.credentials)
         self._hello = Hello(
             protocol_min=DATA_PROTOCOL,
             service="data",
@@ -114,9 +116,10 @@ class Worker:
             incarnation=configuration.incarnation,
             name=configuration.node_name,
         )
+        self._ways = Ways(
+            configuration, self._hello, self._judge, self._host, self.tell, self._acknowledged, self._no_way
+        )
         self._listener: Listener | None = None
-        self._opening: dict[str, asyncio.Task[DataWay]] = {}
-        self._ways: dict[str, DataWay] = {}
         self._accepted_links: dict[bytes, list[framed.Link]] = {}
         self._code: Launchable | None = None
         self._plan: StagePlan | None = None
@@ -127,10 +130,13 @@ class Worker:
         self._launching = asyncio.Lock()
         self._tapping: Tapping | None = None
         self._epochs: Epochs | None = None
+        self._terms = NextTerms(self._host, self._host.fail_change)
+        self._plan_name = b""
         self._unlinked: list[tuple[DeploymentPart, Running]] = []  # downstream first
         self._root = Path.cwd()
         self._building = self._is_confined = False
         bind_process(configuration.bounds)
+        entrust(configuration.secrets)
         self._watchdog = Watchdog(configuration.application, configuration.bounds, self._busy_with, words)
 
     # ---- the agent
@@ -151,22 +157,48 @@ class Worker:
                 self._host.start_reading()
             case EndInput():
                 self._host.end_input()
-            case BeginEpoch():
-                self._host.begin_epoch(message.epoch)
-            case CommitEpoch():
-                self._commit(message.epoch)
+            case BeginEpoch() | CommitEpoch() | SyncLogs() | OpenTerm() | DropTerm() | Handed():
+                self._take_of_epochs(message)
             case Verdict():
                 self._judge.answered(message)
             case Way():
-                self._asking_ways.answered(message)
+                self._ways.answered(message)
             case OpenTap():
                 if self._tapping is None and self._code is not None:
                     code = self._code
                     self._tapping = Tapping(code.steps, code.row_type, time.time_ns)
                 if self._tapping is not None:
                     self._tapping.open(message.step, time.monotonic())
+            case Renewed():
+                self._hello = msgspec.structs.replace(self._hello, chain=message.chain)
             case Configure():
                 raise RemoteProtocolError("form", "configured twice")
+
+    def _take_of_epochs(self, message: BeginEpoch | CommitEpoch | SyncLogs | OpenTerm | DropTerm | Handed) -> None:
+        """Of epochs, and of the changes that they carry."""
+        match message:
+            case BeginEpoch():
+                self._begin_epoch(message)
+            case CommitEpoch():
+                self._commit(message.epoch)
+            case SyncLogs():
+                self._sync_logs(message.request)
+            case OpenTerm():
+                self._spawn(self._open_term(message))
+            case DropTerm():
+                self._terms.drop(message.plan_name)
+            case Handed():
+                if self._epochs is not None:
+                    self._spawn(self._terms.handed(message, self._epochs))
+
+    def _begin_epoch(self, begin: BeginEpoch) -> None:
+        """Nothing when it was asked for by somebody who takes the plan for another one, or of whose plan nobody has told."""
+        if begin.after:
+            follows_another = begin.before != self._plan_name and self._host.has_sources
+            if follows_another or begin.after not in self._host.programs:
+                return
+            self._plan_name = begin.after
+        self._host.begin_epoch(begin.epoch, begin.after)
 
     def _commit(self, epoch: int) -> None:
         for running in self._host.running.values():
@@ -175,6 +207,15 @@ class Worker:
                     self._epochs.commit(running, epoch)
                 except OperationFailed as error:
                     self._host.fail(running, f"{running.name}: {error}")
+
+    def _sync_logs(self, request: int) -> None:
+        def told(reason: str) -> None:
+            self.tell(LaunchFailed(request, reason) if reason else Launched(request, ""))
+
+        if self._epochs is None:
+            told("")
+        else:
+            self._epochs.sync_logs(told)
 
     def _busy_with(self) -> Call | None:
         """For the watching thread: the user's code that runs just now."""
@@ -188,8 +229,7 @@ class Worker:
         self._watchdog.stop()
         if self._epochs is not None:
             self._epochs.close()
-        for way in self._ways.values():
-            way.close()
+        self._ways.close()
         self._host.close()
 
     def _spawn(self, work: Coroutine[None, None, None]) -> None:
@@ -203,10 +243,11 @@ class Worker:
         At whole and half seconds of the wall clock: so figures of different nodes are of one moment, as far as their clocks agree.
         """
         while True:
-            for way in self._ways.values():
-                way.look()
+            self._ways.look()
             reports = []
-            for running in self._host.running.values():
+            for running in tuple(self._host.running.values()):
+                if not running.has_begun or running.has_left:
+                    continue
                 running.release_marks()
                 if running.latencies is not None:
                     running.latencies.hand_over()
@@ -222,7 +263,7 @@ class Worker:
                 except (TypeError, ValueError, OverflowError) as error:  # an event time beyond 64 bits, for example
                     self._host.fail(running, f"{running.name}: its figures cannot be told: {error}")
                 else:
-                    reports.append((InstanceName(running.stage, running.index), report))
+                    reports.append((running.instance_name, report))
             self.tell(Report(tuple(reports)))
             if self._tapping is not None:
                 for sampled in self._tapping.turn(self._host.running.values(), time.monotonic()):
@@ -230,25 +271,29 @@ class Worker:
             await asyncio.sleep(REPORT_SECONDS - time.time() % REPORT_SECONDS)
 
     def _finished(self, running: Running) -> None:
-        if self._epochs is not None:
+        if self._epochs is not None and not running.has_left:
             self._epochs.at_end(running)
         if running.instance is not None:
             _show(running.instance.reports.take() + running.instance.reports.rest())
-        elif running.source is not None:
+        if running.has_left:
+            del self._host.running[running.stage, running.index]
+            self.tell(InstanceLeft(running.instance_name))
+            return
+        if running.source is not None:
             _show(running.source.tell(at_end=True))
         if running.latencies is not None:
             self._spawn(self._finish(running, running.latencies))
         else:
-            self.tell(Finished(InstanceName(running.stage, running.index), running.report()))
+            self.tell(Finished(running.instance_name, running.report()))
 
     async def _finish(self, running: Running, latencies: LatencyLog) -> None:
         await latencies.ended()
-        self.tell(Finished(InstanceName(running.stage, running.index), running.report()))
+        self.tell(Finished(running.instance_name, running.report()))
 
     def _broke(self, running: Running, message: str) -> None:
         if running.source is not None:
             _show(running.source.tell())
-        self.tell(InstanceBroke(InstanceName(running.stage, running.index), _message(message)))
+        self.tell(InstanceBroke(running.instance_name, _message(message), is_crash=running.needs_life))
 
     # ---- launching
 
@@ -268,23 +313,10 @@ class Worker:
 
     async def _make_ready(self, part: DeploymentPart, launch: Launch) -> None:
         if self._code is None:
-            told = self._configuration
-            if not self._is_confined:
-                confine_to(part, self._root, told.home, told.closed, has_latencies=told.latency_log_bytes > 0)
-                self._is_confined = True
-                self._watchdog.start()  # a thread: they are confined with the one that starts them
-            keeping = LatencyKeeping(told.latency_log_bytes, told.latency_log_days * 86_400_000)
-            self._building = True
-            try:
-                self._code = make_ready(part, keeping)
-            finally:
-                self._building = False
-            bounds = told.bounds.with_users(self._code.program.topology.limits)
-            self._watchdog.set_bounds(bounds)
-            self.tell(Bound(bounds))
-            self._plan = self._code.plan
+            self._code = self._loaded(part)
+            self._plan, self._plan_name = self._code.plan, launch.plan_name
             self._run = part.number, part.life
-            self._nodes = {place: peer.node for place, peer in part.places().items()}
+            self._nodes = nodes_of(self._plan, part)
             self._port = DataPort(
                 part.number,
                 part.life,
@@ -300,29 +332,54 @@ class Worker:
             folder = run_folder(self._root, told.application, told.version)
             self._epochs = Epochs(folder, part.number, part.life, self._code.steps, self.tell)
             self._host.on_barrier = self._epochs.at_barrier
+            self._epochs.on_failure = self._host.fail
         if self._listener is None:
             self._listener = await self._listen()
-        addresses = part.known_addresses()
+        if launch.waits:
+            await self._have_wait(part, launch)
+            return
+        addresses = addressed(self._code.plan, part.known_addresses())
         since = launch.since
         for name in sorted(
             launch.instances, key=_by_stage, reverse=True
         ):  # downstream first: a channel needs its target
             stage, index = name.stage, name.index
-            keep = None if since is None or self._epochs is None else self._epochs.kept_ends(stage, index, since)
+            keep = None
+            if since is not None and self._epochs is not None and self._code.plan.stages[stage].kind == "sink":
+                keep = self._epochs.kept(stage, index, since)
             running = await self._code.open_instance(
                 stage, index, by_epoch=part.by_epoch, restores=since is not None, keep=keep
             )
             if self._epochs is not None:
+                self._epochs.keep_log(running)
                 if since is None:
                     self._epochs.opened(running)
                 else:
                     self._epochs.restore(running, since)
-            for edge, source in self._code.plan.inputs(stage, index):
-                running.inputs[edge, source] = InputEnd()
+            for channel in self._code.plan.inputs(stage, index):
+                running.inputs[channel] = InputEnd()
             if since is None:
                 await self._join(part, running, addresses)
             else:
                 self._unlinked.append((part, running))
+
+    def _loaded(self, part: DeploymentPart) -> Launchable:
+        """The user's code, within its bounds; before it is loaded the process confines itself."""
+        told = self._configuration
+        if not self._is_confined:
+            confine_to(part, self._root, told.home, told.closed, has_latencies=told.latency_log_bytes > 0)
+            self._is_confined = True
+            self._watchdog.start()  # a thread: they are confined with the one that starts them
+        keeping = LatencyKeeping(told.latency_log_bytes, told.latency_log_days * 86_400_000)
+        self._building = True
+        try:
+            code = make_ready(part, keeping)
+        finally:
+            self._building = False
+        bounds = told.bounds.with_users(code.program.topology.limits)
+        self._watchdog.set_bounds(bounds)
+        self.tell(Bound(bounds))
+        return code
 
     async def _join(self, part: DeploymentPart, running: Running, addresses: Mapping[tuple[int, int], str]) -> None:
         """Join the outputs of an instance with what they lead to; from now on it takes part."""
@@ -334,8 +391,43 @@ class Worker:
                 running.outputs[way.index, target] = out
         self._host.add(running)
 
+    async def _have_wait(self, part: DeploymentPart, launch: Launch) -> None:
+        """Make instances of a term to come; the code is here."""
+        code = self._code_of(part, launch.plan_name)
+        for name in sorted(launch.instances, key=_by_stage, reverse=True):
+            running = await code.open_instance(name.stage, name.index, by_epoch=part.by_epoch)
+            self._terms.wait(launch.plan_name, running)
+
+    def _code_of(self, part: DeploymentPart, plan_name: bytes) -> Launchable:
+        """The user's code joined with another plan."""
+        assert self._code is not None
+        program = self._code.program
+        if self._code.plan != (plan := _PLAN.decode(part.plan)):
+            program = compile_program(program.topology, plan)
+        program = self._terms.plan(plan_name, program)
+        return replace(self._code, program=program, plan=program.plan)
+
+    async def _open_term(self, message: OpenTerm) -> None:
+        try:
+            async with self._launching:
+                part = _PART.decode(message.part)
+                plan = self._code_of(part, message.plan_name).plan
+                addresses = addressed(plan, {(n.stage, n.index): address for n, address in message.addresses})
+                self._nodes |= nodes_of(plan, part)
+                self._terms.open_inputs(message.plan_name)
+                for running, edge, target in self._terms.missing_outputs(message.plan_name):
+                    where = addresses.get((plan.edges[edge].target, target))
+                    running.outputs[edge, target] = await self._output(part, running, edge, target, where)
+                    self._terms.opened(message.plan_name, running, (edge, target))
+                self._terms.ready(message.plan_name)
+        except BaseException as error:  # noqa: BLE001  as in `_launch`
+            self.tell(LaunchFailed(message.request, _message(_in_words(error))))
+            return
+        self.tell(Launched(message.request, ""))
+
     async def _link_all(self, link: Link) -> None:
-        addresses = {(name.stage, name.index): address for name, address in link.addresses}
+        assert self._plan is not None
+        addresses = addressed(self._plan, {(name.stage, name.index): address for name, address in link.addresses})
         try:
             async with self._launching:
                 for part, running in self._unlinked:
@@ -374,16 +466,16 @@ class Worker:
             return local_output(self._host, running, local, (edge, target), self._code.codecs[edge], lazy_marks=lazy)
         if where is None:
             raise OperationFailed(f"{running.name}: the place of instance {target} downstream is not known")
-        way = await self._way(where, self._nodes.get((self._edge(edge)[1], target), NodeId(0)))
-        _, source_term, _, target_term = self._ends(edge)
+        node = self._nodes.get((self._edge(edge)[1], target), NodeId(0))
+        way = await self._ways.to(where, node, self._code.plan.edges[edge].paths)
         header = DataHeader(
             application=part.number,
             life=part.life,
             edge=edge,
-            source=running.index,
-            source_term=source_term,
-            target=target,
-            target_term=target_term,
+            source=index_of(running.index),
+            source_term=term_of(running.index),
+            target=index_of(target),
+            target_term=term_of(target),
             epoch=0,
             frame=0,
             sequence=0,
@@ -391,9 +483,15 @@ class Worker:
             schema=edge,
         )
         sender = Sender(way.link, header, self._code.codecs[edge], running.name)
+        is_first = not way.senders
         way.senders.append(sender)
         end = LinkEnd(sender, lazy_marks=lazy)
-        end.trouble, end.passage = (lambda: way.waits_for), (lambda: way.goes_by)
+        end.closed = lambda: way.senders.remove(sender)
+        end.trouble, end.passage, end.route = (
+            (lambda: way.waits_for),
+            (lambda: way.goes_by),
+            (lambda: way.figures(counts=is_first)),
+        )
         return end
 
     # ---- links
@@ -424,98 +522,23 @@ class Worker:
         """Its channels go on when their upstream ends have dialled again. What a peer did wrong is counted."""
         key = link.peer.grant.key
         self._accepted_links[key].remove(link)
+        if self._port is not None:
+            self._port.ended(link)
         if not self._accepted_links[key]:
             del self._accepted_links[key]
         if reason not in framed.ORDINARY_ENDS:
             self.tell(PeerRefused(reason, link.remote))
 
-    async def _way(self, where: str, node: NodeId) -> DataWay:
-        """The way to the executor at `host:port/id` on this node, dialled once."""
-        if where not in self._opening:
-            self._opening[where] = asyncio.create_task(self._open_way(where, node))
-        try:
-            return await asyncio.shield(self._opening[where])
-        except (OSError, ValueError, RemoteProtocolError) as error:
-            self._opening.pop(where, None)
-            raise OperationFailed(f"no data link to {where.partition('/')[0]}: {error}") from None
-
-    async def _open_way(self, where: str, node: NodeId) -> DataWay:
-        link = await self._dial(where, node)
-        name = link.peer.hello.name or link.remote
-        told = self._configuration
-        random = RandomStream(told.incarnation, "redialling", told.node_id.hex, where)
-        way = DataWay(
-            link,
-            name,
-            lambda timeout, directly: self._dial_once(where, node, timeout, directly=directly),
-            told.path_patience,
-            random,
-            self._no_way,
-        )
-        self._ways[where] = way
-        return way
-
-    async def _dial(self, where: str, node: NodeId) -> framed.Link:
-        """Dial until it works: on a small board many processes start at once, and some answer late."""
-        for left in range(DIAL_TRIES - 1, -1, -1):
-            try:
-                return await self._dial_once(where, node)
-            except OSError:
-                if not left:
-                    raise
-        raise AssertionError("unreachable")
-
-    async def _dial_once(
-        self, where: str, node: NodeId, timeout: float = HELLO_TIMEOUT_SECONDS, *, directly: bool = False
-    ) -> framed.Link:
-        """A link there: directly, or by way of others when nothing comes back and that will do."""
-
-        async def direct() -> framed.Link:
-            return await self._connect(where, timeout)
-
-        async def around() -> framed.Link:
-            executor = NodeId.from_hex(where.partition("/")[2])
-            async with asyncio.timeout(timeout):
-                return await self._connect(where, timeout, await self._asking_ways.ask(node, executor))
-
-        return await (direct() if directly else direct_or_around(direct, around, HEAD_START * timeout))
-
-    async def _connect(self, where: str, timeout: float, via: Via | None = None) -> framed.Link:
-        address, _, node = where.partition("/")
-        link = await connect(
-            address,
-            service="data",
-            context=self._client_tls,
-            hello=self._hello,
-            judge=self._judge,
-            expect=NodeId.from_hex(node) if node else None,
-            on_frame=self._acknowledged,
-            on_closed=lambda link, reason: self._with_way(where, lambda way: way.closed(link, reason)),
-            on_echo=lambda link, body: self._with_way(where, lambda way: way.echoed(link, body)),
-            on_writable=lambda _: self._host.wake_all(),
-            before=self._host.gather,
-            after=self._host.turn,
-            via=via,
-            timeout=timeout,
-        )
-        link.cork = self._host.cork
-        return link
-
     def _acknowledged(self, _link: framed.Link, kind: int, body: bytes) -> None:
         assert self._run is not None  # a link is dialled for instances
         take_acknowledgement(self._host, *self._run, self._ends, kind, body)
-
-    def _with_way(self, where: str, call: Callable[[DataWay], None]) -> None:
-        """Tell a way about one of its links."""
-        if (way := self._ways.get(where)) is not None:
-            call(way)
 
     def _no_way(self, way: DataWay, why: str) -> None:
         """Say which instances cannot go on; the node waits a little for the cause."""
         for running in self._host.running.values():
             leads_there = any(end.deliver in way.senders for end in running.outputs.values())
             if leads_there and not running.reported and not running.broken:
-                name = InstanceName(running.stage, running.index)
+                name = running.instance_name
                 self.tell(InstanceBroke(name, _message(f"{running.name}: {why}"), is_consequence=True))
 
 

@@ -32,7 +32,7 @@ def run(settings: Settings) -> Report:
     with without_collector():
         rows = _rounds(nodes, counts, settings)
     plain = [row for row in rows if row["which"] == "random"]
-    base, slope = _line([(row["failures"], row["recovery_seconds"]) for row in plain if row["failures"] in counts])
+    base, slope = line([(row["failures"], row["recovery_seconds"]) for row in plain if row["failures"] in counts])
     goals = (
         Goal(f"slope per failure below 5 % of the base ({base:.2f} s)", slope < 0.05 * base),
         Goal("all invariants hold afterwards", all(row["violations"] == 0 for row in rows)),
@@ -97,7 +97,7 @@ def _judge(ring: Ring, seed: int) -> Row:
     }
 
 
-def _line(points: list[tuple[int, float]]) -> tuple[float, float]:
+def line(points: list[tuple[int, float]]) -> tuple[float, float]:
     """Least squares: value at one failure, slope per failure."""
     count = len(points)
     mean_x = sum(x for x, _ in points) / count

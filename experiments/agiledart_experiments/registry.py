@@ -30,6 +30,7 @@ class Experiment:
         is_log: whether x is drawn by its logarithm.
         has_sizes: whether it can run at other values of `x` than those of its scales.
         has_policies: whether it can run with one scaling policy.
+        faults: what may happen to hosts in it; the first is the usual one. Empty: nothing happens to any.
         room: the sub-package of its module, with a dot behind; empty: none.
     """
 
@@ -43,6 +44,7 @@ class Experiment:
     is_log: bool = False
     has_sizes: bool = False
     has_policies: bool = False
+    faults: tuple[str, ...] = ()
     room: str = ""
 
     @property
@@ -226,6 +228,15 @@ EXPERIMENTS = {
             room=RECOVERY,
         ),
         Experiment(
+            "dataflow-recovery",
+            "How long do dataflows take to run again, by the number of simultaneous failures?",
+            "AgileDART, fig. 11a",
+            x="failures",
+            y=("recovery_seconds", "slowest_seconds"),
+            unit="seconds",
+            room=RECOVERY,
+        ),
+        Experiment(
             "state-recovery",
             "How long does it take to save a state and to have it back, beside one remote store?",
             "AgileDART, fig. 11b",
@@ -243,6 +254,17 @@ EXPERIMENTS = {
             x="n",
             y=("cpu_ratio",),
             unit="times",
+            room=RECOVERY,
+        ),
+        Experiment(
+            "pull-the-plug",
+            "A host of a large state dies: when does the next result come, and is every row there once?",
+            "a claim of this project, on real processes",
+            x="run",
+            y=("next_result_s",),
+            unit="seconds",
+            series=("fault",),
+            faults=("kill", "power", "executor"),
             room=RECOVERY,
         ),
     )
@@ -265,12 +287,16 @@ def run_experiment(experiment: Experiment, settings: Settings) -> tuple[Report, 
     `cpu_seconds` is that of this run; `memory_mb` the largest resident size of the process so far.
 
     Raises:
-        ConfigurationError: sizes or a policy are wanted, and it has none, or they are none.
+        ConfigurationError: sizes, a policy or faults are wanted, and it has none, or they are none.
     """
     if settings.sizes and not experiment.has_sizes:
         raise ConfigurationError(f"--sizes: {experiment.name} runs at the sizes of its scale only.")
     if settings.policy and not experiment.has_policies:
         raise ConfigurationError(f"--policy: {experiment.name} compares no scaling policies.")
+    if (settings.fault or settings.runs) and not experiment.faults:
+        raise ConfigurationError(f"--fault, --runs: nothing happens to hosts in {experiment.name}.")
+    if settings.fault and settings.fault not in experiment.faults:
+        raise ConfigurationError(f"--fault {settings.fault}: {experiment.name} has {', '.join(experiment.faults)}.")
     if any(size < 2 for size in settings.sizes):
         raise ConfigurationError(f"--sizes {min(settings.sizes)}: the least size is 2.")
     started = time.process_time()

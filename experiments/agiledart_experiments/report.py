@@ -52,6 +52,8 @@ class Settings:
         scale: `small` ends within half a minute; `paper` has the published sizes.
         sizes: values of the x axis to run in place of those of the scale; empty: those of the scale.
         policy: the only scaling policy to run; empty: all that are compared.
+        fault: what happens to hosts; empty: the experiment's first one.
+        runs: how often it happens; 0: as often as the scale has it.
         progress: told in a few words what is going on.
     """
 
@@ -59,6 +61,8 @@ class Settings:
     scale: str = "small"
     sizes: tuple[int, ...] = ()
     policy: str = ""
+    fault: str = ""
+    runs: int = 0
     progress: Callable[[str], None] = field(default=lambda _: None)
 
     @property

@@ -22,11 +22,12 @@ class RemoteProtocolError(AgileDartError):
 
     Attributes:
         reason: short word from a bounded set, used as a counter's label.
+        detail: more, for people.
     """
 
     def __init__(self, reason: str, detail: str = "") -> None:
         super().__init__(f"{reason}: {detail}" if detail else reason)
-        self.reason = reason
+        self.reason, self.detail = reason, detail
 
 
 class Refused(RemoteProtocolError):
@@ -39,6 +40,10 @@ class UserCodeError(AgileDartError):
 
 class OperationFailed(AgileDartError):
     """What the user asked for could not be done; the message says why and what to do next."""
+
+
+class BusyError(OperationFailed):
+    """Somebody else has it this moment, and may let go of it in the next."""
 
 
 class InternalError(AgileDartError):

@@ -10,6 +10,7 @@ from typing import Annotated, Final, NamedTuple
 
 import msgspec
 
+from agiledart_kernel.clocks import WallMs
 from agiledart_kernel.codec import Codec
 from agiledart_kernel.count import Count
 from agiledart_kernel.errors import Refused, RemoteProtocolError
@@ -19,6 +20,8 @@ from agiledart_kernel.limits import (
     MAX_FRAME_BYTES,
     MAX_HELLO_BYTES,
     MAX_LINK_BYTES,
+    MAX_RECEIPT_BYTES,
+    MAX_TOKEN_RECORD_BYTES,
 )
 from agiledart_kernel.machine import Message
 
@@ -175,9 +178,11 @@ def close_reason(body: bytes) -> str:
 
 _Printable = r"^[^\x00-\x20\x7f]*\Z"
 _Text64 = Annotated[str, msgspec.Meta(max_length=64, pattern=r"^[^\x00-\x1f\x7f]*\Z")]
+_Text32 = Annotated[str, msgspec.Meta(max_length=32, pattern=_Printable)]
 _Address = Annotated[str, msgspec.Meta(max_length=270, pattern=_Printable)]
 _Feature = Annotated[str, msgspec.Meta(min_length=1, max_length=32, pattern=_Printable)]
 _SignedLink = Annotated[bytes, msgspec.Meta(min_length=65, max_length=64 + MAX_LINK_BYTES)]
+_Receipt = Annotated[bytes, msgspec.Meta(max_length=MAX_RECEIPT_BYTES)]
 _Version = Annotated[int, msgspec.Meta(ge=1, le=65_535)]
 
 
@@ -190,6 +195,11 @@ class Hello(Message, frozen=True, gc=False, tag=1):
         features: optional abilities; what both have may be used.
         chain: the sender's signed links, from the authority's down to its own (`kernel/grants.py`).
         incarnation, name, address, zone, host: as in `Peer`.
+        software: the sender's version of AgileDart; empty: one of before 0.2, which did not say.
+        wall_ms: the sender's clock when it said this, milliseconds since 1970; 0: it did not say.
+        token: the signed record of the token by which the sender came; empty: by none.
+        receipt: that the sender was counted among its uses (`kernel/registrations.py`).
+        welcome: the same of the receiver, to keep.
     """
 
     protocol_min: _Version = PROTOCOL_MIN
@@ -202,6 +212,11 @@ class Hello(Message, frozen=True, gc=False, tag=1):
     address: _Address = ""
     zone: _Text64 = ""
     host: _Text64 = ""
+    software: _Text32 = ""
+    wall_ms: WallMs = 0
+    token: Annotated[bytes, msgspec.Meta(max_length=MAX_TOKEN_RECORD_BYTES)] = b""
+    receipt: _Receipt = b""
+    welcome: _Receipt = b""
 
 
 _HELLO: Final[Codec[Hello]] = Codec(Hello, MAX_HELLO_BYTES)
@@ -339,7 +354,7 @@ def rows_of_channel(body: bytes, channel: bytes) -> tuple[int, int, int] | None:
 
 # ------------------------------------------------------------------------------------------------------------------ ACK
 
-_ACK: Final = struct.Struct(">BxxxQIHHHHHxxQQ")
+_ACK: Final = struct.Struct(">BxxxQIHHHHHHQQ")
 ACK_BYTES: Final = _ACK.size
 
 
@@ -348,6 +363,7 @@ class Acknowledgement(NamedTuple):
 
     Args:
         channel: as in `DataHeader`, from `application` to `target_term`.
+        frame_rows: so many rows a data frame may have from now on; 0: it is not said, as by older software.
         frames: data frames and barriers that the operator has taken.
         marks: frames without rows that came.
     """
@@ -359,6 +375,7 @@ class Acknowledgement(NamedTuple):
     source_term: int
     target: int
     target_term: int
+    frame_rows: int
     frames: int
     marks: int
 

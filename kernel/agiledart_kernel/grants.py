@@ -58,6 +58,31 @@ _WEAK_KEYS: Final = frozenset(
 )
 
 
+_Most = Annotated[int, msgspec.Meta(ge=0, le=2**40)]
+
+
+class Quota(msgspec.Struct, frozen=True, gc=False, array_like=True, forbid_unknown_fields=True):
+    """How much the holder of a grant may have; 0: as much as agents let everybody have.
+
+    Args:
+        applications: that run in the network at one time.
+        executors, memory_mb, disk_mb: on each node, counted as an agent counts its own bounds.
+    """
+
+    applications: _Most = 0
+    executors: _Most = 0
+    memory_mb: _Most = 0
+    disk_mb: _Most = 0
+
+    @property
+    def text(self) -> str:
+        """`applications=2 disk_mb=100`; empty: no bound."""
+        return " ".join(f"{name}={most}" for name, most in msgspec.structs.asdict(self).items() if most)
+
+
+NO_QUOTA: Final = Quota()
+
+
 class ChainLink(msgspec.Struct, frozen=True, gc=False, array_like=True, forbid_unknown_fields=True):
     """The signed body of one link.
 
@@ -69,6 +94,7 @@ class ChainLink(msgspec.Struct, frozen=True, gc=False, array_like=True, forbid_u
         scope: "" for everything, `app:NAME` or `sink:NAME`.
         not_before, not_after: life in seconds since 1970, both ends included.
         depth: how many generations of further admins an admin may appoint.
+        quota: of a submitter. A link without one is written as before there were quotas.
     """
 
     network: _Key
@@ -80,6 +106,7 @@ class ChainLink(msgspec.Struct, frozen=True, gc=False, array_like=True, forbid_u
     not_before: _Seconds
     not_after: _Seconds
     depth: Annotated[int, msgspec.Meta(ge=0, le=3)] = 0
+    quota: Quota = NO_QUOTA
 
 
 class Grant(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -101,6 +128,7 @@ class Grant(msgspec.Struct, frozen=True, gc=False, array_like=True):
     links: tuple[bytes, ...]
     keys: tuple[bytes, ...]
     invitation: bytes = b""
+    quota: Quota = NO_QUOTA
 
     def is_banned(self, banned: Collection[bytes]) -> bool:
         """Does a ban name one of this grant's links or keys?"""
@@ -143,21 +171,23 @@ def sign_link(
     not_after: int,
     scope: str = "",
     depth: int = 0,
+    quota: Quota = NO_QUOTA,
 ) -> tuple[bytes, ...]:
     """The chain, one link longer. Signs whatever it is told: `verify_chain` is where policy lives."""
     parent = link_hash(chain[-1]) if chain else bytes(32)
-    body = _ENCODER.encode(ChainLink(network, parent, key, use, role, scope, not_before, not_after, depth))
+    fields = (network, parent, key, use, role, scope, not_before, not_after, depth)
+    body = _ENCODER.encode(fields if quota == NO_QUOTA else (*fields, quota))
     return (*chain, sign(LINK_CONTEXT + body) + body)
 
 
 def may_sign(above: ChainLink | None, link: ChainLink) -> bool:
     """The whole policy: may the holder of `above` (None: the authority) say what `link` says?"""
-    if link.depth and link.role != "admin":
+    if (link.depth and link.role != "admin") or (link.quota != NO_QUOTA and link.role != "submitter"):
         return False
     if above is None:
         return link.role != "executor"
     if above.use == "invite":
-        return link.use == "act" and link.role == above.role and link.depth == 0
+        return link.use == "act" and link.role == above.role and link.depth == 0 and link.quota == above.quota
     if above.role == "admin":
         return link.role != "executor" and (link.role != "admin" or link.depth < above.depth)
     return above.role == "agent" and link.role == "executor" and link.use == "act" and link.scope.startswith("app:")
@@ -227,5 +257,5 @@ def verify_chain(
         raise Refused("another key")
     return Grant(
         above.role, above.scope, key, above.not_before, above.not_after, above.depth,
-        issuer, tuple(hashes), tuple(keys), invitation,
+        issuer, tuple(hashes), tuple(keys), invitation, above.quota,
     )  # fmt: skip

@@ -37,6 +37,14 @@ MAX_CHAIN_LINKS = 6
 MAX_LINK_BYTES = 512
 """A signed link is about 180 bytes; 512 leaves room for a scope of 128 characters."""
 
+MAX_TOKEN_RECORD_BYTES = 256
+MAX_RECEIPT_BYTES = 1_280
+"""A HELLO has room for the largest chain, names and features, a token's record and two receipts; a receipt holds a chain itself, of
+five links of usual length."""
+
+MAX_REGISTERED = 20_000
+"""Uses of tokens that a node remembers, about 2 MB: those it met, to let them in again without asking."""
+
 MAX_BUNDLE_BYTES = 8 << 20
 MAX_BUNDLE_FILES = 256
 """User code, not data: the largest example is 30 kB."""
@@ -84,8 +92,9 @@ large rows."""
 KEPT_BYTES = 8 << 20
 """Bytes of frames that either end of a channel keeps: sent and not acknowledged, or come before their turn."""
 
-LARGE_FRAME_BYTES = KEPT_BYTES // CHANNEL_WINDOW_FRAMES
-"""Data frames above this are acknowledged one by one: half a window of smaller ones leaves their sender room for more."""
+LARGE_FRAME_BYTES = (KEPT_BYTES - MAX_DATA_FRAME_BYTES) // CHANNEL_WINDOW_FRAMES
+"""Data frames above this are acknowledged one by one: a whole window of smaller ones, which a slow receiver may leave without a
+word, still lets their sender make another frame."""
 
 MAX_LINE_BYTES = 1 << 20
 """Longest line a text source reads; a longer one is malformed."""

@@ -45,9 +45,14 @@ class TimerFired(Event, frozen=True, gc=False):
 
 
 class LinkLost(Event, frozen=True, gc=False):
-    """A connection to this node was reset, closed or refused: a hint that it may be gone, no proof."""
+    """A connection to this node was reset, closed or refused: a hint that it may be gone, no proof.
+
+    Args:
+        refused: its machine answered that nothing listens there; a node listens as long as it lives, so that is more than silence.
+    """
 
     node: NodeId
+    refused: bool = False
 
 
 class Completed(Event, frozen=True, gc=False):

@@ -18,6 +18,7 @@ from agiledart_kernel.grants import (
     SKEW_SECONDS,
     CheckSignature,
     Grant,
+    Quota,
     Sign,
     decode_link,
     verify_chain,
@@ -38,7 +39,7 @@ class Terms(msgspec.Struct, frozen=True, gc=False, array_like=True, forbid_unkno
     """What is to be done; two orders with equal terms want the same.
 
     Args:
-        verb: as in `permissions.VERBS`.
+        verb: as in `permissions.VERBS`; `check` for the dry run of a submission.
         application: its name; empty for verbs about the network.
         contents: SHA-256 of what the order is about and is too long to stand here: of a submission its specification and bundle.
         arguments: everything else that matters, (name, text) in order of name.
@@ -118,6 +119,17 @@ def sign_order(
 def read_order(raw: bytes) -> Order:
     """What a signed order says, unchecked; raises `Refused`."""
     return _decoded(raw)[1]
+
+
+def order_giver(raw: bytes) -> tuple[str, bytes]:
+    """Role and public key that an order names as its giver's, unchecked; raises `Refused`."""
+    link = decode_link(_decoded(raw)[0].chain[-1])
+    return link.role, link.key
+
+
+def quota_of_giver(raw: bytes) -> Quota:
+    """How much the giver that an order names may have, unchecked; raises `Refused`."""
+    return decode_link(_decoded(raw)[0].chain[-1]).quota
 
 
 def verify_order(

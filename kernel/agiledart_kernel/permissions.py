@@ -3,7 +3,8 @@
 An application belongs to the key that submitted it, never to a name that somebody gives. Others act on it as admin, as submitter
 with its scope, or because its owner shared it. A scope binds everything: whoever has one may do nothing that is not about its
 application.
-A verb without a row is refused, so whoever adds one brings its row. Source: the admission spec, section 2.
+A verb without a row is refused, so whoever adds one brings its row. A sink's log belongs to the key that the application
+which began it belongs to, for longer than the application is remembered. Source: the admission spec, section 2.
 """
 
 from enum import Enum
@@ -11,7 +12,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from agiledart_kernel.grants import Grant, Role
+from agiledart_kernel.grants import NO_QUOTA, Grant, Quota, Role
 
 
 class Asker(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -21,16 +22,18 @@ class Asker(msgspec.Struct, frozen=True, gc=False, array_like=True):
         role: of the grant; empty: nobody.
         scope: "" for everything, `app:NAME` or `sink:NAME`.
         key: the public key that the asker has proven to hold.
+        quota: how much it may have.
     """
 
     role: str = ""
     scope: str = ""
     key: bytes = b""
+    quota: Quota = NO_QUOTA
 
     @classmethod
     def of(cls, grant: Grant) -> "Asker":
         """The holder of a verified grant."""
-        return cls(grant.role, grant.scope, grant.key)
+        return cls(grant.role, grant.scope, grant.key, grant.quota)
 
 
 class Application(NamedTuple):
@@ -48,6 +51,21 @@ class Application(NamedTuple):
     shared: tuple[bytes, ...] = ()
 
 
+class Log(NamedTuple):
+    """What is known of a sink's log when somebody wants its rows.
+
+    Args:
+        application: whose run wrote it last.
+        owner: the key to which the application that began it belonged; empty: it is older than owners are.
+        shared: keys to which the owner gave that application.
+    """
+
+    name: str
+    application: str = ""
+    owner: bytes = b""
+    shared: tuple[bytes, ...] = ()
+
+
 class About(Enum):
     """What a verb concerns."""
 
@@ -56,6 +74,8 @@ class About(Enum):
     """Applications, of which each asker is shown what it may see."""
     NETWORK = "network"
     """All nodes and their traffic: not for who has a scope."""
+    ONESELF = "oneself"
+    """Who asks, whatever its scope."""
 
 
 class Row(NamedTuple):
@@ -81,24 +101,35 @@ _USERS: Final[frozenset[Role]] = frozenset(("admin", "submitter", "reader"))
 VERBS: Final[dict[str, Row]] = {
     "submit": Row(About.APPLICATION, _ADMIN, _SUBMITTER),
     "stop": Row(About.APPLICATION, _ADMIN, _SUBMITTER),
+    "checkpoint": Row(About.APPLICATION, _ADMIN, _SUBMITTER),
+    "scale": Row(About.APPLICATION, _ADMIN, _SUBMITTER),
+    "move": Row(About.APPLICATION, _ADMIN, _SUBMITTER),
     "tap": Row(About.APPLICATION, _ADMIN, _SUBMITTER),
     "share": Row(About.APPLICATION, _ADMIN, _SUBMITTER, owner_only=True),
     "forget": Row(About.APPLICATION, _ADMIN, _SUBMITTER, owner_only=True),
+    "secret": Row(About.APPLICATION, _ADMIN, _SUBMITTER),
     "status": Row(About.APPLICATION, _USERS),
     "logs": Row(About.APPLICATION, _USERS),
     "explain": Row(About.APPLICATION, _USERS),
     "list": Row(About.LIST, _USERS),
+    "secrets": Row(About.LIST, frozenset(("admin", "submitter"))),
+    "renew": Row(About.ONESELF, _USERS),
     "nodes": Row(About.NETWORK, _USERS),
     "route": Row(About.NETWORK, _USERS),
     "info": Row(About.NETWORK, _USERS),
     "create token": Row(About.NETWORK, _ADMIN),
     "ban": Row(About.NETWORK, _ADMIN),
     "bans": Row(About.NETWORK, _USERS),
+    "tokens": Row(About.NETWORK, _ADMIN),
     "leave": Row(About.NETWORK, _ADMIN),
+    "drain": Row(About.NETWORK, _ADMIN),
+    "audit": Row(About.NETWORK, _ADMIN),
 }
 """Every verb of the control port. What a scope allows besides: `refusal`."""
 
-REFUSALS: Final = ("verb", "role", "scope", "owner", "order")
+READERS_OF_LOGS: Final[frozenset[str]] = frozenset(("admin", "agent", "submitter", "reader"))
+
+REFUSALS: Final = ("verb", "role", "scope", "owner", "order", "quota")
 """Why somebody may not, fit for a metric's label."""
 
 
@@ -136,3 +167,33 @@ def refused_unseen(asker: Asker, verb: str, name: str = "") -> str:
     if asker.scope and row.about is About.APPLICATION and asker.scope != f"app:{name}":
         return "scope"
     return ""
+
+
+def reading_refusal(asker: Asker, log: Log) -> str:
+    """Why somebody may not read the rows of a log: one of `REFUSALS`; empty: it may.
+
+    Who has a scope may read the log that it names, or what its application wrote, whoever owns that: an admin has said so.
+    Agents keep and serve logs. Without a scope readers may read all, submitters what is theirs or was shared with them, and what
+    is older than owners are.
+    """
+    if asker.role not in READERS_OF_LOGS:
+        return "role"
+    if asker.scope:
+        return "" if asker.scope in (f"sink:{log.name}", f"app:{log.application}") else "scope"
+    if asker.role != "submitter" or not log.owner:
+        return ""
+    return "" if asker.key == log.owner or asker.key in log.shared else "owner"
+
+
+def writing_refusal(asker: Asker, application: str, owner: bytes, log: Log) -> str:
+    """Why a run may not write a log that is there: `owner`, or empty: it may.
+
+    Args:
+        asker: who submitted the run.
+        application, owner: the run's; a log without an owner goes on with its own application.
+    """
+    if asker.role in ("admin", "agent"):
+        return ""
+    if not log.owner:
+        return "" if log.application == application else "owner"
+    return "" if log.owner in (owner, asker.key) else "owner"

@@ -49,11 +49,6 @@ def check_entry(service: str, grant: Grant, own: Grant | None = None, *, serves:
         raise Refused("scope", "executors of two applications")
 
 
-def covers(grant: Grant, kind: Literal["app", "sink"], name: str) -> bool:
-    """Is the application or sink of this name within the grant's scope?"""
-    return grant.scope in ("", f"{kind}:{name}")
-
-
 def largest_frame(grant: Grant) -> int:
     """Bytes that one frame of this peer may have: who only reads has nothing long to say."""
     return MAX_READERS_FRAME_BYTES if grant.role == "reader" else MAX_FRAME_BYTES

@@ -16,15 +16,23 @@ from agiledart_kernel.machine import Completed, Effect, Event, Failed, Received,
 from agiledart_kernel.observe import Observer, ignore
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.randomness import RandomStream
+from agiledart_node.asking.auditing import Auditing
+from agiledart_node.asking.checkpoints import checkpoints
+from agiledart_node.asking.entrusting import Entrusting
 from agiledart_node.asking.forgetting import Forgetting
 from agiledart_node.asking.questions import Questions
 from agiledart_node.asking.sharing import Sharing
 from agiledart_node.asking.stopping import Stopping
 from agiledart_node.asking.tapping import Tapping
+from agiledart_node.asking.wanting_changes import WantingChanges
 from agiledart_node.banning.banning import Banning
 from agiledart_node.banning.spreading import TIMER as BANS_TIMER
+from agiledart_node.desk.clock_book import Clocks
 from agiledart_node.desk.config import NodeConfig
 from agiledart_node.desk.desk import CommandRefused, Desk, NotAllowed, TellOverlay
+from agiledart_node.draining.draining import Draining
+from agiledart_node.draining.relieving import Relieving
+from agiledart_node.draining.wanting_drains import WantingDrains
 from agiledart_node.forming.joining import Joining
 from agiledart_node.forming.submission import Submissions
 from agiledart_node.forming.surveying import Surveying
@@ -36,40 +44,63 @@ from agiledart_node.records.kinds import NAMES, NODE_NAMES, merge_of
 from agiledart_node.records.merged_applications import APPLICATIONS
 from agiledart_node.records.order_checks import Orders, VerifyOrder
 from agiledart_node.records.records import Records
-from agiledart_node.records.sinks import SINKS, FindSink, NoteSink, Sinks
+from agiledart_node.records.sinks import SINKS, FindSharers, FindSink, NoteSink, Sinks
+from agiledart_node.recovering.change_requests import ChangeRequests
 from agiledart_node.recovering.recovering import Recovering
+from agiledart_node.registering.registering import Registering
+from agiledart_node.registering.renewing import Renewing
+from agiledart_node.registering.uses import TOKENS, USES
 from agiledart_node.scheduling.claims import CLAIMS
 from agiledart_node.scheduling.messages import SchedulingMessage
 from agiledart_node.scheduling.schedulers import ANSWERS as SCHEDULING_ANSWERS
 from agiledart_node.scheduling.schedulers import Schedulers
+from agiledart_node.steering.self_scaling import TIMER as STEERING_TIMER
+from agiledart_node.steering.self_scaling import SelfScaling
+from agiledart_node.wire.audit_messages import AskAudit, AuditLines, AuditMessage
 from agiledart_node.wire.ban_messages import BanDigest, BanMessage, BanNews
+from agiledart_node.wire.change_messages import AskChange, ChangeMessage, ChangeTaken
 from agiledart_node.wire.commands import (
+    Audit,
     Ban,
     Bans,
+    Checkpoints,
+    DrainNode,
+    ExplainRecovery,
     ExplainScaling,
     Forget,
     Info,
     ListApplications,
     Logs,
+    Move,
     Nodes,
+    Renew,
     Route,
+    Scale,
+    Secrets,
+    SetSecret,
     Share,
     Status,
     Stop,
     Submit,
     Tap,
+    Tokens,
 )
+from agiledart_node.wire.drain_messages import AskDrain, AskRelief, DrainIs, DrainMessage, LookAtDrain, Relieved
 from agiledart_node.wire.effects import RefusedRequest
 from agiledart_node.wire.events import (
     Asked,
     BansFound,
+    BeRenewalDesk,
     ClockRead,
     InstanceFailed,
     InstanceFinished,
     InstancePrepared,
     InstanceReported,
     InstanceUnprepared,
+    KeyMet,
+    RenewMembership,
     RunsFound,
+    TokenKnown,
 )
 from agiledart_node.wire.formation_messages import (
     ROUTED_CODEC,
@@ -112,8 +143,11 @@ from agiledart_node.wire.recovery_messages import (
     RecoveringMessage,
     RecoveryIs,
     RunClosed,
+    TermListening,
     VoterMade,
 )
+from agiledart_node.wire.renewal_messages import AskRenewal, RenewalIs, RenewalMessage
+from agiledart_node.wire.secret_messages import AskSecrets, SecretMessage, SecretsAre, SecretStored, StoreSecret
 from agiledart_overlay.protocol import OverlayMessage
 from agiledart_overlay.scribe.events import TopicMessage
 from agiledart_overlay.wire.effects import (
@@ -126,9 +160,22 @@ from agiledart_overlay.wire.effects import (
     RecordAnswer,
 )
 from agiledart_overlay.wire.events import LeaveRing
+from agiledart_recovery.wire.events import FragmentDamaged
 from agiledart_recovery.wire.messages import RecoveryMessage, RunMessage
 
-NodeMessage = OverlayMessage | FormationMessage | SchedulingMessage | RecoveringMessage | RecoveryMessage | BanMessage
+NodeMessage = (
+    OverlayMessage
+    | FormationMessage
+    | SchedulingMessage
+    | RecoveringMessage
+    | RecoveryMessage
+    | BanMessage
+    | AuditMessage
+    | SecretMessage
+    | RenewalMessage
+    | ChangeMessage
+    | DrainMessage
+)
 """Everything that agents send to each other over links of the service `overlay`."""
 
 NODE_CODEC: Codec[NodeMessage] = Codec(NodeMessage)
@@ -145,12 +192,19 @@ _ANSWERS = (
     LogLines,
     TapRows,
     HostChecked,
+    AuditLines,
+    SecretStored,
+    SecretsAre,
+    RenewalIs,
+    ChangeTaken,
+    DrainIs,
+    Relieved,
     *SCHEDULING_ANSWERS,
 )
 
 _PATROL = ("node", "patrol")
 
-_MERGE = merge_of((APPLICATIONS, SINKS, NAMES, NODE_NAMES, CLAIMS))
+_MERGE = merge_of((APPLICATIONS, SINKS, NAMES, NODE_NAMES, CLAIMS, USES, TOKENS))
 
 
 class Node:
@@ -187,7 +241,6 @@ class Node:
         self._watching = Watching(desk, self._records, self._hosting, orders)
         draws = RandomStream(random.bits(64), "recovery")
         self.recovering = Recovering(desk, self._records, self._hosting, draws, secret)
-        self._join_recovery()
         self._submissions = Submissions(
             desk,
             self._records,
@@ -207,6 +260,7 @@ class Node:
             orders,
             RandomStream(random.bits(64), "scheduling"),
         )
+        self._join_recovery()
         self._surveying.served = lambda: self.schedulers.served
         self._questions = Questions(desk, self._records, self._hosting, self._surveying, self._watching)
         self._sharing = Sharing(desk, self._records, self._questions, orders)
@@ -214,17 +268,27 @@ class Node:
         self._questions.on_old = self._forgetting.tidy
         self._tapping = Tapping(desk, self._questions, self._hosting)
         self._stopping = Stopping(desk, self._records, self._questions, self._watching, orders)
+        self._take_changes(orders)
         self._banning = Banning(desk, orders, verify)
+        self._auditing, self._entrusting = Auditing(desk), Entrusting(desk, self._records, orders)
+        self._renewing = Renewing(desk, self._records)
+        self._registering = Registering(desk, self._records, orders, RandomStream(int(me.node), "registering"))
         self._sinks = Sinks(desk, self._records)
-        self._is_patrolling = False
-        self._todo: deque[Event] = deque()
+        self._is_patrolling, self._todo = False, deque[Event]()
         self._by_event = self._event_table()
         self._by_message = self._message_table()
-        self._by_timer: dict[object, Callable[[], None]] = {
-            _PATROL: self._patrol,
-            BANS_TIMER: self._banning.spreading.on_timer,
-            **self.schedulers.by_timer,
-        }
+        self._by_timer = self._timer_table()
+
+    def _take_changes(self, orders: Orders) -> None:
+        """Stages of what runs change at a user's wish, or by themselves: `changes` where the run is coordinated."""
+        about = self._desk, self._records
+        self.changes = ChangeRequests(*about, self.recovering, orders, self._surveying.loads)
+        self.steering = SelfScaling(*about, self.recovering, self.changes, self._surveying.loads)
+        self._wanting = WantingChanges(*about, self._questions, self._watching, orders)
+        self.recovering.scaling_of = self.steering.standings
+        self._draining = Draining(*about, self._hosting, self.recovering, orders)
+        self._relieving = Relieving(self._desk, self.recovering, self.changes)
+        self._wanting_drains = WantingDrains(self._desk, orders)
 
     def _join_recovery(self) -> None:
         """Recovery hears of what breaks, ends and is written down; what it gives up is closed like everything else."""
@@ -236,6 +300,7 @@ class Node:
 
         self._hosting.on_close = closed
         self.recovering.closed = self._watching.closed
+        self.recovering.drain = self._watching.drain
         self._watching.on_broken = self.recovering.broken
         self._watching.on_record = self.recovering.noted
 
@@ -246,7 +311,7 @@ class Node:
             Completed: self._driver_answered,
             Failed: self._driver_answered,
             Asked: self._asked,
-            ClockRead: lambda event: self._desk.read_clock(event.wall_ms),
+            ClockRead: self._clock_read,
             InstanceReported: self._report,
             InstanceFinished: self._hosting.finished,
             InstanceFailed: self._watching.instance_failed,
@@ -255,10 +320,24 @@ class Node:
             RunsFound: self.recovering.found_on_disk,
             FragmentOffered: self.recovering.offered,
             FragmentStored: self.recovering.stored,
+            FragmentDamaged: self.recovering.damaged,
             LeaveRing: self._leave,
             BansFound: lambda event: self._banning.spreading.found(event.orders),
+            KeyMet: self._registering.met,
+            BeRenewalDesk: self._renewing.open,
+            RenewMembership: self._renewing.renew,
+            TokenKnown: self._registering.list_token,
             NoteSink: self._sinks.note,
             FindSink: self._sinks.find,
+            FindSharers: self._sinks.find_sharers,
+        }
+
+    def _timer_table(self) -> dict[object, Callable[[], None]]:
+        return {
+            _PATROL: self._patrol,
+            STEERING_TIMER: self.steering.on_timer,
+            BANS_TIMER: self._banning.spreading.on_timer,
+            **self.schedulers.by_timer,
         }
 
     def _message_table(self) -> dict[type, Callable[[Peer, Any], None]]:
@@ -275,8 +354,11 @@ class Node:
             InstancesEnded: self._watching.ended,
             AskStop: self._watching.ask_stop,
             AskReports: self._questions.reports,
-            AskLogs: self._ask_logs,
-            AskTap: self._ask_tap,
+            AskLogs: self._begin(self._questions.local_logs),
+            AskTap: self._begin(self._tapping.local),
+            AskAudit: self._begin(self._auditing.local),
+            StoreSecret: self._begin(self._entrusting.store),
+            AskSecrets: self._begin(self._entrusting.local),
             CheckHost: self._submissions.checking.asked,
             AskWhetherActive: self._whether_active,
             TraceHops: self._questions.traced,
@@ -286,8 +368,14 @@ class Node:
             RunClosed: self.recovering.run_closed,
             AskPart: self.recovering.ask_part,
             AskRecovery: self.recovering.ask_recovery,
+            TermListening: self.recovering.term_listening,
+            AskChange: self._begin(self.changes.asked),
+            AskDrain: self._begin(self._draining.asked),
+            LookAtDrain: self._draining.look,
+            AskRelief: self._begin(self._relieving.asked),
             BanNews: self._banning.spreading.on_news,
             BanDigest: self._banning.spreading.on_digest,
+            AskRenewal: self._renewing.asked,
             **self.schedulers.by_message,
         }
 
@@ -310,6 +398,16 @@ class Node:
     def is_leaving(self) -> bool:
         """Whether this node was told to leave."""
         return self._desk.is_leaving
+
+    @property
+    def is_draining(self) -> bool:
+        """Whether this node was told to take nothing."""
+        return self._desk.is_draining
+
+    @property
+    def clocks(self) -> Clocks:
+        """What is known of the clocks of this node and others."""
+        return self._desk.clocks
 
     @property
     def soft_state_size(self) -> int:
@@ -375,6 +473,8 @@ class Node:
                 self.schedulers.neighbours_changed()
             elif isinstance(effect, PeerFailed | PeerLeft):
                 self._desk.talks.gone(effect.peer)
+                self._desk.clocks.forget(effect.peer.node)
+                self._desk.others.pop(effect.peer.node, None)
                 self.schedulers.peer_gone(effect.peer)
                 self.recovering.peer_gone(effect.peer)
                 self._watching.peer_gone(effect.peer, effect.reason if isinstance(effect, PeerFailed) else "left")
@@ -413,6 +513,8 @@ class Node:
         elif isinstance(message, RunMessage):
             self.recovering.received(sender, message)
         elif isinstance(message, _ANSWERS):
+            if isinstance(message, Load):
+                self._surveying.heard(sender, message)
             if not self._desk.talks.heard(sender, message.request, message):
                 self._desk.drop("late answer")
         else:
@@ -433,10 +535,16 @@ class Node:
         self._joining.soft_state.forget_old(self._desk.now)
         self._watching.patrol()
         self.recovering.patrol()
+        self.steering.look()
         self._set_patrol()
 
     def _report(self, event: InstanceReported) -> None:
         self._hosting.reported(event)
+
+    def _clock_read(self, event: ClockRead) -> None:
+        self._desk.read_clock(event.wall_ms)
+        if self.joined and not self._desk.talks.is_full:
+            self._desk.talks.begin(self._surveying.compare_clocks())
 
     def _driver_answered(self, event: Completed | Failed) -> None:
         if not self._desk.talks.answered(event.request, event):
@@ -462,14 +570,26 @@ class Node:
             return self.schedulers.dispatching.submit(request, command, event.submitter, event.asker, event.order)
         if isinstance(command, Stop):
             return self._stopping.stop(request, command, event.submitter, event.asker, event.order)
+        if isinstance(command, Scale | Move):
+            return self._wanting.change(request, command, event.submitter, event.asker, event.order)
+        if isinstance(command, DrainNode):
+            return self._wanting_drains.drain(request, command, event.submitter, event.asker, event.order)
         if isinstance(command, Tap):
             return self._tapping.tap(request, command, event.asker)
         if isinstance(command, Forget):
             return self._forgetting.forget(request, command, event.asker, event.order)
         if isinstance(command, Ban):
             return self._banning.ban(request, command, event.asker, event.order)
+        if isinstance(command, Renew):
+            return self._renewing.renew_user(request, command, event.asker)
+        if isinstance(command, Tokens):
+            return self._registering.tokens(request)
         if isinstance(command, Bans):
             return self._banning.bans(request)
+        if isinstance(command, SetSecret):
+            return self._entrusting.entrust(request, command, event.asker, event.order)
+        if isinstance(command, Secrets):
+            return self._entrusting.secrets(request, command, event.asker)
         if isinstance(command, Share):
             return self._sharing.share(request, command, event.asker, event.order)
         return self._answer_to_question(event)
@@ -489,6 +609,12 @@ class Node:
             return questions.logs(request, command.name, command.after, event.asker)
         if isinstance(command, Info):
             return questions.info(request)
+        if isinstance(command, Audit):
+            return self._auditing.audit(request, command)
+        if isinstance(command, Checkpoints):
+            return checkpoints(self._desk, questions, request, command, event.asker)
+        if isinstance(command, ExplainRecovery):
+            return questions.recovery(request, command.name, event.asker)
         if isinstance(command, ExplainScaling):
             return questions.scaling(request, command.name, command.stage, event.asker)
         return None
@@ -506,13 +632,14 @@ class Node:
     def _refuse(self, request: int, text: str, exit_code: int = 1) -> None:
         self._desk.emit(RefusedRequest(request, text, exit_code))
 
-    def _ask_logs(self, sender: Peer, message: AskLogs) -> None:
-        if not self._desk.talks.is_full:
-            self._desk.talks.begin(self._questions.local_logs(sender, message))
+    def _begin(self, answer: Callable[[Peer, Any], Coroutine[Any, None, None]]) -> Callable[[Peer, Any], None]:
+        """A question of another node that takes a conversation of our own; when there are too many, it asks again."""
 
-    def _ask_tap(self, sender: Peer, message: AskTap) -> None:
-        if not self._desk.talks.is_full:
-            self._desk.talks.begin(self._tapping.local(sender, message))
+        def begin(sender: Peer, message: Any) -> None:
+            if not self._desk.talks.is_full:
+                self._desk.talks.begin(answer(sender, message))
+
+        return begin
 
     def _whether_active(self, sender: Peer, message: AskWhetherActive) -> None:
         key = (message.application, message.version)

@@ -85,7 +85,7 @@ class OverlayMachine(Inspection):
         self._leave_by: int | None = None
         self._events: dict[type, Callable[[Any], None]] = {
             TimerFired: self._on_timer,
-            LinkLost: lambda event: self._liveness.checks.on_link_lost(event.node),
+            LinkLost: lambda event: self._liveness.checks.on_link_lost(event.node, refused=event.refused),
             JoinRing: lambda event: self._membership.join(event.seeds),
             LeaveRing: self._on_leave_ring,
             RouteMessage: lambda event: self._router.route(event.key, event.payload),

@@ -81,6 +81,8 @@ class Ledger:
             return Obstacle.UNKNOWN
         if state.is_draining:
             return Obstacle.LEAVING
+        if state.unfit is not None:
+            return state.unfit
         if self._held[node] >= state.capacity:
             return Obstacle.FULL
         return Obstacle.TAG if any(tag not in state.offers for tag in stage.needs) else None
@@ -98,8 +100,8 @@ class Ledger:
 
 def no_room(stage: StageDemand, index: int, request: PlacementRequest) -> NoRoom:
     """What a user reads when an instance finds no place."""
-    capacity = sum(state.capacity for state in request.hosts.values() if not state.is_draining)
-    held = sum(state.operators for state in request.hosts.values() if not state.is_draining)
+    able = [state for state in request.hosts.values() if not state.is_draining and state.unfit is None]
+    capacity, held = sum(state.capacity for state in able), sum(state.operators for state in able)
     needs = f" with {', '.join(stage.needs)}" if stage.needs else ""
     wanted = sum(each.parallelism for each in request.stages)
     return NoRoom(

@@ -21,6 +21,10 @@ class Obstacle(Enum):
     """It holds as many as one node should, while others have room."""
     SHARED = "shared"
     """It runs another step of the application."""
+    CLOCK = "clock"
+    """Its clock is so wrong that others would not believe what it signs."""
+    VERSION = "version"
+    """It runs another version of AgileDart, which does not know this specification."""
     COPIES = "copies"
     """It is for the first instance; the others go to nodes of their own."""
 
@@ -54,6 +58,7 @@ class HostState:
         capacity: instances that it takes at the most.
         has_application: it already runs an instance of the application to be placed.
         is_draining: it is about to leave and takes nothing.
+        unfit: why it can take nothing of this application, if so.
         offers: resource tags that it has.
         candidates: where its overflow goes: its leaf set, cheapest first (the order is the cost).
         neighbours: where it goes when they are all full: its neighbourhood set, cheapest first.
@@ -64,6 +69,7 @@ class HostState:
     capacity: int = 64
     has_application: bool = False
     is_draining: bool = False
+    unfit: Obstacle | None = None
     offers: tuple[str, ...] = ()
     candidates: tuple[NodeId, ...] = ()
     neighbours: tuple[NodeId, ...] = ()

@@ -14,6 +14,8 @@ class RecoveryConfig:
         checkpoint_interval_ns: from the beginning of one epoch to that of the next; shorter replays less and sends more.
         epoch_timeout_ns: an epoch that is not complete by then is passed over.
         handover_timeout_ns: an epoch that carries a change and is not committed by then ends in a roll-back.
+        quick_epoch_ns: an epoch that took at most this is short enough for the next to carry a change.
+        prepare_timeout_ns: a change whose new places are not ready by then is let go.
         reset_timeout_ns: who has not answered a RESET by then is left out by the next life.
         gather_ns: the same after taking over, when hosts may still be starting (a power cut).
         tick_ns: a coordinator says that it is there, and repeats what was not answered.
@@ -34,6 +36,8 @@ class RecoveryConfig:
     checkpoint_interval_ns: int = 10 * SECOND
     epoch_timeout_ns: int = 60 * SECOND
     handover_timeout_ns: int = 10 * SECOND
+    quick_epoch_ns: int = 2 * SECOND
+    prepare_timeout_ns: int = 60 * SECOND
     reset_timeout_ns: int = 10 * SECOND
     gather_ns: int = 15 * SECOND
     tick_ns: int = 500 * MILLISECOND

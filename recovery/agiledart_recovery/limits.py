@@ -16,8 +16,17 @@ MAX_PLAN_BYTES = 256 << 10
 MAX_FRAGMENTS = 256
 """Symbols of GF(2^8): n = m + k can't be larger."""
 
+MAX_REMADE = 1_024
+"""Fragments with other holders that one message names: the rest is told with the next."""
+
 MAX_CHAIN = 12
 """Elements that one snapshot may need: a whole one and at most ten changes, and one more while it is being folded."""
+
+MAX_CHANGES = 64
+"""Changes of a run that its register remembers: an hour of bursts makes about fifteen."""
+
+MAX_EXTRA_EPOCHS = 3
+"""Epochs before the one that carries a change, for what is left to hand over to be little."""
 
 MAX_REASON = 400
 """Letters of a reason that a peer tells."""

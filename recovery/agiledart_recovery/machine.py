@@ -27,7 +27,7 @@ from agiledart_recovery.wire import events, messages
 from agiledart_recovery.wire.effects import DropFragments, VoterFile
 from agiledart_recovery.wire.names import Party, Run, Snapshot
 from agiledart_recovery.wire.observations import MessageIgnored
-from agiledart_recovery.wire.value import Element, State, Value
+from agiledart_recovery.wire.value import Element, Plan, State, Value
 
 _SEAT_BITS = 60
 
@@ -69,7 +69,12 @@ class RecoveryMachine:
             messages.Ask: self._to_participant,
             messages.Sync: self._to_participant,
             messages.Committed: self._to_participant,
+            messages.PrepareTerm: self._to_participant,
+            messages.TermLetGo: self._to_participant,
+            messages.Handed: self._to_participant,
+            messages.HandedOk: self._to_participant,
             messages.Kept: self._on_kept,
+            messages.Holds: self._on_holds,
         }
 
     # ---- the contract
@@ -113,10 +118,43 @@ class RecoveryMachine:
         if part is not None:
             part.tell_entering(life, phase, got, of)
 
+    def request_change(self, run: Run, plan: Plan) -> str:
+        """Stages of a run are to take new terms; `take_effects` has the first steps. Returns why not; empty: it is under way."""
+        coordinator = self.coordinators.get(run)
+        return coordinator.on_change(plan) if coordinator is not None else "another node coordinates it"
+
+    def request_relief(self, run: Run, host: Peer) -> str:
+        """What a host runs of a run, also sources and sinks that may move, is to run elsewhere. As `request_change`."""
+        coordinator = self.coordinators.get(run)
+        return coordinator.on_relief(host) if coordinator is not None else "another node coordinates it"
+
+    def tell_end_again(self, run: Run, to: Peer) -> None:
+        """A host does not answer, though it knew that a run is over: it may have been restarted, and know it no more."""
+        coordinator = self.coordinators.get(run)
+        if coordinator is not None:
+            coordinator.tell_again(to)
+
+    @property
+    def lacking(self) -> int:
+        """Fragments of elements that were saved here, which nobody has."""
+        return sum(part.repairing.lacking for part in self.participants.values())
+
     def drop_shelf(self, run: Run) -> None:
         """A run of which something lies here is over."""
         if gone := self.shelf.drop_run(run):
             self._desk.do(DropFragments(gone))
+
+    def is_over(self, run: Run) -> bool:
+        """Whether the register says that a run has ended, and all its hosts know that: what is here of it is of no more use."""
+        coordinator, part = self.coordinators.get(run), self.participants.get(run)
+        if coordinator is not None:
+            return coordinator.is_over
+        return part is not None and part.is_closed
+
+    def has_ended(self, run: Run) -> bool:
+        """Whether this host knows that a run is over, and what it has of its end is carried out."""
+        part = self.participants.get(run)
+        return part is not None and part.is_closed
 
     def forget(self, run: Run) -> bool:
         """The application is over: nothing of the run is known here any more. False when nothing was."""
@@ -190,7 +228,7 @@ class RecoveryMachine:
             self._desk.observe(MessageIgnored(sender.node, "run"))
             Participant(self._desk, run).on_other(sender, message)
         elif isinstance(message, messages.Reset):
-            self._knows(message.value)
+            self._knows(sender, message.value)
             part.on_reset(sender, message)
         elif isinstance(message, messages.Start):
             part.on_start(sender, message)
@@ -201,11 +239,21 @@ class RecoveryMachine:
         elif isinstance(message, messages.Sync):
             part.on_sync(sender, message)
         elif isinstance(message, messages.Committed):
-            self._knows(message.value)
+            self._knows(sender, message.value)
             part.on_committed(sender, message)
+        elif isinstance(message, messages.PrepareTerm):
+            part.readying.on_prepare(sender, message)
+        elif isinstance(message, messages.TermLetGo):
+            part.readying.on_let_go(message)
+        elif isinstance(message, messages.Handed):
+            part.readying.on_handed(sender, message)
+        elif isinstance(message, messages.HandedOk):
+            part.handing.on_ok(sender, message)
 
-    def _knows(self, value: Value) -> None:
-        """What an acknowledged value lets go of."""
+    def _knows(self, sender: Peer, value: Value) -> None:
+        """What an acknowledged value lets go of; nothing at the word of who does not vote."""
+        if not value.may_be_told_by(sender.node):
+            return
         ended = value.state is State.FINISHED
         gone = self.shelf.drop_run(value.run) if ended else self.shelf.release(value)
         if gone:
@@ -215,6 +263,17 @@ class RecoveryMachine:
         assert isinstance(message, messages.Kept)
         if gone := self.shelf.keep(sender.node, message):
             self._desk.do(DropFragments(gone))
+        if message.asks:
+            self._tell_held(sender, message.run, message.party)
+
+    def _tell_held(self, to: Peer, run: Run, party: Party) -> None:
+        self._desk.send(to, messages.Holds(run, party, self.shelf.held_for(run, party)))
+
+    def _on_holds(self, sender: Peer, message: messages.RunMessage) -> None:
+        assert isinstance(message, messages.Holds)
+        part = self.participants.get(message.run)
+        if part is not None:
+            part.repairing.on_holds(sender.node, message.party, message.held)
 
     def _to_coordinator(self, sender: Peer, message: messages.RunMessage) -> None:
         coordinator = self.coordinators.get(message.run)
@@ -251,6 +310,10 @@ class RecoveryMachine:
             coordinator.on_need_life(sender, message)
         elif isinstance(message, messages.Entering):
             coordinator.on_entering(sender, message)
+        elif isinstance(message, messages.Remade):
+            coordinator.on_remade(sender, message)
+        elif isinstance(message, messages.TermReady):
+            coordinator.committing.changing.on_ready(sender, message)
         else:
             self._desk.observe(MessageIgnored(sender.node, "kind"))
 
@@ -262,6 +325,10 @@ class RecoveryMachine:
                 self.coordinators[run].on_tick()
             case (Run() as run, "save", Party() as party, Snapshot() as snapshot) if run in self.participants:
                 self.participants[run].on_save_timeout(party, snapshot)
+            case (Run() as run, "remade") if run in self.participants:
+                self.participants[run].repairing.on_timer()
+            case (Run() as run, "term", bytes() as digest) if run in self.participants:
+                self.participants[run].readying.on_timer(digest)
 
     def _on_local(self, event: Event) -> None:
         desk = self._desk
@@ -271,22 +338,33 @@ class RecoveryMachine:
             desk.lost[event.node] = None
             for coordinator in self.coordinators.values():
                 coordinator.on_host_lost(event.node)
+            self._repair()
         elif isinstance(event, events.HostBack):
             desk.meet(event.peer)
             desk.lost.pop(event.peer.node, None)
             for coordinator in self.coordinators.values():
                 coordinator.on_host_back()
+            for part in self.participants.values():
+                part.ask_held(event.peer)
         elif isinstance(event, events.RoomSeen):
             desk.room = event.peers
+            self._repair()
+        elif isinstance(event, events.FragmentDamaged):
+            owner = self.shelf.damaged(event.key)
+            if owner:
+                self._tell_held(Peer(owner), event.key.run, event.key.party)
         elif isinstance(event, events.ChangeRequested):
-            if event.run in self.coordinators:
-                self.coordinators[event.run].on_change(event.plan)
+            self.request_change(event.run, event.plan)
         elif isinstance(event, events.FoundRun):
             self._found(event.value)
         elif isinstance(event, events.MakeSeat):
             self._make_seat(event.run)
         elif isinstance(event, events.Booted):
             self._boot(event)
+
+    def _repair(self) -> None:
+        for part in self.participants.values():
+            part.repairing.look()
 
     def _on_party(self, event: events.PartyPrepared | events.PartySnapped | events.LifeBroken) -> None:
         part = self.participants.get(event.run)

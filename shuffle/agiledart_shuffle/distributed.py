@@ -7,9 +7,10 @@ Without loss, and told until nothing moves, this one gives the same J; told less
 from collections.abc import Iterable
 
 from agiledart_kernel.randomness import RandomStream
+from agiledart_shuffle.cheapest import cheapest_link
 from agiledart_shuffle.cost_exchange import CHANGE, CostExchange
 from agiledart_shuffle.estimates import STATIONARY, Estimates, Memory
-from agiledart_shuffle.graph import UNREACHABLE, LinkGraph
+from agiledart_shuffle.graph import LinkGraph
 from agiledart_shuffle.policy import Journey, LinkIndex
 
 
@@ -102,19 +103,9 @@ class DistributedPlanner:
         graph, sink, table = self._graph, self._sink, self.tables[journey.node]
         leaving = graph.leaving[journey.node]
         self._index.refresh(self.costs, leaving, self.estimates, slot)
-        best, chosen, ties = UNREACHABLE, None, 1
-        for link in leaving:
-            head = graph.heads[link]
-            if head in journey.visited or link in journey.closed:
-                continue
-            cost = self.costs[link] + (0.0 if head == sink else table.heard(head, sink))
-            if cost < best:
-                best, chosen, ties = cost, link, 1
-            elif cost == best < UNREACHABLE:
-                ties += 1
-                if self._random.index(ties) == 0:
-                    chosen = link
-        return chosen
+        heads = (graph.heads[link] for link in leaving)
+        beyond = {head: 0.0 if head == sink else table.heard(head, sink) for head in heads}
+        return cheapest_link(graph, journey, self.costs, beyond, self._random)
 
     def record(self, link: int, attempts: int, *, arrived: bool) -> None:
         """See `PathPolicy.record`. What arrives is acknowledged with the cost to go of the node that it came to."""

@@ -109,9 +109,14 @@ class Estimates:
         if self.memory.detection < inf:
             self._detect(link, attempts, arrived)
 
-    def end_packet(self) -> None:
-        """A packet is through: evidence loses weight."""
-        keep = self.memory.keep
+    def begin_anew(self, link: int) -> None:
+        """Another link takes this one's number: nothing is known of it."""
+        self.successes[link] = self.attempts[link] = self._contradiction[link] = 0.0
+        self._since_successes[link] = self._since_attempts[link] = 0
+
+    def end_packet(self, packets: int = 1) -> None:
+        """Packets are through: evidence loses weight."""
+        keep = self.memory.keep**packets
         if keep == 1.0:
             return
         self.scale *= keep

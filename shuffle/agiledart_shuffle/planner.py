@@ -6,8 +6,9 @@ has a loop. Otherwise J may be stale, and the packet's list of visited nodes kee
 """
 
 from agiledart_kernel.randomness import RandomStream
+from agiledart_shuffle.cheapest import cheapest_link
 from agiledart_shuffle.estimates import STATIONARY, Estimates, Memory
-from agiledart_shuffle.graph import UNREACHABLE, LinkGraph
+from agiledart_shuffle.graph import LinkGraph
 from agiledart_shuffle.policy import Journey, LinkIndex
 
 
@@ -69,21 +70,7 @@ class PathPlanner:
         leaving = self._graph.leaving[journey.node]
         if self._is_stale:
             self._index.refresh(self.costs, leaving, self.estimates, slot)
-        costs, togo, heads = self.costs, self.cost_to_go, self._graph.heads
-        visited, closed = journey.visited, journey.closed
-        best, chosen, ties = UNREACHABLE, None, 1
-        for link in leaving:
-            head = heads[link]
-            if head in visited or link in closed:
-                continue
-            cost = costs[link] + togo[head]
-            if cost < best:
-                best, chosen, ties = cost, link, 1
-            elif cost == best < UNREACHABLE:
-                ties += 1
-                if self._random.index(ties) == 0:
-                    chosen = link
-        return chosen
+        return cheapest_link(self._graph, journey, self.costs, self.cost_to_go, self._random)
 
     def record(self, link: int, attempts: int, *, arrived: bool) -> None:
         """See `PathPolicy.record`."""

@@ -67,11 +67,13 @@ class ClientIdentity:
 
     Attributes:
         seed: the 32 bytes of the Ed25519 private key.
+        token: the signed record of the token by which it came.
     """
 
     network: bytes
     seed: bytes
     chain: tuple[bytes, ...]
+    token: bytes = b""
 
     def __repr__(self) -> str:
         return f"ClientIdentity(network={self.network.hex()[:8]}…)"
@@ -126,7 +128,7 @@ class _Connection:
             raise
 
     def _greet(self, address: str, identity: ClientIdentity, expect: NodeId | None) -> None:
-        mine = Hello(service="sink_log", chain=identity.chain, name="reader")
+        mine = Hello(service="sink_log", chain=identity.chain, name="reader", token=identity.token)
         self._socket.sendall(frame(FrameKind.HELLO, encode_hello(mine)))
         kind, body = self._next(time.monotonic() + CONNECT_SECONDS)
         if kind != FrameKind.HELLO:

@@ -33,6 +33,9 @@ SEGMENT_HEADER_BYTES: Final = _SEGMENT.size + _CRC.size
 FORMAT_VERSION: Final = 1
 
 _WINDOW_BYTES: Final = 1 << 18
+_SEARCH_BYTES: Final = 1 << 20
+MAX_SEARCHED_BYTES: Final = 256 << 20
+"""How far behind a damaged place what is good is looked for."""
 
 
 class Damage(Exception):
@@ -147,10 +150,19 @@ class SegmentScan:
         return raw
 
 
-def entries_after(raw: bytes, seed: int) -> Iterator[tuple[int, Entry]]:
-    """(place, header) of everything in these bytes that is a good header, wherever it begins: what damage has left over."""
-    place = raw.find(MAGIC)
-    while 0 <= place <= len(raw) - HEADER_BYTES:
-        with contextlib.suppress(Damage):
-            yield place, parse_entry(raw, place, place, seed)
-        place = raw.find(MAGIC, place + 1)
+def entries_behind(descriptor: int, position: int, seed: int) -> Iterator[tuple[int, Entry]]:
+    """(position, header) of everything behind a damaged place that is a good header, wherever it begins: what damage has left over.
+
+    Looks through a bounded stretch, a window at a time: who made the file as large as this may have meant harm.
+    """
+    stop = min(os.fstat(descriptor).st_size, position + MAX_SEARCHED_BYTES)
+    while position + HEADER_BYTES <= stop:
+        raw = os.pread(descriptor, min(_SEARCH_BYTES, stop - position), position)
+        place = raw.find(MAGIC)
+        while 0 <= place <= len(raw) - HEADER_BYTES:
+            with contextlib.suppress(Damage):
+                yield position + place, parse_entry(raw, place, position + place, seed)
+            place = raw.find(MAGIC, place + 1)
+        if len(raw) < HEADER_BYTES:
+            return
+        position += len(raw) - HEADER_BYTES + 1  # an entry may begin in one window and end in the next

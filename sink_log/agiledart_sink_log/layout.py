@@ -3,20 +3,28 @@
 `committed` says in 20 bytes up to which offset the partition is committed. It is written after the COMMIT entry, so it is never
 ahead of the segment unless a power cut lost what the system had not yet written: then the offsets in between are given up, not
 used again.
+
+Users' code of a sink can write in the folder of its log, and the agent reads and trims there: so no link is followed, no pipe
+waited at, and nothing believed to be small that is not.
 """
 
+import errno
 import fcntl
 import os
+import stat
 import struct
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 from crc32c import crc32c
 
 from agiledart_kernel.errors import OperationFailed
-from agiledart_sink_log.protocol import sink_name_fault
+from agiledart_kernel.limits import MAX_APPLICATION_NAME
+from agiledart_sink_log.protocol import MAX_LOG_NAME, MAX_PARTITIONS, sink_name_fault
 
 FOLDER = "sink-logs"
 """Below the working directory of an executor, which is the state directory of its agent."""
@@ -25,9 +33,14 @@ SUFFIX = ".segment"
 COPY = "log.json.good"
 """The copy of `log.json`: its CRC32C, a line end, and what it holds."""
 
+MAX_DESCRIPTION_BYTES = 1 << 18
+"""Of `log.json`: a schema has some kilobytes."""
+
+_DESCRIPTORS = Path("/proc/self/fd")
 _COMMITTED = struct.Struct(">QQ")
 _CRC = struct.Struct(">I")
 _FLOCK = struct.Struct("hhqqi4x")
+_Natural = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 
 
 class Description(msgspec.Struct, frozen=True):
@@ -40,20 +53,22 @@ class Description(msgspec.Struct, frozen=True):
         schema: text of the row type; its checksum stands in every entry.
         opened_ms: wall time at which a writer opened it last.
         max_bytes, max_age_ms: when segments are trimmed, as the last writer was told.
+        owner: hex of the key that it belongs to: whose application began it. Empty: it is older than owners are.
     """
 
     format: int
-    log_id: str
-    name: str
-    application: str
-    version: int
+    log_id: Annotated[str, msgspec.Meta(max_length=64)]
+    name: Annotated[str, msgspec.Meta(max_length=MAX_LOG_NAME)]
+    application: Annotated[str, msgspec.Meta(max_length=MAX_APPLICATION_NAME)]
+    version: _Natural
     schema: str
     fields: list[dict[str, object]]
-    partitions: int
-    created_ms: int
-    opened_ms: int
-    max_bytes: int
-    max_age_ms: int
+    partitions: Annotated[int, msgspec.Meta(ge=1, le=MAX_PARTITIONS)]
+    created_ms: _Natural
+    opened_ms: _Natural
+    max_bytes: _Natural
+    max_age_ms: _Natural
+    owner: Annotated[str, msgspec.Meta(pattern=r"^([0-9a-f]{64})?\Z")] = ""
 
     @property
     def schema_id(self) -> int:
@@ -98,7 +113,7 @@ def read_description(directory: Path) -> Description | None:
             return msgspec.json.decode(copy, type=Description)
         if content is not None:
             return msgspec.json.decode(content, type=Description)
-    except (msgspec.MsgspecError, ValueError) as error:
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise OperationFailed(
             f"{path} is damaged ({error}), and it has no good copy. Put one there, or move the folder away to begin a new log."
         ) from None
@@ -111,17 +126,54 @@ def read_description(directory: Path) -> Description | None:
 
 
 def holds_rows(directory: Path) -> bool:
-    """Whether segments of a log lie in a folder."""
-    return any(segments_of(entry) for entry in (directory.iterdir() if directory.is_dir() else ()) if entry.is_dir())
+    """Whether segments of a log lie in a folder; raises OperationFailed when it cannot be looked at."""
+    try:
+        entries = directory.iterdir() if directory.is_dir() else ()
+        return any(segments_of(entry) for entry in entries if entry.is_dir())
+    except OSError as error:
+        raise OperationFailed(f"{directory} cannot be looked at: {(error.strerror or '').lower()}") from None
+
+
+def open_plain(path: Path, flags: int) -> int:
+    """A descriptor of a plain file; raises OSError for a link, a pipe, or whatever else lies there under this name."""
+    descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "no plain file", str(path))
+    return descriptor
+
+
+def pinned(folder: Path) -> tuple[int, Path]:
+    """A descriptor of a folder, and a name of it that no link can lead elsewhere while that is open; raises OSError for a link."""
+    held = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    return held, _DESCRIPTORS / str(held)
+
+
+@contextmanager
+def pinned_partition(directory: Path, partition: int) -> Iterator[Path | None]:
+    """The folder of a partition by a name that no link can lead elsewhere meanwhile; None: there is none, or it is a link."""
+    try:
+        held, folder = pinned(partition_directory(directory, partition))
+    except OSError:
+        yield None
+        return
+    try:
+        yield folder
+    finally:
+        os.close(held)
 
 
 def _content(path: Path) -> bytes | None:
     try:
-        return path.read_bytes()
+        with open(open_plain(path, os.O_RDONLY), "rb") as file:
+            content = file.read(MAX_DESCRIPTION_BYTES + 1)
     except FileNotFoundError:
         return None
     except OSError as error:
         raise OperationFailed(f"{path} cannot be read: {(error.strerror or '').lower()}") from None
+    if len(content) > MAX_DESCRIPTION_BYTES:
+        raise OperationFailed(f"{path} is damaged: it has more than {MAX_DESCRIPTION_BYTES:,} bytes")
+    return content
 
 
 def _checked(copy: bytes | None) -> bytes | None:
@@ -135,7 +187,8 @@ def write_description(directory: Path, description: Description) -> None:
     content = msgspec.json.format(msgspec.json.encode(description)) + b"\n"
     for name, written in ((COPY, f"{crc32c(content):08x}\n".encode() + content), ("log.json", content)):
         temporary = directory / f"{name}.new"
-        with open(temporary, "wb") as file:
+        temporary.unlink(missing_ok=True)  # of a writer that was killed, or something that leads elsewhere
+        with open(open_plain(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as file:
             file.write(written)
             file.flush()
             os.fsync(file.fileno())
@@ -155,7 +208,7 @@ def logs_in(root: Path) -> Iterator[tuple[Path, Description]]:
             continue
         try:
             description = read_description(folder / name)
-        except OperationFailed:
+        except (OperationFailed, OSError):
             continue
         if description is not None and description.name == name:
             yield folder / name, description
@@ -171,14 +224,29 @@ def damaged_in(root: Path) -> Iterator[str]:
             yield f"the log {entry.name} cannot be read: {error}"
 
 
+def ownerless_in(root: Path) -> Iterator[str]:
+    """What to say of each log of an agent that is older than owners are."""
+    for _, found in logs_in(root):
+        if not found.owner:
+            yield (
+                f"the log {found.name} has no owner yet: every submitter may read it until "
+                f"{found.application or 'its application'} writes to it again"
+            )
+
+
 def segments_of(directory: Path) -> list[Segment]:
     """The segments of a partition, oldest first."""
     try:
-        names = os.listdir(directory)
-    except FileNotFoundError:
+        names = [] if _leads_elsewhere(directory) else os.listdir(directory)
+    except (FileNotFoundError, NotADirectoryError):
         return []
     stems = sorted(name[: -len(SUFFIX)] for name in names if name.endswith(SUFFIX))
-    return [Segment(int(stem), directory / f"{stem}{SUFFIX}") for stem in stems if stem.isdigit()]
+    return [Segment(int(stem), directory / f"{stem}{SUFFIX}") for stem in stems if stem.isascii() and stem.isdecimal()]
+
+
+def _leads_elsewhere(directory: Path) -> bool:
+    """Is the folder of a partition a link that somebody put there?"""
+    return directory.parent != _DESCRIPTORS and directory.is_symlink()
 
 
 def segment_path(directory: Path, base: int) -> Path:
@@ -194,9 +262,11 @@ def committed_bytes(first: int, end: int) -> bytes:
 
 def read_committed(directory: Path) -> tuple[int, int] | None:
     """(first kept offset, committed end) by the `committed` file; None when it is not there or not good."""
+    if _leads_elsewhere(directory):
+        return None
     for _ in range(3):  # a reader may see one half of a write
         try:
-            with open(directory / "committed", "rb") as file:
+            with open(open_plain(directory / "committed", os.O_RDONLY), "rb") as file:
                 raw = file.read(_COMMITTED.size + _CRC.size + 1)
         except OSError:
             return None
@@ -217,7 +287,7 @@ def sync_directory(directory: Path) -> None:
 
 def lock(directory: Path) -> int | None:
     """A descriptor that holds the writer's lock of a log, or None when somebody has it. Ends with its process."""
-    descriptor = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    descriptor = open_plain(directory / "lock", os.O_RDWR | os.O_CREAT)
     try:
         fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
     except OSError:
@@ -229,7 +299,7 @@ def lock(directory: Path) -> int | None:
 def is_locked(directory: Path) -> bool:
     """Does a writer have the log open? Looks without touching the lock."""
     try:
-        descriptor = os.open(directory / "lock", os.O_RDWR | os.O_CLOEXEC)
+        descriptor = open_plain(directory / "lock", os.O_RDWR)
     except OSError:
         return False
     try:

@@ -5,13 +5,13 @@ import os
 import secrets
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from agiledart_kernel.errors import OperationFailed
+from agiledart_kernel.errors import BusyError, OperationFailed
 from agiledart_sink_log.layout import (
     Description,
     lock,
@@ -43,7 +43,7 @@ class LogOptions:
     segment_bytes: int = 0
 
 
-class LogBusyError(OperationFailed):
+class LogBusyError(BusyError):
     """Somebody else writes the log this moment."""
 
 
@@ -55,6 +55,8 @@ class LogWriter:
         schema, fields: of the rows (`rows.py`).
         application, version: who writes; told to readers.
         keep: of each partition the committed end, when somebody else remembers it; what lies behind is cut off.
+        log_id: of a log that was on another node: a part of it begins here, at these ends. "": it is as it is here.
+        owner: the key that a log belongs to which has no owner yet. Whether who writes may is for the agent to say, before.
         patience: seconds for which a log that somebody else writes is waited for, by sleeping. A process with an event loop gives
             0 and tries again later.
 
@@ -75,6 +77,8 @@ class LogWriter:
         clock: Clock = time.time_ns,
         patience: float = LOCK_SECONDS,
         keep: Sequence[int] | None = None,
+        log_id: str = "",
+        owner: bytes = b"",
     ) -> None:
         self.directory = log_directory(root, name)
         self._lock = -1
@@ -88,7 +92,12 @@ class LogWriter:
             raise LogBusyError(f"the log {name} is being written by another application on this node; use another name")
         self._lock = held
         try:
-            self.description = self._describe(name, options, schema, fields, application, version, clock() // 1_000_000)
+            now_ms = clock() // 1_000_000
+            if log_id and not options.partitions:
+                options = replace(options, partitions=len(keep or ()))  # as many as it had where it came from
+            self.description = self._describe(
+                name, options, schema, fields, application, version, now_ms, log_id, owner.hex()
+            )
             self._open_partitions(options, clock, keep)
         except OSError as error:
             self.close()
@@ -106,16 +115,23 @@ class LogWriter:
         application: str,
         version: int,
         now_ms: int,
+        log_id: str,
+        owner: str,
     ) -> Description:
         """Check what is there and say who writes now."""
         there = read_description(self.directory)
         max_bytes, max_age_ms = options.max_bytes or DEFAULT_MAX_BYTES, options.max_age_ms or DEFAULT_MAX_AGE_MS
         if there is None:
             description = Description(
-                1, secrets.token_hex(8), name, application, version, schema, fields,
-                options.partitions or 1, now_ms, now_ms, max_bytes, max_age_ms,
+                1, log_id or secrets.token_hex(8), name, application, version, schema, fields,
+                options.partitions or 1, now_ms, now_ms, max_bytes, max_age_ms, owner,
             )  # fmt: skip
         else:
+            if log_id not in ("", there.log_id):
+                raise OperationFailed(
+                    f"another log {name} lies on this node, so the one that was on another node cannot go on here. Move "
+                    f"{self.directory} away, or write to another name"
+                )
             if there.schema != schema:
                 raise OperationFailed(
                     f"the log {name} holds rows of another type: {_shortened(there.schema)}, not {_shortened(schema)}. "
@@ -128,7 +144,7 @@ class LogWriter:
                 )
             description = msgspec.structs.replace(
                 there, application=application, version=version, opened_ms=max(now_ms, there.opened_ms + 1),
-                max_bytes=max_bytes, max_age_ms=max_age_ms,
+                max_bytes=max_bytes, max_age_ms=max_age_ms, owner=there.owner or owner,
             )  # fmt: skip
         if not 1 <= description.partitions <= MAX_PARTITIONS:
             raise OperationFailed(f"a log has 1 to {MAX_PARTITIONS} partitions, not {description.partitions}")

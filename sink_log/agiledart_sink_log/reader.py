@@ -21,12 +21,13 @@ from agiledart_sink_log.entries import (
     Entry,
     SegmentScan,
     check_segment_header,
-    entries_after,
+    entries_behind,
     seed_of,
 )
 from agiledart_sink_log.layout import (
     Segment,
     is_locked,
+    open_plain,
     partition_directory,
     read_committed,
     read_description,
@@ -167,7 +168,7 @@ class LogReader:
         if known is not None:
             latest, start = self._index(partition, segment).before(known)
         try:
-            descriptor = os.open(segment.path, os.O_RDONLY | os.O_CLOEXEC)
+            descriptor = open_plain(segment.path, os.O_RDONLY)
         except OSError:
             return committed, latest
         try:
@@ -241,7 +242,7 @@ class LogReader:
     ) -> int:
         """Take batches of one segment up to `until`; the offset after the last. Raises `Damage`, FileNotFoundError."""
         index = self._index(partition, segment)
-        descriptor = os.open(segment.path, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = open_plain(segment.path, os.O_RDONLY)
         try:
             check_segment_header(
                 os.pread(descriptor, SEGMENT_HEADER_BYTES, 0), self.description.log_id, partition, segment.base
@@ -284,10 +285,9 @@ def _expected(scan: SegmentScan, offset: int) -> Entry:
 
 def _resynchronised(descriptor: int, position: int, cursor: int, seed: int) -> tuple[int, int] | None:
     """(offset, position) of the good record behind a damaged place that holds the row `cursor`."""
-    raw = os.pread(descriptor, os.fstat(descriptor).st_size - position, position)
-    for place, entry in entries_after(raw, seed):
-        if place and entry.kind == RECORD and entry.offset <= cursor < entry.end:
-            return entry.offset, position + place
+    for place, entry in entries_behind(descriptor, position, seed):
+        if place > position and entry.kind == RECORD and entry.offset <= cursor < entry.end:
+            return entry.offset, place
     return None
 
 
@@ -299,12 +299,14 @@ def _next_good(segment: Segment, position: int, after: int, until: int, seed: in
     if position == 0:
         return until
     try:
-        with open(segment.path, "rb") as file:
-            file.seek(position)
-            raw = file.read()
+        descriptor = open_plain(segment.path, os.O_RDONLY)
     except OSError:
         return until
-    for place, entry in entries_after(raw, seed):
-        if entry.kind == RECORD and after < entry.offset < until and place + HEADER_BYTES + entry.length <= len(raw):
-            return entry.offset
+    try:
+        size = os.fstat(descriptor).st_size
+        for place, entry in entries_behind(descriptor, position, seed):
+            if entry.kind == RECORD and after < entry.offset < until and place + HEADER_BYTES + entry.length <= size:
+                return entry.offset
+    finally:
+        os.close(descriptor)
     return until

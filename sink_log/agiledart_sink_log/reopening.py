@@ -25,10 +25,10 @@ from agiledart_sink_log.entries import (
     Damage,
     SegmentScan,
     check_segment_header,
-    entries_after,
+    entries_behind,
     seed_of,
 )
-from agiledart_sink_log.layout import Segment, read_committed, segments_of
+from agiledart_sink_log.layout import Segment, open_plain, read_committed, segments_of
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class _Look:
         self.commit: int | None = None
         self._offsets, self._positions = array("Q"), array("Q")  # after each good entry
         seed = seed_of(log_id, partition)
-        descriptor = os.open(segment.path, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = open_plain(segment.path, os.O_RDONLY)
         try:
             self.total = os.fstat(descriptor).st_size
             scan = SegmentScan(descriptor, SEGMENT_HEADER_BYTES, self.total, seed)
@@ -110,12 +110,11 @@ class _Look:
                     good = self._positions[-1]
             else:
                 good = self._positions[-1]
-            rest = os.pread(descriptor, self.total - good, good)
+            for _, entry in entries_behind(descriptor, good, seed):
+                if entry.kind == COMMIT:
+                    self._committed(entry.offset)
         finally:
             os.close(descriptor)
-        for _, entry in entries_after(rest, seed):
-            if entry.kind == COMMIT:
-                self._committed(entry.offset)
 
     def _read(self, scan: SegmentScan) -> None:
         offset = self.segment.base

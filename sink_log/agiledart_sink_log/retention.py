@@ -13,7 +13,8 @@ from agiledart_sink_log.layout import (
     Segment,
     committed_bytes,
     lock,
-    partition_directory,
+    open_plain,
+    pinned_partition,
     read_committed,
     read_description,
     segments_of,
@@ -48,13 +49,13 @@ def trim_idle(directory: Path, now_ms: int) -> Trimmed:
         share, limit_ms = found.max_bytes // max(1, found.partitions), now_ms - found.max_age_ms
         rows = size = 0
         for partition in range(found.partitions):
-            folder = partition_directory(directory, partition)
-            segments = segments_of(folder)
-            gone = _beyond(segments, share, limit_ms if found.max_age_ms else 0)
-            if not gone:
-                continue
-            size += sum(os.stat(segment.path).st_size for segment in segments[:gone])
-            rows += _drop(folder, segments, gone, recover(folder, found.log_id, partition).end)
+            with pinned_partition(directory, partition) as folder:
+                segments = segments_of(folder) if folder is not None else []
+                gone = _beyond(segments, share, limit_ms if found.max_age_ms else 0)
+                if folder is None or not gone:
+                    continue
+                size += sum(os.lstat(segment.path).st_size for segment in segments[:gone])
+                rows += _drop(folder, segments, gone, recover(folder, found.log_id, partition).end)
     finally:
         os.close(held)
     return Trimmed(rows, size)
@@ -62,7 +63,7 @@ def trim_idle(directory: Path, now_ms: int) -> Trimmed:
 
 def _beyond(segments: list[Segment], max_bytes: int, limit_ms: int) -> int:
     """How many of the oldest segments are too many; all only when the youngest is too old as well."""
-    found = [os.stat(segment.path) for segment in segments]
+    found = [os.lstat(segment.path) for segment in segments]
     kept = sum(one.st_size for one in found)
     for number, one in enumerate(found):
         is_last = number == len(found) - 1
@@ -77,7 +78,7 @@ def _drop(folder: Path, segments: list[Segment], gone: int, end: int) -> int:
     told = read_committed(folder)
     before = max(segments[0].base, told[0] if told is not None else 0)
     first = segments[gone].base if gone < len(segments) else end
-    descriptor = os.open(folder / "committed", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    descriptor = open_plain(folder / "committed", os.O_RDWR | os.O_CREAT)
     try:
         os.pwrite(descriptor, committed_bytes(first, end), 0)
         os.fdatasync(descriptor)

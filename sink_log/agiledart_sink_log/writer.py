@@ -14,7 +14,15 @@ from typing import Final
 
 from agiledart_kernel.errors import LocalProtocolError, OperationFailed
 from agiledart_sink_log.entries import SEGMENT_HEADER_BYTES, commit, record, seed_of, segment_header
-from agiledart_sink_log.layout import Segment, committed_bytes, segment_path, segments_of, sync_directory
+from agiledart_sink_log.layout import (
+    Segment,
+    committed_bytes,
+    open_plain,
+    pinned,
+    segment_path,
+    segments_of,
+    sync_directory,
+)
 from agiledart_sink_log.reopening import Recovered, recover
 
 SYNC_SECONDS: Final = 1.0
@@ -53,11 +61,12 @@ class PartitionWriter:
         clock: Clock = time.time_ns,
         keep: int | None = None,
     ) -> None:
-        self._directory, self._log_id, self._partition = directory, log_id, partition
+        self._shown = self._directory = directory
+        self._log_id, self._partition = log_id, partition
         self._seed = seed_of(log_id, partition)
         self._schema, self._segment_bytes, self._max_bytes = schema, segment_bytes, max_bytes
         self._max_age_ms, self._clock = max_age_ms, clock
-        self._descriptor = self._committed_file = -1
+        self._descriptor = self._committed_file = self._pin = -1
         self._pending: list[bytes] = []
         self._pending_bytes = 0
         self._uncommitted = False
@@ -66,11 +75,14 @@ class PartitionWriter:
         self.trimmed_rows = 0
         try:
             directory.mkdir(parents=True, exist_ok=True)
-            self.recovered: Recovered = recover(directory, log_id, partition, keep)
+            self._pin, self._directory = pinned(
+                directory
+            )  # users' code may write beside it, and the agent opens it, too
+            self.recovered: Recovered = recover(self._directory, log_id, partition, keep)
             self._open(self.recovered)
         except OSError as error:
             self._release()
-            raise _unwritable(directory, error) from None
+            raise self._unwritable(error) from None
 
     @property
     def end(self) -> int:
@@ -91,11 +103,11 @@ class PartitionWriter:
         self._end = self._committed = found.end
         for segment in found.gone:
             segment.path.unlink(missing_ok=True)
-        self._committed_file = os.open(self._directory / "committed", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._committed_file = open_plain(self._directory / "committed", os.O_RDWR | os.O_CREAT)
         self._segments = segments_of(self._directory)
-        self._sizes = {segment.base: os.stat(segment.path).st_size for segment in self._segments}
+        self._sizes = {segment.base: os.lstat(segment.path).st_size for segment in self._segments}
         if found.segment is not None:
-            self._descriptor = os.open(found.segment.path, os.O_RDWR | os.O_CLOEXEC)
+            self._descriptor = open_plain(found.segment.path, os.O_RDWR)
             if found.cut_bytes:
                 os.ftruncate(self._descriptor, found.size)
                 os.fsync(self._descriptor)
@@ -112,7 +124,8 @@ class PartitionWriter:
         base = self._end
         path = segment_path(self._directory, base)
         # A file of this name can only be one whose writer was killed before it held anything committed.
-        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        self._descriptor = open_plain(path, os.O_RDWR | os.O_CREAT)
+        os.ftruncate(self._descriptor, 0)  # not as it is opened: what is no plain file is left as it is
         self._size = 0
         self._began_ms = self._now_ms()
         self._put(segment_header(self._log_id, self._partition, base))
@@ -195,7 +208,7 @@ class PartitionWriter:
         limit_ms = self._now_ms() - self._max_age_ms
         while len(self._segments) > 1 and self._segments[1].base <= self._committed:
             oldest = self._segments[0]
-            too_old = self._max_age_ms and os.stat(oldest.path).st_mtime_ns // 1_000_000 < limit_ms
+            too_old = self._max_age_ms and os.lstat(oldest.path).st_mtime_ns // 1_000_000 < limit_ms
             if not too_old and self.bytes_kept <= self._max_bytes:
                 return
             # First the word that they are gone, then the file: a reader in between is told that they are trimmed.
@@ -231,12 +244,12 @@ class PartitionWriter:
 
     def _guarded(self, work: Callable[[], None]) -> None:
         if self._descriptor < 0:
-            raise OperationFailed(f"{self._directory} is closed")
+            raise OperationFailed(f"{self._shown} is closed")
         try:
             work()
         except OSError as error:
             self._release()  # what is on the disk is a torn tail now, which the next writer cuts off
-            raise _unwritable(self._directory, error) from None
+            raise self._unwritable(error) from None
 
     def close(self, *, commits: bool = True) -> None:
         """Commit unless epochs do, force everything to the disk, give back the files; may be called twice."""
@@ -253,12 +266,12 @@ class PartitionWriter:
             self._release()
 
     def _release(self) -> None:
-        for descriptor in (self._descriptor, self._committed_file):
+        for descriptor in (self._descriptor, self._committed_file, self._pin):
             if descriptor >= 0:
                 with contextlib.suppress(OSError):
                     os.close(descriptor)
-        self._descriptor = self._committed_file = -1
+        self._descriptor = self._committed_file = self._pin = -1
 
-
-def _unwritable(directory: Path, error: OSError) -> OperationFailed:
-    return OperationFailed(f"{error.filename or directory} cannot be written: {(error.strerror or str(error)).lower()}")
+    def _unwritable(self, error: OSError) -> OperationFailed:
+        path = str(error.filename or self._shown).replace(str(self._directory), str(self._shown), 1)
+        return OperationFailed(f"{path} cannot be written: {(error.strerror or str(error)).lower()}")

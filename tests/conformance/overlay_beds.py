@@ -168,8 +168,8 @@ class DirectNode:
     def _received(self, sender: Peer, message: object) -> None:
         self.driver.feed(Received(sender, message))  # type: ignore[arg-type]
 
-    def _lost(self, node: NodeId) -> None:
-        self.driver.feed(LinkLost(node))
+    def _lost(self, node: NodeId, refused: bool) -> None:
+        self.driver.feed(LinkLost(node, refused))
 
     async def stop(self) -> None:
         self.driver.stop()

@@ -445,6 +445,8 @@ def test_a_frame_cut_off_is_told_from_a_clean_end(run: Run) -> None:
 
 
 def test_a_link_closes_when_the_peers_grant_ends(run: Run) -> None:
+    """A4 of the admission spec: not before the grant's last second is over, and then at once, on both sides in words."""
+
     async def scenario() -> None:
         # By this clock the last second of the grant of `b` begins now.
         loop = asyncio.get_running_loop()

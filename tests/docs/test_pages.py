@@ -1,7 +1,10 @@
 """Every code block of the README and the tutorials is run, or says why not; the CLI reference is what the commands say."""
 
+import contextlib
 import json
 import re
+import shutil
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,6 +15,7 @@ import pytest
 from tools import connectors_reference
 from tools.cli_reference import TARGET, reference, version_line
 
+from tests.broker import PROGRAM, Broker
 from tests.docs.blocks import Block, blocks_of, environment_of
 from tests.docs.stranger import Stranger, clone_of_it
 from tests.spark.conftest import HAS_SPARK
@@ -20,9 +24,12 @@ ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"
 TUTORIALS = sorted((ROOT / "docs" / "tutorial").glob("*.md"))
 CONNECT = ROOT / "docs" / "how-to" / "connect-your-data.md"
-PAGES = [README, *TUTORIALS, CONNECT, ROOT / "docs" / "how-to" / "spark.md"]
+WRONG = ROOT / "docs" / "how-to" / "when-something-is-wrong.md"
+PAGES = [README, *TUTORIALS, CONNECT, WRONG, ROOT / "docs" / "how-to" / "spark.md"]
 NOT_RUN = {
-    ("README.md", "sudo apt-get install"): "installs system packages",
+    ("README.md", "sudo apt-get install -y make"): "installs system packages",
+    ("README.md", "sudo apt-get install -y mosquitto"): "installs system packages",
+    ("README.md", "agiledart demo --pull-the-plug"): "half a minute; tests/e2e/test_demo_plug.py does",
     (
         "connect-your-data.md",
         'agiledart submit rooms.py:rooms --set "readings=mqtt',
@@ -99,16 +106,27 @@ def test_what_is_not_run_has_a_reason_that_stands_in_the_list() -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_every_command_of_the_readme_does_what_it_says(tmp_path: Path) -> None:
-    reader = Stranger(tmp_path)
-    clone_of_it(tmp_path / "here")
-    try:
-        for block in blocks_of(README):
-            needs_spark = block.language == "python" or "analytics run" in block.text
-            if not block.reason and (HAS_SPARK or not needs_spark):
-                reader.follow(block)
-    finally:
-        reader.leave()
+    (tmp_path / "broker").mkdir()
+    has_broker = PROGRAM is not None and shutil.which("mosquitto_pub") is not None and find_spec("paho") is not None
+    with Broker(tmp_path / "broker") if has_broker else contextlib.nullcontext() as broker:
+        reader = Stranger(tmp_path, broker_port=0 if broker is None else broker.port)
+        clone_of_it(tmp_path / "here")
+        try:
+            for block in blocks_of(README):
+                needs_spark = "agiledart.spark" in block.text or "analytics run" in block.text
+                needs_broker = "1883" in block.text or "plant" in block.text
+                if not block.reason and (HAS_SPARK or not needs_spark) and (has_broker or not needs_broker):
+                    reader.follow(block)
+        finally:
+            reader.leave()
     assert len(reader.run) >= (25 if HAS_SPARK else 23)
+    if not has_broker:
+        pytest.skip(
+            "no mosquitto or paho-mqtt here (Debian: apt install mosquitto mosquitto-clients); its lines were left out"
+        )
+    with sqlite3.connect(tmp_path / "here" / "db" / "plant.db") as database:
+        minutes = database.execute("select room, mean, high from minutes order by start_ms").fetchall()
+    assert minutes == [("attic", 24.5, 24.5), ("attic", 25.5, 25.5)]
 
 
 @pytest.mark.e2e

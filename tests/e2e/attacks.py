@@ -43,17 +43,28 @@ class Target:
         return cls(address, identity.network, identity.authority)
 
     def chain(
-        self, key: Key, role: str = "agent", *, since: int = -60, until: int = 3600, scope: str = ""
+        self,
+        key: Key,
+        role: str = "agent",
+        *,
+        since: int = -60,
+        until: int = 3600,
+        scope: str = "",
+        by_token: bool = False,
     ) -> tuple[bytes, ...]:
-        """authority → token → key."""
+        """authority → key, which nobody has to count; or authority → token → key."""
         now = int(time.time())
-        token = Key.generate()
-        invited = sign_link(
-            self.network, self.authority.sign, (), key=public_bytes(token), use="invite", role=role,  # type: ignore[arg-type]
-            not_before=now + since, not_after=now + until, scope=scope,
-        )  # fmt: skip
+        sign = self.authority.sign
+        chain: tuple[bytes, ...] = ()
+        if by_token:
+            token = Key.generate()
+            chain = sign_link(
+                self.network, sign, (), key=public_bytes(token), use="invite", role=role,  # type: ignore[arg-type]
+                not_before=now + since, not_after=now + until, scope=scope,
+            )  # fmt: skip
+            sign = token.sign
         return sign_link(
-            self.network, token.sign, invited, key=public_bytes(key), use="act", role=role,  # type: ignore[arg-type]
+            self.network, sign, chain, key=public_bytes(key), use="act", role=role,  # type: ignore[arg-type]
             not_before=now + since, not_after=now + until, scope=scope,
         )  # fmt: skip
 
@@ -136,7 +147,7 @@ async def expired(target: Target) -> None:
 async def forged_grant(target: Target) -> None:
     """A bit of the signature is wrong."""
     key = Key.generate()
-    first, last = target.chain(key)
+    first, last = target.chain(key, by_token=True)
     await _tls(target, key, target.network, _hello((first, bytes((last[0] ^ 1,)) + last[1:])))
 
 
@@ -144,6 +155,12 @@ async def stolen_chain(target: Target) -> None:
     """Somebody else's chain with one's own key: a forged peer id."""
     victim, thief = Key.generate(), Key.generate()
     await _tls(target, thief, target.network, _hello(target.chain(victim)))
+
+
+async def never_counted(target: Target) -> None:
+    """A good chain from a token, but nothing of what the token allows."""
+    key = Key.generate()
+    await _tls(target, key, target.network, _hello(target.chain(key, by_token=True)))
 
 
 async def reader_at_overlay(target: Target) -> None:
@@ -339,11 +356,11 @@ async def ends_a_node_unsigned(target: Target) -> None:
     await _ask(target, "admin", Leave(now=True))
 
 
-def _order(target: Target, command: Command, key: Key | None = None) -> bytes:
+def _order(target: Target, command: Command, key: Key | None = None, role: str = "submitter", scope: str = "") -> bytes:
     key, terms = key or Key.generate(), terms_of(command)
     assert terms is not None
     wall_ms = time.time_ns() // 1_000_000
-    return sign_order(key.sign, target.chain(key, "submitter"), target.network, terms, wall_ms, os.urandom)
+    return sign_order(key.sign, target.chain(key, role, scope=scope), target.network, terms, wall_ms, os.urandom)
 
 
 @contextlib.asynccontextmanager
@@ -378,6 +395,7 @@ REFUSED_FOR: dict[Attack, tuple[str, ...]] = {
     expired: ("expired",),
     forged_grant: ("signature",),
     stolen_chain: ("another key",),
+    never_counted: ("unregistered",),
     reader_at_overlay: ("role",),
     submitter_at_overlay: ("role",),
     unknown_service: ("service",),

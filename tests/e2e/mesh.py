@@ -41,13 +41,19 @@ def cli(*words: str, timeout: float = 120.0, **more: Any) -> subprocess.Complete
 
 
 class AgentProcess:
-    """One agent of a mesh; `enter` is put in front of its command, for example to run it in a network of its own."""
+    """One agent of a mesh.
+
+    Attributes:
+        enter: put in front of its command, for example to run it in a network of its own.
+        environment: more variables.
+    """
 
     def __init__(self, name: str, folder: Path, *options: str) -> None:
         self.name, self.state_dir, self.options = name, folder / name, options
         self.log = folder / f"{name}.log"
         self.log.touch()
         self.enter: tuple[str, ...] = ()
+        self.environment: dict[str, str] = {}
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self, *more: str) -> None:
@@ -58,6 +64,7 @@ class AgentProcess:
                  "--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0", "--parent-fd", str(_LIFELINE[0]),
                  *self.options, *more],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=_LIFELINE[:1],
+                env={**os.environ, **self.environment},
             )  # fmt: skip
 
     @property
@@ -78,7 +85,10 @@ class AgentProcess:
                 raise AssertionError(f"{self.name} ended: {self.log.read_text()}")
             return self.description
 
-        return dict(wait_for(up, seconds, f"{self.name} in the ring\n{self.log.read_text()}"))
+        try:
+            return dict(wait_for(up, seconds, f"{self.name} in the ring"))
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{self.log.read_text()}") from None
 
     @property
     def pid(self) -> int:
@@ -130,19 +140,19 @@ class Mesh:
         """Start more agents and wait until all of them see each other."""
         return self.add([AgentProcess(f"a{len(self.agents) + n + 1}", self.folder, *options) for n in range(count)])
 
-    def add(self, new: list[AgentProcess]) -> list[AgentProcess]:
-        """Start these agents and wait until all see each other."""
+    def add(self, new: list[AgentProcess], seconds: float = 60.0) -> list[AgentProcess]:
+        """Start these agents and wait until all see each other. `seconds`: for each of them."""
         for agent in new:
             if not self.agents:
                 agent.start()
-                agent.ready()
+                agent.ready(seconds)
                 self.token = str(agent.ask(CreateToken())["token"])
             else:
                 agent.start("--join", self.token)
             self.agents.append(agent)
         for agent in new:
-            agent.ready()
-        self.wait_for_ring()
+            agent.ready(seconds)
+        self.wait_for_ring(max(20.0, seconds / 3))
         return new
 
     def living(self) -> list[AgentProcess]:

@@ -36,6 +36,16 @@ def build(readings: Source[Reading], report: Sink[Pane], copy: Sink[Pane], name:
     return topology
 
 
+def roaming(readings: Source[Reading], report: Sink[Pane], copy: Sink[Pane], name: str = "roaming") -> Topology:
+    topology = Topology(name, delivery="exactly-once", on_source_lost="move")
+    rows = topology.source("readings", readings, event_time=lambda reading: reading.at)
+    window = rows.key_by(lambda reading: reading.key).window(tumbling(timedelta(milliseconds=50)))
+    sums = window.aggregate("sums", sum_of(lambda reading: reading.value))
+    sums.sink("report", report)
+    sums.sink("copy", copy)
+    return topology
+
+
 def heap(readings: Source[Reading], report: Sink[Pane], copy: Sink[Pane], name: str = "heap") -> Topology:
     topology = Topology(name, delivery="exactly-once")
     rows = topology.source("readings", readings, event_time=lambda reading: reading.at)
@@ -64,10 +74,13 @@ def undisturbed(folder: Path, readings: int, entry: str = "build") -> str:
 class Job:
     """One application of the mesh: source on a1, state on whichever agent, sinks on a3."""
 
-    def __init__(self, ring: Mesh, folder: Path, name: str, *more: str, entry: str = "build") -> None:
+    def __init__(
+        self, ring: Mesh, folder: Path, name: str, *more: str, entry: str = "build", readings: str = "", at: str = "a1"
+    ) -> None:
         self.ring, self.name, self.out = ring, name, folder / f"{name}.csv"
+        source = readings or f"csv:{folder / 'rows.csv'}?speed=1"
         told = cli(
-            "submit", f"plug.py:{entry}", "--set", f"readings=csv:{folder / 'rows.csv'}?speed=1@a1",
+            "submit", f"plug.py:{entry}", "--set", f"readings={source}@{at}",
             "--set", f"report=log:{name}@a3", "--set", f"copy=csv:{self.out}@a3", "--set", f"name={name}",
             "--agent", str(ring.agents[0].state_dir), *more, cwd=folder,
         )  # fmt: skip
@@ -81,6 +94,12 @@ class Job:
             except (AnsweredNoError, NoAgentError, OSError):
                 continue
         return {"state": ""}
+
+    def read(self) -> int:
+        """Lines that the source has read."""
+        stages = {stage["name"]: stage for stage in self.status().get("stages", [])}
+        instances = stages.get("readings", {}).get("instances", [])
+        return sum(one.get("steps", {}).get("readings", {}).get("rows_in", 0) for one in instances)
 
     def until_committed(self) -> None:
         """Wait until readers of the log see rows: an epoch was committed."""

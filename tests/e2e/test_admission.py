@@ -70,7 +70,11 @@ def test_a_newcomer_comes_in_while_strangers_hold_connections(apart: bool) -> No
 
 @pytest.mark.parametrize(
     ("role", "service", "megabytes"),
-    [("reader", "control", 30), ("submitter", "control", 80), ("agent", "overlay", 80)],
+    [
+        ("reader", "control", 30),
+        pytest.param("submitter", "control", 80, marks=pytest.mark.soak),
+        ("agent", "overlay", 80),
+    ],
 )
 def test_frames_that_never_end_stay_small(role: str, service: str, megabytes: int) -> None:
     """24 links, each with all but the last byte of the longest frame."""
@@ -95,7 +99,7 @@ def test_frames_that_never_end_stay_small(role: str, service: str, megabytes: in
         assert refused["oversize" if role == "reader" else "unfinished"] == 24
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.timeout(600)
 def test_ten_thousand_attempts_leave_no_trace() -> None:
     attempts = 10_000

@@ -5,7 +5,6 @@ Each host is a network namespace behind one of two bridges; the cut moves some t
 
 import csv
 import json
-import os
 import shutil
 import subprocess
 import tempfile
@@ -17,6 +16,7 @@ import pytest
 
 from agiledart_cli.errors import AnsweredNoError
 from agiledart_node.wire.commands import ListApplications, Status
+from tests.e2e.hosts import Hosts, lacking
 from tests.e2e.mesh import AgentProcess, Mesh, cli, names_seen, wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
@@ -49,47 +49,11 @@ after = _topology("after")
 ROWS, COUNT = 40, 5
 
 
-def ip(*words: str) -> None:
-    subprocess.run(["ip", *words], check=True, capture_output=True)
-
-
-class Hosts:
-    """Five hosts behind one bridge, and another bridge."""
-
-    def __init__(self) -> None:
-        self.tag = f"ad{os.getpid() % 100_000}"
-        self.switch = f"{self.tag}s"
-        self.names = [f"{self.tag}h{number}" for number in range(COUNT)]
-
-    def make(self) -> None:
-        for name in (self.switch, *self.names):
-            ip("netns", "add", name)
-            ip("-n", name, "link", "set", "lo", "up")
-        for side in ("left", "right"):
-            ip("-n", self.switch, "link", "add", side, "type", "bridge")
-            ip("-n", self.switch, "link", "set", side, "up")
-        for number, name in enumerate(self.names):
-            port = f"p{number}"
-            ip("-n", self.switch, "link", "add", port, "type", "veth", "peer", "name", "eth0", "netns", name)
-            ip("-n", self.switch, "link", "set", port, "master", "left", "up")
-            ip("-n", name, "addr", "add", f"10.77.0.{number + 1}/24", "dev", "eth0")
-            ip("-n", name, "link", "set", "eth0", "up")
-
-    def move(self, agents: list[str], side: str) -> None:
-        """Put the hosts of these agents behind a bridge; nothing goes from one to the other."""
-        for name in agents:
-            ip("-n", self.switch, "link", "set", f"p{int(name[1:]) - 1}", "master", side)
-
-    def remove(self) -> None:
-        for name in (self.switch, *self.names):
-            subprocess.run(["ip", "netns", "del", name], check=False, capture_output=True)
-
-
 @pytest.fixture
 def hosts() -> Iterator[Hosts]:
-    if os.geteuid() != 0 or shutil.which("ip") is None:
-        pytest.skip("NOT RUN: emulated hosts need root and ip (Debian: iproute2)")
-    made = Hosts()
+    if lack := lacking():
+        pytest.skip(f"NOT RUN: {lack}")
+    made = Hosts(COUNT)
     try:
         made.make()
     except subprocess.CalledProcessError as error:

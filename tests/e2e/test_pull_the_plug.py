@@ -75,14 +75,26 @@ def test_what_was_kept_of_ended_runs_is_gone(ring: Mesh) -> None:
         return [path for folder in folders for path in folder.glob("*")]
 
     # Who was away when a run went on without it hears of the end from the application's record.
-    wait_for(lambda: not kept(), 60, f"nothing is kept: {kept()}")
+    try:
+        wait_for(lambda: not kept(), 60, "nothing is kept")
+    except AssertionError:
+        within = [str(path) for top in kept() for path in (top, *top.rglob("*"))]
+        raise AssertionError(f"this is kept: {within}") from None
 
 
-def test_a_source_that_cannot_be_read_again_is_refused(ring: Mesh, expected: tuple[Path, str]) -> None:
+def test_a_run_that_ends_before_its_first_epoch_ends(ring: Mesh, expected: tuple[Path, str]) -> None:
+    job = Job(ring, expected[0], "short", readings=f"csv:{expected[0] / 'rows.csv'}")
+    told = job.until_over()
+    assert (told["state"], told["reason"]) == ("finished", "")
+    assert job.out.read_text() == expected[1]
+
+
+def test_a_source_that_lets_rows_go_is_refused(ring: Mesh, expected: tuple[Path, str]) -> None:
     told = cli(
-        "submit", "plug.py:build", "--set", "readings=tcp:127.0.0.1:9?reconnect=1@a1", "--set", "report=log:lossy@a3",
-        "--set", "copy=log:lossy-copy@a3", "--set", "name=lossy", "--agent", str(ring.agents[0].state_dir), cwd=expected[0],
+        "submit", "plug.py:build", "--set", "readings=tcp:127.0.0.1:9?reconnect=1&overload=shed_oldest@a1",
+        "--set", "report=log:lossy@a3", "--set", "copy=log:lossy-copy@a3", "--set", "name=lossy",
+        "--agent", str(ring.agents[0].state_dir), cwd=expected[0],
     )  # fmt: skip
     assert told.returncode == 1
-    assert "tcp: cannot be read again, so exactly-once cannot be promised" in told.stderr
+    assert "rows that are shed are gone, so exactly-once cannot be promised" in told.stderr
     assert 'delivery="at-most-once"' in told.stderr

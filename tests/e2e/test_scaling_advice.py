@@ -44,7 +44,14 @@ def test_a_slow_step_is_told_how_many_instances_would_do(tmp_path: Path) -> None
     with mesh(3) as made:
         at = ("--agent", str(made.agents[0].state_dir))
         sent = cli(
-            *("submit", f"{job}:build", "--set", f"rows=csv:{rows}?speed=1@a2", "--parallelism", "fresh=3"),
+            *(
+                "submit",
+                f"{job}:build",
+                "--set",
+                f"rows=csv:{rows}?speed=1&overload=spool@a2",
+                "--parallelism",
+                "fresh=3",
+            ),
             *("--executors", "3", *at),
         )
         assert sent.returncode == 0, sent.stderr

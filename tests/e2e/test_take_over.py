@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from agiledart_node.wire.commands import Checkpoints
 from tests.e2e.mesh import AgentProcess, Mesh, mesh, wait_for
 from tests.e2e.plug import Job, check, pull_the_plug, undisturbed
 
@@ -44,6 +45,12 @@ def in_between(job: Job) -> list[AgentProcess]:
 def test_a_host_of_state_is_killed_for_good(ring: Mesh, expected: tuple[Path, str]) -> None:
     job = Job(ring, expected[0], "host", "--parallelism", "sums=6")
     job.until_committed()
+    epoch = job.status()["epoch"]["committed"]
+    told = ring.agents[0].ask(Checkpoints("host", take=True))
+    assert told["epoch"]["committed"] > epoch
+    kept = [one for one in told["elements"] if one["stage"] == "sums" and one["epoch"] == told["epoch"]["committed"]]
+    assert len(kept) == 6
+    assert all(one["needs"] and one["node"] not in one["holders"] for one in kept)
     victim = in_between(job)[0]
     pull_the_plug(victim)
     check(job, expected[1])

@@ -108,6 +108,7 @@ def home() -> Iterator[Path]:
 
 
 @pytest.mark.needs_spark
+@pytest.mark.soak  # downloads and installs all of Spark
 @pytest.mark.timeout(1800)
 def test_half_an_hour_of_a_stranger(wheel: Path, tmp_path: Path, home: Path) -> None:
     """Agent, submit, top, tap, metrics, the log with Spark twice (the second time goes on where the first ended), stop, restart."""

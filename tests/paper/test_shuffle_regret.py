@@ -40,16 +40,18 @@ def kl_regret(exploration: float, nodes: int, networks: int, *, per_slot: bool =
     return mean(totals)
 
 
-LARGER = [pytest.param(36, marks=pytest.mark.slow), pytest.param(64, marks=pytest.mark.slow)]
+LARGER = [pytest.param(36, marks=pytest.mark.slow), pytest.param(64, marks=pytest.mark.soak)]
 
 
-@pytest.mark.parametrize(("nodes", "expected"), [(25, 915), (36, 1306), (64, 2063)])
+@pytest.mark.parametrize(("nodes", "expected"), [(25, 915), (36, 1306), pytest.param(64, 2063, marks=pytest.mark.soak)])
 def test_t5_regret_of_the_papers_rule(nodes: int, expected: float) -> None:
     assert regret("paper", nodes) == pytest.approx(expected, rel=0.25)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("nodes", "expected"), [(25, (395, 244)), (36, (583, 444))])
+@pytest.mark.parametrize(
+    ("nodes", "expected"), [(25, (395, 244)), pytest.param(36, (583, 444), marks=pytest.mark.soak)]
+)
 def test_t5_less_exploration_costs_less_on_a_thousand_packets(nodes: int, expected: tuple[float, float]) -> None:
     """Means over few networks of a heavy-tailed figure: what is stuck on a second best path weighs much."""
     assert kl_regret(0.2, nodes, 24) == pytest.approx(expected[0], rel=0.25)
@@ -70,7 +72,7 @@ def test_t5_deciding_after_every_attempt_changes_little() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("nodes", [36, 64])
+@pytest.mark.parametrize("nodes", [36, pytest.param(64, marks=pytest.mark.soak)])
 def test_t6_seeing_further_is_better(nodes: int) -> None:
     sees = [regret(policy, nodes) for policy in ("lookahead-1", "lookahead-4", "paper")]
     assert sees == sorted(sees, reverse=True)

@@ -64,7 +64,7 @@ class Played:
         stage = next(stage.index for stage in program.plan.stages if stage.kind == "operator")
         self.instance = Instance(program, stage, 0)
         self.channel = self.instance.inputs[0]
-        self.instance.on_barrier = lambda number, snapshot: self.story.append((number, snapshot))
+        self.instance.on_barrier = lambda number, snapshot, _: self.story.append((number, snapshot))
         self.story: list[Any] = []
         self.marks: list[Position] = []
 

@@ -89,7 +89,8 @@ class CutChannel:
             1, 1, cast(Any, host), {0: self.codec}, lambda edge: ends, lambda *_: UPSTREAM, lambda _: "grow", imported
         )
         self._upstream = SimpleNamespace(
-            running={(0, 0): "grow"}, acknowledged=lambda _, __, ___, frames, marks: self._acknowledged(frames, marks)
+            running={(0, 0): SimpleNamespace(outputs={(0, 0): None})},
+            acknowledged=lambda _, __, ___, frames, marks, ____=0: self._acknowledged(frames, marks),
         )
 
     # ---- the receiving end

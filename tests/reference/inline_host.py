@@ -120,7 +120,7 @@ class InlineHost:
         """Keep what the instance reports at each barrier."""
         sink = self.program.plan.stages[name[0]].name
 
-        def keep(barrier: int, snapshot: bytes) -> None:
+        def keep(barrier: int, snapshot: bytes, _: bytes) -> None:
             assert name not in self.snapshots[barrier], "a barrier is reported once"
             self.snapshots[barrier][name] = snapshot
             if sink in self.writers:
@@ -202,7 +202,7 @@ class InlineHost:
             assert len(piece) == len(frame), "these rows are small"
             batch = self._codecs[edge].decode(body)
             batch.barrier = frame.barrier
-            instance.offer(edge, source, batch)
+            (instance.offer_barrier if batch.barrier else instance.offer)(edge, source, batch)
         channel.offered(frame)
         return True
 

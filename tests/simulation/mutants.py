@@ -274,7 +274,9 @@ def two_schedulers_for_one_office(patch: pytest.MonkeyPatch) -> None:
 
 
 MUTANTS = [
-    Mutant("two schedulers for one office", two_schedulers_for_one_office, "applications", complaint="sc_1"),
+    Mutant(
+        "two schedulers for one office", two_schedulers_for_one_office, "applications", complaint="sc_1", is_slow=True
+    ),
     Mutant("a joiner answers early", a_joiner_answers_early, "joins", complaint="I6"),
     Mutant("a guardian keeps delivering", a_guardian_keeps_delivering, "joins", complaint="I6"),
     Mutant("the other side keeps delivering", the_other_side_keeps_delivering, "joins", complaint="I6"),
@@ -285,9 +287,21 @@ MUTANTS = [
     ),
     Mutant("gossip raises the dead", gossip_raises_the_dead, "crashes", {"nodes": 20}, complaint="dead_2"),
     Mutant(
-        "no tombstones", no_tombstones, "crashes", {"spike": 0.02, "spike_ms": 3_000, "nodes": 12}, complaint="dead_2"
+        "no tombstones",
+        no_tombstones,
+        "crashes",
+        {"spike": 0.02, "spike_ms": 3_000, "nodes": 12},
+        complaint="dead_2",
+        is_slow=True,
     ),
-    Mutant("rows of another prefix", rows_of_another_prefix, "joins", {"nodes": 40, "id_bits": 16}, complaint="I1"),
+    Mutant(
+        "rows of another prefix",
+        rows_of_another_prefix,
+        "joins",
+        {"nodes": 40, "id_bits": 16},
+        complaint="I1",
+        is_slow=True,
+    ),
     Mutant("records stay where they are", records_stay_where_they_are, "crashes", complaint="record"),
     Mutant(
         "equal versions are not ordered", equal_versions_are_not_ordered, "partitions", {"nodes": 8}, complaint="record"
@@ -295,7 +309,7 @@ MUTANTS = [
     Mutant("suspicion is final", suspicion_is_final, "pauses", {"nodes": 12}, complaint="dead_1"),
     Mutant("the accused keep quiet", the_accused_keep_quiet, "partitions", complaint="I2"),
     Mutant("doubles are not removed", doubles_are_not_removed, complaint="rt_2"),
-    Mutant("numbers start again", numbers_start_again, "crashes", complaint="rt_"),
+    Mutant("numbers start again", numbers_start_again, "crashes", complaint="rt_", is_slow=True),
     Mutant("acknowledged and dropped", acknowledged_and_dropped, complaint="rt_"),
     Mutant("helpers are not heard", helpers_are_not_heard, "partitions", complaint="dead_1"),
     Mutant("news is ignored", news_is_ignored, "joins", complaint="I2"),

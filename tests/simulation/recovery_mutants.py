@@ -250,12 +250,8 @@ def fragments_go_too_early(patch: pytest.MonkeyPatch) -> None:
 
 def queued_rows_stay(patch: pytest.MonkeyPatch) -> None:
     """Rows that wait in the old merge are not handed over."""
-    send = Engine.send
-
-    def without(self: Engine, source: Any, target: Any, body: Any) -> None:
-        send(self, source, target, msgspec.structs.replace(body, held=()) if isinstance(body, Memory) else body)
-
-    patch.setattr(Engine, "send", without)
+    handed = Stage.handed
+    patch.setattr(Stage, "handed", lambda self: msgspec.structs.replace(handed(self), held=()))
 
 
 def new_channels_are_not_counted(patch: pytest.MonkeyPatch) -> None:
@@ -274,12 +270,12 @@ def new_channels_are_not_counted(patch: pytest.MonkeyPatch) -> None:
 
 def state_is_not_handed_over(patch: pytest.MonkeyPatch) -> None:
     """The new place begins because it was asked, from nothing."""
-    begin = Engine._begin
+    take_over = Engine.take_over
 
-    def empty(self: Engine, party: Any, memory: Memory) -> bool:
-        return begin(self, party, msgspec.structs.replace(memory, count=0))
+    def empty(self: Engine, effect: Any, memory: Memory) -> None:
+        take_over(self, effect, msgspec.structs.replace(memory, counts={}))
 
-    patch.setattr(Engine, "_begin", empty)
+    patch.setattr(Engine, "take_over", empty)
 
 
 def a_sender_switches_late(patch: pytest.MonkeyPatch) -> None:
@@ -287,8 +283,10 @@ def a_sender_switches_late(patch: pytest.MonkeyPatch) -> None:
     send = Engine.send
 
     def late(self: Engine, source: Any, target: Any, body: Any) -> None:
-        old = [to for (who, to) in self._outlets if who == source and to.stage == target.stage and to != target]
-        send(self, source, old[0] if old and not isinstance(body, Memory) else target, body)
+        old = [
+            to for (who, to) in self._outlets if who == source and to.stage == target.stage and to.term < target.term
+        ]
+        send(self, source, old[0] if old else target, body)
 
     patch.setattr(Engine, "send", late)
 
@@ -307,15 +305,16 @@ def epoch_without_its_plan(patch: pytest.MonkeyPatch) -> None:
 def plan_before_its_epoch(patch: pytest.MonkeyPatch) -> None:
     """The plan is written when the change is asked for."""
 
-    def at_once(self: Coordinator, plan: Plan) -> None:
+    def at_once(self: Coordinator, plan: Plan) -> str:
         if self.proposer.phase is Hold.LEADING and self.phase.value == "running":
             self.proposer.write(msgspec.structs.replace(self.value, plan=plan, outgoing=()))
+        return ""
 
     patch.setattr(Coordinator, "on_change", at_once)
 
 
 RECOVERY_MUTANTS = [
-    Mutant("any life is taken", any_life_is_taken, "recovery", ROLLS),
+    Mutant("any life is taken", any_life_is_taken, "recovery", ROLLS, is_slow=True),
     Mutant("answers of any life count", answers_of_any_life_count, "recovery", ROLLS),
     Mutant("snapshots by epoch alone", snapshots_by_epoch_alone, "recovery", MIXED),
     Mutant("COMMITTED before the register", committed_before_the_register, "recovery", RIVALS, complaint="V"),
@@ -329,13 +328,13 @@ RECOVERY_MUTANTS = [
     Mutant("a voter forgets", a_voter_forgets, "recovery", complaint="V"),
     Mutant("no read before writing", no_read_before_writing, "recovery", complaint="V"),
     Mutant("one less than a majority", one_less_than_a_majority, "recovery", RIVALS, complaint="V"),
-    Mutant("commit without SYNC", commit_without_sync, "recovery", SKEW, complaint="V3"),
-    Mutant("lateness is judged again", lateness_is_judged_again, "recovery", ROLLS, complaint="V3"),
+    Mutant("commit without SYNC", commit_without_sync, "recovery", SKEW, complaint="V3", is_slow=True),
+    Mutant("lateness is judged again", lateness_is_judged_again, "recovery", ROLLS, complaint="V3", is_slow=True),
     Mutant("fragments go too early", fragments_go_too_early, "recovery", ROLLS, complaint="V"),
     Mutant("queued rows stay", queued_rows_stay, "recovery", MOVES),
     Mutant("new channels are not counted", new_channels_are_not_counted, "recovery", MOVES),
     Mutant("state is not handed over", state_is_not_handed_over, "recovery", MOVES),
     Mutant("a sender switches late", a_sender_switches_late, "recovery", MOVES),
-    Mutant("epoch without its plan", epoch_without_its_plan, "recovery", MOVES_AND_KILLS),
+    Mutant("epoch without its plan", epoch_without_its_plan, "scaling", MOVES_AND_KILLS),
     Mutant("plan before its epoch", plan_before_its_epoch, "recovery", MOVES),
 ]

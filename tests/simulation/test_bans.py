@@ -130,7 +130,7 @@ def test_only_an_admin_bans_and_never_himself() -> None:
     assert mesh.knowing() == 0
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.timeout(900)
 def test_a_ban_of_one_of_a_thousand_is_in_force_everywhere_within_ten_seconds() -> None:
     mesh = Banning(5, 1_000, network=NetworkConfig(loss=0.01))

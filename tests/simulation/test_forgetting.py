@@ -1,18 +1,36 @@
 """Applications that have ended can be let go, and go by themselves after thirty days; their names are free then."""
 
+from typing import Self
+
 from agiledart_kernel.instants import MILLISECOND, SECOND
+from agiledart_kernel.machine import Effect
+from agiledart_kernel.peer import Peer
 from agiledart_kernel.permissions import Asker
 from agiledart_node.records.application import KEPT_MS
 from agiledart_node.wire.commands import Forget, ListApplications, Status
-from agiledart_node.wire.events import ClockRead
+from agiledart_node.wire.effects import ForgetRun
+from agiledart_node.wire.events import ClockRead, RunsFound
 from tests.simulation.mesh import WALL_MS, Mesh, pipeline, submission
 
 OWNER = Asker("submitter", "", b"\x11" * 32)
 OTHER = Asker("submitter", "", b"\x22" * 32)
 
 
-def ended() -> Mesh:
-    mesh = Mesh(3, 5).build()
+class Forgetting(Mesh):
+    """Notes what is let go of on disks."""
+
+    def _on_effect(self, peer: Peer, effect: Effect) -> None:
+        super()._on_effect(peer, effect)
+        if isinstance(effect, ForgetRun):
+            self.gone.append((peer.name, effect.application, effect.version))
+
+    def build(self) -> Self:
+        self.gone: list[tuple[str, str, int]] = []
+        return super().build()
+
+
+def ended() -> Forgetting:
+    mesh = Forgetting(3, 5).build()
     mesh.answer(mesh.ask("a1", submission(pipeline("taxi")), asker=OWNER))
     mesh.finish("taxi", 1)
     mesh.world.run_for(2 * SECOND)
@@ -56,3 +74,12 @@ def test_old_ones_go_by_themselves() -> None:
     assert names("a2") == []
     mesh.world.run_for(5 * SECOND)
     assert "No application 'taxi'" in mesh.refusal(mesh.ask("a3", Status("taxi")))
+
+
+def test_a_folder_of_a_run_that_is_over_goes_although_nothing_in_it_can_be_read() -> None:
+    """The agent was killed before it could let go of it, and a disk has damaged what it would know the run by."""
+    mesh = ended()
+    mesh.world.inject(mesh.node("a2"), RunsFound((), folders=(("taxi", 1), ("unknown", 1))))
+    assert mesh.world.run_until(lambda: bool(mesh.gone), 60 * SECOND)
+    mesh.world.run_for(60 * SECOND)
+    assert mesh.gone == [("a2", "taxi", 1)], "once, and nothing of which the ring says nothing"

@@ -5,12 +5,16 @@ from itertools import pairwise
 
 import pytest
 
-from agiledart_kernel.instants import MILLISECOND, SECOND
+from agiledart_kernel.instants import MILLISECOND, SECOND, Duration
 from agiledart_kernel.node_id import ring_distance, shared_prefix
+from agiledart_kernel.peer import Peer
 from agiledart_node.forming.formation import junctions
-from agiledart_node.records.application import application_key
+from agiledart_node.hosting.watching import Watching
+from agiledart_node.records.application import ApplicationRecord, application_key
+from agiledart_node.records.records import Records
 from agiledart_node.wire.commands import Info, ListApplications, Logs, Nodes, Route, Status, Stop, Submit, Tap
 from agiledart_node.wire.effects import RefusedRequest, Replied
+from agiledart_node.wire.formation_messages import AskStop
 from agiledart_simulation.world.network import NetworkConfig
 from tests.simulation.mesh import WALL_MS, Mesh, pipeline, submission
 
@@ -33,7 +37,7 @@ def test_a_submission_runs_on_rings_of_every_size(nodes: int) -> None:
     assert "frequent-routes →" in mesh.progress[1][0]
 
 
-@pytest.mark.parametrize(("nodes", "bound"), [(40, 3), pytest.param(400, 4, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("nodes", "bound"), [(40, 3), pytest.param(400, 4, marks=pytest.mark.soak)])
 def test_paths_take_several_hops_by_the_digit_rule(nodes: int, bound: int) -> None:
     """Each hop lengthens the common prefix with the sink's id or comes nearer to it; at most ⌈log16 N⌉ + 1 hops."""
     longest = 0
@@ -129,6 +133,30 @@ def test_stop_drains_the_sources_and_waits_for_the_end() -> None:
     body = mesh.answer(request)
     assert body["state"] == "stopped"
     assert body["summary"]["records_in"] == 10
+
+
+@pytest.mark.parametrize("now", [False, True])
+def test_a_stop_that_comes_while_the_record_is_looked_at_is_done(now: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every ten seconds its coordinator looks at the record; an order of that moment was acknowledged and not carried out."""
+    ask_stop, read = Watching.ask_stop, Records.application
+
+    async def read_slowly(self: Records, name: str) -> tuple[int, ApplicationRecord | None]:
+        await self._desk.talks.pause(Duration(50 * MILLISECOND))
+        return await read(self, name)
+
+    def after_a_patrol(self: Watching, sender: Peer, message: AskStop) -> None:
+        self.patrol()
+        ask_stop(self, sender, message)
+
+    monkeypatch.setattr(Records, "application", read_slowly)
+    monkeypatch.setattr(Watching, "ask_stop", after_a_patrol)
+    mesh, name = Mesh(3, 3).build(), "looked-at"
+    mesh.submit("a1", pipeline(name, source_at="a2", sink_at="a3"))
+    request = mesh.ask("a1", Stop(name, now=now))
+    if not now:
+        assert mesh.world.run_until(lambda: (mesh.node("a2"), name, 1) in mesh.drained, 5 * SECOND), "its source drains"
+        mesh.finish(name, 1)
+    assert mesh.answer(request, 5 * SECOND)["state"] == "stopped"
 
 
 def test_a_drain_that_does_not_end_is_cut() -> None:

@@ -83,7 +83,7 @@ class Swarm:
 
 
 @pytest.mark.parametrize(
-    "seed", [*range(1, 13), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(13, 41))]
+    "seed", [*range(1, 13), *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(13, 41))]
 )
 def test_everything_adds_up_when_the_storm_is_over(seed: int) -> None:
     swarm = Swarm(seed)

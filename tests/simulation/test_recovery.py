@@ -3,10 +3,18 @@
 import os
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
+from agiledart_kernel.instants import SECOND
+from agiledart_kernel.node_id import NodeId
+from agiledart_recovery.wire.effects import FragmentKey
+from agiledart_recovery.wire.events import FragmentDamaged
+from agiledart_recovery.wire.names import Party
+from agiledart_recovery.wire.value import Element, Value
 from agiledart_simulation.runs.campaign import Campaign, play
+from agiledart_simulation.runs.recovery_faults import RUN
 from agiledart_simulation.runs.recovery_run import RecoveryRun
 from agiledart_simulation.runs.scenario import OF_RECOVERY, draw
 
@@ -44,6 +52,7 @@ def test_the_fast_seeds_draw_every_kind_of_fault() -> None:
     assert {kind for seed in FAST for kind in draw(seed, name="recovery").kinds} == set(OF_RECOVERY)
 
 
+@pytest.mark.soak
 @pytest.mark.slow
 def test_a_campaign_reaches_everything() -> None:
     campaign = Campaign("recovery")
@@ -71,3 +80,75 @@ def test_a_run_without_faults_needs_one_life() -> None:
     assert value is not None
     assert value.life == 1
     assert len(run.ledger.committed_rows()) == 2 * run.rows
+
+
+class Rests(RecoveryRun):
+    """A run without faults whose epochs are far apart, so that only repair can make a lost fragment again."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(draw(seed, name="recovery", fixed={"steps": 0, "loss": 0.0, "duplicate": 0.0, "reorder": 0.0}))
+        self.element_bytes, self.rows = 4 << 20, 10_000
+        self._build()
+        self.world.run_until(lambda: self.ledger.newest is not None and self.whole(), 30 * SECOND)
+        quiet = replace(self.config, checkpoint_interval_ns=1_000 * SECOND)
+        for host in self.hosts:
+            host.machine._desk.config = quiet
+        self._pass(5 * SECOND)  # what was begun is committed
+        self.at = self.value.committed
+
+    @property
+    def value(self) -> Value:
+        assert self.ledger.newest is not None
+        return self.ledger.newest
+
+    def elements(self) -> list[tuple[Party, Element]]:
+        """Of the committed epoch, with fragments."""
+        return [(saved.party, one) for saved in self.value.saved for one in saved.chain if one.holders]
+
+    def whole(self) -> bool:
+        """Every fragment that the register names is on the disk of a holder that is up, and is not its owner."""
+        owners = {each.party: each.host.node for each in self.value.plan.assignments}
+        return bool(self.elements()) and all(
+            holder
+            and holder != owners[party]
+            and self.world.nodes[holder].is_up
+            and FragmentKey(RUN, party, element.snapshot, index) in self.disks[holder].fragments
+            for party, element in self.elements()
+            for index, holder in enumerate(element.holders)
+        )
+
+
+def rests(seed: int) -> tuple[Rests, NodeId]:
+    """A run in which all is whole, and a holder that hosts nothing and does not vote; seeds that have none are passed over."""
+    run = Rests(seed)
+    busy = [*run.value.plan.hosts, *(voter.peer.node for voter in run.value.voters)]
+    idle = [node for _, element in run.elements() for node in element.holders if node and node not in busy]
+    spare = [node for node in run.ids if all(node not in element.holders for _, element in run.elements())]
+    if not idle or not run.whole() or not spare:
+        pytest.skip("no such holder")
+    return run, idle[0]
+
+
+@pytest.mark.parametrize("seed", [2, 5, 12])
+def test_fragments_of_a_dead_holder_are_made_again_before_the_next_epoch(seed: int) -> None:
+    run, holder = rests(seed)
+    run.crash(holder, is_power=False)
+    run._pass(8 * SECOND)
+    assert run.value.committed == run.at, "no epoch has done it"
+    assert run.whole()
+    assert all(holder not in element.holders for _, element in run.elements())
+    assert not run.ledger.wrong
+
+
+@pytest.mark.parametrize("seed", [2, 5, 12])
+def test_a_fragment_that_its_holders_disk_has_damaged_is_made_again(seed: int) -> None:
+    run, holder = rests(seed)
+    gone = next(
+        key for key in run.disks[holder].fragments if any(one.snapshot == key.snapshot for _, one in run.elements())
+    )
+    del run.disks[holder].fragments[gone]
+    run.world.inject(holder, FragmentDamaged(gone))
+    run._pass(5 * SECOND)
+    assert run.value.committed == run.at
+    assert run.whole()
+    assert not run.ledger.wrong

@@ -1,4 +1,4 @@
-"""Each rule of recovery that is broken on purpose is found within a hundred seeds; the code without the bug passes that seed."""
+"""Each rule of recovery and of routes that is broken on purpose is found within a hundred seeds, which pass without the bug."""
 
 import pytest
 
@@ -6,6 +6,8 @@ from agiledart_simulation.runs.campaign import play
 from agiledart_simulation.runs.scenario import draw
 from tests.simulation.mutants import Mutant
 from tests.simulation.recovery_mutants import RECOVERY_MUTANTS
+from tests.simulation.routes_mutants import ROUTES_MUTANTS
+from tests.simulation.scaling_mutants import SCALING_MUTANTS
 
 
 def complaints(mutant: Mutant, seed: int) -> list[str]:
@@ -19,7 +21,10 @@ def complaints(mutant: Mutant, seed: int) -> list[str]:
 
 @pytest.mark.parametrize(
     "mutant",
-    [pytest.param(each, id=each.name, marks=[pytest.mark.soak] if each.is_slow else []) for each in RECOVERY_MUTANTS],
+    [
+        pytest.param(each, id=each.name, marks=[pytest.mark.soak] if each.is_slow else [])
+        for each in (*RECOVERY_MUTANTS, *SCALING_MUTANTS, *ROUTES_MUTANTS)
+    ],
 )
 def test_found(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:

@@ -225,7 +225,7 @@ def test_a_scheduler_finishes_more_submissions_than_it_remembers(monkeypatch: py
     assert (figures.running, figures.refused, figures.schedulers) == (12, (), 1)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_a_thousand_applications_in_one_zone_make_twenty_schedulers() -> None:
     """O5 of the overlay specification: 1000 → 20, and one more at 51."""
     counts = {}

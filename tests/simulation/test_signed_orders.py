@@ -133,15 +133,63 @@ def test_the_scheduler_refuses_what_the_agent_let_through(liar: Signed, how: str
 
 @pytest.fixture(scope="module")
 def alone() -> Signed:
-    """Only a5, where the sink runs, looks for itself."""
-    return Signed(40, ALL[:-1])
+    """Only a5, where the sink runs, looks for itself; it schedules nothing."""
+    for seed in range(40, 70):
+        mesh = Signed(seed, ALL[:-1])
+        plain = submission(pipeline("plain", source_at="a2", sink_at="a5"))
+        assert mesh.outcome("a3", plain, mesh.order(plain)) == ""
+        if mesh.scheduler not in ("", "a5"):
+            return mesh
+    raise AssertionError("a5 schedules in all of them")
 
 
 @pytest.mark.parametrize("how", ["unsigned", "a bit changed", "other code", "another name", "another verb"])
 def test_a_host_refuses_what_all_others_believe(alone: Signed, how: str) -> None:
     told = alone.outcome("a1", *forgeries(alone)[how])
     assert REFUSED in told or "is for other code, settings or another name" in told
-    assert not [key for key in alone.running if key[0] == alone.node("a5")]
+    assert not running_on_a5(alone)
+
+
+def running_on_a5(mesh: Signed) -> list[str]:
+    return [name for node, name, _ in mesh.running if node == mesh.node("a5") and name != "plain"]
+
+
+def test_a_host_refuses_the_order_of_who_may_not_submit(alone: Signed) -> None:
+    hers = submission(pipeline("hers", source_at="a2", sink_at="a5"))
+    told = alone.outcome("a1", hers, alone.order(hers, "rita", "reader"), "rita")
+    assert "A reader may not submit" in told
+    assert not running_on_a5(alone)
+
+
+LOOK = msgspec.structs.replace(JOB, dry_run=True)
+
+
+def loaded(mesh: Signed, order: bytes) -> dict[str, bool]:
+    """Host → whether it set out to load the code of a dry run that a1 brings it; what it said instead is about the order."""
+    mesh._request += 1
+    request = mesh._request
+    mesh.world.inject(
+        mesh.by_name["a1"], Asked(request, LOOK, "somebody", Asker("submitter", "", public_of("ann")), order)
+    )
+    assert mesh.world.run_until(lambda: request in mesh.answers, 200 * SECOND)
+    answer = mesh.answers[request]
+    assert isinstance(answer, Replied), answer
+    return {row["node"]: "order to check is refused" not in row["text"] for row in answer.body["checks"]}
+
+
+def test_a_dry_run_loads_no_code_that_no_user_signed() -> None:
+    mesh = Signed(41, ("a1",))
+    good = mesh.order(LOOK)
+    assert loaded(mesh, good)["a5"]
+    for forged in (b"", a_bit_changed(good), mesh.order(JOB), mesh.order(OTHER_CODE), mesh.order(LOOK, ago=400)):
+        assert not loaded(mesh, forged)["a5"]
+    assert "This order to submit is refused" in mesh.outcome("a3", LOOK, mesh.order(JOB)), "nor the agent that is asked"
+
+
+def test_an_order_to_look_runs_nothing(alone: Signed) -> None:
+    told = alone.outcome("a1", JOB, alone.order(LOOK))
+    assert "is for other code, settings or another name" in told
+    assert not running_on_a5(alone)
 
 
 def test_an_order_is_carried_out_once() -> None:

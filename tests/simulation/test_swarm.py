@@ -5,8 +5,8 @@ import pytest
 from agiledart_simulation.runs.runner import Run
 from agiledart_simulation.runs.scenario import KINDS, PERMANENT, draw
 
-FAST = range(1, 61)
-SLOW = range(61, 181)
+FAST = range(1, 51)
+SLOW = range(51, 211)
 
 
 def check(seed: int) -> None:

@@ -70,10 +70,12 @@ def expected_revenue(written: Written) -> int:
     return sum(int(row[CENTS]) * times for row, times in written.rows().items())
 
 
+@pytest.mark.soak
 def test_a_job_on_a_standalone_cluster(cluster: Standalone, written: Written) -> None:
     assert revenue_at(cluster.url, written) == expected_revenue(written) > 0
 
 
+@pytest.mark.soak
 def test_an_executor_of_a_standalone_cluster_is_killed(
     cluster: Standalone, written: Written, tmp_path: Path, keep_round: Callable[[Round], None]
 ) -> None:
@@ -81,6 +83,7 @@ def test_an_executor_of_a_standalone_cluster_is_killed(
         keep_round(kill_executor(written, made, list(cluster.workers), tmp_path, 1))
 
 
+@pytest.mark.soak
 def test_workers_without_the_package_are_sent_it(cluster: Standalone, written: Written, tmp_path: Path) -> None:
     told = {}
     for choice in ("ship", "leave"):

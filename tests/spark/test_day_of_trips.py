@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.e2e, pytest.mark.soak, pytest.mark.timeout(600), pytest.mark.xdist_group("spark")]
 
 
 def test_tables_of_a_trimmed_log_equal_those_of_a_plain_loop() -> None:

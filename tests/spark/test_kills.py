@@ -1,6 +1,6 @@
 """`kill -9` at random moments: of Spark's driver, of an executor, of the agent that serves the log. No row is lost or comes twice.
 
-Each seed is a round of its own. A plain run does the first of each, and a few more with `slow`; the series is
+Each seed is a round of its own. A plain run kills an agent once; the rest are soaks, and the series is
 
     AGILEDART_KILLS=20 python -m pytest tests/spark/test_kills.py -s
 """
@@ -27,9 +27,12 @@ Keep = Callable[[Round], None]
 
 
 def seeds(fast: int) -> list[Any]:
-    """The seeds of a series; all but the first `fast` are slow."""
+    """The seeds of a series; all but the first `fast` are soaks."""
     later = range(FIRST + fast, FIRST + ROUNDS)
-    return [*range(FIRST, FIRST + min(fast, ROUNDS)), *(pytest.param(seed, marks=pytest.mark.slow) for seed in later)]
+    return [
+        *range(FIRST, FIRST + min(fast, ROUNDS)),
+        *(pytest.param(seed, marks=pytest.mark.soak) for seed in later),
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -39,6 +42,7 @@ def spare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Spare]:
     made.kill()
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("seed", seeds(1))
 def test_a_killed_driver(written: Written, spare: Spare, tmp_path: Path, seed: int, keep_round: Keep) -> None:
     keep_round(kill_driver(written, spare, tmp_path, seed))

@@ -151,6 +151,7 @@ def test_mistakes_come_as_one_sentence(written: Written, spark: Any, tmp_path: P
         assert "adart1" not in str(caught.value)
 
 
+@pytest.mark.soak
 @pytest.mark.slow
 def test_the_demo_tells_what_spark_found(tmp_path: Path) -> None:
     ran = cli(*("demo", "--agents", "2", "--duration", "5", "--results", str(tmp_path), "-o", "json"), timeout=280)

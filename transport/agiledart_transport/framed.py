@@ -10,13 +10,9 @@ closes the link with a reason from a bounded set, fit for a metric's label. Work
 """
 
 import asyncio
-import fcntl
 import itertools
 import math
-import socket
 import ssl
-import struct
-import termios
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -38,12 +34,14 @@ from agiledart_kernel.frames import (
     oversize,
 )
 from agiledart_kernel.grants import REASONS
+from agiledart_kernel.registrations import REFUSALS as UNCOUNTED
 from agiledart_kernel.services import largest_frame
 from agiledart_transport.judge import PeerInfo
+from agiledart_transport.tcp_progress import NO_PROGRESS, Progress, progress_of
 from agiledart_transport.unfinished import unfinished_of
 
 LINK_REASONS: Final = (
-    *REASONS, "certificate", "service", "role", "scope", "protocol", "another peer",  # refused
+    *REASONS, *UNCOUNTED, "certificate", "service", "role", "scope", "protocol", "another peer",  # refused
     "tls", "timeout", "form", "kind", "oversize", "truncated", "unexpected frame", "crowded", "full",  # not even judged
     "too many links", "unfinished",  # worn
     "descriptors", "ticket", "slow", "stalled", "lost", "done", "leaving", "internal", "peer closed",
@@ -71,11 +69,6 @@ _START_TURNS: Final = 8
 _OWNERS_KINDS: Final = frozenset((int(FrameKind.DATA), int(FrameKind.ACK), int(FrameKind.CONTROL)))
 _FLUSH_AT: Final = 64 << 10
 _RECEIVE_BYTES: Final = 256 << 10
-_TCP_INFO_BYTES: Final = 192
-_BYTES_ACKED: Final = struct.Struct("=Q")
-_BYTES_ACKED_AT: Final = 120
-"""Of Linux's `struct tcp_info`: `tcpi_bytes_acked`, there since Linux 4.1."""
-
 _EXPIRY_CHECK_SECONDS: Final = 3_600.0  # a long timer would not notice that the wall clock was set or the machine slept
 
 
@@ -217,22 +210,12 @@ class Link(asyncio.BufferedProtocol):
         """Bytes that wait here for the peer to read; what the system's socket buffer holds is not counted."""
         return self._unsent_bytes + (self._transport.get_write_buffer_size() if self._transport is not None else 0)
 
-    def progress(self) -> tuple[int, int]:
-        """Of the connection: (bytes that the other host's kernel has acknowledged, bytes that it still has to).
-
-        What waits is a little more than that, since TLS adds to it. (0, 0) where the system does not tell: then nothing moves,
-        and an echo is the only sign of life.
-        """
+    def progress(self) -> Progress:
+        """How far the bytes of the connection have come; what waits is a little more than that, since TLS adds to it."""
         if self._transport is None:
-            return 0, 0
-        connection = self._transport.get_extra_info("socket")
-        try:
-            told = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_BYTES)
-            (acknowledged,) = _BYTES_ACKED.unpack_from(told, _BYTES_ACKED_AT)
-            (queued,) = struct.unpack("i", fcntl.ioctl(connection.fileno(), termios.TIOCOUTQ, b"\0\0\0\0"))
-        except (AttributeError, OSError, struct.error):
-            return 0, 0
-        return acknowledged, queued + self.unsent_bytes
+            return NO_PROGRESS
+        told = progress_of(self._transport.get_extra_info("socket"))
+        return told._replace(queued=told.queued + self.unsent_bytes) if told is not NO_PROGRESS else told
 
     def send(self, kind: int, body: bytes) -> None:
         """Queue one frame; what is sent in one turn of the loop leaves in one write. Nothing happens on a closed link.
@@ -288,8 +271,11 @@ class Link(asyncio.BufferedProtocol):
             self._paused, self._going_on = False, True
             self._loop.call_soon(self._go_on)
 
-    def close(self, reason: str = "done") -> None:
-        """Tell the peer why, send what is queued, then close. `on_closed` follows when the socket is gone."""
+    def close(self, reason: str = "done", words: str = "") -> None:
+        """Tell the peer why, send what is queued, then close. `on_closed` follows when the socket is gone.
+
+        `words`: more for the peer's user.
+        """
         if self._reason:
             return
         if self.gone.done():  # the peer was first, and what it had sent is still waiting to be read
@@ -301,7 +287,7 @@ class Link(asyncio.BufferedProtocol):
             return
         self._reason = reason
         if self._transport is not None and not self._transport.is_closing():
-            self._transport.write(frame(FrameKind.CLOSE, close_body(reason)))
+            self._transport.write(frame(FrameKind.CLOSE, close_body(f"{reason}: {words}" if words else reason)))
         self._end_transport()
 
     def abort(self, reason: str) -> None:
@@ -429,7 +415,8 @@ class Link(asyncio.BufferedProtocol):
                 return
             if found[0] == FrameKind.CLOSE:
                 self.detail = close_reason(found[1])
-                raise RefusedByPeer(self.detail if self.detail in LINK_REASONS else "peer closed", self.detail)
+                word, _, rest = self.detail.partition(": ")
+                raise RefusedByPeer(word, rest) if word in LINK_REASONS else RefusedByPeer("peer closed", self.detail)
             if found[0] != FrameKind.HELLO:
                 raise RemoteProtocolError("unexpected frame", f"kind {found[0]} before HELLO")
             hello = decode_hello(found[1])

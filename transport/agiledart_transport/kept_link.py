@@ -25,6 +25,7 @@ from agiledart_transport.redialling import (
     Redialling,
     State,
 )
+from agiledart_transport.tcp_progress import NO_PROGRESS
 
 _PROBE_BYTES = 8
 
@@ -81,8 +82,8 @@ class KeptLink:
         """Look at the link. The owner calls this now and then; no more is needed while all is well."""
         link = self.link
         if link.peer.hello.protocol_max >= PROBE_PROTOCOL:
-            acknowledged, queued = link.progress() if self._redialling.state is State.WORKS else (0, 0)
-            self._step(Look(link.frames_out, link.frames_in, acknowledged, queued))
+            told = link.progress() if self._redialling.state is State.WORKS else NO_PROGRESS
+            self._step(Look(link.frames_out, link.frames_in, told.acknowledged, told.queued))
 
     def echoed(self, link: Link, body: bytes) -> None:
         """A link has brought an echo."""

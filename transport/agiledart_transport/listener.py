@@ -26,6 +26,7 @@ from agiledart_kernel.limits import (
     MAX_UNVERIFIED_LINKS,
     MAX_UNVERIFIED_OF_ADDRESS,
 )
+from agiledart_kernel.registrations import REFUSALS as UNCOUNTED
 from agiledart_transport.door import first_record
 from agiledart_transport.framed import Link, LinkHandler
 from agiledart_transport.judge import Judge, PeerInfo
@@ -188,7 +189,7 @@ class Listener:
 
     async def _reason_against(self, arrival: _Arrival) -> str:
         """Why this caller is not let in; empty when it is, and its link is open."""
-        link = arrival.link
+        link, words = arrival.link, ""
         try:
             async with asyncio.timeout(self._timeout):
                 if ticket := await first_record(arrival.connection):
@@ -210,7 +211,7 @@ class Listener:
         except TimeoutError:
             reason = "timeout"
         except RemoteProtocolError as error:
-            reason = error.reason
+            reason, words = error.reason, error.detail if error.reason in UNCOUNTED else ""
         except ssl.SSLError:
             reason = "tls"
         except OSError:
@@ -223,7 +224,7 @@ class Listener:
         if reason in ("tls", "lost", "timeout"):
             link.abort(reason)
         else:
-            link.close(reason)
+            link.close(reason, words)
         return reason
 
     def _hand_over(self, arrival: _Arrival, ticket: bytes) -> None:

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
+from agiledart_kernel.clocks import NAMED_MS, told
+from agiledart_kernel.errors import Refused
 from agiledart_kernel.frames import Hello
 from agiledart_kernel.grants import SKEW_SECONDS, Grant, verify_chain
 from agiledart_kernel.node_id import node_id_of_key
@@ -41,10 +43,23 @@ class LocalJudge:
     ) -> PeerInfo:
         """`judge` without waiting. `own`: the grant of the executor that asks its agent, instead of ours."""
         key = verify_peer_certificate(certificate)
-        grant = verify_chain(self.network, hello.chain, key, self.now_seconds(), check_signature, self.banned)
+        try:
+            grant = verify_chain(self.network, hello.chain, key, self.now_seconds(), check_signature, self.banned)
+        except Refused as refusal:
+            raise self._by_clocks(refusal, hello) from None
         self._newest = max(self._newest, grant.not_before)
         check_entry(service, grant, own or self.own, serves=serves)
         return PeerInfo(node_id_of_key(key), key, grant, hello)
+
+    def _by_clocks(self, refusal: Refused, hello: Hello) -> Refused:
+        """The same refusal; when it is one of time, and the peer's clock is not ours, it says so."""
+        ahead = hello.wall_ms - int(self.wall_seconds() * 1_000)
+        if refusal.reason not in ("not yet valid", "expired") or not hello.wall_ms or abs(ahead) <= NAMED_MS:
+            return refusal
+        _, _, detail = str(refusal).partition(": ")
+        return Refused(
+            refusal.reason, f"{detail}; clock of {hello.name or 'the peer'} is {told(ahead)}, as seen from here"
+        )
 
     async def judge(self, certificate: bytes, hello: Hello, service: str, *, serves: bool = False) -> PeerInfo:
         """The verified peer; raises `Refused`."""

@@ -57,10 +57,12 @@ _PEER_CREDENTIALS = struct.Struct("3i")
 
 
 class Client:
-    """One connected asker; `write` takes a whole frame."""
+    """One connected asker; `write` takes a whole frame, `whence` says where it is."""
 
-    def __init__(self, asker: Asker, who: str, write: Callable[[int, bytes], None], *, is_local: bool = False) -> None:
-        self.asker, self.who, self._write, self.is_local = asker, who, write, is_local
+    def __init__(
+        self, asker: Asker, who: str, write: Callable[[int, bytes], None], *, whence: str = "", is_local: bool = False
+    ) -> None:
+        self.asker, self.who, self._write, self.whence, self.is_local = asker, who, write, whence, is_local
         self.open: set[int] = set()
         self.gone = False
 
@@ -78,12 +80,17 @@ class ControlApi:
             and whether its order is good, is looked up there.
         local: who asks at the Unix socket.
         count_refused: called with a reason for each request or connection turned away.
+        refused: called with (request, client, reason, sentence) for each request of somebody who may not even ask.
     """
 
     def __init__(
-        self, ask: Callable[[int, Request, Client], None], count_refused: Callable[[str, str], None], local: Asker
+        self,
+        ask: Callable[[int, Request, Client], None],
+        count_refused: Callable[[str, str], None],
+        local: Asker,
+        refused: Callable[[Request, Client, str, str], None],
     ) -> None:
-        self._ask, self._count_refused, self._local = ask, count_refused, local
+        self._ask, self._count_refused, self._local, self._refused = ask, count_refused, local, refused
         self._asked: dict[int, tuple[Client, int]] = {}
         self._number = 0
         self._clients = 0
@@ -116,7 +123,9 @@ class ControlApi:
         why = refused_unseen(asker, verb, name)
         if why:
             self._count_refused(why, client.who)
-            client.send(Refusal(message.request, why_not(client.asker, verb, why, name)))
+            text = why_not(client.asker, verb, why, name)
+            self._refused(message, client, why, text)
+            client.send(Refusal(message.request, text, reason=why))
         return not why
 
     def progress(self, request: int, text: str) -> None:
@@ -134,11 +143,11 @@ class ControlApi:
             else:
                 found[0].send(Answer(found[1], document))
 
-    def refuse(self, request: int, text: str, exit_code: int = 1) -> None:
-        """End a request without a result."""
+    def refuse(self, request: int, text: str, exit_code: int = 1, reason: str = "") -> None:
+        """End a request without a result; `reason` where the asker may not."""
         if found := self._asked.pop(request, None):
             found[0].open.discard(found[1])
-            found[0].send(Refusal(found[1], text, exit_code))
+            found[0].send(Refusal(found[1], text, exit_code, reason))
 
     def forget(self, client: Client) -> None:
         """The client has gone; its answers have no reader."""
@@ -228,4 +237,4 @@ class ControlApi:
             if not writer.is_closing():
                 writer.write(frame(kind, body))
 
-        return Client(self._local, f"uid {uid}", write, is_local=True)
+        return Client(self._local, f"uid {uid}", write, whence=f"process {pid} here", is_local=True)

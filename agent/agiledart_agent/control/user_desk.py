@@ -8,6 +8,9 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Protocol, cast
 
+from agiledart_agent.audit.book import AuditBook
+from agiledart_agent.audit.noting import is_noted, line_about, reading_refused, refused
+from agiledart_agent.circuits.relaying import Relaying
 from agiledart_agent.control.control_api import Client, ControlApi
 from agiledart_agent.driver import Driver, now
 from agiledart_agent.executors.executor_pool import ExecutorProcess
@@ -19,20 +22,20 @@ from agiledart_agent.lookout import Lookout
 from agiledart_agent.metrics.declared import NodeFigures, RecoveryFigures, SinkLogFigures
 from agiledart_agent.metrics.node_metrics import bytes_below
 from agiledart_agent.peer_links import PeerLinks
-from agiledart_agent.relaying import Relaying
 from agiledart_agent.settings import AgentSettings
 from agiledart_agent.sink_log_server import SinkLogServer
 from agiledart_kernel.bans import VERB as BAN
 from agiledart_kernel.errors import AgileDartError, OperationFailed, RemoteProtocolError
-from agiledart_kernel.grants import Role
+from agiledart_kernel.grants import Role, decode_link
 from agiledart_kernel.machine import Event
 from agiledart_kernel.orders import Terms, sign_order
 from agiledart_kernel.peer import Peer
-from agiledart_kernel.permissions import Asker
+from agiledart_kernel.permissions import Asker, Log
 from agiledart_node.node import Node
 from agiledart_node.records.order_checks import VerifyOrder, check_order, terms_of, why_refused
-from agiledart_node.wire.commands import VERB_BY_COMMAND, CreateToken, Info, Leave, Nodes, Request, Status
-from agiledart_node.wire.effects import Progressed, RefusedRequest, Replied
+from agiledart_node.wire.audit_messages import AuditLine, ReadAudit
+from agiledart_node.wire.commands import VERB_BY_COMMAND, CreateToken, Info, Leave, Nodes, Renew, Request, Status
+from agiledart_node.wire.effects import EndAgent, Progressed, RefusedRequest, Replied
 from agiledart_node.wire.events import Asked
 from agiledart_sink_log.layout import logs_in
 from agiledart_transport.framed import ORDINARY_ENDS, Link, LinkHandler
@@ -62,6 +65,8 @@ class Parts(Protocol):
     def fragments(self) -> FragmentDesk: ...
     @property
     def executors(self) -> tuple[ExecutorProcess, ...]: ...
+    def made_token(self, text: str) -> None: ...
+    async def renew(self) -> str: ...
 
 
 class UserDesk:
@@ -83,22 +88,32 @@ class UserDesk:
     ) -> None:
         self._verify = verify
         self._settings, self._identity, self._log, self._parts, self._feed = settings, identity, log, parts, feed
-        self._control = ControlApi(self._asked, log.refused, Asker("admin", "", identity.public_key))
+        self._control = ControlApi(self._asked, log.refused, Asker("admin", "", identity.public_key), self._turned_away)
         self._clients: dict[Link, Client] = {}
         self._extended: dict[int, type] = {}  # requests to whose answers the agent adds what only it knows
-        self._who: dict[int, str] = {}  # of open requests
+        self._open: dict[
+            int, tuple[AuditLine, bool]
+        ] = {}  # requests: what the audit says, and whether also when allowed
+        self._renewals: set[asyncio.Future[str]] = set()
+        self._audit = AuditBook(settings.state_dir, log, feed)
         self.leave_asked: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
 
     async def open(self, driver: Driver) -> None:
         """Take questions, and answer them as the node does."""
         driver.on(Replied, self._reply)
         driver.on(Progressed, lambda e: self._control.progress(e.request, e.text))
-        driver.on(RefusedRequest, self._refuse)
+        driver.on(RefusedRequest, lambda e: self._refuse(e.request, e.text, e.exit_code, e.reason))
+        driver.on(ReadAudit, self._audit.read)
+        driver.on(EndAgent, lambda e: self._leave(drain=True))
+        self._audit.open()
         await self._control.listen(self._settings.state_dir / "control.sock")
 
     async def close(self) -> None:
         """Take no more questions on this machine."""
+        for renewal in self._renewals:
+            renewal.cancel()
         await self._control.close()
+        await self._audit.close()
 
     def links(self) -> tuple[Link, ...]:
         """Of users on other machines."""
@@ -113,7 +128,7 @@ class UserDesk:
         """A user on another machine."""
         grant = link.peer.grant
         who = f"{grant.role} {grant.key.hex()[:16]}"  # its key, not a name that it gives itself
-        client = Client(Asker.of(grant), who, link.send)
+        client = Client(Asker.of(grant), who, link.send, whence=link.remote)
         self._clients[link] = client
         return LinkHandler(lambda _, kind, body: self._control.receive(client, body), self._client_closed)
 
@@ -127,63 +142,117 @@ class UserDesk:
 
     def _asked(self, request: int, asked: Request, client: Client) -> None:
         command, order = asked.command, asked.order
+        self._open[request] = (line_about(command, client.asker, client.who, client.whence), is_noted(command))
         try:
             terms = terms_of(command)
             if client.is_local:
                 order = self._signed(terms) if terms is not None else b""
             if isinstance(command, CreateToken | Leave) and terms is not None:
-                wall_ms = int(time.time() * 1_000)
+                wall_ms = self._common_ms()
                 check_order(self._verify, order, terms, key=client.asker.key, wall_ms=wall_ms)
         except OperationFailed as error:  # no key here that may sign this
-            self._control.refuse(request, str(error))
+            self._refuse(request, str(error))
             return
         except RemoteProtocolError as error:
-            self._log.refused("order", client.who)
-            self._control.refuse(request, why_refused(VERB_BY_COMMAND[type(command)], error))
+            self._refuse(request, why_refused(VERB_BY_COMMAND[type(command)], error), reason="order")
             return
         match command:
             case CreateToken():
                 self._create_token(request, command)
             case Leave():
-                self._control.answer(request, {"leaving": True, "drain": not command.now})
-                if not self.leave_asked.done():
-                    self.leave_asked.set_result(not command.now)
+                self._answer(request, {"leaving": True, "drain": not command.now})
+                self._leave(drain=not command.now)
+            case Renew(chain=()):
+                self._renew(request, client)
             case _:
                 if isinstance(command, Info | Nodes | Status):
                     self._extended[request] = type(command)
-                self._who[request] = client.who
                 self._feed(Asked(request, command, client.who, client.asker, order))
+
+    def _leave(self, *, drain: bool) -> None:
+        if not self.leave_asked.done():
+            self.leave_asked.set_result(drain)
+
+    def _turned_away(self, asked: Request, client: Client, reason: str, text: str) -> None:
+        """Somebody who may not even ask."""
+        self._audit.note(refused(line_about(asked.command, client.asker, client.who, client.whence), reason, text))
+
+    def note_reading(self, asker: Asker, whence: str, log: Log, reason: str, text: str) -> None:
+        """Somebody wanted a log that it may not read."""
+        self._audit.note(reading_refused(asker, whence, log, reason, text))
+
+    def _answer(self, request: int, body: object) -> None:
+        """It was allowed, and is done."""
+        line, is_told = self._open.pop(request)
+        if is_told:
+            self._audit.note(line)
+        self._control.answer(request, body)
+
+    def _refuse(self, request: int, text: str, exit_code: int = 1, reason: str = "") -> None:
+        """It was not allowed (there is a reason), or came to nothing."""
+        self._extended.pop(request, None)
+        line, is_told = self._open.pop(request)
+        if reason:
+            self._log.refused(reason, line.who)
+        if reason or is_told:
+            self._audit.note(refused(line, reason, text))
+        self._control.refuse(request, text, exit_code, reason)
 
     def _signed(self, terms: Terms) -> bytes:
         """The order of who may open our socket: our own key signs it, and owns what is submitted so."""
         identity = self._identity
         chain = identity.admin_chain() if terms.verb == BAN else identity.chain
-        wall_ms = int(time.time() * 1_000)
+        wall_ms = self._common_ms()
         return sign_order(identity.key.sign, chain, identity.network, terms, wall_ms, secrets.token_bytes)
+
+    def _common_ms(self) -> int:
+        """The time by which we sign: our clock's, or most others' when ours is far off."""
+        wall_ms = int(time.time() * 1_000)
+        driver = self._parts.driver
+        return wall_ms if driver is None else driver.node.clocks.common_ms(wall_ms)
 
     def _create_token(self, request: int, command: CreateToken) -> None:
         try:
             token = create_token(
                 self._identity.issuer(),
-                now_seconds=int(time.time()),
+                now_seconds=self._common_ms() // 1_000,
                 role=cast(Role, command.role),
                 uses=command.uses,
                 expires=command.expires,
                 member_for=command.member_for,
                 addresses=(self._parts.address,),
                 scope=command.scope,
+                quota=command.quota,
             )
         except AgileDartError as error:
-            self._control.refuse(request, str(error))
+            self._refuse(request, str(error))
             return
-        self._control.answer(
+        self._parts.made_token(token)
+        self._answer(
             request, {"token": token, "role": command.role, "uses": command.uses, "expires_seconds": command.expires}
         )
+
+    def _renew(self, request: int, client: Client) -> None:
+        """This agent's own membership, now."""
+        if client.asker.role != "admin":
+            self._refuse(request, "Only an admin has an agent renew its own membership.", reason="role")
+            return
+
+        def done(work: "asyncio.Task[str]") -> None:
+            if work.cancelled():
+                return
+            if why := work.result():
+                self._refuse(request, f"This node's membership could not be renewed: {why}.")
+            else:
+                self._answer(request, {"until": decode_link(self._identity.chain[-1]).not_after, "chain": []})
+
+        self._renewals.add(work := asyncio.ensure_future(self._parts.renew()))
+        work.add_done_callback(self._renewals.discard)
+        work.add_done_callback(done)
 
     def _reply(self, effect: Replied) -> None:
         body = dict(effect.body)
         asked = self._extended.pop(effect.request, None)
-        self._who.pop(effect.request, None)
         if asked is Info:
             body |= self.description()
         elif asked is Nodes:
@@ -192,7 +261,7 @@ class UserDesk:
             body["nodes"] = [{**row, "key": keys.get(row["node_id"], "")} for row in body["nodes"]]
         if asked in (Nodes, Status):
             body["alone"] = self._parts.lookout.alone
-        self._control.answer(effect.request, body)
+        self._answer(effect.request, body)
 
     def _keys_of_nodes(self) -> dict[str, str]:
         """Node id → key, of those that have proven theirs to us."""
@@ -202,13 +271,6 @@ class UserDesk:
         }
         return keys | {self._identity.node_id.hex: self._identity.public_key.hex()}
 
-    def _refuse(self, effect: RefusedRequest) -> None:
-        self._extended.pop(effect.request, None)
-        who = self._who.pop(effect.request, "")
-        if effect.reason:
-            self._log.refused(effect.reason, who)
-        self._control.refuse(effect.request, effect.text, effect.exit_code)
-
     # ---- this process
 
     def unready(self) -> str:
@@ -216,7 +278,9 @@ class UserDesk:
         driver = self._parts.driver
         if not self._parts.joined.done():
             return "not in the ring yet"
-        return "leaving" if driver is None or driver.node.is_leaving else ""
+        if driver is None or driver.node.is_leaving:
+            return "leaving"
+        return "draining" if driver.node.is_draining else ""
 
     def figures(self) -> NodeFigures:
         """For a scrape: this process at this moment."""
@@ -230,6 +294,9 @@ class UserDesk:
             waiting=len(node.schedulers.waiting) if node is not None else 0,
             links=links.count if links is not None else 0,
             alone=bool(parts.lookout.alone),
+            clock_off_seconds=(node.clocks.off_ms(node.me.node) or 0) / 1_000 if node is not None else None,
+            scaling_scores=node.steering.scores() if node is not None else (),
+            scaling_instances=node.steering.instances() if node is not None else (),
             circuits=parts.relaying.circuits,
             relayed_bytes=parts.relaying.bytes,
             relay_refusals=Counter(parts.relaying.refused),
@@ -251,12 +318,15 @@ class UserDesk:
         fragments = self._parts.fragments
         return RecoveryFigures(
             commit_ages=node.recovering.commit_ages(now()) if node is not None else (),
+            missing=node.recovering.missing() if node is not None else (),
             snapshots=fragments.snapshots,
             snapshot_bytes=fragments.snapshot_bytes,
             snapshot_pause_ns=fragments.snapshot_pause_ns,
             rebuilt=fragments.rebuilt,
             fragments=fragments.shelf.count,
             fragment_bytes=fragments.shelf.held_bytes,
+            damaged=fragments.scrubbing.damaged,
+            lacking=node.recovering.lacking if node is not None else 0,
             traffic={"out": fragments.client.bytes_out, "in": fragments.client.bytes_in},
             answers=fragments.server.answered,
         )

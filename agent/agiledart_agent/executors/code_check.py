@@ -32,9 +32,9 @@ async def checked_apart(wanted: CheckWanted, directory: str) -> CheckFound:
     finally:
         os.close(writing)
     try:
-        await asyncio.wait_for(process.communicate(msgspec.msgpack.encode(wanted)), SECONDS)
-        os.set_blocking(reading, False)
-        return msgspec.msgpack.decode(os.read(reading, MAX_ANSWER), type=CheckFound)
+        answering = asyncio.gather(_read(reading), process.communicate(msgspec.msgpack.encode(wanted)))
+        answer, _ = await asyncio.wait_for(answering, SECONDS)
+        return msgspec.msgpack.decode(answer, type=CheckFound)
     except TimeoutError:
         return CheckFound(f"user code, or what it reads and writes, was not ready within {SECONDS:.0f} s")
     except (OSError, msgspec.MsgspecError):
@@ -44,3 +44,19 @@ async def checked_apart(wanted: CheckWanted, directory: str) -> CheckFound:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
         await process.wait()
+
+
+async def _read(reading: int) -> bytes:
+    """All that the process writes, up to the bound; while it runs, as a pipe holds only 64 KiB."""
+    loop = asyncio.get_running_loop()
+    stream = asyncio.StreamReader()
+    pipe, _ = await loop.connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(stream), os.fdopen(os.dup(reading), "rb")
+    )
+    try:
+        answer = b""
+        while len(answer) < MAX_ANSWER and (more := await stream.read(MAX_ANSWER - len(answer))):
+            answer += more
+        return answer
+    finally:
+        pipe.close()

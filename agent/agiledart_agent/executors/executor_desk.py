@@ -3,52 +3,71 @@ they are. The agent itself never runs user code.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import contextlib
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 import msgspec
 
+from agiledart_agent.circuits.relaying import Wish
 from agiledart_agent.driver import Driver
 from agiledart_agent.executors.closed_files import closed_to_users
 from agiledart_agent.executors.code_check import checked_apart
+from agiledart_agent.executors.ended_logs import commit_ended
 from agiledart_agent.executors.executor_pool import ExecutorEvents, ExecutorPool, ExecutorProcess, LaunchError
+from agiledart_agent.executors.foreign_logs import keeps_latencies, refused_log, with_owner
+from agiledart_agent.executors.quotas import Quotas
+from agiledart_agent.executors.secret_store import SecretStore
 from agiledart_agent.executors.taps import FORGET_SECONDS, Taps
-from agiledart_agent.identity.identity import Identity, make_executor_pass
+from agiledart_agent.identity.identity import Identity, grant_executor, make_executor_pass
 from agiledart_agent.logs import AgentLog, PrintedLines
 from agiledart_agent.metrics.metrics import AgentMetrics
 from agiledart_agent.settings import AgentSettings
+from agiledart_dataflow.plan.deployment import DeploymentPart
 from agiledart_dataflow.plan.stage_plan import StagePlan
+from agiledart_executor.connectors.credentials import Entrusted
 from agiledart_executor.messages import (
     AskWay,
+    CheckFound,
     CheckWanted,
     Configure,
+    Handed,
     InstanceBroke,
     InstanceName,
     JudgePeer,
+    LedBy,
     Prepared,
+    Renewed,
     Unprepared,
     Verdict,
     Way,
 )
 from agiledart_executor.user_code.bounds import MB, Bounds, default_memory
 from agiledart_kernel.codec import Codec, encode
-from agiledart_kernel.errors import AgileDartError, RemoteProtocolError
-from agiledart_kernel.frames import decode_hello
+from agiledart_kernel.errors import AgileDartError, OperationFailed, RemoteProtocolError
+from agiledart_kernel.frames import Hello, decode_hello
 from agiledart_kernel.grants import Grant
 from agiledart_kernel.machine import Completed, Event, Failed
 from agiledart_kernel.node_id import NodeId
+from agiledart_kernel.orders import order_giver, read_order
 from agiledart_node.wire.effects import (
     CheckCode,
+    CommitLogs,
     CountEpoch,
     DrainSources,
+    HandOver,
+    LetTermGo,
     LinkInstances,
+    OpenTerm,
     PassBarrier,
     PrepareExecutors,
     ReadLogs,
     ReadTap,
+    ReadyTerm,
     StartInstances,
     StartSources,
     StopInstances,
+    SyncSourceLogs,
 )
 from agiledart_node.wire.events import (
     InstanceFailed,
@@ -58,11 +77,15 @@ from agiledart_node.wire.events import (
     InstanceUnprepared,
 )
 from agiledart_node.wire.formation_messages import ConnectorChecked, HostChecked, LogLine
+from agiledart_node.wire.secret_messages import KeepSecret, ReadSecrets
 from agiledart_transport.circuits import Via
 from agiledart_transport.local_judge import LocalJudge
 
 _PLAN: Codec[StagePlan] = Codec(StagePlan)
+_PART: Codec[DeploymentPart] = Codec(DeploymentPart)
 EXECUTOR_GRANT_HOURS = 24 * 30
+MAX_KEYS = 1_024
+"""Public keys of executors that are remembered, to renew their grants."""
 
 
 class ExecutorDesk:
@@ -70,10 +93,12 @@ class ExecutorDesk:
 
     Args:
         judge: of strangers at an executor's data port; an executor has no cryptography library.
+        admit: raises `Refused` unless who came by a token was counted.
         feed: takes events for the node.
-        circuit: a way to an executor of another agent by others; raises OSError.
+        circuits: ways to an executor of another agent by others; raises OSError.
         note_logs: called when instances have been started: a sink may just have begun a log.
         snapped: told of each element that an instance has saved: bytes, and nanoseconds for which rows waited.
+        over: told when no process of (application, version) is left here.
     """
 
     def __init__(
@@ -83,18 +108,24 @@ class ExecutorDesk:
         log: AgentLog,
         metrics: AgentMetrics,
         judge: LocalJudge,
+        admit: Callable[[Grant, Hello], Awaitable[None]],
         feed: Callable[[Event], None],
-        circuit: Callable[[NodeId, str, NodeId], Awaitable[Via]],
+        circuits: Callable[[NodeId, str, NodeId, Wish], Awaitable[tuple[Via, ...]]],
         note_logs: Callable[[], None],
         snapped: Callable[[int, int], None],
+        over: Callable[[str, int], None],
     ) -> None:
         self._settings, self._identity, self._log, self._metrics = settings, identity, log, metrics
-        self._judge, self._feed, self._circuit = judge, feed, circuit
-        self._note_logs, self._snapped = note_logs, snapped
+        self._judge, self._admit, self._feed, self._circuits = judge, admit, feed, circuits
+        self._note_logs, self._snapped, self._over = note_logs, snapped, over
+        self._secrets = SecretStore(settings.state_dir, identity.key)
+        self._quotas = Quotas(settings, self._bounds().memory_bytes)
         self._printed = PrintedLines()
         self._taps = Taps()
         self._grants: dict[str, Grant] = {}
+        self._keys: dict[str, bytes] = {}  # node id → public key of executors
         self._tasks: set[asyncio.Task[None]] = set()
+        self._starts: dict[int, tuple[str, int]] = {}  # run by request, until it is stopped
         self._pool: ExecutorPool | None = None
 
     @property
@@ -127,24 +158,33 @@ class ExecutorDesk:
                 broke=self._instance_broke,
                 printed=self._printed.add,
                 refused=self._log.refused,
-                judge=self._judge_for_executor,
+                judge=lambda asked, app, answer: self._spawn(self._judge_for_executor(asked, app, answer)),
                 sampled=self._taps.add,
                 prepared=self._prepared,
                 way_asked=lambda asked, app, answer: self._spawn(self._find_way(asked, app, answer)),
+                over=self._over,
             ),
-            lambda app, version, number: self._configure(app, version, number, listen_host, advertised),
+            lambda app, version, number, part: self._configure(app, version, number, part, listen_host, advertised),
             str(self._settings.state_dir),
         )
         driver.on(PrepareExecutors, lambda e: self._spawn(self._prepare(pool, e)))
-        driver.on(StartInstances, lambda e: self._spawn(self._start_instances(pool, e)))
+        driver.on(StartInstances, lambda e: self._begin_to_start(pool, e))
         driver.on(StartSources, lambda e: pool.start_sources(e.application, e.version))
         driver.on(DrainSources, lambda e: pool.drain_sources(e.application, e.version))
         driver.on(LinkInstances, lambda e: self._spawn(self._link_instances(pool, e)))
-        driver.on(PassBarrier, lambda e: pool.begin_epoch(e.application, e.version, e.epoch))
+        driver.on(PassBarrier, lambda e: pool.begin_epoch(e.application, e.version, e.epoch, e.before, e.after))
+        driver.on(ReadyTerm, lambda e: self._begin_to_start(pool, e))
+        driver.on(OpenTerm, lambda e: self._spawn(self._open_term(pool, e)))
+        driver.on(HandOver, lambda e: self._hand_over(pool, e))
+        driver.on(LetTermGo, lambda e: pool.drop_term(e.application, e.version, e.plan_name))
         driver.on(CountEpoch, lambda e: pool.commit_epoch(e.application, e.version, e.epoch))
+        driver.on(CommitLogs, lambda e: self._spawn(self._commit_logs(pool, e)))
+        driver.on(SyncSourceLogs, lambda e: self._spawn(self._sync_logs(pool, e)))
         driver.on(CheckCode, lambda e: self._spawn(self._check_code(e)))
         driver.on(StopInstances, lambda e: self._stop_instances(pool, e))
         driver.on(ReadLogs, self._read_logs)
+        driver.on(KeepSecret, self._keep_secret)
+        driver.on(ReadSecrets, lambda e: self._feed(Completed(e.request, self._secrets.known())))
         driver.on(ReadTap, lambda e: self._read_tap(pool, e))
 
     async def close(self) -> None:
@@ -164,32 +204,75 @@ class ExecutorDesk:
 
     async def _prepare(self, pool: ExecutorPool, effect: PrepareExecutors) -> None:
         self._identity.touch_network()
-        part = effect.part
-        await pool.prepare(part.application, part.version, part.number, effect.slots, encode(part))
+        part = with_owner(effect.part)
+        if (await self._refusal(part, effect.slots))[0]:  # that is told when instances come
+            return
+        with contextlib.suppress(
+            LaunchError, AgileDartError, OSError
+        ):  # the start, which comes next, meets it again and says so
+            await pool.prepare(part.application, part.version, part.number, effect.slots, encode(part))
 
-    async def _start_instances(self, pool: ExecutorPool, effect: StartInstances) -> None:
-        part = effect.part
-        labels = {stage.index: stage.name for stage in _PLAN.decode(part.plan).stages}
+    def _begin_to_start(self, pool: ExecutorPool, effect: StartInstances | ReadyTerm) -> None:
+        self._starts[effect.request] = (effect.part.application, effect.part.version)
+        self._spawn(self._start_instances(pool, effect))
+
+    async def _start_instances(self, pool: ExecutorPool, effect: StartInstances | ReadyTerm) -> None:
+        part = with_owner(effect.part)
+        stages = _PLAN.decode(part.plan).stages
+        labels = {stage.index: stage.name for stage in stages}
         self._metrics.applications.started(part.application)
         slots: dict[int, list[InstanceName]] = {}
         for placed in part.instances:
-            slots.setdefault(placed.executor, []).append(InstanceName(placed.stage, placed.index))
+            name = InstanceName(placed.stage, placed.index, stages[placed.stage].term)
+            slots.setdefault(placed.executor, []).append(name)
+        reason, refusal = await self._refusal(part, slots)
+        if self._starts.pop(effect.request, None) is None:  # no process of it was there to be ended
+            self._feed(Failed(effect.request, f"{part.application} was stopped while it started"))
+            return
+        if reason:
+            self._log.refused(reason, part.application)
+            self._feed(Failed(effect.request, refusal))
+            return
         try:
+            waits = isinstance(effect, ReadyTerm)
+            since = None if isinstance(effect, ReadyTerm) else effect.since
+            about = (part.application, part.version, part.number)
             addresses = await pool.launch(
-                part.application, part.version, part.number, slots, encode(part), labels, effect.since
+                *about,
+                slots,
+                encode(part),
+                labels,
+                since,
+                plan_name=effect.plan_name,
+                waits=waits,
+                by_epoch=part.by_epoch,
             )
         except (LaunchError, AgileDartError, OSError) as error:
             self._feed(Failed(effect.request, f"{error} (on {self._settings.name})"))
             return
         self._note_logs()
-        self._feed(
-            Completed(effect.request, {(name.stage, name.index): address for name, address in addresses.items()})
-        )
+        known = pool.addresses(part.application, part.version) if waits else {}
+        fresh = {(name.stage, name.index): address for name, address in addresses.items()}
+        self._feed(Completed(effect.request, known | fresh))
+
+    async def _refusal(self, part: DeploymentPart, slots: Iterable[int]) -> tuple[str, str]:
+        """(reason, sentence) why these executors are not started; both empty: they may be."""
+        root, home = self._settings.state_dir, self._identity.node_id
+        if text := await asyncio.to_thread(refused_log, part, home, root):
+            return "owner", text
+        about = (part.application, part.version, part.order, tuple(slots), self.processes)
+        text = await asyncio.to_thread(self._quotas.refusal, *about)
+        return ("quota", f"{text}.") if text else ("", "")
 
     async def _check_code(self, effect: CheckCode) -> None:
         closed = closed_to_users(self._settings)
-        wanted = CheckWanted(effect.plan, effect.bundle, effect.stages, self._bounds().memory_bytes, closed)
+        secrets = Entrusted()
+        if effect.order:
+            secrets = self._entrusted(read_order(effect.order).terms.application, effect.order)
+        wanted = CheckWanted(effect.plan, effect.bundle, effect.stages, self._bounds().memory_bytes, closed, secrets)
         found = await checked_apart(wanted, str(self._settings.state_dir))
+        hidden = [msgspec.structs.replace(one, text=secrets.hide(one.text)) for one in found.connectors]
+        found = CheckFound(secrets.hide(found.refusal), tuple(hidden))
         told = HostChecked(
             0, found.refusal, tuple(ConnectorChecked(*msgspec.structs.astuple(one)) for one in found.connectors)
         )
@@ -204,6 +287,44 @@ class ExecutorDesk:
             return
         self._feed(Completed(effect.request, None))
 
+    @staticmethod
+    def _hand_over(pool: ExecutorPool, effect: HandOver) -> None:
+        origin = InstanceName(effect.stage, effect.index, effect.term)
+        told = Handed(effect.epoch, origin, effect.plan_name, effect.digest)
+        pool.hand_over(effect.application, effect.version, told)
+
+    async def _open_term(self, pool: ExecutorPool, effect: OpenTerm) -> None:
+        part = effect.part
+        addresses = tuple((InstanceName(one.stage, one.index), one.address) for one in effect.addresses)
+        try:
+            await pool.open_term(part.application, part.version, encode(part), effect.plan_name, addresses)
+        except (LaunchError, AgileDartError, OSError) as error:
+            self._feed(Failed(effect.request, f"{error} (on {self._settings.name})"))
+            return
+        self._feed(Completed(effect.request, None))
+
+    async def _sync_logs(self, pool: ExecutorPool, effect: SyncSourceLogs) -> None:
+        try:
+            await pool.sync_logs(effect.application, effect.version)
+        except (LaunchError, AgileDartError, OSError) as error:
+            self._feed(Failed(effect.request, f"{error} (on {self._settings.name})"))
+            return
+        self._feed(Completed(effect.request, None))
+
+    async def _commit_logs(self, pool: ExecutorPool, effect: CommitLogs) -> None:
+        """Processes of the run do it as far as they live; what they leave is done here."""
+        key = (effect.application, effect.version)
+        pool.commit_epoch(*key, effect.epoch)
+        try:
+            await pool.sync_logs(*key)  # answered behind it
+            wrong = await asyncio.to_thread(commit_ended, self._settings.state_dir, effect)
+        except (LaunchError, AgileDartError, OSError) as error:
+            self._feed(Failed(effect.request, f"{error} (on {self._settings.name})"))
+            return
+        for text in wrong:
+            self._log.warning("sink.not_committed", text, application=effect.application, version=effect.version)
+        self._feed(Completed(effect.request, None))
+
     def _prepared(self, application: str, version: int, told: Prepared | Unprepared) -> None:
         name = told.instance
         if isinstance(told, Unprepared):
@@ -212,11 +333,24 @@ class ExecutorDesk:
         self._snapped(told.size, told.pause_ns)
         self._feed(
             InstancePrepared(
-                application, version, name.stage, name.index, told.epoch, told.digest, told.size, told.ends, told.ended
+                application,
+                version,
+                name.stage,
+                name.index,
+                told.epoch,
+                told.digest,
+                told.size,
+                told.ends,
+                told.ended,
+                name.term,
+                told.after,
+                told.caught_up,
             )
         )
 
     def _stop_instances(self, pool: ExecutorPool, effect: StopInstances) -> None:
+        stopped = (effect.application, effect.version)
+        self._starts = {request: run for request, run in self._starts.items() if run != stopped}
         pool.stop(effect.application, effect.version)
         self._metrics.applications.ended(effect.application, effect.version)
 
@@ -240,12 +374,22 @@ class ExecutorDesk:
 
     # ---- papers
 
-    def _configure(self, application: str, version: int, number: int, host: str, advertised: str) -> Configure:
+    def _configure(
+        self, application: str, version: int, number: int, part: bytes, host: str, advertised: str
+    ) -> Configure:
         """Papers of a new executor: a key of its own, a grant for one application, a certificate. Never the node's
         key.
         """
+        deployed = _PART.decode(part)
+        latency_bytes = self._settings.latency_log_bytes
+        if latency_bytes and not keeps_latencies(deployed, self._identity.node_id, self._settings.state_dir):
+            latency_bytes = 0
+            self._printed.add(application, "its latencies are not kept: their log belongs to who had this name before")
         papers = make_executor_pass(self._identity, application, EXECUTOR_GRANT_HOURS)
         self._grants[application] = papers.grant
+        self._keys[papers.node_id.hex] = papers.public_key
+        while len(self._keys) > MAX_KEYS:
+            del self._keys[next(iter(self._keys))]
         return Configure(
             application=application,
             version=version,
@@ -257,13 +401,37 @@ class ExecutorDesk:
             node_name=self._settings.name,
             host=host,
             advertised=advertised,
-            latency_log_bytes=self._settings.latency_log_bytes,
+            latency_log_bytes=latency_bytes,
             latency_log_days=self._settings.latency_log_days,
             bounds=self._bounds(),
             home=self._identity.node_id,
             closed=closed_to_users(self._settings),
             path_patience=self._settings.path_patience,
+            secrets=self._entrusted(application, deployed.order),
         )
+
+    def _entrusted(self, application: str, order: bytes) -> Entrusted:
+        """What who signed this order has entrusted to this node for the application; the node has checked the order."""
+        try:
+            return Entrusted(self._secrets.of(application, order_giver(order)[1]))
+        except RemoteProtocolError:
+            return Entrusted()
+
+    def _keep_secret(self, effect: KeepSecret) -> None:
+        try:
+            self._secrets.keep(effect.known, effect.sealed)
+        except (OperationFailed, OSError) as error:
+            self._feed(Failed(effect.request, f"{error} (on {self._settings.name})"))
+        else:
+            self._feed(Completed(effect.request, None))
+
+    def renew(self) -> None:
+        """The agent's membership was renewed: with it ends every executor's grant, so each gets a new one for the same key."""
+        for process in self.processes:
+            key = self._keys.get(process.address.partition("/")[2])
+            if key is not None:
+                chain = grant_executor(self._identity, key, process.application, EXECUTOR_GRANT_HOURS)
+                process.send(Renewed(chain))
 
     def _bounds(self) -> Bounds:
         return Bounds(
@@ -272,22 +440,26 @@ class ExecutorDesk:
             memory_bytes=self._settings.executor_memory_mb * MB or default_memory(),
         )
 
-    def _judge_for_executor(self, asked: JudgePeer, application: str) -> Verdict:
+    async def _judge_for_executor(self, asked: JudgePeer, application: str, answer: Callable[[Verdict], None]) -> None:
         try:
             hello = decode_hello(asked.hello)
             own = self._grants[application]
             peer = self._judge.verify(asked.certificate, hello, asked.service, serves=asked.serves, own=own)
+            if not asked.serves:
+                await self._admit(peer.grant, hello)
         except RemoteProtocolError as error:
-            return Verdict(asked.request, refused=error.reason)
-        return Verdict(asked.request, peer=encode(peer))
+            answer(Verdict(asked.request, refused=error.reason))
+        else:
+            answer(Verdict(asked.request, peer=encode(peer)))
 
     async def _find_way(self, asked: AskWay, application: str, answer: Callable[[Way], None]) -> None:
         try:
-            via = await self._circuit(asked.agent, application, asked.executor)
+            wish = Wish(asked.most, asked.avoid, asked.by, asked.doubted)
+            ways = await self._circuits(asked.agent, application, asked.executor, wish)
         except OSError as error:
             answer(Way(asked.request, refused=str(error)))
         else:
-            answer(Way(asked.request, *via))
+            answer(Way(asked.request, tuple(LedBy(*way) for way in ways)))
 
     # ---- what users look at
 

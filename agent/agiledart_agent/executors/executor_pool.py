@@ -22,9 +22,13 @@ import socket
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
+
+import msgspec
 
 from agiledart_agent.executors.executor_watch import ExecutorWatch
 from agiledart_dataflow.plan.deployment import RestoreFrom
+from agiledart_executor.connectors.credentials import Entrusted
 from agiledart_executor.messages import (
     AgentMessage,
     AskWay,
@@ -32,10 +36,13 @@ from agiledart_executor.messages import (
     Bound,
     CommitEpoch,
     Configure,
+    DropTerm,
     EndInput,
     ExecutorMessage,
     Finished,
+    Handed,
     InstanceBroke,
+    InstanceLeft,
     InstanceName,
     JudgePeer,
     Launch,
@@ -43,11 +50,13 @@ from agiledart_executor.messages import (
     LaunchFailed,
     Link,
     OpenTap,
+    OpenTerm,
     PeerRefused,
     Prepared,
     Report,
     Sampled,
     StartReading,
+    SyncLogs,
     Unprepared,
     Verdict,
     Way,
@@ -77,12 +86,16 @@ CREDENTIALS = "AGILEDART_CREDENTIALS"
 ENDING_SECONDS = 2.0
 """How long an executor may take to flush its sinks and end by itself."""
 
-Judge = Callable[[JudgePeer, str], Verdict]
+IDLE_SECONDS = 60.0
+"""How long an executor is kept of which all instances have gone elsewhere: others may come soon."""
+
+Judge = Callable[[JudgePeer, str, Callable[[Verdict], None]], None]
+"""(question, application, takes the answer, now or later)"""
 
 
 @dataclass
 class ExecutorEvents:
-    """Whom to tell. All are called on the agent's loop."""
+    """Whom to tell. All are called on the agent's loop; `over` when a process of an application is gone, and no other is here."""
 
     reported: Callable[[str, int, InstanceName, dict[str, object]], None]
     finished: Callable[[str, int, InstanceName, dict[str, object]], None]
@@ -93,6 +106,7 @@ class ExecutorEvents:
     sampled: Callable[[str, int, Sampled], None] = lambda application, version, sampled: None
     prepared: Callable[[str, int, Prepared | Unprepared], None] = lambda application, version, prepared: None
     way_asked: Callable[[AskWay, str, Callable[[Way], None]], None] = lambda asked, application, answer: None
+    over: Callable[[str, int], None] = lambda application, version: None
 
 
 @dataclass
@@ -111,7 +125,12 @@ class ExecutorProcess:
     tasks: list[asyncio.Task[None]] = field(default_factory=list)
     address: str = ""
     watch: ExecutorWatch = field(default_factory=ExecutorWatch)
+    secrets: Entrusted = field(default_factory=Entrusted)
+    waiting: dict[bytes, list[InstanceName]] = field(default_factory=dict)
+    idle_since: float = 0.0
     ending: bool = False
+    by_epoch: bool = False
+    gone: asyncio.Event = field(default_factory=asyncio.Event)
     requests: int = 0
     loading: int = 0
 
@@ -135,6 +154,12 @@ def executor_environment(own: Mapping[str, str]) -> dict[str, str]:
     return {**_SMALL, **others, "PYTHONUNBUFFERED": "1"}
 
 
+def _launching(
+    part: bytes, names: tuple[InstanceName, ...], since: RestoreFrom | None, waits: bool, plan_name: bytes, request: int
+) -> Launch:
+    return Launch(request, part, names, since, waits, plan_name)
+
+
 class LaunchError(Exception):
     """Instances could not be started; the text is in the user's words."""
 
@@ -144,14 +169,14 @@ class ExecutorPool:
 
     Args:
         events: whom to tell what.
-        configuration: makes the first message for an executor of (application, version, number).
+        configuration: makes the first message for an executor of (application, version, number, its part in wire form).
         directory: working directory of the executors.
     """
 
     def __init__(
         self,
         events: ExecutorEvents,
-        configuration: Callable[[str, int, int], Configure],
+        configuration: Callable[[str, int, int, bytes], Configure],
         directory: str,
     ) -> None:
         self._events, self._configuration, self._directory = events, configuration, directory
@@ -174,11 +199,17 @@ class ExecutorPool:
         part: bytes,
         labels: Mapping[int, str] | None = None,
         since: RestoreFrom | None = None,
+        *,
+        plan_name: bytes = b"",
+        waits: bool = False,
+        by_epoch: bool = False,
     ) -> dict[InstanceName, str]:
         """Start instances, by slot; where each of them takes its data links.
 
         Args:
+            by_epoch: what they came to counts when an epoch with it is committed, so one that has finished may still be lost.
             since: they go on from there, and are linked later.
+            plan_name, waits: as of `Launch`.
             labels: names of the stages, by index, for messages.
 
         Raises:
@@ -186,7 +217,13 @@ class ExecutorPool:
         """
         addresses = await asyncio.gather(
             *(
-                self._launch_one(application, version, number, slot, names, part, labels or {}, since)
+                self._launch_one(
+                    (application, version, number),
+                    slot,
+                    labels or {},
+                    partial(_launching, part, tuple(names), since, waits, plan_name),
+                    by_epoch=by_epoch,
+                )
                 for slot, names in sorted(slots.items())
             ),
             return_exceptions=True,
@@ -206,7 +243,7 @@ class ExecutorPool:
 
         async def one(slot: int) -> None:
             with contextlib.suppress(LaunchError):
-                executor = await self._executor(application, version, number, slot)
+                executor = await self._executor(application, version, number, slot, part)
                 executor.requests += 1
                 executor.loading += 1
                 executor.send(Launch(executor.requests, part, ()))
@@ -215,28 +252,91 @@ class ExecutorPool:
 
     async def _launch_one(
         self,
-        application: str,
-        version: int,
-        number: int,
+        run: tuple[str, int, int],
         slot: int,
-        names: list[InstanceName],
-        part: bytes,
         labels: Mapping[int, str],
-        since: RestoreFrom | None,
+        message: Callable[[int], Launch],
+        *,
+        by_epoch: bool,
     ) -> str:
-        executor = await self._executor(application, version, number, slot)
+        launch = message(0)
+        executor = await self._executor(*run, slot, launch.part)
+        executor.idle_since = 0.0  # so it is not ended as idle while it waits
+        if not executor.ending:
+            await self._former_gone(*run[:2])
+        if (
+            self._running.get((*run[:2], slot)) is not executor and not executor.ending
+        ):  # it died meanwhile, with nothing on it
+            executor = await self._executor(*run, slot, launch.part)
         if executor.ending:
-            raise LaunchError(f"{application} was stopped while it started")
-        executor.instances += names
-        executor.labels |= {name.stage: labels.get(name.stage, "user code") for name in names}
-        return await self._asked(executor, lambda request: Launch(request, part, tuple(names), since))
+            raise LaunchError(f"{run[0]} was stopped while it started")
+        executor.idle_since, executor.by_epoch = 0.0, by_epoch
+        executor.instances += launch.instances
+        if launch.waits:
+            executor.waiting.setdefault(launch.plan_name, []).extend(launch.instances)
+        executor.labels |= {name.stage: labels.get(name.stage, "user code") for name in launch.instances}
+        return await self._asked(executor, message)
+
+    async def _former_gone(self, application: str, version: int) -> None:
+        """Who was ended flushes files that its successor is about to open: nothing is opened before it is gone."""
+        while former := [e for e in self._ending.values() if (e.application, e.version) == (application, version)]:
+            await former[0].gone.wait()
 
     async def link(self, application: str, version: int, addresses: tuple[tuple[InstanceName, str], ...]) -> None:
         """Join restored instances with what they send to. Raises `LaunchError`."""
         executors = self._of(application, version)
         await asyncio.gather(*(self._asked(one, lambda request: Link(request, addresses)) for one in executors))
 
-    async def _asked(self, executor: ExecutorProcess, message: Callable[[int], Launch | Link]) -> str:
+    def addresses(self, application: str, version: int) -> dict[tuple[int, int], str]:
+        """Where the instances of an application take data links, by (stage, index)."""
+        return {
+            (name.stage, name.index): executor.address
+            for executor in self._of(application, version)
+            for name in executor.instances
+            if executor.address
+        }
+
+    async def open_term(
+        self,
+        application: str,
+        version: int,
+        part: bytes,
+        plan_name: bytes,
+        addresses: tuple[tuple[InstanceName, str], ...],
+    ) -> None:
+        """Make links for a plan that may come. Raises `LaunchError`."""
+        executors = self._of(application, version)
+        await asyncio.gather(
+            *(self._asked(one, lambda request: OpenTerm(request, part, plan_name, addresses)) for one in executors)
+        )
+
+    def hand_over(self, application: str, version: int, handed: Handed) -> None:
+        """What an instance elsewhere left lies on this disk."""
+        for executor in self._of(application, version):
+            executor.send(handed)
+
+    def drop_term(self, application: str, version: int, plan_name: bytes) -> None:
+        """A plan will not come."""
+        for executor in self._of(application, version):
+            executor.send(DropTerm(plan_name))
+            for name in executor.waiting.pop(plan_name, ()):
+                self._without(executor, name)
+
+    @staticmethod
+    def _without(executor: ExecutorProcess, name: InstanceName) -> None:
+        """An instance is gone, and others count for it; a process with none is kept for a while."""
+        if name in executor.instances:
+            executor.instances.remove(name)
+        if not executor.instances:
+            executor.idle_since = asyncio.get_running_loop().time()
+
+    async def sync_logs(self, application: str, version: int) -> None:
+        """Force the logs of sources to the disk. Raises `LaunchError`."""
+        await asyncio.gather(*(self._asked(one, SyncLogs) for one in self._of(application, version)))
+
+    async def _asked(
+        self, executor: ExecutorProcess, message: Callable[[int], Launch | Link | SyncLogs | OpenTerm]
+    ) -> str:
         """Send something that loads or links, and wait for the answer. Raises `LaunchError`."""
         executor.requests += 1
         executor.loading += 1
@@ -253,19 +353,19 @@ class ExecutorPool:
         finally:
             executor.launches.pop(request, None)
 
-    async def _executor(self, application: str, version: int, number: int, slot: int) -> ExecutorProcess:
+    async def _executor(self, application: str, version: int, number: int, slot: int, part: bytes) -> ExecutorProcess:
         key = (application, version, slot)
         if found := self._running.get(key):
             return found
         if key not in self._starting:
-            self._starting[key] = asyncio.create_task(self._spawn(application, version, number, slot))
+            self._starting[key] = asyncio.create_task(self._spawn(application, version, number, slot, part))
         try:
             return await asyncio.shield(self._starting[key])
         finally:
             self._starting.pop(key, None)
 
-    async def _spawn(self, application: str, version: int, number: int, slot: int) -> ExecutorProcess:
-        configuration = self._configuration(application, version, number)
+    async def _spawn(self, application: str, version: int, number: int, slot: int, part: bytes) -> ExecutorProcess:
+        configuration = self._configuration(application, version, number, part)
         try:
             ours, theirs = socket.socketpair()
             with contextlib.ExitStack() as undo:
@@ -300,7 +400,9 @@ class ExecutorPool:
             theirs.close()
             watch.close_writing_end()
         reader, writer = await asyncio.open_unix_connection(sock=ours)
-        executor = ExecutorProcess(application, version, slot, process, writer, watch=watch)
+        executor = ExecutorProcess(
+            application, version, slot, process, writer, watch=watch, secrets=configuration.secrets
+        )
         watch.bounds = configuration.bounds
         watch.listen(process.pid)
         self._running[application, version, slot] = executor
@@ -350,12 +452,12 @@ class ExecutorPool:
             case LaunchFailed():
                 executor.loading -= 1
                 if (future := executor.launches.get(message.request)) and not future.done():
-                    future.set_exception(LaunchError(message.message))
-            case Finished():
-                executor.finished.add(message.instance)
-                events.finished(application, version, message.instance, message.report)
+                    future.set_exception(LaunchError(executor.secrets.hide(message.message)))
+            case Finished() | InstanceLeft():
+                self._ended_in(executor, message)
             case InstanceBroke():
-                events.broke(application, version, message)
+                told = executor.secrets.hide(message.message)
+                events.broke(application, version, msgspec.structs.replace(message, message=told))
             case PeerRefused():
                 events.refused(message.reason, message.remote)
             case Bound():
@@ -365,9 +467,17 @@ class ExecutorPool:
             case Sampled():
                 events.sampled(application, version, message)
 
+    def _ended_in(self, executor: ExecutorProcess, message: Finished | InstanceLeft) -> None:
+        """An instance has come to its end, or its term has."""
+        if isinstance(message, InstanceLeft):
+            self._without(executor, message.instance)
+            return
+        executor.finished.add(message.instance)
+        self._events.finished(executor.application, executor.version, message.instance, message.report)
+
     def _asked_by(self, executor: ExecutorProcess, question: JudgePeer | AskWay) -> None:
         if isinstance(question, JudgePeer):
-            executor.send(self._events.judge(question, executor.application))
+            self._events.judge(question, executor.application, executor.send)
         else:
             self._events.way_asked(question, executor.application, executor.send)
 
@@ -388,26 +498,37 @@ class ExecutorPool:
             self._print(executor, pending)
 
     def _print(self, executor: ExecutorProcess, line: bytes) -> None:
-        self._events.printed(executor.application, line[:MAX_LOG_LINE_BYTES].decode("utf-8", "replace").rstrip("\r"))
+        text = line[:MAX_LOG_LINE_BYTES].decode("utf-8", "replace").rstrip("\r")
+        self._events.printed(executor.application, executor.secrets.hide(text))
 
     async def _gone(self, executor: ExecutorProcess, reason: str) -> None:
         """The executor's end of the pair closed: reap it and say what that means for its instances."""
         key = (executor.application, executor.version, executor.slot)
         if self._running.get(key) is executor:
             del self._running[key]
+            self._ending[executor.process.pid] = executor
         code = await self._ended(executor)
         ended = executor.watch.ended(code)
         for future in executor.launches.values():
             if not future.done():
                 future.set_exception(LaunchError(f"the process of user code {ended} at its start"))
-        if executor.ending:
-            return
-        self._lost(executor, executor.watch.reason or f"the process of {executor.steps} {reason or ended}")
+        if not executor.ending:
+            self._lost(executor, executor.watch.reason or f"the process of {executor.steps} {reason or ended}")
+        self._look_whether_over(executor.application, executor.version)
+
+    def _look_whether_over(self, application: str, version: int) -> None:
+        others = (*self._running.values(), *self._ending.values())
+        if all((one.application, one.version) != (application, version) for one in others) and all(
+            key[:2] != (application, version) for key in self._starting
+        ):
+            self._events.over(application, version)
 
     def _lost(self, executor: ExecutorProcess, why: str) -> None:
-        """Every instance of an executor that had not finished cannot go on."""
+        """Every instance of an executor that had not finished cannot go on. By epochs the others cannot either: whether what they
+        came to is safe is not known here, and a sink lets rows count after its end.
+        """
         for name in executor.instances:
-            if name not in executor.finished:
+            if executor.by_epoch or name not in executor.finished:
                 self._events.broke(executor.application, executor.version, InstanceBroke(name, why, is_crash=True))
 
     async def _watch(self) -> None:
@@ -417,6 +538,9 @@ class ExecutorPool:
             now = asyncio.get_running_loop().time()
             for executor in self.processes:
                 if executor.ending:
+                    continue
+                if executor.idle_since and now - executor.idle_since > IDLE_SECONDS and not executor.loading:
+                    self._end(executor)
                     continue
                 # To import a large library may take longer than anything else that user code does in one go.
                 told, is_over = executor.watch.look(now, LAUNCH_SECONDS if executor.loading else 0.0)
@@ -432,10 +556,12 @@ class ExecutorPool:
         for executor in self._of(application, version):
             executor.send(StartReading())
 
-    def begin_epoch(self, application: str, version: int, epoch: int) -> None:
-        """Have the sources put a barrier behind what they have sent."""
+    def begin_epoch(self, application: str, version: int, epoch: int, before: bytes = b"", after: bytes = b"") -> None:
+        """Have the sources put a barrier behind what they have sent. `before`, `after`: as of `BeginEpoch`."""
         for executor in self._of(application, version):
-            executor.send(BeginEpoch(epoch))
+            if after:
+                executor.waiting.pop(after, None)  # it comes: they are instances like others
+            executor.send(BeginEpoch(epoch, before, after))
 
     def commit_epoch(self, application: str, version: int, epoch: int) -> None:
         """Have the sinks let the rows of an epoch count."""
@@ -455,14 +581,17 @@ class ExecutorPool:
     def stop(self, application: str, version: int) -> None:
         """End all executors of an application; nothing more is reported of them."""
         for executor in self._of(application, version):
-            executor.ending = True
-            executor.writer.close()
-            # Who starts the same again meanwhile gets a new process, not this one.
-            del self._running[application, version, executor.slot]
-            self._ending[executor.process.pid] = executor
+            self._end(executor)
         for key, starting in self._starting.items():
             if key[:2] == (application, version):  # its process is not known yet
                 starting.add_done_callback(lambda _: self.stop(application, version))
+
+    def _end(self, executor: ExecutorProcess) -> None:
+        executor.ending = True
+        executor.writer.close()
+        # Who starts the same again meanwhile gets a new process, not this one.
+        del self._running[executor.application, executor.version, executor.slot]
+        self._ending[executor.process.pid] = executor
 
     async def _ended(self, executor: ExecutorProcess) -> int:
         """Its exit code. A closed pair ends an executor by itself; one that is busy in user code is killed. Processes
@@ -479,6 +608,7 @@ class ExecutorPool:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, signal.SIGKILL)
             self._ending.pop(process.pid, None)
+            executor.gone.set()
             executor.watch.close()
 
     def _of(self, application: str, version: int) -> list[ExecutorProcess]:

@@ -10,11 +10,13 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final, TypeVar
 
+from agiledart_agent.clearing import Clearing
 from agiledart_agent.driver import Driver
 from agiledart_agent.durable_file import write_durably
 from agiledart_agent.fragments.erasure import cut, joined, sealed, unsealed
 from agiledart_agent.fragments.fragment_links import Dial, FragmentClient
 from agiledart_agent.fragments.fragment_shelf import FragmentShelf
+from agiledart_agent.fragments.scrubbing import Scrubbing
 from agiledart_agent.fragments.server import FragmentServer
 from agiledart_agent.fragments.wire import About
 from agiledart_executor.elements import element_path, run_folder
@@ -68,8 +70,10 @@ class FragmentDesk:
         self._disk = ThreadPoolExecutor(1, "fragments")
         self._coder = ThreadPoolExecutor(1, "erasure")
         self.shelf = FragmentShelf(state_dir)
+        self._clearing = Clearing(self._disk, self.shelf.clear)
         self.client = FragmentClient(dial)
         self.server = FragmentServer(self.shelf, self._disk, self._judge, self._stored, count_refused)
+        self.scrubbing = Scrubbing(self.shelf, self._disk, feed)
         self._judging: dict[int, asyncio.Future[FragmentJudged]] = {}
         self._number = 0
         self._cuts: dict[_Cut, asyncio.Task[list[bytes]]] = {}
@@ -86,7 +90,11 @@ class FragmentDesk:
         driver.on(FragmentJudged, self._judged)
 
     def _drop(self, effect: DropFragments) -> None:
-        self._disk.submit(self.shelf.drop, effect.keys)
+        def work() -> None:
+            self.shelf.drop(effect.keys)
+            self._clearing.work()
+
+        self._disk.submit(work)
 
     def found(self) -> tuple[tuple[FragmentKey, NodeId], ...]:
         """Fragments that lie here after a start, each with the host that had it put here."""
@@ -138,7 +146,7 @@ class FragmentDesk:
         fragments = await self._fragments(effect.key.run, element, effect.secret)
         digest = await self._code(lambda: sha256(fragments[index]).digest())
         about = About(effect.key, element.digest, element.length, element.m, len(fragments), digest)
-        await self.client.put(effect.holder, about, fragments[index])
+        await self.client.put(effect.holder, about, fragments[index], effect.life)
 
     def _fragments(self, run: Run, element: Element, secret: bytes) -> "asyncio.Task[list[bytes]]":
         """All fragments of an element, made once for all its holders."""
@@ -171,12 +179,12 @@ class FragmentDesk:
 
     # ---- others' fragments
 
-    async def _judge(self, peer: Peer, key: FragmentKey) -> tuple[str, str]:
+    async def _judge(self, peer: Peer, key: FragmentKey, life: int) -> tuple[str, str]:
         self._number += 1
         number = self._number
         answer: asyncio.Future[FragmentJudged] = asyncio.get_running_loop().create_future()
         self._judging[number] = answer
-        self._feed(FragmentOffered(number, peer, key))
+        self._feed(FragmentOffered(number, peer, key, life))
         try:
             judged = await asyncio.wait_for(answer, JUDGE_SECONDS)
         except TimeoutError:

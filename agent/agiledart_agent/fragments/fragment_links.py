@@ -64,14 +64,14 @@ class FragmentClient:
         self._number = 0
         self.bytes_out = self.bytes_in = 0
 
-    async def put(self, peer: Peer, about: About, fragment: bytes) -> None:
+    async def put(self, peer: Peer, about: About, fragment: bytes, life: int = 0) -> None:
         """Have a fragment kept. Raises `OperationFailed`: it is not, and why."""
         holder = self._holders.setdefault(peer.node, _Holder())
         async with holder.putting:
             link = await self._link(peer, holder)
             number, answers = self._ask(holder)
             try:
-                self._send(link, Put(number, about))
+                self._send(link, Put(number, about, life))
                 await self._expect(answers, Go)
                 for start in range(0, len(fragment), CHUNK_BYTES):
                     piece = fragment[start : start + CHUNK_BYTES]

@@ -65,6 +65,7 @@ class FragmentShelf:
     def __init__(self, state_dir: Path, max_bytes: int = MAX_SHELF_BYTES) -> None:
         self._folder, self._max_bytes = state_dir / FOLDER, max_bytes
         self._sizes: dict[FragmentKey, int] = {}
+        self._leaving: set[FragmentKey] = set()
 
     @property
     def count(self) -> int:
@@ -117,6 +118,7 @@ class FragmentShelf:
         finally:
             writing.drop()
         self._sizes[about.key] = about.size
+        self._leaving.discard(about.key)
 
     def about(self, key: FragmentKey, digest: bytes) -> About:
         """What lies here under a key. Raises `NoFragment`: nothing, or of another element."""
@@ -127,6 +129,24 @@ class FragmentShelf:
         if about.key != key or about.digest != digest:
             raise NoFragment("missing", "what lies here is of another element")
         return about
+
+    def held(self) -> tuple[FragmentKey, ...]:
+        """Keys of all fragments here."""
+        return tuple(self._sizes)
+
+    def size(self, key: FragmentKey) -> int:
+        """Bytes of a fragment; 0: it does not lie here."""
+        return self._sizes.get(key, 0)
+
+    def check(self, key: FragmentKey) -> None:
+        """Raise `NoFragment` unless the file of a fragment is what was stored."""
+        try:
+            about = _read_header(self._path(key)).about
+        except OSError:
+            raise NoFragment("missing", "it does not lie here") from None
+        if about.key != key:
+            raise NoFragment("hash", "the disk has damaged it")
+        self.verify(about)
 
     def verify(self, about: About) -> None:
         """Raise `NoFragment` unless the file is what was stored."""
@@ -153,11 +173,18 @@ class FragmentShelf:
         return found
 
     def drop(self, keys: Iterable[FragmentKey]) -> None:
-        """Nobody needs these."""
+        """Nobody needs these; they go with the next `clear`."""
         for key in keys:
-            with contextlib.suppress(OSError):
-                self._path(key).unlink()
             self._sizes.pop(key, None)
+            self._leaving.add(key)
+
+    def clear(self) -> bool:
+        """Ask the disk to let go of what was dropped; False: something is still there."""
+        for key in tuple(self._leaving):
+            with contextlib.suppress(OSError):
+                self._path(key).unlink(missing_ok=True)
+                self._leaving.discard(key)
+        return not self._leaving
 
     def _path(self, key: FragmentKey) -> Path:
         return self._folder / blake2b(encode(key), digest_size=20).hexdigest()

@@ -37,8 +37,8 @@ MAX_WAITING: Final = 64
 MAX_AHEAD_BYTES: Final = 4 << 20
 STALL_SECONDS: Final = 30.0
 
-Judge = Callable[[Peer, FragmentKey], Awaitable[tuple[str, str]]]
-"""Why a peer may not have this kept here: reason and text, both empty when it may."""
+Judge = Callable[[Peer, FragmentKey, int], Awaitable[tuple[str, str]]]
+"""(peer, key, life in which the peer is) → why it may not have this kept here: reason and text, both empty when it may."""
 
 
 @dataclass(eq=False)
@@ -149,7 +149,7 @@ class FragmentServer:
         if caller.coming is not None:
             raise NoFragment("busy", "another fragment is coming over this link")
         peer = caller.link.peer.as_peer()
-        reason, text = await self._judge(peer, message.about.key)
+        reason, text = await self._judge(peer, message.about.key, message.life or message.about.key.snapshot.life)
         if reason:
             raise NoFragment(reason, text)
         header = Header(message.about, peer.node)

@@ -58,10 +58,14 @@ class About(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Put(Message, frozen=True, gc=False, tag=1):
-    """Keep this fragment for me; its bytes follow when you say GO."""
+    """Keep this fragment for me; its bytes follow when you say GO.
+
+    `life`: of the run, in which I host it; 0: that of the fragment.
+    """
 
     request: Count
     about: About
+    life: Count = 0
 
 
 class Go(Message, frozen=True, gc=False, tag=2):

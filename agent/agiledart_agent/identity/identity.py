@@ -16,11 +16,11 @@ import contextlib
 import fcntl
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, Final, Generic, NamedTuple, TypeVar
 
 import msgspec
 from cryptography.exceptions import UnsupportedAlgorithm
@@ -28,10 +28,10 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ed25519
 
 from agiledart_agent.durable_file import write_durably
-from agiledart_agent.kept_file import is_kept, read_kept, write_kept
+from agiledart_agent.kept_file import Kept, is_kept, read_both, write_kept
 from agiledart_agent.own_files import own_directory, read_ours
 from agiledart_kernel.errors import OperationFailed, Refused
-from agiledart_kernel.grants import SKEW_SECONDS, Grant, Sign, sign_link, verify_chain
+from agiledart_kernel.grants import SKEW_SECONDS, Grant, Sign, link_hash, sign_link, verify_chain
 from agiledart_kernel.node_id import NodeId, node_id_of_key
 from agiledart_transport.certificates import check_signature, make_credentials, peer_id_text, public_bytes
 from agiledart_transport.contexts import Credentials
@@ -42,9 +42,25 @@ RELEASED: Final = datetime(2026, 1, 1, tzinfo=UTC)
 FOUNDER_DAYS: Final = 3_650
 """Membership of the node that founded the network; it holds the authority's key and could renew itself anyway."""
 
+T = TypeVar("T")
+
 _HOUR: Final = 3_600
+_DAY: Final = 24 * _HOUR
+"""So long before it was made an executor's grant begins, as its TLS leaf does: judges whose clock is behind take it, too."""
 
 _JOIN_AGAIN: Final = "Join its network again with a token:  rm {path}*   and   agiledart agent --join @FILE"
+
+_UNSIGNED: Final = (
+    "{path} cannot be used: {why}. This node signs nothing for its network until a copy of the key is put back there."
+)
+
+
+class ClockIsWrong(OperationFailed):
+    """The wall clock shows a time that cannot be."""
+
+
+class _DamagedKey(OperationFailed):
+    """A file that should hold a key, and holds none."""
 
 
 class _Network(msgspec.Struct, frozen=True):
@@ -53,6 +69,8 @@ class _Network(msgspec.Struct, frozen=True):
     network: bytes
     chain: tuple[bytes, ...]
     is_untouched: bool = False
+    token: bytes = b""
+    receipt: bytes = b""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -88,6 +106,8 @@ class Identity:
         directory: the state directory.
         network: the network's id; empty while the node belongs to none.
         chain: signed links from the authority's down to this node's.
+        token: the signed record of the token by which it came, `receipt`: that it was counted among its uses. Empty: by none, or
+            not yet.
         incarnation: grows at every start; 0 when only read.
         authority: the authority's key, where it is kept.
         repaired: files that were read from their copies, and why.
@@ -100,6 +120,8 @@ class Identity:
     wall_seconds: Callable[[], float]
     network: bytes = b""
     chain: tuple[bytes, ...] = ()
+    token: bytes = b""
+    receipt: bytes = b""
     incarnation: int = 0
     authority: ed25519.Ed25519PrivateKey | None = None
     repaired: dict[Path, str] = field(default_factory=dict)
@@ -107,6 +129,7 @@ class Identity:
     lock: IO[str] | None = None
     _is_kept: bool = True
     _has_left: bool = False
+    _chosen: dict[Path, Kept] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         return f"Identity({self.peer_id})"
@@ -133,7 +156,7 @@ class Identity:
                     f"copy of the key back, or be a new node:  rm {network}*   and   agiledart agent --join @FILE"
                 )
             if is_new:
-                _write_key(path, ed25519.Ed25519PrivateKey.generate())
+                store_key(path, ed25519.Ed25519PrivateKey.generate())
             identity = cls.read(state_dir, wall_seconds)
             identity.keep_copies()
             # A counter that was lost starts from the clock: above all that a life a second could have counted.
@@ -155,34 +178,41 @@ class Identity:
         path = state_dir / "node.key"
         if not is_kept(path):
             raise OperationFailed(f'No node lives in {state_dir}. Start one with "agiledart agent".')
-        notices: dict[Path, str] = {}
-        identity = cls(state_dir, _read_key(path, notices), wall_seconds, repaired=notices)
         network = state_dir / "network.json"
-        if is_kept(network):
-            try:
-                kept = read_kept(network)
-                stored = msgspec.json.decode(kept.content, type=_Network)
-            except (OSError, msgspec.MsgspecError) as error:
-                raise OperationFailed(f"{network} is damaged ({error}). {_JOIN_AGAIN.format(path=network)}") from None
-            if kept.notice:
-                notices[network] = kept.notice
+        key, note = _that_go_together(_keys_in(path), _notes_in(network) if is_kept(network) else [], wall_seconds())
+        chosen = {path: key.kept, **({network: note.kept} if note is not None else {})}
+        identity = cls(state_dir, key.is_what, wall_seconds, _chosen=chosen)
+        identity.repaired = {at: kept.notice for at, kept in chosen.items() if kept.notice}
+        if note is not None:
+            stored = note.is_what
             identity.network, identity.chain = stored.network, stored.chain
             identity.is_untouched = stored.is_untouched
+            identity.token, identity.receipt = stored.token, stored.receipt
         authority = state_dir / "authority.key"
         if authority.exists():
-            key = _read_key(authority)
-            if public_bytes(key) == identity.network:
-                identity.authority = key
+            identity._take_authority(authority)
         return identity
+
+    def _take_authority(self, path: Path) -> None:
+        """Have the authority's key; without it this node is a member like others, and says why."""
+        try:
+            key = _read_key(path)
+        except _DamagedKey:
+            key, why = None, "it is damaged, and holds no Ed25519 key"
+        else:
+            why = "it is the key of another network"
+        if key is not None and self.network in (b"", public_bytes(key)):
+            self.authority = key if self.network else None
+        elif self.network:
+            self.repaired[path] = _UNSIGNED.format(path=path, why=why)
+        else:
+            raise OperationFailed(f"{_UNSIGNED.format(path=path, why=why)} Or found another network:  rm {path}")
 
     def keep_copies(self) -> None:
         """Put the copies of damaged files in their places, and make those that are missing; raises OSError."""
-        for name in ("node.key", "network.json"):
-            path = self.directory / name
-            if is_kept(path):
-                kept = read_kept(path, secret=path.suffix == ".key")
-                if kept.notice or not kept.has_copy:
-                    write_kept(path, kept.content)
+        for path, kept in self._chosen.items():
+            if kept.notice or not kept.has_copy:
+                write_kept(path, kept.content)
 
     # ---------------------------------------------------------------------------------------------------- what it is
 
@@ -238,6 +268,8 @@ class Identity:
                     return Issuer(self.network, self.key.sign, self.public_key, self.chain)
             except Refused as error:
                 raise OperationFailed(f"This node's own grant is not good any more: {error}.") from None
+        if lacking := self.repaired.get(self.directory / "authority.key"):
+            raise OperationFailed(lacking)
         raise OperationFailed(
             f"{self.directory} has neither the network's authority key nor an admin's, so it cannot make tokens. "
             "Make them where the network was started."
@@ -276,8 +308,10 @@ class Identity:
         self.network, self.chain, self._is_kept = network, chain, False
         self.authority, self.is_untouched = authority, True
 
-    def join_network(self, network: bytes, chain: tuple[bytes, ...]) -> None:
+    def join_network(self, network: bytes, chain: tuple[bytes, ...], token: bytes = b"") -> None:
         """Belong to a network by this chain (from `tokens.redeem`); written down by `keep_network`.
+
+        `token`: the signed record of the token.
 
         Raises `OperationFailed`, `Refused`.
         """
@@ -286,13 +320,16 @@ class Identity:
                 f"{self.directory} belongs to network {self.network.hex()[:8]}, the token to {network.hex()[:8]}. "
                 "Give another --state-dir, or remove this one to leave its network for good."
             )
-        verify_chain(network, chain, self.public_key, int(self.wall_seconds()), check_signature)
-        self.network, self.chain, self._is_kept = network, chain, False
+        grant = verify_chain(network, chain, self.public_key, int(self.wall_seconds()), check_signature)
+        if not self.chain or self.token != token or grant.invitation not in map(link_hash, self.chain):
+            self.receipt = b""
+        self.network, self.chain, self.token, self._is_kept = network, chain, token, False
 
     def leave_network(self) -> None:
         """Belong to no network, having been alone in one that nobody misses. `keep_network` of the next one removes its key."""
         assert self.is_untouched, "others may live in this network"
         self.network, self.chain, self.authority = b"", (), None
+        self.token = self.receipt = b""
         self.is_untouched, self._has_left = False, True
 
     def keep_network(self) -> None:
@@ -304,11 +341,25 @@ class Identity:
             if self._has_left:
                 path.unlink(missing_ok=True)
             if self.authority is not None and not path.exists():
-                _write_key(path, self.authority)
+                store_key(path, self.authority)
             self._store()
         except OSError as error:
             raise OperationFailed(f"{error.filename or path} cannot be written: {error.strerror}.") from None
         self._is_kept, self._has_left = True, False
+
+    def renew(self, chain: tuple[bytes, ...]) -> None:
+        """Belong to the network by this chain from now on. A full disk is no reason to end: it is asked for again."""
+        self.chain = chain
+        if self._is_kept:
+            with contextlib.suppress(OSError):
+                self._store()
+
+    def keep_receipt(self, receipt: bytes) -> None:
+        """Show this from now on to whoever does not know us. A full disk is no reason to end: who meets us asks the ring."""
+        self.receipt = receipt
+        if self._is_kept:
+            with contextlib.suppress(OSError):
+                self._store()
 
     def touch_network(self) -> None:
         """Another node or an application has come: somebody would miss this network now. A full disk is no reason to end."""
@@ -318,7 +369,7 @@ class Identity:
                 self._store()
 
     def _store(self) -> None:
-        note = _Network(self.network, self.chain, self.is_untouched)
+        note = _Network(self.network, self.chain, self.is_untouched, self.token, self.receipt)
         write_kept(self.directory / "network.json", msgspec.json.encode(note) + b"\n")
 
     def close(self) -> None:
@@ -334,11 +385,16 @@ class Identity:
 
 def grant_executor(identity: Identity, executor_public_key: bytes, app: str, hours: float = 24.0) -> tuple[bytes, ...]:
     """This agent's chain, one link longer: the key may act as an executor of one application for so many hours."""
-    own = identity.grant()
+    try:
+        own = identity.grant()
+    except Refused as error:
+        if error.reason != "not yet valid":
+            raise
+        raise ClockIsWrong(f"the clock of this node is behind: its own membership is {error}") from None
     now = int(identity.wall_seconds())
     return sign_link(
         identity.network, identity.key.sign, identity.chain, key=executor_public_key, use="act", role="executor",
-        not_before=max(now, own.not_before), not_after=min(own.not_after, now + int(hours * _HOUR)), scope=f"app:{app}",
+        not_before=max(now - _DAY, own.not_before), not_after=min(own.not_after, now + int(hours * _HOUR)), scope=f"app:{app}",
     )  # fmt: skip
 
 
@@ -356,12 +412,12 @@ def make_executor_pass(identity: Identity, app: str, hours: float = 24.0) -> Exe
 
 
 def check_clock(wall_seconds: float) -> None:
-    """Raise `OperationFailed` when the wall clock cannot be right."""
+    """Raise `ClockIsWrong` when the wall clock cannot be right."""
     if wall_seconds < RELEASED.timestamp():
         shown = datetime.fromtimestamp(max(0.0, wall_seconds), UTC).date()
-        raise OperationFailed(
-            f"The clock says {shown}: certificates and event times would be wrong. "
-            "Set it (timedatectl set-ntp true), then start again."
+        raise ClockIsWrong(
+            f"The clock of this node says {shown}: certificates and event times would be wrong. "
+            "Set it (sudo timedatectl set-ntp true)"
         )
 
 
@@ -383,7 +439,8 @@ def _lock(directory: Path) -> IO[str]:
     return file
 
 
-def _write_key(path: Path, key: ed25519.Ed25519PrivateKey) -> None:
+def store_key(path: Path, key: ed25519.Ed25519PrivateKey) -> None:
+    """Put a key in the place of another, so that a restart finds the one or the other; raises OSError."""
     write = write_kept if path.name == "node.key" else write_durably
     write(
         path,
@@ -391,23 +448,68 @@ def _write_key(path: Path, key: ed25519.Ed25519PrivateKey) -> None:
     )
 
 
-def _read_key(path: Path, notices: dict[Path, str] | None = None) -> ed25519.Ed25519PrivateKey:
-    """A key; `notices` takes why its copy was read."""
+class _Found(NamedTuple, Generic[T]):
+    """What a kept file, or its copy, holds."""
+
+    is_what: T
+    kept: Kept
+
+
+def _that_go_together(
+    keys: Sequence[_Found[ed25519.Ed25519PrivateKey]], notes: Sequence[_Found[_Network]], now: float
+) -> tuple[_Found[ed25519.Ed25519PrivateKey], _Found[_Network] | None]:
+    """The key and the network's note of one node: of the file and its copy one may be another node's."""
+    for key in keys:
+        for note in notes:
+            try:
+                verify_chain(
+                    note.is_what.network, note.is_what.chain, public_bytes(key.is_what), int(now), check_signature
+                )
+            except Refused as error:
+                if error.reason not in ("expired", "not yet valid"):
+                    continue
+            return key, note
+    return keys[0], notes[0] if notes else None
+
+
+def _notes_in(path: Path) -> list[_Found[_Network]]:
+    found, why = [], ""
     try:
-        kept = read_kept(path, secret=True)
-        if kept.notice and notices is not None:
-            notices[path] = kept.notice
-        key = serialization.load_pem_private_key(kept.content, None)
+        for kept in read_both(path):
+            try:
+                found.append(_Found(msgspec.json.decode(kept.content, type=_Network), kept))
+            except msgspec.MsgspecError as error:
+                why = why or str(error)
+    except OSError as error:
+        why = str(error)
+    if not found:
+        raise OperationFailed(f"{path} is damaged ({why}). {_JOIN_AGAIN.format(path=path)}")
+    return found
+
+
+def _keys_in(path: Path) -> list[_Found[ed25519.Ed25519PrivateKey]]:
+    """Keys in a file and its copy, one at least. Raises `_DamagedKey`, OperationFailed."""
+    try:
+        both = read_both(path, secret=True)
     except OSError as error:
         raise OperationFailed(f"{path} cannot be read: {error.strerror}.") from None
-    except (ValueError, TypeError, UnsupportedAlgorithm):
-        key = None
-    if not isinstance(key, ed25519.Ed25519PrivateKey):
-        raise OperationFailed(
+    found = []
+    for kept in both:
+        with contextlib.suppress(ValueError, TypeError, UnsupportedAlgorithm):
+            key = serialization.load_pem_private_key(kept.content, None)
+            if isinstance(key, ed25519.Ed25519PrivateKey):
+                found.append(_Found(key, kept))
+    if not found:
+        raise _DamagedKey(
             f"{path} is damaged: it holds no Ed25519 key, and it has no good copy. Put a copy of yours there, or be a new node:  "
             f"rm {path} {path.with_name('network.json')}*   and join with a token:  agiledart agent --join @FILE"
         )
-    return key
+    return found
+
+
+def _read_key(path: Path) -> ed25519.Ed25519PrivateKey:
+    """A key; raises `_DamagedKey`, OperationFailed."""
+    return _keys_in(path)[0].is_what
 
 
 def _read_incarnation(path: Path, floor: int) -> int:

@@ -1,6 +1,6 @@
 """Who a reader of sink logs is: from a token, or from a file that a token was redeemed into.
 
-A token makes a new member each time it is read, within its uses and its life (a day by default). A job that is to be restarted
+A token makes one member of whoever reads logs with it, while it lets anybody in (a day by default). A job that is to be restarted
 for weeks redeems it once into an identity file (mode 0600) and uses that.
 """
 
@@ -10,9 +10,8 @@ import time
 from pathlib import Path
 
 import msgspec
-from cryptography.hazmat.primitives.asymmetric import ed25519
 
-from agiledart_agent.identity.tokens import parse_token, read_token, redeem
+from agiledart_agent.identity.tokens import parse_token, read_token, redeem, user_key
 from agiledart_kernel.errors import OperationFailed
 from agiledart_sink_log.client import ClientIdentity
 from agiledart_transport.certificates import public_bytes
@@ -24,10 +23,12 @@ class _File(msgspec.Struct, frozen=True):
     seed: str
     chain: tuple[str, ...]
     addresses: tuple[str, ...] = ()
+    token: str = ""
 
 
 def identity_from_token(argument: str, now_seconds: int | None = None) -> tuple[ClientIdentity, tuple[str, ...]]:
-    """A new member, and the agents that the token names; `argument` is a token's text or `@FILE`.
+    """The member that a token makes of whoever reads logs with it, the same at every time and place: one use, however often it is
+    read. And the agents that the token names. `argument` is a token's text or `@FILE`.
 
     Raises:
         OperationFailed: the token is none, is too old, or is for agents.
@@ -38,15 +39,20 @@ def identity_from_token(argument: str, now_seconds: int | None = None) -> tuple[
             f"This token is for a new {token.role}. To read a log takes one of the role reader:  "
             f"agiledart token create --role reader --scope sink:NAME"
         )
-    key = ed25519.Ed25519PrivateKey.generate()
+    key = user_key(token)
     chain = redeem(token, public_bytes(key), int(time.time()) if now_seconds is None else now_seconds)
-    return ClientIdentity(token.network, key.private_bytes_raw(), chain), token.addresses
+    return ClientIdentity(token.network, key.private_bytes_raw(), chain, token.signed_record), token.addresses
 
 
 def write_identity(path: Path, identity: ClientIdentity, addresses: tuple[str, ...] = ()) -> None:
     """Keep a member in a file that only its owner may read; never over another file. Raises OperationFailed."""
     body = _File(
-        1, identity.network.hex(), identity.seed.hex(), tuple(link.hex() for link in identity.chain), addresses
+        1,
+        identity.network.hex(),
+        identity.seed.hex(),
+        tuple(link.hex() for link in identity.chain),
+        addresses,
+        identity.token.hex(),
     )
     try:
         with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
@@ -60,7 +66,10 @@ def read_identity(path: Path) -> tuple[ClientIdentity, tuple[str, ...]]:
     try:
         body = msgspec.json.decode(path.read_bytes(), type=_File)
         identity = ClientIdentity(
-            bytes.fromhex(body.network), bytes.fromhex(body.seed), tuple(bytes.fromhex(link) for link in body.chain)
+            bytes.fromhex(body.network),
+            bytes.fromhex(body.seed),
+            tuple(bytes.fromhex(link) for link in body.chain),
+            bytes.fromhex(body.token),
         )
     except OSError as error:
         raise OperationFailed(f"{path} cannot be read: {(error.strerror or str(error)).lower()}") from None

@@ -2,8 +2,8 @@
 
 A token is a chain that ends in an invited fresh key, that key's secret, a record of how often and until when it may
 be used, signed by whoever signed the invitation, and addresses to begin at. It is a secret: it never stands in a log,
-an error or a repr. Counting uses at the ring comes with registration; the record is signed today. Source: the
-admission spec, sections 4 and 5; decision 0004.
+an error or a repr. Uses are counted at the ring (`agiledart_node.registering`). Source: the admission spec, sections 4 and
+5; decision 0004.
 """
 
 import base64
@@ -20,46 +20,33 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ed25519
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from agiledart_agent.identity.identity import Issuer
+from agiledart_agent.identity.identity import ClockIsWrong, Issuer
 from agiledart_kernel.errors import OperationFailed, Refused
-from agiledart_kernel.grants import TOKEN_ROLES, Role, decode_link, link_hash, sign_link, verify_chain
-from agiledart_kernel.limits import MAX_CHAIN_LINKS
+from agiledart_kernel.grants import NO_QUOTA, TOKEN_ROLES, Quota, Role, decode_link, link_hash, sign_link, verify_chain
+from agiledart_kernel.limits import MAX_CHAIN_LINKS, MAX_TOKEN_RECORD_BYTES
+from agiledart_kernel.registrations import (
+    MAX_USES,
+    TokenRecord,
+    decode_token_record,
+    sign_token_record,
+    verify_token_record,
+)
 from agiledart_transport.certificates import check_signature, public_bytes
 
 PREFIX: Final = "adart1"
-RECORD_CONTEXT: Final = b"agiledart-token-record/1\0"
 MAX_TOKEN_TEXT: Final = 8_192
-MAX_USES: Final = 10_000
 MAX_ADDRESSES: Final = 8
 
 _CHECKSUM_BYTES: Final = 4
 _DAY: Final = 86_400
 
-_Count = Annotated[int, msgspec.Meta(ge=1, le=MAX_USES)]
-_Seconds = Annotated[int, msgspec.Meta(ge=0, le=2**40)]
 _Address = Annotated[str, msgspec.Meta(min_length=3, max_length=270, pattern=r"^[^\x00-\x20\x7f]+\Z")]
-
-
-class TokenRecord(msgspec.Struct, frozen=True, gc=False, array_like=True, forbid_unknown_fields=True):
-    """What a chain cannot say of a token; signed by the invitation's signer.
-
-    Args:
-        token: `link_hash` of the invitation.
-        uses: how many keys it may make members.
-        join_before: seconds since 1970 after which it makes no more.
-        member_for: longest membership, in seconds from joining.
-    """
-
-    token: Annotated[bytes, msgspec.Meta(min_length=32, max_length=32)]
-    uses: _Count
-    join_before: _Seconds
-    member_for: _Seconds
 
 
 class _Wire(msgspec.Struct, frozen=True, gc=False, array_like=True, forbid_unknown_fields=True):
     chain: Annotated[tuple[bytes, ...], msgspec.Meta(min_length=1, max_length=MAX_CHAIN_LINKS - 1)]
     secret: Annotated[bytes, msgspec.Meta(min_length=32, max_length=32)]
-    record: Annotated[bytes, msgspec.Meta(min_length=65, max_length=256)]
+    record: Annotated[bytes, msgspec.Meta(min_length=65, max_length=MAX_TOKEN_RECORD_BYTES)]
     addresses: Annotated[tuple[_Address, ...], msgspec.Meta(max_length=MAX_ADDRESSES)]
 
 
@@ -70,7 +57,7 @@ class Token:
     Attributes:
         network: the id of the network that it opens.
         role, scope: what its holder becomes.
-        chain: ends in the invitation. `record`: signed record, checked against the chain.
+        chain: ends in the invitation. `record`: checked against the chain; `signed_record`: as its holder shows it.
         addresses: agents to begin at, `host:port`.
     """
 
@@ -81,6 +68,7 @@ class Token:
     chain: tuple[bytes, ...]
     secret: bytes
     record: TokenRecord
+    signed_record: bytes
     addresses: tuple[str, ...]
 
     def __repr__(self) -> str:
@@ -101,6 +89,7 @@ class TokenDescription:
     is_expired: bool
     issued_by: str
     addresses: tuple[str, ...]
+    quota: dict[str, int]
 
 
 def create_token(
@@ -114,6 +103,7 @@ def create_token(
     member_for: int = 365 * _DAY,
     scope: str = "",
     depth: int = 0,
+    quota: Quota = NO_QUOTA,
 ) -> str:
     """A new token as text; raises `OperationFailed` when it cannot be signed so.
 
@@ -121,6 +111,7 @@ def create_token(
         issuer: from `Identity.issuer()`.
         expires: seconds for which it makes members. `member_for`: seconds of membership, cut to the issuer's own.
         scope: "", "app:NAME" or "sink:NAME".
+        quota: how much a submitter may have.
     """
     if not 1 <= uses <= MAX_USES:
         raise OperationFailed(f"A token has 1 to {MAX_USES:,} uses, not {uses:,}.")
@@ -130,6 +121,8 @@ def create_token(
         raise OperationFailed("Executors get their grants from their agent; there is no token for them.")
     if role == "agent" and scope:
         raise OperationFailed("An agent serves all applications: a token for agents has no scope.")
+    if quota != NO_QUOTA and role != "submitter":
+        raise OperationFailed(f"Only submitters have quotas: a token for a new {role} has none.")
     join_before = now_seconds + expires
     not_before, not_after = now_seconds, join_before + member_for
     if issuer.chain:
@@ -139,13 +132,12 @@ def create_token(
     try:
         chain = sign_link(
             issuer.network, issuer.sign, issuer.chain, key=public_bytes(secret), use="invite", role=role,
-            not_before=not_before, not_after=not_after, scope=scope, depth=depth,
+            not_before=not_before, not_after=not_after, scope=scope, depth=depth, quota=quota,
         )  # fmt: skip
         _verify_invitation(issuer.network, chain, secret, now_seconds)
     except Refused as error:
         raise OperationFailed(f"No such token can be signed here: {error}.") from None
-    body = msgspec.msgpack.encode(TokenRecord(link_hash(chain[-1]), uses, join_before, member_for))
-    record = issuer.sign(RECORD_CONTEXT + body) + body
+    record = sign_token_record(issuer.sign, TokenRecord(link_hash(chain[-1]), uses, join_before, member_for))
     wire = msgspec.msgpack.encode(_Wire(chain, secret.private_bytes_raw(), record, tuple(addresses)[:MAX_ADDRESSES]))
     return _to_text(wire)
 
@@ -159,7 +151,7 @@ def parse_token(text: str) -> Token:
     wire = _from_text(text)
     try:
         link = decode_link(wire.chain[-1])
-        record = _DECODE_RECORD.decode(wire.record[64:])
+        record = decode_token_record(wire.record)
         secret = ed25519.Ed25519PrivateKey.from_private_bytes(wire.secret)
         signer = decode_link(wire.chain[-2]).key if len(wire.chain) > 1 else link.network
         # At the invitation's own beginning every link above it is in its time, so this leaves the clock out.
@@ -169,10 +161,17 @@ def parse_token(text: str) -> Token:
         raise OperationFailed(
             f"The token is not a good one ({reason}). Make a new one: agiledart token create"
         ) from None
-    is_signed = check_signature(signer, wire.record[:64], RECORD_CONTEXT + wire.record[64:])
-    if link.use != "invite" or record.token != link_hash(wire.chain[-1]) or not is_signed:
-        raise OperationFailed("The token is not a good one (its record). Make a new one: agiledart token create")
-    return Token(text, link.network, link.role, link.scope, wire.chain, wire.secret, record, wire.addresses)
+    try:
+        if link.use != "invite":
+            raise Refused("policy")
+        verify_token_record(wire.record, link_hash(wire.chain[-1]), signer, check_signature)
+    except Refused:
+        raise OperationFailed(
+            "The token is not a good one (its record). Make a new one: agiledart token create"
+        ) from None
+    return Token(
+        text, link.network, link.role, link.scope, wire.chain, wire.secret, record, wire.record, wire.addresses
+    )
 
 
 def user_key(token: Token) -> ed25519.Ed25519PrivateKey:
@@ -182,7 +181,8 @@ def user_key(token: Token) -> ed25519.Ed25519PrivateKey:
 
 
 def redeem(token: Token, public_key: bytes, now_seconds: int) -> tuple[bytes, ...]:
-    """The chain that makes `public_key` a member: the token's, with one `act` link; raises `OperationFailed`.
+    """The chain that makes `public_key` a member: the token's, with one `act` link; raises `OperationFailed`, and `ClockIsWrong`
+    while the clock is behind that of who made it.
 
     Membership ends after `member_for`, and never after the invitation.
     """
@@ -193,16 +193,18 @@ def redeem(token: Token, public_key: bytes, now_seconds: int) -> tuple[bytes, ..
         )
     invitation = decode_link(token.chain[-1])
     secret = ed25519.Ed25519PrivateKey.from_private_bytes(token.secret)
-    not_before = max(now_seconds, invitation.not_before)
+    # From when the invitation is, not from now: a newcomer whose clock is ahead would begin only later in the eyes of others.
+    not_before = invitation.not_before
     chain = sign_link(
         token.network, secret.sign, token.chain, key=public_key, use="act", role=invitation.role,
         not_before=not_before, not_after=min(invitation.not_after, now_seconds + token.record.member_for),
-        scope=invitation.scope,
+        scope=invitation.scope, quota=invitation.quota,
     )  # fmt: skip
     try:
         verify_chain(token.network, chain, public_key, now_seconds, check_signature)
     except Refused as error:
-        raise OperationFailed(
+        kind = ClockIsWrong if error.reason == "not yet valid" else OperationFailed
+        raise kind(
             f"The token cannot be used: {error}. Check this clock, or make a new one: agiledart token create"
         ) from None
     return chain
@@ -223,6 +225,7 @@ def describe(token: Token, now_seconds: int) -> TokenDescription:
         is_expired=now_seconds > record.join_before,
         issued_by="authority" if issuer == token.network else f"admin {issuer.hex()[:16]}",
         addresses=token.addresses,
+        quota=msgspec.structs.asdict(decode_link(token.chain[-1]).quota),
     )
 
 
@@ -248,7 +251,6 @@ def read_token(argument: str) -> str:
 # inside
 
 _DECODE_WIRE: Final = msgspec.msgpack.Decoder(_Wire)
-_DECODE_RECORD: Final = msgspec.msgpack.Decoder(TokenRecord)
 
 
 def _verify_invitation(
@@ -258,7 +260,7 @@ def _verify_invitation(
     link = decode_link(chain[-1])
     probe = sign_link(
         network, secret.sign, chain, key=public_bytes(secret), use="act", role=link.role,
-        not_before=link.not_before, not_after=link.not_after, scope=link.scope,
+        not_before=link.not_before, not_after=link.not_after, scope=link.scope, quota=link.quota,
     )  # fmt: skip
     verify_chain(network, probe, public_bytes(secret), now_seconds, check_signature)
 

@@ -72,8 +72,13 @@ def keep_identity(name: str, argument: str, now_seconds: int | None = None, fold
     if path.exists():
         raise OperationFailed(f"There is an identity {name} already. Give another name, or remove {path}.")
     _make(folder)
-    write_identity(path, identity)
+    write_identity(path, identity, _addresses_of(argument))
     return path
+
+
+def kept_addresses(name: str, folder: Path | None = None) -> tuple[str, ...]:
+    """The agents that the token of a kept identity named."""
+    return read_identity((folder or identities_folder()) / f"{name}{SUFFIX}")[1]
 
 
 def last_link(identity: ClientIdentity) -> ChainLink:
@@ -94,14 +99,23 @@ def _of_token(token: Token, now: int, folder: Path) -> ClientIdentity:
         known, _ = read_identity(path)
         if known.seed == key.private_bytes_raw() and last_link(known).not_after >= now:
             return known
-    identity = ClientIdentity(token.network, key.private_bytes_raw(), redeem(token, public_bytes(key), now))
+    identity = ClientIdentity(
+        token.network, key.private_bytes_raw(), redeem(token, public_bytes(key), now), token.signed_record
+    )
     with contextlib.suppress(
         OperationFailed, OSError
     ):  # a home that cannot be written to: then each command redeems it
         _make(folder)
         path.unlink(missing_ok=True)
-        write_identity(path, identity)
+        write_identity(path, identity, token.addresses)
     return identity
+
+
+def _addresses_of(argument: str) -> tuple[str, ...]:
+    """Agents that a token, or a file with one, names."""
+    with contextlib.suppress(OperationFailed):
+        return parse_token(read_token(argument)).addresses
+    return ()
 
 
 def _make(folder: Path) -> None:

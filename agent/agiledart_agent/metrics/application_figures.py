@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from agiledart_agent.metrics.route_figures import RouteCounts, success_by_path
 from agiledart_dataflow.counts.latency import LatencyHistogram
 from agiledart_dataflow.counts.statistics import InstanceStatistics
 from agiledart_dataflow.runtime.ledger import misses
@@ -97,16 +98,18 @@ class Totals:
     Attributes:
         imbalances: places in its instances where counts do not add up.
         resent, doubled: frames between executors that went again over another link, and that came twice.
+        routes: which ways they took.
     """
 
     operators: dict[str, Counts] = field(default_factory=dict)
     imbalances: int = 0
     resent: int = 0
     doubled: int = 0
+    routes: RouteCounts = field(default_factory=RouteCounts)
 
     def copy(self) -> "Totals":
         """The same counts, to be added to."""
-        copied = Totals({}, self.imbalances, self.resent, self.doubled)
+        copied = Totals({}, self.imbalances, self.resent, self.doubled, self.routes.copy())
         for name, counts in self.operators.items():
             own = {"malformed": dict(counts.malformed), "shed": dict(counts.shed), "latency": None}
             copied.operators[name] = again = Counts(**{**vars(counts), **own})
@@ -122,6 +125,7 @@ class Totals:
         self.imbalances += len(misses(statistics))
         self.resent += _whole(report.get("frames_resent"))
         self.doubled += _whole(report.get("frames_doubled"))
+        self.routes.add(report)
         for position, (name, steps) in enumerate(statistics.steps.items()):
             label = operators.of(name)
             counts = self.operators.setdefault(label, Counts())
@@ -200,12 +204,13 @@ class Now:
 
 @dataclass(frozen=True)
 class Seen:
-    """The applications of one label at one moment; `now`: each stage by the operator that leads it."""
+    """The applications of one label at one moment; `now`: each stage by the operator that leads it; `success` of links by path."""
 
     label: str
     totals: Totals
     now: dict[str, Now]
     failures: int
+    success: dict[str, float]
 
 
 @dataclass
@@ -237,7 +242,7 @@ class Application:
             one.has_spooled = leader in totals.operators and totals.operators[leader].spooled_ever > 0
             if one.event_time is not None:
                 one.lag_seconds = wall_seconds - one.event_time / 1000
-        return Seen(label, totals, now, self.failures)
+        return Seen(label, totals, now, self.failures, success_by_path(self.live.values()))
 
 
 class ApplicationFigures:

@@ -99,6 +99,14 @@ METRICS: tuple[Declared, ...] = (
         "Frames between executors that went again over another link, because nobody had acknowledged them when theirs was lost."),
     _application("agiledart_channel_frames_doubled_total", lambda seen: seen.totals.doubled,
         "Frames between executors that came twice; the second one was dropped."),
+    _application("agiledart_path_frames_total", lambda seen: dict(seen.totals.routes.frames),
+        "Frames from this node to executors of others; path is direct, or relayed by another node.", "path"),
+    _application("agiledart_route_changes_total", lambda seen: dict(seen.totals.routes.changes),
+        "Times that rows went over to another way; reason is lost, silent, slow or thin (what was wrong with the way before), "
+        "better, or direct again.", "reason"),
+    _application("agiledart_link_success_ratio", lambda seen: seen.success,
+        "Answers for each slot of 5 ms for which a probe was out, of links that carry rows now: 1 where answers come within "
+        "5 ms; path is direct or relayed.", "path"),
     _stage("agiledart_application_instances", _instances,
         "Instances on this node; state is running, blocked (an output has no room) or finished.", "state"),
     _operator("agiledart_application_records_total", lambda counts: counts.records if counts.is_source else None,

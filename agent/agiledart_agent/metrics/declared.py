@@ -7,6 +7,7 @@ the id of a node, a key or a message.
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from prometheus_client.metrics_core import (
     CounterMetricFamily,
@@ -51,20 +52,25 @@ class RecoveryFigures:
 
     Attributes:
         commit_ages: (application, seconds) of each run that it coordinates.
+        missing: (application, nodes for which it waits) of the same.
         snapshots, snapshot_bytes, snapshot_pause_ns: of elements that were saved here.
         rebuilt: elements put together here.
-        fragments, fragment_bytes: that it keeps for others.
+        fragments, fragment_bytes: that it keeps for others; damaged: of these, found not to be whole, and let go.
+        lacking: fragments of elements saved here, which nobody has.
         traffic: bytes of fragments by direction.
         answers: to hosts, by kind or reason.
     """
 
     commit_ages: tuple[tuple[str, float], ...] = ()
+    missing: tuple[tuple[str, int], ...] = ()
     snapshots: int = 0
     snapshot_bytes: int = 0
     snapshot_pause_ns: int = 0
     rebuilt: int = 0
     fragments: int = 0
     fragment_bytes: int = 0
+    damaged: int = 0
+    lacking: int = 0
     traffic: Mapping[str, int] = field(default_factory=dict)
     answers: Mapping[str, int] = field(default_factory=dict)
 
@@ -80,6 +86,8 @@ class NodeFigures:
         scheduled: applications that it serves as scheduler; None: it is none.
         waiting: of these, those for which no node has room.
         alone: it reaches no other node of a network that has or had some.
+        clock_off_seconds: how far the clock is ahead of most others; None: there is no node yet.
+        scaling_scores, scaling_instances: (application, stage, figure) of stages with limits whose application it coordinates.
         circuits: that pass here now; relayed_bytes: of all so far; relay_refusals: circuits that were refused, by reason.
     """
 
@@ -94,9 +102,25 @@ class NodeFigures:
     waiting: int = 0
     recovery: RecoveryFigures = RecoveryFigures()
     alone: bool = False
+    clock_off_seconds: float | None = None
+    scaling_scores: tuple[tuple[str, str, float], ...] = ()
+    scaling_instances: tuple[tuple[str, str, int], ...] = ()
     circuits: int = 0
     relayed_bytes: int = 0
     relay_refusals: Mapping[str, int] = field(default_factory=dict)
+
+
+class Changes(Protocol):
+    """Changes of stages that are over.
+
+    Attributes:
+        settled: how many, by kind, reason and state.
+        gaps: longest pause of a key group in the last change of each application, seconds.
+    """
+
+    settled: Counter[tuple[str, str, str]]
+    moved_bytes: int
+    gaps: dict[str, float]
 
 
 @dataclass(frozen=True)
@@ -106,6 +130,7 @@ class Scrape:
     Attributes:
         counted: how often an observation was reported, by its reason (`""`: it has none).
         phases: nanoseconds of recoveries by phase.
+        changes: of stages that are over.
         app_label, log_label: the value of the label `app` for an application, and for the owner of a sink log.
     """
 
@@ -115,6 +140,7 @@ class Scrape:
     counted: Mapping[type[Observation], Counter[str]]
     phases: Mapping[str, int]
     applications: tuple[Seen, ...]
+    changes: Changes
     app_label: Callable[[str], str]
     log_label: Callable[[str], str]
 

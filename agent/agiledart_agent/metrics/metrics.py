@@ -13,14 +13,19 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from agiledart_agent.metrics import application_metrics, node_metrics, recovery_metrics
+from agiledart_agent.metrics import application_metrics, node_metrics, recovery_metrics, scaling_metrics
 from agiledart_agent.metrics.application_figures import MAX_APPLICATIONS, ApplicationFigures, Labels
 from agiledart_agent.metrics.declared import Declared, NodeFigures, Samples, Scrape
 from agiledart_kernel.observe import Observation
 from agiledart_overlay.wire.observations import MessageDropped, RingLeft
-from agiledart_recovery.wire.observations import Recovered
+from agiledart_recovery.wire.observations import ChangeSettled, Recovered
 
-METRICS: tuple[Declared, ...] = (*node_metrics.METRICS, *recovery_metrics.METRICS, *application_metrics.METRICS)
+METRICS: tuple[Declared, ...] = (
+    *node_metrics.METRICS,
+    *recovery_metrics.METRICS,
+    *scaling_metrics.METRICS,
+    *application_metrics.METRICS,
+)
 """In the order of the reference. Figures of the process itself (`process_*`) come from prometheus_client."""
 
 COUNTED: Mapping[type[Observation], Declared | None] = {
@@ -66,6 +71,7 @@ class AgentMetrics(Collector):
         self.http_refusals: Counter[str] = Counter()
         self._counted = {observation: Counter[str]() for observation in COUNTED}
         self._phases: Counter[str] = Counter()
+        self._changes = scaling_metrics.ChangeCounts()
         self._reasons = {one.name: Labels(MAX_AGENT_REASONS) for one in METRICS if one.labels == ("reason",)}
         self._log_owners = Labels(MAX_APPLICATIONS)
         self._rendered: dict[str, tuple[float, bytes]] = {}  # content type → (until when it is shown, text)
@@ -78,6 +84,8 @@ class AgentMetrics(Collector):
         declared = COUNTED.get(type(observation))
         if isinstance(observation, Recovered):
             self._phases.update(observation.took)
+        if isinstance(observation, ChangeSettled):
+            self._changes.settle(self.applications.label(observation.run.app), observation.change)
         if declared is not None:
             reasons = self._reasons.get(declared.name)
             reason = str(getattr(observation, "reason", ""))
@@ -109,6 +117,7 @@ class AgentMetrics(Collector):
             counted=self._counted,
             phases=self._phases,
             applications=self.applications.look(self._wall_seconds()),
+            changes=self._changes,
             app_label=self.applications.label,
             log_label=self._log_owners.of,
         )

@@ -4,7 +4,6 @@ import os
 import platform
 from collections import Counter
 from collections.abc import Callable
-from importlib.metadata import PackageNotFoundError, version
 
 from agiledart_agent.metrics.declared import (
     Declared,
@@ -16,6 +15,7 @@ from agiledart_agent.metrics.declared import (
     kind_of,
     samples_of,
 )
+from agiledart_executor.user_code.software import software_version
 from agiledart_kernel.observe import Observation
 from agiledart_node.scheduling.observations import (
     ApplicationWaits,
@@ -123,16 +123,9 @@ def resident_bytes(pid: int) -> int:
     return 0
 
 
-def _version() -> str:
-    try:
-        return version("agiledart")
-    except PackageNotFoundError:
-        return "unknown"
-
-
 # fmt: off
 METRICS: tuple[Declared, ...] = (
-    _info("agiledart_build_info", lambda _: (_version(), platform.python_version()),
+    _info("agiledart_build_info", lambda _: (software_version(), platform.python_version()),
         "Version of AgileDart and of Python; always 1.", "version", "python"),
     _node("agiledart_agent_ready", lambda node: 0 if node.unready else 1,
         "1 while this node is a member of the ring and not leaving, else 0."),
@@ -151,6 +144,8 @@ METRICS: tuple[Declared, ...] = (
         "Copies of records (applications, names) kept here."),
     _node("agiledart_overlay_alone", lambda node: float(node.alone),
         "1 while this node reaches no other one of a network that has or had some: cut off, or the last one left."),
+    _node("agiledart_clock_offset_seconds", lambda node: node.clock_off_seconds,
+        "How far the clock here is ahead of the median of the clocks of the nodes around, its own included; below zero: behind."),
     _node("agiledart_overlay_links", lambda node: node.links, "Open links to other agents."),
     _node("agiledart_relay_circuits", lambda node: node.circuits,
         "Circuits of others that pass through this agent now."),

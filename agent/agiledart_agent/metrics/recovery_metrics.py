@@ -10,6 +10,7 @@ from agiledart_recovery.wire.observations import (
     ElementDegraded,
     EpochCommitted,
     EpochPassedOver,
+    FragmentRemade,
     LifeBegan,
     LifeEntered,
     MessageIgnored,
@@ -44,7 +45,20 @@ def _ages(scrape: Scrape) -> Samples:
     return samples_of(ages)
 
 
-NOT_COUNTED: tuple[type[Observation], ...] = (CoordinationBegan, CoordinationLost, LifeEntered, ValueAcknowledged)
+def _missing(scrape: Scrape) -> Samples:
+    missing: dict[str, int] = {}
+    for application, nodes in scrape.node.recovery.missing:
+        label = scrape.app_label(application)
+        missing[label] = max(nodes, missing.get(label, 0))
+    return samples_of(missing)
+
+
+NOT_COUNTED: tuple[type[Observation], ...] = (
+    CoordinationBegan,
+    CoordinationLost,
+    LifeEntered,
+    ValueAcknowledged,
+)
 """Steps within what is counted."""
 
 # fmt: off
@@ -55,6 +69,8 @@ METRICS: tuple[Declared, ...] = (
     Declared("agiledart_recovery_commit_age_seconds", "gauge",
         "Since the last commit of an application that this node coordinates; above five intervals nothing more becomes safe.",
         ("app",), _ages),
+    Declared("agiledart_recovery_missing_nodes", "gauge",
+        "Nodes for which an application that this node coordinates waits: it goes on when they are back.", ("app",), _missing),
     _counted("agiledart_recovery_lives_total", LifeBegan,
         "Lives that this node has begun as coordinator, by reason: first, lost, restarted, late, broken.", "reason"),
     _counted("agiledart_recovery_recoveries_total", Recovered, "Recoveries that have ended with a committed epoch."),
@@ -74,6 +90,12 @@ METRICS: tuple[Declared, ...] = (
     _figure("agiledart_recovery_rebuilt_elements_total", lambda one: one.rebuilt,
         "Elements that were put together here from fragments."),
     _figure("agiledart_recovery_fragments", lambda one: one.fragments, "Fragments that this node keeps for others."),
+    _figure("agiledart_recovery_lacking_fragments", lambda one: one.lacking,
+        "Fragments of what this node has saved that no reachable node has; they are made again where another node can take them."),
+    _counted("agiledart_recovery_remade_fragments_total", FragmentRemade,
+        "Fragments that this node has made again for another holder, between two epochs."),
+    _figure("agiledart_recovery_damaged_fragments_total", lambda one: one.damaged,
+        "Fragments kept here that the disk had damaged, found by hourly looks at all of them; each is let go and made again."),
     _figure("agiledart_recovery_fragment_disk_bytes", lambda one: one.fragment_bytes, "Bytes of these fragments."),
     _figure("agiledart_recovery_fragment_traffic_bytes_total", lambda one: one.traffic,
         "Bytes of fragments that this node has brought to holders (out) and fetched (in).", "direction"),

@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import click
+import msgspec
 
 from agiledart_cli.control_client import ControlClient
+from agiledart_cli.demo.demo_plug import AFTER, CHECKPOINT_SECONDS, FEWEST_AGENTS, Plug
 from agiledart_cli.demo.demo_report import FREQUENT, PROFITABLE, QUERIES, DemoResult, print_report
 from agiledart_cli.demo.demo_spark import SparkStep, print_spark
 from agiledart_cli.demo.demo_view import DemoView, Picture, Rates, last_result
@@ -21,6 +23,7 @@ from agiledart_cli.signals import unwound_by_signals
 from agiledart_cli.verbs.application_view import FINAL_STATES
 from agiledart_cli.verbs.cluster import MAX_AGENTS, AgentProcess, Mesh
 from agiledart_cli.verbs.submit import make_submission
+from agiledart_dataflow.plan.deployment import EXACTLY_ONCE
 from agiledart_kernel.errors import AgileDartError, ConfigurationError, OperationFailed
 from agiledart_kernel.limits import MAX_PARALLELISM
 from agiledart_node.wire.commands import Status, Stop
@@ -52,6 +55,9 @@ DRAIN_SECONDS = 30.0
 @click.option("--duration", "seconds", type=click.FloatRange(min=1), default=60.0, show_default=True, metavar="SECONDS",
               help="How long generated trips flow.")  # fmt: skip
 @click.option("--spark/--no-spark", "with_spark", default=True, show_default=True, help="Also read a log with Spark.")
+@click.option(
+    "--pull-the-plug", is_flag=True, help="Kill the agent of a step with state in mid-stream; others take over."
+)
 @output_option
 def demo(
     agents: int,
@@ -63,6 +69,7 @@ def demo(
     seed: int,
     seconds: float,
     with_spark: bool,
+    pull_the_plug: bool,
     output: str,
 ) -> int:
     """Agents on this machine find each other and compute New York's busiest taxi routes and most profitable areas.
@@ -72,18 +79,26 @@ def demo(
       agiledart demo
       agiledart demo --agents 5 --input trips.csv.gz --results out -o json
       agiledart demo --agents 5 --executors 2 --parallelism 4 --input trips.csv.gz --speed 60
+      agiledart demo --pull-the-plug
 
     Each query is submitted to another agent; sources, steps and sinks run on different ones. The results are
     DIR/frequent-routes.csv and DIR/profitable-areas.csv, the same files whatever the number of agents. Where Spark and
     Java are installed, a third topology keeps clean trips in a log, from which Spark computes the busiest routes of each
-    15 minutes (DIR/spark). Ctrl-C stops everything at any moment; nothing is left but the results.
+    15 minutes (DIR/spark). With --pull-the-plug both queries run with delivery="exactly-once" and without Spark, and one
+    agent is killed with everything on it: its neighbours take over from their fragments of its state. Ctrl-C stops
+    everything at any moment; nothing is left but the results.
     """
     began = time.monotonic()
     trips = source_text(input_file, speed, seed)
     folder = result_folder(results)
     told = input_file or f"generated trips, {speed or GENERATED_SPEED:g} × real time, seed {seed}"
-    run = _Demo(DemoResult(agents, executors, parallelism, told, folder), trips, SparkStep() if with_spark else None)
-    with unwound_by_signals(), Mesh(agents, executors) as mesh:
+    if pull_the_plug:
+        check_plug(agents)
+        parallelism = max(parallelism, agents)
+    plug = Plug((seconds if input_file is None else 0.0) * AFTER, folder / f"{FREQUENT}.csv") if pull_the_plug else None
+    spark = SparkStep() if with_spark and plug is None else None
+    run = _Demo(DemoResult(agents, executors, parallelism, told, folder), trips, spark, plug)
+    with unwound_by_signals(), mesh_of(agents, executors, apart=pull_the_plug) as mesh:
         run.compute(mesh, None if input_file else seconds)
     run.result.seconds["wall"] = time.monotonic() - began
     if output == "json":
@@ -127,6 +142,21 @@ def check_input(path: Path, shown: str) -> None:
         raise ConfigurationError(f"--input {shown} cannot be read: {error.strerror}.") from None
 
 
+def check_plug(agents: int) -> None:
+    """Raise `ConfigurationError` when there are too few agents for one to be killed."""
+    if agents < FEWEST_AGENTS:
+        raise ConfigurationError(
+            f"--pull-the-plug needs at least {FEWEST_AGENTS} agents:"
+            " two for source and sink, one that is killed, one that takes over."
+        )
+
+
+def mesh_of(agents: int, executors: int, *, apart: bool) -> Mesh:
+    """The demo's mesh; with agents that count as machines of their own, its applications have an epoch every two seconds."""
+    environment = {"AGILEDART_AGENT__CHECKPOINT_INTERVAL": str(CHECKPOINT_SECONDS)} if apart else {}
+    return Mesh(agents, executors, apart=apart, environment=environment)
+
+
 def result_folder(results: str) -> Path:
     """The folder for the results, made if needed, without results of an earlier demo."""
     folder = Path(results).expanduser().absolute()
@@ -142,8 +172,8 @@ def result_folder(results: str) -> Path:
 class _Demo:
     """The run of one demo on a mesh."""
 
-    def __init__(self, result: DemoResult, trips: str, spark: SparkStep | None) -> None:
-        self.result, self._trips, self._spark = result, trips, spark
+    def __init__(self, result: DemoResult, trips: str, spark: SparkStep | None, plug: Plug | None = None) -> None:
+        self.result, self._trips, self._spark, self._plug = result, trips, spark, plug
         self._memory = MemoryWatch()
         self._clients: dict[str, ControlClient] = {}
         self._rates = Rates()
@@ -169,13 +199,20 @@ class _Demo:
         finally:
             if self._spark is not None:
                 self._spark.close()
+            if self._plug is not None:
+                self._plug.close()
+                self.result.plug = self._plug.cost
             for client in self._clients.values():
                 client.close()
 
     def _submit(self, mesh: Mesh, number: int, query: str) -> None:
         """Submit a query to an agent; its source and its sink run on two others, where there are so many."""
         agents = mesh.agents
+        if self._plug is not None:
+            number = 0  # nobody that is killed has a source or a sink of either
         source, taker, sink = (agents[(number + turn) % len(agents)] for turn in (0, 1, 2))
+        if self._plug is not None:
+            taker = source
         command = make_submission(
             BUILDERS[query],
             {
@@ -185,6 +222,8 @@ class _Demo:
             {"": self.result.parallelism},
             executors=self.result.executors,
         )
+        if self._plug is not None:
+            command = msgspec.structs.replace(command, delivery=EXACTLY_ONCE)
         client = self._clients[query] = ControlClient(taker.place())
         body = client.ask(command)
         self._measure(mesh)
@@ -228,21 +267,26 @@ class _Demo:
 
     def _look(self, mesh: Mesh) -> dict[str, Any]:
         """The status of both queries; raises when one has failed or an agent has gone."""
-        for agent in mesh.agents:
-            _check(agent)
+        self._check(mesh)
         try:
             status = {query: client.ask(Status(query)) for query, client in self._clients.items()}
         except NoAgentError as error:
             time.sleep(LOOK_SECONDS)  # a process that was killed hangs up a moment before it can be seen to have ended
-            for agent in mesh.agents:
-                _check(agent)
+            self._check(mesh)
             raise OperationFailed(str(error)) from None
         for query, body in status.items():
             if body["state"] == "failed":
                 raise OperationFailed(f"{query} failed: {body.get('reason', 'no reason given')}")
         self._measure(mesh)
         self._rates.look(time.monotonic(), status)
+        if self._plug is not None:
+            self._plug.look(mesh, status)
         return status
+
+    def _check(self, mesh: Mesh) -> None:
+        for agent in mesh.agents:
+            if self._plug is None or agent is not self._plug.victim:
+                _check(agent)
 
     def _measure(self, mesh: Mesh) -> None:
         self._memory.look({agent.name: agent.process.pid for agent in mesh.agents})

@@ -20,6 +20,7 @@ class DemoResult:
     Attributes:
         status: query → last status body of the control API.
         seconds: phase → how long it took.
+        plug: who was killed, and what it cost; {} when nobody was.
         spark: what Spark read and found, why it was skipped, or its error; {} when it was not wanted.
     """
 
@@ -32,6 +33,7 @@ class DemoResult:
     seconds: dict[str, float] = field(default_factory=dict)
     memory: dict[str, float] = field(default_factory=dict)
     spark: dict[str, Any] = field(default_factory=dict)
+    plug: dict[str, Any] = field(default_factory=dict)
 
     def summary(self, query: str) -> Mapping[str, Any]:
         """Totals of a query."""
@@ -67,6 +69,7 @@ class DemoResult:
             "rss_mb": self.memory,
             "files": {query: str(self.results / f"{query}.csv") for query in QUERIES},
             "spark": self.spark,
+            "plug": self.plug,
         }
 
     def latency(self, query: str) -> dict[str, float]:
@@ -100,6 +103,11 @@ def print_report(result: DemoResult) -> None:
         reasons = ", ".join(f"{number} {reason}" for reason, number in body["malformed"].items())
         click.echo(f"  malformed: {reasons}")
     click.echo(f"  {memory_line(result.memory)}")
+    if result.plug:
+        click.echo(
+            f"  {result.plug['killed']} was killed: {duration(result.plug['seconds_to_next_result'])} to the next result;"
+            f" {'; '.join(result.plug.get('history', ()))}"
+        )
     reads = [result.summary(query).get("records_in", read) for query in QUERIES]
     rates = [number / body["flow_seconds"] if body["flow_seconds"] else 0.0 for number in reads]
     if len(set(reads)) > 1:

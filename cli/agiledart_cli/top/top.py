@@ -50,7 +50,8 @@ def top(once: bool, interval: float, sort: str, agent: str | None, identity: str
       agiledart top --once --sort busy
       agiledart top -o json
 
-    Keys: n i o b u sort the steps by name, rows in, rows out, busy and queue; q leaves. CORES is what the instances on a
+    Keys: n i o b u sort the steps by name, rows in, rows out, busy and queue; q leaves. F is how well a stage that
+    scales by itself keeps up (1: just enough), `2 → 5` that it should have five instances. CORES is what the instances on a
     node use; BUSY the share of a core that each instance of a stage uses, shown at the stage's first step; yellow steps
     wait for those after them.
     """

@@ -30,7 +30,7 @@ class Sample:
 
 @dataclass
 class StepLine:
-    """One step of one application. `busy` (share of a core of each instance) and `queue` stand at a stage's first step.
+    """One step of one application. `busy` (share of a core of each instance), `queue` and `score` stand at a stage's first step.
 
     Rates are rows a second; None: not known yet, as there is only one sample.
     """
@@ -46,6 +46,16 @@ class StepLine:
     dropped: int = 0
     errors: int = 0
     blocked: bool = False
+    score: float | None = None
+    wanted: int | None = None
+    is_held: bool = False
+
+    @property
+    def times(self) -> str:
+        """`2`; `2 → 5` while the stage should have another number, `2 held` while a user's number holds."""
+        if self.is_held:
+            return f"{self.instances} held"
+        return str(self.instances) if self.wanted in (None, self.instances) else f"{self.instances} → {self.wanted}"
 
 
 @dataclass
@@ -180,6 +190,9 @@ def _steps(
         instances = stage["instances"]
         nodes = [one["node"] for one in instances]
         lines = [StepLine(body["name"], name, len(instances), nodes) for name in stage["name"].split("+")]
+        lines[0].score = stage.get("score")
+        for line in lines:
+            line.wanted, line.is_held = stage.get("wanted"), bool(stage.get("is_held"))
         lines[0].queue = sum(one.get("queued_rows", 0) for one in instances)
         lines[0].blocked = any(one.get("blocked") for one in instances)
         for one in instances:

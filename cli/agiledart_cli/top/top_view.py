@@ -115,9 +115,11 @@ def _applications(lines: Sequence[ApplicationLine], width: int, limit: int) -> l
 def _steps(lines: Sequence[StepLine], width: int, limit: int) -> list[Line]:
     several = len({line.application: True for line in lines}) > 1
     raised = any(line.errors for line in lines)
+    scored = any(line.score is not None for line in lines)
     columns = [Column("STEP", give=1), *([Column("APPLICATION", give=3)] if several else []), Column("×", True),
                Column("IN/S", True), Column("OUT/S", True), Column("BUSY", True), Column("QUEUE", True),
-               *([Column("ERRORS", True)] if raised else []), Column("WHERE", give=2)]  # fmt: skip
+               *([Column("F", True)] if scored else []), *([Column("ERRORS", True)] if raised else []),
+               Column("WHERE", give=2)]  # fmt: skip
     rows, colours = [], []
     for line in lines:
         busy = "" if line.busy is None else f"{line.busy * 100:.0f} %"
@@ -125,7 +127,8 @@ def _steps(lines: Sequence[StepLine], width: int, limit: int) -> list[Line]:
         rows.append(
             [
                 *(line.step, *([line.application] if several else [])),
-                *(str(line.instances), _rate(line.in_rate), _rate(line.out_rate), busy, queue),
+                *(line.times, _rate(line.in_rate), _rate(line.out_rate), busy, queue),
+                *(["" if line.score is None else f"{line.score:.2f}"] if scored else []),
                 *([count(line.errors)] if raised else []),
                 where(list(Counter(line.nodes).elements())),
             ]

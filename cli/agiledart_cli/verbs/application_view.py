@@ -193,9 +193,11 @@ def print_status(body: Mapping[str, Any]) -> None:
 
 
 def _print_rivals(body: Mapping[str, Any]) -> None:
-    """Whether the asked node is alone, and other runs of the name, which were submitted while nodes were apart."""
+    """Whether the asked node is alone, clocks that are wrong, and other runs, which were submitted while nodes were apart."""
     if alone := body.get("alone"):
         click.echo(paint(f" this node is {alone}", WATCH))
+    for clock in body.get("clocks") or ():
+        click.echo(paint(f" {clock}", WATCH))
     for rival in body.get("rivals") or ():
         why = f": {rival['reason']}" if rival.get("reason") else ""
         click.echo(
@@ -300,6 +302,12 @@ def mostly_malformed(summary: Mapping[str, Any]) -> bool:
     return malformed >= ENOUGH_TO_JUDGE and 2 * malformed > int(summary.get("records_in", 0))
 
 
+def all_malformed(summary: Mapping[str, Any]) -> bool:
+    """Whether something was read and not one record of it was well-formed."""
+    malformed: int = sum(summary.get("malformed", {}).values())
+    return malformed > 0 and malformed >= int(summary.get("records_in", 0))
+
+
 def print_sums(summary: Mapping[str, Any]) -> None:
     """What was read, left out and written."""
     if not summary:
@@ -310,7 +318,7 @@ def print_sums(summary: Mapping[str, Any]) -> None:
         f" read {count(summary.get('records_in', 0))}   late {count(summary.get('late', 0))}"
         f"   malformed {count(sum(malformed.values()))}{reasons}{_overload(summary)}"
     )
-    if mostly_malformed(summary):
+    if mostly_malformed(summary) or all_malformed(summary):
         click.echo(paint(" most of what is read is malformed (see: agiledart logs)", WATCH))
     for step, counts in summary.get("steps", {}).items():
         errors = [f"{count(counts[kind])} {word}" for kind, word in ERRORS if counts.get(kind)]
@@ -327,3 +335,18 @@ def print_sums(summary: Mapping[str, Any]) -> None:
             kind = "result after" if summary.get("paced") else "backlog"
             told = f"   {kind} {milliseconds(figures['p50'])}, p99 {milliseconds(figures['p99'])}"
         click.echo(f" {sink} {count(rows)} rows{told}")
+
+
+def print_checkpoints(body: Mapping[str, Any]) -> None:
+    """What is safe in a sentence, and a line for each element."""
+    text = recovery_text(body) or _epoch_text(body["epoch"]) or "nobody says what is committed"
+    click.echo(f"{body['name']} v{body['version']}: {text}")
+    rows = [
+        [
+            *(one["stage"], one["index"], one["node"], f"{one['epoch']} (life {one['life']})", count(one["bytes"])),
+            f"any {one['needs']} of {', '.join(one['holders'])}" if one["needs"] else "its node only",
+        ]
+        for one in body["elements"]
+    ]
+    if rows:
+        print_table(["stage", "#", "node", "epoch", "bytes", "kept by"], rows, ["#", "bytes"])

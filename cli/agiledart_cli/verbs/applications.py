@@ -1,4 +1,4 @@
-"""Verbs about applications that were submitted: `list`, `status`, `stop`, `forget`, `share`, `logs`."""
+"""Verbs about applications that were submitted: `list`, `status`, `stop`, `forget`, `share`, `logs`, `checkpoint`."""
 
 import time
 from typing import Any
@@ -11,9 +11,15 @@ from agiledart_cli.options import (
     agent_options,
 )
 from agiledart_cli.output import BAD, GOOD, json_text, output_option, print_json, say
-from agiledart_cli.verbs.application_view import FINAL_STATES, print_applications, print_status, print_sums
+from agiledart_cli.verbs.application_view import (
+    FINAL_STATES,
+    print_applications,
+    print_checkpoints,
+    print_status,
+    print_sums,
+)
 from agiledart_kernel.text import harmless, harmless_document
-from agiledart_node.wire.commands import Forget, ListApplications, Logs, Share, Status, Stop
+from agiledart_node.wire.commands import Checkpoints, Forget, ListApplications, Logs, Share, Status, Stop
 
 MAX_LOG_ANSWERS = 32
 """Answers that `logs` asks for without `--follow`: more than an agent's kept lines ever need."""
@@ -21,6 +27,9 @@ MAX_LOG_ANSWERS = 32
 LOG_POLL_SECONDS = 0.5
 STOP_SECONDS = 180.0
 """For an agent to drain an application; it gives up and cuts by itself before."""
+
+TAKE_SECONDS = 120.0
+"""For an epoch to be committed; the agent gives up by itself before."""
 
 
 @click.command(name="list", short_help="All applications of the network.")
@@ -178,3 +187,55 @@ def _print_lines(lines: list[dict[str, Any]], output: str) -> None:
             click.echo(json_text(line))
         else:
             click.echo(harmless(f"{line['node']}  {line['step'] + '  ' if line['step'] else ''}{line['text']}"))
+
+
+@click.group(short_help="What is safe of an application, and an epoch now.")
+def checkpoint() -> None:
+    """What is safe of an application with delivery="exactly-once", and an epoch now.
+
+    \b
+    Example:
+      agiledart checkpoint list frequent-routes
+      agiledart checkpoint take frequent-routes
+    """
+
+
+@checkpoint.command(name="list", short_help="What each instance saved, and who keeps it.")
+@click.argument("name")
+@agent_options
+@output_option
+def list_checkpoints(name: str, agent: str | None, identity: str | None, output: str) -> None:
+    """What each instance of an application saved for the last two committed epochs, and who keeps it.
+
+    SURVIVES in `agiledart status` is what follows from that: how many machines may be lost at once.
+
+    \b
+    Example:
+      agiledart checkpoint list frequent-routes
+      agiledart checkpoint list frequent-routes -o json
+    """
+    with connect(agent, identity) as client:
+        body = client.ask(Checkpoints(name))
+    if output == "json":
+        print_json(body)
+    else:
+        print_checkpoints(harmless_document(body))
+
+
+@checkpoint.command(short_help="Begin an epoch now, and wait until it is committed.")
+@click.argument("name")
+@agent_options
+@output_option
+def take(name: str, agent: str | None, identity: str | None, output: str) -> None:
+    """Begin an epoch now, unless one is under way, and wait until it is committed: what the sinks took until then counts.
+
+    \b
+    Example:
+      agiledart checkpoint take frequent-routes
+    """
+    with connect(agent, identity) as client:
+        body = client.ask(Checkpoints(name, take=True), timeout=TAKE_SECONDS)
+    if output == "json":
+        print_json(body)
+    else:
+        print_checkpoints(harmless_document(body))

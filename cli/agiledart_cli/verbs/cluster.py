@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -94,10 +94,15 @@ class Mesh:
     Args:
         count: how many agents.
         executors: worker processes that an application may have on each.
+        apart: each agent counts as a machine of its own, so that state is spread as on several.
+        environment: settings of the agents, beside those of this process.
     """
 
-    def __init__(self, count: int, executors: int = 1) -> None:
-        self.count, self.executors = count, executors
+    def __init__(
+        self, count: int, executors: int = 1, *, apart: bool = False, environment: Mapping[str, str] | None = None
+    ) -> None:
+        self.count, self.executors, self.apart = count, executors, apart
+        self._environment = dict(environment or {})
         self.agents: list[AgentProcess] = []
         self.folder = Path()
         self._pipe = (-1, -1)
@@ -157,6 +162,7 @@ class Mesh:
             *("--metrics", "127.0.0.1:0"),
             *("--executors", str(self.executors), "--parent-fd", str(self._pipe[0])),
             *(("--join", join) if join else ()),
+            *(("--host", f"machine-of-{name}") if self.apart else ()),
         ]
         with log.open("wb") as output, deferred():
             process = subprocess.Popen(
@@ -167,7 +173,7 @@ class Mesh:
                 pass_fds=(self._pipe[0],),
                 start_new_session=True,  # Ctrl-C goes to us; we end them in order
                 cwd=self.folder,
-                env={**os.environ, "PYTHONUNBUFFERED": "1"},
+                env={**os.environ, **self._environment, "PYTHONUNBUFFERED": "1"},
             )
             self.agents.append(AgentProcess(name, folder, process, log))
             assert self._janitor is not None

@@ -107,7 +107,8 @@ def _asked(agent: str | None, identity: str | None) -> list[Finding]:
             seconds = time.monotonic() - began
             findings = [_agent(info, seconds)]
             with contextlib.suppress(AnsweredNoError):  # not in a ring yet: `_agent` says so
-                findings.append(_ring(client.ask(Nodes())))
+                nodes = client.ask(Nodes())
+                findings += [_ring(nodes), *_clocks(nodes)]
                 applications = client.ask(ListApplications())
                 findings += _applications(applications)
                 findings += _inputs(client, applications)
@@ -127,6 +128,10 @@ def _agent(info: dict[str, Any], seconds: float) -> Finding:
         return Finding("agent", BAD, f"{who} is in no ring", "see what it says; start it again with --join @FILE")
     if info["is_leaving"]:
         return Finding("agent", WATCH, f"{who} is leaving", "wait until it has ended")
+    if info.get("is_draining"):
+        return Finding(
+            "agent", WATCH, f"{who} was drained, and takes nothing", f"agiledart drain {info['name']} --undo"
+        )
     if seconds > SLOW_SECONDS:
         return Finding("agent", WATCH, f"{who} took {duration(seconds)} to answer", "look at the load of its machine")
     return Finding("agent", OK, f"{who} answers in {seconds * 1000:.0f} ms")
@@ -145,6 +150,12 @@ def _ring(body: dict[str, Any]) -> Finding:
         advice = "if that was one of yours: check its clock, version and token"
         return Finding("ring", WATCH, f"{plural(body['known'], 'node')}; turned away here: {reasons}", advice)
     return Finding("ring", OK, plural(body["known"], "node"))
+
+
+def _clocks(body: dict[str, Any]) -> list[Finding]:
+    """Clocks of nodes that differ from most."""
+    advice = "set it there: sudo timedatectl set-ntp true; a node more than 5 min off gets no work"
+    return [Finding("clocks", BAD, text, advice) for text in body.get("clocks") or ()]
 
 
 def _applications(body: dict[str, Any]) -> list[Finding]:

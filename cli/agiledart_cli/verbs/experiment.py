@@ -58,9 +58,23 @@ def list_experiments(output: str) -> int:
 @click.option(
     "--policy", metavar="NAME", default="", help="Only this scaling policy: secant, paper, ds2, or one of a package."
 )
+@click.option("--fault", metavar="NAME", default="", help="What happens to hosts: kill, power or executor.")
+@click.option(
+    "--runs", type=click.IntRange(min=1), default=None, help="How often it happens, in place of the scale's number."
+)
 @click.option("--plot", "picture", metavar="FILE", help="Also draw it, as .png, .svg or .pdf; needs matplotlib.")
 @output_option
-def run(name: str, seed: int, scale: str, sizes: str, policy: str, picture: str | None, output: str) -> int:
+def run(
+    name: str,
+    seed: int,
+    scale: str,
+    sizes: str,
+    policy: str,
+    fault: str,
+    runs: int | None,
+    picture: str | None,
+    output: str,
+) -> int:
     """Run one experiment; print its figures beside the published ones, and which goals they meet.
 
     The same seed gives the same figures. Exit code 1 when a goal is missed.
@@ -71,6 +85,7 @@ def run(name: str, seed: int, scale: str, sizes: str, policy: str, picture: str 
       agiledart experiment run churn --scale paper -o json
       agiledart experiment run hop-count --scale paper --sizes 10000
       agiledart experiment run closed-loop --policy secant
+      agiledart experiment run pull-the-plug --fault power --runs 5
     """
     from agiledart_experiments.plotting import check_plot, plot
     from agiledart_experiments.registry import find, run_experiment
@@ -80,7 +95,7 @@ def run(name: str, seed: int, scale: str, sizes: str, policy: str, picture: str 
     if picture:
         check_plot(picture)
     with _last_work_of_process():
-        report, document = run_experiment(found, Settings(seed, scale, _numbers(sizes), policy, say))
+        report, document = run_experiment(found, Settings(seed, scale, _numbers(sizes), policy, fault, runs or 0, say))
     if picture:
         plot(found, report, picture)
     if output == "json":

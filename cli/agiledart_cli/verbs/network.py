@@ -1,18 +1,18 @@
-"""Verbs about the network: `nodes`, `route`, `token`."""
+"""Verbs about the network: `nodes` and `route`, and who is shut out of it: `ban`, `unban`, `bans`."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import click
 
-from agiledart_cli.control_client import connect
-from agiledart_cli.errors import FAILED
-from agiledart_cli.options import agent_options, not_empty
+from agiledart_cli.control_client import ControlClient, connect
+from agiledart_cli.options import agent_options
 from agiledart_cli.output import (
     BAD,
+    GOOD,
+    WATCH,
     count,
     duration,
     milliseconds,
@@ -23,25 +23,13 @@ from agiledart_cli.output import (
     print_table,
     say,
 )
+from agiledart_cli.verbs.access.join_tokens import time_span
+from agiledart_kernel.bans import MAX_REASON, MAX_SECONDS
 from agiledart_kernel.errors import ConfigurationError
-from agiledart_kernel.grants import TOKEN_ROLES
 from agiledart_kernel.text import harmless_document
-from agiledart_node.wire.commands import CreateToken, Nodes, Route
+from agiledart_node.wire.commands import Ban, Bans, Nodes, Route
 
-
-def time_span(ctx: click.Context, parameter: click.Parameter, text: str | None) -> timedelta | None:
-    """The time span of an option, such as `24h`, `30m`, `365d`; None when it was not given."""
-    if text is None:
-        return None
-    from agiledart_executor.user_code.user_parameters import parse_span
-
-    try:
-        span = parse_span(text)
-    except (ValueError, OverflowError):
-        raise click.BadParameter(f"{text!r} is no time span; write 24h, 30m or 7d.", ctx, parameter) from None
-    if span < timedelta(seconds=1):
-        raise click.BadParameter(f"{text!r} is too short.", ctx, parameter)
-    return span
+HEX_DIGITS = 64
 
 
 @click.command(short_help="The nodes that an agent knows.")
@@ -85,8 +73,23 @@ def nodes(agent: str | None, identity: str | None, output: str) -> None:
         say(f"{body['known'] - len(rows):,} more are known.")
     if alone := body.get("alone"):
         say(paint(alone, BAD))
+    if mixed := _versions(body["nodes"]):
+        say(paint(mixed, WATCH))
+    for clock in body.get("clocks") or ():
+        say(paint(clock, BAD))
     if refused := body.get("refused"):
         say("turned away here: " + ", ".join(f"{count:,} × {reason}" for reason, count in sorted(refused.items())))
+
+
+def _versions(nodes: Sequence[Mapping[str, Any]]) -> str:
+    """Who runs which version, when not all run the same; empty: all do."""
+    from agiledart_dataflow.plan.specification import release
+
+    by: dict[str, list[str]] = {}
+    for node in nodes:
+        if node["answers"]:
+            by.setdefault(release(node.get("software", ""), node.get("specification", 0)), []).append(node["name"])
+    return "; ".join(f"{what}: {', '.join(sorted(names))}" for what, names in sorted(by.items())) if len(by) > 1 else ""
 
 
 def _load(node: Mapping[str, Any]) -> list[str]:
@@ -98,7 +101,11 @@ def _load(node: Mapping[str, Any]) -> list[str]:
         count(node["instances"]),
         count(max(0, node["capacity"] - node["instances"])),
         schedules,
-        f"{runs} (leaving)" if node["is_leaving"] else runs,
+        f"{runs} (leaving)".strip()
+        if node["is_leaving"]
+        else f"{runs} (drained)".strip()
+        if node.get("is_draining")
+        else runs,
     ]
 
 
@@ -131,142 +138,114 @@ def route(key: str, agent: str | None, identity: str | None, output: str) -> Non
     print_table(["hop", "node", "id", "rtt from here"], rows, ["hop", "rtt from here"])
 
 
-@click.group(short_help="Make a join token, or read one.")
-def token() -> None:
-    """Make a join token, or read one.
-
-    \b
-    Example:
-      agiledart token create --output pi2.token    (then, on pi2: agiledart agent --join @pi2.token)
-      agiledart token create --role reader --expires 7d
-      agiledart token show @pi2.token
-      agiledart token redeem @reader.token reader.identity
-
-    A token is a secret: whoever has it can become a member until it expires.
-    """
-
-
-@token.command(short_help="Make a token.")
-@click.option("--role", type=click.Choice(TOKEN_ROLES), default="agent", show_default=True)
-@click.option("--uses", type=click.IntRange(1), default=20, show_default=True, help="How many nodes may use it.")
+@click.command(short_help="Shut a node, a key or a token out of the network.")
+@click.argument("target", metavar="NODE|KEY|TOKEN|@FILE")
+@click.option("--reason", default="", help="For people: why.")
 @click.option(
-    "--expires",
-    callback=time_span,
-    metavar="SPAN",
-    default="24h",
-    show_default=True,
-    help="How long it lets anyone in.",
+    "--until", "span", callback=time_span, metavar="SPAN", default=None, help="For how long. Default: for good."
 )
-@click.option(
-    "--member-for",
-    callback=time_span,
-    metavar="SPAN",
-    default="365d",
-    show_default=True,
-    help="How long the membership lasts.",
-)
-@click.option("--scope", default="", metavar="app:NAME|sink:NAME", help="Only for this application or sink.")
 @agent_options
-@click.option(
-    "-o",
-    "--output",
-    metavar="table|json|FILE",
-    default="table",
-    callback=not_empty,
-    show_default=True,
-    help="How to print; or a file that only you can read, into which the token goes.",
-)
-def create(
-    role: str,
-    uses: int,
-    expires: timedelta,
-    member_for: timedelta,
-    scope: str,
-    agent: str | None,
-    identity: str | None,
-    output: str,
-) -> None:
-    """Make a token, signed by an agent that holds the network's authority key (the one that founded it).
+@output_option
+def ban(target: str, reason: str, span: timedelta | None, agent: str | None, identity: str | None, output: str) -> None:
+    """Shut a node, a key or a token out of the network: its links close everywhere within seconds, and it gets no new ones.
 
     \b
     Example:
-      agiledart token create --uses 1 --expires 10m
-      agiledart token create --role submitter --output submitter.token
+      agiledart ban pi7 --reason "stolen"
+      agiledart ban 6d0b… --until 30d              (a key: 64 hex digits, as `status` shows it)
+      agiledart ban @pi7.token                     (everybody who came in by this token)
+
+    Ask an agent that holds the network's authority key (the one that founded it), or with the token of an admin. Whoever
+    is banned may come back by another token: ban the token as well, or it makes the next key a member.
     """
-    command = CreateToken(role, uses, int(expires.total_seconds()), int(member_for.total_seconds()), scope)
+    if len(reason) > MAX_REASON or not reason.isprintable():
+        raise ConfigurationError(f"--reason has at most {MAX_REASON} printable characters.")
+    seconds = MAX_SECONDS if span is None else min(MAX_SECONDS, int(span.total_seconds()))
     with connect(agent, identity) as client:
-        body = client.ask(command)
-    if output == "json":
-        print_json(body)
-        return
-    file = "FILE" if output == "table" else output
-    if output == "table":
-        click.echo(body["token"])
-    else:
-        _write_secret(Path(output), body["token"])
-        say(f"Wrote {output}; only you can read it.")
-    join = f"agiledart agent --join @{file}" if role == "agent" else f"agiledart … --agent HOST:PORT --identity @{file}"
-    say(f"{plural(uses, 'use')}, for {duration(expires.total_seconds())}, role {role}:  {join}")
+        key = _key_of(client, target)
+        body = client.ask(Ban(key, int(time.time()) + seconds, reason))
+    _tell(body, output, f"{target} is banned{'' if span is None else f' for {duration(seconds)}'}.")
 
 
-def _write_secret(file: Path, text: str) -> None:
-    """A file that only this user can read, from its first moment on."""
-    from agiledart_agent.durable_file import write_durably
-
-    try:
-        write_durably(file, f"{text}\n".encode())
-    except OSError as error:
-        raise ConfigurationError(f"--output {file}: {error.strerror}") from None
-
-
-@token.command(short_help="What a token is for, without its secret.")
-@click.argument("text", metavar="TOKEN|@FILE|-")
+@click.command(short_help="Take a ban back.")
+@click.argument("target", metavar="KEY|TOKEN|@FILE")
+@agent_options
 @output_option
-def show(text: str, output: str) -> int:
-    """What a token is for, without its secret. Asks no agent.
+def unban(target: str, agent: str | None, identity: str | None, output: str) -> None:
+    """Take a ban back. `agiledart bans` shows what is banned; a node that was shut out has to be started again.
 
     \b
     Example:
-      agiledart token show @pi2.token
+      agiledart unban 6d0b…
     """
-    from agiledart_agent.identity.tokens import describe, parse_token, read_token
-
-    now = int(time.time())
-    found = describe(parse_token(read_token(text)), now)
-    body = {name: getattr(found, name) for name in found.__slots__}
-    if output == "json":
-        print_json(body)
-    else:
-        left = found.join_before - now
-        until = f"for {duration(left)} more" if left > 0 else paint(f"no more: expired {duration(-left)} ago", "red")
-        click.echo(f" role        {found.role}{f' of {found.scope}' if found.scope else ''}")
-        click.echo(f" uses        {found.uses} (counted in a later version)")
-        click.echo(f" lets in     {until}")
-        click.echo(f" members for {duration(found.member_for)}")
-        click.echo(f" issued by   {found.issued_by}")
-        click.echo(f" network     {found.network[:16]}…")
-        click.echo(f" begins at   {', '.join(found.addresses) or 'no address'}")
-    return FAILED if found.is_expired else 0
+    with connect(agent, identity) as client:
+        known = [row["target"] for row in client.ask(Bans())["bans"]]
+        matching = [key for key in known if key.startswith(target.lower())] if len(target) >= 8 else []
+        key = matching[0] if len(matching) == 1 else _key_of(client, target)
+        body = client.ask(Ban(key, 0))
+    _tell(body, output, f"{key[:16]}… is banned no more.")
 
 
-@token.command(short_help="Turn a reader's token into an identity file.")
-@click.argument("text", metavar="TOKEN|@FILE|-")
-@click.argument("file", type=click.Path(path_type=Path))
+@click.command(short_help="What is banned, and was.")
+@agent_options
 @output_option
-def redeem(text: str, file: Path, output: str) -> None:
-    """Turn a reader's token into an identity file, for jobs that read sink logs for longer than the token lets anyone in.
+def bans(agent: str | None, identity: str | None, output: str) -> None:
+    """What is banned, and was, as the asked agent knows it; all agents learn it within seconds.
 
     \b
     Example:
-      agiledart token redeem @reader.token reader.identity
-
-    The file is a secret; only you may read it. Asks no agent.
+      agiledart bans
     """
-    from agiledart_agent.identity.reader_identity import identity_from_token, write_identity
-
-    identity, addresses = identity_from_token(text)
-    write_identity(file, identity, addresses)
+    with connect(agent, identity) as client:
+        body = client.ask(Bans())
     if output == "json":
-        print_json({"file": str(file), "addresses": list(addresses)})
-        return
-    say(f"Wrote {file}. Readers name it as identityFile; they begin at {', '.join(addresses) or 'no address'}.")
+        print_json(body)
+    elif not body["bans"]:
+        click.echo("Nothing is banned.")
+    else:
+        _print(harmless_document(body))
+
+
+def _tell(body: dict[str, Any], output: str, text: str) -> None:
+    if output == "json":
+        print_json(body)
+    else:
+        say(text, colour=GOOD)
+
+
+def _print(body: dict[str, Any]) -> None:
+    now = time.time()
+    rows = []
+    for one in body["bans"]:
+        left = one["until_ms"] / 1_000 - now
+        state = f"for {duration(left)}" if one["in_force"] else "no more"
+        rows.append(
+            [
+                one["target"][:16],
+                state,
+                duration(max(0.0, now - one["given_ms"] / 1_000)),
+                one["by"][:16],
+                one["reason"],
+            ]
+        )
+    print_table(["banned", "still", "given ago", "by", "reason"], rows)
+
+
+def _key_of(client: ControlClient, target: str) -> str:
+    """The 64 hex digits that are meant: a key, a token's link, or the key of a node by its name or id."""
+    if len(target) == HEX_DIGITS and all(c in "0123456789abcdefABCDEF" for c in target):
+        return target.lower()
+    if target.startswith(("@", "adart1")) or target == "-":
+        from agiledart_agent.identity.tokens import parse_token, read_token
+
+        return parse_token(read_token(target)).record.token.hex()
+    rows = client.ask(Nodes())["nodes"]
+    found = [row for row in rows if target in (row["name"], row["node_id"])]
+    if len(found) != 1:
+        names = ", ".join(sorted(str(row["name"]) for row in rows)[:20])
+        what = "is no node that this agent knows" if not found else "is the name of several nodes: give its key"
+        raise ConfigurationError(f"{target} {what}. Known: {names}")
+    if not found[0]["key"]:
+        say(f"{target} has no link with the agent that was asked.", colour=BAD)
+        raise ConfigurationError(f"Ask an agent that has one, or give the key of {target}: 64 hex digits.")
+    return str(found[0]["key"])

@@ -5,9 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import click
+import msgspec
 
 from agiledart_cli.control_client import ControlClient, connect
-from agiledart_cli.errors import FAILED, AnsweredNoError
+from agiledart_cli.errors import FAILED, USAGE, AnsweredNoError
 from agiledart_cli.options import (
     agent_options,
     not_empty,
@@ -18,12 +19,16 @@ from agiledart_cli.options import (
 )
 from agiledart_cli.output import BAD, output_option, print_json, say
 from agiledart_cli.targets import load_target
-from agiledart_cli.verbs.application_view import FINAL_STATES, print_plan, print_status
+from agiledart_cli.verbs.application_view import FINAL_STATES, all_malformed, print_plan, print_status
 from agiledart_cli.verbs.applications import STOP_SECONDS
+from agiledart_dataflow.plan.deployment import DELIVERIES
 from agiledart_kernel.errors import ConfigurationError
 from agiledart_kernel.text import harmless_document
 from agiledart_node.records.application import SPECIFICATION_CODEC
 from agiledart_node.wire.commands import WAITS_FOR_ROOM, Asked, Status, Stop, Submit
+
+NEVER_MAY = ("verb", "role", "scope", "owner", "order")
+"""Why who asks may not, also when what runs has ended."""
 
 POLL_SECONDS = 0.3
 
@@ -39,8 +44,13 @@ def make_submission(
     name: str = "",
     executors: int = 0,
     dry_run: bool = False,
+    paths: tuple[str, ...] = (),
+    delivery: str = "",
 ) -> Submit:
     """The command that submits `FILE:NAME` with these settings; raises what the user has to read.
+
+    Args:
+        delivery: empty: as the topology says.
 
     The topology is built from the bundle, exactly as the nodes will: what fails there fails here first.
     """
@@ -57,11 +67,24 @@ def make_submission(
             f" not have. Make them parameters and give files, for example {example}, or use agiledart run."
         )
     refuse_overwriting(here, file_there)
-    bundle = make_bundle(builder, settings, application=name)
+    bundle = make_bundle(builder, settings, application=name, paths=paths)
     topology = load_bundle(bundle)
     specification = topology.specification()
     chosen = parallelism_by_step(specification, parallelism)
-    return Submit(name, encode(specification), encode_bundle(bundle), chosen, executors, dry_run, topology.delivery)
+    promise = delivery or topology.delivery
+    return Submit(name, encode(specification), encode_bundle(bundle), chosen, executors, dry_run, promise)
+
+
+def _paths(_context: click.Context, _parameter: click.Parameter, value: str | None) -> tuple[str, ...]:
+    """What `--paths` says; () when it is not given."""
+    from agiledart_dataflow.plan.paths import MODES, paths_from
+
+    if value is None:
+        return ()
+    try:
+        return paths_from(value if value in MODES else [one.strip() for one in value.split(",")])
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
 
 
 @click.command(short_help="Run a topology on the mesh.")
@@ -70,9 +93,22 @@ def make_submission(
 @parallelism_option
 @click.option("--name", default="", callback=not_empty, help="The application's name. Default: the topology's own.")
 @click.option("--executors", type=click.IntRange(1, 64), default=None, help="Worker processes of each node to use.")
+@click.option(
+    "--paths",
+    callback=_paths,
+    metavar="WAYS",
+    help="Which ways rows take between nodes: auto, warm, direct, or NODE[,NODE] that shall lead. Default: as the topology says.",
+)
+@click.option(
+    "--delivery",
+    type=click.Choice(DELIVERIES),
+    default=None,
+    help="What becomes of it when a node dies: exactly-once brings it back from what neighbours keep, at-most-once ends it."
+    " Default: as the topology says, else at-most-once.",
+)
 @click.option("--replace", is_flag=True, help="Drain the application of this name first, if one runs.")
 @click.option("--dry-run", is_flag=True, help="Show what would run where, and whether it could; start nothing.")
-@click.option("--wait", is_flag=True, help="Wait until it has ended; exit 1 when it failed.")
+@click.option("--wait", is_flag=True, help="Wait until it has ended; exit 1 when it failed, or could read nothing.")
 @click.option("--timeout", type=float, metavar="SECONDS", help="Give up waiting after this time (it runs on).")
 @agent_options
 @output_option
@@ -82,6 +118,8 @@ def submit(
     parallelism: tuple[str, ...],
     name: str,
     executors: int | None,
+    paths: tuple[str, ...],
+    delivery: str | None,
     replace: bool,
     dry_run: bool,
     wait: bool,
@@ -97,6 +135,8 @@ def submit(
       agiledart submit taxi.py:frequent_routes --set trips=csv:trips.csv.gz
       agiledart submit taxi.py:frequent_routes --set trips=csv:/data/trips.csv.gz@pi2 --parallelism 4
       agiledart submit --dry-run taxi.py:frequent_routes
+      agiledart submit --paths warm taxi.py:frequent_routes
+      agiledart submit --delivery exactly-once taxi.py:frequent_routes     (survives nodes that die)
       agiledart submit --replace taxi.py:frequent_routes     (drains the one that runs)
 
     The function runs here and, from the same source files, on every node that hosts a part; the nodes refuse code that
@@ -112,10 +152,12 @@ def submit(
         name=name,
         executors=executors or 0,
         dry_run=dry_run,
+        paths=paths,
+        delivery=delivery or "",
     )
     with connect(agent, identity) as client:
         if replace and not dry_run:
-            _drain(client, _name_of(command))
+            _make_way(client, command)
         body = _started(client, command, wait=wait)
         if body is None:
             return FAILED
@@ -133,7 +175,12 @@ def submit(
         print_json(final)
     else:
         print_status(harmless_document(final))
-    return FAILED if final["state"] == "failed" or final["state"] not in FINAL_STATES else 0
+    if final["state"] == "failed" or final["state"] not in FINAL_STATES:
+        return FAILED
+    if all_malformed(final.get("summary") or {}):
+        say(f"Not one record could be read, all were malformed. The first of them: agiledart logs {body['name']}")
+        return FAILED
+    return 0
 
 
 class _WaitsForRoom(Exception):
@@ -159,13 +206,34 @@ def _started(client: ControlClient, command: Submit, *, wait: bool) -> Any:
         raise
 
 
-def _drain(client: ControlClient, name: str) -> None:
-    """End what runs under a name, having let out what it has read; nothing when nothing does."""
+def _make_way(client: ControlClient, command: Submit) -> None:
+    """End what runs under the name of a submission, having let out what it has read; nothing when nothing does.
+
+    It goes on when its successor could not run in any case, for a place that does not exist, code that does not load, or a log that
+    is somebody else's. Room and what one of both only can have (a port) is not looked at: that becomes free.
+
+    Raises:
+        AnsweredNoError: so it is.
+    """
+    name = _name_of(command)
     try:
         if client.ask(Status(name))["state"] in FINAL_STATES:
             return
     except AnsweredNoError:  # there is none
         return
+    faults: list[str] = []
+    try:
+        told = client.ask(msgspec.structs.replace(command, dry_run=True), timeout=SUBMIT_SECONDS)
+        faults = [f"{row['node']}: {row['text']}" for row in told["checks"] if not row["stage"] and not row["is_good"]]
+    except AnsweredNoError as error:
+        if error.exit_code == USAGE or error.reason in NEVER_MAY:
+            raise AnsweredNoError(f"{str(error).rstrip('.')}. {name} runs on, as it was.", error.exit_code) from None
+    if faults:
+        raise AnsweredNoError(f"{'; '.join(faults)}. {name} runs on, as it was.", FAILED)
+    _drain(client, name)
+
+
+def _drain(client: ControlClient, name: str) -> None:
     say(f"  {name} runs: draining it first")
     try:
         client.ask(Stop(name), on_progress=lambda text: say(f"  {text}"), timeout=STOP_SECONDS)

@@ -49,6 +49,7 @@ class SourceCounts(msgspec.Struct, array_like=True):
 
     Attributes:
         spooled: records that lie in the spool now; `spooled_ever`: that went through it.
+        dead_letters: of the malformed ones, that went to the side output.
         early: records (of those counted above) whose clock was too fast, so that they waited for their time.
     """
 
@@ -62,6 +63,7 @@ class SourceCounts(msgspec.Struct, array_like=True):
     spooled: int = 0
     spooled_ever: int = 0
     early: int = 0
+    dead_letters: int = 0
 
     @property
     def malformed_records(self) -> int:

@@ -39,6 +39,7 @@ class Batch(msgspec.Struct, gc=False):
         mark: nothing at or below it will follow. `START` promises nothing.
         barrier: number of a checkpoint that passes here; 0: none. A barrier has no rows.
         converted: the rows in the other form, once somebody has asked for it.
+        change: of a barrier: the name of the plan that holds behind it, where it is another one.
     """
 
     held: Any
@@ -46,6 +47,7 @@ class Batch(msgspec.Struct, gc=False):
     mark: Position
     barrier: int = 0
     converted: Any = None
+    change: bytes = b""
 
     def __len__(self) -> int:
         return len(self.held)

@@ -9,7 +9,7 @@
 
 import struct
 from collections.abc import Callable
-from typing import Any, Final, get_args
+from typing import Annotated, Any, Final, get_args
 
 import msgspec
 
@@ -29,6 +29,22 @@ _HEAD = struct.Struct(">BI")
 
 _ORDER_TYPES: Final[dict[Carries, Any]] = {"rows": None, "times": list[int], "positions": list[tuple[int, ...]]}
 _COLUMN_ORDER_TYPES: Final[dict[Carries, Any]] = {"rows": None, "times": bytes, "positions": Packed}
+
+
+class _Barrier(msgspec.Struct, array_like=True):
+    """The body of a barrier's frame; the name of a plan is short."""
+
+    rows: list[msgspec.Raw]
+    order: list[msgspec.Raw] | None
+    mark: tuple[int, ...]
+    change: Annotated[bytes, msgspec.Meta(max_length=32)] = b""
+
+    @property
+    def parts(self) -> tuple[list[msgspec.Raw], Any, Position, bytes]:
+        return self.rows, self.order, self.mark, self.change
+
+
+_BARRIER: Final = msgspec.msgpack.Decoder(_Barrier)
 
 
 class ColumnsNotReady(Exception):
@@ -57,6 +73,8 @@ class BatchCodec:
     def encode(self, batch: Batch) -> bytes:
         """The bytes of a batch. Raises TypeError, ValueError or OverflowError for rows that cannot travel."""
         held = batch.held
+        if batch.change:
+            return self._encoder.encode(([], self._nothing(), batch.mark, batch.change))
         if type(held) is list or not len(held):
             if self._is_loose:
                 check_plain(held)
@@ -117,6 +135,17 @@ class BatchCodec:
         if not mark or (order is not None and len(rows) != len(order)):
             raise RemoteProtocolError("form", f"{len(rows)} rows, order of {order and len(order)}, mark {mark}")
         return Batch(rows, order, mark)
+
+    @staticmethod
+    def decode_barrier(body: bytes | memoryview) -> Batch:
+        """The mark of a barrier and the change that it carries. Raises RemoteProtocolError (`form`)."""
+        try:
+            rows, _, mark, change = _BARRIER.decode(body).parts
+        except (msgspec.MsgspecError, ValueError) as error:
+            raise RemoteProtocolError("form", str(error)[:200]) from None
+        if rows or not mark:
+            raise RemoteProtocolError("form", f"a barrier with {len(rows)} rows, mark {mark}")
+        return Batch([], None, mark, 0, None, change)
 
     def _decode_columns(self, body: memoryview) -> Batch:
         _, length = _HEAD.unpack_from(body)

@@ -88,12 +88,12 @@ class Match(NamedTuple, Generic[K, R]):
 
 
 class DeadLetter(NamedTuple, Generic[R]):
-    """A row that a step could not treat and whose error policy is `dead_letter`.
+    """A row that a step could not treat and whose error policy is `dead_letter`, or a record that a source could not read.
 
     Attributes:
         record: the row; at a join of rows of two types `Either(left, right)`.
-        step: that raised.
-        error: type and text of the exception.
+        step: that raised, or the source.
+        error: type and text of the exception; of a malformed record its place and what is wrong with it.
         traceback: the lines of user code that led to it.
     """
 

@@ -11,6 +11,7 @@ Source: spec of the dataflow, section 1; decision 0003.
 """
 
 from collections import deque
+from collections.abc import Callable
 from heapq import heappop, heappush
 from itertools import repeat
 from typing import Any, Final, Literal, NamedTuple
@@ -50,6 +51,8 @@ class EventClock:
         due: (time, row or `Late`) in order, ready to go.
         sorting: a heap of (time, number, row) that others may still come before.
         late: rows left out so far; `early`: rows that wait because their clock goes too fast.
+        noted: asked before the clock lets time pass, where that has to be in a log; while it says no, time stands.
+        replays: what is read now was read before: time passes as it is told (`reach`), and by no clock.
     """
 
     def __init__(
@@ -69,6 +72,8 @@ class EventClock:
         self.arrivals = 0
         self.late = self.early = 0
         self.keeps_late = keeps_late
+        self.noted: Callable[[int], bool] | None = None
+        self.replays = False
         self._wall = clock == "wall"
         self._idle_timeout_ns = idle_timeout_ms * 1_000_000
         self._last_reading_ns: int | None = None
@@ -122,9 +127,11 @@ class EventClock:
 
     def pass_time(self, now_ns: int, wall_ms: int, *, has_read: bool) -> None:
         """Let time pass by the clock, where the source said so."""
-        if has_read or self._last_reading_ns is None:
+        if has_read or self._last_reading_ns is None or self.replays:
             self._last_reading_ns = now_ns
             self._newest_read = self.newest
+        if self.replays:
+            return
         if self._wall:
             reached = wall_ms
         else:
@@ -133,9 +140,15 @@ class EventClock:
                 return
             before = self._newest_read
             reached = wall_ms if before is None else before + silent_ns // 1_000_000
-        if self.newest is None or reached >= self.newest + PROMISE_STEP_MS:
-            self.newest = reached
-            self.release(reached - self.disorder_ms)
+        is_due = self.newest is None or reached >= self.newest + PROMISE_STEP_MS
+        if is_due and (self.noted is None or self.noted(reached)):
+            self.reach(reached)
+
+    def reach(self, newest: int) -> None:
+        """Time has come so far; it never goes back."""
+        if self.newest is None or newest > self.newest:
+            self.newest = newest
+            self.release(newest - self.disorder_ms)
 
     def promise(self) -> Position | None:
         """The mark that holds while nothing is due: rows at that time may still come, none before it."""

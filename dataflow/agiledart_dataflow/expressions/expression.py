@@ -2,13 +2,19 @@
 
 from collections.abc import Iterable
 from datetime import date, datetime, timedelta
-from typing import Any
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any
 
 from agiledart_dataflow.expressions.aggregates import Aggregate
 from agiledart_dataflow.expressions.nodes import Call, Field, Literal, Node, When
 from agiledart_dataflow.user_code.callsite import call_site
+from agiledart_kernel.errors import TopologyError
 
 _VALUES = (str, int, float, bool, bytes, datetime, date, timedelta, type(None))
+
+
+class NoSuchMethod(TopologyError, AttributeError):
+    """No expression has this method. Also an AttributeError, so that `hasattr` works as ever."""
 
 
 class Expression:
@@ -31,6 +37,17 @@ class Expression:
 
     def __iter__(self) -> Any:
         raise call_site().error("an expression stands for one value of a row and cannot be iterated")
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """What no expression has is told at its line; names that begin with `_` are Python's own."""
+            if name.startswith("_"):
+                raise AttributeError(f"'Expression' object has no attribute {name!r}", name=name, obj=self)
+            known = [one for one in dir(Expression) if not one.startswith("_") and one != "node"]
+            close = get_close_matches(name, known, 1)
+            meant = f"did you mean .{close[0]}(…)?" if close else f"it has {', '.join(known)}"
+            raise NoSuchMethod(f"{call_site()}  an expression has no method {name!r}: {meant}")
 
     # numbers, times and texts
 

@@ -1,15 +1,19 @@
 """`Graph`: the steps of a topology under construction. `Rows` and `KeyedRows`: what leaves one of them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
+import msgspec
+
 from agiledart_dataflow.data.keying import Keying
 from agiledart_dataflow.event_time.event_times import no_time
-from agiledart_dataflow.plan.specification import Options, Specification
+from agiledart_dataflow.plan.losses import IF_LOST, WAIT
+from agiledart_dataflow.plan.paths import AUTO, Paths, paths_from, written
+from agiledart_dataflow.plan.specification import PATHS, Options, Specification, StepSpecification
 from agiledart_dataflow.plan.step import Step
-from agiledart_dataflow.user_code.callsite import call_site
+from agiledart_dataflow.user_code.callsite import CallSite, call_site
 from agiledart_kernel.instants import milliseconds
 from agiledart_kernel.limits import MAX_APPLICATION_NAME
 
@@ -39,6 +43,11 @@ class Graph:
         self.name = name
         self.where = where
         self.steps: list[Step] = []
+        self.paths: Paths = (AUTO,)
+        self.if_lost: Mapping[str, str] = {}  # by kind of stage, what becomes of the run when its node or state is lost
+        self.paths_behind: dict[
+            int, Paths
+        ] = {}  # by step, where its rows may take other ways than those of the topology
 
     def add(
         self, name: str, kind: str, inputs: tuple[int, ...], row_type: Any, *, options: Options = (), **parts: Any
@@ -73,7 +82,29 @@ class Graph:
             if step.traits.stage != "sink" and step.index not in read:
                 raise step.where.error(f"nothing takes the rows of {step.name!r}: end the chain with .sink(…)")
         self._check_times()
-        return Specification(self.name, tuple(step.specification() for step in self.steps))
+        return Specification(self.name, tuple(self._as_written(step.specification()) for step in self.steps))
+
+    def _as_written(self, step: StepSpecification) -> StepSpecification:
+        """The step with what is said of all steps of its kind."""
+        if_lost = self.if_lost.get(step.traits.stage, WAIT)
+        if if_lost == WAIT or (step.traits.stage == "operator" and not step.traits.has_state):
+            return self._with_paths(step)
+        written_out = tuple(sorted((*step.options, (IF_LOST, if_lost))))
+        return self._with_paths(msgspec.structs.replace(step, options=written_out))
+
+    def _with_paths(self, step: StepSpecification) -> StepSpecification:
+        """The step, which says which ways its rows may take where that is not `auto`."""
+        paths = self.paths_behind.get(step.index, self.paths)
+        if paths == (AUTO,) or step.traits.stage == "sink":
+            return step
+        return msgspec.structs.replace(step, options=tuple(sorted((*step.options, (PATHS, written(paths))))))
+
+    def paths_given(self, value: str | Sequence[str], where: CallSite) -> Paths:
+        """What a user wrote as `paths`; raises TopologyError."""
+        try:
+            return paths_from(value)
+        except ValueError as error:
+            raise where.error(str(error)) from None
 
     def _check_times(self) -> None:
         """Windows over rows without event times would never close; told at the line that asks for one."""

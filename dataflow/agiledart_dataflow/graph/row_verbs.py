@@ -107,3 +107,9 @@ def _ask_returns(verb: str, name: str, error: CannotTellError) -> str:
         f"the type of the rows after {name!r} cannot be told, {error}: annotate the function (-> Row), or write"
         f" {verb}(…, returns=Row)"
     )
+
+
+def with_paths(rows: Rows, paths: str | Sequence[str]) -> Rows:
+    """The same rows, which may take these ways to other nodes."""
+    rows.graph.paths_behind[rows.step.index] = rows.graph.paths_given(paths, call_site())
+    return rows

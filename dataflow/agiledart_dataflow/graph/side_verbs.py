@@ -26,9 +26,14 @@ def late(rows: Rows, name: str) -> Rows:
 
 
 def errors(rows: Rows, name: str) -> Rows:
-    """The records at which the step's user code raised."""
+    """The records at which the step's user code raised; of a source the malformed ones."""
     where = call_site()
     step = rows.step
+    if step.source is not None:
+        of_connector = "" if step.connector is None else step.connector.option("malformed")
+        if (step.source.malformed or of_connector) != "dead_letter":
+            raise where.error(f'{step.name!r} keeps no dead letters: give source() malformed="dead_letter"')
+        return _beside(rows, name, "errors", generic(DeadLetter, str))
     if step.on_error != "dead_letter":
         raise where.error(f'{step.name!r} keeps no dead letters: give it on_error="dead_letter"')
     left, right = _taken(rows), None if step.state is None else step.state.other_rows

@@ -4,7 +4,7 @@ Handles carry no rows: a verb adds a step to the graph and returns the handle of
 stands in the modules of verbs, by theme.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypedDict, TypeVar, Unpack, overload
@@ -117,6 +117,12 @@ class Stream(Generic[T]):
     def sink(self, name: str, connector: Sink[T], *, at: str | None = None) -> None:
         """Hand the rows to the outer world. `at` says which node runs it (over the connector's own `@node`)."""
         row_verbs.sink(self._rows, name, connector, at)
+
+    def paths(self, paths: str | Sequence[str]) -> "Stream[T]":
+        """Which ways the rows of this step take to other nodes, over what the topology says: `auto`, `warm`, `direct`, or names of
+        nodes that shall lead.
+        """
+        return Stream(row_verbs.with_paths(self._rows, paths))
 
     # ---- expressions, and many rows at once
 
@@ -255,6 +261,9 @@ class Stream(Generic[T]):
 
     def errors(self, name: str) -> "Stream[DeadLetter[Any]]":
         """The records at which the step's user code raised, when its policy is `on_error="dead_letter"`.
+
+        Of a source with `malformed="dead_letter"` they are the malformed records: texts as they came, or the row that `check`
+        refused as Python shows it.
 
         A join of rows of two types gives each as `Either(left, right)`, None at the side where it did not come from.
         """

@@ -17,7 +17,9 @@ from agiledart_dataflow.plan.connectors import MALFORMED_POLICIES as POLICIES
 from agiledart_dataflow.plan.connectors import Connector, Source, records_source
 from agiledart_dataflow.plan.deployment import AT_MOST_ONCE, DELIVERIES
 from agiledart_dataflow.plan.instances_asked import SCALE, is_possible, limits_written
+from agiledart_dataflow.plan.losses import NODE_LOST, STATE_LOST, WAIT, NodeLost, StateLost
 from agiledart_dataflow.plan.overload import Overload, overload_of
+from agiledart_dataflow.plan.paths import AUTO
 from agiledart_dataflow.plan.specification import Options
 from agiledart_dataflow.plan.stage_plan import suggestion
 from agiledart_dataflow.plan.step_parts import SourceParts
@@ -39,17 +41,46 @@ class Topology(Graph):
         delivery: on a mesh `exactly-once` saves what steps remember every ten seconds and brings the application back when a host
             or its process dies: rows of a `log:` sink then count when they are committed, none twice and none missing.
             `at-most-once` ends it with its host.
+        paths: which ways rows take between nodes. `auto`: directly while that works, by way of another node while it does not.
+            `warm`: two other ways are kept open, so that rows leave a bad link at once. `direct`: never by way of others. Or the
+            names of one to three nodes that shall lead, as `["pi2"]`. `Stream.paths` says it of a single step's rows.
+        on_source_lost, on_sink_lost: with `exactly-once`, when the node of a source or sink is gone: `wait` for it, `move` to
+            another node (a source that can be read from there; of sinks only `log:`, whose offsets go on), or `fail`.
+        on_state_lost: when so many nodes are gone that the state of a step cannot be rebuilt: `wait` for them, `fail`, or go on
+            with an `empty` state; the last two only after a minute.
 
     Raises:
         TopologyError: from any method, with file and line of the call and how to mend it.
     """
 
-    def __init__(self, name: str, *, delivery: str = AT_MOST_ONCE) -> None:
+    def __init__(
+        self,
+        name: str,
+        *,
+        delivery: str = AT_MOST_ONCE,
+        paths: str | Sequence[str] = AUTO,
+        on_source_lost: NodeLost = "wait",
+        on_sink_lost: NodeLost = "wait",
+        on_state_lost: StateLost = "wait",
+    ) -> None:
         super().__init__(name)
         if delivery not in DELIVERIES:
             raise self.where.error(f"delivery is {' or '.join(map(repr, DELIVERIES))}, not {delivery!r}")
         self.delivery = delivery
+        self.paths = self.paths_given(paths, self.where)
         self.limits = UserLimits()
+        self._policy("on_source_lost", on_source_lost, NODE_LOST)
+        self._policy("on_sink_lost", on_sink_lost, NODE_LOST)
+        self._policy("on_state_lost", on_state_lost, STATE_LOST)
+        self.if_lost = {"source": on_source_lost, "sink": on_sink_lost, "operator": on_state_lost}
+
+    def _policy(self, name: str, value: str, choices: tuple[str, ...]) -> None:
+        if value not in choices:
+            raise self.where.error(f"{name} is {' or '.join(map(repr, choices))}, not {value!r}")
+        if value != WAIT and self.delivery == AT_MOST_ONCE:
+            raise self.where.error(
+                f'{name}={value!r} needs delivery="exactly-once": without it nothing survives its node'
+            )
 
     if not TYPE_CHECKING:  # which goes on to report them at once
         __getattr__ = missing_verbs("Topology")
@@ -71,7 +102,7 @@ class Topology(Graph):
         clock: Clock = "events",
         idle_timeout: timedelta | None = None,
         max_ahead: timedelta | None = None,
-        malformed: Literal["count", "fail"] | None = None,
+        malformed: Literal["count", "fail", "dead_letter"] | None = None,
     ) -> Stream[T]:
         """A stream of rows from outside.
 
@@ -96,7 +127,8 @@ class Topology(Graph):
             max_ahead: a row whose time is further than this ahead of the node's clock pushes time no further than this, and
                 waits until its time has come. For live rows from devices whose clocks may be wrong.
             malformed: what becomes of records that are none: they are counted, told and left out (`count`, the usual), or the
-                first one ends the application (`fail`); over what the connector says.
+                first one ends the application (`fail`), or `.errors(name)` gives them as `DeadLetter`, the record a text as it
+                came (`dead_letter`); over what the connector says.
         """
         where = call_site()
         chosen = _source_connector(name, connector, where)
@@ -110,7 +142,7 @@ class Topology(Graph):
             raise where.error(f"max_out_of_order of source {name!r} is below zero: {max_out_of_order}")
         disorder = milliseconds(max_out_of_order)
         if malformed not in (None, *POLICIES):
-            raise where.error(f"malformed is {' or '.join(map(repr, POLICIES))}, not {malformed!r}")
+            raise where.error(f"malformed is one of {', '.join(POLICIES)}, not {malformed!r}")
         policy = _overload(name, overload, chosen, where)
         time_passes = _clock(clock, idle_timeout, max_ahead, where)
         time_of, times_of_columns = event_times(event_time, row_type, where)

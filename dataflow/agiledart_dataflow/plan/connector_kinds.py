@@ -20,13 +20,21 @@ class Guarantee:
 
     Attributes:
         goes_back: a source: what was read can be read again.
+        takes_back: a sink: what was written behind the last committed epoch can be taken back.
         acknowledges: a source: when it tells where rows come from that they are safe.
         repeats: after a crash: which rows are lost, which come or are written again.
+        delivers: a sink: it says when rows have arrived (`when_delivered`), so an epoch can wait for that.
+        same_with: then: an option with which a row that is written again changes nothing.
+        loses_without: then: an option without which it does not say so.
     """
 
     repeats: str
     goes_back: bool = False
     acknowledges: str = "never"
+    takes_back: bool = False
+    delivers: bool = False
+    same_with: str = ""
+    loses_without: str = ""
 
 
 @dataclass(frozen=True)

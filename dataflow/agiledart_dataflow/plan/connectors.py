@@ -107,6 +107,18 @@ def _option_text(value: object) -> str:
     return str(value)
 
 
+_OF_FILES: Final = {
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "jsonl",
+    ".csv": "csv",
+    ".txt": "lines",
+    ".log": "lines",
+    ".parquet": "parquet",
+}
+"""What files whose names end so are read by."""
+
+
 def parse_connector(text: str) -> Connector:
     """The connector that a URL describes. Raises `ConfigurationError` when the text is none.
 
@@ -114,7 +126,10 @@ def parse_connector(text: str) -> Connector:
     """
     kind, colon, rest = text.partition(":")
     if not kind or not all(c.isalnum() or c in "-_" for c in kind) or (not colon and not kind.isidentifier()):
-        raise ConfigurationError(f"{text!r} is no connector: write KIND:PATH, for example csv:trips.csv.gz or stdout:")
+        file = text.partition("?")[0].removesuffix(".gz")
+        meant = next((f"{one}:{text}" for ending, one in _OF_FILES.items() if file.endswith(ending)), "")
+        advice = f"did you mean {meant} ?" if meant else "write KIND:PATH, for example csv:trips.csv.gz or stdout:"
+        raise ConfigurationError(f"{text!r} is no connector: {advice}")
     rest, _, at = rest.rpartition("@") if "@" in rest else (rest, "", "")
     path, question, query = rest.partition("?")
     try:
@@ -137,8 +152,8 @@ def records_source(rows: Sequence[Any] | Callable[[], Iterable[Any]], row_type: 
     return Connector("list", row_type=row_type, payload=rows)
 
 
-MALFORMED_POLICIES: Final = ("count", "fail")
-"""What becomes of malformed records: they are counted, or the first of them ends the application."""
+MALFORMED_POLICIES: Final = ("count", "fail", "dead_letter")
+"""What becomes of malformed records: they are counted; the first of them ends the application; they are dead letters, too."""
 
 TOLD_OF_A_REASON = 5
 """Malformed records of each reason that users are told of, the first; the others are counted."""
@@ -154,6 +169,7 @@ class Reading(msgspec.Struct, frozen=True, gc=False):
         exhausted: True when nothing will ever follow.
         drained: True when there is nothing more now, so that `fileno` may be waited for without asking again.
         notes: what users should be told of what was read, each once: the first malformed records of each reason, a header.
+        came_ns: of a reading that was kept in a log: when it came, in nanoseconds since 1970; 0: now.
     """
 
     rows: Any
@@ -162,6 +178,7 @@ class Reading(msgspec.Struct, frozen=True, gc=False):
     exhausted: bool = False
     drained: bool = False
     notes: tuple[str, ...] = ()
+    came_ns: int = 0
 
 
 class SourceReader(Protocol):
@@ -180,6 +197,11 @@ class SourceReader(Protocol):
 
     # A reader may also have `fileno() -> int | None`: what to wait for when `read` brought nothing. None: nothing to wait
     # for now. Without it the reader is asked again after a few milliseconds.
+    # And `on_malformed(take: Callable[[str, str], None])`: from now on `read` hands each malformed record to `take`, as a text,
+    # with what is wrong with it. Without it malformed records cannot become dead letters.
+    # One that tells where its rows come from that they are safe has `holds: bool`, which is set where rows go to a log,
+    # `receipt() -> int`: a number for all that was handed out so far, and `acknowledge(receipt)`: that is on the disk. While it
+    # does not hold it acknowledges what it handed out when it is asked for more.
 
 
 class SinkWriter(Protocol):

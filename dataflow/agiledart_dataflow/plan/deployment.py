@@ -88,6 +88,7 @@ class DeploymentPart(msgspec.Struct, frozen=True, gc=False, array_like=True):
             0: no more than its capacity.
         by_epoch: the run is saved by epochs, so that it survives the death of its hosts.
         order: with which the user submitted it, signed; what is done for it later rests on that.
+        owner: the key that the application belongs to, and with it the logs that its sinks begin.
     """
 
     application: str
@@ -108,6 +109,7 @@ class DeploymentPart(msgspec.Struct, frozen=True, gc=False, array_like=True):
     most: int = 0
     by_epoch: bool = False
     order: bytes = b""
+    owner: bytes = b""
 
     def places(self) -> dict[tuple[int, int], Peer]:
         """(stage, index) → the node that runs it."""

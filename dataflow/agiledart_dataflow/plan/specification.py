@@ -14,13 +14,27 @@ from agiledart_dataflow.event_time.windows import Panes, Sliding, Window, read_w
 from agiledart_dataflow.plan.connectors import ConnectorSpecification
 from agiledart_dataflow.plan.step_kinds import KEYED_PATH, StepKind, kind_named
 
-FORMAT = 1
-"""Version of this form; a node refuses one that it does not know."""
+FORMAT = 2
+"""Version of this form; a node refuses one that it does not know. It counts up with every change of what a topology's specification
+looks like, its digest above all, so that nodes of two versions tell each other so in place of blaming the user's code."""
 
 Options = tuple[tuple[str, str], ...]
 
 LATENESS: Final = "lateness_ms"
 """Option of a window that goes on listening for late rows."""
+
+
+PATHS = "paths"
+"""Option of a step that says which ways its rows may take to other nodes."""
+
+
+def release(software: str, form: int) -> str:
+    """A version of AgileDart and the form of specifications that it knows, for people; older ones did not say theirs."""
+    return (
+        f"agiledart {software} with specification {form}"
+        if software
+        else "an older agiledart that does not say its version"
+    )
 
 
 class StepSpecification(msgspec.Struct, frozen=True, gc=False, array_like=True):

@@ -9,6 +9,7 @@ import msgspec
 from agiledart_dataflow.data.carries import Carries, most
 from agiledart_dataflow.data.partitioning import Owners
 from agiledart_dataflow.data.position import Position
+from agiledart_dataflow.plan.paths import AUTO, Paths
 from agiledart_dataflow.state.owner_table import groups_of, next_owners, owners_by_key, owners_by_turn
 from agiledart_kernel.errors import TopologyError
 from agiledart_kernel.limits import MAX_PARALLELISM
@@ -20,6 +21,21 @@ StageKind = Literal["source", "operator", "sink"]
 
 ERRORS = "errors"
 """Tag of the side output that a step's dead letters take."""
+
+
+def member(term: int, index: int) -> int:
+    """The number by which channels name an instance: its index in the first term, another one in each later term."""
+    return (term - 1) * MAX_PARALLELISM + index
+
+
+def index_of(number: int) -> int:
+    """The index, within its term, of the instance that channels name so."""
+    return number % MAX_PARALLELISM
+
+
+def term_of(number: int) -> int:
+    """The term of the instance that channels name so."""
+    return number // MAX_PARALLELISM + 1
 
 
 class Stage(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -38,6 +54,7 @@ class Stage(msgspec.Struct, frozen=True, gc=False, array_like=True):
         low, high: limits of `parallelism`, within which its edges need not be planned anew.
         scales: it was given limits, and may be scaled without a command.
         owners: of this term; empty where it can have one instance only.
+        if_lost: what becomes of the run when its node (of a source or sink) or its state is lost, see `losses`; "": it waits.
     """
 
     index: int
@@ -53,6 +70,7 @@ class Stage(msgspec.Struct, frozen=True, gc=False, array_like=True):
     high: int = 1
     scales: bool = False
     owners: Owners = b""
+    if_lost: str = ""
 
     def first_owners(self) -> Owners:
         """The table that it begins with."""
@@ -84,6 +102,7 @@ class Edge(msgspec.Struct, frozen=True, gc=False, array_like=True):
         padding: what the target appends to each position (a union does).
         carries: what travels beside its rows.
         lazy_marks: a mark without rows may wait for the next rows.
+        paths: which ways its rows may take between two nodes.
         side: "" for the rows that the last step of the stage puts out; "step/tag" for a side output of one of its steps.
     """
 
@@ -97,6 +116,7 @@ class Edge(msgspec.Struct, frozen=True, gc=False, array_like=True):
     carries: Carries = "positions"
     side: str = ""
     lazy_marks: bool = False
+    paths: Paths = (AUTO,)
 
 
 class StagePlan(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -125,27 +145,59 @@ class StagePlan(msgspec.Struct, frozen=True, gc=False, array_like=True):
         incoming = self.incoming(stage)
         return incoming[0].carries if incoming else most(*(edge.carries for edge in self.outgoing(stage)))
 
+    def members(self, stage: int) -> range:
+        """The instances of a stage in its present term, as channels name them."""
+        first = member(self.stages[stage].term, 0)
+        return range(first, first + self.stages[stage].parallelism)
+
     def inputs(self, stage: int, index: int) -> tuple[tuple[int, int], ...]:
-        """(edge, upstream instance) of every channel that enters an instance."""
+        """(edge, upstream instance) of every channel that enters an instance; `index` is that within its term."""
         return tuple(
             (edge.index, source)
             for edge in self.incoming(stage)
-            for source in range(self.stages[edge.source].parallelism)
-            if edge.partitioning != "forward" or source == index
+            for source in self.members(edge.source)
+            if edge.partitioning != "forward" or index_of(source) == index
         )
 
     def targets(self, edge: int, source: int) -> range:
         """The instances of the target stage to which an instance sends over an edge."""
+        members = self.members(self.edges[edge].target)
         if self.edges[edge].partitioning == "forward":
-            return range(source, source + 1)
-        return range(self.stages[self.edges[edge].target].parallelism)
+            at = index_of(source)
+            return members[at : at + 1]
+        return members
+
+    def followers(self, edge: int, source: int) -> tuple[int, ...]:
+        """Whose channels go on where that of an instance of the term before has ended: those of all instances, since all before
+        stood at one frontier; of its partner only, where each hears of its own partner alone.
+        """
+        stage = self.edges[edge].source
+        if any(one.partitioning == "forward" for one in self.incoming(stage)):
+            return (self.members(stage)[index_of(source)],)
+        return tuple(self.members(stage))
 
     def channels(self) -> Iterator[tuple[int, int, int]]:
         """(edge, source instance, target instance) of every channel."""
         for edge in self.edges:
-            for source in range(self.stages[edge.source].parallelism):
+            for source in self.members(edge.source):
                 for target in self.targets(edge.index, source):
                     yield edge.index, source, target
+
+    def next_terms(self, numbers: Mapping[str, int]) -> "StagePlan":
+        """The plan in which the stages that are named, by themselves or by a step, have a new term: with other numbers of
+        instances and few groups moved, or with the same number, table and other places.
+
+        Raises:
+            TopologyError: as `with_instances`, and for what cannot change its place in mid-stream.
+        """
+        plan = self.with_instances(numbers)
+        stages = list(plan.stages)
+        for index in dict.fromkeys(self.stage_named(name).index for name in numbers):
+            stage = stages[index]
+            if stage.kind != "operator":
+                raise TopologyError(f"{stage.name} is a {stage.kind}: it stays where it is while rows flow")
+            stages[index] = msgspec.structs.replace(stage, term=stage.term + 1)
+        return msgspec.structs.replace(plan, stages=tuple(stages))
 
     def with_instances(self, numbers: Mapping[str, int]) -> "StagePlan":
         """The plan with other numbers of instances, by name of a stage or step; edges stay as they are.
@@ -183,12 +235,14 @@ class StagePlan(msgspec.Struct, frozen=True, gc=False, array_like=True):
     def stage_named(self, name: str) -> Stage:
         """The stage with this name, or that holds a step with this name. Raises `TopologyError`, with a suggestion."""
         names: list[str] = []
+        near: list[str] = []
         for stage in self.stages:
             if name == stage.name or name in stage.name.split("+"):
                 return stage
             names += [stage.name]
+            near += [stage.name, *stage.name.split("+")]
         raise TopologyError(
-            f"No stage {name!r} in {self.application}.{suggestion(name, names)} Stages: {', '.join(names)}"
+            f"No stage {name!r} in {self.application}.{suggestion(name, near)} Stages: {', '.join(names)}"
         )
 
 

@@ -14,7 +14,10 @@ from agiledart_dataflow.data.carries import Carries, most
 from agiledart_dataflow.data.position import union_padding
 from agiledart_dataflow.plan.carrying import carried, lazily_marked
 from agiledart_dataflow.plan.instances_asked import Asked, InstancesAsked, built_limits, refuse_impossible
-from agiledart_dataflow.plan.specification import Specification, StepSpecification
+from agiledart_dataflow.plan.losses import IF_LOST
+from agiledart_dataflow.plan.paths import Paths
+from agiledart_dataflow.plan.paths import read as paths_read
+from agiledart_dataflow.plan.specification import PATHS, Specification, StepSpecification
 from agiledart_dataflow.plan.stage_plan import ERRORS, Edge, Partitioning, Stage, StagePlan
 from agiledart_dataflow.plan.step_kinds import STEP_KINDS
 from agiledart_kernel.errors import TopologyError
@@ -63,6 +66,7 @@ def plan_stages(
             low=low,
             high=high,
             scales=not isinstance(asked, int),
+            if_lost=next((lost for step in steps if (lost := step.option(IF_LOST))), ""),
         )
         stages.append(msgspec.structs.replace(stage, owners=stage.first_owners()))
     edges = _edges(specification, stages)
@@ -138,9 +142,17 @@ def _edges(specification: Specification, stages: list[Stage]) -> list[Edge]:
                     depth=depths[before],
                     padding=union_padding(depths[before], common, branch) if head.traits.branches else (),
                     side=f"{specification.steps[before].name}/{head.side}" if head.side else "",
+                    paths=_paths(specification.steps[before]),
                 )
             )
     return edges
+
+
+def _paths(step: StepSpecification) -> Paths:
+    try:
+        return paths_read(step.option(PATHS))
+    except ValueError as error:
+        raise TopologyError(f"{step.name}: {error}") from None
 
 
 def _partitioning(head: StepSpecification, branch: int, upstream: Stage, stage: Stage) -> Partitioning:
@@ -160,7 +172,9 @@ def _depths(specification: Specification) -> dict[int, int]:
     has_lateness = specification.lateness_ms > 0
     for step in specification.steps:
         depth = max((depths[before] for before in step.inputs), default=0)
-        if step.side == ERRORS:  # a dead letter stands where the record stood
+        if (
+            step.side == ERRORS and specification.steps[step.inputs[0]].inputs
+        ):  # a dead letter stands where the record stood
             raised = specification.steps[step.inputs[0]]
             depth = max((depths[before] for before in raised.inputs), default=0) + raised.traits.branches
         else:

@@ -13,7 +13,7 @@ class SourceParts:
 
     Attributes:
         check: row → None, or a word that says why it is malformed.
-        malformed: what becomes of records that cannot be read; "": as the connector says.
+        malformed: what becomes of records that cannot be read (`MALFORMED_POLICIES`); "": as the connector says.
         max_out_of_order_ms: rows are sorted within this time.
         overload: what to do while the mesh is slower than rows come.
         clock: what `EventClock` needs beyond the tolerance; only what differs from the usual.

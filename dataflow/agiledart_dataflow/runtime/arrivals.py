@@ -1,7 +1,8 @@
 """`Arrivals`: inputs in order of arrival, where no positions are carried. For one channel that is its own order.
 
 Nothing waits here for a slower input. Only a barrier holds its channel back until the same barrier has come through all
-the others (alignment), so that what is before it on every channel, and nothing else, is in the snapshot.
+the others (alignment), so that what is before it on every channel, and nothing else, is in the snapshot. So are the channels of a
+new term, which are taken in with the first barrier that tells of it and count as having passed it.
 """
 
 from collections import deque
@@ -12,10 +13,9 @@ from agiledart_dataflow.data.batch import Batch, Held, Order, joined_order, join
 from agiledart_dataflow.data.position import END, START, Position, is_final
 from agiledart_dataflow.data.schema import generic
 from agiledart_dataflow.runtime.barriers import Alignment
-from agiledart_kernel.errors import LocalProtocolError
-
-Channel = tuple[int, int]
-"""(edge, upstream instance)."""
+from agiledart_dataflow.runtime.merge import Channel
+from agiledart_dataflow.runtime.outbox import GONE
+from agiledart_kernel.errors import LocalProtocolError, RemoteProtocolError
 
 MAX_COLUMN_ROWS = 16_384
 """Rows of columns that are joined into one call of a stage."""
@@ -24,10 +24,12 @@ MAX_COLUMN_ROWS = 16_384
 class _Input:
     """One channel: what it has promised so far, what waits behind a barrier, how many batches were taken."""
 
-    __slots__ = ("barriers", "consumed", "held_back", "mark", "rows")
+    __slots__ = ("barrier_mark", "barriers", "consumed", "ends", "held_back", "mark", "rows")
 
-    def __init__(self) -> None:
-        self.mark: Position = START
+    def __init__(self, mark: Position = START) -> None:
+        self.mark = mark
+        self.barrier_mark = mark  # of the last barrier
+        self.ends = 0  # number of its last barrier
         self.held_back: deque[Batch] = deque()
         self.consumed = 0
         self.barriers = 0  # that came and were not consumed yet
@@ -46,11 +48,13 @@ class Arrivals:
         barriers: numbers of barriers that all inputs have reached; whoever takes note of one removes it.
     """
 
-    __slots__ = ("_alignment", "_at", "_inputs", "_ready", "barriers", "frontier", "queued_rows")
+    __slots__ = ("_alignment", "_at", "_closed", "_gone", "_inputs", "_ready", "barriers", "frontier", "queued_rows")
 
     def __init__(self, channels: Iterable[Channel]) -> None:
         self._inputs = {channel: _Input() for channel in channels}
         self._alignment = Alignment(self._inputs)
+        self._closed: dict[Channel, _Input] = {}  # of terms that have ended, all taken
+        self._gone: dict[int, int] = {}  # edge → rows that came over those that are forgotten
         self._ready: deque[tuple[_Input | None, Batch]] = deque()  # None: a barrier that is complete
         self._at = 0  # rows of the first batch that are taken already
         self.queued_rows = 0
@@ -79,6 +83,7 @@ class Arrivals:
             return
         if batch.barrier:
             channel.barriers += 1
+            channel.barrier_mark = batch.mark
             alignment.reach(name, batch.barrier)
         else:
             self._ready.append((channel, batch))
@@ -87,10 +92,52 @@ class Arrivals:
             alignment.end(name)
         while alignment.advance():
             self._ready.append((None, Batch([], None, START, alignment.complete)))
+            for ended in [one for one, other in self._inputs.items() if other.ends == alignment.complete]:
+                alignment.leave(ended)
             for other_name, other in self._inputs.items():
                 waiting, other.held_back = other.held_back, deque()
                 for one in waiting:
                     self._flow(other_name, other, one)
+
+    def offer_last(self, edge: int, source: int, batch: Batch, new: Iterable[tuple[Channel, Position]]) -> None:
+        """Take the last barrier of a channel, behind which these go on for all of its term; they are held back until it is
+        complete. Those of them that are here already stay as they are.
+
+        Raises:
+            RemoteProtocolError: `barrier` when an earlier one is not complete.
+        """
+        name = edge, source
+        channel = self._inputs[name]
+        if channel.held_back or self._alignment.is_ahead(name):
+            raise RemoteProtocolError("barrier", f"barrier {batch.barrier} of a change beside another one")
+        for other, _ in new:
+            if other not in self._inputs:
+                self._inputs[other] = _Input(batch.mark)
+                self._alignment.take_in(other, batch.barrier)
+        channel.ends = batch.barrier
+        self.offer(edge, source, batch)
+
+    def takes_in(self, edge: int, source: int) -> bool:
+        """Is it one of the channels that enter now?"""
+        return (edge, source) in self._inputs
+
+    def is_leaving(self, edge: int, source: int) -> bool:
+        """Has its last barrier come, so that others go on for its term? Until that is complete it is one of those that enter."""
+        channel = self._inputs.get((edge, source))
+        return (edge, source) in self._closed if channel is None else channel.ends > 0
+
+    def forget(self, edge: int, source: int) -> bool:
+        """Let a channel of a term that has ended go; False while something waits in it."""
+        channel = self._closed.pop((edge, source), None)
+        if channel is None:
+            return False
+        self._gone[edge] = self._gone.get(edge, 0) + channel.rows
+        return True
+
+    @property
+    def is_caught_up(self) -> bool:
+        """What was taken beyond a barrier is never part of a snapshot here."""
+        return True
 
     @property
     def has_released(self) -> bool:
@@ -99,11 +146,16 @@ class Arrivals:
 
     def consumed(self, edge: int, source: int) -> int:
         """How many batches of a channel have been taken wholly."""
-        return self._inputs[edge, source].consumed
+        channel = self._inputs.get((edge, source)) or self._closed[edge, source]
+        return channel.consumed
 
     def received(self) -> list[tuple[int, int, int]]:
-        """(edge, upstream instance, rows that came) of each channel."""
-        return [(edge, source, channel.rows) for (edge, source), channel in self._inputs.items()]
+        """(edge, upstream instance, rows that came) of each channel; those of terms that have ended as one of `GONE`."""
+        came = [(edge, source, channel.rows) for (edge, source), channel in self._inputs.items()]
+        gone = dict(self._gone)
+        for (edge, _), channel in self._closed.items():
+            gone[edge] = gone.get(edge, 0) + channel.rows
+        return came + [(edge, GONE, rows) for edge, rows in gone.items()]
 
     def take(self, limit: int) -> tuple[Held, Order, Position]:
         """Rows of the next batches, joined: at most `limit` (or, of columns, a larger bound), and the frontier.
@@ -165,6 +217,9 @@ class Arrivals:
         if len(self._inputs) == 1:
             self.frontier = batch.mark
             return
+        self._advance()
+
+    def _advance(self) -> None:
         marks = [one.mark for one in self._inputs.values()]
         self.frontier = max(marks) if all(map(is_final, marks)) else min(marks)
 
@@ -174,6 +229,19 @@ class Arrivals:
             if channel.barriers:
                 channel.barriers -= 1
                 channel.consumed += 1
+        ends = [name for name, channel in self._inputs.items() if channel.ends == barrier]
+        for name in ends:
+            self._closed[name] = self._inputs.pop(name)
+        if ends:
+            self._advance()
+
+    def reach_barrier(self) -> None:
+        """A barrier with which this instance ends has been taken: time has come to where its inputs stood when they gave it,
+        the same for all instances of a term.
+        """
+        for channel in self._inputs.values():
+            channel.mark = max(channel.mark, channel.barrier_mark)
+        self._advance()
 
     def snapshot(self, barrier: int = 0) -> Any:
         """Marks and waiting batches as plain data: (inputs, waiting, frontier, barriers).
@@ -190,6 +258,7 @@ class Arrivals:
             for (edge, source), channel in self._inputs.items():
                 later = behind[id(channel)] + sum(map(len, channel.held_back))
                 inputs.append((edge, source, channel.mark, 0, 0, channel.rows - later, []))
+            inputs += self._plain_gone()
             return inputs, [], self.frontier, self._alignment.snapshot(barrier)
         names = {id(channel): name for name, channel in self._inputs.items()}
         inputs = [
@@ -204,18 +273,27 @@ class Arrivals:
             )
             for (edge, source), channel in self._inputs.items()
         ]
+        inputs += self._plain_gone()
         waiting = [(None if one is None else names[id(one)], _plain(batch)) for one, batch in self._ready]
         if self._at:
             name, (rows, order, mark, barrier) = waiting[0]
             waiting[0] = name, (rows[self._at :], None if order is None else order[self._at :], mark, barrier)
         return inputs, waiting, self.frontier, self._alignment.snapshot()
 
+    def _plain_gone(self) -> list[tuple[Any, ...]]:
+        return [(edge, GONE, START, 0, 0, rows, []) for edge, source, rows in self.received() if source == GONE]
+
     def restore(self, plain: Any) -> None:
         """Go back to a snapshot whose rows have their types again."""
         inputs, waiting, self.frontier, alignment = plain
         self._at = 0
-        self._alignment.restore(alignment)
+        self._alignment.restore(alignment, [(edge, source) for edge, source, *_ in inputs[: len(alignment[0])]])
+        self._closed.clear()
+        self._gone.clear()
         for edge, source, mark, consumed, barriers, rows, held_back in inputs:
+            if source == GONE:
+                self._gone[edge] = rows
+                continue
             channel = self._inputs[edge, source]
             channel.mark, channel.consumed, channel.barriers, channel.rows = mark, consumed, barriers, rows
             channel.held_back = deque(Batch(*one) for one in held_back)
@@ -281,6 +359,13 @@ class OnlyInput(Arrivals):
         if batch.mark > self.frontier:
             channel.mark = self.frontier = batch.mark
         return held, batch.order, self.frontier
+
+    def widened(self) -> Arrivals:
+        """The same for any number of channels in place of this one, in which all stands as it stood."""
+        wide = Arrivals(())
+        for name in Arrivals.__slots__:
+            setattr(wide, name, getattr(self, name))
+        return wide
 
 
 def inbox_of(channels: Sequence[Channel]) -> Arrivals:

@@ -2,6 +2,7 @@
 
 from typing import Any, Final
 
+from agiledart_dataflow.data.rows import DeadLetter
 from agiledart_dataflow.plan.connectors import TOLD_OF_A_REASON
 from agiledart_dataflow.user_code.user_errors import sayable
 
@@ -10,6 +11,12 @@ _MAX_REASONS: Final = 64
 """Reasons are labels of counters; a check that makes up new ones for ever is cut off."""
 
 _ROW_LENGTH: Final = 200
+
+_LETTER_LENGTH: Final = 65_536
+"""Characters of a row in a dead letter."""
+
+MAX_LETTERS: Final = 10_000
+"""Dead letters that may wait while nothing can be sent; more malformed records are counted only."""
 
 
 class BadInput:
@@ -20,13 +27,33 @@ class BadInput:
 
     Attributes:
         reasons: how many there were, by reason.
+        letters: that have not left yet; None: nobody takes them.
     """
 
     def __init__(self, name: str) -> None:
         self._name = name
         self._texts: list[str] = []
-        self._rest_told = False
+        self._rest_told = self._overflow_told = False
         self.reasons: dict[str, int] = {}
+        self.letters: list[DeadLetter[str]] | None = None
+
+    def put_aside(self, record: str, text: str) -> None:
+        """A malformed record as it came, and what is wrong with it: a dead letter, where somebody takes them."""
+        if self.letters is None:
+            return
+        if len(self.letters) < MAX_LETTERS:
+            self.letters.append(DeadLetter(record, self._name, text, ""))
+        elif not self._overflow_told:
+            self._overflow_told = True
+            self.hear((f"{MAX_LETTERS:,} dead letters wait to be sent; more malformed records are counted only",))
+
+    def take_letters(self) -> list[DeadLetter[str]]:
+        """The dead letters that may leave now."""
+        if not self.letters:
+            return []
+        letters, self.letters = self.letters, []
+        self._overflow_told = False
+        return letters
 
     def count(self, reason: str, count: int = 1) -> str:
         """Count by a reason; returns the word it is counted by."""
@@ -39,12 +66,16 @@ class BadInput:
     def refuse(self, reason: str, row: Any) -> str:
         """Count a row that was read and is malformed by the word of the source's `check` or clock; returns what is told of it."""
         word = self.count(reason)
-        if self.reasons[word] > TOLD_OF_A_REASON:
+        is_told = self.reasons[word] <= TOLD_OF_A_REASON
+        if not is_told and self.letters is None:
             return ""
         try:
             text = repr(row)
         except Exception:  # noqa: BLE001  a user's __repr__ may raise anything
             text = "(the row cannot be shown)"
+        self.put_aside(sayable(text[:_LETTER_LENGTH]), word)
+        if not is_told:
+            return ""
         text = f"{word}: {sayable(text if len(text) <= _ROW_LENGTH else text[:_ROW_LENGTH] + ' …')}"
         self.hear((text,))
         return text

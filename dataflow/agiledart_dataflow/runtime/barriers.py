@@ -42,6 +42,14 @@ class Alignment(Generic[C]):
             raise RemoteProtocolError("barrier", f"barrier {barrier} after barrier {self._passed[channel]}")
         self._passed[channel] = barrier
 
+    def take_in(self, channel: C, barrier: int) -> None:
+        """Another input, of a new term: it counts as having passed this barrier, the one that told of it."""
+        self._passed[channel], self._ended[channel] = barrier, False
+
+    def leave(self, channel: C) -> None:
+        """An input has given its last barrier, and others go on for it."""
+        del self._passed[channel], self._ended[channel]
+
     def end(self, channel: C) -> None:
         """An input has ended: no barrier waits for it any more."""
         self._ended[channel] = True
@@ -65,9 +73,13 @@ class Alignment(Generic[C]):
             return passed, barrier
         return [(one, self._ended[channel]) for channel, one in self._passed.items()], self.complete
 
-    def restore(self, plain: tuple[list[tuple[int, bool]], int]) -> None:
-        """Go back to a snapshot."""
-        inputs, complete = plain
-        for channel, (passed, ended) in zip(self._passed, inputs, strict=True):
-            self._passed[channel], self._ended[channel] = passed, ended
-        self.complete = complete
+    def restore(self, plain: tuple[list[tuple[int, bool]], int], channels: Iterable[C]) -> None:
+        """Go back to a snapshot, of these channels. One that is not among them is as all are behind the barrier; one that is
+        not here any more does not count.
+        """
+        inputs, self.complete = plain
+        for channel in self._passed:
+            self._passed[channel], self._ended[channel] = self.complete, False
+        for channel, (passed, ended) in zip(channels, inputs, strict=True):
+            if channel in self._passed:
+                self._passed[channel], self._ended[channel] = passed, ended

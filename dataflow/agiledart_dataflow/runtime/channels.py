@@ -7,7 +7,7 @@ data frame when its rows have been *taken by the operator*, so pressure travels 
 A punctuation (a frame without rows that only carries the mark) needs no credit, or two inputs of a merge could wait
 for each other for ever. It has a window of its own, acknowledged on receipt, and only the newest mark waits: marks are
 monotone, so the older one says nothing more. Acknowledgements are cumulative counts, so a repeated or late one does
-no harm.
+no harm. In how large frames rows go, and how many frames may wait, follows from the pace of whoever takes them (`paces`).
 """
 
 from collections import deque
@@ -15,6 +15,7 @@ from typing import Any
 
 from agiledart_dataflow.data.batch import Batch, Order, has_positions, joined_order, joined_rows, part_of, place
 from agiledart_dataflow.data.position import START, covering, is_final
+from agiledart_dataflow.runtime.paces import FIRST_ROWS, LEAST_FRAMES, MOST_FRAME_ROWS
 from agiledart_kernel.errors import RemoteProtocolError
 from agiledart_kernel.limits import (
     CHANNEL_WINDOW_FRAMES,
@@ -41,8 +42,10 @@ class SendingChannel:
         bound_rows: rows that may wait here before the instance must stop producing (`blocked`). One call of an
             operator may overshoot it, which is why the bound is checked before the call, not inside it.
         lazy_marks: a mark waits for rows to go with, for the end, or until `release_mark`: nobody downstream minds it.
+        paced: frames are small until the receiver has told how many rows they may have.
 
     Attributes:
+        rows_limit, columns_limit: rows that a frame may have.
         has_more: something was put in that was not sent.
     """
 
@@ -50,6 +53,8 @@ class SendingChannel:
         "_acknowledged",
         "_acknowledged_marks",
         "_bound_rows",
+        "_fitting",
+        "_fitting_columns",
         "_head",
         "_lazy",
         "_mark",
@@ -57,6 +62,7 @@ class SendingChannel:
         "_max_rows",
         "_pending",
         "_released",
+        "_told",
         "_window",
         "columns_limit",
         "frames_sent",
@@ -74,6 +80,7 @@ class SendingChannel:
         bound_rows: int = 2 * MAX_BATCH_ROWS,
         *,
         lazy_marks: bool = False,
+        paced: bool = False,
     ) -> None:
         self._lazy, self._released = lazy_marks, False
         self._window, self._max_rows, self._bound_rows = window, max_rows, bound_rows
@@ -84,9 +91,10 @@ class SendingChannel:
         self.frames_sent = self.marks_sent = 0
         self._acknowledged = self._acknowledged_marks = 0
         self.rows_waiting = self.rows_sent = 0
-        self.rows_limit = max_rows
-        self.columns_limit = MAX_COLUMN_BATCH_ROWS
+        self._fitting, self._fitting_columns = max_rows, MAX_COLUMN_BATCH_ROWS
+        self._told = FIRST_ROWS if paced else MOST_FRAME_ROWS
         self.has_more = False
+        self._limit()
 
     @property
     def blocked(self) -> bool:
@@ -97,6 +105,12 @@ class SendingChannel:
         if self._pending and type(self._pending[0].held) is not list:
             return waiting > 2 * self.columns_limit
         return waiting > min(self._bound_rows, 2 * self.rows_limit)
+
+    @property
+    def room(self) -> int:
+        """About so many rows may be put in before too much waits; one at least, so that nobody stands still."""
+        frames = self._window + 2 - (self.frames_sent - self._acknowledged)
+        return max(1, frames * self.rows_limit - self.rows_waiting)
 
     @property
     def idle(self) -> bool:
@@ -190,8 +204,7 @@ class SendingChannel:
         pending = self._pending
         first = pending[0]
         if first.barrier:
-            pending.popleft()
-            return Batch([], None, first.mark, first.barrier)
+            return pending.popleft()
         is_list = type(first.held) is list
         limit = self.rows_limit if is_list else self.columns_limit
         if self._head == 0 and len(first.held) <= limit and len(pending) == 1:
@@ -234,18 +247,29 @@ class SendingChannel:
             return
         if columns:
             fitting = MAX_COLUMN_BATCH_BYTES * rows // max(1, size)
-            self.columns_limit = max(1, min(MAX_COLUMN_BATCH_ROWS, fitting))
+            self._fitting_columns = max(1, min(MAX_COLUMN_BATCH_ROWS, fitting))
         else:
-            self.rows_limit = max(1, min(self._max_rows, MAX_BATCH_BYTES * rows // max(1, size)))
+            self._fitting = max(1, min(self._max_rows, MAX_BATCH_BYTES * rows // max(1, size)))
+        self._limit()
 
-    def acknowledge(self, frames: int, marks: int) -> None:
+    def _limit(self) -> None:
+        self.rows_limit = min(self._fitting, self._told)
+        self.columns_limit = min(self._fitting_columns, self._told)
+
+    def acknowledge(self, frames: int, marks: int, frame_rows: int = 0) -> None:
         """The receiver has taken so many data frames and seen so many punctuations, counted from the first.
+
+        Args:
+            frame_rows: so many rows a frame may have from now on; 0: it does not say.
 
         Raises:
             RemoteProtocolError: more than was ever sent.
         """
         if frames > self.frames_sent or marks > self.marks_sent:
             raise RemoteProtocolError("acknowledgement", f"{frames} of {self.frames_sent} frames acknowledged")
+        if frame_rows != self._told and frames >= self._acknowledged:
+            self._told = frame_rows or MOST_FRAME_ROWS
+            self._limit()
         self._acknowledged = max(self._acknowledged, frames)
         self._acknowledged_marks = max(self._acknowledged_marks, marks)
 
@@ -258,13 +282,27 @@ class ReceivingChannel:
 
     Attributes:
         owes: so much has come that `due` may have something; else there is no need to ask before the end.
+        frame_rows: so many rows a frame may have, which goes with each acknowledgement; 0: any number.
     """
 
-    __slots__ = ("_every", "_large", "_told", "_told_marks", "frames", "marks", "owes", "rows")
+    __slots__ = (
+        "_every",
+        "_held_back",
+        "_large",
+        "_told",
+        "_told_marks",
+        "_window",
+        "frame_rows",
+        "frames",
+        "marks",
+        "owes",
+        "rows",
+    )
 
     def __init__(self, window: int = CHANNEL_WINDOW_FRAMES) -> None:
-        self._every = max(1, window // 2)
-        self._told = self._told_marks = self._large = 0
+        self._window = window
+        self._every, self._held_back = max(1, window // 2), 0
+        self._told = self._told_marks = self._large = self.frame_rows = 0
         self.frames = self.marks = self.rows = 0
         self.owes = False
 
@@ -272,6 +310,17 @@ class ReceivingChannel:
     def expected(self) -> int:
         """The number of the frame whose turn it is."""
         return self.frames + self.marks
+
+    def let_wait(self, rows: int) -> None:
+        """So many rows may wait here and on the way: frames are that much smaller; where it is less than a row each, the frames
+        that are too many are acknowledged when others have come behind them.
+        """
+        frame_rows = min(MOST_FRAME_ROWS, max(1, rows // self._window))
+        if frame_rows == self.frame_rows and frame_rows > 1:
+            return
+        self.frame_rows = frame_rows
+        frames = max(min(LEAST_FRAMES, self._window), min(self._window, rows))
+        self._every, self._held_back = max(1, frames // 2), self._window - frames
 
     @property
     def told(self) -> tuple[int, int]:
@@ -296,7 +345,7 @@ class ReceivingChannel:
         if rows or barrier:
             self.frames += 1
             self.rows += rows
-            self.owes = self.owes or self.frames - self._told >= self._every
+            self.owes = self.owes or self.frames - self._told >= self._every + self._held_back
         else:
             self.marks += 1
             self.owes = self.owes or self.marks - self._told_marks >= _MARKS_EVERY
@@ -309,13 +358,16 @@ class ReceivingChannel:
             all_of_it: acknowledge also less than half a window (nothing more will follow).
         """
         marks = self.marks - self._told_marks
+        is_large = taken >= self._large > self._told
+        ready = taken if all_of_it or is_large else max(self._told, taken - self._held_back)
+        due = None
         if (
-            taken - self._told >= self._every
+            ready - self._told >= self._every
             or marks >= _MARKS_EVERY
-            or taken >= self._large > self._told
+            or is_large
             or (all_of_it and (taken > self._told or marks))
         ):
-            self._told, self._told_marks = taken, self.marks
-            self.owes = self.frames - taken >= self._every or self._large > taken
-            return taken, self.marks
-        return None
+            self._told, self._told_marks = ready, self.marks
+            due = ready, self.marks
+        self.owes = self.frames - self._told >= self._every + self._held_back or self._large > taken
+        return due

@@ -11,9 +11,12 @@ in, call `work`, and deliver what it emits. It does no I/O itself; a sink's writ
     open      the end of all inputs →      draining: windows close, timers of event time fire, the end leaves by every output
     draining  nothing left →               finished
     any       restore(snapshot) →          open, as it was behind that barrier; before the first batch only
+    open      a barrier with a change →    another plan holds behind it: other instances are sent to, and others send
+    open      one that ends its term →     all that is released is worked off, the barrier leaves; it has stopped
+    any       take_over(what was left) →   open, where the instances of the term before have stopped; before the first batch only
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,10 +31,11 @@ from agiledart_dataflow.data.schema import generic
 from agiledart_dataflow.operators.loop_text import RowStep
 from agiledart_dataflow.operators.segments import Run
 from agiledart_dataflow.plan.connectors import SinkWriter
-from agiledart_dataflow.plan.stage_plan import ERRORS
+from agiledart_dataflow.plan.stage_plan import ERRORS, StagePlan
 from agiledart_dataflow.runtime.arrivals import Arrivals, OnlyInput, arrivals_type, inbox_of
 from agiledart_dataflow.runtime.dead_letters import CANNOT_TRAVEL, Letters
 from agiledart_dataflow.runtime.error_reports import ErrorReports
+from agiledart_dataflow.runtime.handover import ChangeFailed, Joining, Left, has_ended_channels
 from agiledart_dataflow.runtime.merge import Merge, merge_type, typed_rows
 from agiledart_dataflow.runtime.one_input import OneInput, merge_of
 from agiledart_dataflow.runtime.outbox import Emit, Outbox
@@ -52,8 +56,8 @@ Onlooker = Callable[[list[Any], Order], None]
 Observer = Callable[[Held, Order], None]
 """The same for rows in either form, of which it may look at few."""
 
-BarrierReport = Callable[[int, bytes], None]
-"""Told of a barrier that has come through all inputs, with the instance's snapshot at it."""
+BarrierReport = Callable[[int, bytes, bytes], None]
+"""Told of a barrier that has come through all inputs, with the instance's snapshot at it and the change that it carries."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +87,9 @@ class Instance:
 
     Attributes:
         state: what its operator remembers, by key group; without what waits to enter it.
+        programs: the topology with the plans that may hold behind barriers to come, by their names.
+        left: what it leaves behind; None as long as its term goes on.
+        change_passed: a barrier has brought another plan; whoever takes note of it takes it back.
 
     Raises:
         UserCodeError: from `work`, when user code raised.
@@ -101,6 +108,11 @@ class Instance:
         plan = program.plan
         self.stage = stage
         self.index = index
+        self.member = plan.members(stage)[index]
+        self.programs: Mapping[bytes, Program] = {}
+        self.left: Left | None = None
+        self.change_passed = False
+        self._asked: dict[int, bytes] = {}  # barrier that has come through an input → the change that it carries
         self.inputs: tuple[tuple[int, int], ...] = plan.inputs(stage, index)
         self._program = program
         self._carries = plan.carries(stage)
@@ -110,7 +122,7 @@ class Instance:
             else inbox_of(self.inputs)
         )
         self.offer = self._inbox.offer
-        """offer(edge, source, batch): put the next batch of a channel into the inbox; no work is done yet."""
+        """offer(edge, source, batch): put the next batch of a channel into the inbox; no work is done yet. Not for barriers."""
         self._passes = self._inbox.passes if isinstance(self._inbox, OnlyInput | OneInput) else None
         self._operator = program.operator(stage, self._mishap, make_store)
         self.state: State = NO_STATE if self._operator is None else self._operator
@@ -152,6 +164,11 @@ class Instance:
         return self._inbox.queued_rows
 
     @property
+    def has_released(self) -> bool:
+        """Does something wait that may be taken?"""
+        return self._inbox.has_released
+
+    @property
     def finished(self) -> bool:
         """True when END_OF_INPUT of all inputs has passed through."""
         return is_final(self._mark)
@@ -168,10 +185,12 @@ class Instance:
     def work(self, emit: Emit, budget: int = WORK_BUDGET) -> bool:
         """Run what the inbox releases, at most `budget` rows; True when released rows remain."""
         inbox, fast = self._inbox, self._fast
-        left = budget
+        left = budget if self.left is None else 0
         while left > 0:
-            if inbox.barriers:
+            if inbox.barriers and not self._works_off(inbox.barriers[0]):
                 self._pass_barrier(inbox.barriers.pop(0), emit)
+                if self.left is not None:
+                    break
             held, order, mark = inbox.take(left if left < _CHUNK else _CHUNK)
             count = len(held)
             if fast is not None and count and type(held) is list:
@@ -183,7 +202,7 @@ class Instance:
             if not inbox.has_released and not inbox.barriers:
                 return False
             left -= count or 1
-        return True
+        return self.left is None
 
     def pass_through(self, edge: int, source: int, batch: Batch, emit: Emit) -> bool:
         """Take the rows of a batch at once, as `offer` and `work` would; False where they have to be offered: there are
@@ -379,17 +398,116 @@ class Instance:
         )
         self._put_aside(operator.name, operator.function, policy, row, at, error, letter)
 
+    def offer_barrier(self, edge: int, source: int, batch: Batch) -> None:
+        """Put a barrier into the inbox.
+
+        Raises:
+            ChangeFailed: it carries another change than the same barrier of another channel, or one of which nobody has told.
+            RemoteProtocolError, LocalProtocolError: as `offer`.
+        """
+        change = batch.change
+        if self._asked.setdefault(batch.barrier, change) != change:
+            raise ChangeFailed(f"barrier {batch.barrier} came with two requests")
+        if change:
+            if change not in self.programs:
+                raise ChangeFailed(f"barrier {batch.barrier} carries a plan that is not known here")
+            self.expect_change(batch.barrier)
+        if not change or self._ends_at(batch.barrier):
+            self.offer(edge, source, batch)
+            return
+        before, after = self._program.plan, self.programs[change].plan
+        sender = before.edges[edge].source
+        if before.stages[sender].term == after.stages[sender].term:
+            self.offer(edge, source, batch)
+            return
+        self._widen()
+        followers = after.followers(edge, source)
+        inputs = after.inputs(self.stage, self.index)
+        new = [one for one in inputs if one[1] in followers and after.edges[one[0]].source == sender]
+        self._inbox.offer_last(edge, source, batch, [(one, after.edges[one[0]].padding) for one in new])
+
+    def expect_change(self, barrier: int) -> None:
+        """A barrier that carries a change has been asked for: until a channel has brought it, rows that wait do not hold up who
+        sends them. The barrier, for which others wait, may be behind them.
+        """
+        if isinstance(self._inbox, Merge):
+            self._inbox.gives_way = barrier
+
+    def takes_in(self, edge: int, source: int) -> bool:
+        """Does this channel enter here now? Not one of a term that has ended, or of which no barrier has told yet."""
+        return self._inbox.takes_in(edge, source)
+
+    def is_leaving(self, edge: int, source: int) -> bool:
+        """Has the last barrier of this channel come, so that those of the next term go on for it?"""
+        return self._inbox.is_leaving(edge, source)
+
+    def forget(self, edge: int, source: int) -> bool:
+        """Let a channel go whose last barrier has come; False while something of it waits here."""
+        return self._inbox.forget(edge, source)
+
+    @property
+    def plan(self) -> StagePlan:
+        """The one that it follows now."""
+        return self._program.plan
+
+    @property
+    def is_caught_up(self) -> bool:
+        """Does it stand where its siblings stand? After a roll-back not before all has come again that it had taken too early."""
+        return self._inbox.is_caught_up
+
+    def _widen(self) -> None:
+        """Have an inbox that takes channels in and lets them go."""
+        if isinstance(self._inbox, OnlyInput | OneInput):
+            self._inbox = self._inbox.widened()
+            self.offer, self._passes = self._inbox.offer, None
+
+    def _ends_at(self, barrier: int) -> bool:
+        """Does the term of this instance end with a barrier?"""
+        change = self._asked.get(barrier, b"")
+        if not change:
+            return False
+        return self.programs[change].plan.stages[self.stage].term != self._program.plan.stages[self.stage].term
+
+    def _works_off(self, barrier: int) -> bool:
+        """Is something left of what the last barrier of this term has released? All instances shall stop at one frontier."""
+        return self._ends_at(barrier) and self._inbox.has_released
+
     def _pass_barrier(self, barrier: int, emit: Emit) -> None:
         """All inputs have given this barrier: what came before it is in the snapshot, and in what was sent."""
-        if self.on_barrier is not None:
-            self.on_barrier(barrier, self.snapshot(barrier))
-        self._outbox.send_barrier(barrier, emit)
+        ends = self._ends_at(barrier)
+        change = self._asked.pop(barrier, b"")
+        if ends:
+            self._reach_end(barrier, emit)
+        if ends or self.on_barrier is not None:
+            parts = self._parts_of_snapshot(barrier)
+            if self.on_barrier is not None:
+                self.on_barrier(barrier, _encoded(parts), change)
+        self._outbox.send_barrier(barrier, emit, change)
+        if ends:
+            self.left = parts
+        elif change:
+            if isinstance(self._inbox, Merge):
+                self._inbox.gives_way = 0
+            self._program, self.change_passed = self.programs[change], True
+            self._outbox.turn(self._program.plan)
+            self.inputs = self._program.plan.inputs(self.stage, self.index)
+
+    def _reach_end(self, barrier: int, emit: Emit) -> None:
+        """Come to where all instances of this term stop."""
+        if not self.is_caught_up:
+            raise ChangeFailed(
+                f"barrier {barrier} carries a change, and an instance has not caught up since the roll-back"
+            )
+        if isinstance(self._inbox, Arrivals):
+            self._inbox.reach_barrier()
+        if self._inbox.frontier > self._mark:
+            self._pass([], None, self._inbox.frontier, emit)
 
     def statistics(self) -> InstanceStatistics:
         """What it has counted so far."""
         return InstanceStatistics(
             stage=self.stage,
-            index=self.index,
+            index=self.member,
             steps={name: msgspec.structs.replace(counts) for name, counts in self._counts.items()},
             latency=[] if self._writer is None else self._writer.latency.to_plain(),
             queued_rows=self.queued_rows,
@@ -400,17 +518,40 @@ class Instance:
             received=self._inbox.received(),
         )
 
+    @property
+    def written(self) -> int:
+        """Rows that a sink has written in this run, as far as it was not brought back behind them."""
+        return self._counted.rows_out
+
     def snapshot(self, barrier: int = 0) -> bytes:
         """State, queues, marks and counts; between two calls of `work`. `barrier`: as of this one, which has just passed."""
-        counts = list(self._counts.values())
-        return _ENCODER.encode(
-            (self._inbox.snapshot(barrier), saved(self.state), self._outbox.snapshot(), self._mark, counts)
-        )
+        return _encoded(self._parts_of_snapshot(barrier))
+
+    def _parts_of_snapshot(self, barrier: int) -> Left:
+        counts = [msgspec.structs.replace(one) for one in self._counts.values()]
+        entered = self._inbox.snapshot(barrier)
+        return Left(self.index, entered, self.state, self._outbox.snapshot(), self._mark, counts)
 
     def restore(self, snapshot: bytes) -> None:
         """Go back to a snapshot of an instance of the same stage, index and plan.
 
         Raises msgspec.MsgspecError for another's, `StateFormatError` for one whose state the code cannot read.
+        """
+        before = self.left_in(self.index, snapshot)
+        self._enter(before.entered)
+        self._outbox.restore(before.sent)
+        self._mark = before.mark
+        assert isinstance(before.state, Saved)
+        put_back(self.state, before.state)
+        for counts, then in zip(self._counts.values(), before.counts, strict=True):
+            counts.become(then)
+
+    def left_in(self, index: int, snapshot: bytes) -> Left:
+        """What an instance of this stage left behind that was saved at its last barrier. Raises as `restore`.
+
+        Args:
+            index: which one, within its term.
+            snapshot: of it.
         """
         joins = self._program.joins(self.stage)
         row = msgspec.Raw if joins else self._program.input_type(self.stage)
@@ -418,14 +559,37 @@ class Instance:
         inbox = merge_type(row) if isinstance(self._inbox, Merge) else arrivals_type(row, order)
         outbox = tuple[Position, list[int], list[tuple[int, int, int]]]
         kind = generic(tuple, inbox, Saved, outbox, Position, list[StepCounts])
-        entered, before, sent, self._mark, counted = msgspec.msgpack.Decoder(kind).decode(snapshot)
+        entered, state, sent, mark, counts = msgspec.msgpack.Decoder(kind).decode(snapshot)
         if joins:
-            entered = typed_rows(entered, {edge: self._program.row_type(edge) for edge, _ in self.inputs})
+            edges = self._program.plan.incoming(self.stage)
+            entered = typed_rows(entered, {edge.index: self._program.row_type(edge.index) for edge in edges})
+        return Left(index, entered, state, sent, mark, counts)
+
+    def take_over(self, left: Sequence[Left]) -> None:
+        """Begin where the instances of the term before have stopped: all those that `owners_before` names.
+
+        Raises:
+            ChangeFailed: they did not stop at one frontier.
+            StateFormatError: the code cannot read their state.
+        """
+        joining = Joining(self._program, self.stage, self.index, left)
+        self._enter(joining.merge() if isinstance(self._inbox, Merge) else joining.arrivals())
+        joining.state_into(self.state)
+        self._mark, self._outbox.mark = joining.mark, joining.mark_given
+        for one in joining.inherited():
+            self._outbox.inherit(one.sent[2])
+            for counts, then in zip(self._counts.values(), one.counts, strict=True):
+                counts.add(then)
+
+    def _enter(self, entered: Any) -> None:
+        if has_ended_channels(entered, self.inputs):
+            self._widen()
         self._inbox.restore(entered)
-        self._outbox.restore(sent)
-        put_back(self.state, before)
-        for counts, then in zip(self._counts.values(), counted, strict=True):
-            counts.become(then)
+
+
+def _encoded(parts: Left) -> bytes:
+    _, entered, state, sent, mark, counts = parts
+    return _ENCODER.encode((entered, state if isinstance(state, Saved) else saved(state), sent, mark, counts))
 
 
 _ENCODER = msgspec.msgpack.Encoder()

@@ -5,19 +5,22 @@
     with state  in = taken + filtered + skipped + dead letters + late; what is taken comes out of running values at once, of
                 tumbling and hopping windows by the end, and leaves nothing behind there
     a stage     what came in and does not wait = in of its first step; out of a step = in of the next; out of the last = sent
-    a channel   sent = received, at the end
+    a channel   sent = received, at the end; channels of terms that have ended: so over each edge, all together
 
 The first three hold at every moment for the figures of one instance; those of two instances belong together only when nothing is
 under way any more. A loss, a repetition or a miscount anywhere between two counters breaks one of them.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from itertools import pairwise
+
+import msgspec
 
 from agiledart_dataflow.counts.latency import LatencyHistogram
 from agiledart_dataflow.counts.statistics import InstanceStatistics, SourceCounts, StepCounts, Summary
 from agiledart_dataflow.plan.specification import Specification, StepSpecification
-from agiledart_dataflow.plan.stage_plan import ERRORS, StagePlan
+from agiledart_dataflow.plan.stage_plan import ERRORS, StagePlan, term_of
+from agiledart_dataflow.runtime.outbox import GONE
 
 
 def audit(
@@ -31,6 +34,9 @@ def audit(
     """
     known = {step.name: step for step in specification.steps}
     instances = list(statistics)
+    if plan is not None:
+        here = {(one.stage, one.index) for one in instances}
+        instances = [_by_terms(plan, here, one) for one in instances]
     found: list[str] = []
     for one in instances:
         found += _of_instance(known, one)
@@ -38,7 +44,16 @@ def audit(
             found += _of_outputs(plan, one)
     if instances and all(one.finished for one in instances):
         found += _of_channels(instances, is_all=plan is not None)
+        if plan is not None:
+            found += _of_gone(instances, plan) + _of_sums(known, instances)
     return found
+
+
+def _by_terms(plan: StagePlan, here: Collection[tuple[int, int]], one: InstanceStatistics) -> InstanceStatistics:
+    """Figures in which instances that are not here any more are `GONE`, also those of a sender that had ended before they went."""
+    stages = [edge.target for edge in plan.edges]
+    sent = [(edge, to if (stages[edge], to) in here else GONE, rows) for edge, to, rows in one.sent]
+    return msgspec.structs.replace(one, sent=sent)
 
 
 def misses(one: InstanceStatistics) -> list[str]:
@@ -53,7 +68,7 @@ def _of_instance(known: dict[str, StepSpecification], one: InstanceStatistics) -
         found += _of_source(name, one.source)
     names = list(one.steps)
     for name, counts in one.steps.items():
-        if name in known:
+        if name in known and term_of(one.index) == 1:  # else it may have taken over what others took in: `_of_sums`
             found += [f"{name} {one.index}: {text}" for text in _of_step(known[name], counts)]
             if one.finished and one.state_keys and known[name].panes:
                 found.append(
@@ -117,11 +132,13 @@ def _of_outputs(plan: StagePlan, one: InstanceStatistics) -> list[str]:
     for edge in plan.outgoing(one.stage):
         sent = sum(rows for number, _, rows in one.sent if number == edge.index)
         step, _, tag = edge.side.rpartition("/")
+        if edge.partitioning == "broadcast" and any(number == edge.index and to == GONE for number, to, _ in one.sent):
+            continue  # there were more copies, or fewer
         if not edge.side:
             copies = len(plan.targets(edge.index, one.index)) if edge.partitioning == "broadcast" else 1
             expected = counts.rows_out * copies
         elif tag == ERRORS and step in one.steps:
-            expected = one.steps[step].dead_letters
+            expected = one.steps[step].dead_letters if one.source is None else one.source.dead_letters
         else:
             continue
         if sent != expected:
@@ -131,11 +148,13 @@ def _of_outputs(plan: StagePlan, one: InstanceStatistics) -> list[str]:
 
 def _of_channels(instances: Sequence[InstanceStatistics], *, is_all: bool) -> list[str]:
     """Did each channel bring what was put in? `is_all`: every instance is here, else only channels with both ends are judged."""
-    sent = {(edge, one.index, target): rows for one in instances for edge, target, rows in one.sent}
+    sent = {(edge, one.index, target): rows for one in instances for edge, target, rows in one.sent if target != GONE}
     found: list[str] = []
     received: set[tuple[int, int, int]] = set()
     for one in instances:
         for edge, source, rows in one.received:
+            if source == GONE:
+                continue
             key = (edge, source, one.index)
             received.add(key)
             put_in = sent.get(key, 0 if is_all else rows)
@@ -145,6 +164,30 @@ def _of_channels(instances: Sequence[InstanceStatistics], *, is_all: bool) -> li
         if is_all and key not in received and rows:
             edge, source, target = key
             found.append(f"edge {edge} from instance {source} to {target}: {rows} rows sent, and nobody took them")
+    return found
+
+
+def _of_sums(known: dict[str, StepSpecification], instances: Sequence[InstanceStatistics]) -> list[str]:
+    """The figures of each step over all instances: who put a window out need not be who took its rows, when key groups moved."""
+    sums: dict[str, StepCounts] = {}
+    for one in instances:
+        for name, counts in one.steps.items():
+            sums.setdefault(name, StepCounts()).add(counts)
+    return [
+        f"{name}: {text}" for name, counts in sums.items() if name in known for text in _of_step(known[name], counts)
+    ]
+
+
+def _of_gone(instances: Sequence[InstanceStatistics], plan: StagePlan) -> list[str]:
+    """Did the channels of terms that have ended bring what was put in? Whose rows waited then has changed, so only all together."""
+    found: list[str] = []
+    for edge in plan.edges:
+        sent = sum(rows for one in instances for number, to, rows in one.sent if (number, to) == (edge.index, GONE))
+        came = sum(rows for one in instances for number, by, rows in one.received if (number, by) == (edge.index, GONE))
+        if (
+            sent != came and edge.partitioning != "broadcast"
+        ):  # of rows for all that waited there were as many copies as instances
+            found.append(f"edge {edge.index}, before its stages changed: {sent} rows sent, {came} received")
     return found
 
 

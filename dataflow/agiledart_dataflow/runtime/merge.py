@@ -2,6 +2,10 @@
 
 A barrier blocks nothing here: the queues and marks are part of the snapshot, and what comes again after a restore is known by
 its position and dropped.
+
+A stage upstream that takes a new term has other channels behind the barrier. All of them are taken in at once, at the mark of the
+first barrier that tells of it: up to there all that the stage put out has come, or is to come over its old channels. An old one
+ends at its barrier and counts for the frontier no more; what waits in it stays (scaling specification, section 8, step 7).
 """
 
 from bisect import bisect_right
@@ -17,6 +21,7 @@ from agiledart_dataflow.data.batch import Batch, Held, Order, listed
 from agiledart_dataflow.data.position import END, START, Position, is_final
 from agiledart_dataflow.data.schema import generic
 from agiledart_dataflow.runtime.barriers import Alignment
+from agiledart_dataflow.runtime.outbox import GONE
 from agiledart_kernel.errors import LocalProtocolError, RemoteProtocolError
 
 Channel = tuple[int, int]
@@ -47,25 +52,34 @@ class Merge:
 
     Attributes:
         barriers: numbers of barriers that all inputs have reached; whoever takes note of one removes it.
+        gives_way: what comes before this barrier counts as taken at once; 0: nothing does. While a stage takes a new term its mark
+            stands still, here as in all merges below, and the barriers for which it waits must not wait behind rows that this one
+            has no room for. What comes behind the barrier waits as ever: nobody needs to get past it.
     """
 
     __slots__ = (
         "_alignment",
         "_at",
+        "_closed",
         "_floor",
+        "_gone",
         "_inputs",
         "_offered",
         "_positions",
         "_rows",
         "barriers",
         "frontier",
+        "gives_way",
         "queued_rows",
     )
 
     def __init__(self, channels: Iterable[tuple[Channel, Position]]) -> None:
         self._inputs = {channel: _Input(padding) for channel, padding in channels}
         self._alignment = Alignment(self._inputs)
+        self._closed: dict[Channel, _Input] = {}  # of terms that have ended: what waits in them is still to be taken
+        self._gone: dict[int, int] = {}  # edge → rows that came over those that are forgotten
         self.barriers: list[int] = []
+        self.gives_way = 0
         self.queued_rows = 0
         self.frontier: Position = START
         self._rows: list[Any] = []
@@ -111,8 +125,47 @@ class Merge:
                 channel.cuts[batch.barrier] = (channel.mark, channel.rows, channel.appended)
             else:
                 self._alignment.end((edge, source))
-            while self._alignment.advance():
-                self.barriers.append(self._alignment.complete)
+            self._complete()
+
+    def offer_last(self, edge: int, source: int, batch: Batch, new: Iterable[tuple[Channel, Position]]) -> None:
+        """Take the last barrier of a channel, behind which these go on for all of its term. Those of them that are here already
+        stay as they are. Raises as `offer`.
+        """
+        for channel, padding in new:
+            if channel not in self._inputs:
+                taken = self._inputs[channel] = _Input(padding)
+                taken.mark = batch.mark
+                taken.cuts[batch.barrier] = (batch.mark, 0, 0)  # what comes over it lies behind the barrier
+                self._alignment.take_in(channel, batch.barrier)
+        self.offer(edge, source, batch)
+        self._closed[edge, source] = self._inputs.pop((edge, source))
+        self._alignment.leave((edge, source))
+
+    def takes_in(self, edge: int, source: int) -> bool:
+        """Is it one of the channels that enter now?"""
+        return (edge, source) in self._inputs
+
+    def is_leaving(self, edge: int, source: int) -> bool:
+        """Has its last barrier come, so that others go on for its term?"""
+        return (edge, source) in self._closed
+
+    def forget(self, edge: int, source: int) -> bool:
+        """Let a channel of a term that has ended go; False while something waits in it."""
+        channel = self._closed.get((edge, source))
+        if channel is None or channel.waiting:
+            return False
+        del self._closed[edge, source]
+        self._gone[edge] = self._gone.get(edge, 0) + channel.rows
+        return True
+
+    @property
+    def is_caught_up(self) -> bool:
+        """Has all come again that was released beyond the barrier to which this was restored?"""
+        return self._floor is START or all(_last_mark(channel) >= self._floor for channel in self._inputs.values())
+
+    def _complete(self) -> None:
+        while self._alignment.advance():
+            self.barriers.append(self._alignment.complete)
 
     @staticmethod
     def _check(edge: int, before: Position, positions: list[Position], mark: Position) -> None:
@@ -149,22 +202,31 @@ class Merge:
 
     def consumed(self, edge: int, source: int) -> int:
         """How many batches of a channel have been taken wholly."""
-        return self._inputs[edge, source].consumed
+        channel = self._inputs.get((edge, source)) or self._closed[edge, source]
+        if self.gives_way and self.gives_way not in channel.cuts:
+            return channel.consumed + sum(channel.joined)
+        return channel.consumed
 
     def received(self) -> list[tuple[int, int, int]]:
-        """(edge, upstream instance, rows that came) of each channel."""
-        return [(edge, source, channel.rows) for (edge, source), channel in self._inputs.items()]
+        """(edge, upstream instance, rows that came) of each channel; those of terms that have ended as one of `GONE`."""
+        came = [(edge, source, channel.rows) for (edge, source), channel in self._inputs.items()]
+        gone = dict(self._gone)
+        for (edge, _), channel in self._closed.items():
+            gone[edge] = gone.get(edge, 0) + channel.rows
+        return came + [(edge, GONE, rows) for edge, rows in gone.items()]
 
     def _refill(self) -> None:
         """Release everything at or below the least mark."""
         self._at = 0
         self._offered = False
         marks = [_last_mark(channel) for channel in self._inputs.values()]
-        self.frontier = frontier = max(marks) if all(map(is_final, marks)) else min(marks)
+        least = max(marks) if all(map(is_final, marks)) else min(marks)
+        # After a restore inputs stand below it until all has come again; a snapshot meanwhile must not let it be taken once more.
+        self.frontier = frontier = max(self.frontier, least)
         rows: list[list[Any]] = []
         positions: list[list[Position]] = []
         runs = 0
-        for channel in self._inputs.values():
+        for channel in chain(self._inputs.values(), self._closed.values()) if self._closed else self._inputs.values():
             before = len(rows)
             _release(channel, frontier, rows, positions)
             runs += len(rows) > before
@@ -184,8 +246,8 @@ class Merge:
         At a barrier the queues are as each input had filled them when it gave the barrier. What it sent after that comes again,
         over channels that begin anew, perhaps by way of another instance; as far as it was released it is dropped then.
         """
-        inputs = []
-        for (edge, source), channel in self._inputs.items():
+        inputs: list[tuple[Any, ...]] = []
+        for (edge, source), channel in (*self._inputs.items(), *self._closed.items()):
             waiting = [(batch.rows, batch.order, batch.mark) for batch in channel.waiting]
             mark, rows, consumed, joined = channel.mark, channel.rows, channel.consumed, list(channel.joined)
             if barrier:
@@ -196,19 +258,28 @@ class Merge:
                 waiting = [(rows_, order, min(one, last)) for rows_, order, one in waiting[:before]]
                 consumed, joined = 0, [0] * len(waiting)
             inputs.append((edge, source, mark, consumed, rows, waiting, joined))
+        inputs += [(edge, GONE, START, 0, rows, [], []) for edge, rows in self._gone.items()]
         alignment = self._alignment.snapshot(barrier)
         return inputs, self._rows[self._at :], self._positions[self._at :], self.frontier, alignment
 
     def restore(self, plain: Any) -> None:
         """Go back to a snapshot whose rows have their types again. What was released before may come again: it is dropped."""
         inputs, self._rows, self._positions, self.frontier, alignment = plain
-        self._alignment.restore(alignment)
+        self._alignment.restore(alignment, [(edge, source) for edge, source, *_ in inputs[: len(alignment[0])]])
         self._at = 0
         self._offered = True
         self._floor = self.frontier
         self.queued_rows = len(self._rows)
+        self._closed.clear()
+        self._gone.clear()
         for edge, source, mark, consumed, rows, waiting, joined in inputs:
-            channel = self._inputs[edge, source]
+            if source == GONE:
+                self._gone[edge] = rows
+                continue
+            channel = self._inputs.get((edge, source))
+            if channel is None:  # of a term that ended before the snapshot: its queue is left
+                padding = next(one.padding for (other, _), one in self._inputs.items() if other == edge)
+                channel = self._closed[edge, source] = _Input(padding)
             channel.mark, channel.consumed, channel.rows = mark, consumed, rows
             channel.waiting, channel.joined = deque(Batch(*batch) for batch in waiting), deque(joined)
             channel.appended = len(channel.waiting)

@@ -142,6 +142,14 @@ class OneInput(Merge):
         self._ready.clear()
         super().restore(plain)
 
+    def widened(self) -> Merge:
+        """A merge of any number of channels in place of this one, in which all stands as it stood."""
+        self._go_the_usual_way()
+        wide = Merge(())
+        for name in Merge.__slots__:
+            setattr(wide, name, getattr(self, name))
+        return wide
+
     def _go_the_usual_way(self) -> None:
         """Let what has come wait as in any merge."""
         ready, self._ready = self._ready, []

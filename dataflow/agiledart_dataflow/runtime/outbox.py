@@ -1,6 +1,6 @@
 """`Outbox`: an instance's records → batches for the instances of the next stages, each batch with the mark."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from agiledart_dataflow.data.batch import Batch, Held, Order, as_rows, has_positions, listed
@@ -10,15 +10,19 @@ from agiledart_dataflow.data.position import START, Position
 from agiledart_dataflow.plan.stage_plan import Edge, StagePlan
 from agiledart_dataflow.user_code.user_errors import user_code_error
 
+GONE = -1
+"""In place of an instance: all those of earlier terms together, of which only the count of rows is left."""
+
 Emit = Callable[[int, int, Batch], None]
 """emit(edge, target instance, batch): hand a batch to a channel."""
 
 
 class _Route:
-    """One outgoing edge; `sent` counts the rows for each of its targets."""
+    """One outgoing edge; `sent` counts the rows for each of its targets, `gone` those for targets of earlier terms."""
 
     __slots__ = (
-        "edge", "key_of", "lenient", "next_target", "number", "order_of", "owners", "router", "sent", "step", "targets", "waiting",
+        "edge", "gone", "key_of", "lenient", "next_target", "number", "order_of", "owners", "router", "sent", "step", "targets",
+        "waiting",
     )  # fmt: skip
 
     def __init__(
@@ -34,16 +38,22 @@ class _Route:
     ) -> None:
         self.edge = edge
         self.number = edge.index
-        self.targets = targets
-        self.owners = owners  # of the target stage's term
         self.step = step
         self.key_of = key_of
         self.lenient = lenient  # the keyed step's error policy lets rows go
-        self.router = KeyRouter(owners) if edge.partitioning == "key" else None
-        self.next_target = 0
-        self.sent = dict.fromkeys(targets, 0)
+        self.sent: dict[int, int] = {}
+        self.gone = 0
+        self.turn(targets, owners)
         self.order_of = None if edge.carries == inner else _nothing if edge.carries == "rows" else _times
         self.waiting: tuple[list[Any], list[Any]] = ([], [])  # rows of a side output, and what goes with them
+
+    def turn(self, targets: range, owners: Owners) -> None:
+        """What follows goes to these instances, by this table."""
+        self.targets, self.owners = targets, owners
+        self.router = KeyRouter(owners) if self.edge.partitioning == "key" else None
+        self.next_target = 0
+        self.gone += sum(self.sent.values())
+        self.sent = dict.fromkeys(targets, 0)
 
     def send(self, held: Held, order: Order, mark: Position, emit: Emit) -> None:
         if self.order_of is not None:
@@ -62,7 +72,7 @@ class _Route:
             return
         if self.router is None and has_positions(order):
             parts = split_in_turn(as_rows(held), listed(order), self.owners, len(targets))
-            for target, (rows, positions) in enumerate(parts):
+            for target, (rows, positions) in enumerate(parts, targets.start):
                 self.sent[target] += len(rows)
                 emit(number, target, Batch(rows, positions, mark))
             return
@@ -70,9 +80,9 @@ class _Route:
             # A whole batch to one instance, the mark to all: rows of one batch stay together.
             chosen = self.next_target
             self.next_target = (chosen + 1) % len(targets)
-            self.sent[chosen] += count
+            self.sent[targets[chosen]] += count
             for target in targets:
-                emit(number, target, Batch(held, order, mark) if target == chosen else Batch([], None, mark))
+                emit(number, target, Batch(held, order, mark) if target == targets[chosen] else Batch([], None, mark))
             return
         key_of = self.key_of
         assert key_of is not None  # a keyed edge leads to a keyed step
@@ -84,9 +94,9 @@ class _Route:
                 raise user_code_error(f"key_by of {self.step}", key_of, error, row) from error
             # One instance gets the rows whose key raises: there it raises again, under the step's own policy.
             shares = split_by_key(
-                as_rows(held), listed(order), _or_nothing(key_of, self.router), self.router, len(targets)
+                as_rows(held), listed(order), or_nothing(key_of, self.router), self.router, len(targets)
             )
-        for target, (part, part_order) in enumerate(shares):
+        for target, (part, part_order) in enumerate(shares, targets.start):
             self.sent[target] += len(part)
             emit(number, target, Batch(part, part_order, mark))
 
@@ -96,7 +106,7 @@ class _Route:
         self.send(rows, order if rows and order[0] is not None else None, mark, emit)
 
 
-def _or_nothing(key_of: KeyFunction, router: KeyRouter) -> KeyFunction:
+def or_nothing(key_of: KeyFunction, router: KeyRouter) -> KeyFunction:
     """Row → key, where that does not raise; else a key like any other, so that all such rows go to one instance."""
 
     def key_or_nothing(row: Any) -> Any:
@@ -141,14 +151,16 @@ class Outbox:
 
     Attributes:
         mark: the last one given.
+        plan: by which it sends.
     """
 
-    __slots__ = ("_only", "_only_sent", "_only_target", "_routes", "_sides", "mark")
+    __slots__ = ("_index", "_only", "_only_sent", "_only_target", "_routes", "_sides", "mark", "plan")
 
     def __init__(
         self, plan: StagePlan, stage: int, index: int, key_functions: dict[int, tuple[str, KeyFunction, bool]]
     ) -> None:
         inner = plan.carries(stage)
+        self.plan, self._index = plan, index
         routes: list[_Route] = []
         for edge in plan.outgoing(stage):
             step, key_of, lenient = key_functions.get(edge.index, ("", None, False))
@@ -156,11 +168,40 @@ class Outbox:
             routes.append(_Route(edge, inner, targets, owners, step, key_of, lenient=lenient))
         self._routes = [route for route in routes if not route.edge.side]
         self._sides = {route.edge.side: route for route in routes if route.edge.side}
+        self._only: int | None = None
+        self._only_target = self._only_sent = 0
+        self._find_only()
+        self.mark: Position = START
+
+    def _find_only(self) -> None:
+        routes = self._routes
         alone = len(routes) == 1 and not self._sides and len(routes[0].targets) == 1 and routes[0].order_of is None
         self._only = routes[0].number if alone else None
         self._only_target = routes[0].targets.start if alone else 0
-        self._only_sent = 0
-        self.mark: Position = START
+
+    def turn(self, plan: StagePlan) -> None:
+        """What follows goes by another plan: to the instances of new terms, by their tables. The barrier that says so has been
+        sent to those before.
+        """
+        before, self.plan = self.plan, plan
+        self._note_only()
+        for route in (*self._routes, *self._sides.values()):
+            target = plan.stages[route.edge.target]
+            if target.term != before.stages[target.index].term:
+                route.turn(plan.targets(route.number, self._index), target.owners)
+        self._find_only()
+
+    def _note_only(self) -> None:
+        """Let the route know what went past it."""
+        if self._only is not None:
+            self._routes[0].sent[self._only_target] += self._only_sent
+            self._only_sent = 0
+
+    def inherit(self, sent: Iterable[tuple[int, int, int]]) -> None:
+        """Count what an instance of an earlier term had sent, as `sent` says it."""
+        by_edge = {route.number: route for route in (*self._routes, *self._sides.values())}
+        for edge, _, rows in sent:
+            by_edge[edge].gone += rows
 
     def send(self, held: Held, order: Order, mark: Position, emit: Emit) -> None:
         """Send records and mark to all edges; nothing when there is nothing new to say."""
@@ -213,18 +254,21 @@ class Outbox:
             route.waiting[0].extend(rows)
             route.waiting[1].extend(order)
 
-    def send_barrier(self, barrier: int, emit: Emit) -> None:
-        """Send a barrier over all channels, behind all that was sent."""
+    def send_barrier(self, barrier: int, emit: Emit, change: bytes = b"") -> None:
+        """Send a barrier over all channels, behind all that was sent. `change`: the plan that holds behind it."""
+        for route in self._sides.values():
+            if route.waiting[0]:
+                route.send_waiting(self.mark, emit)
         for route in (*self._routes, *self._sides.values()):
             for target in route.targets:
-                emit(route.number, target, Batch([], None, self.mark, barrier))
+                emit(route.number, target, Batch([], None, self.mark, barrier, None, change))
 
     def sent(self) -> list[tuple[int, int, int]]:
-        """(edge, target, rows sent) of each channel."""
-        if self._only is not None:
-            return [(self._only, self._only_target, self._only_sent)]
+        """(edge, target, rows sent) of each channel; those of earlier terms as one of `GONE`."""
+        self._note_only()
         routes = (*self._routes, *self._sides.values())
-        return [(route.number, target, rows) for route in routes for target, rows in route.sent.items()]
+        there = [(route.number, target, rows) for route in routes for target, rows in route.sent.items()]
+        return there + [(route.number, GONE, route.gone) for route in routes if route.gone]
 
     def snapshot(self) -> Any:
         """The mark given, whose turn it is, and what was sent, as plain data."""
@@ -235,9 +279,13 @@ class Outbox:
         self.mark, turns, sent = plain
         for route, turn in zip(self._routes, turns, strict=True):
             route.next_target = turn
-        if self._only is not None:
-            self._only_sent = sent[0][2]
-            return
+        self._only_sent = 0
+        for route in (*self._routes, *self._sides.values()):
+            route.gone = 0
         by_edge = {route.number: route for route in (*self._routes, *self._sides.values())}
         for edge, target, rows in sent:
-            by_edge[edge].sent[target] = rows
+            route = by_edge[edge]
+            if target in route.sent:
+                route.sent[target] = rows
+            else:  # of a term that ended before the snapshot
+                route.gone += rows

@@ -20,6 +20,10 @@ from agiledart_dataflow.state.owner_table import are_owners
 from agiledart_kernel.errors import TopologyError
 
 
+class AnotherGraph(TopologyError):
+    """The code builds another graph here than where it was submitted."""
+
+
 @dataclass(frozen=True)
 class Endpoint:
     """A source's or sink's step: its name, connector and row type; what a driver needs to open it.
@@ -50,7 +54,7 @@ class Program:
         self.plan = plan
         self.lateness_ms = self.specification.lateness_ms
         if plan.digest != self.specification.digest():
-            raise TopologyError(
+            raise AnotherGraph(
                 f"{topology.name}: this code builds another graph than the one that was planned; a builder must not depend on the"
                 " clock, files or the environment"
             )

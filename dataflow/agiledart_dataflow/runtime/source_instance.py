@@ -14,13 +14,25 @@ import msgspec
 
 from agiledart_dataflow.counts.statistics import InstanceStatistics, SourceCounts, StepCounts
 from agiledart_dataflow.data.batch import Batch, Held, as_rows, listed
-from agiledart_dataflow.data.position import END, RECORD, START, Position, final_mark, is_final, reached
+from agiledart_dataflow.data.position import (
+    BEFORE_ALL_MS,
+    END,
+    RECORD,
+    START,
+    Position,
+    end_of_time,
+    final_mark,
+    is_final,
+    reached,
+)
 from agiledart_dataflow.data.position_arrays import record_positions
+from agiledart_dataflow.data.rows import DeadLetter
 from agiledart_dataflow.data.schema import generic
 from agiledart_dataflow.event_time.event_clock import EventClock, Late, separated
 from agiledart_dataflow.event_time.pacing import Pacer, stamper
 from agiledart_dataflow.operators.keyed_step import LATE
 from agiledart_dataflow.plan.connectors import Reading, SourceReader
+from agiledart_dataflow.plan.stage_plan import ERRORS, StagePlan
 from agiledart_dataflow.runtime.instance import Onlooker
 from agiledart_dataflow.runtime.intake import Intake
 from agiledart_dataflow.runtime.outbox import Emit, Outbox
@@ -88,11 +100,14 @@ class SourceInstance:
             keeps_late=self._outbox.edge_of(f"{step.name}/{LATE}") is not None,
             **step.source.clock,
         )
+        if (judged_by := getattr(reader, "judged_by", None)) is not None:
+            judged_by(self._clock)
         self._pacer = Pacer(step.name, step.connector.option("speed"))
-        self._judge = SourceJudge(step, reader, self._clock, paces=self._pacer.paces)
+        has_letters = self._outbox.edge_of(f"{step.name}/{ERRORS}") is not None
+        self._judge = SourceJudge(step, reader, self._clock, paces=self._pacer.paces, has_letters=has_letters)
         waits = self._pacer.paces or self._clock.sorts
         self._stamp = stamper(step.row_type) if waits or not reader.stamps else None
-        is_simple = not (waits or self._clock.passes_by_itself or self._judge.checks)
+        is_simple = not (waits or self._clock.passes_by_itself or self._judge.checks or has_letters)
         self._is_plain = is_simple and self._stamp is None and intake is None
         self._counts = SourceCounts(paced=self._pacer.paces)
         self._sequence = 0
@@ -124,11 +139,12 @@ class SourceInstance:
     @property
     def reads_on(self) -> bool:
         """Whether it wants `take_in` while its outputs are blocked: it has another policy than to wait."""
-        return self._intake is not None and not self.finished
+        return (self._intake is not None or getattr(self._reader, "reads_ahead", False)) and not self.finished
 
     def take_in(self, now_ns: int, wall_ns: int, max_rows: int = MAX_BATCH_ROWS) -> int | None:
         """Read on although nothing can be sent; returns before when it need not be called again (None: at once)."""
-        assert self._intake is not None
+        if self._intake is None:
+            return None if self.reader.read_ahead(max_rows, wall_ns) else now_ns + IDLE_NS
         if not self._intake.has_room():
             return now_ns + IDLE_NS
         held, times, wait, read_nothing = self._arrived(now_ns, wall_ns, max_rows)
@@ -166,7 +182,11 @@ class SourceInstance:
         if self._may_be_late and count:
             held, order = self._put_late_aside(as_rows(held), listed(order))
         self.finished = self._exhausted and not self._clock.due and (intake is None or intake.is_empty)
-        mark = self._complete(int(times[-1]) if count else None)
+        letters = self._judge.bad.take_letters()
+        if letters:
+            mark = self._put_letters_aside(letters, int(times[-1]) if count else None)
+        else:
+            mark = self._complete(int(times[-1]) if count else None)
         if wait is None and read_nothing and not count and not self.finished:
             wait = now_ns + IDLE_NS
         if not count and mark <= self._mark:
@@ -204,7 +224,7 @@ class SourceInstance:
             if reading is None:
                 reading = self._judge.read(wanted - len(self._clock.due), wall_ns)
             read_nothing = not reading.lines
-            held, times = self._judge.judged(reading.rows, wall_ns // 1_000_000)
+            held, times = self._judge.judged(reading.rows, (reading.came_ns or wall_ns) // 1_000_000)
             if type(held) is list and len(held) > max_rows:  # more than it was asked for
                 self._clock.due.extend(zip(times, held, strict=True))
                 held = []
@@ -213,7 +233,10 @@ class SourceInstance:
                 self._clock.release(END)
         wait: int | None = None
         if not len(held):
-            count, wait = self._pacer.ready(self._clock.due, now_ns, max_rows)
+            if self._clock.replays:  # its time has come once
+                count = min(len(self._clock.due), max_rows)
+            else:
+                count, wait = self._pacer.ready(self._clock.due, now_ns, max_rows)
             taken = [self._clock.due.popleft() for _ in range(count)]
             times, held = [time_ms for time_ms, _ in taken], [row for _, row in taken]
         if self._clock.passes_by_itself and not self._exhausted:
@@ -232,10 +255,21 @@ class SourceInstance:
             self._onlooker(batch.rows, listed(batch.order))
         self._outbox.pass_on(batch, emit)
 
-    def send_barrier(self, barrier: int, emit: Emit) -> bytes:
-        """Let a checkpoint begin here, between two polls; the snapshot of this instance: where it is in its input."""
+    @property
+    def plan(self) -> StagePlan:
+        """The one that it follows now."""
+        return self._outbox.plan
+
+    def send_barrier(self, barrier: int, emit: Emit, change: bytes = b"", program: Program | None = None) -> bytes:
+        """Let a checkpoint begin here, between two polls; the snapshot of this instance: where it is in its input.
+
+        Args:
+            change: name of the plan that holds behind the barrier; `program`: the topology with it.
+        """
         snapshot = self.snapshot()
-        self._outbox.send_barrier(barrier, emit)
+        self._outbox.send_barrier(barrier, emit, change)
+        if program is not None:
+            self._outbox.turn(program.plan)
         return snapshot
 
     def show(self, onlookers: Mapping[str, Onlooker]) -> None:
@@ -351,6 +385,15 @@ class SourceInstance:
         self._counts.late += len(aside)
         self._outbox.put_aside(f"{self._name}/{LATE}", aside, aside_order)
         return rows, order
+
+    def _put_letters_aside(self, letters: list[DeadLetter[str]], last_ms: int | None) -> Position:
+        """Dead letters stand behind the records that were sent before them, at their time; returns what is complete then."""
+        if last_ms is None:
+            last_ms = max(end_of_time(self._mark)[0], BEFORE_ALL_MS)
+        order = self._numbered([last_ms] * len(letters), letters)
+        self._counts.dead_letters += len(letters)
+        self._outbox.put_aside(f"{self._name}/{ERRORS}", letters, [None] * len(letters) if order is None else order)
+        return self._complete(last_ms)
 
     def _complete(self, last_ms: int | None) -> Position:
         """The mark after records of which the last has this time (None: no records): nothing at or below it will follow."""

@@ -1,7 +1,8 @@
 """`SourceJudge`: takes rows from a reader and judges them, many at once where nothing is unusual."""
 
 from collections.abc import Callable
-from typing import Any
+from datetime import UTC, datetime
+from typing import Any, Final
 
 from agiledart_dataflow.data.batch import Held, as_rows
 from agiledart_dataflow.event_time.event_clock import EventClock
@@ -17,6 +18,9 @@ from agiledart_kernel.instants import event_time
 MALFORMED = "malformed"
 """Option of a connector, beside `malformed=` of a source, which counts more."""
 
+_FAR_AHEAD_MS: Final = 3_600_000
+"""A row's time so far beyond this machine's clock is worth a word when others are late for it."""
+
 
 class SourceJudge:
     """Reads and judges for one source.
@@ -26,6 +30,7 @@ class SourceJudge:
         reader: carries out its connector.
         clock: its event time; queues rows that cannot go at once.
         paces: rows wait for their time.
+        has_letters: somebody takes dead letters of this source.
 
     Attributes:
         lines: read so far; `bad`: what was malformed of it.
@@ -36,7 +41,9 @@ class SourceJudge:
         ConfigurationError: there is no such policy for malformed records.
     """
 
-    def __init__(self, step: Step, reader: SourceReader, clock: EventClock, *, paces: bool) -> None:
+    def __init__(
+        self, step: Step, reader: SourceReader, clock: EventClock, *, paces: bool, has_letters: bool = False
+    ) -> None:
         assert step.function is not None
         assert step.source is not None
         self._name = step.name
@@ -52,11 +59,18 @@ class SourceJudge:
             raise ConfigurationError(f"{step.name}: malformed is one of {', '.join(POLICIES)}, not {policy!r}")
         self._fails = policy == "fail"
         self.lines = 0
+        self._has_told_of_future = False
         self.bad = BadInput(step.name)
+        if policy == "dead_letter" and has_letters:
+            self.bad.letters = []
+            on_malformed = getattr(reader, "on_malformed", None)
+            if on_malformed is not None:
+                on_malformed(self.bad.put_aside)
 
     def reads_with(self, reader: SourceReader) -> None:
-        """From now on."""
+        """From now on; it stands behind what was read before, and so do the letters."""
         self._reader = reader
+        self.bad.take_letters()
 
     @property
     def checks(self) -> bool:
@@ -127,6 +141,7 @@ class SourceJudge:
 
     def _judge_each(self, rows: list[Any], wall_ms: int) -> None:
         row: Any = None
+        late = self._clock.late
         try:
             for row in rows:
                 objection = None if self._check is None else self._check(row)
@@ -140,3 +155,21 @@ class SourceJudge:
             raise
         except (Exception, SystemExit) as error:  # user code may raise anything; it leaves here named
             raise user_code_error(self._name, self._time_of, error, row) from error
+        if self._clock.late > late and not self._has_told_of_future:
+            self._look_for_future(wall_ms)
+
+    def _look_for_future(self, wall_ms: int) -> None:
+        """One row of a clock that goes wrong makes all others late; who reads the figures would look for the fault in those."""
+        newest = self._clock.newest
+        if wall_ms and newest is not None and newest > wall_ms + _FAR_AHEAD_MS:
+            self._has_told_of_future = True
+            self.bad.hear((f"rows are late because one came before them whose time is {_told(newest)}, ahead of this machine's"
+                           " clock: source(…, max_ahead=timedelta(…)) lets such a row wait for its time",))  # fmt: skip
+
+
+def _told(time_ms: int) -> str:
+    """A time as people write it."""
+    try:
+        return datetime.fromtimestamp(time_ms / 1_000, UTC).isoformat(timespec="seconds")
+    except (ValueError, OverflowError, OSError):
+        return f"{time_ms:,} ms after 1970"

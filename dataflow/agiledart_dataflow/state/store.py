@@ -120,6 +120,23 @@ class MemoryStore:
         if self._timed is not None:
             self._timed[group] = timers
 
+    def give_group(self, group: int) -> tuple[dict[Any, Entry], list[Timer]]:
+        """A group's entries and timers, which are not here any more."""
+        entries = {key: self._entries[key] for key in self._by_group().get(group, {})}
+        timers = self._timers_by_group().get(group, [])
+        self.drop_group(group)
+        return entries, timers
+
+    def adopt_group(self, group: int, entries: dict[Any, Entry], timers: list[Timer]) -> None:
+        """Take up what another store has given; nothing is held of the group."""
+        near = self.near
+        self._entries.update(entries)
+        self._by_group().setdefault(group, {}).update(dict.fromkeys(entries))
+        for timer in timers:
+            heappush(near, timer)
+        if self._timed is not None:
+            self._timed[group] = timers
+
     def drop_group(self, group: int) -> None:
         timers = self._timers_by_group().pop(group, [])
         self._gone.update((timer[1], None) for timer in timers)

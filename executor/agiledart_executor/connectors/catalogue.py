@@ -9,12 +9,15 @@ _LINES: Final = ("follow", "format", "header")
 _AGAIN: Final = Guarantee(
     "read again from the beginning; exactly-once: from the last epoch", goes_back=True, acknowledges="position"
 )
-_LOST: Final = Guarantee("may lose what came meanwhile")
+_LOST: Final = Guarantee("may lose what came meanwhile; exactly-once: what was read comes from a log")
 _OBJECTS: Final = Guarantee("made again", goes_back=True)
 
 _PUSH: Final = ("credentials", "format", "listen", "max_bytes")
+_POLL: Final = ("cursor", "member", "poll", "since")
 _POSTED: Final = Guarantee(
-    "none lost that a client sends again until it reads 202; may repeat", acknowledges="202 when rows are on their way"
+    "posted: none lost that a client sends again until it reads 202; may repeat. Asked for: may lose; with cursor= read again"
+    " from the beginning",
+    acknowledges="202 when rows are on their way, exactly-once: on the disk",
 )
 
 SOURCES: Final = {
@@ -23,39 +26,74 @@ SOURCES: Final = {
         ConnectorKind("batches", "record batches, arrays or data frames of a callable", _OBJECTS, opens="batches:open_source"),
         ConnectorKind("call", "rows that a callable returns", _OBJECTS, opens="memory:open_source"),
         ConnectorKind("csv", "CSV files, plain or gzip", _AGAIN, _LINES, opens="line_source:open_csv"),
-        ConnectorKind("http", "rows that others post", _POSTED, _PUSH, opens="http.push:open_source"),
-        ConnectorKind("https", "the same over TLS", _POSTED, ("cert", "key", *_PUSH), opens="http.push:open_source"),
+        ConnectorKind(
+            "http", "rows that others post (`listen`), or that a server gives when it is asked", _POSTED, (*_PUSH, *_POLL),
+            opens="http.http_source:open_source", probes="http.http_source:probe_source",
+        ),
+        ConnectorKind(
+            "https", "the same over TLS", _POSTED, ("ca", "cert", "key", *_PUSH, *_POLL),
+            opens="http.http_source:open_source", probes="http.http_source:probe_source",
+        ),
         ConnectorKind("jsonl", "files of JSON objects, one a line", _AGAIN, _LINES, opens="line_source:open_jsonl"),
         ConnectorKind("lines", "files of texts, one a line", _AGAIN, _LINES, opens="line_source:open_texts"),
         ConnectorKind("list", "rows of a list", _OBJECTS, opens="memory:open_source"),
         ConnectorKind(
+            "modbus", "registers of a device, over TCP or a serial line", Guarantee("may lose what was due meanwhile"),
+            ("baud", "map", "mode", "poll", "unit"), "industry", "pymodbus", "industry.modbus:open_source", "industry.modbus:probe",
+        ),
+        ConnectorKind(
             "mqtt", "messages of an MQTT broker", Guarantee("QoS 1 and 2 with a session: may repeat; QoS 0: may lose",
-            acknowledges="when read (QoS 1, 2)"),
+            acknowledges="when read, exactly-once: on the disk (QoS 1, 2)"),
             ("client", "credentials", "format", "qos", "session", "version"),
             "mqtt", "paho", "mqtt.source:open_source", "mqtt.probe:probe_source",
         ),
         ConnectorKind(
             "mqtts", "the same over TLS", Guarantee("QoS 1 and 2 with a session: may repeat; QoS 0: may lose",
-            acknowledges="when read (QoS 1, 2)"),
+            acknowledges="when read, exactly-once: on the disk (QoS 1, 2)"),
             ("ca", "cert", "client", "credentials", "format", "key", "qos", "session", "version"),
             "mqtt", "paho", "mqtt.source:open_source", "mqtt.probe:probe_source",
         ),
         ConnectorKind("parquet", "Parquet files", _AGAIN, (), "columns", "pyarrow", "batches:open_source"),
         ConnectorKind(
+            "serial", "lines of a serial line", _LOST, ("baud", "format", "mode"), "industry", "serial",
+            "industry.serial_lines:open_source", "industry.serial_lines:probe",
+        ),
+        ConnectorKind(
             "sql", "rows of a table, in the order of a growing column", _AGAIN, ("cursor", "poll", "table"),
             "sql", "sqlalchemy", "sql.table_source:open_source", "sql.table_probe:probe",
         ),
         ConnectorKind("tcp", "lines of TCP connections", _LOST, ("format", "listen", "reconnect"), opens="line_socket:open_source"),
+        ConnectorKind(
+            "ws", "messages of a WebSocket server", _LOST, ("credentials", "format", "hello"),
+            "websocket", "websockets", "websocket.websocket_source:open_source", "websocket.session:probe",
+        ),
+        ConnectorKind(
+            "wss", "the same over TLS", _LOST, ("ca", "credentials", "format", "hello"),
+            "websocket", "websockets", "websocket.websocket_source:open_source", "websocket.session:probe",
+        ),
     )
 }  # fmt: skip
 
 _HOOK: Final = ("batch", "ca", "credentials")
 _POINTS: Final = (*_HOOK, "measurement", "org", "tags", "time", "version")
-_HOOKED: Final = Guarantee("may repeat; a batch that is sent again has the same Idempotency-Key")
-_SAME: Final = Guarantee("may write again: same effect, a point takes the place of the one that is there")
+_HOOKED: Final = Guarantee("may repeat; the name of each row travels along, and an Idempotency-Key", delivers=True)
+_SAME: Final = Guarantee(
+    "may write again; with time=: same effect, a point takes the place of the one that is there",
+    delivers=True,
+    same_with="time",
+)
+_INSERTED: Final = Guarantee(
+    "may insert again; with key=: same effect, a row takes the place of its like", delivers=True, same_with="key"
+)
+_PUBLISHED: Final = Guarantee(
+    "may repeat; the name of each row travels along (MQTT 5); QoS 0: may lose", delivers=True, loses_without="qos"
+)
+_SENT: Final = Guarantee("may repeat", delivers=True)
 
 _ROLLS: Final = ("roll_age", "roll_bytes")
-_TORN: Final = Guarantee("written anew from the beginning of the run; exactly-once: cut back to the last epoch")
+_TORN: Final = Guarantee(
+    "written anew from the beginning of the run; exactly-once: cut back to the last epoch", takes_back=True
+)
 
 SINKS: Final = {
     kind.name: kind
@@ -69,16 +107,16 @@ SINKS: Final = {
         ConnectorKind("jsonl", "a file of JSON objects, one a line", _TORN, _ROLLS, opens="text_sink:open_sink"),
         ConnectorKind(
             "log", "a log on the node's disk, for readers over the network",
-            Guarantee("rows of one attempt once; exactly-once: committed with the epoch"),
+            Guarantee("rows of one attempt once; exactly-once: committed with the epoch", takes_back=True),
             ("partitions", "max_bytes", "max_age", "segment_bytes", "key"), opens="log_sink:open_sink",
         ),
         ConnectorKind(
-            "mqtt", "messages to an MQTT broker", Guarantee("may repeat; QoS 0: may lose"),
+            "mqtt", "messages to an MQTT broker", _PUBLISHED,
             ("client", "credentials", "format", "qos", "retain", "version", "will", "will_topic"),
             "mqtt", "paho", "mqtt.sink:open_sink", "mqtt.probe:probe_sink",
         ),
         ConnectorKind(
-            "mqtts", "the same over TLS", Guarantee("may repeat; QoS 0: may lose"),
+            "mqtts", "the same over TLS", _PUBLISHED,
             ("ca", "cert", "client", "credentials", "format", "key", "qos", "retain", "version", "will", "will_topic"),
             "mqtt", "paho", "mqtt.sink:open_sink", "mqtt.probe:probe_sink",
         ),
@@ -90,9 +128,17 @@ SINKS: Final = {
         ),
         ConnectorKind(
             "sql", "a table of a database",
-            Guarantee("may insert again; with key=: same effect, a row takes the place of its like"),
+            _INSERTED,
             ("create", "key", "table"), "sql", "sqlalchemy", "sql.table_sink:open_sink", "sql.table_probe:probe",
         ),
         ConnectorKind("stdout", "standard output", Guarantee("may repeat"), ("format",), opens="text_sink:open_sink"),
+        ConnectorKind(
+            "ws", "messages to a WebSocket server", _SENT, ("credentials",),
+            "websocket", "websockets", "websocket.websocket_sink:open_sink", "websocket.session:probe",
+        ),
+        ConnectorKind(
+            "wss", "the same over TLS", _SENT, ("ca", "credentials"),
+            "websocket", "websockets", "websocket.websocket_sink:open_sink", "websocket.session:probe",
+        ),
     )
 }  # fmt: skip

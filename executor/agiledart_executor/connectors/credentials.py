@@ -2,16 +2,23 @@
 
 A file NAME holds `user:password` in one line. It is looked for among the service's credentials (systemd's `LoadCredential=`), then
 below `AGILEDART_CREDENTIALS`, `/etc/agiledart/credentials` and `~/.config/agiledart/credentials`; nobody but its owner may read it.
+What users have entrusted to the node for this application (`agiledart secret set`) comes from the agent and goes before.
 """
 
 import os
 import stat
 from pathlib import Path
 from typing import NamedTuple
+from urllib.parse import quote
+
+import msgspec
 
 from agiledart_kernel.errors import ConfigurationError, OperationFailed
 
 MAX_BYTES = 4_096
+
+LEAST_HIDDEN = 6
+"""Characters of a secret that is left out of texts; a shorter one may be a word of any sentence."""
 
 
 class Credentials(NamedTuple):
@@ -22,6 +29,32 @@ class Credentials(NamedTuple):
 
     def __repr__(self) -> str:
         return f"Credentials({self.user!r}, …)"
+
+
+class Entrusted(msgspec.Struct, frozen=True):
+    """Name → text of the secrets that the agent gives to an executor; shows none of them."""
+
+    texts: dict[str, str] = {}
+
+    def __repr__(self) -> str:
+        return f"Entrusted({', '.join(self.texts)})"
+
+    def hide(self, text: str) -> str:
+        """A text for people with every secret in it, or the password of one, left out: drivers quote what they were given."""
+        for name, hidden in self.texts.items():
+            for part in (hidden, hidden.partition(":")[2]):
+                if len(part) >= LEAST_HIDDEN:
+                    text = text.replace(part, f"<secret {name}>").replace(quote(part, safe=""), f"<secret {name}>")
+        return text
+
+
+_entrusted = Entrusted()
+
+
+def entrust(given: Entrusted) -> None:
+    """From now on these are known in this process."""
+    global _entrusted
+    _entrusted = given
 
 
 def folders() -> list[Path]:
@@ -35,8 +68,11 @@ def folders() -> list[Path]:
     ]
 
 
-def secret(name: str) -> str:
+def secret(name: str, holds: str = "user:password") -> str:
     """The text of a credential, without the end of its line.
+
+    Args:
+        holds: what it should be, told to whom has none of that name.
 
     Raises:
         ConfigurationError: the name is none.
@@ -44,6 +80,8 @@ def secret(name: str) -> str:
     """
     if not name or "/" in name or name.startswith("."):
         raise ConfigurationError(f"{name!r} is no name of a credential: it is the name of a file, without its folder")
+    if (text := _entrusted.texts.get(name)) is not None:
+        return text
     for folder in folders():
         path = folder / name
         try:
@@ -60,7 +98,8 @@ def secret(name: str) -> str:
             raise OperationFailed(f"the credential {path} cannot be read: {error.strerror or error}") from None
     places = ", ".join(str(folder) for folder in folders())
     raise OperationFailed(
-        f"there is no credential {name!r} on this node: write user:password into a file {name} (mode 600) in one of {places}"
+        f"there is no credential {name!r} on this node. Give it one:  agiledart secret set {name} --to NODE --for APP   "
+        f"or write {holds} into a file {name} (mode 600) in one of {places}"
     )
 
 

@@ -92,6 +92,7 @@ class LineSocketReader:
         self._listens = connector.option("listen", "0") == "1"
         self._returns = connector.option("reconnect", "0") == "1"
         self._examples = Examples()
+        self.on_malformed = self._examples.on_malformed
         name, form = f"tcp:{connector.path}", connector.option("format", "csv")
         self._lines: LineBlock | RecordBlock
         self._block: LineBlock | RecordBlock | ColumnBlock

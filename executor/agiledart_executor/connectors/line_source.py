@@ -9,7 +9,7 @@ from agiledart_dataflow.data.schema import is_dict
 from agiledart_dataflow.plan.connectors import Connector, Reading, SourceReader
 from agiledart_executor.connectors.codecs.faults import COLUMNS, TOO_LONG, Examples
 from agiledart_executor.connectors.codecs.formats import UNLINED, open_decoder
-from agiledart_executor.connectors.codecs.header import columns_by_name, header_note
+from agiledart_executor.connectors.codecs.header import columns_by_name, header_note, note_of_no_header
 from agiledart_executor.connectors.codecs.line_block import LineBlock
 from agiledart_executor.connectors.codecs.parsing import RowParser
 from agiledart_executor.connectors.codecs.record_block import RecordBlock
@@ -48,6 +48,7 @@ class LineReader:
         self._source = lines
         self._block = block
         self._examples = examples
+        self.on_malformed = examples.on_malformed
         self._whole_lines = whole_lines
         self._exhausted = self._waits = False
         self._notes: Callable[[], list[str]] = getattr(lines, "notes", list)
@@ -108,6 +109,8 @@ class CsvReader(LineReader):
         """Whether a first line is a header; then columns are taken as it names them. `is_one`: it is in any case."""
         columns = columns_by_name(line, self._row_type)
         if columns is None:
+            if note := note_of_no_header(self._source.name, line):
+                self._examples.note(note)
             return is_one
         self._csv.parser = RowParser(self._row_type, columns)
         self._examples.note(header_note(self._source.name, columns))

@@ -21,6 +21,19 @@ from agiledart_sink_log.protocol import MAX_PARTITIONS, user_sink_name_fault
 from agiledart_sink_log.rows import encoded, row_form
 
 
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What a sink that is opened again has to keep.
+
+    Args:
+        ends: of each part; what lies behind is cut off.
+        identity: of the log that they count in, which another node goes on with; "": it stays where it is.
+    """
+
+    ends: tuple[int, ...]
+    identity: str = ""
+
+
 @dataclass(frozen=True)
 class SinkOrigin:
     """Who writes, below which folder, and how.
@@ -28,7 +41,10 @@ class SinkOrigin:
     Attributes:
         patience: seconds for which a log that is being written is waited for.
         by_epoch: rows count when an epoch is committed, not when they are flushed.
-        keep: then: the ends up to which the run's register has its parts committed; None: as they are.
+        keep: then: what the run's register has committed; None: what is there.
+        owner: the key that the application belongs to.
+        run: number of the run; 0: there is none.
+        step: name of the sink.
     """
 
     application: str = ""
@@ -36,7 +52,10 @@ class SinkOrigin:
     root: Path = Path()
     patience: float = LOCK_SECONDS
     by_epoch: bool = False
-    keep: tuple[int, ...] | None = None
+    keep: Kept | None = None
+    owner: bytes = b""
+    run: int = 0
+    step: str = ""
 
 
 class LogSinkWriter:
@@ -44,6 +63,9 @@ class LogSinkWriter:
 
     Without epochs a flush commits. With them rows are on their way to the disk then, count from `commit` on, and those of an epoch
     that is open when it is closed never do.
+
+    Attributes:
+        identity: of the log: another node may go on with it.
 
     Raises:
         OperationFailed: the log can't be opened or written.
@@ -53,6 +75,7 @@ class LogSinkWriter:
         self, log: LogWriter, row_type: Any, key: int | str | None, clock: Callable[[], int], *, by_epoch: bool = False
     ) -> None:
         self._log, self._by_epoch = log, by_epoch
+        self.identity = log.description.log_id
         self._plain = row_form(row_type).plain
         self._times = ReadTimes(row_type, clock)
         self._key = key
@@ -146,7 +169,7 @@ def open_sink(
     key = _key(connector, row_type)
     log = LogWriter(
         origin.root, connector.path, options, form.text, form.fields, origin.application, origin.version, clock, origin.patience,
-        origin.keep,
+        None if origin.keep is None else origin.keep.ends, "" if origin.keep is None else origin.keep.identity, origin.owner,
     )  # fmt: skip
     for note in log.notes():
         print(note, file=sys.stderr)  # noqa: T201  what an executor prints is shown by `agiledart logs`

@@ -6,10 +6,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from agiledart_dataflow.data.lazy import at_once
+from agiledart_dataflow.plan.connector_kinds import ConnectorKind
 from agiledart_dataflow.plan.connectors import Connector, SinkWriter, SourceReader
 from agiledart_dataflow.plan.overload import OPTIONS as OVERLOAD
 from agiledart_executor.connectors.catalogue import SINKS, SOURCES
 from agiledart_executor.connectors.options import SourceWish, check_options
+from agiledart_executor.connectors.repeats import OPTION
 
 if TYPE_CHECKING:
     from agiledart_executor.connectors.log_sink import SinkOrigin
@@ -68,9 +70,14 @@ def open_sink(
         from agiledart_executor.connectors.plugins import refuse_missing
 
         refuse_missing(kind, "sink")
-    check_options(connector, kind.options)
+    check_options(connector, sink_options(kind))
     writer: SinkWriter = _function(kind.opens)(connector, row_type, clock, origin)
     return writer
+
+
+def sink_options(kind: ConnectorKind) -> tuple[str, ...]:
+    """The options that a sink of a kind knows."""
+    return (*kind.options, OPTION) if kind.guarantee.delivers else kind.options
 
 
 def _function(name: str) -> Callable[..., Any]:

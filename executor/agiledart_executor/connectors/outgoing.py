@@ -2,6 +2,7 @@
 
 A thread of its own delivers them, a batch at a time, in order, and again and again while what takes them is away; the executor's
 loop never waits for it. What waits is bounded: beyond, the sink takes no more, and pressure travels upstream to the source.
+`OutgoingWriter` is the sink around it: a kind of its own says what becomes of a row, and how a batch is delivered.
 """
 
 import threading
@@ -11,16 +12,17 @@ from collections.abc import Callable
 from itertools import islice
 from typing import Any, Final
 
+from agiledart_dataflow.counts.latency import LatencyHistogram
+from agiledart_executor.connectors.away import Away
+from agiledart_executor.connectors.memory import ReadTimes
+from agiledart_executor.connectors.repeats import Told
 from agiledart_kernel.errors import AgileDartError, OperationFailed
 
 MOST_WAITING: Final = 10_000
 MOST_AT_ONCE: Final = 1_000
-FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.5, 30.0
 
 END_SECONDS: Final = 10.0
 """How long the end of the input waits for the next batch to be taken."""
-
-_MOST_NOTES: Final = 100
 
 
 class RetryLater(Exception):
@@ -50,9 +52,9 @@ class Outgoing:
         self._changed = threading.Condition()
         self._ends = self._is_closed = False
         self._failure: AgileDartError | None = None
-        self._notes: list[str] = []
-        self._away = ""
-        self._away_since = self._next_try = 0.0
+        self._taken = self._arrived = 0
+        self._waiters: deque[tuple[int, Told]] = deque()  # up to which row somebody waits
+        self._away = Away(f"{name} takes rows again")
         self._thread = threading.Thread(target=self._run, name=f"outgoing {name}", daemon=True)
         self._thread.start()
 
@@ -67,6 +69,7 @@ class Outgoing:
                 self._changed.wait()  # only in a run of one process
             self.check()
             self._queue.extend(rows)
+            self._taken += len(rows)
             self._changed.notify_all()
 
     def check(self) -> None:
@@ -74,21 +77,22 @@ class Outgoing:
         if self._failure is not None:
             raise self._failure
 
+    def when_delivered(self, told: Told) -> None:
+        """As `Delivers` says."""
+        with self._changed:
+            failure = self._failure
+            if failure is None and self._arrived < self._taken:
+                self._waiters.append((self._taken, told))
+                return
+        told(failure)
+
     def take_notes(self) -> list[str]:
         """What users should know."""
-        notes = self._notes[:]
-        del self._notes[: len(notes)]
-        return notes
+        return self._away.take_notes()
 
     def standing(self) -> str:
         """What rows wait for; empty when all is well."""
-        if not self._away:
-            return ""
-        now = time.monotonic()
-        return (
-            f"{self._away}, for {now - self._away_since:.0f} s; {len(self._queue):,} rows wait,"
-            f" next try in {max(0.0, self._next_try - now):.0f} s"
-        )
+        return self._away.standing(f"{len(self._queue):,} rows wait, ")
 
     def close(self) -> None:
         """Wait until all is delivered. Raises `OperationFailed` when it is not; may be called twice."""
@@ -106,13 +110,12 @@ class Outgoing:
         self._thread.join(END_SECONDS)
         self.check()
         if self._queue:
-            why = f" ({self._away})" if self._away else ""
+            why = f" ({self._away.why})" if self._away.why else ""
             raise OperationFailed(f"{len(self._queue):,} rows were not taken by {self._name} before the end{why}")
 
     # ---- the thread
 
     def _run(self) -> None:
-        pause = FIRST_PAUSE_SECONDS
         batch: list[Any] = []  # one that is sent again is the same
         while True:
             with self._changed:
@@ -124,9 +127,7 @@ class Outgoing:
             try:
                 self._deliver(batch)
             except RetryLater as error:
-                wait = min(pause if error.after is None else error.after, LONGEST_PAUSE_SECONDS)
-                self._tell_away(str(error), wait)
-                pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+                wait = self._away.gone(str(error), error.after)
                 with self._changed:
                     self._changed.wait_for(lambda: self._ends, wait)
                 continue
@@ -136,31 +137,85 @@ class Outgoing:
             except Exception as error:  # noqa: BLE001  a driver's
                 self._fail(OperationFailed(f"{self._name}: {type(error).__name__}: {error}"))
                 return
-            if self._away:
-                self._away = ""
-                self._note(f"{self._name} takes rows again")
-            pause = FIRST_PAUSE_SECONDS
+            self._away.there()
             with self._changed:
                 for _ in batch:
                     self._queue.popleft()
+                self._arrived += len(batch)
                 batch = []
                 self._changed.notify_all()
+            self._tell_waiters()
 
     def _fail(self, error: AgileDartError) -> None:
         with self._changed:
             self._failure = error
             self._changed.notify_all()
+        self._tell_waiters()
 
-    def _tell_away(self, text: str, wait: float) -> None:
-        """Once, however often it happens."""
-        now = time.monotonic()
-        self._next_try = now + wait
-        if text != self._away:
-            if not self._away:
-                self._away_since = now
-            self._away = text
-            self._note(f"{text}; next try in {wait:.1f} s, then ever later up to every {LONGEST_PAUSE_SECONDS:.0f} s")
+    def _tell_waiters(self) -> None:
+        """Those whose rows have arrived; all of them when no more will."""
+        with self._changed:
+            failure, due = self._failure, []
+            while self._waiters and (failure is not None or self._waiters[0][0] <= self._arrived):
+                due.append(self._waiters.popleft()[1])
+        for told in due:
+            told(failure)
 
-    def _note(self, text: str) -> None:
-        if len(self._notes) < _MOST_NOTES:
-            self._notes.append(text)
+
+class OutgoingWriter:
+    """A sink to what may be away. Kinds say what is missing: `deliver` and `hang_up`.
+
+    Args:
+        name: of what takes the rows, for users.
+        times: of the rows' type.
+        render: (row, wall time) → what waits for it; called by the instance.
+        most_at_once: rows of a batch.
+    """
+
+    def __init__(
+        self, name: str, times: ReadTimes, render: Callable[[Any, int], Any], *, most_at_once: int = MOST_AT_ONCE
+    ) -> None:
+        self._times, self._render = times, render
+        self._out = Outgoing(name, self.deliver, most_at_once=most_at_once)
+
+    def deliver(self, batch: list[Any]) -> None:
+        """Deliver what was rendered; called by the thread, raises as `Outgoing` says. One that comes again is the same."""
+        raise NotImplementedError
+
+    def hang_up(self) -> None:
+        """Nothing follows; the thread has ended."""
+
+    @property
+    def latency(self) -> LatencyHistogram:
+        """Time from reading to handing over."""
+        return self._times.histogram
+
+    def ready(self) -> bool:
+        """Whether more rows may come."""
+        return self._out.ready()
+
+    def when_delivered(self, told: Told) -> None:
+        """As `Delivers` says."""
+        self._out.when_delivered(told)
+
+    def take_notes(self) -> list[str]:
+        """What users should know of what takes the rows."""
+        return self._out.take_notes()
+
+    def standing(self) -> str:
+        """What rows wait for; empty when all is well."""
+        return self._out.standing()
+
+    def write(self, rows: list[Any]) -> None:
+        now = self._times.count(rows)
+        self._out.put([self._render(row, now) for row in rows])
+
+    def flush(self) -> None:
+        """Rows leave by themselves."""
+        self._out.check()
+
+    def close(self) -> None:
+        try:
+            self._out.close()
+        finally:
+            self.hang_up()

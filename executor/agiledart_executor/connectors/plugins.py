@@ -19,6 +19,7 @@ from agiledart_executor.connectors.catalogue import SINKS, SOURCES
 from agiledart_executor.connectors.codecs.formats import CODEC_GROUP, FORMATS
 from agiledart_executor.connectors.line_source import generated_reader
 from agiledart_executor.connectors.options import check_options
+from agiledart_executor.connectors.repeats import OPTION
 from agiledart_kernel.errors import AgileDartError, ConfigurationError, OperationFailed
 
 SOURCE_GROUP: Final = "agiledart.sources"
@@ -72,7 +73,7 @@ def unknown(group: str, name: str) -> ConfigurationError:
     close = get_close_matches(name, names, 1)
     meant = f" Did you mean {close[0]}?" if close else ""
     other_way = f" ({name} is a {_ROLES[other]} only)" if name in _BUILT_IN[other] else ""
-    return ConfigurationError(f"there is no {role} {name!r}{other_way};{meant} there are {', '.join(names)}")
+    return ConfigurationError(f"there is no {role} {name!r}{other_way}.{meant} There are {', '.join(names)}")
 
 
 def refuse_missing(kind: ConnectorKind, role: str) -> None:
@@ -139,7 +140,9 @@ def open_plugin_sink(connector: Connector, row_type: Any, clock: Callable[[], in
     if point is None:
         raise unknown(SINK_GROUP, connector.kind)
     made = loaded(point, "sink")
-    check_options(connector, tuple(made.options))
+    guarantee = getattr(made, "guarantee", None)
+    delivers = guarantee is not None and guarantee.delivers
+    check_options(connector, (*made.options, OPTION) if delivers else tuple(made.options))
     writer: SinkWriter = _guarded(point, "sink", lambda: made.open_sink(connector, row_type, clock))
     return writer
 

@@ -11,9 +11,10 @@ from agiledart_dataflow.data.schema import is_dict
 from agiledart_dataflow.plan.connectors import Connector
 from agiledart_executor.connectors.catalogue import SINKS, SOURCES
 from agiledart_executor.connectors.codecs.dict_rows import refuse_dicts
-from agiledart_executor.connectors.opening import PACING, open_source
+from agiledart_executor.connectors.opening import PACING, open_source, sink_options
 from agiledart_executor.connectors.options import check_options
 from agiledart_executor.connectors.plugins import sink_guarantee, source_guarantee
+from agiledart_executor.connectors.repeats import sink_words, source_words
 from agiledart_kernel.errors import ConfigurationError, OperationFailed
 from agiledart_sink_log.layout import FOLDER, is_locked
 from agiledart_sink_log.protocol import user_sink_name_fault
@@ -38,7 +39,7 @@ def probe_source(connector: Connector, row_type: Any) -> Probed:
     else:
         open_source(connector, row_type).close()
         text = "can be read"
-    return Probed(text, guarantee.repeats if guarantee is not None else "")
+    return Probed(text, source_words(connector, guarantee))
 
 
 def logs_here(directory: Path) -> dict[str, bool]:
@@ -54,7 +55,7 @@ def probe_sink(connector: Connector, row_type: Any, logs: Mapping[str, bool]) ->
     kind = SINKS.get(connector.kind)
     text = "not tried"
     if kind is not None:
-        check_options(connector, kind.options)
+        check_options(connector, sink_options(kind))
         if kind.probes:
             text = _function(kind.probes)(connector, row_type)
         elif connector.kind in ("csv", "jsonl", "parquet"):
@@ -65,7 +66,7 @@ def probe_sink(connector: Connector, row_type: Any, logs: Mapping[str, bool]) ->
             text = _log_free(connector.path, logs)
         elif connector.kind in ("null", "collect", "stdout"):
             text = "can be written"
-    return Probed(text, guarantee.repeats if guarantee is not None else "")
+    return Probed(text, sink_words(connector, guarantee))
 
 
 def _writable(path: str) -> str:

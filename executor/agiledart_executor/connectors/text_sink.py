@@ -1,6 +1,7 @@
 """Sinks that write lines: `csv:`, `jsonl:`, `stdout:`."""
 
 import contextlib
+import io
 import os
 import sys
 import time
@@ -15,11 +16,16 @@ from agiledart_dataflow.plan.connectors import Connector
 from agiledart_executor.connectors.codecs.dict_rows import refuse_dicts
 from agiledart_executor.connectors.codecs.rendering import columns_of, json_of
 from agiledart_executor.connectors.files.rolled import RolledFiles
+from agiledart_executor.connectors.log_sink import Kept
 from agiledart_executor.connectors.memory import ReadTimes
 from agiledart_executor.connectors.options import SIZES, SPANS_MS, quantity
 from agiledart_kernel.errors import ConfigurationError, OperationFailed
+from agiledart_sink_log.one_writer import claim
 
 _BUFFERED_BYTES = 64 << 10
+
+MAX_WAITING_BYTES = 16 << 20
+"""Lines of a run saved by epochs that wait while a disk is full: some minutes of a sensor's rows. Beyond it the run ends."""
 
 Render = Callable[[Any, int], bytes]
 
@@ -115,36 +121,65 @@ class TextWriter:
 
 
 class CutBackWriter(TextWriter):
-    """The same for a run that is saved by epochs: rows are visible at once, and the file is cut back to the committed end."""
+    """The same for a run that is saved by epochs: rows are visible at once, and the file is cut back to the committed end.
+
+    Lines that the disk does not take stay in memory, up to a bound: the epoch is given up, and the next one tries again.
+    """
+
+    def __init__(self, file: io.FileIO, name: str, render: Render, times: ReadTimes) -> None:
+        super().__init__(file, name, render, times, owned=True)
+        self._raw, self._is_full = file, False
+
+    def _hand_over(self) -> None:
+        if not self._is_full:
+            with contextlib.suppress(OperationFailed):  # `prepare` says it
+                self._put()
+        if self._bytes > MAX_WAITING_BYTES:
+            self._put()
+
+    def _put(self) -> None:
+        """Write what waits. Unbuffered, so that it is known how much of it the file has."""
+        data, done = b"".join(self._lines), 0
+        self._is_full = True
+        try:
+            while done < len(data):
+                done += self._raw.write(data[done:])
+            self._is_full = False
+        except (OSError, ValueError) as error:
+            raise OperationFailed(f"{self._name} cannot be written: {_reason(error)}") from None
+        finally:
+            self._lines = [data[done:]] if done < len(data) else []
+            self._bytes = len(data) - done
 
     def prepare(self) -> tuple[int, ...]:
         """An epoch ends here: all rows taken so far are on the disk; the length of the file."""
-        self.flush()
-        assert self._file is not None
+        self._put()
         try:
-            os.fsync(self._file.fileno())
+            os.fsync(self._raw.fileno())
         except OSError as error:
             raise OperationFailed(f"{self._name} cannot be written: {_reason(error)}") from None
-        return (self._file.tell(),)
+        return (self._raw.tell(),)
 
     def commit(self, ends: tuple[int, ...], epoch: int) -> None:
         """Rows of a file count when they are there."""
 
 
-def _cut_back(path: str, keep: tuple[int, ...] | None) -> BinaryIO:
-    """A file to go on with behind what is committed of it; a new one when nothing is said of it."""
-    if keep is None:
-        return open(path, "wb")
-    file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666), "r+b")
-    (end,) = keep
-    size = os.fstat(file.fileno()).st_size
-    if size < end:
+def _cut_back(path: str, keep: Kept | None) -> io.FileIO:
+    """A file to go on with behind what is committed of it; from its beginning when nothing is said of it."""
+    file = io.FileIO(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666), "r+")
+    try:
+        claim(file.fileno(), path)
+        (end,) = (0,) if keep is None else keep.ends
+        size = os.fstat(file.fileno()).st_size
+        if size < end:
+            raise OperationFailed(
+                f"{path} has {size:,} bytes, and {end:,} were committed: somebody has changed it. Put it back, or submit again"
+            )
+        file.truncate(end)
+        file.seek(end)
+    except BaseException:
         file.close()
-        raise OperationFailed(
-            f"{path} has {size:,} bytes, and {end:,} were committed: somebody has changed it. Put it back, or submit again"
-        )
-    file.truncate(end)
-    file.seek(end)
+        raise
     return file
 
 
@@ -170,7 +205,7 @@ def open_sink(connector: Connector, row_type: Any, clock: Callable[[], int], ori
         return TextWriter(None, connector.path, render, times, owned=True, files=files)
     try:
         if origin is not None and origin.by_epoch:
-            return CutBackWriter(_cut_back(connector.path, origin.keep), connector.path, render, times, owned=True)
+            return CutBackWriter(_cut_back(connector.path, origin.keep), connector.path, render, times)
         file = open(connector.path, "wb")  # noqa: SIM115  held open until `close`
     except OSError as error:
         raise OperationFailed(f"{connector.path} cannot be written: {_reason(error)}") from None

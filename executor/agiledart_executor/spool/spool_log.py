@@ -6,7 +6,6 @@ nothing is forced to the disk: a power cut ends its process too. Chunks are chec
 """
 
 import contextlib
-import errno
 import os
 import struct
 import tempfile
@@ -14,21 +13,17 @@ import zlib
 from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
+from agiledart_executor.spool.chunk_files import (
+    HEADER,
+    MAX_SEGMENT_BYTES,
+    RESERVE_BYTES,
+    SEGMENTS,
+    failed,
+    read_all,
+    write_all,
+)
 from agiledart_kernel.errors import OperationFailed
-
-_HEADER = struct.Struct(">III")
-"""Length and CRC of the body, rows in it."""
-
-_RESERVE_BYTES: Final = 256 << 10
-"""A chunk is about so large at most; there is room while one more of them fits."""
-
-_MAX_SEGMENT_BYTES: Final = 16 << 20
-_SEGMENTS: Final = 8
-"""The bound is used in at least so many files: the space of a file comes back when all of it was read."""
-
-_NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @dataclass(eq=False)
@@ -51,7 +46,7 @@ class SpoolLog:
 
     def __init__(self, directory: Path, max_bytes: int) -> None:
         self._directory, self._max_bytes = directory, max_bytes
-        self._segment_bytes = min(_MAX_SEGMENT_BYTES, max_bytes // _SEGMENTS)
+        self._segment_bytes = min(MAX_SEGMENT_BYTES, max_bytes // SEGMENTS)
         self._segments: deque[_Segment] = deque()
         self._rows = 0
         self._closed = False
@@ -68,14 +63,14 @@ class SpoolLog:
 
     def has_room(self) -> bool:
         """Whether another chunk may be appended."""
-        return self.bytes_used + _RESERVE_BYTES <= self._max_bytes
+        return self.bytes_used + RESERVE_BYTES <= self._max_bytes
 
     def append(self, chunk: bytes, rows: int) -> None:
         """Add a chunk at the end; all of it or, when an error is raised, nothing."""
         segment = self._last()
-        entry = _HEADER.pack(len(chunk), zlib.crc32(chunk), rows) + chunk
+        entry = HEADER.pack(len(chunk), zlib.crc32(chunk), rows) + chunk
         try:
-            _write_all(segment.descriptor, entry, segment.size)
+            write_all(segment.descriptor, entry, segment.size)
         except OSError as error:
             with contextlib.suppress(OSError):
                 os.ftruncate(segment.descriptor, segment.size)
@@ -104,13 +99,13 @@ class SpoolLog:
 
     def _read(self, segment: _Segment) -> bytes:
         try:
-            length, crc, rows = _HEADER.unpack(_read_all(segment.descriptor, _HEADER.size, segment.read))
-            chunk = _read_all(segment.descriptor, length, segment.read + _HEADER.size)
+            length, crc, rows = HEADER.unpack(read_all(segment.descriptor, HEADER.size, segment.read))
+            chunk = read_all(segment.descriptor, length, segment.read + HEADER.size)
         except (OSError, struct.error) as error:
             raise OperationFailed(f"the spool in {self._directory} cannot be read back: {error}") from None
         if zlib.crc32(chunk) != crc:
             raise OperationFailed(f"the spool in {self._directory} came back damaged: check that disk")
-        segment.read += _HEADER.size + length
+        segment.read += HEADER.size + length
         self._rows -= rows
         return chunk
 
@@ -134,30 +129,5 @@ class SpoolLog:
         return self._segments[-1]
 
     def _failed(self, error: OSError) -> OperationFailed:
-        if error.errno in _NO_SPACE:
-            return OperationFailed(
-                f"the disk of the spool in {self._directory} is full: make room there, lower spool_bytes"
-                f" ({self._max_bytes:,}), or let rows go then with spool_full=shed"
-            )
-        reason = (error.strerror or str(error)).lower()
-        return OperationFailed(f"the spool in {self._directory} cannot be written: {reason}")
-
-
-def _write_all(descriptor: int, data: bytes, position: int) -> None:
-    left = memoryview(data)
-    while left:
-        written = os.pwrite(descriptor, left, position)
-        position += written
-        left = left[written:]
-
-
-def _read_all(descriptor: int, length: int, position: int) -> bytes:
-    parts = []
-    while length:
-        part = os.pread(descriptor, length, position)
-        if not part:
-            raise OSError(errno.EIO, "its file is shorter than what was written")
-        parts.append(part)
-        position += len(part)
-        length -= len(part)
-    return b"".join(parts)
+        advice = f", lower spool_bytes ({self._max_bytes:,}), or let rows go then with spool_full=shed"
+        return failed(f"the spool in {self._directory}", error, advice)

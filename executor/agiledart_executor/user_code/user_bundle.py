@@ -22,6 +22,9 @@ class Bundle(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=150):
         requires: other packages that the code imports.
         python: oldest Python whose grammar takes the files, `(major, minor)`.
         application: name that was signed for; empty: whatever name the topology has.
+        software: version of AgileDart that made it; specification: the form of specifications that it used. Empty and 0: an older
+            one, which did not say.
+        paths: which ways rows may take between nodes, over what the topology says; empty: as that says.
     """
 
     entry: str
@@ -31,6 +34,9 @@ class Bundle(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=150):
     requires: tuple[str, ...] = ()
     python: tuple[int, int] = (3, 11)
     application: str = ""
+    software: str = ""
+    specification: int = 0
+    paths: tuple[str, ...] = ()
 
 
 _CODEC: Codec[Bundle] = Codec(Bundle)

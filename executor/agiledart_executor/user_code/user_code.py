@@ -15,6 +15,9 @@ from types import ModuleType, TracebackType
 from typing import Any, NoReturn
 
 from agiledart_dataflow.graph.topology import Topology
+from agiledart_dataflow.plan.paths import Paths
+from agiledart_dataflow.plan.specification import FORMAT
+from agiledart_executor.user_code.software import software_version
 from agiledart_executor.user_code.user_bundle import Bundle, check_bundle, decode_bundle, encode_bundle
 from agiledart_executor.user_code.user_connectors import as_connector, is_connector, make_absolute
 from agiledart_executor.user_code.user_modules import (
@@ -128,6 +131,7 @@ def make_bundle(
     *,
     folder: Path | None = None,
     application: str = "",
+    paths: Paths = (),
 ) -> Bundle:
     """What a node needs to build the same topology. Raises `OperationFailed` (size)."""
     bundle = Bundle(
@@ -138,6 +142,9 @@ def make_bundle(
         requires=tuple(builder.modules.requires),
         python=builder.modules.python(),
         application=application,
+        software=software_version(),
+        specification=FORMAT,
+        paths=paths,
     )
     if len(encode_bundle(bundle)) > MAX_BUNDLE_BYTES:
         raise OperationFailed(f"{builder.target} is larger than the {MAX_BUNDLE_BYTES >> 20} MiB that a node takes.")
@@ -151,7 +158,11 @@ def load_bundle(bundle: Bundle) -> Topology:
     entry, _, name = bundle.entry.partition(":")
     module = _run_module(modules, entry, entry)
     builder = UserBuilder(bundle.entry, bundle.entry, modules, _named(module, name, entry))
-    return build(builder, bundle.parameters, Path("/"))
+    topology = build(builder, bundle.parameters, Path("/"))
+    if bundle.paths:
+        topology.paths = bundle.paths
+        topology.paths_behind.clear()
+    return topology
 
 
 def _locate(place: str, folder: Path) -> tuple[Path | None, str]:

@@ -1,10 +1,11 @@
 """Answers to users who only want to know: list, status, nodes, route, logs, info. Their bodies: docs/reference/control-api.md."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
 
+from agiledart_dataflow.plan.deployment import AT_MOST_ONCE, EXACTLY_ONCE
 from agiledart_dataflow.plan.stage_plan import StagePlan
 from agiledart_kernel.errors import RemoteProtocolError, TopologyError
 from agiledart_kernel.instants import Duration
@@ -12,7 +13,8 @@ from agiledart_kernel.machine import Completed
 from agiledart_kernel.node_id import NodeId, key_of_name
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.permissions import Asker, refused_unseen
-from agiledart_node.asking.scaling_advice import advice
+from agiledart_node.asking.recovery_facts import recovery_facts
+from agiledart_node.asking.scaling_advice import advice, decided, scored
 from agiledart_node.desk.conversations import Question
 from agiledart_node.desk.desk import CommandRefused, Desk, did_you_mean
 from agiledart_node.desk.names import display_names
@@ -51,6 +53,7 @@ from agiledart_node.wire.bodies import (
     StageRow,
     StatusBody,
 )
+from agiledart_node.wire.change_bodies import ChangeRow
 from agiledart_node.wire.effects import ReadLogs
 from agiledart_node.wire.formation_messages import (
     ROUTED_CODEC,
@@ -63,12 +66,10 @@ from agiledart_node.wire.formation_messages import (
     TraceHops,
 )
 from agiledart_node.wire.recovery_messages import AskRecovery, RecoveryIs
+from agiledart_node.wire.route_bodies import routes_of
 from agiledart_overlay.wire.effects import Delivered
 from agiledart_overlay.wire.events import RouteMessage
-from agiledart_scaling.registry import POLICIES, policy_named
-
-DEFAULT_POLICY = POLICIES[0]
-"""That `explain scaling` asks."""
+from agiledart_scaling.registry import policy_named
 
 MAX_LINES = 1_000
 """Log lines of one node in one answer."""
@@ -97,7 +98,11 @@ class Questions:
         _, record = await self._records.application(name)
         if record is None or record.is_forgotten:
             names = [] if asker.scope else list(await self._records.names())
-            known = f" Applications: {', '.join(names[:20])}" if names else " Nothing was submitted yet."
+            known = (
+                f" Applications: {', '.join(names[:20])}"
+                if names
+                else " There is none; submit one: agiledart submit FILE:NAME"
+            )
             raise CommandRefused(f"No application {name!r}.{did_you_mean(name, names)}{'' if asker.scope else known}")
         check(asker, verb, name, record)
         return record
@@ -109,8 +114,8 @@ class Questions:
         self.on_old([record for record in records if is_old(record, self._desk.wall_ms)])
         shown = [one for one in records if not one.is_forgotten and not is_old(one, self._desk.wall_ms)]
         fresh = await self._watching.all_freshened(shown)
-        standings = await self._standings(fresh)
-        rows = [_with_standing(_row(record), standings.get(record.name)) for record in fresh]
+        standings = await self.standings(fresh)
+        rows = [with_standing(row_of(record), standings.get(record.name)) for record in fresh]
         self._desk.reply(request, ListBody(rows, unreadable))
 
     async def status(self, request: int, name: str, asker: Asker) -> None:
@@ -121,48 +126,59 @@ class Questions:
         if not record.is_final and record.nodes:
             reports, silent = await self._reports(record)
         shown = record.names()
-        standings = await self._standings([record])
+        standings = await self.standings([record])
         body = StatusBody(
-            **msgspec.structs.asdict(_with_standing(_row(record), standings.get(record.name))),
+            **msgspec.structs.asdict(with_standing(row_of(record), standings.get(record.name))),
             run=f"{record.number:016x}",
             rivals=[_rival_row(rival) for rival in record.rivals],
             paths=[[shown[peer.node] for peer in path] for path in record.paths],
             nodes=[shown[peer.node] for peer in record.nodes],
             silent_nodes=[shown[peer.node] for peer in silent],
             history=[HistoryRow(entry.at_ms, entry.state, entry.text) for entry in record.history],
-            stages=_stages(record, reports, shown),
+            stages=scored(_stages(record, reports, shown), standings.get(record.name), record.held),
             summary=record.summary or (summary_of(record.specification, reports) if reports else {}),
             logs=logs_of(record.specification),
             latency_logs=latency_logs_of(record.name, record.specification),
             reasons=record.reasons,
             ways=record.ways,
+            clocks=self._wrong_clocks(record.hosts()),
         )
         self._desk.reply(request, body)
 
-    async def _standings(self, records: list[ApplicationRecord]) -> dict[str, RecoveryIs]:
-        """What the coordinators of those runs say that survive their hosts: hosts and guards vote, and one of them leads."""
-        asked: dict[int, str] = {}
+    async def standings(
+        self, records: list[ApplicationRecord], *, elements: bool = False, begin: bool = False
+    ) -> dict[str, RecoveryIs]:
+        """What the coordinators of those runs say that survive their hosts: hosts and guards vote, and one of them leads.
+
+        Where nobody leads and some of them do not answer, nothing counts until they are back, or another voter leads.
+        """
+        asked: dict[int, tuple[str, Peer]] = {}
         questions: dict[int, Question | None] = {}
         for record in records:
             if record.by_epoch and record.state == RUNNING:
                 voters = {peer.node: peer for peer in (*record.guards, *record.hosts())}
                 for peer in voters.values():
                     number = self._desk.talks.number()
-                    asked[number] = record.name
-                    questions[number] = Question(peer, AskRecovery(number, record.name, record.version), RecoveryIs)
+                    asked[number] = record.name, peer
+                    questions[number] = Question(
+                        peer, AskRecovery(number, record.name, record.version, elements, begin), RecoveryIs
+                    )
         found: dict[str, RecoveryIs] = {}
         answers = await self._desk.talks.answers(questions, Duration(self._desk.config.report_timeout_ns))
-        for number, name in asked.items():
+        silent: dict[str, list[str]] = {}
+        for number, (name, peer) in asked.items():
             answer = answers.get(number)
-            # Of two that believe that they lead the one with the later life knows more.
-            if isinstance(answer, RecoveryIs) and answer.epoch.get("life", -1) >= 0:
-                known = found.get(name)
-                if known is None or known.epoch["life"] < answer.epoch["life"]:
-                    found[name] = answer
+            if not isinstance(answer, RecoveryIs):
+                silent.setdefault(name, []).append(peer.name or peer.node.short)
+            elif answer.epoch.get("life", -1) >= 0 and (name not in found or _knows_more(answer, found[name])):
+                found[name] = answer
+        for record in records:
+            if record.name not in found and (names := silent.get(record.name)):
+                found[record.name] = _nobody_leads(record, names)
         return found
 
     async def scaling(self, request: int, name: str, stage: str, asker: Asker) -> None:
-        """`explain scaling`: what the default policy would want for each stage, or for one, of an application that runs."""
+        """`explain scaling`: what this node's policy would want for each stage, or for one, of an application that runs."""
         record = await self._watching.freshened(await self.record(name, asker, "explain"))
         if record.is_final or not record.nodes:
             raise CommandRefused(f"{name} is {record.state}: only what runs is measured.")
@@ -176,17 +192,45 @@ class Questions:
             raise CommandRefused(f"The plan of {name} cannot be read; another version of agiledart made it.") from None
         reports, silent = await self._reports(record)
         shown = record.names()
-        rows = advice(plan, specification, reports, policy_named(DEFAULT_POLICY))
+        policy = self._desk.config.scaling_policy
+        standing = (await self.standings([record])).get(record.name)
+        rows = advice(plan, specification, reports, policy_named(policy))
+        rows = decided(rows, standing.scaling if standing is not None else (), record.held)
         body = ScalingBody(
             record.name,
             record.version,
             record.state,
-            DEFAULT_POLICY,
+            policy,
             [row for row in rows if chosen in ("", row.name)],
-            [],
+            [row for row in await self.changes(record) if chosen in ("", row.stage)],
             [shown[peer.node] for peer in silent],
         )
         self._desk.reply(request, body)
+
+    async def changes(self, record: ApplicationRecord) -> list[ChangeRow]:
+        """Changes of its stages, as its coordinator has them; none when it does not answer, or nobody coordinates it."""
+        found = (await self.standings([record])).get(record.name)
+        try:
+            return msgspec.convert(list(found.changes), list[ChangeRow]) if found is not None else []
+        except msgspec.ValidationError:
+            return []  # from a node of another version
+
+    async def recovery(self, request: int, name: str, asker: Asker) -> None:
+        """`explain recovery`: what decides what a failure costs an application."""
+        record = await self._watching.freshened(await self.record(name, asker, "explain"))
+        try:
+            plan = msgspec.msgpack.decode(record.plan, type=StagePlan) if record.plan else None
+            specification = SPECIFICATION_CODEC.decode(record.specification)
+        except (msgspec.MsgspecError, RemoteProtocolError):
+            raise CommandRefused(f"The plan of {name} cannot be read; another version of agiledart made it.") from None
+        if plan is None:
+            raise CommandRefused(f"{name} is {record.state}: it was never planned.")
+        delivery = EXACTLY_ONCE if record.by_epoch else AT_MOST_ONCE
+        placement = row_of(record).placement
+        self._desk.reply(
+            request,
+            recovery_facts(specification, plan, delivery, placement, version=record.version, state=record.state),
+        )
 
     async def summary(self, record: ApplicationRecord) -> dict[str, Any]:
         """The figures of an application that runs; empty when none of its nodes answers."""
@@ -252,11 +296,24 @@ class Questions:
                     capacity=load.capacity,
                     executors=load.executors,
                     applications=list(load.applications),
-                    is_leaving=load.is_draining,
+                    is_leaving=load.is_draining and not load.stays,
+                    is_draining=load.stays,
                     schedules=load.schedules,
+                    clock_s=self._clock_s(peer),
+                    software=load.software,
+                    specification=load.specification,
                 )
             rows.append(row)
-        self._desk.reply(request, NodesBody(rows, len(peers)))
+        self._desk.reply(request, NodesBody(rows, len(peers), clocks=list(self._desk.clocks.wrong())))
+
+    def _wrong_clocks(self, hosts: Sequence[Peer]) -> list[str]:
+        """Of this node and of these."""
+        nodes = dict.fromkeys((self._desk.me.node, *(peer.node for peer in hosts)))
+        return [text for node in nodes if (text := self._desk.clocks.told(node))]
+
+    def _clock_s(self, peer: Peer) -> float | None:
+        off = self._desk.clocks.off_ms(peer.node)
+        return None if off is None else round(off / 1e3, 1)
 
     def _rtt_ms(self, peer: Peer) -> float | None:
         rtt = self._desk.overlay.rtt_ns(peer.node)
@@ -347,6 +404,7 @@ class Questions:
             **_member(desk.me, display_names(known)),
             joined=desk.overlay.joined,
             is_leaving=desk.is_leaving,
+            is_draining=desk.is_draining,
             known_nodes=len(known),
             instances=self._hosting.operators,
             capacity=desk.config.capacity,
@@ -364,20 +422,38 @@ def _member(peer: Peer, shown: dict[NodeId, str]) -> dict[str, Any]:
     return msgspec.structs.asdict(Member(name, peer.node.hex, peer.incarnation, peer.address, peer.zone, peer.host))
 
 
-def _with_standing(row: ApplicationRow, standing: RecoveryIs | None) -> ApplicationRow:
+def _knows_more(one: RecoveryIs, other: RecoveryIs) -> bool:
+    """Of two that believe that they lead the one with the later life does, then the one with the later epoch; and one whose voters
+    answer knows more than one that waits for them.
+    """
+
+    def rank(answer: RecoveryIs) -> tuple[int, int, bool]:
+        waits = answer.recovery.get("phase") == "waiting"
+        return answer.epoch["life"], int(answer.epoch.get("committed", 0)), not waits
+
+    return rank(one) > rank(other)
+
+
+def _nobody_leads(record: ApplicationRecord, silent: list[str]) -> RecoveryIs:
+    """What there is to say of a run when none of its voters that answer coordinates it."""
+    row = RecoveryRow(record.life, 0, "nobody coordinates it", "waiting", silent, 0.0, 0, 0, 0)
+    return RecoveryIs(0, msgspec.to_builtins(row), {})
+
+
+def with_standing(row: ApplicationRow, standing: RecoveryIs | None) -> ApplicationRow:
     """The row, with what the run's coordinator says; what does not have its form is left out."""
     if standing is None:
         return row
     try:
         recovery = msgspec.convert(standing.recovery, RecoveryRow) if standing.recovery else None
-        epoch = msgspec.convert(standing.epoch, EpochRow)
+        epoch = msgspec.convert(standing.epoch, EpochRow) if standing.epoch else None
     except msgspec.ValidationError:
         return row
     state = RECOVERING if recovery is not None and row.state == RUNNING else row.state
     return msgspec.structs.replace(row, state=state, recovery=recovery, epoch=epoch)
 
 
-def _row(record: ApplicationRecord) -> ApplicationRow:
+def row_of(record: ApplicationRecord) -> ApplicationRow:
     """What a record says under the same names."""
     return msgspec.convert(record, ApplicationRow, from_attributes=True)
 
@@ -405,6 +481,8 @@ def _stages(
             if place.stage == number:
                 report = reports.get((number, place.index), {})
                 plain = scalars_of(report)
+                if routes := routes_of(report):
+                    plain["routes"] = msgspec.to_builtins(routes)
                 statistics = statistics_of(report)
                 if statistics is not None:
                     plain["queued_rows"] = statistics.queued_rows

@@ -1,9 +1,10 @@
 """What a policy would want for each stage of an application that runs, and why; computed from the last interval of its instances.
 
-Nothing is kept between two questions: a policy that waits for several intervals says so, and `needed` is what it would come to.
+Nothing is kept between two questions: a policy that waits for several intervals says so, and `needed` is what it would come to. The
+controllers of runs that scale by themselves are told the same measures (`stage_states`); what they decided replaces the advice.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -14,15 +15,20 @@ from agiledart_dataflow.plan.specification import Specification
 from agiledart_dataflow.plan.stage_plan import Edge, Stage, StagePlan
 from agiledart_kernel.limits import MAX_PARALLELISM
 from agiledart_node.records.summary import Reports, statistics_of
-from agiledart_node.wire.bodies import ScalingFigures, ScalingStageRow
+from agiledart_node.wire.bodies import ScalingFigures, ScalingStageRow, StageRow
+from agiledart_node.wire.recovery_messages import RecoveryIs
 from agiledart_scaling.demand import Demand, Flow, carried
 from agiledart_scaling.demand import Edge as Carrying
 from agiledart_scaling.limits import Limits
 from agiledart_scaling.measures import InstanceMeasures, StageMeasures, rates_of, shares_of
+from agiledart_scaling.one_pass import StageState
 from agiledart_scaling.scaling_policy import Decision, ScalingPolicy
 
 GREEDY = 0.5
 """A source without a pace of its own that had no room for this share of the interval reads less than there is."""
+
+NOT_YET = "an instance has run for less than 5 s, or its node is silent"
+NOT_MEASURED = "not measured: too few rows, or too little work, in the last 5 s"
 
 Told = Mapping[int, Sequence[IntervalMeasures]]
 """Measures of all instances of a stage; a stage of which one has none is missing."""
@@ -36,6 +42,38 @@ def advice(
     greedy = {stage.index: _is_greedy(stage, told, reports) for stage in plan.stages if stage.kind == "source"}
     demands = _demands(plan, told, greedy)
     return [_row(plan, stage, specification, told, demands, policy, greedy) for stage in plan.stages]
+
+
+def stage_states(plan: StagePlan, reports: Reports, held: Collection[str]) -> list[StageState]:
+    """What a controller is told of the stages that may scale by themselves, in the order of the plan.
+
+    Args:
+        held: stages to which a user gave a number.
+    """
+    told = {stage.index: known for stage in plan.stages if (known := _told(stage, reports)) is not None}
+    greedy = {stage.index: _is_greedy(stage, told, reports) for stage in plan.stages if stage.kind == "source"}
+    demands = _demands(plan, told, greedy)
+    return [_state(plan, stage, told, demands, stage.name in held) for stage in plan.stages if stage.scales]
+
+
+def _state(
+    plan: StagePlan, stage: Stage, told: Told, demands: Mapping[str, Demand | None], is_held: bool
+) -> StageState:
+    limits, known, demand = Limits(stage.low, stage.high), told.get(stage.index), demands[str(stage.index)]
+    instances = [_instance(one) for one in known or ()]
+    rates = rates_of(instances)
+    if known is None or demand is None or rates is None:
+        void = NOT_YET if known is None else _unknown(plan, stage, demands) if demand is None else NOT_MEASURED
+        return StageState(stage.name, limits, None, void, is_held=is_held)
+    return StageState(
+        stage.name,
+        limits,
+        StageMeasures(rates, shares_of(instances), demand.offered, demand.backlog),
+        measured=tuple(one.true_rate for one in instances),
+        owners=tuple(stage.owners),
+        has_state=stage.has_state,
+        is_held=is_held,
+    )
 
 
 def _told(stage: Stage, reports: Reports) -> list[IntervalMeasures] | None:
@@ -135,7 +173,7 @@ def _row(
     known, demand = told.get(stage.index), demands[str(stage.index)]
     row = ScalingStageRow(stage.name, stage.kind, stage.parallelism, limits, stage.scales, ScalingFigures())
     if known is None:
-        return msgspec.structs.replace(row, void="an instance has run for less than 5 s, or its node is silent")
+        return msgspec.structs.replace(row, void=NOT_YET)
     instances = [_instance(one) for one in known]
     figures = _figures(plan, stage, instances, known, demand)
     row = msgspec.structs.replace(row, measures=figures)
@@ -145,7 +183,7 @@ def _row(
         return msgspec.structs.replace(row, void=_unknown(plan, stage, demands))
     rates = rates_of(instances)
     if rates is None:
-        return msgspec.structs.replace(row, void="not measured: too few rows, or too little work, in the last 5 s")
+        return msgspec.structs.replace(row, void=NOT_MEASURED)
     measures = StageMeasures(rates, shares_of(instances), demand.offered, demand.backlog)
     runs_once = any(specification.steps[step].traits.runs_once for step in stage.steps)
     most = 1 if runs_once else MAX_PARALLELISM
@@ -162,6 +200,38 @@ def _row(
             shown, why=f"{shown.why}; a source reads as fast as it can, so the demand is that"
         )
     return shown
+
+
+def decided(
+    rows: Sequence[ScalingStageRow], standings: Sequence[Mapping[str, Any]], held: Collection[str]
+) -> list[ScalingStageRow]:
+    """The rows with what the run's controller has decided, where it has, and whom a user gave a number.
+
+    Args:
+        standings: as another node tells them; what makes no sense is passed over.
+    """
+    known = {one.get("stage"): one for one in standings}
+    return [_decided(row, known.get(row.name, {}), row.name in held) for row in rows]
+
+
+def scored(rows: Sequence[StageRow], standing: RecoveryIs | None, held: Collection[str]) -> list[StageRow]:
+    """The same of the rows of `status`."""
+    known = {one.get("stage"): one for one in (standing.scaling if standing is not None else ())}
+    return [_scored(row, known.get(row.name, {}), row.name in held) for row in rows]
+
+
+def _scored(row: StageRow, standing: Mapping[str, Any], is_held: bool) -> StageRow:
+    wanted, score = standing.get("wanted"), standing.get("f")
+    if isinstance(wanted, int):
+        row = msgspec.structs.replace(row, wanted=wanted, score=score if isinstance(score, float) else None)
+    return msgspec.structs.replace(row, is_held=is_held) if is_held else row
+
+
+def _decided(row: ScalingStageRow, standing: Mapping[str, Any], is_held: bool) -> ScalingStageRow:
+    wanted, why, waits_for = standing.get("wanted"), standing.get("why"), standing.get("waits_for")
+    if isinstance(wanted, int) and isinstance(why, str) and isinstance(waits_for, str):
+        row = msgspec.structs.replace(row, wanted=wanted, why=row.why if row.void else why, waits_for=waits_for)
+    return msgspec.structs.replace(row, is_held=is_held) if is_held and row.scales else row
 
 
 def _figures(

@@ -22,6 +22,9 @@ from agiledart_node.wire.effects import Progressed
 from agiledart_node.wire.formation_messages import Acknowledged, AskStop
 
 _LOOK = Duration(100 * MILLISECOND)
+_TRIES = 3
+"""Who coordinates a run is looked up so often before a stop does without."""
+
 _LOOKS_A_SURVEY = 10
 """Figures are asked for once in so many looks."""
 
@@ -73,19 +76,41 @@ class Stopping:
         await self._watching.halt((*closed.nodes, *closed.guards), (record.name, record.version), by, closed.number)
         return closed
 
+    async def _taken(self, record: ApplicationRecord, message: AskStop) -> bool:
+        """Bring the wish to who coordinates the run, wherever that is by now. False: nobody takes it.
+
+        One that is being brought back has nobody for a while: then its record has the wish, and its next life drains.
+        """
+        talks, timeout = self._desk.talks, Duration(self._desk.config.ask_timeout_ns)
+        for attempt in range(_TRIES):
+            if attempt:
+                await talks.pause(_LOOK)
+                _, known = await self._records.application(record.name)
+                if known is None or known.version != record.version or known.is_final:
+                    return True  # who waits for its end sees what it is
+                record = known
+            if record.coordinator is None:
+                continue
+            number = talks.number()
+            message = msgspec.structs.replace(message, request=number)
+            answer = await talks.ask(record.coordinator, message, number, Acknowledged, timeout)
+            if answer is not None and not answer.reason:
+                return True
+            if answer is not None and answer.reason != ELSEWHERE:
+                raise CommandRefused(answer.reason)
+            if answer is None and message.now:
+                return False
+            if record.by_epoch and not message.now and await self._records.change(*_of(record), _wished) is not None:
+                return True
+        return False
+
     async def _through_coordinator(
         self, request: int, record: ApplicationRecord, message: AskStop, seen: dict[str, Any]
     ) -> ApplicationRecord:
         """Let the coordinator end it; `seen` takes the last figures of a drain."""
         talks, config = self._desk.talks, self._desk.config
-        assert record.coordinator is not None
-        number, now, submitter = talks.number(), message.now, message.submitter
-        message = msgspec.structs.replace(message, request=number)
-        timeout = Duration(config.ask_timeout_ns)
-        answer = await talks.ask(record.coordinator, message, number, Acknowledged, timeout)
-        if answer is not None and answer.reason not in ("", ELSEWHERE):
-            raise CommandRefused(answer.reason)
-        if answer is None and now:
+        now, submitter = message.now, message.submitter
+        if not await self._taken(record, message) and now:
             return await self._cut(record, submitter)
         if not now:
             self._desk.emit(Progressed(request, f"{record.name}: sources end, the rest is drained"))
@@ -106,6 +131,15 @@ class Stopping:
         lost = f"; {left:,} records that waited at its sources are lost" if left else ""
         self._desk.emit(Progressed(request, f"{record.name}: no record has moved for {seconds} s: it is cut{lost}"))
         return await self._cut(record, submitter)
+
+
+def _of(record: ApplicationRecord) -> tuple[str, int]:
+    return record.name, record.version
+
+
+def _wished(record: ApplicationRecord) -> ApplicationRecord | None:
+    """The record of an application that is to end when its sources have."""
+    return None if record.is_final or record.stopping else msgspec.structs.replace(record, stopping=True)
 
 
 def _moved(figures: dict[str, Any]) -> Any:

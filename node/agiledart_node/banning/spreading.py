@@ -79,7 +79,7 @@ class Spreading:
 
     def on_timer(self) -> None:
         """Compare with the next neighbour."""
-        self.known.forget_old(self._desk.wall_ms // 1_000)
+        self.known.forget_old(self._desk.common_ms // 1_000)
         leaves = self._desk.overlay.leaf_set.members
         if leaves:
             self._turn += 1
@@ -116,6 +116,6 @@ class Spreading:
         self._set_timer()
 
     def _check_clock(self, wall_ms: int) -> None:
-        now = self._desk.wall_ms
+        now = self._desk.common_ms
         if now and wall_ms > now + SKEW_SECONDS * 1_000:
             raise Refused("not yet valid")

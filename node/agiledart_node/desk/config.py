@@ -7,6 +7,7 @@ from agiledart_kernel.instants import MILLISECOND, SECOND
 from agiledart_overlay.wire.config import OverlayConfig
 from agiledart_placement.strategy import STRATEGIES, strategy_named
 from agiledart_recovery.config import RecoveryConfig
+from agiledart_scaling.registry import POLICIES, policy_named
 
 _COUNTS = (
     "executors",
@@ -35,12 +36,22 @@ class NodeConfig:
     """Processor cores that the instances of this node share; for how busy it says that it is."""
     capacity: int = 64
     """Operator instances of all applications that this node takes."""
+    software: str = ""
+    """Version of AgileDart that runs here."""
+    most_applications: int = 0
+    """Applications that one submitter may have at one time; 0: any number."""
     confines: bool = True
     """Users' code that runs here is kept from this node's keys and records."""
     max_ops_balanced: int = 2
     """Operator instances above which a node counts as full while others have room (balance rule)."""
     placement: str = STRATEGIES[0]
     """Placement strategy of applications that this node deploys."""
+    scaling_policy: str = POLICIES[0]
+    """Policy by which stages with limits scale themselves, of the runs that this node coordinates."""
+    scaling_interval_ns: int = 5 * SECOND
+    """Time from one decision to the next; what is measured are always the last five seconds."""
+    max_instances: int = 0
+    """Instances of one application that scale by themselves, for each node of the ring; 0: any number."""
     recovery: RecoveryConfig = field(default_factory=RecoveryConfig)
     join_key: str = "node_id"
     """Where JOINs meet: `node_id`, the sink's own id, or `hash`, the hash of it (then one link more)."""
@@ -128,6 +139,9 @@ class NodeConfig:
         """Raises ConfigurationError when a field, or the relation of two, makes no sense."""
         self.overlay.validate()
         strategy_named(self.placement)
+        policy_named(self.scaling_policy)
+        if self.scaling_interval_ns < SECOND or self.max_instances < 0:
+            raise ConfigurationError("scaling_interval_ns >= 1 s and max_instances >= 0 must hold")
         if self.join_key not in ("node_id", "hash"):
             raise ConfigurationError(f"join_key = {self.join_key!r}: must be node_id or hash")
         if self.scheduler_scope not in ("zone", "region"):

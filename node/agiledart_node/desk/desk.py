@@ -13,6 +13,7 @@ from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.observe import Observer
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.randomness import RandomStream
+from agiledart_node.desk.clock_book import Clocks
 from agiledart_node.desk.config import NodeConfig
 from agiledart_node.desk.conversations import Conversations
 from agiledart_node.desk.names import display_names
@@ -44,29 +45,44 @@ class NotAllowed(CommandRefused):
         self.reason = reason
 
 
+SET_MS = 1_000
+"""A clock that goes by more than this between two looks, beside the monotonic one, was set."""
+
+
 class Desk:
     """Shared by the parts of one node; holds no state of an application.
 
     Attributes:
-        is_leaving: the node is about to leave and takes nothing new.
+        clocks: of the nodes that it heard of.
+        others: nodes that know another form of specifications than this one, as far as it heard of them.
+        is_leaving: the node is about to leave and takes nothing new; `is_draining`: it was told to take nothing, and may stay.
     """
 
     def __init__(self, me: Peer, config: NodeConfig, random: RandomStream, observe: Observer, merge: Merge) -> None:
         self.me, self.config, self.observe = me, config, observe
         self.overlay = OverlayMachine(me, config.overlay, RandomStream(random.bits(64), "overlay"), observe, merge)
         self.talks = Conversations(random, Duration(config.resend_ns), config.max_conversations)
-        self.is_leaving = False
+        self.is_leaving = self.is_draining = False
         self.dropped: dict[str, int] = {}
         self._watched: dict[NodeId, int] = {}
         self._clock: tuple[int, Instant] | None = None
+        self.clocks = Clocks(me)
+        self.others: dict[NodeId, bool] = {}
 
     @property
     def now(self) -> Instant:
         """Instant of the step under way."""
         return self.talks.now
 
+    @property
+    def takes_nothing(self) -> str:
+        """Why this node takes no work, `is leaving`; empty: it takes some."""
+        return "is leaving" if self.is_leaving else "is being drained" if self.is_draining else ""
+
     def read_clock(self, wall_ms: int) -> None:
-        """Learn the wall time at this instant."""
+        """Learn the wall time at this instant. When it was set meanwhile, other clocks are measured anew."""
+        if self._clock is not None and abs(wall_ms - self.wall_ms) > SET_MS:
+            self.clocks.forget_all()
         self._clock = (wall_ms, self.now)
 
     @property
@@ -76,6 +92,11 @@ class Desk:
             return 0
         told, at = self._clock
         return told + (self.now - at) // 1_000_000
+
+    @property
+    def common_ms(self) -> int:
+        """As `wall_ms`, by which orders are judged: with a clock that is far off this node goes by that of most others."""
+        return self.clocks.common_ms(self.wall_ms)
 
     @property
     def wall_text(self) -> str:
@@ -133,6 +154,21 @@ class Desk:
         """Peers in the order of their cost from here: measured round trips first, then the others by id."""
         far = 1 << 62
         return tuple(sorted(peers, key=lambda peer: (self.overlay.rtt_ns(peer.node) or far, peer.node)))
+
+    def node_named(self, text: str) -> Peer:
+        """The live node that a user means, by its name or its id. Raises CommandRefused."""
+        peers = self.known()
+        shown = display_names(peers)
+        found = [peer for peer in peers if text in (peer.name, shown[peer.node], peer.node.hex)]
+        if len(found) == 1:
+            return found[0]
+        names = sorted(shown.values())
+        if found:
+            alike = ", ".join(sorted(shown[peer.node] for peer in found))
+            raise CommandRefused(f"{len(found)} nodes are called {text!r}: say which one, {alike}.", 2)
+        raise CommandRefused(
+            f"No node {text!r} in the ring.{did_you_mean(text, names)} Nodes: {', '.join(names[:20])}", 2
+        )
 
     def names(self) -> dict[NodeId, str]:
         """Names for people of everybody known."""

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 import msgspec
 
-from agiledart_dataflow.plan.specification import FORMAT, Specification
+from agiledart_dataflow.plan.paths import named
+from agiledart_dataflow.plan.specification import FORMAT, Specification, release
 from agiledart_dataflow.plan.stage_plan import StagePlan
 from agiledart_dataflow.plan.stages import plan_stages, written_out
 from agiledart_kernel.errors import RemoteProtocolError, TopologyError
@@ -14,7 +15,7 @@ from agiledart_kernel.limits import (
     MAX_BUNDLE_BYTES,
     MAX_STAGES,
 )
-from agiledart_node.desk.desk import CommandRefused
+from agiledart_node.desk.desk import CommandRefused, Desk
 from agiledart_node.records.application import SPECIFICATION_CODEC, StageEntry
 from agiledart_node.wire.commands import Submit
 
@@ -34,6 +35,7 @@ class Blueprint:
         stages, edges: the graph of stages; edges without repetition.
         pins: for each stage the word that says where it runs; `""`: the agent that took the submission; None: free.
         digest: of the specification, hex.
+        led_by: (step, node) where rows of a step may go by way of that node alone.
     """
 
     name: str
@@ -43,6 +45,7 @@ class Blueprint:
     edges: tuple[tuple[int, int], ...]
     pins: tuple[str | None, ...]
     digest: str
+    led_by: tuple[tuple[str, str], ...] = ()
 
     @property
     def sources(self) -> tuple[int, ...]:
@@ -69,7 +72,7 @@ class Blueprint:
         return tuple(sorted(seen))
 
 
-def blueprint_of(command: Submit) -> Blueprint:
+def blueprint_of(command: Submit, here: Desk) -> Blueprint:
     """Check a submission and cut it into stages.
 
     Raises:
@@ -79,7 +82,7 @@ def blueprint_of(command: Submit) -> Blueprint:
         raise CommandRefused(
             f"The bundle has {len(command.bundle):,} bytes, at most {MAX_BUNDLE_BYTES:,} are taken.", 2
         )
-    specification = _decoded(command.specification)
+    specification = _decoded(command.specification, here)
     name = command.name or specification.name
     if not _NAME.fullmatch(name) or len(name) > MAX_APPLICATION_NAME:
         raise CommandRefused(
@@ -104,6 +107,7 @@ def blueprint_of(command: Submit) -> Blueprint:
         tuple(sorted({(edge.source, edge.target) for edge in plan.edges})),
         _pins(specification, plan),
         plan.digest.hex(),
+        tuple((plan.stages[edge.source].name, name) for edge in plan.edges for name in named(edge.paths)),
     )
     for stage in (*blueprint.sources, *blueprint.sinks):
         if blueprint.stages[stage].kind not in ("source", "sink"):
@@ -111,15 +115,15 @@ def blueprint_of(command: Submit) -> Blueprint:
     return blueprint
 
 
-def _decoded(raw: bytes) -> Specification:
+def _decoded(raw: bytes, here: Desk) -> Specification:
     try:
         specification = SPECIFICATION_CODEC.decode(raw)
     except RemoteProtocolError as error:
         raise CommandRefused(f"The specification cannot be read ({error}).", 2) from None
     if specification.format != FORMAT:
         raise CommandRefused(
-            f"The specification has format {specification.format}, this agent knows {FORMAT}. Use the same version of "
-            "agiledart on both sides.",
+            f"{here.me.name or here.me.node.short} runs {release(here.config.software, FORMAT)}, you submitted with specification "
+            f"{specification.format}: install the same agiledart on both sides.",
             2,
         )
     names = [step.name for step in specification.steps]
@@ -146,3 +150,8 @@ def _pins(specification: Specification, plan: StagePlan) -> tuple[str | None, ..
         at = stage.at or (head.connector.at if head.connector is not None else "")
         pins.append(at if at or stage.kind != "operator" else None)
     return tuple(pins)
+
+
+def with_limits(plan: bytes) -> tuple[str, ...]:
+    """Stages that could scale. They keep their number until a user lets them: rows since the last epoch may come again for it."""
+    return tuple(stage.name for stage in msgspec.msgpack.decode(plan, type=StagePlan).stages if stage.scales)

@@ -54,6 +54,7 @@ class Deployment:
     domain: str = ""
     by_epoch: bool = False
     order: bytes = b""
+    owner: bytes = b""
     limits: dict[NodeId, int] = field(default_factory=dict)
     away: tuple[str, ...] = ()
     touched: list[Peer] = field(default_factory=list)
@@ -175,6 +176,7 @@ class Deploying:
             work.limits.get(peer.node, 0),
             work.by_epoch,
             work.order,
+            work.owner,
         )
 
     def whole_part(self, work: Deployment) -> DeploymentPart:

@@ -6,6 +6,7 @@ from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_node.desk.desk import Desk
 from agiledart_node.forming.blueprint import Blueprint
+from agiledart_node.records.order_checks import Orders
 from agiledart_node.wire.bodies import CheckRow
 from agiledart_node.wire.effects import CheckCode
 from agiledart_node.wire.formation_messages import CheckHost, HostChecked
@@ -21,14 +22,15 @@ MAX_CHECKS = 4
 class Checking:
     """Asks hosts, and answers as host."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, desk: Desk, orders: Orders) -> None:
+        self._desk, self._orders = desk, orders
         self._asked: dict[tuple[NodeId, int], None] = {}
 
     async def checked(
         self,
         blueprint: Blueprint,
         bundle: bytes,
+        order: bytes,
         placement: Placement,
         peers: dict[NodeId, Peer],
         names: dict[NodeId, str],
@@ -39,7 +41,7 @@ class Checking:
             stages.setdefault(node, {})[stage] = True
         answers = await self._desk.talks.ask_all(
             [peers[node] for node in sorted(stages)],
-            lambda number, peer: CheckHost(number, blueprint.plan, bundle, tuple(stages[peer.node])),
+            lambda number, peer: CheckHost(number, blueprint.plan, bundle, tuple(stages[peer.node]), order),
             HostChecked,
             CHECK,
         )
@@ -56,8 +58,8 @@ class Checking:
                     for one in answer.connectors
                     if one.stage in stages[peer.node]
                 ]
-        order = {stage.name: number for number, stage in enumerate(blueprint.stages)}
-        return sorted(rows, key=lambda row: (order.get(row.stage, -1), row.node))
+        places = {stage.name: number for number, stage in enumerate(blueprint.stages)}
+        return sorted(rows, key=lambda row: (places.get(row.stage, -1), row.node))
 
     def asked(self, sender: Peer, message: CheckHost) -> None:
         """Another agent plans to run this here; a question that is repeated meanwhile is answered once."""
@@ -66,13 +68,17 @@ class Checking:
         if len(self._asked) >= MAX_CHECKS or self._desk.talks.is_full:
             self._desk.send(sender, HostChecked(message.request, f"{self._desk.me.name} checks others just now"))
             return
+        if why := self._orders.objection_to_check(message.order, message.bundle):
+            self._desk.drop("order: refused")
+            self._desk.send(sender, HostChecked(message.request, why))
+            return
         self._asked[sender.node, message.request] = None
         self._desk.talks.begin(self._check(sender, message))
 
     async def _check(self, sender: Peer, message: CheckHost) -> None:
         try:
             number = self._desk.talks.number()
-            effect = CheckCode(number, message.plan, message.bundle, message.stages)
+            effect = CheckCode(number, message.plan, message.bundle, message.stages, message.order)
             answer = (await self._desk.driven(number, effect, CHECK)).get(number)
         finally:
             del self._asked[sender.node, message.request]

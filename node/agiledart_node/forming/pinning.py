@@ -1,5 +1,6 @@
 """Where the pinned stages run: what a user wrote behind `@`, looked up."""
 
+from agiledart_dataflow.plan.paths import MODES
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_node.desk.desk import CommandRefused, Desk, did_you_mean
@@ -14,13 +15,27 @@ async def pinned_nodes(desk: Desk, records: Records, blueprint: Blueprint) -> di
     """Stage → the node that must run it.
 
     Raises:
-        CommandRefused: no node has this name; lists those known.
+        CommandRefused: no node has this name, or one that `paths` names; lists those known.
     """
     pinned: dict[int, Peer] = {}
     for stage, word in enumerate(blueprint.pins):
         if word is not None:
             pinned[stage] = await node_at(desk, records, word, blueprint.stages[stage].name)
+    for step, name in blueprint.led_by:
+        _check_leader(desk, step, name)
     return pinned
+
+
+def _check_leader(desk: Desk, step: str, name: str) -> None:
+    """Raise CommandRefused unless a node has the name that stands in `paths`."""
+    names = sorted({peer.name for peer in (desk.me, *desk.known()) if peer.name})
+    if name not in names:
+        more = f" and {len(names) - MAX_LISTED} more" if len(names) > MAX_LISTED else ""
+        raise CommandRefused(
+            f"{step}: paths names {name!r}, and no node is called that.{did_you_mean(name, [*MODES, *names])} "
+            f"Nodes: {', '.join(names[:MAX_LISTED])}{more}",
+            2,
+        )
 
 
 async def node_at(desk: Desk, records: Records, word: str, step: str) -> Peer:

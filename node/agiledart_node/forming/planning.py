@@ -5,6 +5,8 @@ Source: the project's dataflow specification §4.
 
 from dataclasses import dataclass
 
+from agiledart_dataflow.plan.specification import FORMAT, release
+from agiledart_kernel.grants import SKEW_SECONDS
 from agiledart_kernel.instants import Instant
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
@@ -16,7 +18,8 @@ from agiledart_node.forming.joining import Paths
 from agiledart_node.forming.surveying import Loads, Surveying
 from agiledart_node.records.application import ApplicationRecord
 from agiledart_node.records.ways import reasons_of
-from agiledart_placement.request import HostState, Placement, PlacementRequest, StageDemand
+from agiledart_node.wire.formation_messages import Load
+from agiledart_placement.request import HostState, Obstacle, Placement, PlacementRequest, StageDemand
 from agiledart_placement.strategy import strategy_named
 
 MAX_EXECUTORS = 64
@@ -73,7 +76,26 @@ class Planning:
                 raise CommandRefused(f"{blueprint.stages[stage].name}: {peer.name or peer.node.short} does not answer.")
             if loads[peer.node][1].is_draining:
                 raise CommandRefused(f"{blueprint.stages[stage].name}: {peer.name or peer.node.short} is leaving.")
+            load = loads[peer.node][1]
+            if self._unfit(peer, load) is Obstacle.VERSION:
+                there, here = release(load.software, load.specification), release(self._desk.config.software, FORMAT)
+                raise CommandRefused(
+                    f"{blueprint.stages[stage].name}: {peer.name or peer.node.short} runs {there}, you submitted with {here}: "
+                    "install the same agiledart on both, or put this step elsewhere."
+                )
+            if self._unfit(peer, load) is Obstacle.CLOCK:
+                clock = self._desk.clocks.told(peer.node)
+                raise CommandRefused(
+                    f"{blueprint.stages[stage].name}: {clock}; beyond {SKEW_SECONDS} s others take what it signs for not valid. "
+                    "Set it there (sudo timedatectl set-ntp true), then submit again."
+                )
         return loads
+
+    def _unfit(self, peer: Peer, load: Load) -> Obstacle | None:
+        """Why a node can take nothing of anything, however much room it has."""
+        if load.specification != FORMAT:
+            return Obstacle.VERSION
+        return Obstacle.CLOCK if self._desk.clocks.is_too_far_off(peer.node) else None
 
     def place(
         self, blueprint: Blueprint, pinned: dict[int, Peer], paths: Paths, loads: Loads, full: dict[NodeId, bool]
@@ -86,10 +108,11 @@ class Planning:
                 load.capacity,
                 blueprint.name in load.applications,
                 load.is_draining or node in full,
+                self._unfit(peer, load),
                 candidates=tuple(peer.node for peer in load.candidates),
                 neighbours=tuple(peer.node for peer in load.neighbours),
             )
-            for node, (_, load) in sorted(loads.items())
+            for node, (peer, load) in sorted(loads.items())
         }
         stages = tuple(
             StageDemand(number, stage.name, stage.parallelism, pinned[number].node if number in pinned else None)
@@ -130,6 +153,7 @@ class Planning:
             order.domain,
             order.by_epoch,
             order.signed,
+            record.owner_key,
             limits,
             reasons_of(placement, loads, len(blueprint.stages)),
         )

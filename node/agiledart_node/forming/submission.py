@@ -16,7 +16,7 @@ from agiledart_kernel.peer import Peer
 from agiledart_kernel.randomness import RandomStream
 from agiledart_node.desk.desk import CommandRefused, Desk
 from agiledart_node.desk.names import display_names
-from agiledart_node.forming.blueprint import Blueprint
+from agiledart_node.forming.blueprint import Blueprint, with_limits
 from agiledart_node.forming.deploying import Deploying, Deployment, NodeFull
 from agiledart_node.forming.host_checks import Checking
 from agiledart_node.forming.joining import Joining, Paths
@@ -33,8 +33,10 @@ from agiledart_node.records.application import (
     HistoryEntry,
     advanced,
 )
+from agiledart_node.records.log_owners import check_logs
 from agiledart_node.records.merged_applications import as_rival
 from agiledart_node.records.order_checks import Orders
+from agiledart_node.records.quotas_of_owners import check_applications
 from agiledart_node.records.records import Records
 from agiledart_node.records.ways import reasons_of, ways_of
 from agiledart_node.recovering.recovering import Recovering
@@ -76,7 +78,7 @@ class Submissions:
         self._surveying, self._watching, self._random = surveying, watching, random
         self._deploying = Deploying(desk)
         self._planning = Planning(desk, surveying)
-        self.checking = Checking(desk)
+        self.checking = Checking(desk, orders)
         self.deploying: dict[tuple[str, int], bool] = {}
 
     async def deploy(
@@ -108,7 +110,7 @@ class Submissions:
             for peer in order.pinned.values():
                 self._desk.unwatch(peer)
 
-    async def dry_run(self, blueprint: Blueprint, bundle: bytes, pinned: dict[int, Peer]) -> DryRunBody:
+    async def dry_run(self, blueprint: Blueprint, bundle: bytes, signed: bytes, pinned: dict[int, Peer]) -> DryRunBody:
         """What would run where, and whether it could."""
         number = self._random.bits(63)
         paths = await self._joining.form(number, fed_sinks(blueprint, pinned))
@@ -128,7 +130,7 @@ class Submissions:
             reasons={stage.name: why for stage, why in zip(blueprint.stages, reasons, strict=True) if why},
             ways=ways_of([stage.kind for stage in blueprint.stages], blueprint.edges, hosts),
             checks=await self.checking.checked(
-                blueprint, bundle, placement, {node: peer for node, (peer, _) in loads.items()}, shown
+                blueprint, bundle, signed, placement, {node: peer for node, (peer, _) in loads.items()}, shown
             ),
         )
 
@@ -149,6 +151,8 @@ class Submissions:
                 order.asker, "submit", name, last
             )  # the asking agent looked, too, but that was before others may have come
             self._orders.check_new(order.signed, last)
+            await check_logs(self._records, order.asker, name, last, blueprint.specification)
+            await check_applications(self._records, order.asker, name, self._desk.config.most_applications)
             version = last.version + 1 if last is not None else 1
             record = ApplicationRecord(
                 name,
@@ -171,6 +175,7 @@ class Submissions:
                 shared_keys=last.shared_keys if last is not None else (),
                 rivals=(as_rival(last),) if last is not None and last.by_hearsay else (),
                 order=order.signed,
+                held=with_limits(blueprint.plan) if order.by_epoch else (),
             )
             if await self._records.create(revision, record):
                 return record

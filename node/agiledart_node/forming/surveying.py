@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from agiledart_dataflow.plan.specification import FORMAT
 from agiledart_kernel.instants import Duration
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
@@ -18,6 +19,12 @@ MAX_NEIGHBOURS = 16
 SPARE = 8
 """Nodes surveyed beyond two for each instance, so that a full one can be passed over."""
 
+MAX_OTHERS = 512
+"""Nodes of other versions that are remembered."""
+
+CLOCKS_AT_ONCE = 4
+"""Leaves whose clocks are compared with this node's in one round."""
+
 
 class Surveying:
     """Asks for loads, and answers.
@@ -29,6 +36,7 @@ class Surveying:
     def __init__(self, desk: Desk, hosting: Hosting) -> None:
         self._desk, self._hosting = desk, hosting
         self.served: Callable[[], int | None] = lambda: None
+        self._compared = 0
 
     def load(self, message: Survey) -> Load:
         """What this node says of itself."""
@@ -45,17 +53,38 @@ class Surveying:
             self._hosting.applications,
             config.capacity,
             config.executors,
-            self._desk.is_leaving,
+            bool(self._desk.takes_nothing),
             leaves,
             neighbours,
             self.served(),
             config.confines,
+            message.asked_ms,
+            self._desk.wall_ms,
+            config.software,
+            FORMAT,
+            self._desk.is_draining and not self._desk.is_leaving,
         )
+
+    def heard(self, sender: Peer, load: Load) -> None:
+        """A load came in: it says what its sender's clock shows, and which specifications it knows."""
+        self._desk.clocks.measured(sender, load.asked_ms, load.wall_ms, self._desk.wall_ms)
+        if load.specification == FORMAT:
+            self._desk.others.pop(sender.node, None)
+        elif len(self._desk.others) < MAX_OTHERS:
+            self._desk.others[sender.node] = True
+
+    async def compare_clocks(self) -> None:
+        """Ask some leaves, in turn, what their clocks show."""
+        leaves = self._desk.overlay.leaf_set.members
+        self._compared += CLOCKS_AT_ONCE
+        some = [leaves[(self._compared + number) % len(leaves)] for number in range(min(CLOCKS_AT_ONCE, len(leaves)))]
+        await self.loads(some, self._desk.config.report_timeout_ns)
 
     async def loads(self, peers: list[Peer], timeout: int, *, wants_candidates: bool = False) -> Loads:
         """Answers of these nodes; the silent ones are missing."""
+        asked_ms = self._desk.wall_ms
         answers = await self._desk.talks.ask_all(
-            peers, lambda number, _: Survey(number, wants_candidates), Load, Duration(timeout)
+            peers, lambda number, _: Survey(number, wants_candidates, asked_ms), Load, Duration(timeout)
         )
         return {peer.node: (peer, load) for peer, load in answers if load is not None}
 

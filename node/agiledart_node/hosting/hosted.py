@@ -24,6 +24,7 @@ class Hosted:
         answers: answers to deployments by (scheduler, request); None while instances start.
         planned: instances that the plan gives this node; room is kept for them from the first part on.
         is_flowing: sources may read.
+        is_draining: its sources here were told to end, in this life.
         is_closing: it has failed, finished or was stopped; nothing more is reported.
         reports: last figures of local instances, and in `reported_at` when they came.
         finished: those that came to the end of their input.
@@ -33,6 +34,7 @@ class Hosted:
         has_register: its register has begun the first life; who dies from now on is brought back.
         has_moved: all that it ran is on other nodes now; the application goes on.
         is_committed: the run's register says that it is over, and all hosts know: it may be closed once all figures are here.
+        life: of the run, as it stands in frames, to which all that was counted and has ended belongs.
         missing_looks: how often the patrol found no record; `doubted_looks`: how often a guard found it failed by hearsay.
     """
 
@@ -44,6 +46,7 @@ class Hosted:
     is_flowing: bool = False
     is_closing: bool = False
     is_telling: bool = False
+    is_draining: bool = False
     reports: dict[tuple[int, int], dict[str, Any]] = field(default_factory=dict)
     seen: dict[tuple[int, int], dict[str, Any]] = field(default_factory=dict)
     reported_at: dict[tuple[int, int], Instant] = field(default_factory=dict)
@@ -55,11 +58,15 @@ class Hosted:
     is_committed: bool = False
     missing_looks: int = 0
     doubted_looks: int = 0
+    life: int = field(init=False)
 
-    def begin_again(self, instances: dict[tuple[int, int], int]) -> None:
+    def __post_init__(self) -> None:
+        self.life = self.part.life
+
+    def begin_again(self, instances: dict[tuple[int, int], int], life: int) -> None:
         """Another life of the run: what was counted and had ended belongs to the one before."""
-        self.instances = instances
-        self.is_flowing = self.is_telling = False
+        self.instances, self.life = instances, life
+        self.is_flowing = self.is_telling = self.is_draining = False
         self.reports, self.seen, self.finished, self.told, self.collected = {}, {}, {}, {}, {}
         self.reported_at = {}
 

@@ -150,8 +150,8 @@ class Hosting:
             return f"{part.application} is being ended on {me}", False
         if part.instances and not part.bundle and (hosted is None or not hosted.bundle):
             return f"the code of {part.application} did not come with its first part", False
-        if self._desk.is_leaving:
-            return f"{me} is leaving", True
+        if self._desk.takes_nothing:
+            return f"{me} {self._desk.takes_nothing}", True
         if self._desk.talks.is_full or (hosted is None and len(self.table) >= self._desk.config.max_hosted):
             return f"{me} takes part in {len(self.table)} applications and takes no more", True
         held = self.operators - (hosted.reserved if hosted is not None else 0)
@@ -169,7 +169,17 @@ class Hosting:
     def adopt(self, part: DeploymentPart) -> Hosted:
         """Take up a part that this node hosted before it was restarted."""
         known = self.table.get((part.application, part.version))
+        self._closed.pop(part.number, None)  # of before it went elsewhere
         return known if known is not None else self._admit(part)
+
+    def adopt_ended(self, part: DeploymentPart) -> Hosted | None:
+        """Take up the end of a run that this node hosted before it was restarted, to note it. None: a newer version runs here."""
+        if any(name == part.application and version > part.version for name, version in self.table):
+            return None
+        hosted = self.adopt(msgspec.structs.replace(part, coordinator=self._desk.me))
+        hosted.has_register, hosted.planned = True, 0
+        self.on_room()
+        return hosted
 
     def moved(self, hosted: Hosted, part: DeploymentPart) -> None:
         """Instances run elsewhere than before: watch who hosts them now."""
@@ -258,8 +268,13 @@ class Hosting:
         """The coordinator wants the sources to end."""
         hosted = self.table.get((message.application, message.version))
         if hosted is not None and hosted.concerns(sender.node):
-            self._desk.emit(DrainSources(*hosted.key))
+            self.drain_here(hosted)
         self._desk.send(sender, Acknowledged(message.request))
+
+    def drain_here(self, hosted: Hosted) -> None:
+        """Have the local sources end."""
+        hosted.is_draining = True
+        self._desk.emit(DrainSources(*hosted.key))
 
     def stop_local(self, hosted: Hosted) -> None:
         """End the executors; what is known of it is kept until `close`."""
@@ -315,20 +330,22 @@ class Hosting:
             self._desk.talks.begin(self._tell(hosted))
 
     async def _tell(self, hosted: Hosted) -> None:
-        while not hosted.is_closing:
+        life = hosted.life  # what ended in it is nobody's business in the next one, which has an end of its own to tell
+        while not hosted.is_closing and hosted.life == life:
             copies = [copy for copy in hosted.finished if copy not in hosted.told]
             if not copies:
                 break
             number = self._desk.talks.number()
             reports: dict[str, Any] = {report_key(copy): hosted.reports[copy] for copy in copies}
-            message = InstancesEnded(number, *hosted.key, reports)
+            message = InstancesEnded(number, *hosted.key, reports, life)
             timeout = Duration(self._desk.config.ask_timeout_ns)
             answer = await self._desk.talks.ask(hosted.part.coordinator, message, number, Acknowledged, timeout)
-            if answer is not None:
+            if answer is not None and hosted.life == life:
                 hosted.told.update(dict.fromkeys(copies, True))
-            elif not hosted.is_closing:  # declared dead: whoever watches it ends the application
+            elif answer is None and not hosted.is_closing:  # declared dead: whoever watches it ends the application
                 await self._desk.talks.pause(Duration(self._desk.config.resend_ns))
-        hosted.is_telling = False
+        if hosted.life == life:
+            hosted.is_telling = False
 
     def violations(self) -> list[str]:
         """One version of an application; its hosts are watched; only what was reported is finished; everything is bounded."""

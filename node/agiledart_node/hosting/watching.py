@@ -14,7 +14,7 @@ from agiledart_kernel.peer import Peer
 from agiledart_kernel.permissions import Asker
 from agiledart_node.desk.conversations import Question
 from agiledart_node.desk.desk import CommandRefused, Desk, NotAllowed
-from agiledart_node.hosting.hosted import Hosted, report_copy
+from agiledart_node.hosting.hosted import Hosted, Key, report_copy
 from agiledart_node.hosting.hosting import Hosting
 from agiledart_node.hosting.last_figures import LastFigures
 from agiledart_node.records.application import (
@@ -42,7 +42,8 @@ from agiledart_node.wire.formation_messages import (
     InstancesEnded,
 )
 
-AGAIN = 'Start it again: agiledart submit … (submitted with delivery="exactly-once" it would have gone on by itself)'
+AGAIN = "Start it again: agiledart submit …"
+BY_ITSELF = ' (submitted with delivery="exactly-once" it would have gone on by itself)'
 
 ELSEWHERE = "not here"
 """Why a node that does not coordinate an application does not stop it."""
@@ -63,7 +64,10 @@ class Watching:
     def __init__(self, desk: Desk, records: Records, hosting: Hosting, orders: Orders) -> None:
         self._desk, self._records, self._hosting, self._orders = desk, records, hosting, orders
         self._figures = LastFigures(desk, records)
-        self._at_work: dict[tuple[str, int], bool] = {}
+        self._stopping: dict[
+            tuple[Key, bool], bool
+        ] = {}  # (run, whether it is cut) → whether it is known that this will be done
+        self._looking: dict[Key, None] = {}
         self.on_record: Callable[[Hosted, ApplicationRecord], None] = lambda hosted, record: None
         self.on_broken: Callable[[Hosted, InstanceFailed], None] = lambda hosted, event: None
 
@@ -107,7 +111,7 @@ class Watching:
             verb = "held" if record.assignment else "was to hold"
             planned = msgspec.structs.replace(record, nodes=hosted.part.nodes, assignment=hosted.part.assignment)
             held = held_text(planned, lost.node) if planned.is_consistent() else "a part of it"
-            return f"{name} {what} ({since}seen by {me}) and {verb} {held}. {AGAIN}"
+            return f"{name} {what} ({since}seen by {me}) and {verb} {held}. {_again(record)}"
 
         return text
 
@@ -205,7 +209,7 @@ class Watching:
         scheduler = hosted.part.scheduler
 
         def close(record: ApplicationRecord) -> ApplicationRecord | None:
-            text = f"{scheduler.name or scheduler.node.short} is gone and was still deploying it. {AGAIN}"
+            text = f"{scheduler.name or scheduler.node.short} is gone and was still deploying it. {_again(record)}"
             is_open = record.state == DEPLOYING or (is_host and record.by_hearsay)
             return advanced(record, FAILED, text, self._desk.wall_ms, by_hearsay=not is_host) if is_open else None
 
@@ -224,6 +228,12 @@ class Watching:
             return
         if hosted.part.coordinator.node != self._desk.me.node:
             self._desk.drop("not the coordinator")
+            return
+        if message.life > hosted.life:
+            self._desk.drop("end of a life to come")  # it is said again
+            return
+        if 0 < message.life < hosted.life:
+            self._desk.send(sender, Acknowledged(message.request))  # it ended then, and now runs again
             return
         places = hosted.part.places()
         for key, report in message.reports.items():
@@ -244,17 +254,37 @@ class Watching:
         if state == FAILED:
             self._fail(hosted, lambda _: reason, rank=0)
             return
+        if hosted.is_committed:
+            return  # it is said until it is noted
         hosted.is_committed = True
         self._finish_when_through(hosted)
+        if not hosted.is_closing:
+            self._desk.talks.begin(self._finish_without(hosted))
+
+    async def _finish_without(self, hosted: Hosted) -> None:
+        """All have ended, as the register says; the figures of a host that was restarted then do not come any more."""
+        await self._desk.talks.pause(Duration(self._desk.config.ask_timeout_ns))
+        if hosted.is_closing:
+            return
+        figures = await self._figures.elsewhere(hosted)
+        if self._hosting.table.get(hosted.key) is hosted and not hosted.is_closing:
+            hosted.collected = {**figures, **hosted.reports, **hosted.collected}
+            self._hosting.stop_local(hosted)
+            await self._finish(hosted)
 
     async def _finish(self, hosted: Hosted) -> None:
         def close(record: ApplicationRecord) -> ApplicationRecord | None:
             reason = "stopped by a user; its input was drained" if record.stopping else ""
             closed = advanced(record, STOPPED if record.stopping else FINISHED, reason, self._desk.wall_ms)
-            summary = summary_of(record.specification, hosted.collected)
-            return None if closed is None else msgspec.structs.replace(closed, summary=summary)
+            if closed is None or not hosted.collected:
+                return closed
+            return msgspec.structs.replace(closed, summary=summary_of(record.specification, hosted.collected))
 
         record = await self._records.change(*hosted.key, close, hosted.part.number)
+        while record is None and hosted.part.by_epoch and not await self._is_anothers(hosted):
+            # Nobody else can say that it has ended: the ring is asked until it answers.
+            await self._desk.talks.pause(Duration(self._desk.config.ask_timeout_ns))
+            record = await self._records.change(*hosted.key, close, hosted.part.number)
         while record is not None and record.state == DEPLOYING and hosted.key in self._hosting.table:
             await self._desk.talks.pause(Duration(self._desk.config.resend_ns))  # ended before its scheduler was done
             record = await self._records.change(*hosted.key, close, hosted.part.number)
@@ -263,6 +293,16 @@ class Watching:
         if record is None:
             await self._note_rival(hosted, FINISHED, "")
         await self.halt(hosted.part.nodes, hosted.key, state, hosted.part.number)
+
+    async def _is_anothers(self, hosted: Hosted) -> bool:
+        """Has the name of a run no record any more, or another run's? False also when the ring does not say."""
+        if self._hosting.table.get(hosted.key) is not hosted:
+            return True  # it is over here
+        try:
+            _, record = await self._records.application(hosted.part.application)
+        except CommandRefused:
+            return False
+        return record is None or (record.version, record.number) != (hosted.part.version, hosted.part.number)
 
     def ask_stop(self, sender: Peer, message: AskStop) -> None:
         """A user wants an application of which this node is the coordinator to end."""
@@ -277,10 +317,10 @@ class Watching:
             self._desk.drop(f"order: {refusal.reason}")
             self._desk.send(sender, Acknowledged(message.request, refusal.text))
             return
-        if hosted.is_closing or self._at_work.get(hosted.key):
+        if hosted.is_closing or self._stopping.get((hosted.key, message.now)):
             self._desk.send(sender, Acknowledged(message.request))
-        elif hosted.key not in self._at_work:
-            self._at_work[hosted.key] = False  # it is not known yet whether this will be done
+        elif (hosted.key, message.now) not in self._stopping:
+            self._stopping[hosted.key, message.now] = False
             message = msgspec.structs.replace(message, submitter=by)
             self._desk.talks.begin(self._stop(hosted, sender, message, asker))
 
@@ -290,7 +330,7 @@ class Watching:
             self._desk.send(sender, Acknowledged(message.request, refusal))
             if refusal:
                 return
-            self._at_work[hosted.key] = True
+            self._stopping[hosted.key, message.now] = True
             if message.now:
                 self._hosting.stop_local(hosted)
                 by = f"stopped by {message.submitter}" if message.submitter else "stopped by a user"
@@ -299,14 +339,17 @@ class Watching:
             record = await self._records.change(
                 *hosted.key, lambda record: None if record.stopping else msgspec.structs.replace(record, stopping=True)
             )
-            if record is None:
-                return
-            sources = {place.node for place in record.assignment if record.stages[place.stage].kind == "source"}
-            peers = [record.nodes[position] for position in sorted(sources)]
-            timeout = Duration(self._desk.config.ask_timeout_ns)
-            await self._desk.talks.ask_all(peers, lambda number, _: Drain(number, *hosted.key), Acknowledged, timeout)
+            if record is not None:
+                await self.drain(hosted.key, record)
         finally:
-            del self._at_work[hosted.key]
+            del self._stopping[hosted.key, message.now]
+
+    async def drain(self, key: tuple[str, int], record: ApplicationRecord) -> None:
+        """Have the sources of a run end; who does not hear it finds it in the record."""
+        sources = {place.node for place in record.assignment if record.stages[place.stage].kind == "source"}
+        peers = [record.nodes[position] for position in sorted(sources)]
+        timeout = Duration(self._desk.config.ask_timeout_ns)
+        await self._desk.talks.ask_all(peers, lambda number, _: Drain(number, *key), Acknowledged, timeout)
 
     async def _objection(self, message: AskStop, asker: Asker) -> str:
         """Why who gave the order may not, by the record: the agent that brings it is not believed."""
@@ -370,7 +413,7 @@ class Watching:
                 return None
             held = held_text(current, responsible.node)
             seen = f" (seen by {self._desk.me.name}, which hosts nothing of it)" if is_heard else ""
-            text = f"{name} {what}{seen}{f' and held {held}' if held else ' and was still deploying it'}. {AGAIN}"
+            text = f"{name} {what}{seen}{f' and held {held}' if held else ' and was still deploying it'}. {_again(current)}"
             return advanced(current, FAILED, text, self._desk.wall_ms, by_hearsay=is_heard)
 
         closed = await self._records.change(*key, close, record.number)
@@ -398,8 +441,9 @@ class Watching:
         """Look at the records of everything hosted here: what is over elsewhere ends here too."""
         self.check_lives()
         for hosted in list(self._hosting.table.values()):
-            if not hosted.is_closing and hosted.key not in self._at_work and not self._desk.talks.is_full:
-                self._at_work[hosted.key] = True
+            is_stopping = any((hosted.key, now) in self._stopping for now in (False, True))
+            if not (hosted.is_closing or is_stopping or hosted.key in self._looking or self._desk.talks.is_full):
+                self._looking[hosted.key] = None
                 self._desk.talks.begin(self._look(hosted))
 
     async def _look(self, hosted: Hosted) -> None:
@@ -408,7 +452,7 @@ class Watching:
         except CommandRefused:
             return
         finally:
-            del self._at_work[hosted.key]
+            del self._looking[hosted.key]
         hosted.missing_looks = hosted.missing_looks + 1 if record is None else 0
         if record is not None:
             if record.number == hosted.part.number:
@@ -429,10 +473,17 @@ class Watching:
             else:
                 self._hosting.close(hosted, record.reason or record.state)
         elif record.state == RUNNING and not hosted.is_flowing:
-            self._hosting.flow(hosted)  # StartFlow was lost with its sender
+            if not (hosted.has_register or hosted.part.by_epoch):  # else sources begin with their life, and not before
+                self._hosting.flow(hosted)  # StartFlow was lost with its sender
         elif record.state == DEPLOYING and self._desk.talks.is_gone(record.scheduler):
             await self._orphaned(hosted)
-        elif hosted.is_flowing and hosted.part.coordinator.node == self._desk.me.node:
+        elif hosted.is_flowing:
+            await self._goes_on(hosted, record)
+
+    async def _goes_on(self, hosted: Hosted, record: ApplicationRecord) -> None:
+        if record.is_stopping and not hosted.is_draining:
+            self._hosting.drain_here(hosted)  # who should have said so was lost, or the life in which it was said
+        if hosted.part.coordinator.node == self._desk.me.node:
             hosted.seen = await self._figures.elsewhere(hosted)
 
     async def _contradict(self, hosted: Hosted, record: ApplicationRecord) -> None:
@@ -470,3 +521,8 @@ class Watching:
 def _responsible(record: ApplicationRecord) -> Peer:
     """The node that must be alive while a record is unfinished: its scheduler, then its coordinator."""
     return record.scheduler if record.state == DEPLOYING or record.coordinator is None else record.coordinator
+
+
+def _again(record: ApplicationRecord) -> str:
+    """What to do after a loss; what would have helped is said only to who has not chosen it."""
+    return AGAIN if record.by_epoch else AGAIN + BY_ITSELF

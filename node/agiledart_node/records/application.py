@@ -18,7 +18,7 @@ import msgspec
 from agiledart_dataflow.plan.deployment import InstancePlace
 from agiledart_dataflow.plan.specification import Specification
 from agiledart_kernel.codec import Codec
-from agiledart_kernel.limits import MAX_RECORD_BYTES
+from agiledart_kernel.limits import MAX_RECORD_BYTES, MAX_STAGES
 from agiledart_kernel.node_id import NodeId, key_of_name
 from agiledart_kernel.orders import MAX_ORDER_BYTES
 from agiledart_kernel.peer import Peer
@@ -115,6 +115,7 @@ class ApplicationRecord(msgspec.Struct, frozen=True, gc=False, array_like=True):
         by_hearsay: it is `failed` by the word of nodes that host nothing of it: no host has said so.
         revivals: how often such a word was taken back.
         rivals: other runs of its name that live, or whose end nobody knew when this one was submitted.
+        held: stages with limits that keep their number: all at first, and each again that a user gives one, until it is let.
     """
 
     name: str
@@ -151,6 +152,9 @@ class ApplicationRecord(msgspec.Struct, frozen=True, gc=False, array_like=True):
     by_hearsay: bool = False
     revivals: int = 0
     rivals: Annotated[tuple[Rival, ...], msgspec.Meta(max_length=MAX_RIVALS)] = ()
+    held: Annotated[
+        tuple[Annotated[str, msgspec.Meta(max_length=4_096)], ...], msgspec.Meta(max_length=MAX_STAGES)
+    ] = ()
 
     @property
     def owner(self) -> str:

@@ -8,6 +8,7 @@ Each kind of record has an order of its own, by what its values say and never by
 | names of applications | all of them |
 | a log of a sink | the one that was opened last (`sinks`) |
 | a node's name | the later life; of two nodes the one that was written later |
+| the uses of a token | all of them (`registering.uses`) |
 | an office of a scheduler | the later term (`scheduling.claims`) |
 
 Decision 0006, point 9.

@@ -24,12 +24,32 @@ from agiledart_kernel.orders import (
 )
 from agiledart_kernel.permissions import Asker
 from agiledart_node.desk.desk import CommandRefused, Desk, NotAllowed
-from agiledart_node.records.allowing import check
+from agiledart_node.records.allowing import check, check_unseen
 from agiledart_node.records.application import FAILED, SPECIFICATION_CODEC, ApplicationRecord
-from agiledart_node.wire.commands import VERB_BY_COMMAND, Ban, Command, CreateToken, Forget, Leave, Share, Stop, Submit
+from agiledart_node.wire.commands import (
+    VERB_BY_COMMAND,
+    Ban,
+    Command,
+    CreateToken,
+    DrainNode,
+    Forget,
+    Leave,
+    Move,
+    Scale,
+    SetSecret,
+    Share,
+    Stop,
+    Submit,
+)
 
 VerifyOrder = Callable[[bytes], Verified]
 """A signed order → what it says and who gave it; raises `Refused`."""
+
+CHECK: Final = "check"
+"""Verb of the order for a dry run: hosts load the code, and start nothing for it."""
+
+MAX_WORD: Final = 128
+"""Characters of a word of an order."""
 
 MAX_SPENT: Final = 1_024
 """Orders that a node remembers because their runs have ended here."""
@@ -42,7 +62,7 @@ def terms_of(command: Command) -> Terms | None:
         RemoteProtocolError: the command makes no sense.
     """
     match command:
-        case Submit(dry_run=False):
+        case Submit():
             name = command.name or SPECIFICATION_CODEC.decode(command.specification).name
             chosen = msgspec.msgpack.encode(sorted(command.parallelism.items())) if command.parallelism else b""
             arguments = arguments_of(
@@ -52,22 +72,46 @@ def terms_of(command: Command) -> Terms | None:
                     ("parallelism", content_hash(chosen).hex() if chosen else ""),
                 )
             )
-            return Terms("submit", name, (content_hash(command.specification), content_hash(command.bundle)), arguments)
+            verb = CHECK if command.dry_run else "submit"
+            return Terms(verb, name, (content_hash(command.specification), content_hash(command.bundle)), arguments)
         case Stop():
             return Terms("stop", command.name, (), arguments_of((("now", "yes" if command.now else ""),)))
         case Share():
             revoke = "yes" if command.revoke else ""
             return Terms("share", command.name, (), arguments_of((("key", command.key[:128]), ("revoke", revoke))))
+        case SetSecret():
+            contents = (content_hash(command.sealed),) if command.sealed else ()
+            arguments = arguments_of((("node", command.node), ("secret", command.secret)))
+            return Terms("secret", command.name, contents, arguments)
         case Forget():
             return Terms("forget", command.name)
         case CreateToken():
-            wanted = content_hash(msgspec.msgpack.encode(command)).hex()
-            return Terms("create token", "", (), arguments_of((("wanted", wanted),)))
+            # Its fields before there were quotas: agents of both versions agree on an order without one.
+            fields: list[object] = msgspec.msgpack.decode(msgspec.msgpack.encode(command))[:-1]
+            wanted = content_hash(msgspec.msgpack.encode(fields)).hex()
+            return Terms("create token", "", (), arguments_of((("quota", command.quota.text), ("wanted", wanted))))
         case Ban():
             return ban_terms(ban_target(command.target), command.until, command.reason)
+        case Scale():
+            arguments = arguments_of(
+                (("number", "auto" if command.is_auto else str(command.number)), ("stage", _word(command.stage)))
+            )
+            return Terms("scale", command.name, (), arguments)
+        case Move():
+            return Terms(
+                "move", command.name, (), arguments_of((("node", _word(command.node)), ("stage", _word(command.stage))))
+            )
+        case DrainNode():
+            said = (("node", _word(command.node)), ("stay", "yes" if command.stay else ""))
+            return Terms("drain", "", (), arguments_of((*said, ("undo", "yes" if command.undo else ""))))
         case Leave():
             return Terms("leave", "", (), arguments_of((("now", "yes" if command.now else ""),)))
     return None
+
+
+def _word(text: str) -> str:
+    """As it stands in an order: names of fused stages may be longer than its words."""
+    return text if len(text) <= MAX_WORD else content_hash(text.encode()).hex()
 
 
 def ban_target(text: str) -> bytes:
@@ -146,7 +190,7 @@ class Orders:
             if terms is None:
                 return asker, submitter
             verified = check_order(
-                self._verified, raw, terms, key=asker.key, wall_ms=self._desk.wall_ms, waited_ms=waited_ms
+                self._verified, raw, terms, key=asker.key, wall_ms=self._desk.common_ms, waited_ms=waited_ms
             )
         except RemoteProtocolError as error:
             raise NotAllowed("order", why_refused(VERB_BY_COMMAND[type(command)], error)) from None
@@ -155,7 +199,7 @@ class Orders:
     def _verified(self, raw: bytes) -> Verified:
         assert self._verify is not None
         verified = self._verify(raw)
-        now = self._desk.wall_ms // 1_000
+        now = self._desk.common_ms // 1_000
         if any(self.banned.get(name, 0) > now for name in (*verified.grant.links, *verified.grant.keys)):
             raise Refused("banned")
         return verified
@@ -165,10 +209,11 @@ class Orders:
         if self._verify is None:
             return ""
         try:
-            order = self._verified(part.order).order
+            terms = self._submitter(part.order).order.terms
         except Refused as error:
             return why_refused("submit", error)
-        terms = order.terms
+        except NotAllowed as error:
+            return error.text
         contents = (content_hash(part.specification), content_hash(part.bundle) if part.bundle else terms.contents[-1])
         if (terms.verb, terms.application) != ("submit", part.application) or terms.contents != contents:
             return f"the order for {part.application} is for other code, settings or another name"
@@ -177,6 +222,27 @@ class Orders:
         if (terms.argument("delivery") == EXACTLY_ONCE) != part.by_epoch:
             return f"the order for {part.application} is for another delivery"
         return ""
+
+    def objection_to_check(self, raw: bytes, bundle: bytes) -> str:
+        """Why this code is not loaded for a dry run; empty: a user who may submit has asked for that just now."""
+        if self._verify is None:
+            return ""
+        try:
+            order = self._submitter(raw).order
+            if order.terms.verb != CHECK or order.terms.contents[-1:] != (content_hash(bundle),):
+                raise Refused("terms", "the order is for something else than this check")
+            check_fresh(order, self._desk.common_ms)
+        except Refused as error:
+            return why_refused(CHECK, error)
+        except NotAllowed as error:
+            return error.text
+        return ""
+
+    def _submitter(self, raw: bytes) -> Verified:
+        """An order of somebody who may submit what it names; raises `Refused` and `NotAllowed`."""
+        verified = self._verified(raw)
+        check_unseen(asker_of(verified), "submit", verified.order.terms.application)
+        return verified
 
     def spend(self, part: DeploymentPart, *, ran: bool) -> None:
         """A run of this order has ended here. If rows flowed, the order begins no other; else it may be tried again."""
@@ -193,7 +259,7 @@ class Orders:
         if order_hash(part.order) in self._spent:
             return True
         try:
-            check_fresh(read_order(part.order), self._desk.wall_ms)
+            check_fresh(read_order(part.order), self._desk.common_ms)
         except Refused:
             return True
         return False

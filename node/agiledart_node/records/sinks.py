@@ -4,6 +4,9 @@ The awkward case: two nodes have a log of one name, because a later run placed t
 the one that readers find; the other node leaves the record alone, also when it comes back.
 """
 
+from contextlib import suppress
+from typing import Annotated
+
 import msgspec
 
 from agiledart_kernel.codec import Codec
@@ -13,7 +16,7 @@ from agiledart_kernel.limits import MAX_RECORD_BYTES
 from agiledart_kernel.machine import Effect, Event
 from agiledart_kernel.node_id import NodeId, key_of_name
 from agiledart_kernel.peer import Peer
-from agiledart_node.desk.desk import Desk
+from agiledart_node.desk.desk import CommandRefused, Desk
 from agiledart_node.records.kinds import Kind
 from agiledart_node.records.records import Records
 
@@ -28,6 +31,7 @@ class SinkRecord(msgspec.Struct, frozen=True, gc=False, array_like=True):
         node: who has the files.
         opened_ms: wall time at which a writer opened it last; decides between two logs of one name.
         log_id, schema, partitions: as in `agiledart_sink_log.protocol.Located`.
+        owner: the key that it belongs to; empty: it is older than owners are.
     """
 
     name: str
@@ -38,6 +42,7 @@ class SinkRecord(msgspec.Struct, frozen=True, gc=False, array_like=True):
     log_id: str
     schema: bytes
     partitions: int
+    owner: Annotated[bytes, msgspec.Meta(max_length=32)] = b""
 
 
 SINK_CODEC: Codec[SinkRecord] = Codec(SinkRecord, MAX_RECORD_BYTES)
@@ -62,6 +67,21 @@ class SinkFound(Effect, frozen=True, gc=False):
     request: int
     record: SinkRecord | None
     reason: str = ""
+
+
+class FindSharers(Event, frozen=True, gc=False):
+    """With whom has the owner of an application shared it? Answered by exactly one `SharersFound` with the same number."""
+
+    request: int
+    application: str
+    owner: bytes
+
+
+class SharersFound(Effect, frozen=True, gc=False):
+    """Keys with which it is shared; none when it belongs to another key by now, is forgotten, or the ring did not answer."""
+
+    request: int
+    keys: tuple[bytes, ...] = ()
 
 
 def sink_key(name: str) -> NodeId:
@@ -113,6 +133,20 @@ class Sinks:
         if record is not None:
             record = msgspec.structs.replace(record, node=self._as_known(record.node))
         self._desk.emit(SinkFound(event.request, record, reason))
+
+    def find_sharers(self, event: FindSharers) -> None:
+        """Answer with `SharersFound`."""
+        if self._desk.talks.is_full:
+            self._desk.emit(SharersFound(event.request))
+        else:
+            self._desk.talks.begin(self._find_sharers(event))
+
+    async def _find_sharers(self, event: FindSharers) -> None:
+        record = None
+        with suppress(CommandRefused):
+            _, record = await self._records.application(event.application)
+        is_its = record is not None and not record.is_forgotten and record.owner_key == event.owner
+        self._desk.emit(SharersFound(event.request, record.shared_keys if record is not None and is_its else ()))
 
     def _as_known(self, noted: Peer) -> Peer:
         """The same node, in its latest life that is known here: it may have come back under another address."""

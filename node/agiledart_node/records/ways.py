@@ -56,6 +56,10 @@ def _sentence(why: Obstacle, home: str, held: int, room: int) -> str:
             return f"{home} does not answer"
         case Obstacle.LEAVING:
             return f"{home} is leaving"
+        case Obstacle.CLOCK:
+            return f"the clock of {home} is wrong"
+        case Obstacle.VERSION:
+            return f"{home} runs another version of agiledart"
         case Obstacle.FULL:
             return f"{home} has no room: {held} of {room} instances"
         case Obstacle.TAG:

@@ -18,18 +18,19 @@ from agiledart_dataflow.plan.deployment import (
 )
 from agiledart_dataflow.plan.stage_plan import StagePlan
 from agiledart_kernel.codec import Codec
-from agiledart_kernel.errors import OperationFailed
+from agiledart_kernel.errors import OperationFailed, RemoteProtocolError
 from agiledart_kernel.instants import Duration
 from agiledart_kernel.machine import Completed, Failed
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_node.desk.desk import Desk
-from agiledart_node.records.application import RUNNING, ApplicationRecord, HistoryEntry, kept_history
+from agiledart_node.records.application import RUNNING, ApplicationRecord, HistoryEntry, StageEntry, kept_history
 from agiledart_node.recovering.founding import copy_of
 from agiledart_node.wire.effects import LinkInstances, StartInstances
 from agiledart_node.wire.formation_messages import Acknowledged
 from agiledart_node.wire.recovery_messages import Listening
 from agiledart_recovery.wire.effects import EnterLife
+from agiledart_recovery.wire.value import Plan, Role
 
 _PLAN: Codec[StagePlan] = Codec(StagePlan)
 
@@ -45,7 +46,6 @@ class HostedRun:
         part: as it was deployed first, with the code and with all instances of this node.
         base: the life that stands in frames is this one and the register's.
         life: the register's, that was entered here last.
-        saved: digests of elements saved here, by epoch, that are not committed yet.
         record: the application's, as it was seen last; the ring forgets it when all nodes lose power.
         heard: life → where instances listen; `wanted`: what is waited for, and the number under which.
     """
@@ -54,15 +54,18 @@ class HostedRun:
     base: int
     life: int = 0
     record: bytes = b""
-    saved: dict[int, list[bytes]] = field(default_factory=dict)
     heard: dict[int, dict[tuple[int, int], str]] = field(default_factory=dict)
     wanted: tuple[int, frozenset[tuple[int, int]], int] | None = None
 
-    def note(self, life: int, addresses: tuple[InstanceAddress, ...]) -> None:
-        """Somebody listens."""
-        if life >= self.life and (life in self.heard or len(self.heard) < MAX_LIVES_AHEAD):
-            known = self.heard.setdefault(life, {})
-            known.update({(one.stage, one.index): one.address for one in addresses})
+    def note(self, life: int, addresses: tuple[InstanceAddress, ...]) -> bool:
+        """Somebody listens. Whether nobody has to say it again: it is kept, or of a life that is over here."""
+        if life < self.life:
+            return True
+        if life not in self.heard and len(self.heard) >= MAX_LIVES_AHEAD:
+            return False
+        known = self.heard.setdefault(life, {})
+        known.update({(one.stage, one.index): one.address for one in addresses})
+        return True
 
     def has_all(self) -> bool:
         """Is everything known that is waited for?"""
@@ -83,20 +86,51 @@ def part_of_life(run: HostedRun, effect: EnterLife) -> DeploymentPart:
     return msgspec.structs.replace(
         run.part,
         life=run.base + effect.life,
+        plan=effect.plan.body or run.part.plan,
         nodes=tuple(nodes.values()),
         assignment=assignment,
         instances=mine,
         addresses=(),
+        coordinator=_notes_end(effect.plan) or run.part.coordinator,
         executors=max([run.part.executors, *(placed.executor + 1 for placed in mine)]),
     )
 
 
-def in_life(record: ApplicationRecord, part: DeploymentPart, life: int, wall_ms: int) -> ApplicationRecord:
-    """The record of an application that was brought back: where it runs now, and what of it has moved."""
-    after = msgspec.structs.replace(record, life=life, nodes=part.nodes, assignment=part.assignment)
+def entries_of(record: ApplicationRecord, raw: bytes) -> tuple[StageEntry, ...]:
+    """The stages of a record with the numbers of a plan."""
+    try:
+        numbers = [stage.parallelism for stage in _PLAN.decode(raw).stages]
+    except RemoteProtocolError:
+        return record.stages
+    if len(numbers) != len(record.stages):
+        return record.stages
+    return tuple(
+        msgspec.structs.replace(stage, parallelism=number) for stage, number in zip(record.stages, numbers, strict=True)
+    )
+
+
+def _notes_end(plan: Plan) -> Peer | None:
+    """Who notes the application's end: the first host of a sink, which may have moved."""
+    return min((one.host for one in plan.of(Role.SINK)), key=lambda peer: peer.node, default=None)
+
+
+def in_life(
+    record: ApplicationRecord, part: DeploymentPart, life: int, wall_ms: int, note: str = ""
+) -> ApplicationRecord:
+    """The record of an application that was brought back: where it runs now, what of it has moved, and what could not come back."""
+    after = msgspec.structs.replace(
+        record,
+        life=life,
+        nodes=part.nodes,
+        assignment=part.assignment,
+        coordinator=part.coordinator,
+        plan=part.plan,
+        stages=entries_of(record, part.plan),
+    )
     old, new = record.placement, after.placement
     moved = [f"{stage} on {', '.join(dict.fromkeys(nodes))}" for stage, nodes in new.items() if nodes != old.get(stage)]
-    text = f"brought back, life {life}" + (f": {'; '.join(moved)}" if moved else "")
+    told = "; ".join([*moved, *([note] if note else [])])
+    text = f"brought back, life {life}" + (f": {told}" if told else "")
     return msgspec.structs.replace(after, history=kept_history(record.history, HistoryEntry(wall_ms, RUNNING, text)))
 
 
@@ -113,11 +147,12 @@ async def bring_back(desk: Desk, run: HostedRun, effect: EnterLife, epoch: int) 
         OperationFailed: it could not be entered; in words.
     """
     key = (effect.run.app, effect.run.version)
-    run.life, run.saved = effect.life, {}
+    run.life = effect.life
     run.heard = {life: known for life, known in run.heard.items() if life >= effect.life}
     part = part_of_life(run, effect)
     number = desk.talks.number()
-    start = StartInstances(number, part, restore_from(effect, epoch))
+    name = effect.plan.digest if effect.plan.changes else b""
+    start = StartInstances(number, part, restore_from(effect, epoch), name)
     addresses = _addresses(part, await _driven(desk, number, start))
     run.note(effect.life, addresses)
     others = [peer for node, peer in effect.plan.hosts.items() if node != desk.me.node]

@@ -20,6 +20,18 @@ from agiledart_recovery.wire.names import Run
 from agiledart_recovery.wire.value import Element, Saved, Value
 
 
+class StateLacking(OperationFailed):
+    """A state cannot be rebuilt of the fragments that there are.
+
+    Attributes:
+        holders: of all its fragments.
+    """
+
+    def __init__(self, text: str, holders: tuple[NodeId, ...]) -> None:
+        super().__init__(text)
+        self.holders = holders
+
+
 class Fetching:
     """Brings fragments to holders and back.
 
@@ -44,7 +56,7 @@ class Fetching:
         if holder is None:
             self._step(Failed(effect.request, "nobody knows where it is"))
             return
-        order = StoreFragment(number, holder, effect.key, effect.element, secret)
+        order = StoreFragment(number, holder, effect.key, effect.element, secret, effect.life)
         answers = await self._desk.driven(number, order, self._patience(effect.element))
         self._step(_outcome(effect.request, answers.get(number)))
 
@@ -80,7 +92,7 @@ class Fetching:
         """See to it that the elements of a party lie here.
 
         Raises:
-            OperationFailed: too few of its fragments can be had; says of whom.
+            StateLacking: too few of its fragments can be had; says of whom.
         """
         for element in saved.chain:
             number = self._desk.talks.number()
@@ -95,7 +107,7 @@ class Fetching:
         while True:
             await self._until_settled(rebuild)
             if rebuild.state is not State.READY:
-                raise OperationFailed(self._lacking(saved, element))
+                raise StateLacking(self._lacking(saved, element), tuple(holder for holder in element.holders if holder))
             number = self._desk.talks.number()
             key = asked.FragmentKey(run, saved.party, element.snapshot, 0)
             order = RebuildElement(number, key, element, tuple(rebuild.pieces), value.key)

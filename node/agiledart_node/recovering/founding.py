@@ -1,12 +1,14 @@
 """A run gets its register: three voters on distinct hosts make seats, and one of them writes the first value.
 
 Guards come first, because a voter should not die with a host; then hosts by the number of stages with state that they run, fewest
-first. Where fewer than three hosts are known one voter must do. Source: recovery specification §10 (register).
+first. Where fewer than three nodes are known one voter must do: a host, without which the run stands still anyway.
+Source: recovery specification §10 (register).
 """
 
 from collections.abc import Iterable
 from hashlib import sha256
 
+from agiledart_dataflow.plan.losses import EMPTY, FAIL, MOVE
 from agiledart_dataflow.plan.stage_plan import StagePlan
 from agiledart_kernel.codec import Codec, encode
 from agiledart_kernel.instants import Duration
@@ -15,18 +17,20 @@ from agiledart_kernel.peer import Peer
 from agiledart_node.desk.desk import CommandRefused, Desk
 from agiledart_node.wire.formation_messages import Acknowledged
 from agiledart_node.wire.recovery_messages import FoundRegister, MakeVoter, VoterMade
+from agiledart_recovery.limits import MAX_PLAN_BYTES
 from agiledart_recovery.wire.names import NOTHING_SAVED, Party, Run, Voter
-from agiledart_recovery.wire.value import Assignment, Plan, Role, Value
+from agiledart_recovery.wire.value import Assignment, IfLost, Plan, Role, Value
 
 VOTERS = 3
 
 _ROLES = {"source": Role.SOURCE, "operator": Role.STAGE, "sink": Role.SINK}
+_IF_LOST = {FAIL: IfLost.FAIL, EMPTY: IfLost.EMPTY}
 _PLAN: Codec[StagePlan] = Codec(StagePlan)
 
 
-def party_of(stage: int, index: int) -> Party:
+def party_of(stage: int, index: int, term: int = 1) -> Party:
     """An instance as recovery names it: stages by their number, which any name fits."""
-    return Party(str(stage), 1, index)
+    return Party(str(stage), term, index)
 
 
 def copy_of(party: Party) -> tuple[int, int]:
@@ -37,17 +41,28 @@ def copy_of(party: Party) -> tuple[int, int]:
 def plan_of(raw: bytes, places: dict[tuple[int, int], Peer]) -> Plan:
     """The plan in the register's form.
 
-    Sources and sinks are where their files are, so they wait for their host. What is between them may go to another one.
+    Sources and sinks are where their files are, so they wait for their host unless their topology lets them move. What is between
+    them may go to another one. The stages are in it as they were planned: a later plan has other numbers, places and owners
+    (`change_plans`).
+    Where rows carry positions and have several sources, a merge may have seen rows that lie behind a barrier: what such a source
+    has sent is forced to its disk before an epoch counts. One without a log has nothing to do then.
     """
     stages = _PLAN.decode(raw)
+    merges = sum(stage.kind == "source" for stage in stages.stages) > 1
+    syncs = merges and any(edge.carries == "positions" for edge in stages.edges)
     assignments = tuple(
         Assignment(
-            party_of(stage, index), role := _ROLES[stages.stages[stage].kind], peer, is_pinned=role is not Role.STAGE
+            party_of(stage, index),
+            role := _ROLES[stages.stages[stage].kind],
+            peer,
+            is_pinned=role is not Role.STAGE and stages.stages[stage].if_lost != MOVE,
+            has_log=syncs and role is Role.SOURCE,
+            if_lost=_IF_LOST.get(stages.stages[stage].if_lost, IfLost.WAIT),
         )
         for (stage, index), peer in sorted(places.items())
     )
     edges = tuple((str(edge.source), str(edge.target)) for edge in stages.edges)
-    return Plan(assignments, edges)
+    return Plan(assignments, edges, syncs, body=raw if len(raw) <= MAX_PLAN_BYTES else b"")
 
 
 def voters_among(raw: bytes, places: dict[tuple[int, int], Peer], guards: Iterable[Peer]) -> list[Peer]:
@@ -65,7 +80,7 @@ def voters_among(raw: bytes, places: dict[tuple[int, int], Peer], guards: Iterab
     found = list(by_host.values())
     if len(found) < VOTERS:
         found = list({peer.node: peer for peer in (*guards, *hosts)}.values())
-    return found[:VOTERS] if len(found) >= VOTERS else found[:1]
+    return found[:VOTERS] if len(found) >= VOTERS else hosts[:1]
 
 
 def run_key(secret: bytes, run: Run, number: int) -> bytes:

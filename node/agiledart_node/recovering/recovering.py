@@ -14,7 +14,7 @@ what is hosted here.
 | the register: the end | `RunClosed` to the node that writes the application's record |
 """
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Sequence
 
 import msgspec
 
@@ -33,20 +33,23 @@ from agiledart_node.hosting.hosting import Hosting
 from agiledart_node.records.application import RECORD_CODEC, RUNNING, ApplicationRecord
 from agiledart_node.records.records import Records
 from agiledart_node.recovering.bringing_back import HostedRun, bring_back, in_life
-from agiledart_node.recovering.fetching import Fetching
+from agiledart_node.recovering.fetching import Fetching, StateLacking
 from agiledart_node.recovering.founding import copy_of, found_register, party_of, plan_of, run_key, voters_among
 from agiledart_node.recovering.lending import borrow, lent
+from agiledart_node.recovering.settling import Settling
 from agiledart_node.recovering.shelving import Shelving
-from agiledart_node.recovering.standing import Rows, as_plain, standing
+from agiledart_node.recovering.standing import Rows, as_plain, changes_of, saved_elements, standing
+from agiledart_node.recovering.taking_terms import TakingTerms, barrier_of
 from agiledart_node.recovering.tidying import Tidying
 from agiledart_node.wire.effects import (
+    CommitLogs,
     CountEpoch,
     ForgetPart,
     ForgetRun,
     KeepElements,
     KeepFile,
-    PassBarrier,
     StopInstances,
+    SyncSourceLogs,
 )
 from agiledart_node.wire.events import InstanceFailed, InstancePrepared, RunsFound
 from agiledart_node.wire.formation_messages import Acknowledged
@@ -59,6 +62,7 @@ from agiledart_node.wire.recovery_messages import (
     MakeVoter,
     RecoveryIs,
     RunClosed,
+    TermListening,
     VoterMade,
 )
 from agiledart_recovery.limits import SEAL_BYTES
@@ -67,7 +71,7 @@ from agiledart_recovery.wire import effects as asked
 from agiledart_recovery.wire import events
 from agiledart_recovery.wire.messages import RunMessage
 from agiledart_recovery.wire.names import Run, Snapshot
-from agiledart_recovery.wire.value import Element, Role, Saved, State, Value
+from agiledart_recovery.wire.value import Element, Plan, Role, Saved, State, Value
 
 CONSEQUENCE_NS = Duration(1_600 * MILLISECOND)
 """For a broken link to be explained by a dead host: a little more than the overlay needs to declare one dead whose links broke."""
@@ -83,6 +87,9 @@ class Recovering:
 
     Attributes:
         closed: told of a run that has ended in its register: (hosted, state, reason).
+        drain: has the sources of a run end, by its record: a wish that the life before had not fulfilled.
+        scaling_of: what the controller of a run says of its stages.
+        lying: runs of which something lay on the disk at the start, if only what could not be read.
 
     Args:
         secret: drawn by the driver; keys of runs that are founded here come from it.
@@ -98,9 +105,18 @@ class Recovering:
         self._tidying = Tidying(desk, records, hosting, self)
         self._watched: dict[Run, tuple[Peer, ...]] = {}
         self.runs: dict[Key, HostedRun] = {}
+        self._settling = Settling(
+            desk, records, hosting, self.runs, lambda key, part: self._keep(key, "part", encode(part))
+        )
+        self._terms = TakingTerms(
+            desk, self._step, self._known_run, self._have_handed, self._check_more_room, self._settling
+        )
         self.closed: Callable[[Hosted, str, str], None] = lambda hosted, state, reason: None
+        self.drain: Callable[[Key, ApplicationRecord], Awaitable[None]]
+        self.scaling_of: Callable[[Run], tuple[dict[str, object], ...]] = lambda run: ()
         self._known: dict[NodeId, int] = {}
         self._reported: dict[Run, bool] = {}
+        self.lying: dict[Key, None] = {}
         hosting.on_part = self._take_part
 
     # ---- founding
@@ -157,6 +173,7 @@ class Recovering:
 
     def found_on_disk(self, event: RunsFound) -> None:
         """The process has started; this is what it left when it last ended."""
+        self.lying = dict.fromkeys(event.folders)
         voters: list[asked.VoterFile] = []
         lives: list[asked.LifeFile] = []
         for file in event.files:
@@ -197,6 +214,15 @@ class Recovering:
         """A peer wants a fragment to be kept here."""
         self._shelving.offered(event)
 
+    def damaged(self, event: events.FragmentDamaged) -> None:
+        """A fragment that was kept here is not whole any more: whose it is makes it again."""
+        self._step(event)
+
+    @property
+    def lacking(self) -> int:
+        """Fragments of elements that were saved here, which nobody has."""
+        return self.machine.lacking
+
     def stored(self, event: FragmentStored) -> None:
         """A fragment is on the disk."""
         self.machine.shelf.put(event.key, event.owner.node)
@@ -208,19 +234,29 @@ class Recovering:
         part = self.machine.participants.get(Run(*key))
         if run is None or hosted is None or part is None or part.value is None:
             return
-        run.saved.setdefault(event.epoch, []).append(event.digest)
-        party = party_of(event.stage, event.index)
-        role = next((one.role for one in part.value.plan.assignments if one.party == party), Role.STAGE)
-        passed = event.epoch - 1 if event.ended else event.epoch
-        snapshot = Snapshot(part.life, passed)
+        party = party_of(event.stage, event.index, event.term)
+        is_pinned = any(one.is_pinned for one in part.value.plan.assignments if one.party == party)
+        after = part.readying.plan if event.after else None
+        if event.after and (after is None or after.digest != event.after):
+            self._step(
+                events.LifeBroken(Run(*key), part.life, f"{party} passed a barrier with a plan that nobody knows here")
+            )
+            return
+        snapshot = Snapshot(part.life, event.epoch)
         about = (Run(*key), party, snapshot)
-        if role is Role.STAGE:
+        if not is_pinned:
             length = event.size + SEAL_BYTES
-            snapped = events.PartySnapped(*about, event.digest, length, Saved(party), has_ended=event.ended)
+            snapped = events.PartySnapped(
+                *about, event.digest, length, Saved(party), after, event.caught_up, event.ended, sum(event.ends)
+            )
             self._step(snapped)
         else:
             element = Element(snapshot, event.digest, event.size, 1, ())
-            self._step(events.PartyPrepared(*about, Saved(party, (element,)), sum(event.ends), has_ended=event.ended))
+            self._step(
+                events.PartyPrepared(
+                    *about, Saved(party, (element,)), sum(event.ends), after, event.caught_up, has_ended=event.ended
+                )
+            )
 
     def broken(self, hosted: Hosted, event: InstanceFailed) -> None:
         """A local instance cannot go on, through no fault of the user's code."""
@@ -249,7 +285,8 @@ class Recovering:
             return  # not so far yet: it is said again
         if message.life > run.life and sender.node not in part.value.plan.hosts:
             return  # this node has not heard of the plan in which the sender hosts something
-        run.note(message.life, message.addresses)
+        if not run.note(message.life, message.addresses):
+            return  # it is said again when this node is so far
         if run.has_all() and run.wanted is not None:
             self._desk.talks.answered(run.wanted[2], True)
         self._desk.send(sender, Acknowledged(message.request))
@@ -258,14 +295,40 @@ class Recovering:
         """A host of the life wants the code."""
         key = (message.application, message.version)
         part = self.machine.participants.get(Run(*key))
-        answer = lent(self.runs.get(key), part.value if part is not None else None, sender, message)
+        value, coming = (part.value, part.readying.plan) if part is not None else (None, None)
+        answer = lent(self.runs.get(key), value, coming, sender, message)
         if answer is not None:
             self._desk.send(sender, answer)
+
+    def change(self, run: Run, plan: Plan) -> str:
+        """Stages of a run that this node coordinates are to take new terms. Why not; empty: it is under way."""
+        why = self.machine.request_change(run, plan)
+        self._flush()
+        return why
+
+    def relieve(self, run: Run, host: Peer) -> str:
+        """The next life of a run that this node coordinates is to be without a host. Why not; empty: so it is."""
+        why = self.machine.request_relief(run, host)
+        self._flush()
+        return why
+
+    def term_listening(self, sender: Peer, message: TermListening) -> None:
+        """Another host's new instances listen."""
+        self._terms.listening(sender, message)
 
     def ask_recovery(self, sender: Peer, message: AskRecovery) -> None:
         """Somebody wants to know how it stands with a run."""
         rows = as_plain(self.standing((message.application, message.version)))
-        self._desk.send(sender, RecoveryIs(message.request, *rows))
+        run = Run(message.application, message.version)
+        coordinator = self.machine.coordinators.get(run)
+        changes = tuple(msgspec.to_builtins(row) for row in changes_of(coordinator))
+        elements: tuple[dict[str, object], ...] = ()
+        if coordinator is not None and coordinator.is_at_work and coordinator.proposer.value is not None:
+            if message.begin:
+                coordinator.committing.want_epoch()
+            if message.elements:
+                elements = saved_elements(coordinator.value, self.machine.name_of)
+        self._desk.send(sender, RecoveryIs(message.request, *rows, changes, elements, self.scaling_of(run)))
 
     def standing(self, key: Key) -> Rows:
         """How it stands with a run that this node coordinates."""
@@ -277,6 +340,11 @@ class Recovering:
         led = [(run.app, one.progress.committed_at) for run, one in self.machine.coordinators.items() if one.is_at_work]
         return tuple((name, (now - at) / SECOND) for name, at in led if at is not None)
 
+    def missing(self) -> tuple[tuple[str, int], ...]:
+        """(application, nodes for which it waits) of runs that this node coordinates."""
+        led = [one for one in self.machine.coordinators.values() if one.is_at_work]
+        return tuple((one.run.app, len(one.progress.waits_for)) for one in led)
+
     def patrol(self) -> None:
         """What is over elsewhere, or went elsewhere, ends here, too."""
         self._tidying.patrol()
@@ -284,8 +352,17 @@ class Recovering:
     def run_closed(self, sender: Peer, message: RunClosed) -> None:
         """The register says that a run is over, and all its hosts know it."""
         hosted = self._hosting.table.get((message.application, message.version))
-        self._desk.send(sender, Acknowledged(message.request))
-        if hosted is not None and hosted.part.coordinator.node == self._desk.me.node:
+        value = self._value(Run(message.application, message.version))
+        if value is not None and not value.may_be_told_by(sender.node):
+            self._desk.drop("end of a run")
+            return
+        if hosted is None and (run := self.runs.get((message.application, message.version))) is not None:
+            if not self.machine.has_ended(Run(message.application, message.version)):
+                return  # this process is new, and what it has of the run's end must count before that is noted
+            hosted = self._hosting.adopt_ended(run.part)
+        if hosted is None or not (message.state == "failed" or hosted.part.coordinator.node == self._desk.me.node):
+            self._desk.send(sender, Acknowledged(message.request))
+        else:  # acknowledged when it is noted: then nothing of it is hosted here
             self.closed(hosted, message.state, message.reason)
 
     def forget(self, hosted: Hosted) -> None:
@@ -305,6 +382,7 @@ class Recovering:
         run = Run(*key)
         self._watch(run, ())
         self._reported.pop(run, None)
+        self.lying.pop(key, None)
         self.machine.drop_shelf(run)
         known = self.runs.pop(key, None) is not None
         known |= self.machine.forget(run)
@@ -343,12 +421,14 @@ class Recovering:
                     if hosted is not None:
                         self._hosting.flow(hosted)
                         self._note_life(hosted, effect.life)
-                case asked.PassBarrier(run=run, epoch=epoch):
-                    self._desk.emit(PassBarrier(run.app, run.version, epoch))
+                case asked.PassBarrier():
+                    self._desk.emit(barrier_of(effect, self._value(effect.run)))
                 case asked.CommitEpoch():
                     self._commit(effect)
-                case asked.SyncLogs(request=request):
-                    self._step(Completed(request, None))
+                case asked.SyncLogs(request=request, run=run):
+                    self._desk.talks.begin(self._driven(request, lambda n: SyncSourceLogs(n, run.app, run.version)))
+                case asked.MakeTermReady() | asked.TakeOver() | asked.DropTerm():
+                    self._terms.carry_out(effect)
                 case _:
                     self._carry_out_of_fragments(effect)
 
@@ -363,12 +443,12 @@ class Recovering:
                 self._desk.emit(DropFragments(keys))
 
     def _ask_to_keep(self, request: int, key: Key, name: str, content: bytes) -> None:
-        self._desk.talks.begin(self._kept(request, key, name, content))
+        self._desk.talks.begin(self._driven(request, lambda number: KeepFile(number, *key, name, content)))
 
-    async def _kept(self, request: int, key: Key, name: str, content: bytes) -> None:
+    async def _driven(self, request: int, effect: Callable[[int], Effect]) -> None:
+        """Have the driver do something that the machine asked for."""
         number = self._desk.talks.number()
-        effect = KeepFile(number, *key, name, content)
-        answers = await self._desk.driven(number, effect, self._desk.config.start_timeout_ns)
+        answers = await self._desk.driven(number, effect(number), self._desk.config.start_timeout_ns)
         answer = answers.get(number)
         reason = answer.reason if isinstance(answer, Failed) else "" if answer is not None else "the disk is silent"
         self._step(Failed(request, reason) if reason else Completed(request, None))
@@ -389,7 +469,7 @@ class Recovering:
             self._leave_to_others(effect, hosted)
             return
         try:
-            run = await self._known_run(effect)
+            run = await self._known_run(effect.run, effect.life, effect.plan)
             hosted = self._hosting.adopt(run.part)
             hosted.has_register = True
             mine = [copy_of(one.party) for one in effect.assignments]
@@ -397,36 +477,63 @@ class Recovering:
                 run.life = 1
                 self._step(Completed(effect.request, None))
                 return
+            self._check_open(hosted)
             self._check_room(hosted, len(mine))
             self._desk.emit(StopInstances(*key))
             for saved in effect.saved:
                 await self._fetching.have(effect.run, saved, value)
-            if self.machine.participants[effect.run].life != effect.life:
-                return  # a later life has begun meanwhile
+            part = self.machine.participants.get(effect.run)
+            if part is None or part.life != effect.life:
+                return  # it is over, or a later life has begun meanwhile
+            self._check_open(hosted)
             self.machine.tell_entering(effect.run, effect.life, "restore")
             self._flush()
-            hosted.begin_again(dict.fromkeys(mine, 0))
+            hosted.begin_again(dict.fromkeys(mine, 0), run.base + effect.life)
             lived = await bring_back(self._desk, run, effect, value.committed.epoch)
         except OperationFailed as error:
+            part = self.machine.participants.get(effect.run)
+            if isinstance(error, StateLacking) and part is not None:
+                part.lacks(effect.life, error.holders)
             self._step(Failed(effect.request, str(error)))
             return
         self._hosting.moved(hosted, msgspec.structs.replace(lived, bundle=b""))
         self._step(Completed(effect.request, None))
 
-    async def _known_run(self, effect: asked.EnterLife) -> HostedRun:
+    async def _known_run(self, run: Run, life: int, plan: Plan) -> HostedRun:
         """The code of a run, from this node's disk or another host's. Raises OperationFailed."""
-        key = (effect.run.app, effect.run.version)
+        key = (run.app, run.version)
         if key not in self.runs:
-            part = await borrow(self._desk, effect, self._hosting.objection_to_order)
+            part = await borrow(self._desk, run, life, plan, self._hosting.objection_to_order)
             self.runs.setdefault(key, HostedRun(part, part.life - 1))
             self._keep(key, "part", encode(part))
         return self.runs[key]
 
+    async def _have_handed(self, effect: asked.TakeOver) -> None:
+        """What an old instance left is to lie here. Raises OperationFailed."""
+        value = self._value(effect.run)
+        assert value is not None, "who takes over is in the life"
+        await self._fetching.have(effect.run, effect.saved, value)
+
+    def _check_more_room(self, key: Key, more: int) -> None:
+        """Raises OperationFailed where so many more instances have no room."""
+        hosted = self._hosting.table.get(key)
+        held, desk = self._hosting.operators, self._desk
+        if more > 0 and (desk.takes_nothing or held + more > desk.config.capacity):
+            why = desk.takes_nothing or f"has room for {desk.config.capacity} instances and runs {held}"
+            raise OperationFailed(f"{desk.me.name} {why}")
+        if more > 0 and hosted is not None:
+            self._check_open(hosted)
+
+    def _check_open(self, hosted: Hosted) -> None:
+        """Raises OperationFailed where a run is being ended: nothing is started of it that nobody would stop."""
+        if hosted.is_closing:
+            raise OperationFailed(f"{hosted.part.application} is being ended on {self._desk.me.name}")
+
     def _check_room(self, hosted: Hosted, count: int) -> None:
         desk = self._desk
         held = self._hosting.operators - hosted.reserved
-        if count > hosted.reserved and (desk.is_leaving or held + count > desk.config.capacity):
-            why = "is leaving" if desk.is_leaving else f"has room for {desk.config.capacity} instances and runs {held}"
+        if count > hosted.reserved and (desk.takes_nothing or held + count > desk.config.capacity):
+            why = desk.takes_nothing or f"has room for {desk.config.capacity} instances and runs {held}"
             raise OperationFailed(f"{desk.me.name} {why}")
 
     def _leave_to_others(self, effect: asked.EnterLife, hosted: Hosted | None) -> None:
@@ -434,6 +541,8 @@ class Recovering:
         if hosted is not None and hosted.instances:
             hosted.has_moved = True
             self._hosting.close(hosted, f"its instances run on other nodes since life {effect.life}")
+        elif hosted is not None:
+            self._settling.left(hosted)
         self._step(Completed(effect.request, None))
 
     def noted(self, hosted: Hosted, record: ApplicationRecord) -> None:
@@ -450,7 +559,8 @@ class Recovering:
 
     async def _noted_life(self, hosted: Hosted, life: int) -> None:
         run = self.runs.get(hosted.key)
-        part = hosted.part
+        part, value = hosted.part, self._value(Run(*hosted.key))
+        note = value.reason if value is not None and value.life == life else ""
         try:
             revision, found = await self._records.application(hosted.part.application)
             if found is None and run is not None and run.record:
@@ -463,28 +573,42 @@ class Recovering:
             return  # the next life, or the patrol, finds the ring again
         if life == 1:
             return
-        await self._records.change(
+        record = await self._records.change(
             *hosted.key,
             lambda record: (
-                None if record.is_final or record.life >= life else in_life(record, part, life, self._desk.wall_ms)
+                None
+                if record.is_final or record.life >= life
+                else in_life(record, part, life, self._desk.wall_ms, note)
             ),
         )
+        if record is not None and record.is_stopping and not hosted.is_closing:
+            await self.drain(hosted.key, record)
 
     def _commit(self, effect: asked.CommitEpoch) -> None:
         key = (effect.run.app, effect.run.version)
-        epoch, run = effect.value.committed.epoch, self.runs.get(key)
-        self._desk.emit(CountEpoch(*key, epoch))
+        committed = effect.value.committed
+        self._desk.emit(CountEpoch(*key, committed.epoch))
+        run = self.runs.get(key)
+        self._settling.committed(key, effect.value, self._terms.slots_of(effect.run, effect.value.plan))
         if run is not None:
-            run.saved = {number: digests for number, digests in run.saved.items() if number > epoch}
-            needed = [element.digest for element in effect.value.needed.values()]
-            later = [digest for digests in run.saved.values() for digest in digests]
-            self._desk.emit(KeepElements(*key, tuple(dict.fromkeys((*needed, *later)))))
-        self._step(Completed(effect.request, None))
+            needed = dict.fromkeys(element.digest for element in effect.value.needed.values())
+            self._desk.emit(KeepElements(*key, tuple(needed), run.base + committed.life, committed.epoch))
+        shown = self._shown_here(effect.value) if run is not None and effect.value.state is State.FINISHED else ()
+        if shown:
+            self._desk.talks.begin(self._driven(effect.request, lambda n: CommitLogs(n, *key, committed.epoch, shown)))
+        else:
+            self._step(Completed(effect.request, None))
+
+    def _shown_here(self, value: Value) -> tuple[bytes, ...]:
+        """Elements of the sinks here: they say up to where rows count."""
+        sinks = [each for each in value.plan.at(self._desk.me.node) if each.role is Role.SINK]
+        chains = [saved.chain for each in sinks for saved in value.saved_for(each.party)]
+        return tuple(chain[-1].digest for chain in chains if chain)
 
     # ---- ends
 
     def _watch(self, run: Run, hosts: tuple[Peer, ...]) -> None:
-        """Have the overlay probe the hosts of a run that this node coordinates."""
+        """Have the overlay probe those of a run for whose death this node has to act."""
         before = self._watched.pop(run, ())
         if hosts:
             self._watched[run] = hosts
@@ -494,10 +618,14 @@ class Recovering:
             self._desk.unwatch(peer)
 
     def _look_at_coordinators(self) -> None:
-        """Whoever coordinates a run watches its hosts. When it is over, and all hosts know, the node that notes it is told."""
+        """Whoever coordinates a run watches its hosts, the other voters watch who does.
+
+        When it is over, and all hosts know, the node that notes it is told.
+        """
         for run, coordinator in self.machine.coordinators.items():
             value = coordinator.proposer.value if coordinator.leads else None
-            hosts = tuple(value.plan.hosts.values()) if value is not None else ()
+            leader = coordinator.leader if value is None and not coordinator.is_over else None
+            hosts = tuple(value.plan.hosts.values()) if value is not None else () if leader is None else (leader,)
             if hosts != self._watched.get(run, ()):
                 self._watch(run, hosts)
             if coordinator.leads and coordinator.is_over and run not in self._reported:
@@ -505,13 +633,26 @@ class Recovering:
                 self._desk.talks.begin(self._tell_end(run, coordinator.value))
 
     async def _tell_end(self, run: Run, value: Value) -> None:
-        sinks = [one.host for one in value.plan.of(Role.SINK)]
-        to = min(sinks, key=lambda peer: peer.node)
+        """Whoever notes the end is told, for as long as this node knows of the run."""
         state = "finished" if value.state is State.FINISHED else "failed"
         message = RunClosed(0, run.app, run.version, state, value.reason)
-        for _ in range(10):
+        timeout = Duration(self._desk.config.ask_timeout_ns)
+        pause = self._desk.config.resend_ns
+        while run in self.machine.coordinators:
+            to = self._who_notes(value)
             number = self._desk.talks.number()
             said = msgspec.structs.replace(message, request=number)
-            timeout = Duration(self._desk.config.ask_timeout_ns)
             if await self._desk.talks.ask(to, said, number, Acknowledged, timeout) is not None:
                 return
+            self.machine.tell_end_again(run, to)
+            self._flush()
+            await self._desk.talks.pause(Duration(pause))
+            pause = min(2 * pause, self._desk.config.patrol_interval_ns)
+
+    def _who_notes(self, value: Value) -> Peer:
+        """The first host of a sink; a failure is noted by any host that is there."""
+        sinks = [one.host for one in value.plan.of(Role.SINK)]
+        to = min(sinks, key=lambda peer: peer.node)
+        if value.state is State.FAILED:
+            to = next((host for host in (to, *value.plan.hosts.values()) if not self._desk.talks.is_gone(host)), to)
+        return to

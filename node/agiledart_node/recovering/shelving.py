@@ -31,7 +31,7 @@ class Shelving:
 
     def offered(self, event: FragmentOffered) -> None:
         """A peer wants a fragment to be kept here."""
-        refusal = self._machine.shelf.refusal(event.key)
+        refusal = self._machine.shelf.refusal(event.key, event.life)
         if refusal:
             kind = "old life" if "life" in refusal else "full"
             self._desk.emit(FragmentJudged(event.request, kind, refusal))
@@ -64,8 +64,8 @@ class Shelving:
                 continue
             if record is None or record.version != run.version or record.is_final:
                 continue
-            if event.key.snapshot.life < record.life:
-                refusal = ("old life", f"life {event.key.snapshot.life} is over, {record.life} counts")
+            if event.life < record.life:
+                refusal = ("old life", f"life {event.life} is over, {record.life} counts")
                 break
             hosts = {peer.node: None for peer in record.hosts()}
             if len(self._hosts) >= self._desk.config.max_hosted:

@@ -4,13 +4,18 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
+from agiledart_dataflow.plan.stage_plan import StagePlan
+from agiledart_kernel.codec import Codec
 from agiledart_kernel.instants import MILLISECOND, SECOND, Instant
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_node.wire.bodies import EpochRow, RecoveryRow
+from agiledart_node.wire.change_bodies import ChangeRow
 from agiledart_recovery.fragments.placement import host_of
 from agiledart_recovery.lives.coordinator import Coordinator
-from agiledart_recovery.wire.value import Role, State, Value
+from agiledart_recovery.wire.value import State, Value
+
+_PLAN: Codec[StagePlan] = Codec(StagePlan)
 
 Rows = tuple[RecoveryRow | None, EpochRow | None]
 
@@ -24,9 +29,10 @@ def standing(
         known: peers of which one knows on which host they are.
         name_of: the name of a node, for people.
     """
-    if coordinator is None or not coordinator.leads or coordinator.proposer.value is None:
+    value = coordinator.known if coordinator is not None and coordinator.leads else None
+    if coordinator is None or value is None:
         return None, None
-    value, progress = coordinator.value, coordinator.progress
+    progress = coordinator.progress
     at = progress.committed_at
     epoch = EpochRow(
         committed=value.committed.epoch,
@@ -61,9 +67,9 @@ def survives(value: Value, known: Iterable[Peer]) -> int | None:
     """
     machines = {peer.node: host_of(peer) for peer in known}
     found: list[int] = []
-    for mine in value.plan.of(Role.STAGE):
+    for mine in (each for each in value.plan.assignments if not each.is_pinned):
         owner = host_of(mine.host)
-        for element in value.saved_of(mine.party).chain:
+        for element in (element for saved in value.saved_for(mine.party) for element in saved.chain):
             holders = [machines.get(holder, holder.hex) for holder in element.holders if holder]
             counts = sorted((holders.count(one) for one in dict.fromkeys(holders) if one != owner), reverse=True)
             left, lost = sum(counts), 0
@@ -74,8 +80,55 @@ def survives(value: Value, known: Iterable[Peer]) -> int | None:
     return min(found) if found else None
 
 
+def changes_of(coordinator: Coordinator | None) -> list[ChangeRow]:
+    """Changes of a run that this node coordinates, oldest first; none of any other."""
+    if coordinator is None or not coordinator.leads or coordinator.proposer.value is None:
+        return []
+    value = coordinator.value
+    names = {str(stage.index): stage.name for stage in _PLAN.decode(value.plan.body).stages} if value.plan.body else {}
+    return [
+        ChangeRow(
+            stage=names.get(change.stage, change.stage),
+            term=change.term,
+            before=change.before,
+            after=change.after,
+            kind=change.kind,
+            reason=change.reason,
+            state=change.fate.value,
+            why=change.why,
+            moved_groups=change.moved_groups,
+            moved_bytes=change.moved_bytes,
+            seconds=round(change.took_ns / SECOND, 3),
+            gap_ms=round(change.gap_ns / MILLISECOND, 3) if change.gap_ns else None,
+            number=change.stage,
+        )
+        for change in value.changes
+    ]
+
+
 def as_plain(rows: Rows) -> tuple[dict[str, object], dict[str, object]]:
     """As they travel."""
     recovery, epoch = rows
     plain = {} if recovery is None else msgspec.to_builtins(recovery)
     return plain, {} if epoch is None else msgspec.to_builtins(epoch)
+
+
+def saved_elements(value: Value, name_of: Callable[[NodeId], str]) -> tuple[dict[str, object], ...]:
+    """What each instance saved for the committed epoch and the one before it, as it travels; `stage` is a number of the plan."""
+    found: list[dict[str, object]] = []
+    for saved in (*value.before, *value.saved):
+        host = next((each.host.node for each in value.plan.assignments if each.party == saved.party), None)
+        found += [
+            {
+                "stage": saved.party.stage,
+                "index": saved.party.index,
+                "node": name_of(host) if host is not None else "",
+                "epoch": element.snapshot.epoch,
+                "life": element.snapshot.life,
+                "bytes": element.length,
+                "needs": element.m if any(element.holders) else 0,
+                "holders": [name_of(holder) for holder in element.holders if holder],
+            }
+            for element in saved.chain
+        ]
+    return tuple(found)

@@ -2,6 +2,7 @@
 
 Whoever hosts a part is told by the register. This is for all others: a host that comes back after its instances were taken over, a
 voter that gave its seat away, a holder that missed the last word. A record decides nothing about a run; here it only frees a disk.
+Records are in memory, so after a power cut of the whole network there is none of a run that had ended: its register says so then.
 """
 
 from typing import Protocol
@@ -12,6 +13,7 @@ from agiledart_node.hosting.hosting import Hosting
 from agiledart_node.records.records import Records
 from agiledart_node.wire.effects import ForgetRun
 from agiledart_recovery.machine import RecoveryMachine
+from agiledart_recovery.wire.names import Run
 
 MAX_AT_ONCE = 16
 """Records read in one patrol: the others wait for the next."""
@@ -21,6 +23,7 @@ class Keeper(Protocol):
     """Who has runs."""
 
     machine: RecoveryMachine
+    lying: dict[Key, None]
 
     def hosted_runs(self) -> dict[Key, int]:
         """Runs of which this node has the code, and the life that it was in last."""
@@ -48,7 +51,7 @@ class Tidying:
         machine = self._keeper.machine
         runs = (*machine.seats, *machine.participants, *machine.shelf.runs)
         known: dict[Key, None] = dict.fromkeys((run.app, run.version) for run in runs)
-        known |= dict.fromkeys(self._keeper.hosted_runs())
+        known |= dict.fromkeys(self._keeper.hosted_runs()) | self._keeper.lying
         idle = [key for key in known if key not in self._hosting.table and key not in self._at_work]
         if idle and all(key in self._seen for key in idle):
             self._seen.clear()  # a new round
@@ -67,9 +70,13 @@ class Tidying:
         finally:
             del self._at_work[key]
         hosted = self._keeper.hosted_runs()
-        if record is None or key in self._hosting.table or hosted.get(key) != before:
-            return  # nobody knows, or it was entered again meanwhile
-        if record.version > key[1] or (record.version == key[1] and record.is_final):
+        if key in self._hosting.table or hosted.get(key) != before:
+            return  # it was entered again meanwhile
+        if record is None:
+            if self._keeper.machine.is_over(Run(*key)):
+                self._keeper.forget_run(key)
+                self._desk.emit(ForgetRun(*key))
+        elif record.version > key[1] or (record.version == key[1] and record.is_final):
             self._keeper.forget_run(key)
             self._desk.emit(ForgetRun(*key))
         elif before is not None and record.life > before and not record.held_by(self._desk.me.node):

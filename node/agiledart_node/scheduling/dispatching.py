@@ -33,7 +33,9 @@ from agiledart_node.records.application import (
     ApplicationRecord,
     advanced,
 )
+from agiledart_node.records.log_owners import check_logs
 from agiledart_node.records.order_checks import Orders
+from agiledart_node.records.quotas_of_owners import check_applications
 from agiledart_node.records.records import Records
 from agiledart_node.scheduling.finding import Finding
 from agiledart_node.scheduling.gossip import Gossip
@@ -114,11 +116,13 @@ class Dispatching:
         if desk.is_leaving:
             raise CommandRefused(f"{desk.me.name} is leaving; submit to another agent.")
         began = desk.now
-        blueprint = blueprint_of(command)
+        blueprint = blueprint_of(command, desk)
         check_unseen(asker, "submit", blueprint.name)
         asker, submitter = self._orders.given(signed, command, asker, submitter)
         _, last = await self._records.application(blueprint.name)
         check(asker, "submit", blueprint.name, last)
+        await check_logs(self._records, asker, blueprint.name, last, blueprint.specification)
+        await check_applications(self._records, asker, blueprint.name, desk.config.most_applications)
         if command.executors < 0 or command.executors > MAX_EXECUTORS:
             raise CommandRefused(
                 f"{command.executors} executors are not possible: 0 (the node's own) to {MAX_EXECUTORS}.", 2
@@ -127,7 +131,7 @@ class Dispatching:
             raise CommandRefused(f"delivery is {' or '.join(DELIVERIES)}, not {command.delivery!r}.", 2)
         pinned = await pinned_nodes(desk, self._records, blueprint)
         if command.dry_run:
-            desk.reply(request, await self._submissions.dry_run(blueprint, command.bundle, pinned))
+            desk.reply(request, await self._submissions.dry_run(blueprint, command.bundle, signed, pinned))
             return
         for _ in range(TRIES):
             ticket = 1 + self._random.bits(62)
@@ -268,7 +272,7 @@ class Dispatching:
             delivery=EXACTLY_ONCE if message.by_epoch else "",
         )
         try:
-            blueprint = blueprint_of(command)
+            blueprint = blueprint_of(command, self._desk)
             began = Instant(self._desk.now - message.elapsed_ns)
             waited = min(message.elapsed_ns, _LONGEST) // MILLISECOND
             asker, submitter = self._orders.given(message.order, command, message.asker, message.submitter, waited)

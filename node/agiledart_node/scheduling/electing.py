@@ -65,7 +65,7 @@ class Electing:
                 if holder.node in refused:
                     continue
                 return holder, claim.office
-            winner = await self._winner(domain, index, holder)
+            winner = await self._winner(domain, index, holder, refused)
             if winner is None:
                 return None
             claim = await self._claims.claim(domain, index, winner, seen)
@@ -78,13 +78,16 @@ class Electing:
     def _is_dead(self, holder: Peer, refused: dict[NodeId, bool]) -> bool:
         return refused.get(holder.node, False) or self._desk.talks.is_gone(holder)
 
-    async def _winner(self, domain: str, index: int, but: Peer | None) -> Peer | None:
-        """Sample live peers of the domain, this node included when it belongs to it, until one of them can be elected."""
+    async def _winner(self, domain: str, index: int, but: Peer | None, refused: dict[NodeId, bool]) -> Peer | None:
+        """Sample live peers of the domain, this node included when it belongs to it, until one of them can be elected.
+
+        Whoever has refused is not elected: it would refuse again, and the look-up would give it the next office, too.
+        """
         self._desk.observe(ElectionBegun(domain, index))
         self.votes += 1
         talks, config = self._desk.talks, self._desk.config
         for _ in range(VOTES):
-            sample = self._sample(domain, but)
+            sample = self._sample(domain, but, refused)
             timeout = Duration(config.report_timeout_ns)
             answers = await talks.ask_all(sample, lambda number, _: Canvass(number), Candidate, timeout)
             candidates = {peer.node: (peer, answer) for peer, answer in answers if answer is not None}
@@ -93,11 +96,13 @@ class Electing:
                 return winner
         return None
 
-    def _sample(self, domain: str, but: Peer | None) -> list[Peer]:
+    def _sample(self, domain: str, but: Peer | None, refused: dict[NodeId, bool]) -> list[Peer]:
         """Random peers of the domain. In a region: of the zones that have the fewest schedulers, so that they spread evenly."""
         me = self._desk.me
-        peers = [peer for peer in self._gossip.peers(domain) if but is None or peer.node != but.node]
-        if (but is None or but.life != me.life) and (domain in (REGION, me.zone) or not peers):
+        fit = (peer for peer in self._gossip.peers(domain) if peer.node not in refused)
+        peers = [peer for peer in fit if but is None or peer.node != but.node]
+        is_fit = me.node not in refused and (but is None or but.life != me.life)
+        if is_fit and (domain in (REGION, me.zone) or not peers):
             peers.append(me)
         if domain == REGION:
             count: dict[str, int] = {}

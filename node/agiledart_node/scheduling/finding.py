@@ -100,7 +100,9 @@ class Finding:
         """
         overlay, config = self._desk.overlay, self._desk.config.overlay
         nodes = estimated_nodes(overlay.leaf_set, self._desk.me.node, config.id_bits)
-        look_up = LookUp(domain, application, version, ticket, walk_length(nodes, config.digit_bits))
+        # A scheduler of another version would not understand what it is to deploy.
+        unfit = dict.fromkeys(self._desk.others, False)
+        look_up = LookUp(domain, application, version, ticket, walk_length(nodes, config.digit_bits), unfit)
         votes, silences = self._electing.votes, 0
         for _ in range(MAX_TRIES):
             found = (first.scheduler, first.office) if first is not None else await self._heard_of(look_up)

@@ -7,6 +7,9 @@ from typing import Any
 
 import msgspec
 
+from agiledart_node.wire.admission_bodies import AuditBody, BansBody, RenewalBody, SecretsBody, TokensBody
+from agiledart_node.wire.change_bodies import ChangedBody, ChangeRow, DrainedBody
+
 
 class Body(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A JSON object without other fields than these."""
@@ -183,12 +186,17 @@ class StageRow(Body, frozen=True):
             by step), `queued_rows`, `state_keys`, `event_time` (ms), `finished`, `age_ms` of these, `groups` (how many of the
             128 key groups it owns) and `group_ranges` (which ones, of a stage by key) where the stage may have several, and
             figures of its executor.
+        score, wanted: of a stage that scales by itself: health score (1: just enough), and instances that it should have.
+        is_held: it keeps its number until `agiledart scale APP STAGE auto`.
     """
 
     name: str
     kind: str
     parallelism: int
     instances: list[dict[str, Any]]
+    score: float | None = None
+    wanted: int | None = None
+    is_held: bool = False
 
 
 class LatencyRow(Body, frozen=True):
@@ -283,6 +291,7 @@ class StatusBody(ApplicationRow, frozen=True, kw_only=True):
         run: the run's number, hex.
         rivals: other runs of its name that live or whose end was not known.
         alone: as in `nodes`: then this answer is what a node without the others knows.
+        clocks: as in `nodes`, of the nodes that it runs on and of the asked one.
         silent_nodes: hosting nodes that did not give figures in time.
         summary: empty while nothing has reported.
         logs: sink step → name of the log that it writes; only sinks that write one.
@@ -301,6 +310,7 @@ class StatusBody(ApplicationRow, frozen=True, kw_only=True):
     logs: dict[str, str]
     latency_logs: dict[str, str]
     alone: str = ""
+    clocks: list[str] = []
     reasons: dict[str, str] = {}
     ways: list[list[str]] = []
 
@@ -361,6 +371,8 @@ class ScalingStageRow(Body, frozen=True):
         needed: instances that this interval asks for, whatever limits and patience say; null: nobody knows.
         wanted: instances that the policy would give it now.
         why: in words; `void`: why nobody knows, else empty.
+        is_held: it keeps its number until `agiledart scale APP STAGE auto`.
+        waits_for: what stands in the way of what is wanted; empty: nothing.
     """
 
     name: str
@@ -374,14 +386,16 @@ class ScalingStageRow(Body, frozen=True):
     wanted: int | None = None
     why: str = ""
     void: str = ""
+    is_held: bool = False
+    waits_for: str = ""
 
 
 class ScalingBody(Body, frozen=True):
-    """`explain scaling`: advice only; nothing changes a running stage yet.
+    """`explain scaling`: stages that are let (`scale APP STAGE auto`) are scaled by this; for others it is advice.
 
     Args:
         policy: by name.
-        changes: of the past; empty in this version.
+        changes: the last 64, oldest first, as the run's coordinator has them; of runs that are saved by epochs.
         silent_nodes: hosting nodes that did not give figures in time.
     """
 
@@ -390,8 +404,86 @@ class ScalingBody(Body, frozen=True):
     state: str
     policy: str
     stages: list[ScalingStageRow]
-    changes: list[dict[str, Any]]
+    changes: list[ChangeRow]
     silent_nodes: list[str]
+
+
+class ElementRow(Body, frozen=True):
+    """What one instance saved.
+
+    Args:
+        stage: its name; `index`: which instance; `node`: its host.
+        epoch, life: of the snapshot.
+        needs: so many of its fragments rebuild it, and `holders` have one each; 0: it lies on its host only (sources, sinks).
+    """
+
+    stage: str
+    index: int
+    node: str
+    epoch: int
+    life: int
+    bytes: int
+    needs: int
+    holders: list[str]
+
+
+class CheckpointsBody(Body, frozen=True):
+    """`checkpoint`: what is safe of an application.
+
+    Args:
+        state: of the application.
+        recovery, epoch: as in `status`; null when nobody coordinates it.
+        elements: of the committed epoch and the one before it.
+    """
+
+    name: str
+    version: int
+    state: str
+    recovery: RecoveryRow | None
+    epoch: EpochRow | None
+    elements: list[ElementRow]
+
+
+class RecoveryStepRow(Body, frozen=True):
+    """What of a step decides what a failure costs.
+
+    Args:
+        role: source, step or sink; `kind`: which one.
+        connector: of a source or sink, as it was submitted; else empty.
+        has_log: a clock says what is late at this source, or it reads ahead: what it reads is kept in any case.
+        sheds: it lets rows go while the mesh is slow.
+        has_state: it remembers rows; `keyed`: by key.
+        nodes: that run it.
+        if_lost: what becomes of the application when its node (of a source or sink) or its state is lost: wait, move, fail, empty.
+    """
+
+    name: str
+    role: str
+    kind: str
+    connector: str
+    has_log: bool
+    sheds: bool
+    has_state: bool
+    keyed: bool
+    nodes: list[str]
+    if_lost: str = "wait"
+
+
+class RecoveryFactsBody(Body, frozen=True):
+    """`explain recovery`: what decides what a failure costs an application.
+
+    Args:
+        delivery: `exactly-once` or `at-most-once`.
+        merges: rows of several sources are merged by position: user code before that must do the same again.
+        steps: in the order of the rows.
+    """
+
+    name: str
+    version: int
+    state: str
+    delivery: str
+    merges: bool
+    steps: list[RecoveryStepRow]
 
 
 class Place(Body, frozen=True):
@@ -430,6 +522,9 @@ class NodeRow(Member, frozen=True):
         coordinate: where it lies in the space of latencies; null when unknown.
         schedules: applications that it serves as scheduler; null: it is no scheduler.
         key: its public key, hex; empty where the asked agent has no link to it.
+        clock_s: how far its clock is ahead of most, seconds (below zero: behind); null: not measured.
+        software: its version of AgileDart; specification: the form of specifications that it knows; empty and 0: too old to say.
+        is_draining: it was told to give its work away, and takes none.
     """
 
     is_this_node: bool
@@ -443,6 +538,10 @@ class NodeRow(Member, frozen=True):
     is_leaving: bool | None = None
     schedules: int | None = None
     key: str = ""
+    clock_s: float | None = None
+    software: str = ""
+    specification: int = 0
+    is_draining: bool = False
 
 
 class NodesBody(Body, frozen=True):
@@ -452,12 +551,14 @@ class NodesBody(Body, frozen=True):
         known: how many these are.
         refused: how often the asked agent turned somebody away, by reason; the agent adds it.
         alone: what to say when the asked node reaches no other node, and should; the agent adds it.
+        clocks: those that are wrong, each in words: `clock of a2 is 3,600 s behind`.
     """
 
     nodes: list[NodeRow]
     known: int
     refused: dict[str, int] = {}
     alone: str = ""
+    clocks: list[str] = []
 
 
 class HopRow(Member, frozen=True):
@@ -537,6 +638,7 @@ class InfoBody(Member, frozen=True, forbid_unknown_fields=False):
 
     joined: bool
     is_leaving: bool
+    is_draining: bool
     known_nodes: int
     instances: int
     capacity: int
@@ -544,29 +646,6 @@ class InfoBody(Member, frozen=True, forbid_unknown_fields=False):
     applications: list[str]
     overlay: dict[str, Any]
     ignored_messages: dict[str, int]
-
-
-class BanRow(msgspec.Struct, frozen=True):
-    """One ban.
-
-    Args:
-        target: a key or the hash of a token, hex; `by`: the key of the admin.
-        until_ms: when it ends, or ended; `given_ms`: when it was signed.
-        in_force: now.
-    """
-
-    target: str
-    until_ms: int
-    reason: str
-    by: str
-    given_ms: int
-    in_force: bool
-
-
-class BansBody(msgspec.Struct, frozen=True):
-    """`bans`, and the answer to `ban` and `unban`."""
-
-    bans: list[BanRow]
 
 
 BODIES: dict[str, type[msgspec.Struct]] = {
@@ -579,7 +658,15 @@ BODIES: dict[str, type[msgspec.Struct]] = {
     "share": ShareBody,
     "forget": ForgetBody,
     "bans": BansBody,
+    "audit": AuditBody,
+    "tokens": TokensBody,
+    "renewal": RenewalBody,
+    "secrets": SecretsBody,
     "explain-scaling": ScalingBody,
+    "explain-recovery": RecoveryFactsBody,
+    "checkpoint": CheckpointsBody,
+    "change": ChangedBody,
+    "drain": DrainedBody,
     "nodes": NodesBody,
     "route": RouteBody,
     "logs": LogsBody,

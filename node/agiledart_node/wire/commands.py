@@ -10,8 +10,10 @@ from typing import Annotated
 
 import msgspec
 
+from agiledart_kernel.grants import NO_QUOTA, Quota
 from agiledart_kernel.machine import Message
 from agiledart_kernel.orders import MAX_ORDER_BYTES
+from agiledart_node.wire.renewal_messages import Chain, TokenRecordBytes
 
 Asked = int | tuple[int, int]
 """Instances of a stage: so many, or limits between which it may scale."""
@@ -75,13 +77,14 @@ class Info(Message, frozen=True, gc=False, tag=207):
 
 
 class CreateToken(Message, frozen=True, gc=False, tag=208):
-    """A join token signed with this agent's authority or admin key; lives are in seconds."""
+    """A join token signed with this agent's authority or admin key; lives are in seconds. `quota`: of a submitter."""
 
     role: str = "agent"
     uses: int = 20
     expires: int = 86_400
     member_for: int = 31_536_000
     scope: str = ""
+    quota: Quota = NO_QUOTA
 
 
 class Leave(Message, frozen=True, gc=False, tag=209):
@@ -122,6 +125,58 @@ class ExplainScaling(Message, frozen=True, gc=False, tag=215):
     stage: str = ""
 
 
+class ExplainRecovery(Message, frozen=True, gc=False, tag=226):
+    """What of an application decides what a failure costs it."""
+
+    name: str
+
+
+class Checkpoints(Message, frozen=True, gc=False, tag=227):
+    """What is safe of an application that is saved by epochs. `take`: begin an epoch now, and answer when it is committed."""
+
+    name: str
+    take: bool = False
+
+
+class Scale(Message, frozen=True, gc=False, tag=228):
+    """Give a stage of an application that runs another number of instances.
+
+    Args:
+        stage: its name, or that of a step of it.
+        is_auto: no number: it scales by itself from now on, within the limits that it was submitted with, until it is given one.
+        wait: answer when it is done, let go or rolled back; else when it is under way.
+    """
+
+    name: str
+    stage: Annotated[str, msgspec.Meta(max_length=4_096)]
+    number: int
+    wait: bool = True
+    is_auto: bool = False
+
+
+class Move(Message, frozen=True, gc=False, tag=229):
+    """Have a stage of an application that runs, or its instance `STAGE.N`, run on a node. `node`: its name or id."""
+
+    name: str
+    stage: Annotated[str, msgspec.Meta(max_length=4_096)]
+    node: Annotated[str, msgspec.Meta(max_length=256)]
+    wait: bool = True
+
+
+class DrainNode(Message, frozen=True, gc=False, tag=230):
+    """Empty a node: others run what runs there, while rows flow. Then it leaves the ring and ends.
+
+    Args:
+        node: its name or id.
+        stay: it stays in the ring, with nothing to run, and takes nothing.
+        undo: it takes work again, or goes on to; what has left does not come back.
+    """
+
+    node: Annotated[str, msgspec.Meta(max_length=256)]
+    stay: bool = False
+    undo: bool = False
+
+
 WAITS_FOR_ROOM = "waits for room"
 """In a line of progress, and in the reason of a record: no node has room now; what follows the colon says what would help."""
 
@@ -143,6 +198,64 @@ class Bans(Message, frozen=True, gc=False, tag=213):
     """What is banned, and was."""
 
 
+class Audit(Message, frozen=True, gc=False, tag=217):
+    """Who wanted what of which agent, and whether it was allowed.
+
+    Args:
+        since_ms: wall time of the first line; `who`: what a key begins with; `application`: its name.
+        after: node id → where its last answer ended.
+        verify: each agent also looks whether lines of its were altered or removed.
+    """
+
+    since_ms: int = 0
+    who: Annotated[str, msgspec.Meta(max_length=256)] = ""
+    application: Annotated[str, msgspec.Meta(max_length=256)] = ""
+    after: dict[str, int] = {}
+    verify: bool = False
+
+
+class Tokens(Message, frozen=True, gc=False, tag=219):
+    """All tokens, and who came by them."""
+
+
+class Renew(Message, frozen=True, gc=False, tag=216):
+    """A membership for the same key and role, as long as the last one.
+
+    Args:
+        chain: of the asker, whose key it must end in; `token`: the record of the token by which it came. No chain: that of
+            the agent that is asked, which only admins want.
+    """
+
+    chain: Chain = ()
+    token: TokenRecordBytes = b""
+
+
+MAX_SECRET_NAME = 64
+MAX_SECRET_BYTES = 4_096
+"""Of a secret of a connector; a URL of a database with a certificate in it is shorter."""
+
+
+class SetSecret(Message, frozen=True, gc=False, tag=218):
+    """Have a node keep a secret of a connector, or forget it. What it holds only that node can open.
+
+    Args:
+        name: of the application that may use it.
+        node: id of the node; `secret`: the name that connectors give as `?credentials=`.
+        sealed: to the node's key (`agiledart_transport.sealing`); empty: forget it.
+    """
+
+    name: str
+    node: Annotated[str, msgspec.Meta(max_length=64)]
+    secret: Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_SECRET_NAME)]
+    sealed: Annotated[bytes, msgspec.Meta(max_length=MAX_SECRET_BYTES + 64)] = b""
+
+
+class Secrets(Message, frozen=True, gc=False, tag=223):
+    """Which secrets are kept where; never what they hold. `name`: of one application; "": of all."""
+
+    name: str = ""
+
+
 class Progress(Message, frozen=True, gc=False, tag=220):
     """Something that a waiting user may want to read."""
 
@@ -158,11 +271,16 @@ class Answer(Message, frozen=True, gc=False, tag=221):
 
 
 class Refusal(Message, frozen=True, gc=False, tag=222):
-    """Why a request was not carried out, what to do next, and the exit code for a command line (1 failed, 2 usage)."""
+    """Why a request was not carried out, what to do next, and the exit code for a command line (1 failed, 2 usage).
+
+    Args:
+        reason: when who asks may not: one of `permissions.REFUSALS`; else empty.
+    """
 
     request: int
     text: str
     exit_code: int = 1
+    reason: str = ""
 
 
 class Request(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=199):
@@ -193,8 +311,18 @@ Command = (
     | Share
     | Ban
     | Bans
+    | Tokens
+    | Renew
     | Forget
     | ExplainScaling
+    | ExplainRecovery
+    | Checkpoints
+    | Scale
+    | Move
+    | DrainNode
+    | Audit
+    | SetSecret
+    | Secrets
 )
 ControlMessage = Request | Progress | Answer | Refusal
 
@@ -214,6 +342,16 @@ VERB_BY_COMMAND: dict[type, str] = {
     Forget: "forget",
     Ban: "ban",
     Bans: "bans",
+    Tokens: "tokens",
+    Renew: "renew",
     ExplainScaling: "explain",
+    ExplainRecovery: "explain",
+    Checkpoints: "checkpoint",
+    Scale: "scale",
+    Move: "move",
+    DrainNode: "drain",
+    Audit: "audit",
+    SetSecret: "secret",
+    Secrets: "secrets",
 }
 """The row of `permissions.VERBS` for each command; one without is refused."""

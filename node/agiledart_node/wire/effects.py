@@ -8,6 +8,7 @@ from typing import Any
 
 from agiledart_dataflow.plan.deployment import DeploymentPart, InstanceAddress, RestoreFrom
 from agiledart_kernel.machine import Effect
+from agiledart_kernel.node_id import NodeId
 
 
 class Replied(Effect, frozen=True, gc=False):
@@ -56,23 +57,26 @@ class StartInstances(Effect, frozen=True, gc=False):
 
     Args:
         since: they go on from there, and listen; `LinkInstances` joins them with what they send to. None: they begin.
+        plan_name: of the part's plan, as barriers that carry a change name it.
     """
 
     request: int
     part: DeploymentPart
     since: RestoreFrom | None = None
+    plan_name: bytes = b""
 
 
 class CheckCode(Effect, frozen=True, gc=False):
     """Load this code in a process of its own and try the sources and sinks among these stages.
 
-    `Completed.result`: a `HostChecked`.
+    `Completed.result`: a `HostChecked`. `order`: the user's; it was checked.
     """
 
     request: int
     plan: bytes
     bundle: bytes
     stages: tuple[int, ...]
+    order: bytes = b""
 
 
 class LinkInstances(Effect, frozen=True, gc=False):
@@ -85,11 +89,62 @@ class LinkInstances(Effect, frozen=True, gc=False):
 
 
 class PassBarrier(Effect, frozen=True, gc=False):
-    """The local sources of this application put the barrier of an epoch behind what they have sent. May come twice."""
+    """The local sources of this application put the barrier of an epoch behind what they have sent. May come twice.
+
+    Args:
+        before, after: names of the plans before and behind it; `after` is empty when it carries no change.
+    """
 
     application: str
     version: int
     epoch: int
+    before: bytes = b""
+    after: bytes = b""
+
+
+class ReadyTerm(Effect, frozen=True, gc=False):
+    """Make instances of a plan that may come ready: they listen, and wait to be handed over.
+
+    `Completed.result`: dict (stage, index) → data address, as of `StartInstances`, also of instances here that stay.
+
+    Args:
+        part: of that plan, with its new instances here, if any.
+        plan_name: by which barriers and executors name it.
+    """
+
+    request: int
+    part: DeploymentPart
+    plan_name: bytes
+
+
+class OpenTerm(Effect, frozen=True, gc=False):
+    """Everybody who takes part in a plan that may come is ready, and listens here. Answered by `Completed` or `Failed`."""
+
+    request: int
+    part: DeploymentPart
+    plan_name: bytes
+    addresses: tuple[InstanceAddress, ...]
+
+
+class HandOver(Effect, frozen=True, gc=False):
+    """The element that an old instance left at a change's barrier lies on this node's disk: for whoever waits for its groups."""
+
+    application: str
+    version: int
+    epoch: int
+    stage: int
+    index: int
+    term: int
+    plan_name: bytes
+    digest: bytes
+
+
+class LetTermGo(Effect, frozen=True, gc=False):
+    """A plan will not come: what was made ready for it and has not begun ends."""
+
+    application: str
+    version: int
+    plan_name: bytes
 
 
 class CountEpoch(Effect, frozen=True, gc=False):
@@ -98,6 +153,30 @@ class CountEpoch(Effect, frozen=True, gc=False):
     application: str
     version: int
     epoch: int
+
+
+class CommitLogs(Effect, frozen=True, gc=False):
+    """A run has ended with an epoch: what its sinks here have to show is to be seen, whether their process lives or not.
+
+    Answered by `Completed` when it is, or `Failed`.
+
+    Args:
+        digests: of the elements of its sinks here.
+    """
+
+    request: int
+    application: str
+    version: int
+    epoch: int
+    digests: tuple[bytes, ...]
+
+
+class SyncSourceLogs(Effect, frozen=True, gc=False):
+    """Force to the disk what the local sources of this application have sent. Answered by `Completed` or `Failed`."""
+
+    request: int
+    application: str
+    version: int
 
 
 class KeepFile(Effect, frozen=True, gc=False):
@@ -111,11 +190,18 @@ class KeepFile(Effect, frozen=True, gc=False):
 
 
 class KeepElements(Effect, frozen=True, gc=False):
-    """Of a run's elements here only these are needed any more."""
+    """Of a run's elements here only these are needed any more, and those of later snapshots: an executor may have written some of
+    which this node has not heard yet.
+
+    Args:
+        life, epoch: of the snapshot; the life is the one that stands in frames.
+    """
 
     application: str
     version: int
     digests: tuple[bytes, ...]
+    life: int
+    epoch: int
 
 
 class ForgetPart(Effect, frozen=True, gc=False):
@@ -144,6 +230,10 @@ class DrainSources(Effect, frozen=True, gc=False):
 
     application: str
     version: int
+
+
+class EndAgent(Effect, frozen=True, gc=False):
+    """This node was emptied: the process leaves the ring and ends."""
 
 
 class StopInstances(Effect, frozen=True, gc=False):
@@ -177,6 +267,42 @@ class BansChanged(Effect, frozen=True, gc=False):
 
     until: dict[bytes, int]
     orders: tuple[bytes, ...]
+
+
+class KeyJudged(Effect, frozen=True, gc=False):
+    """Whether a key that came by a token may come in.
+
+    Args:
+        reason: one of `registrations.REFUSALS`, `detail` for people; empty: it is counted.
+        number: which use of its token it is, from 1; `wall_seconds`: since when.
+    """
+
+    request: int
+    reason: str = ""
+    detail: str = ""
+    number: int = 0
+    wall_seconds: int = 0
+
+
+class SignRenewal(Effect, frozen=True, gc=False):
+    """Sign a member's link anew, if it may stay; answered by `Completed` with the chain, or `Failed`.
+
+    Args:
+        node: who asks; the chain must be its own.
+        token: the record of the token by which it came.
+    """
+
+    request: int
+    node: NodeId
+    chain: tuple[bytes, ...]
+    token: bytes
+
+
+class MembershipRenewed(Effect, frozen=True, gc=False):
+    """This node's new chain; empty, with a reason: there is none."""
+
+    chain: tuple[bytes, ...]
+    reason: str = ""
 
 
 class ReadLogs(Effect, frozen=True, gc=False):

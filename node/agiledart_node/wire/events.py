@@ -27,6 +27,48 @@ class BansFound(Event, frozen=True, gc=False):
     orders: tuple[bytes, ...]
 
 
+class KeyMet(Event, frozen=True, gc=False):
+    """Somebody with a good chain shows a key that this node does not know. Answered by one `KeyJudged` with the same number.
+
+    Args:
+        token: the hash of the invitation's link; `key`: who redeemed it; `role`, `scope`: of the grant.
+        allowed, join_before: as the token's maker has signed; 0 where the key does not show that.
+        counted_at: wall time of a receipt by somebody who is known here; 0: it has none.
+        known: (key, wall time) of those that this node knows to have come by this token: the ring may have forgotten.
+    """
+
+    request: int
+    token: bytes
+    key: bytes
+    role: str = "agent"
+    scope: str = ""
+    allowed: int = 0
+    join_before: int = 0
+    counted_at: int = 0
+    known: tuple[tuple[bytes, int], ...] = ()
+
+
+class BeRenewalDesk(Event, frozen=True, gc=False):
+    """This node holds the authority's key, or an admin's, and renews the memberships of others."""
+
+
+class RenewMembership(Event, frozen=True, gc=False):
+    """Have this node's membership renewed; answered by one `MembershipRenewed`. `token`: the record of its token."""
+
+    chain: tuple[bytes, ...]
+    token: bytes = b""
+
+
+class TokenKnown(Event, frozen=True, gc=False):
+    """A token was made here: it belongs into the list of all, before anybody has used it."""
+
+    token: bytes
+    join_before: int
+    allowed: int = 0
+    role: str = ""
+    scope: str = ""
+
+
 class Asked(Event, frozen=True, gc=False):
     """A control request of a user.
 
@@ -92,6 +134,9 @@ class InstancePrepared(Event, frozen=True, gc=False):
         digest, size: of its element.
         ends: of a sink, the end of each of its parts.
         ended: it has come to its end: this counts for every epoch above the last barrier that it passed.
+        term: of its stage.
+        after: name of the plan behind the barrier; empty when it carried no change.
+        caught_up: its inputs have come as far again as when it was saved that it was restored from.
     """
 
     application: str
@@ -103,6 +148,9 @@ class InstancePrepared(Event, frozen=True, gc=False):
     size: int
     ends: tuple[int, ...] = ()
     ended: bool = False
+    term: int = 1
+    after: bytes = b""
+    caught_up: bool = True
 
 
 class InstanceUnprepared(Event, frozen=True, gc=False):
@@ -128,7 +176,11 @@ class StoredFile(msgspec.Struct, frozen=True, gc=False):
 class RunsFound(Event, frozen=True, gc=False):
     """All files of runs that this node found on its disk, and the fragments that it keeps, each with the host that had it put
     here. Told once, before it enters the ring.
+
+    Args:
+        folders: (application, version) of all runs of which something lies here, if only what could not be read.
     """
 
     files: tuple[StoredFile, ...]
     fragments: tuple[tuple[FragmentKey, NodeId], ...] = ()
+    folders: tuple[tuple[str, int], ...] = ()

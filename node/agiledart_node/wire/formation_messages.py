@@ -9,7 +9,9 @@ from typing import Annotated, Any
 import msgspec
 
 from agiledart_dataflow.plan.deployment import DeploymentPart, InstanceAddress
+from agiledart_kernel.clocks import WallMs
 from agiledart_kernel.codec import Codec
+from agiledart_kernel.count import Count
 from agiledart_kernel.limits import MAX_BUNDLE_BYTES, MAX_RECORD_BYTES
 from agiledart_kernel.machine import Message
 from agiledart_kernel.node_id import NodeId
@@ -44,10 +46,14 @@ class JoinTree(Message, frozen=True, gc=False, tag=52):
 
 
 class Survey(Message, frozen=True, gc=False, tag=53):
-    """What do you run, and how much more could you take? `wants_candidates`: and who could help you out?"""
+    """What do you run, and how much more could you take? `wants_candidates`: and who could help you out?
+
+    `asked_ms`: this is what my clock shows.
+    """
 
     request: int
     wants_candidates: bool = True
+    asked_ms: WallMs = 0
 
 
 class Load(Message, frozen=True, gc=False, tag=54):
@@ -58,11 +64,13 @@ class Load(Message, frozen=True, gc=False, tag=54):
         applications: names of the applications that they belong to.
         capacity: instances that it takes at the most.
         executors: executor processes that it may start for one application.
-        is_draining: it is about to leave and takes nothing.
+        is_draining: it takes nothing: it is about to leave, or (`stays`) was told to.
         candidates: nodes to overflow to: the leaf set, nearest first; empty when the asker wants none.
         neighbours: where to overflow when all of them are full: the neighbourhood set, nearest first.
         schedules: applications that it serves as scheduler; None: it is no scheduler.
         confines: users' code is kept from its keys and records there.
+        asked_ms: as in the question; wall_ms: its clock now.
+        software: its version of AgileDart; specification: the form of specifications that it knows; empty and 0: it did not say.
     """
 
     request: int
@@ -75,6 +83,11 @@ class Load(Message, frozen=True, gc=False, tag=54):
     neighbours: tuple[Peer, ...] = ()
     schedules: int | None = None
     confines: bool = True
+    asked_ms: WallMs = 0
+    wall_ms: WallMs = 0
+    software: Annotated[str, msgspec.Meta(max_length=32)] = ""
+    specification: Count = 0
+    stays: bool = False
 
 
 class Deploy(Message, frozen=True, gc=False, tag=55):
@@ -124,12 +137,16 @@ class InstancesEnded(Message, frozen=True, gc=False, tag=60):
     data.
 
     Sent again until acknowledged.
+
+    Args:
+        life: of the run in which they ended; 0: a release that does not say it.
     """
 
     request: int
     application: str
     version: int
     reports: dict[str, Any]
+    life: Count = 0
 
 
 class Drain(Message, frozen=True, gc=False, tag=61):
@@ -268,12 +285,13 @@ class Join(Message, frozen=True, gc=False, tag=90):
 
 
 class CheckHost(Message, frozen=True, gc=False, tag=82):
-    """Would this run on you? Load the code and try the sources and sinks among these stages; start nothing."""
+    """Would this run on you? Load the code and try the sources and sinks among these stages; start nothing. `order`: the user's."""
 
     request: int
     plan: Annotated[bytes, msgspec.Meta(max_length=MAX_RECORD_BYTES)]
     bundle: Annotated[bytes, msgspec.Meta(max_length=MAX_BUNDLE_BYTES)]
     stages: tuple[int, ...]
+    order: Annotated[bytes, msgspec.Meta(max_length=MAX_ORDER_BYTES)] = b""
 
 
 class ConnectorChecked(msgspec.Struct, frozen=True, gc=False, array_like=True):

@@ -16,6 +16,7 @@ class StoreFragment(Effect, frozen=True, gc=False):
 
     Args:
         secret: key of the run.
+        life: in which this host wants that.
     """
 
     request: int
@@ -23,6 +24,7 @@ class StoreFragment(Effect, frozen=True, gc=False):
     key: FragmentKey
     element: Element
     secret: bytes
+    life: int
 
 
 class FetchFragment(Effect, frozen=True, gc=False):
@@ -78,11 +80,15 @@ class FragmentJudged(Effect, frozen=True, gc=False):
 
 
 class FragmentOffered(Event, frozen=True, gc=False):
-    """A peer wants a fragment to be kept here. Answered by `FragmentJudged`; `request` is the driver's own number."""
+    """A peer wants a fragment to be kept here. Answered by `FragmentJudged`; `request` is the driver's own number.
+
+    `life`: in which the peer is; a fragment that is made again belongs to an element of an older one.
+    """
 
     request: int
     sender: Peer
     key: FragmentKey
+    life: int
 
 
 class FragmentStored(Event, frozen=True, gc=False):

@@ -9,8 +9,9 @@ import msgspec
 
 from agiledart_dataflow.plan.deployment import InstanceAddress
 from agiledart_kernel.count import Count
-from agiledart_kernel.limits import MAX_APPLICATION_NAME, MAX_BUNDLE_BYTES, MAX_RECORD_BYTES
+from agiledart_kernel.limits import MAX_APPLICATION_NAME, MAX_BUNDLE_BYTES, MAX_RECORD_BYTES, MAX_STAGES
 from agiledart_kernel.machine import Message
+from agiledart_recovery.limits import MAX_CHANGES
 
 _Name = Annotated[str, msgspec.Meta(max_length=MAX_APPLICATION_NAME)]
 
@@ -74,21 +75,46 @@ class PartIs(Message, frozen=True, gc=False, tag=416):
 
 
 class AskRecovery(Message, frozen=True, gc=False, tag=417):
-    """How does it stand with the epochs and lives of this run? Answered by `RecoveryIs`."""
+    """How does it stand with the epochs and lives of this run? Answered by `RecoveryIs`.
+
+    Args:
+        elements: what each instance saved is wanted, too.
+        begin: an epoch is to begin now; one at a time, and at most one a second.
+    """
 
     request: int
     application: _Name
     version: Count
+    elements: bool = False
+    begin: bool = False
 
 
 class RecoveryIs(Message, frozen=True, gc=False, tag=418):
-    """As the run's coordinator sees it; both empty from a node that does not coordinate it. Form: `RecoveryRow`, `EpochRow`."""
+    """As the run's coordinator sees it; all empty from a node that does not coordinate it.
+
+    Form: `RecoveryRow`, `EpochRow`, `ChangeRow`, `ElementRow`; `scaling`: `SelfScaling.standings`.
+    """
 
     request: int
     recovery: dict[str, Any]
     epoch: dict[str, Any]
+    changes: Annotated[tuple[dict[str, Any], ...], msgspec.Meta(max_length=MAX_CHANGES)] = ()
+    elements: tuple[dict[str, Any], ...] = ()
+    scaling: Annotated[tuple[dict[str, Any], ...], msgspec.Meta(max_length=MAX_STAGES)] = ()
+
+
+class TermListening(Message, frozen=True, gc=False, tag=419):
+    """Where new instances of the sender listen, of the plan of this digest. Answered by `Acknowledged`."""
+
+    request: int
+    application: _Name
+    version: Count
+    life: Count
+    digest: Annotated[bytes, msgspec.Meta(max_length=32)]
+    addresses: Annotated[tuple[InstanceAddress, ...], msgspec.Meta(max_length=4_096)]
 
 
 RecoveringMessage = (
     MakeVoter | VoterMade | FoundRegister | Listening | RunClosed | AskPart | PartIs | AskRecovery | RecoveryIs
-)
+    | TermListening
+)  # fmt: skip

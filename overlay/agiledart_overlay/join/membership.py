@@ -160,11 +160,15 @@ class Membership:
         """Somebody knows a life of this node that outranks this one.
 
         Those who forgot that, or never knew it, may have let it in: then it goes again, else half of the ring would have it in
-        its tables and the other half not.
+        its tables and the other half not. Where a guardian has begun to let this life in and was lost, it is this life that
+        others know: it outranks what they know of it.
         """
         view = self._view
         mine, theirs = view.me.incarnation, message.incarnation
         is_answer = self.phase is Phase.SEEKING and message.attempt == self.search.attempt and not view.agreed.active
+        if is_answer and theirs == mine and message.reason == "incarnation" and self._neighbours.handshake.was_called:
+            self.rejoin("its guardian was lost while it was let in", None)
+            return
         is_over = theirs > mine or (theirs == mine and (message.reason == "left" or (is_answer and not self._rejoins)))
         if is_over and self.phase is not Phase.OUTSIDE:
             self._end_life(sender, theirs)
@@ -187,12 +191,13 @@ class Membership:
     def on_accused(self, sender: Peer, message: Accused) -> None:
         """Somebody on the way holds this node for dead.
 
-        It was in the ring in this life: outrank what is known of it. It was not: its number was used before.
+        It was in the ring in this life, or about to be: outrank what is known of it. It was not: its number was used before.
         """
         view = self._view
         if self.phase is not Phase.SEEKING or view.agreed.active:
             return
-        if view.agreed.rejoined or message.incarnation != view.me.incarnation:
+        is_known = view.agreed.rejoined or self._neighbours.handshake.was_called
+        if is_known or message.incarnation != view.me.incarnation:
             if message.refutations < view.refutations:
                 return
             if not view.outrank(message.refutations):

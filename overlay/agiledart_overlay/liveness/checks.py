@@ -2,9 +2,10 @@
 
 A check goes through these stages; any message from the peer itself ends it. Who is checked when: `liveness`.
 
-    DIRECT    probed, waiting max(probe_timeout, 4 RTT); a lost link starts at INDIRECT at once
+    DIRECT    probed, waiting max(probe_timeout, 4 RTT); a lost link starts at INDIRECT at once, a refused one at SUSPECT
     INDIRECT  three leaves were asked to probe it, and it was probed again; waiting twice that time
-    SUSPECT   it and the leaf set were told; it may refute, others may confirm; waiting 1 to 2 s (lan)
+    SUSPECT   it and the leaf set were told; it may refute, others may confirm; waiting 1 to 2 s (lan), or 0.2 s where its machine
+              refuses connections to us and to one who confirms: no process listens there, so nobody is slow
     dead      buried; the leaf set is told, and each of them looks for itself
 
 The awkward case is a node that is itself slow or was asleep: to it all others look dead. When an own timer comes late it
@@ -29,6 +30,9 @@ _WORST_HEALTH = 4
 
 _MOST_CONFIRMATIONS: Final = 3
 
+_REFUSALS: Final = 2
+"""One refused connection may be a moment's accident of a device between."""
+
 _SHORTENING_PERMILLE: Final = ((1000,), (0, 1000), (0, 631, 1000), (0, 500, 792, 1000))
 """1000 · log(c + 1) / log(k + 1), row k = confirmations that can be had, column c = confirmations so far."""
 
@@ -49,10 +53,13 @@ class Check:
         cause: `silent`, `link` or `rumour`, the reason to give if it turns out dead.
         askers: others who want to know the outcome (they suspect it).
         confirmed: others who cannot reach it either.
+        refusals: times that its machine said that nothing listens there.
         began: when it was asked first; since: when it was suspected.
     """
 
-    __slots__ = ("askers", "began", "cause", "confirmed", "deadline", "first", "is_declared", "peer", "since", "stage")
+    __slots__ = (
+        "askers", "began", "cause", "confirmed", "deadline", "first", "is_declared", "peer", "refusals", "since", "stage",
+    )  # fmt: skip
 
     def __init__(self, peer: Peer, stage: Stage, cause: str, first: int, now: Instant, deadline: int) -> None:
         self.peer, self.stage, self.cause, self.first, self.deadline = peer, stage, cause, first, deadline
@@ -60,6 +67,7 @@ class Check:
         self.askers: dict[NodeId, Peer] = {}
         self.confirmed: dict[NodeId, None] = {}
         self.is_declared = False
+        self.refusals = 0
 
 
 class Checks:
@@ -233,6 +241,8 @@ class Checks:
         view = self._view
         others = min(_MOST_CONFIRMATIONS, len(view.leaf_set) - (check.peer.node in view.leaf_set))
         wait = suspicion_ns(len(check.confirmed), others, view.config.suspicion_min_ns, view.config.suspicion_max_ns)
+        if check.refusals >= _REFUSALS and (check.confirmed or not others):
+            wait = view.config.refused_ns
         check.deadline = check.since + wait * (1 + self._health)
         view.set_timer_by("checks", max(check.deadline, view.now))
 
@@ -285,16 +295,25 @@ class Checks:
         """End a check without outcome: the peer left."""
         self._checks.pop(node, None)
 
-    def on_link_lost(self, node: NodeId) -> None:
-        """A connection broke: try the peer at once, and ask others to."""
+    def on_link_lost(self, node: NodeId, *, refused: bool = False) -> None:
+        """A connection broke: try the peer at once, and ask others to. One that is refused: suspect it at once, too."""
         known = self._view.book.get(node)
         check = self._checks.get(node)
-        if known is None or (check is not None and check.stage is not Stage.DIRECT):
+        if known is None:
             return
         if check is None:
             check = self.examine(known.peer, Stage.INDIRECT, "link")
-        check.stage, check.cause = Stage.INDIRECT, "link"
-        self._ask_helpers(check)
+            self._ask_helpers(check)
+        elif check.stage is Stage.DIRECT:
+            check.stage, check.cause = Stage.INDIRECT, "link"
+            self._ask_helpers(check)
+        if not refused:
+            return
+        check.refusals += 1
+        if check.stage is Stage.INDIRECT:
+            self._suspect(check)
+        else:
+            self.wait_for_confirmations(check)
 
     def doubt(self, node: NodeId) -> None:
         """Another part got no answer from this peer: have a look."""

@@ -71,6 +71,11 @@ class Handshake:
         turn = self._turn
         return turn is not None and self._view.now < turn.began + self._view.config.admission_ns
 
+    @property
+    def was_called(self) -> bool:
+        """Whether any guardian has ever begun to let this life in: others may know it by that."""
+        return bool(self._begun)
+
     def reset(self) -> None:
         """Begin anew."""
         self._turn = None

@@ -60,6 +60,8 @@ class OverlayConfig:
     """Time a suspect has to refute when enough others confirm."""
     suspicion_max_ns: int = 2 * SECOND
     """The same when nobody confirms."""
+    refused_ns: int = 200 * MILLISECOND
+    """The same when its machine has refused connections to us twice, and to one more who confirms. At most `suspicion_min_ns`."""
     grave_ns: int = 900 * SECOND
     """How long a declared failure is remembered, so that stale gossip cannot undo it."""
     late_ns: int = 100 * MILLISECOND
@@ -156,6 +158,7 @@ class OverlayConfig:
             probe_timeout_ns=500 * MILLISECOND,
             suspicion_min_ns=2_500 * MILLISECOND,
             suspicion_max_ns=5 * SECOND,
+            refused_ns=500 * MILLISECOND,
             leaf_exchange_ns=5 * SECOND,
             admission_ns=4 * SECOND,
             handshake_retry_ns=500 * MILLISECOND,
@@ -175,6 +178,7 @@ class OverlayConfig:
             **_leases(5 * SECOND),
             suspicion_min_ns=10 * SECOND,
             suspicion_max_ns=15 * SECOND,
+            refused_ns=10 * SECOND,
             leaf_exchange_ns=10 * SECOND,
             table_exchange_ns=900 * SECOND,
             bootstrap_rounds=5,
@@ -224,7 +228,7 @@ class OverlayConfig:
             raise ConfigurationError(f"lease_margin_permille = {self.lease_margin_permille}: must be 1 to 200")
         if self.merge_after_ns < self.dead_after_ns:
             raise ConfigurationError("merge_after_ns must be at least dead_after_ns")
-        if self.suspicion_min_ns > self.suspicion_max_ns:
-            raise ConfigurationError("suspicion_min_ns must not exceed suspicion_max_ns")
+        if not self.refused_ns <= self.suspicion_min_ns <= self.suspicion_max_ns:
+            raise ConfigurationError("refused_ns must not exceed suspicion_min_ns, nor that suspicion_max_ns")
         if self.record_retry_ns >= self.record_timeout_ns or self.join_retry_ns >= self.join_timeout_ns:
             raise ConfigurationError("a retry must come before its timeout")

@@ -63,7 +63,7 @@ class Saving:
         key = FragmentKey(self.run, self.party, self.snapshot, index)
         element = Element(self.snapshot, self._about.digest, self._about.length, self._spread.m, self._spread.holders)
         self._desk.ask(
-            lambda request: SendFragment(request, holder, key, element),
+            lambda request: SendFragment(request, holder, key, element, self.snapshot.life),
             lambda _, reason: self._answered(index, holder, reason),
         )
 

@@ -8,7 +8,7 @@ committed yet stays, whatever it is.
 from collections.abc import Mapping
 
 from agiledart_kernel.node_id import NodeId
-from agiledart_recovery.limits import MAX_HELD
+from agiledart_recovery.limits import MAX_CHAIN, MAX_FRAGMENTS, MAX_HELD
 from agiledart_recovery.wire.effects import FragmentKey
 from agiledart_recovery.wire.messages import Kept
 from agiledart_recovery.wire.names import Party, Run, Snapshot
@@ -28,10 +28,10 @@ class Shelf:
         """A life of a run was heard of from its register."""
         self._lives[run] = max(self._lives.get(run, 0), life)
 
-    def refusal(self, key: FragmentKey) -> str:
-        """Why a fragment is not taken; empty: it is."""
-        if key.snapshot.life < self._lives.get(key.run, 0):
-            return f"life {key.snapshot.life} is over, {self._lives[key.run]} counts"
+    def refusal(self, key: FragmentKey, life: int) -> str:
+        """Why a fragment is not taken; empty: it is. `life`: in which the host is that wants it to be."""
+        if life < self._lives.get(key.run, 0):
+            return f"life {life} is over, {self._lives[key.run]} counts"
         if len(self._held) >= MAX_HELD and key not in self._held:
             return f"{MAX_HELD} fragments are held"
         return ""
@@ -77,6 +77,15 @@ class Shelf:
         for key in gone:
             del self._held[key]
         return gone
+
+    def held_for(self, run: Run, party: Party) -> tuple[tuple[Snapshot, int], ...]:
+        """Fragments of a party that lie here, those of the newest snapshots first."""
+        found = [(key.snapshot, key.index) for key in self._held if (key.run, key.party) == (run, party)]
+        return tuple(sorted(found, reverse=True)[: 2 * MAX_CHAIN * MAX_FRAGMENTS])
+
+    def damaged(self, key: FragmentKey) -> NodeId:
+        """A fragment is not whole any more; returns the host that had it put here (0: nobody knows)."""
+        return self._held.pop(key, _NOBODY)
 
     @property
     def runs(self) -> tuple[Run, ...]:

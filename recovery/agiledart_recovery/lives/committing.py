@@ -2,29 +2,36 @@
 
 | step | who moves it |
 |---|---|
-| 1 BEGIN(ℓ, e) to hosts of sources | `checkpoint_interval` after the last one, one at a time; a change: see below |
+| 1 BEGIN(ℓ, e) to hosts of sources, a change's to all | `checkpoint_interval` after the last one, one at a time; a change: below |
 | 2 PREPARED(ℓ, e) of all parties | hosts; who does not answer is asked again |
 | 3 SYNC(ℓ, e) to hosts of source logs, SYNCED | only where a merge by position has several sources, see below |
 | 4 ACCEPT the value with (ℓ, e) | `Coordinator._commit`: here the epoch is committed |
 | 5 COMMITTED(value), COMMITTED_OK | told until acknowledged |
 
-A change is begun only when e - 1 is committed, nothing else is begun, and all had caught up. SYNC, because the snapshot of a merge
-by position holds effects of rows behind a barrier: they must come again exactly alike.
+A change (`changing`) is begun only when e - 1 is committed in this life, nothing else is begun, and all had caught up.
+SYNC, because the snapshot of a merge by position holds effects of rows behind a barrier: they must come again exactly alike.
 
 Not complete within `epoch_timeout`: passed over. The awkward case: an epoch that carries a change must not be passed over, since
 its senders use the new plan behind the barrier; not committed within `handover_timeout` it ends in a new life.
 """
 
+from typing import Final
+
 import msgspec
 
+from agiledart_kernel.instants import SECOND
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_recovery.desk import Desk
+from agiledart_recovery.lives.changing import Changing, Step
 from agiledart_recovery.lives.epochs import Complete, Epochs
 from agiledart_recovery.wire import messages as wire
 from agiledart_recovery.wire.names import Ballot, Run, Snapshot
 from agiledart_recovery.wire.observations import EpochCommitted, EpochPassedOver
 from agiledart_recovery.wire.value import Plan, Role, SinkEnd, State, Value
+
+SOONEST_NS: Final = SECOND
+"""Between two epochs, however often somebody asks for one."""
 
 
 class Committing:
@@ -38,15 +45,16 @@ class Committing:
         self._desk, self._run = desk, run
         self.life = 0
         self.epochs = Epochs(0, Plan(()), 0)
-        self._is_started = False
+        self._is_started = self._is_wanted = False
         self._began = desk.now
         self._open = 0
-        self._carried: Plan | None = None
-        self._wanted: Plan | None = None
+        self.changing = Changing(desk, run)
         self._ready: dict[NodeId, None] = {}
         self._synced: dict[NodeId, None] = {}
         self._syncing = 0
+        self._carried: Plan | None = None
         self._told: dict[NodeId, Snapshot] = {}
+        self._former: dict[NodeId, tuple[Peer, int]] = {}
         self.took_ns = 0
         self._written: Complete | None = None
 
@@ -56,8 +64,8 @@ class Committing:
         self.epochs = Epochs(value.life, value.plan, value.committed.epoch)
         self._is_started = False
         self._open = self._syncing = 0
-        self._carried = self._wanted = None
-        self._ready, self._synced, self._told = {}, {}, {}
+        self.changing.forget()
+        self._ready, self._synced, self._told, self._former = {}, {}, {}, {}
 
     def started(self, value: Value) -> None:
         """Everybody has entered the life."""
@@ -70,41 +78,6 @@ class Committing:
         for answer in message.prepared:
             self.prepared(sender, answer)
 
-    # ---- a change
-
-    def want(self, value: Value, plan: Plan) -> None:
-        """Instances are to move; their new hosts enter the life first, with nothing to do."""
-        if self._is_move(value.plan, plan):
-            self._wanted = plan
-
-    def _is_move(self, old: Plan, new: Plan) -> bool:
-        """The same parties, and who moves is of a later term: in one life no (stage, term, index) comes twice."""
-        if len(old.assignments) != len(new.assignments):
-            return False
-        for before, after in zip(old.assignments, new.assignments, strict=True):
-            same = (before.party.stage, before.party.index, before.role) == (
-                after.party.stage,
-                after.party.index,
-                after.role,
-            )
-            if not same or (before != after and after.party.term <= before.party.term):
-                return False
-        return True
-
-    def _prepare_change(self, value: Value, ballot: Ballot) -> None:
-        if self._wanted is not None:
-            for node, peer in self._wanted.hosts.items():
-                if node not in value.plan.hosts and node not in self._ready:
-                    self._desk.send(peer, wire.Reset(self._run, ballot, value))
-
-    def _change_due(self) -> Plan | None:
-        """The change that may be carried by the next barrier."""
-        plan = self._wanted
-        if plan is None or any(node not in self._ready for node in plan.hosts):
-            return None
-        alone = self.epochs.begun == self.epochs.committed
-        return plan if alone and self.epochs.is_caught_up else None
-
     # ---- time
 
     def on_tick(self, value: Value, ballot: Ballot) -> str:
@@ -112,13 +85,18 @@ class Committing:
         if not self._is_started:
             return ""
         config, age = self._desk.config, self._desk.now - self._began
+        if self.epochs.dead_end:
+            return self.epochs.dead_end
+        ended = self.epochs.ended_stage(self.changing.plan)
+        self.changing.on_tick(value, ballot, self._ready, f"{ended} has come to its end" if ended else "")
         if self._open <= self.epochs.committed:
-            self._prepare_change(value, ballot)
-            change = self._change_due()
-            if change is not None or age >= config.checkpoint_interval_ns:
-                self._begin(value, change)
+            alone = self.epochs.begun == self.epochs.committed and self.epochs.is_caught_up
+            if alone and self.changing.is_due(value, self.took_ns):
+                self._begin(value, self.changing.carry())
+            elif self.changing.wants_epoch or age >= self._interval_ns():
+                self._begin(value, None)
             return ""
-        if self._carried is not None and age >= config.handover_timeout_ns:
+        if self.changing.step is Step.CARRIED and age >= config.handover_timeout_ns:
             return f"the change at epoch {self._open} was not committed in time"
         if age >= config.epoch_timeout_ns:
             missing = tuple(each.party for each in self.epochs.missing(self._open))
@@ -128,15 +106,26 @@ class Committing:
         self._ask_again(value)
         return ""
 
+    def want_epoch(self) -> None:
+        """Somebody does not want to wait for the next epoch."""
+        self._is_wanted = True
+
+    def _interval_ns(self) -> int:
+        usual = self._desk.config.checkpoint_interval_ns
+        return min(usual, SOONEST_NS) if self._is_wanted else usual
+
     def _begin(self, value: Value, change: Plan | None) -> None:
+        self._carried, self._is_wanted = change, False
         self._open = self.epochs.begun = self.epochs.begun + 1
-        self._began, self._carried, self._wanted = self._desk.now, change, None if change is not None else self._wanted
+        self._began = self._desk.now
         self._send_begin(value)
 
     def _send_begin(self, value: Value) -> None:
         message = wire.Begin(self._run, self.life, self._open, value.plan.digest, self._carried)
-        missing = {each.host.node: each.host for each in self.epochs.missing(self._open) if each.role is Role.SOURCE}
-        for peer in missing.values():
+        missing = self.epochs.missing(self._open)
+        # Of a change everybody is told: a merge whose input stands at the barrier needs room for the rows of the others.
+        told = {each.host.node: each.host for each in missing if each.role is Role.SOURCE or self._carried is not None}
+        for peer in told.values():
             self._desk.send(peer, message)
 
     def _ask_again(self, value: Value) -> None:
@@ -194,7 +183,7 @@ class Committing:
             end = SinkEnd(each.party.stage, each.party.index, each.host.node, snapshot, answer.offset)
             parts[end.part] = end
         return msgspec.structs.replace(
-            value,
+            self.changing.in_commit(value, done.plan, is_last=done.is_last),
             plan=done.plan,
             committed=snapshot,
             parts=tuple(parts.values()),
@@ -214,9 +203,10 @@ class Committing:
         before = self.epochs.plan
         self.took_ns = self._desk.now - self._began
         self.epochs.settle(done)
-        self._carried = None
-        # A change that was asked for under another plan would undo this one.
-        self._wanted = None if done.plan != before else self._wanted
+        if done.plan != before:
+            # Who runs nothing any more hears on: holders of what it saved take only its word for what is not needed.
+            self._former |= {node: (peer, done.epoch + 2) for node, peer in before.hosts.items()}
+        self.changing.committed(value, is_change=done.plan != before)
         self._desk.observe(EpochCommitted(self._run, value.committed))
         return True
 
@@ -225,13 +215,18 @@ class Committing:
         if not value.committed.epoch:
             return
         message = wire.Committed(self._run, value.life, value)
-        for node, peer in value.nodes.items():
+        former = {node: peer for node, (peer, until) in self._former.items() if value.committed.epoch <= until}
+        for node, peer in (former | value.nodes).items():
             if self._told.get(node) != value.committed and self._desk.can_reach(node):
                 self._desk.send(peer, message)
 
     def all_told(self, value: Value) -> bool:
-        """Whether everybody has acknowledged what is committed."""
-        return not value.committed.epoch or all(self._told.get(node) == value.committed for node in value.nodes)
+        """Whether everybody has acknowledged what is committed. Nobody waits for who cannot be reached when the run has failed, or
+        when that one only has an old part of a sink.
+        """
+        hosts = {} if value.state is State.FAILED else value.plan.hosts
+        waited_for = [node for node in value.nodes if node in hosts or self._desk.can_reach(node)]
+        return not value.committed.epoch or all(self._told.get(node) == value.committed for node in waited_for)
 
     def on_committed_ok(self, sender: Peer, message: wire.CommittedOk) -> None:
         """Sinks have written COMMIT there."""

@@ -31,7 +31,7 @@ from agiledart_recovery.lives.committing import Committing
 from agiledart_recovery.lives.pace import Pace
 from agiledart_recovery.lives.progress import Progress
 from agiledart_recovery.lives.replacing import Replacing
-from agiledart_recovery.lives.replan import next_plan
+from agiledart_recovery.lives.replan import Verdict, next_plan, verdict, without_state
 from agiledart_recovery.register.ballots import rank
 from agiledart_recovery.register.proposer import Outcome, Proposer
 from agiledart_recovery.register.proposer import Phase as Hold
@@ -58,6 +58,7 @@ class Coordinator:
 
     Attributes:
         progress: how far a recovery is, for people.
+        leader: who said last that it coordinates.
     """
 
     def __init__(self, desk: Desk, seat: VoterSeat) -> None:
@@ -69,14 +70,21 @@ class Coordinator:
         self.replacing = Replacing(desk, seat.run)
         self._pace = Pace(desk.config)
         self._heard = desk.now
+        self.leader: Peer | None = None
         self._founding: Value | None = None
+        self._before: Value | None = None
         self._need = self._refusal = ""
         self._deadline = self._room_at = 0
         self._answered: dict[NodeId, None] = {}
         self._refused: dict[NodeId, None] = {}
         self._silent: dict[NodeId, None] = {}
         self._unfit: dict[NodeId, Instant] = {}
+        self._relieved: dict[NodeId, Peer] = {}
+        self._lacking: dict[NodeId, tuple[NodeId, ...]] = {}  # hosts that could not rebuild a state, with its holders
+        self._unfound: dict[NodeId, tuple[NodeId, ...]] = {}  # the same, of the last life that was tried
+        self._lacking_since = Instant(0)
         self.progress = Progress()
+        self._lacks_voters = False
         self._is_over, self._over_since = False, desk.now
         self._beat()
 
@@ -93,6 +101,11 @@ class Coordinator:
     def node(self) -> NodeId:
         """Whose coordinator this is."""
         return self._desk.me.node
+
+    @property
+    def known(self) -> Value | None:
+        """The newest value that this node knows of, acknowledged or not; for people."""
+        return self.proposer.value or self._known()
 
     @property
     def leads(self) -> bool:
@@ -135,7 +148,7 @@ class Coordinator:
         """Another voter says that it coordinates."""
         if message.ballot < self._seat.promised and message.ballot < self.proposer.highest:
             return
-        self._heard, self._is_over = self._desk.now, message.is_over
+        self._heard, self.leader, self._is_over = self._desk.now, sender, message.is_over
         self.outcome(self.proposer.saw(message.ballot))
         self._desk.send(sender, wire.Following(self.run, message.ballot, self._seat.seat))
 
@@ -143,6 +156,7 @@ class Coordinator:
         """Something became of what the proposer asked."""
         if outcome is Outcome.OVERTAKEN:
             self._desk.observe(CoordinationLost(self.run, self.proposer.ballot))
+            self.committing.changing.forget()
             self.phase, self._heard, self._need = Phase.FOLLOWING, self._desk.now, ""
             self.progress = Progress()
         elif outcome is Outcome.READ and not self._is_voter(self.value.voters):
@@ -152,10 +166,12 @@ class Coordinator:
         elif outcome is Outcome.READ:
             self._desk.observe(CoordinationBegan(self.run, self.proposer.ballot))
             self.replacing.began(self.value)
-            self._silent = {}
+            self._silent, self._before = {}, self.value
             self._act_on_value()
         elif outcome is Outcome.WRITTEN:
             self.replacing.written(self.value)
+            self.committing.changing.written(self._before, self.value)
+            self._before = self.value
             self._act_on_written()
 
     # ---- time
@@ -169,15 +185,14 @@ class Coordinator:
             known = self._known()
             if known is None or self._is_over:
                 return
-            config = self._desk.config
-            place = rank(known.voters, self.run, self._desk.me.node)
-            if self._desk.now - self._heard > config.silence_ns * (2 + place) // 2 and self._is_voter(
+            if self._desk.now - self._heard > self._patience(known) and self._is_voter(
                 (*known.voters, *known.outgoing)
             ):
                 self._take_over()
             return
         self.proposer.repeat()
         self._lead()
+        self._look_for_voters()
         if self.phase is Phase.READING:
             if self._desk.now - self._heard > 4 * self._desk.config.silence_ns:
                 self.proposer.release()
@@ -189,14 +204,23 @@ class Coordinator:
         if self.phase is Phase.RESETTING:
             self._tick_resetting()
         elif self.phase is Phase.WAITING and self._desk.now >= self._room_at:
-            self._silent = {}
-            self._reset()
+            self._try_again()
         elif self.phase is Phase.RUNNING:
             self._tick_running()
         elif self.phase is Phase.CLOSING:
             self.committing.tell(self.value)
             if not self._is_over and self.committing.all_told(self.value):
                 self._is_over, self._over_since = True, self._desk.now
+
+    def _patience(self, known: Value) -> int:
+        """How long to hear nothing before this voter prepares: the nearest to the key that lives goes first.
+
+        From a coordinator that is known to be dead nothing more is to be heard.
+        """
+        living = [voter for voter in known.voters if voter.peer.node not in self._desk.lost]
+        is_lost = self.leader is not None and self.leader.node in self._desk.lost
+        silence = 0 if is_lost else self._desk.config.silence_ns
+        return silence + self._desk.config.silence_ns * rank(living, self.run, self._desk.me.node) // 2
 
     def _lead(self) -> None:
         """Tell the other voters that somebody coordinates."""
@@ -205,6 +229,20 @@ class Coordinator:
                 if voter.peer.node != self._desk.me.node:
                     self._desk.send(voter.peer, wire.Leading(self.run, self.proposer.ballot, self._is_over))
             self.replacing.heard(self._desk.me, self._seat.seat)
+
+    def _look_for_voters(self) -> None:
+        """Without a majority of its voters nothing of a run counts: say so, and who is missing."""
+        now, limit = self._desk.now, 2 * self._desk.config.silence_ns
+        if self.proposer.phase in (Hold.LEADING, Hold.WRITING):
+            missing = self.replacing.missing(self.value, Instant(now - limit))
+        else:
+            missing = self.proposer.silent() if now - self._heard > limit else ()
+        if missing and self.phase is not Phase.CLOSING:
+            self.progress.enter("waiting", now, "the voters of its register that answer are no majority")
+            self.progress.waits_for = missing
+        elif self._lacks_voters and self.phase is Phase.RUNNING:
+            self.progress.enter("replay", now)
+        self._lacks_voters = bool(missing)
 
     def _is_voter(self, voters: tuple[Voter, ...]) -> bool:
         chair = (self._desk.me.node, self._seat.seat)
@@ -231,8 +269,15 @@ class Coordinator:
         need = self.committing.on_tick(self.value, self.proposer.ballot)
         if need:
             self._begin_life(need)
-        else:
-            self._commit()
+            return
+        self._commit()
+        self._note()
+
+    def _note(self) -> None:
+        """What became of a change, or that one is under way, is in the register before anything depends on it."""
+        noted = self.committing.changing.noted(self.value)
+        if noted != self.value and self.proposer.phase is Hold.LEADING:
+            self.proposer.write(noted)
 
     # ---- what the register says
 
@@ -272,12 +317,17 @@ class Coordinator:
         self.committing.enter(self.value)
         self.committing.tell(self.value)
 
+    def tell_again(self, to: Peer) -> None:
+        """The end of the run, to a host that said that it knows: it may have been restarted since."""
+        if self.phase is Phase.CLOSING:
+            self._desk.send(to, wire.Committed(self.run, self.value.life, self.value))
+
     # ---- entering a life
 
     def _reset(self, patience_ns: int = 0) -> None:
         self.phase = Phase.RESETTING
         self._need = ""
-        self._answered, self._refused = {}, {}
+        self._answered, self._refused, self._lacking = {}, {}, {}
         self.progress.hosts = {}
         self.progress.enter("restore", self._desk.now)
         self._deadline = self._desk.now + (patience_ns or self._desk.config.reset_timeout_ns)
@@ -287,7 +337,7 @@ class Coordinator:
     def _send_resets(self) -> None:
         """RESET to all hosts; parts of sinks that have moved on must hear of it, too, but nobody waits for them."""
         message = wire.Reset(self.run, self.proposer.ballot, self.value)
-        for node, peer in self.value.nodes.items():
+        for node, peer in (self._relieved | self.value.nodes).items():
             if node not in self._answered and node not in self._refused:
                 self._desk.send(peer, message)
 
@@ -311,7 +361,10 @@ class Coordinator:
             self._take_over()
         elif message.life == self.value.life and (planned := self.value.plan.hosts.get(sender.node)) is not None:
             self._refused[sender.node] = None
-            if planned.incarnation == sender.incarnation:
+            if message.lacks:
+                self._lacking[sender.node] = message.lacks
+                self._refusal = message.reason
+            elif planned.incarnation == sender.incarnation:
                 # It was not ended since: it cannot. Somebody else may take what is not bound to it.
                 self._unfit[sender.node] = self._desk.now
                 self._refusal = message.reason
@@ -328,15 +381,38 @@ class Coordinator:
     def _look_at_answers(self) -> None:
         hosts = self.value.plan.hosts
         if all(node in self._answered or node in self._refused for node in hosts):
-            if any(node in self._refused for node in hosts):
+            if self._lacking:
+                self._wait_for_state()
+            elif any(node in self._refused for node in hosts):
                 self._begin_life(
                     self._refusal or "a host was ended and came back", "broken" if self._refusal else "restarted"
                 )
             else:
                 self._start()
 
+    def _wait_for_state(self) -> None:
+        """A state could not be rebuilt of the fragments that there are: another life helps when a holder has come back, and not
+        before, so this one does not count among those that failed."""
+        desk, value = self._desk, self.value
+        self._pace.forgive()
+        self.progress.enter("waiting", desk.now, self._refusal)
+        holders = self.progress.waits_for = tuple(dict.fromkeys(one for each in self._lacking.values() for one in each))
+        desk.observe(RunWaits(self.run, value.life, tuple(desk.peer(Peer(node)) for node in holders)))
+        self.phase, self._room_at = Phase.WAITING, desk.now + desk.config.state_patience_ns
+        self._lacking_since = self._lacking_since or desk.now
+
+    def _try_again(self) -> None:
+        """Something may have changed for a run that waits."""
+        self._silent = {}
+        if self._lacking:  # who has refused this life refuses it again
+            self._unfound, self._lacking = self._lacking, {}
+            self._begin_life(self._refusal or "its state may be there again")
+        else:
+            self._reset()
+
     def _start(self) -> None:
         self.phase, self._unfit, self._refusal = Phase.RUNNING, {}, ""
+        self._lacking_since = Instant(0)
         self.progress.enter("replay", self._desk.now)
         for peer in self.value.plan.hosts.values():
             self._desk.send(peer, wire.Start(self.run, self.value.life))
@@ -351,13 +427,18 @@ class Coordinator:
             self._need = self._need or reason
             self.phase = Phase.RUNNING if self.phase is Phase.READING else self.phase
             return
+        value = self.committing.changing.in_next_life(value, reason)
         if self._pace.is_spent(desk.now):
-            self.proposer.write(msgspec.structs.replace(value, state=State.FAILED, reason=reason[:400], outgoing=()))
+            self._fail(value, f"{reason[:300]}; {self._pace.spent_text()}")
             return
-
+        judged = self._judge(value)
+        if judged.ends:
+            self._fail(value, judged.ends)
+            return
+        value = without_state(value, judged.empty)
         plan, missing = next_plan(
             value,
-            lambda node: desk.can_reach(node) and node not in self._silent,
+            self._is_there,
             (*desk.room, desk.me),
             desk.peer,
             tuple(node for node, at in self._unfit.items() if desk.now - at < 2 * desk.config.state_patience_ns),
@@ -368,10 +449,31 @@ class Coordinator:
             self.progress.enter("waiting", desk.now, reason)
             self.progress.waits_for = missing
             self.phase, self._room_at = Phase.WAITING, desk.now + desk.config.room_retry_ns
+            self._lacking_since = self._lacking_since or desk.now
             return
-        desk.observe(LifeBegan(self.run, value.life + 1, kind, reason))
+        self._unfound = {}
+        desk.observe(LifeBegan(self.run, value.life + 1, kind, f"{reason}{'; ' if judged.note else ''}{judged.note}"))
         self._need = ""
-        self.proposer.write(msgspec.structs.replace(value, life=value.life + 1, plan=plan, outgoing=()))
+        note = judged.note[:400]
+        self.proposer.write(msgspec.structs.replace(value, life=value.life + 1, plan=plan, outgoing=(), reason=note))
+
+    def _is_there(self, node: NodeId) -> bool:
+        return self._desk.can_reach(node) and node not in self._silent
+
+    def _judge(self, value: Value) -> Verdict:
+        """What the run's policies make of what is lost."""
+        since = self._lacking_since
+        is_patient = not since or self._desk.now - since < self._desk.config.state_patience_ns
+        return verdict(
+            value,
+            self._is_there,
+            self._unfound,
+            lambda node: self._desk.peer(Peer(node)).name or node.short,
+            is_patient=is_patient,
+        )
+
+    def _fail(self, value: Value, reason: str) -> None:
+        self.proposer.write(msgspec.structs.replace(value, state=State.FAILED, reason=reason[:400], outgoing=()))
 
     # ---- what hosts say
 
@@ -399,6 +501,18 @@ class Coordinator:
             self._need = message.reason or "a host asks for it"
             self._begin_life(self._need)
 
+    def on_remade(self, sender: Peer, message: wire.Remade) -> None:
+        """Fragments of what a host saved have other holders: the register names them, which the host is told when it does."""
+        value = self.value if self.proposer.value is not None else None
+        if value is None or self.phase is not Phase.RUNNING or message.life != value.life:
+            return
+        mine = {each.party: None for each in value.plan.at(sender.node)}
+        after = value.with_holders(one for one in message.made if one.party in mine)
+        if after == value:
+            self._desk.send(sender, wire.Committed(self.run, value.life, value))
+        elif self.proposer.phase is Hold.LEADING:  # else it is said again
+            self.proposer.write(after)
+
     def on_host_lost(self, node: NodeId) -> None:
         """Nobody waits for a host that is dead, whether the run flows or a life is being entered."""
         if not self.leads or self.proposer.phase is not Hold.LEADING or node not in self.value.plan.hosts:
@@ -412,13 +526,31 @@ class Coordinator:
         """Somebody can be reached again."""
         self._unfit = {}
         if self.phase is Phase.WAITING and self.proposer.phase is Hold.LEADING:
-            self._silent = {}
-            self._reset()
+            self._try_again()
 
-    def on_change(self, plan: Plan) -> None:
-        """Instances are to move."""
-        if self.phase is Phase.RUNNING:
-            self.committing.want(self.value, plan)
+    def on_change(self, plan: Plan) -> str:
+        """Stages are to take new terms. Returns why not; empty: it is under way."""
+        if self.phase is not Phase.RUNNING or self.proposer.phase is Hold.IDLE:
+            return "the application is being brought back" if self.is_at_work else "another node coordinates it"
+        why = self.committing.changing.want(self.value, plan)
+        self._tick_running()
+        return why
+
+    def on_relief(self, host: Peer) -> str:
+        """A host wants to run nothing of it any more: the next life is without it. Returns why not; empty: so it is."""
+        if not self.value.plan.at(host.node):
+            if self.is_at_work and self.proposer.phase is Hold.LEADING:  # it may not have heard of the life without it
+                self._desk.send(host, wire.Reset(self.run, self.proposer.ballot, self.value))
+            return ""
+        if self.phase is not Phase.RUNNING or self.proposer.phase is not Hold.LEADING or self._need:
+            return "the application is being brought back" if self.is_at_work else "another node coordinates it"
+        if not any(
+            peer.node != host.node and self._desk.can_reach(peer.node) for peer in (self._desk.me, *self._desk.room)
+        ):
+            return "there is no other node"
+        self._relieved[host.node], self._unfit[host.node] = host, self._desk.now
+        self._begin_life(f"{host.name or host.node.short} is drained", "drained")
+        return ""
 
     def violations(self) -> list[str]:
         """What must never be so."""

@@ -4,6 +4,8 @@ An epoch e is complete when each party of the plan has answered in this life: PR
 that it passed is below e. All that passed the barrier must name the same plan behind it. An epoch that never is complete is passed
 over: its rows belong to the next one.
 
+A change whose stage has ended, while other sources go on, can't be committed: nobody handed over.
+
 The awkward case: a party that ended after barrier 5 is prepared for 6, 7 … by its last snapshot, never for 5 or 4, whose elements
 it made in passing: else a restored source skips the rows between.
 """
@@ -31,12 +33,14 @@ class Epochs:
 
     Attributes:
         begun: the highest epoch that anybody in this life was asked for.
+        dead_end: why an epoch that all have prepared can't be committed, if there is one.
     """
 
     def __init__(self, life: int, plan: Plan, committed: int) -> None:
         self.life, self.plan, self.committed = life, plan, committed
         self.begun = committed
         self.is_caught_up = False
+        self.dead_end = ""
         self._prepared: dict[int, dict[Party, Prepared]] = {}
         self._ended: dict[Party, Prepared] = {}
 
@@ -73,9 +77,19 @@ class Epochs:
             if len(answers) == len(parties):
                 passed = [each for each in answers.values() if not each.has_ended]
                 plans = {each.after.digest if each.after is not None else b"": each.after for each in passed}
-                if len(plans) == 1:
-                    return Complete(epoch, answers, next(iter(plans.values())) or self.plan, False)
+                after = next(iter(plans.values())) if len(plans) == 1 else None
+                if after is not None and (stage := self.ended_stage(after)):
+                    self.dead_end = f"{stage} ended before the barrier of its change came"
+                elif len(plans) == 1:
+                    return Complete(epoch, answers, after or self.plan, False)
         return None
+
+    def ended_stage(self, after: Plan) -> str:
+        """A stage that is to take a new term, and has come to its end: it will never pass the barrier."""
+        for change in after.changes:
+            if all(each.party in self._ended for each in self.plan.stage(change.stage)):
+                return change.stage
+        return ""
 
     def settle(self, done: Complete) -> None:
         """The register has it: answers up to there are of no more use."""

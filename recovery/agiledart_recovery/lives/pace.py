@@ -15,6 +15,10 @@ class Pace:
         """A life begins."""
         self._began = [*self._recent(now), now]
 
+    def forgive(self) -> None:
+        """The last one came to nothing through no fault of the run."""
+        self._began = self._began[:-1]
+
     def due(self, now: Instant) -> int:
         """The instant from which on the next one may begin."""
         recent = self._recent(now)
@@ -26,6 +30,11 @@ class Pace:
     def is_spent(self, now: Instant) -> bool:
         """So many lives in so short a time: another one would not help."""
         return len(self._recent(now)) >= self._config.attempts
+
+    def spent_text(self) -> str:
+        """For people: why it is not brought back another time."""
+        minutes = self._config.attempts_window_ns // (60 * SECOND)
+        return f"it had been brought back {self._config.attempts} times within {minutes} min, so it is not tried again"
 
     def _recent(self, now: Instant) -> list[Instant]:
         return [at for at in self._began if now - at < self._config.attempts_window_ns]

@@ -22,14 +22,17 @@ from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_recovery.desk import Desk
 from agiledart_recovery.fragments.placement import spread
+from agiledart_recovery.fragments.repairing import Repairing
 from agiledart_recovery.fragments.saving import Outcome, Saving
-from agiledart_recovery.limits import MAX_CHAIN, MAX_OPEN_EPOCHS
+from agiledart_recovery.limits import MAX_CHAIN, MAX_FRAGMENTS, MAX_OPEN_EPOCHS
+from agiledart_recovery.lives.handing import Handing
+from agiledart_recovery.lives.readying import Readying
 from agiledart_recovery.wire import effects as asked
 from agiledart_recovery.wire import messages as wire
 from agiledart_recovery.wire.events import PartyPrepared, PartySnapped
 from agiledart_recovery.wire.names import Party, Run, Snapshot
 from agiledart_recovery.wire.observations import ElementDegraded, LifeEntered, MessageIgnored
-from agiledart_recovery.wire.value import Element, Plan, Saved, State, Value
+from agiledart_recovery.wire.value import Element, Plan, Role, Saved, State, Value
 
 
 class Phase(Enum):
@@ -68,14 +71,18 @@ class Participant:
         self._begins: dict[int, bytes] = {}
         self._holders: dict[Party, dict[NodeId, None]] = {}
         self._reason = ""
+        self.readying = Readying(desk, run, self)
+        self.handing = Handing(desk, run)
+        self.repairing = Repairing(desk, run, self._tell_remade)
+        self._lacks: tuple[NodeId, ...] = ()
 
     # ---- lives
 
     def on_reset(self, sender: Peer, message: wire.Reset) -> None:
         """Enter a life, or say what was prepared in it."""
         value = message.value
-        voters = [voter.peer.node for voter in (*value.voters, *value.outgoing)]
-        if value.run != self.run or value.faults() or sender.node not in voters or message.ballot.node != sender.node:
+        is_ballots = message.ballot.node == sender.node
+        if value.run != self.run or value.faults() or not value.may_be_told_by(sender.node) or not is_ballots:
             self._desk.observe(MessageIgnored(sender.node, "reset"))
         elif value.life > self.life and self._was_planned_for_another(value):
             self._desk.send(
@@ -92,7 +99,7 @@ class Participant:
             self._leader = sender
         else:
             reason = self._reason or "it was entered by a process that has ended"
-            self._desk.send(sender, wire.ResetRefused(self.run, self.life, reason))
+            self._desk.send(sender, wire.ResetRefused(self.run, self.life, reason, self._lacks))
 
     def _was_planned_for_another(self, value: Value) -> bool:
         """A plan names lives of hosts, so that one that lost its disk can't enter a life a second time."""
@@ -101,10 +108,13 @@ class Participant:
 
     def _enter(self, sender: Peer, value: Value) -> None:
         self.life, self.value, self._plan, self._leader = value.life, value, value.plan, sender
-        self.phase, self._reason = Phase.STORING, ""
+        self.phase, self._reason, self._lacks = Phase.STORING, "", ()
         self.begun = value.committed.epoch
         self._committed = self._committing = value.committed
         self._prepared, self._ended, self._begins, self._saving, self._again = {}, {}, {}, {}, {}
+        self.readying.enter(value)
+        self.handing.forget()
+        self.repairing.forget()
         file = asked.LifeFile(self.run, value.life)
         self._desk.ask(lambda request: asked.KeepLife(request, file), lambda _, reason: self._stored(value, reason))
 
@@ -117,7 +127,7 @@ class Participant:
         self.phase = Phase.ENTERING
         me = self._desk.me.node
         mine = value.plan.at(me)
-        saved = tuple(value.saved_of(each.party) for each in mine)
+        saved = tuple({saved.party: saved for each in mine for saved in value.saved_for(each.party)}.values())
         ends = tuple(end for end in value.parts if end.host == me)
         self._desk.ask(
             lambda request: asked.EnterLife(
@@ -136,6 +146,11 @@ class Participant:
         self._desk.observe(LifeEntered(self.run, self.life))
         self._answer_reset()
 
+    def lacks(self, life: int, holders: tuple[NodeId, ...]) -> None:
+        """A state cannot be rebuilt without fragments of these; the life cannot be entered, which is told with the reason."""
+        if life == self.life and self.phase is Phase.ENTERING:
+            self._lacks = holders[:MAX_FRAGMENTS]
+
     def tell_entering(self, life: int, phase: str, got: int, of: int) -> None:
         """The coordinator is to know how far this host is."""
         if life == self.life and self.phase is Phase.ENTERING and self._leader is not None:
@@ -144,7 +159,7 @@ class Participant:
     def _refuse(self, reason: str) -> None:
         self.phase, self._reason = Phase.OUT, reason[:400]
         if self._leader is not None:
-            self._desk.send(self._leader, wire.ResetRefused(self.run, self.life, self._reason))
+            self._desk.send(self._leader, wire.ResetRefused(self.run, self.life, self._reason, self._lacks))
 
     def _answer_reset(self) -> None:
         if self._leader is not None:
@@ -179,6 +194,7 @@ class Participant:
         if self.phase is Phase.READY:
             self.phase = Phase.RUNNING
             self._desk.do(asked.StartSources(self.run, self.life))
+            self._know_elements()
 
     @property
     def is_in_life(self) -> bool:
@@ -206,19 +222,35 @@ class Participant:
             self.on_broken(self.life, f"two requests under epoch {message.epoch}")
         elif known is not None or message.epoch <= self.begun:
             self._tell_prepared(sender, message.epoch - 1)
-        elif message.before != self._plan.digest:
+        elif message.before != self._plan.digest and self._has_source:
             self.on_broken(self.life, f"epoch {message.epoch} is begun under a plan that no longer holds here")
         elif message.epoch <= self._committed.epoch + MAX_OPEN_EPOCHS * MAX_OPEN_EPOCHS:
             self._begins[message.epoch], self.begun = request, message.epoch
             if message.after is not None:
                 self._plan = message.after
-            self._desk.do(asked.PassBarrier(self.run, self.life, message.epoch, message.after))
+            self._desk.do(asked.PassBarrier(self.run, self.life, message.epoch, message.before, message.after))
+        else:  # so many were passed over that nothing here may remember them: a life later all begin behind the committed one
+            self.on_broken(
+                self.life, f"epoch {message.epoch} is begun, and none behind {self._committed.epoch} was committed"
+            )
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the register has said that the run has ended, and that was carried out here."""
+        return self.phase is Phase.CLOSED
+
+    @property
+    def _has_source(self) -> bool:
+        """Whether barriers begin here; to all others BEGIN only says that a change comes."""
+        value = self.value
+        return value is not None and any(each.role is Role.SOURCE for each in value.plan.at(self._desk.me.node))
 
     def on_ask(self, sender: Peer, message: wire.Ask) -> None:
         """Tell again what was prepared."""
         if self._is_mine(sender, message.life):
             self._leader = sender
             self._tell_prepared(sender, message.epoch)
+            self.handing.repeat()
 
     def _tell_prepared(self, to: Peer, above: int) -> None:
         for (epoch, _), answer in self._prepared.items():
@@ -228,12 +260,12 @@ class Participant:
             self._desk.send(to, answer)
 
     def on_prepared(self, event: PartyPrepared) -> None:
-        """A source or sink has its part of a barrier on the disk."""
+        """A source or sink that stays here has its part of a barrier on the disk."""
         if self._takes(event.snapshot):
             self._prepare(event, event.saved, event.offset)
 
     def on_snapped(self, event: PartySnapped) -> None:
-        """A stage's element is on the local disk: now to its holders."""
+        """The element of a party that may move is on the local disk: now to its holders."""
         if not self._takes(event.snapshot):
             return
         config = self._desk.config
@@ -274,7 +306,7 @@ class Participant:
         if sum(1 for holder in element.holders if holder) < wanted:
             self._desk.observe(ElementDegraded(self.run, event.party, element.survives))
         chain = (*event.saved.chain, element)[-MAX_CHAIN:]
-        self._prepare(event, Saved(event.party, chain), 0)
+        self._prepare(event, Saved(event.party, chain), event.offset)
 
     def _takes(self, snapshot: Snapshot) -> bool:
         """Nothing of another life counts."""
@@ -300,6 +332,7 @@ class Participant:
             self._prepared[epoch, event.party] = answer
         if event.after is not None:
             self._plan = event.after
+            self.handing.hand_over(answer, event.after)
         if self._leader is not None:
             self._desk.send(self._leader, answer)
 
@@ -317,7 +350,12 @@ class Participant:
     def on_committed(self, sender: Peer, message: wire.Committed) -> None:
         """The register has an epoch. A node that has only an old part of a sink hears of lives in this way."""
         value = message.value
-        if value.run != self.run or value.faults() or value.life != message.life:
+        if (
+            value.run != self.run
+            or value.faults()
+            or value.life != message.life
+            or not value.may_be_told_by(sender.node)
+        ):
             self._desk.observe(MessageIgnored(sender.node, "committed"))
         elif value.life > self.life and self._desk.me.node not in value.plan.hosts:
             self._enter(sender, value)
@@ -332,6 +370,14 @@ class Participant:
     def _commit(self, sender: Peer, value: Value) -> None:
         answer = wire.CommittedOk(self.run, value.life, value.committed)
         if value.committed <= self._committed:
+            if value.state is State.FAILED:
+                if self.value is not None or self.phase is Phase.OUT:
+                    self.value = value  # nothing more is committed with it; who votes says the end
+                if self.phase is Phase.OUT:
+                    self.phase = Phase.CLOSED  # a later process: nothing of it runs here
+            elif (value.life, value.committed) == (self.life, self._committed) and self.phase is Phase.RUNNING:
+                self.value = value  # it may name other holders
+                self._know_elements()
             self._desk.send(sender, answer)
         elif value.committed > self._committing:
             self.value, self._committing = value, value.committed
@@ -347,26 +393,63 @@ class Participant:
             self._committing = self._committed
             return
         self._committed = max(self._committed, value.committed)
+        self.readying.committed(value)
+        self.handing.forget()  # the value says it from now on
         epoch = self._committed.epoch
         self._prepared = {key: each for key, each in self._prepared.items() if key[0] > epoch}
         self._begins = {begun: each for begun, each in self._begins.items() if begun > epoch}
         self._desk.send(sender, answer)
         self._tell_holders(value)
+        self._know_elements()
         if value.state is not State.RUNNING and self.phase is not Phase.CLOSED:
             self.phase = Phase.CLOSED
+            self.repairing.forget()
             self._desk.do(asked.CloseRun(self.run, value.state.value))
 
     def _tell_holders(self, value: Value) -> None:
         """Holders of what was saved here hear what is needed of it; one that does not hear it hears the next word."""
         needed = value.needed
-        for mine in value.plan.at(self._desk.me.node):
-            about = {at: element for (party, at), element in needed.items() if party == mine.party}
+        mine = [each.party for each in value.plan.at(self._desk.me.node)]
+        for party in dict.fromkeys((*mine, *self._holders)):
+            about = {at: element for (whose, at), element in needed.items() if whose == party}
             now = {holder: None for element in about.values() for holder in element.holders if holder}
             is_over = value.state is not State.RUNNING
-            message = wire.Kept(self.run, value.life, mine.party, value.committed, tuple(about), is_over)
-            for holder in {**self._holders.get(mine.party, {}), **now}:
+            message = wire.Kept(self.run, value.life, party, value.committed, tuple(about), is_over)
+            for holder in {**self._holders.get(party, {}), **now}:
                 self._desk.send(Peer(holder), message)
-            self._holders[mine.party] = now
+            self._holders[party] = now
+            if not now and party not in mine:
+                del self._holders[party]
+
+    # ---- fragments between epochs
+
+    def _know_elements(self) -> None:
+        """What is committed of what was saved here, and may need fragments that nobody has any more."""
+        if self.value is None or self.phase is not Phase.RUNNING or self.value.state is not State.RUNNING:
+            return
+        mine = {each.party: None for each in self.value.plan.at(self._desk.me.node) if not each.is_pinned}
+        elements = {
+            (saved.party, element.snapshot): element
+            for saved in self.value.saved
+            if saved.party in mine
+            for element in saved.chain
+        }
+        self.repairing.know(self.life, elements)
+
+    def _tell_remade(self, message: wire.Remade) -> None:
+        if self._leader is not None:
+            self._desk.send(self._leader, message)
+
+    def ask_held(self, holder: Peer) -> None:
+        """A holder may be another process than before: what does it still have?"""
+        value = self.value
+        if value is None or self.phase is not Phase.RUNNING:
+            return
+        for party in self.repairing.parties(holder.node):
+            needed = tuple(at for whose, at in value.needed if whose == party)
+            message = wire.Kept(self.run, value.life, party, value.committed, needed, asks=True)
+            self._desk.send(holder, message)
+        self.repairing.look()
 
     def violations(self) -> list[str]:
         """What must never be so."""

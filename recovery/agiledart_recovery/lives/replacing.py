@@ -8,10 +8,11 @@ the value is written once more without the voters before. A node that lost its d
 import msgspec
 
 from agiledart_kernel.instants import Instant
+from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_recovery.desk import Desk
-from agiledart_recovery.register.ballots import Chair, successor_of
-from agiledart_recovery.register.proposer import Phase, Proposer
+from agiledart_recovery.register.ballots import Chair, is_quorum, successor_of
+from agiledart_recovery.register.proposer import Phase, Proposer, electors_of
 from agiledart_recovery.wire.messages import AskSeat
 from agiledart_recovery.wire.names import Run, Voter
 from agiledart_recovery.wire.observations import VoterReplaced
@@ -39,6 +40,13 @@ class Replacing:
     def all_heard_since(self, at: Instant) -> bool:
         """Whether every voter has answered after an instant."""
         return all(heard > at for heard in self._heard.values())
+
+    def missing(self, value: Value, since: Instant) -> tuple[NodeId, ...]:
+        """Voters that were not heard since an instant, when those that were are too few to write anything."""
+        heard = {chair: None for chair, at in self._heard.items() if at >= since}
+        if is_quorum(value, heard):
+            return ()
+        return tuple(voter.peer.node for voter in electors_of(value) if voter.chair not in heard)
 
     def on_seat(self, sender: Peer, seat: int) -> None:
         """A node that was asked has made a voter's file."""

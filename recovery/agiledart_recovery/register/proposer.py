@@ -20,6 +20,7 @@ without it would both be acknowledged. So the value itself carries the voters be
 from enum import Enum
 
 from agiledart_kernel.count import one_more
+from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_recovery.desk import Desk
 from agiledart_recovery.register.ballots import Chair, is_quorum
@@ -106,6 +107,14 @@ class Proposer:
             for voter in electors_of(self._want):
                 if voter.chair not in self._accepted:
                     self._desk.send(voter.peer, message)
+
+    def silent(self) -> tuple[NodeId, ...]:
+        """Voters that have not answered what is asked of them."""
+        if self.phase is Phase.READING:
+            return tuple(voter.peer.node for voter in self._asked if voter.chair not in self._promises)
+        if self.phase in (Phase.CONFIRMING, Phase.WRITING):
+            return tuple(voter.peer.node for voter in electors_of(self._want) if voter.chair not in self._accepted)
+        return ()
 
     # ---- answers
 

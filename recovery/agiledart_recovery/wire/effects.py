@@ -71,12 +71,46 @@ class StartSources(Effect, frozen=True, gc=False):
 
 
 class PassBarrier(Effect, frozen=True, gc=False):
-    """Sources send barrier `epoch`, and before it those that they missed; answered by `PartyPrepared` of each party."""
+    """Sources send barrier `epoch`, and before it those that they missed; answered by `PartyPrepared` of each party.
+
+    `before` is the digest of the plan that they follow; `after`, with a change, the plan behind the barrier.
+    """
 
     run: Run
     life: int
     epoch: int
+    before: bytes
     after: Plan | None
+
+
+class MakeTermReady(Request, frozen=True, gc=False):
+    """Make ready `assignments` of the plan `after`: room, executors, code; and links of all that runs here to what it will send to.
+    They begin when they are handed over.
+    """
+
+    run: Run
+    life: int
+    before: Plan
+    after: Plan
+    assignments: tuple[Assignment, ...]
+
+
+class TakeOver(Request, frozen=True, gc=False):
+    """An old instance has handed over: bring its element here, and its groups to the waiting instances that own them."""
+
+    run: Run
+    life: int
+    epoch: int
+    digest: bytes
+    saved: Saved
+
+
+class DropTerm(Effect, frozen=True, gc=False):
+    """The plan of this digest will not be: end what was made ready for it and has not begun."""
+
+    run: Run
+    life: int
+    digest: bytes
 
 
 class SyncLogs(Request, frozen=True, gc=False):
@@ -111,11 +145,15 @@ class FragmentKey(msgspec.Struct, frozen=True, gc=False, array_like=True, order=
 
 
 class SendFragment(Request, frozen=True, gc=False):
-    """Encode if that was not done yet, and store one fragment at a holder."""
+    """Encode if that was not done yet, and store one fragment at a holder.
+
+    `life`: in which this host wants that; the element's own, or a later one when its fragment is made again.
+    """
 
     holder: NodeId
     key: FragmentKey
     element: Element
+    life: int
 
 
 class FetchStripe(Request, frozen=True, gc=False):

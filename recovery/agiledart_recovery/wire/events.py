@@ -47,7 +47,7 @@ class RoomSeen(Event, frozen=True, gc=False):
 
 
 class PartySnapped(Event, frozen=True, gc=False):
-    """A stage's element for a barrier is on the local disk; fragments of it are to be sent.
+    """The element of a party that may move is on the local disk for a barrier; fragments of it are to be sent.
 
     Args:
         saved: earlier elements that this one needs.
@@ -63,10 +63,11 @@ class PartySnapped(Event, frozen=True, gc=False):
     after: Plan | None = None
     is_caught_up: bool = True
     has_ended: bool = False
+    offset: int = 0
 
 
 class PartyPrepared(Event, frozen=True, gc=False):
-    """A source or sink, which saves nothing at holders, has its part of a barrier on the disk."""
+    """A source or sink that stays on its node, so it saves nothing at holders, has its part of a barrier on the disk."""
 
     run: Run
     party: Party
@@ -78,6 +79,12 @@ class PartyPrepared(Event, frozen=True, gc=False):
     has_ended: bool = False
 
 
+class FragmentDamaged(Event, frozen=True, gc=False):
+    """A fragment that this node keeps for another is not whole any more, and was let go."""
+
+    key: FragmentKey
+
+
 class LifeBroken(Event, frozen=True, gc=False):
     """Something of a life cannot go on here: an instance died, two barriers of one number differ, a channel has a gap."""
 
@@ -87,7 +94,7 @@ class LifeBroken(Event, frozen=True, gc=False):
 
 
 class ChangeRequested(Event, frozen=True, gc=False):
-    """Move instances: another plan with the same parties but for their terms and hosts."""
+    """Stages are to take new terms: another plan, see `Changing.want`."""
 
     run: Run
     plan: Plan

@@ -5,8 +5,10 @@
 | proposer → voter, and back | PREPARE PROMISE ACCEPT ACCEPTED REFUSED |
 | coordinator → voters, and back | LEADING FOLLOWING; ASK_SEAT SEAT |
 | coordinator → hosts, and back | RESET RESET_OK RESET_REFUSED START; BEGIN ASK PREPARED; SYNC SYNCED; COMMITTED COMMITTED_OK |
-| host → coordinator | NEED_LIFE, ENTERING |
-| host → holder | KEPT |
+| coordinator → hosts of both plans, and back | PREPARE_TERM TERM_READY TERM_LET_GO |
+| host of an old instance → of new ones, and back | HANDED HANDED_OK |
+| host → coordinator | NEED_LIFE, ENTERING, REMADE |
+| host → holder, and back | KEPT HOLDS |
 
 Fragments' bytes travel over a service of their own, so they are no messages here.
 """
@@ -17,9 +19,10 @@ import msgspec
 
 from agiledart_kernel.count import Count
 from agiledart_kernel.machine import Message
-from agiledart_recovery.limits import MAX_CHAIN, MAX_PARTIES, MAX_REASON
+from agiledart_kernel.node_id import NodeId
+from agiledart_recovery.limits import MAX_CHAIN, MAX_FRAGMENTS, MAX_PARTIES, MAX_REASON, MAX_REMADE
 from agiledart_recovery.wire.names import Ballot, Digest, Party, Run, Snapshot, Stamp
-from agiledart_recovery.wire.value import Plan, Saved, Value
+from agiledart_recovery.wire.value import MadeAgain, Plan, Saved, Value
 
 Reason = Annotated[str, msgspec.Meta(max_length=MAX_REASON)]
 
@@ -126,10 +129,15 @@ class ResetOk(RunMessage, frozen=True, gc=False, tag=391):
 
 
 class ResetRefused(RunMessage, frozen=True, gc=False, tag=392):
-    """I cannot: I have entered `life`, which is later, or the same and I was ended since; or I could not restore."""
+    """I cannot: I have entered `life`, which is later, or the same and I was ended since; or I could not restore.
+
+    Args:
+        lacks: holders whose fragments of a state are gone or bad, so that it cannot be rebuilt without them.
+    """
 
     life: Count
     reason: Reason
+    lacks: Annotated[tuple[NodeId, ...], msgspec.Meta(max_length=MAX_FRAGMENTS)] = ()
 
 
 class Start(RunMessage, frozen=True, gc=False, tag=393):
@@ -195,6 +203,7 @@ class Kept(RunMessage, frozen=True, gc=False, tag=401):
     Args:
         committed: what the register has committed; fragments of later epochs stay, whatever they are.
         is_over: the run has ended, so none is needed.
+        asks: answer with HOLDS.
     """
 
     life: Count
@@ -202,6 +211,7 @@ class Kept(RunMessage, frozen=True, gc=False, tag=401):
     committed: Snapshot
     needed: Annotated[tuple[Snapshot, ...], msgspec.Meta(max_length=2 * MAX_CHAIN)]
     is_over: bool = False
+    asks: bool = False
 
 
 class Entering(RunMessage, frozen=True, gc=False, tag=402):
@@ -218,8 +228,69 @@ class Entering(RunMessage, frozen=True, gc=False, tag=402):
     of: Count = 0
 
 
+class PrepareTerm(RunMessage, frozen=True, gc=False, tag=403):
+    """The plan `after` may follow `before` with a barrier: make ready what you will run in it, and the way to what others will.
+
+    Nothing of it begins because of this: a new instance begins when it is handed over, a sender switches at its barrier.
+
+    Args:
+        stamp: orders the changes that coordinators want; one that comes late undoes nothing.
+    """
+
+    life: Count
+    stamp: Stamp
+    before: Plan
+    after: Plan
+
+
+class TermReady(RunMessage, frozen=True, gc=False, tag=404):
+    """It is ready. A reason: it can't be."""
+
+    life: Count
+    digest: Digest
+    reason: Reason = ""
+
+
+class TermLetGo(RunMessage, frozen=True, gc=False, tag=405):
+    """The plan of this digest will not be: what was made ready for it may go."""
+
+    life: Count
+    digest: Digest
+
+
+class Handed(RunMessage, frozen=True, gc=False, tag=406):
+    """An old instance has stopped at the change's barrier; this is what it saved there, and its groups are yours."""
+
+    life: Count
+    epoch: Count
+    digest: Digest
+    saved: Saved
+
+
+class HandedOk(RunMessage, frozen=True, gc=False, tag=407):
+    """I have it."""
+
+    life: Count
+    epoch: Count
+    party: Party
+
+
+class Remade(RunMessage, frozen=True, gc=False, tag=408):
+    """Fragments of what I saved have other holders, for what the register names had none any more. Said until it names them."""
+
+    life: Count
+    made: Annotated[tuple[MadeAgain, ...], msgspec.Meta(max_length=MAX_REMADE)]
+
+
+class Holds(RunMessage, frozen=True, gc=False, tag=409):
+    """Holder → host: of a party's fragments that you had put here, these are here and whole."""
+
+    party: Party
+    held: Annotated[tuple[tuple[Snapshot, Count], ...], msgspec.Meta(max_length=2 * MAX_CHAIN * MAX_FRAGMENTS)]
+
+
 RecoveryMessage = (
     Prepare | Promise | Accept | Accepted | Refused | Leading | Following | AskSeat | Seat | Reset | Prepared
     | ResetOk | ResetRefused | Start | Begin | Ask | Sync | Synced | Committed | CommittedOk | NeedLife
-    | Kept | Entering
+    | Kept | Entering | Remade | Holds | PrepareTerm | TermReady | TermLetGo | Handed | HandedOk
 )  # fmt: skip

@@ -4,7 +4,7 @@ from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.observe import Observation
 from agiledart_kernel.peer import Peer
 from agiledart_recovery.wire.names import Ballot, Party, Run, Snapshot, Stamp
-from agiledart_recovery.wire.value import Value
+from agiledart_recovery.wire.value import Change, Value
 
 
 class ValueAcknowledged(Observation, frozen=True, gc=False):
@@ -84,12 +84,26 @@ class LifeEntered(Observation, frozen=True, gc=False):
     life: int
 
 
+class ChangeSettled(Observation, frozen=True, gc=False):
+    """A change is done, let go or rolled back, and the register says so."""
+
+    run: Run
+    change: Change
+
+
 class ElementDegraded(Observation, frozen=True, gc=False):
     """Fewer than m + k fragments were acknowledged; so many losses it survives."""
 
     run: Run
     party: Party
     survives: int
+
+
+class FragmentRemade(Observation, frozen=True, gc=False):
+    """A fragment that nobody had any more lies at another holder now."""
+
+    run: Run
+    party: Party
 
 
 class MessageIgnored(Observation, frozen=True, gc=False):

@@ -4,6 +4,7 @@ Departs: the specification keeps a digest of the epoch's manifest. Here the mani
 digest alone, a coordinator that dies between ACCEPT and COMMITTED leaves nobody who knows the holders of a host that died with it.
 """
 
+from collections.abc import Iterable
 from enum import StrEnum
 from hashlib import sha256
 from typing import Annotated
@@ -14,7 +15,16 @@ from agiledart_kernel.codec import encode
 from agiledart_kernel.count import Count
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
-from agiledart_recovery.limits import MAX_CHAIN, MAX_EDGES, MAX_FRAGMENTS, MAX_PARTIES, MAX_PLAN_BYTES, MAX_VOTERS
+from agiledart_recovery.limits import (
+    MAX_CHAIN,
+    MAX_CHANGES,
+    MAX_EDGES,
+    MAX_FRAGMENTS,
+    MAX_PARTIES,
+    MAX_PLAN_BYTES,
+    MAX_REASON,
+    MAX_VOTERS,
+)
 from agiledart_recovery.wire.names import NOTHING_SAVED, Digest, Name, Party, Run, Snapshot, Voter
 
 
@@ -34,12 +44,21 @@ class State(StrEnum):
     FAILED = "failed"
 
 
+class IfLost(StrEnum):
+    """What becomes of the run when a pinned party's host, or a state, is lost."""
+
+    WAIT = ""
+    FAIL = "fail"
+    EMPTY = "empty"
+
+
 class Assignment(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """A party and its host.
 
     Args:
-        is_pinned: it cannot run elsewhere; without its host the run waits.
+        is_pinned: it cannot run elsewhere; without its host the run waits. What is not pinned is saved at holders.
         has_log: a source that writes its judged rows to a log before they leave, and is asked to SYNC it.
+        if_lost: of a pinned party: when its host is gone; of another one: when its state cannot be rebuilt.
     """
 
     party: Party
@@ -47,6 +66,50 @@ class Assignment(msgspec.Struct, frozen=True, gc=False, array_like=True):
     host: Peer
     is_pinned: bool = False
     has_log: bool = False
+    if_lost: IfLost = IfLost.WAIT
+
+
+class Fate(StrEnum):
+    """What became of a change."""
+
+    RUNNING = "running"
+    DONE = "done"
+    LET_GO = "let-go"
+    ROLLED_BACK = "rolled-back"
+
+
+class Change(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """A stage takes a new term: other instances, other places, another table of owners. Source: scaling specification §8.
+
+    Args:
+        term: the new one.
+        before, after: how many instances.
+        kind: scale, move or drain.
+        reason: who asked for it, or what.
+        why: it was let go or rolled back.
+        moved_groups: key groups that go to another node.
+        moved_bytes: of their state, as it was saved last.
+        took_ns: from the request to the commit.
+        gap_ns: longest pause of a group, as the new instances saw it; 0 while nobody has said.
+    """
+
+    stage: Name
+    term: Count
+    before: Count
+    after: Count
+    kind: Annotated[str, msgspec.Meta(max_length=16)] = ""
+    reason: Annotated[str, msgspec.Meta(max_length=MAX_REASON)] = ""
+    fate: Fate = Fate.RUNNING
+    why: Annotated[str, msgspec.Meta(max_length=MAX_REASON)] = ""
+    moved_groups: Count = 0
+    moved_bytes: Count = 0
+    took_ns: Count = 0
+    gap_ns: Count = 0
+
+    @property
+    def name(self) -> tuple[str, int]:
+        """In one run no stage takes a term twice."""
+        return self.stage, self.term
 
 
 class Plan(msgspec.Struct, frozen=True, array_like=True):
@@ -56,12 +119,15 @@ class Plan(msgspec.Struct, frozen=True, array_like=True):
         edges: stage → stage.
         syncs: a merge by position has several sources, so logs are synced before a commit.
         body: what forming needs to start it (tables, executors); recovery carries it and never reads it.
+        changes: what made it of the plan before, one for each stage that takes a new term. In the plan, so that whoever commits
+            it can note them, also a coordinator that never heard the request.
     """
 
     assignments: Annotated[tuple[Assignment, ...], msgspec.Meta(max_length=MAX_PARTIES)]
     edges: Annotated[tuple[tuple[Name, Name], ...], msgspec.Meta(max_length=MAX_EDGES)] = ()
     syncs: bool = False
     body: Annotated[bytes, msgspec.Meta(max_length=MAX_PLAN_BYTES)] = b""
+    changes: Annotated[tuple[Change, ...], msgspec.Meta(max_length=MAX_EDGES)] = ()
 
     @property
     def digest(self) -> bytes:
@@ -76,6 +142,10 @@ class Plan(msgspec.Struct, frozen=True, array_like=True):
     def at(self, node: NodeId) -> tuple[Assignment, ...]:
         """What a node runs."""
         return tuple(each for each in self.assignments if each.host.node == node)
+
+    def stage(self, stage: str) -> tuple[Assignment, ...]:
+        """Instances of a stage, by their index."""
+        return tuple(each for each in self.assignments if each.party.stage == stage)
 
     def of(self, role: Role) -> tuple[Assignment, ...]:
         """Parties of one role."""
@@ -114,6 +184,15 @@ class Saved(msgspec.Struct, frozen=True, array_like=True):
         return self.chain[-1].snapshot if self.chain else NOTHING_SAVED
 
 
+class MadeAgain(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """A fragment of an element has another holder."""
+
+    party: Party
+    snapshot: Snapshot
+    index: Annotated[int, msgspec.Meta(ge=0, lt=MAX_FRAGMENTS)]
+    holder: NodeId
+
+
 class SinkEnd(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """Up to where a node's part of a sink is committed. A sink that moved has a part, and an end, on each node."""
 
@@ -136,9 +215,10 @@ class Value(msgspec.Struct, frozen=True, array_like=True):
         generation: grows when an admin goes on without a lost majority.
         saved, before: what the committed epoch and the one committed before it need.
         parts: each node's part of each sink, also of sinks that have moved on.
-        reason: why it failed; empty otherwise.
+        reason: why it failed; of a run that goes on, what this life could not bring back; empty otherwise.
         outgoing: the voters before, when this value changes them: until the next value they must agree, too.
         key: of the run; elements are sealed under it before they are cut, so that holders cannot read them.
+        changes: the last of them, oldest first, the one that runs among them.
     """
 
     run: Run
@@ -154,6 +234,7 @@ class Value(msgspec.Struct, frozen=True, array_like=True):
     reason: Annotated[str, msgspec.Meta(max_length=400)] = ""
     outgoing: Annotated[tuple[Voter, ...], msgspec.Meta(max_length=MAX_VOTERS)] = ()
     key: Digest = b""
+    changes: Annotated[tuple[Change, ...], msgspec.Meta(max_length=MAX_CHANGES)] = ()
 
     def faults(self) -> list[str]:
         """What makes it no value that a peer may send; empty when it is sound."""
@@ -168,12 +249,37 @@ class Value(msgspec.Struct, frozen=True, array_like=True):
             found.append("an epoch of a life to come is committed")
         return found
 
-    def saved_of(self, party: Party) -> Saved:
-        """What the committed epoch has of a party, whatever its term."""
-        for each in self.saved:
-            if (each.party.stage, each.party.index) == (party.stage, party.index):
-                return each
-        return Saved(party)
+    def may_be_told_by(self, node: NodeId) -> bool:
+        """Whether a node may say that this is in the register: only voters may."""
+        return any(voter.peer.node == node for voter in (*self.voters, *self.outgoing))
+
+    def saved_for(self, party: Party) -> tuple[Saved, ...]:
+        """What the committed epoch has of a party: its own, or, in a term whose first epoch is not committed, that of all
+        instances of the term before, of which it takes its groups.
+        """
+        of_stage = tuple(each for each in self.saved if each.party.stage == party.stage)
+        return tuple(each for each in of_stage if each.party == party) or of_stage
+
+    def with_holders(self, made: Iterable[MadeAgain]) -> "Value":
+        """The value that names these holders, as far as it has such elements and the node has no other fragment of it."""
+        news: dict[tuple[Party, Snapshot], dict[int, NodeId]] = {}
+        for one in made:
+            news.setdefault((one.party, one.snapshot), {})[one.index] = one.holder
+
+        def element_of(saved: Saved, element: Element) -> Element:
+            holders = list(element.holders)
+            for index, holder in news.get((saved.party, element.snapshot), {}).items():
+                if index < len(holders) and holder not in holders:
+                    holders[index] = holder
+            return msgspec.structs.replace(element, holders=tuple(holders))
+
+        def all_of(known: tuple[Saved, ...]) -> tuple[Saved, ...]:
+            return tuple(
+                msgspec.structs.replace(saved, chain=tuple(element_of(saved, element) for element in saved.chain))
+                for saved in known
+            )
+
+        return msgspec.structs.replace(self, saved=all_of(self.saved), before=all_of(self.before))
 
     @property
     def nodes(self) -> dict[NodeId, Peer]:

@@ -108,18 +108,20 @@ class Secant:
             known = replace(known, points=(), due=due)
         before = next((Trial(px, f / capacity * pc) for px, pc in reversed(known.points) if px != x), ORIGIN)
         others = tuple(point for point in known.points if point[0] != x)
-        known = replace(known, points=(*others[-1:], (x, capacity)))
+        points = (*others[-1:], (x, capacity))
         step = secant_step(Trial(x, f), before if s.uses_secant else ORIGIN)
         wanted = limits.clamp(math.ceil(min(step.instances, s.max_factor * x + 1) - 1e-9))
         terms["needed"] = wanted
         why = f"{step.rule}: f {f:.2f}"
         if wanted <= x:
-            known = replace(known, shorts=0)
+            known = replace(known, points=points, shorts=0)
             if wanted == x or f <= 1 + s.dead_band:
                 bound = f", at its limit of {limits.high}" if f < 1 - s.dead_band and x >= limits.high else ""
-                return Decision(x, f"f {f:.2f}{bound or ': enough'}", terms, replace(known, longs=0))
+                if known.longs:
+                    known = replace(known, longs=0)
+                return Decision(x, f"f {f:.2f}{bound or ': enough'}", terms, known)
             return self._shrink(x, wanted, limits, known, terms, why)
-        known = replace(known, longs=0)
+        known = replace(known, points=points, longs=0)
         if offered <= usable and backlog <= s.burst_s * (capacity - offered):
             gone = backlog / (capacity - offered) if capacity > offered else 0.0
             return Decision(x, f"a burst: {backlog:.0f} rows wait, gone in {gone:.0f} s", terms, known)

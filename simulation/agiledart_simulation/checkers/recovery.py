@@ -1,7 +1,8 @@
-"""Whether recovery keeps its promises, seen from above: V1 to V8 of the specification's invariants.
+"""Whether recovery and changes keep their promises, seen from above: V1 to V8, S1 to S3, S5 and S6 of the invariants.
 
 The ledger hears every value that a quorum of voters acknowledged, and looks at all disks. What a run without failures would have
-committed is known: the rows of both sources in order of position, counted by each stage from 1 on.
+committed is known: the rows of both sources in order of position, counted by each stage, for each group, from 1 on. That is S1
+and S2, too: a group with two owners, or with none for a moment, counts a row twice or not at all.
 """
 
 from collections.abc import Iterable, Mapping
@@ -9,9 +10,10 @@ from collections.abc import Iterable, Mapping
 from agiledart_kernel.node_id import NodeId
 from agiledart_recovery.lives.participant import Phase
 from agiledart_recovery.wire.names import Party, Run, Stamp
-from agiledart_recovery.wire.value import Element, Role, State, Value
+from agiledart_recovery.wire.value import Element, Fate, Role, State, Value
 from agiledart_simulation.pipeline.disk import Disk
 from agiledart_simulation.pipeline.pipeline_messages import Row
+from agiledart_simulation.pipeline.tables import group_of, way_of
 from agiledart_simulation.pipeline.virtual_host import RecoveryHost
 
 
@@ -49,8 +51,12 @@ class RecoveryLedger:
                 self._on_one_line(first, second)
         if stamp > self._newest:
             self._newest = stamp
-        if known is value:
+        # A slept coordinator hears late that a value was acknowledged; what only that one needed may be gone by then.
+        if known is value and stamp == self._newest:
             self._check_durable(value)
+            under_way = [change for change in value.changes if change.fate is Fate.RUNNING]
+            if len({change.stage for change in under_way}) < len(under_way):
+                self.complain(f"S3: {_says(value)} has two changes of one stage under way")
 
     def _on_one_line(self, first: Value, second: Value) -> None:
         if (second.life, second.committed.epoch) < (first.life, first.committed.epoch) or second.life < first.life:
@@ -61,6 +67,10 @@ class RecoveryLedger:
             self.complain(f"V1: epoch {first.committed.epoch} is committed in two lives")
         elif second.committed == first.committed and second.parts != first.parts:
             self.complain(f"V1: ends of {_says(first)} changed without a commit")
+        if second.life > first.life and second.committed == first.committed:
+            parties = [[each.party for each in value.plan.assignments] for value in (first, second)]
+            if parties[0] != parties[1] or first.plan.body != second.plan.body:
+                self.complain(f"S5: {_says(second)} runs another plan than {_says(first)} had committed")
         if second.committed != first.committed and second.committed.life < first.life:
             self.complain(f"V5: {_says(second)} commits life {second.committed.life} after life {first.life} began")
 
@@ -69,14 +79,16 @@ class RecoveryLedger:
             rows = len(self._disks[end.host].part.rows)
             if rows < end.offset:
                 self.complain(f"V2: {_says(value)}: {end.offset} rows are committed, {rows} are on the sink's disk")
+        terms = {each.party.stage: each.party.term for each in value.plan.assignments}
+        for saved in value.saved:
+            if saved.party.term > terms[saved.party.stage]:
+                self.complain(f"S5: {_says(value)} has the state of {saved.party}, its plan an older term")
         if value.state is State.RUNNING:
             self._check_elements(value, "V2")
 
     def _check_elements(self, value: Value, rule: str) -> None:
-        hosts = {(each.party.stage, each.party.index): each.host.node for each in value.plan.assignments}
         for (party, snapshot), element in value.needed.items():
-            at = hosts.get((party.stage, party.index))
-            local = at is not None and (party, snapshot) in self._disks[at].elements
+            local = any((party, snapshot) in self._disks[node].elements for node in value.plan.hosts)
             if not local and self._fragments(value.run, party, element) < element.m:
                 self.complain(
                     f"{rule}: {_says(value)} needs {party} of {snapshot}, of which too few fragments are left"
@@ -148,10 +160,14 @@ class RecoveryLedger:
             party.index: log.rows for disk in self._disks.values() for party, log in disk.logs.items()
         }
         numbers: dict[int, int] = {}
+        counted: dict[tuple[str, int], int] = {}
+        ways = {each.party.index: way_of(value.plan, each.party.stage) for each in value.plan.of(Role.SOURCE)}
         last = (-1, 0)
         for place, row in enumerate(committed, start=1):
             source = row.at[1]
-            if row.at <= last or any(count != place for count in row.counts):
+            groups = [(stage, group_of(stage, row)) for stage in ways[source]]
+            counted |= {group: counted.get(group, 0) + 1 for group in groups}
+            if row.at <= last or [*row.counts] != [counted[group] for group in groups]:
                 self.complain(f"V3: committed row {place} is {row.at} with counts {row.counts}, after {last}")
                 break
             if row.number != numbers.get(source, 0):
@@ -180,6 +196,12 @@ class RecoveryLedger:
                 self.complain(f"V3: a reader of {node.short} saw other rows before")
             if len(visible) > len(seen):
                 self._seen[node] = visible
+
+    def check_left(self, hosts: Iterable[RecoveryHost]) -> None:
+        """S6: nothing waits for a change that will not be."""
+        for host in hosts:
+            for waiting in host.engine.waiting.values() if host.engine is not None else ():
+                self.complain(f"S6: {host.me.name} still holds {', '.join(map(str, waiting.parties)) or 'a plan'}")
 
     def check_end(self, rows: int) -> None:
         """L1 and V8: the run has finished, and every row that was read is committed and shown."""

@@ -5,17 +5,18 @@ instance that is not there, or of a sender that no barrier has told of, is not a
 waits.
 """
 
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from agiledart_kernel.codec import encode
 from agiledart_kernel.instants import MILLISECOND, Instant
 from agiledart_kernel.machine import Message
 from agiledart_kernel.peer import Peer
-from agiledart_recovery.wire.effects import EnterLife
+from agiledart_recovery.wire.effects import EnterLife, MakeTermReady, TakeOver
 from agiledart_recovery.wire.names import Party, Snapshot
 from agiledart_recovery.wire.value import Assignment, Plan, Role
 from agiledart_simulation.pipeline.disk import Disk
-from agiledart_simulation.pipeline.parties import Source, Stage, targets_of
+from agiledart_simulation.pipeline.parties import Source, Stage, joined, send_all
 from agiledart_simulation.pipeline.pipeline_messages import (
     END,
     START,
@@ -27,6 +28,7 @@ from agiledart_simulation.pipeline.pipeline_messages import (
     Row,
     Rows,
 )
+from agiledart_simulation.pipeline.tables import owned, tables_of
 
 _RESEND_NS = 300 * MILLISECOND
 _WINDOW = 32
@@ -68,6 +70,7 @@ class Place(Protocol):
         engine: "Engine",
         stage: Stage,
         snapshot: Snapshot,
+        raw: bytes,
         rows: list[Row],
         end: int,
         after: Plan | None,
@@ -81,6 +84,10 @@ class Place(Protocol):
         """This life cannot go on here."""
         ...
 
+    def wrong(self, line: str) -> None:
+        """Something that must never be so."""
+        ...
+
 
 class Outlet:
     """What one party says to another."""
@@ -89,6 +96,16 @@ class Outlet:
         self.number = 0
         self.unacknowledged: list[Frame] = []
         self.quiet_since = 0
+
+
+@dataclass
+class Waiting:
+    """What was made ready here for a plan that may come: instances that have not begun, and what old ones have handed over."""
+
+    before: Plan
+    plan: Plan
+    parties: dict[Party, Assignment]
+    handed: dict[Party, Memory] = field(default_factory=dict)
 
 
 class Engine:
@@ -105,18 +122,19 @@ class Engine:
         self._outlets: dict[tuple[Party, Party], Outlet] = {}
         self._taken: dict[tuple[Party, Party], int] = {}
         self._base = entry.base
+        self.waiting: dict[bytes, Waiting] = {}
         positions = {saved.party: saved.position for saved in entry.saved}
         for mine in entry.assignments:
             if mine.role is Role.SOURCE:
                 position = int(positions.get(mine.party, b"") or b"0")
                 self.sources[mine.party] = Source(self, mine, self.plan, position, entry.base)
             else:
-                memory = memories.get(mine.party, Memory(0, START, ()))
+                memory = memories.get(mine.party, Memory({}, START, ()))
                 self.stages[mine.party] = Stage(self, mine, self.plan, memory, entry.base)
 
     # ---- channels
 
-    def send(self, source: Party, target: Party, body: Rows | Barrier | Memory) -> None:
+    def send(self, source: Party, target: Party, body: Rows | Barrier) -> None:
         """Say something; it is said again until it is acknowledged."""
         outlet = self._outlets.setdefault((source, target), Outlet())
         outlet.number += 1
@@ -124,9 +142,8 @@ class Engine:
         if not outlet.unacknowledged:
             outlet.quiet_since = self.host.now
         outlet.unacknowledged.append(frame)
-        if isinstance(body, Barrier | Memory):
-            plan = body.after if isinstance(body, Barrier) else body.plan
-            self.learn(plan)
+        if isinstance(body, Barrier):
+            self.learn(body.after)
         if len(outlet.unacknowledged) <= _WINDOW:
             self.host.send(self.where[target], frame)
 
@@ -167,30 +184,61 @@ class Engine:
         expected = self._taken.get(key, 0) + 1
         if frame.number == expected and self._takes(frame):
             self._taken[key] = expected
-            stage = self.stages[frame.target]
-            if not isinstance(frame.body, Memory):
-                if isinstance(frame.body, Barrier):
-                    self.learn(frame.body.after)
-                stage.take(frame.source, frame.body)
+            if isinstance(frame.body, Barrier):
+                self.learn(frame.body.after)
+            self.stages[frame.target].take(frame.source, frame.body)
         if frame.number <= self._taken.get(key, 0):
             self.host.send(sender, FrameAck(frame.life, *key, self._taken[key]))
 
     def _takes(self, frame: Frame) -> bool:
         stage = self.stages.get(frame.target)
-        if isinstance(frame.body, Memory):
-            return stage is None and self._begin(frame.target, frame.body)
         return stage is not None and stage.knows(frame.source)
 
-    def _begin(self, party: Party, memory: Memory) -> bool:
-        """An instance is handed over to this node: it begins on this word, never because it was asked."""
-        plan = memory.plan
-        assert plan is not None
-        mine = next(each for each in plan.assignments if each.party == party)
-        self.learn(plan)
-        self.stages[party] = Stage(self, mine, plan, memory, memory.epoch)
+    # ---- a new term
+
+    def make_ready(self, effect: MakeTermReady) -> None:
+        """A plan may come with a barrier; what this node will run in it waits to be handed over."""
+        self.learn(effect.after)
+        self.waiting[effect.after.digest] = Waiting(
+            effect.before, effect.after, {each.party: each for each in effect.assignments}
+        )
+
+    def drop_term(self, digest: bytes) -> None:
+        """It will not come."""
+        self.waiting.pop(digest, None)
+
+    def committed(self, plan: Plan) -> None:
+        """The register names a plan: where nothing of it waits any more, it runs like any other."""
+        waiting = self.waiting.get(plan.digest)
+        if waiting is not None and not waiting.parties:
+            del self.waiting[plan.digest]
+
+    def take_over(self, effect: TakeOver, memory: Memory) -> None:
+        """An old instance has handed over: who has all of its groups now begins, never because it was asked."""
+        waiting = self.waiting.get(effect.digest)
+        if waiting is None:
+            return
+        old = effect.saved.party
+        waiting.handed.setdefault(old, memory)
+        before = tables_of(waiting.before).get(old.stage)
+        for party, mine in list(waiting.parties.items()):
+            if party.stage == old.stage:
+                groups = owned(waiting.plan, party)
+                owners = [before[group] if before else 0 for group in groups]
+                parts = {one.index: part for one, part in waiting.handed.items() if one.stage == party.stage}
+                if all(owner in parts for owner in owners):
+                    self._begin(
+                        waiting, mine, joined(party.stage, groups, list(parts.values()), waiting.plan, effect.epoch)
+                    )
+        if not waiting.parties:
+            del self.waiting[effect.digest]
+
+    def _begin(self, waiting: "Waiting", mine: Assignment, memory: Memory) -> None:
+        del waiting.parties[mine.party]
+        stage = self.stages[mine.party] = Stage(self, mine, waiting.plan, memory, memory.inlets[0].passed)
+        stage.passed = max(inlet.passed for inlet in memory.inlets)
         self.host.reached("handed")
-        self.stages[party].settle()
-        return True
+        stage.settle()
 
     # ---- sources
 
@@ -228,36 +276,34 @@ class Engine:
         if stage.mine.role is Role.SINK:
             self.volatile += [Row(row.at, row.number, row.salt, row.counts[:-1]) for row in rows]
             return
-        for target in self._targets(stage):
-            self.send(stage.party, target, Rows(tuple(rows), mark))
-
-    def _targets(self, stage: Stage) -> list[Party]:
-        return targets_of(stage.plan, stage.party.stage)
+        send_all(self, stage.plan, stage.party, Rows(tuple(rows), mark))
 
     def stage_barrier(self, stage: Stage, epoch: int, memory: Memory, after: Plan | None) -> None:
         """A barrier has come through all inputs: it goes on at once, and the element is written."""
         snapshot = Snapshot(self.life, epoch)
         if stage.mine.role is Role.SINK:
-            self._flush(stage, snapshot, after, has_ended=False)
+            self._flush(stage, snapshot, memory, after, has_ended=False)
             return
-        for target in self._targets(stage):
-            self.send(stage.party, target, Barrier(epoch, stage.out_mark, after))
+        send_all(self, stage.plan, stage.party, Barrier(epoch, stage.out_mark, after))
         self.host.keep_element(self, stage, snapshot, encode(memory), after, has_ended=False)
 
     def stage_ended(self, stage: Stage) -> None:
         """No input is left."""
         snapshot = Snapshot(self.life, stage.passed + 1)
         if stage.mine.role is Role.SINK:
-            self._flush(stage, snapshot, None, has_ended=True)
+            self._flush(stage, snapshot, stage.memory(0), None, has_ended=True)
             return
-        for target in self._targets(stage):
-            self.send(stage.party, target, Rows((), END))
+        send_all(self, stage.plan, stage.party, Rows((), END))
         self.host.keep_element(self, stage, snapshot, encode(stage.memory(0)), None, has_ended=True)
 
-    def _flush(self, stage: Stage, snapshot: Snapshot, after: Plan | None, *, has_ended: bool) -> None:
+    def _flush(self, stage: Stage, snapshot: Snapshot, memory: Memory, after: Plan | None, *, has_ended: bool) -> None:
         rows, self.volatile = self.volatile, []
         self.sink_end += len(rows)
-        self.host.keep_rows(self, stage, snapshot, rows, self.sink_end, after, has_ended=has_ended)
+        self.host.keep_rows(self, stage, snapshot, encode(memory), rows, self.sink_end, after, has_ended=has_ended)
+
+    def wrong(self, line: str) -> None:
+        """Something that must never be so."""
+        self.host.wrong(line)
 
     def broken(self, reason: str) -> None:
         """This life cannot go on here."""

@@ -12,12 +12,13 @@ from typing import Protocol
 from agiledart_recovery.wire.names import Party
 from agiledart_recovery.wire.value import Assignment, Plan
 from agiledart_simulation.pipeline.pipeline_messages import END, START, Barrier, Inlet, Memory, Position, Row, Rows
+from agiledart_simulation.pipeline.tables import group_of, owned, owner_of, sources_of, tables_of, targets_of
 
 
 class Carrier(Protocol):
     """What a party needs of the engine that it runs on."""
 
-    def send(self, source: Party, target: Party, body: Rows | Barrier | Memory) -> None:
+    def send(self, source: Party, target: Party, body: Rows | Barrier) -> None:
         """Say something; it is said again until it is acknowledged."""
         ...
 
@@ -45,15 +46,9 @@ class Carrier(Protocol):
         """This life cannot go on here."""
         ...
 
-
-def term_of(plan: Plan, stage: str) -> Party:
-    """The one instance of a stage in a plan."""
-    return next(each.party for each in plan.assignments if each.party.stage == stage)
-
-
-def targets_of(plan: Plan, stage: str) -> list[Party]:
-    """Whom a stage sends to."""
-    return [term_of(plan, target) for source, target in plan.edges if source == stage]
+    def wrong(self, line: str) -> None:
+        """Something that must never be so."""
+        ...
 
 
 class Source:
@@ -100,8 +95,19 @@ class Source:
             self.engine.source_prepared(self, epoch, after)
 
     def _send(self, body: Rows | Barrier) -> None:
-        for target in targets_of(self.plan, self.party.stage):
-            self.engine.send(self.party, target, body)
+        send_all(self.engine, self.plan, self.party, body)
+
+
+def send_all(engine: Carrier, plan: Plan, source: Party, body: Rows | Barrier) -> None:
+    """Say it to all instances downstream: rows to the owners of their groups, barriers and marks to everybody."""
+    tables = tables_of(plan)
+    for stage in targets_of(plan, source.stage):
+        rows: dict[Party, list[Row]] = {}
+        for row in body.rows if isinstance(body, Rows) else ():
+            rows.setdefault(owner_of(plan, tables, stage, row), []).append(row)
+        for each in plan.stage(stage):
+            own = Rows(tuple(rows.get(each.party, ())), body.mark) if isinstance(body, Rows) else body
+            engine.send(source, each.party, own)
 
 
 @dataclass
@@ -117,11 +123,11 @@ class Input:
 
 
 class Stage:
-    """A stage, or the sink: inputs, a frontier, and a count of rows."""
+    """An instance of a stage, or the sink: inputs, a frontier, and a count of rows for each of its groups."""
 
     def __init__(self, engine: Carrier, mine: Assignment, plan: Plan, memory: Memory, passed: int) -> None:
         self.engine, self.mine, self.plan, self.party = engine, mine, plan, mine.party
-        self.count, self.frontier, self.pool = memory.count, memory.frontier, list(memory.held)
+        self.counts, self.frontier, self.pool = dict(memory.counts), memory.frontier, list(memory.held)
         self.floor = memory.frontier
         self.out_mark = memory.frontier if memory.frontier != END else START
         self.passed = passed
@@ -132,15 +138,14 @@ class Stage:
             for inlet in memory.inlets:
                 self.inputs[inlet.source] = Input(inlet.mark, [], inlet.passed, {}, inlet.ended)
         else:
-            for source, target in plan.edges:
-                if target == self.party.stage:
-                    self.inputs[term_of(plan, source)] = Input(START, [], passed)
+            for source in sources_of(plan, self.party.stage):
+                self.inputs[source] = Input(START, [], passed)
 
     def knows(self, source: Party) -> bool:
         """Whether frames of a party may come: one of a term that no barrier has told of waits."""
-        return source in self.inputs and not self.has_stopped
+        return source in self.inputs and not self.has_stopped and not self.inputs[source].closed
 
-    def take(self, source: Party, body: Rows | Barrier | Memory) -> None:
+    def take(self, source: Party, body: Rows | Barrier) -> None:
         """The next frame of an input."""
         inlet = self.inputs[source]
         if isinstance(body, Barrier):
@@ -149,14 +154,28 @@ class Stage:
             if self.changes.setdefault(body.epoch, body.after) != body.after:
                 self.engine.broken(f"two requests under epoch {body.epoch}")
                 return
-            if body.after is not None and term_of(body.after, source.stage) != source:
-                inlet.closed = body.epoch
-                self.inputs[term_of(body.after, source.stage)] = Input(inlet.mark, [], body.epoch)
-        elif isinstance(body, Rows):
+            if body.after is not None:
+                self._end_channel(source, body, body.after)
+        else:
             inlet.queue.extend(row for row in body.rows if row.at > self.frontier)
             inlet.mark = max(inlet.mark, body.mark)
             inlet.ended |= body.mark == END
         self.settle()
+
+    def _end_channel(self, source: Party, barrier: Barrier, after: Plan) -> None:
+        """The barrier of a change is the last frame of a channel whose sender or receiver takes a new term."""
+        moves = self._moves(after)
+        stays = any(each.party == source for each in after.stage(source.stage))
+        if moves or not stays:
+            self.inputs[source].closed = barrier.epoch
+        if not moves and not stays:
+            for each in after.stage(source.stage):  # all of them, before anything that waits for them is looked at
+                # What comes over them lies behind the barrier: this instance's own element holds nothing of it.
+                cuts = {barrier.epoch: barrier.mark}
+                self.inputs.setdefault(each.party, Input(barrier.mark, [], barrier.epoch, cuts))
+
+    def _moves(self, after: Plan | None) -> bool:
+        return after is not None and all(each.party != self.party for each in after.stage(self.party.stage))
 
     def settle(self) -> None:
         """Release what all inputs have promised, pass barriers that came through all of them, end."""
@@ -182,8 +201,12 @@ class Stage:
             each.queue = [row for row in each.queue if row.at > upto]
         made = []
         for row in sorted(ready, key=lambda row: row.at):
-            self.count += 1
-            made.append(Row(row.at, row.number, row.salt, (*row.counts, self.count)))
+            group = group_of(self.party.stage, row)
+            if group not in owned(self.plan, self.party):
+                self.engine.wrong(f"S1: {self.party} got a row of group {group}, which it does not own")
+                return
+            self.counts[group] = self.counts.get(group, 0) + 1
+            made.append(Row(row.at, row.number, row.salt, (*row.counts, self.counts[group])))
         if upto > self.frontier:
             self.frontier = upto
             # The end itself leaves behind the last barrier, see `settle`.
@@ -193,21 +216,21 @@ class Stage:
     def barrier(self, epoch: int) -> None:
         """The barrier has come through all inputs."""
         after = self.changes.pop(epoch, None)
-        moves = after is not None and term_of(after, self.party.stage) != self.party
+        moves = self._moves(after)
         if moves and not self.is_caught_up:
             self.engine.broken(f"{self.party} has not caught up at the change of epoch {epoch}")
             return
         self.passed = epoch
-        self.engine.stage_barrier(self, epoch, self.memory(epoch), after)
-        if moves and after is not None:
-            self.has_stopped = True
-            inlets = tuple(Inlet(source, each.mark, each.passed, each.ended) for source, each in self.inputs.items())
-            held = self._held([*self.inputs.values()], epoch=None)
-            target = term_of(after, self.party.stage)
-            self.engine.send(self.party, target, Memory(self.count, self.frontier, held, inlets, epoch, after))
+        self.has_stopped = moves
+        self.engine.stage_barrier(self, epoch, self.handed() if moves else self.memory(epoch), after)
         self.plan = after or self.plan
         for source in [source for source, each in self.inputs.items() if 0 < each.closed <= epoch]:
             self.pool += self.inputs.pop(source).queue
+
+    def handed(self) -> Memory:
+        """What an old instance leaves: all that it has, and how far each of its inputs is."""
+        inlets = tuple(Inlet(source, each.mark, each.passed, each.ended) for source, each in self.inputs.items())
+        return Memory(self.counts, self.frontier, self._held([*self.inputs.values()], epoch=None), inlets)
 
     def _held(self, inputs: Sequence[Input], epoch: int | None) -> tuple[Row, ...]:
         rows = list(self.pool)
@@ -218,9 +241,30 @@ class Stage:
 
     def memory(self, epoch: int) -> Memory:
         """What is saved at a barrier: the state, and rows that came before it and still wait."""
-        return Memory(self.count, self.frontier, self._held(list(self.inputs.values()), epoch))
+        return Memory(dict(self.counts), self.frontier, self._held(list(self.inputs.values()), epoch))
 
     @property
     def is_caught_up(self) -> bool:
         """Whether its inputs have promised at least as much as when its state was saved."""
         return min((each.mark for each in self.inputs.values()), default=END) >= self.floor
+
+
+def joined(stage: str, groups: Sequence[int], parts: Sequence[Memory], plan: Plan | None, epoch: int) -> Memory:
+    """What an instance begins with, of what those before it left: its groups, their rows, and how far the inputs are.
+
+    Args:
+        plan: that begins with the barrier of `epoch`, for one that is handed over; None: one that is restored, whose inputs begin
+            anew.
+    """
+    counts = {group: count for part in parts for group, count in part.counts.items() if group in groups}
+    held = sorted(
+        (row for part in parts for row in part.held if group_of(stage, row) in groups), key=lambda row: row.at
+    )
+    frontier = max((part.frontier for part in parts), default=START)
+    inlets: dict[Party, Inlet] = {}
+    if plan is not None:
+        known = {inlet.source: inlet for part in parts for inlet in part.inlets}
+        for source in sources_of(plan, stage):
+            low = min((inlet.mark for inlet in known.values() if inlet.source.stage == source.stage), default=frontier)
+            inlets[source] = known.get(source, Inlet(source, low, epoch, False))
+    return Memory(counts, frontier, tuple(held), tuple(inlets.values()))

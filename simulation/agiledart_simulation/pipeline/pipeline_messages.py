@@ -1,4 +1,4 @@
-"""What instances of the virtual pipeline say to each other: rows, barriers, hand-overs. Tags from 900: no real node ever
+"""What instances of the virtual pipeline say to each other: rows and barriers; what they save. Tags from 900: no real node ever
 sends one.
 """
 
@@ -46,15 +46,16 @@ class Inlet(msgspec.Struct, frozen=True, array_like=True):
     ended: bool
 
 
-class Memory(msgspec.Struct, frozen=True, array_like=True, tag=3):
-    """All that an instance knows: state, frontier, rows that wait, inputs. As an element, and handed over to a new place."""
+class Memory(msgspec.Struct, frozen=True, array_like=True):
+    """All that an instance knows: a count for each of its groups, frontier, rows that wait; an old instance's inputs, too.
 
-    count: int
+    As an element; at the barrier of a change what it hands over.
+    """
+
+    counts: dict[int, int]
     frontier: Position
     held: tuple[Row, ...]
     inlets: tuple[Inlet, ...] = ()
-    epoch: int = 0
-    plan: Plan | None = None
 
 
 class Frame(Message, frozen=True, gc=False, tag=900):
@@ -64,7 +65,7 @@ class Frame(Message, frozen=True, gc=False, tag=900):
     source: Party
     target: Party
     number: int
-    body: Rows | Barrier | Memory
+    body: Rows | Barrier
 
 
 class FrameAck(Message, frozen=True, gc=False, tag=901):

@@ -15,11 +15,12 @@ from agiledart_recovery.machine import RecoveryMachine
 from agiledart_recovery.wire import effects as asked
 from agiledart_recovery.wire.events import Booted, LifeBroken, PartyPrepared, PartySnapped
 from agiledart_recovery.wire.names import Party, Snapshot
-from agiledart_recovery.wire.value import Assignment, Plan, Role, Saved
+from agiledart_recovery.wire.value import Assignment, Element, Plan, Saved
 from agiledart_simulation.pipeline.disk import Disk, SourceLog
 from agiledart_simulation.pipeline.engine import Engine
-from agiledart_simulation.pipeline.parties import Source, Stage
+from agiledart_simulation.pipeline.parties import Source, Stage, joined
 from agiledart_simulation.pipeline.pipeline_messages import END, Frame, FrameAck, Memory, Position, Row
+from agiledart_simulation.pipeline.tables import owned
 
 Action = Callable[[], object]
 
@@ -37,8 +38,8 @@ class Surroundings(Protocol):
         """Do something to the host's disk later, in order; then give it the event."""
         ...
 
-    def available(self, number: int) -> bool:
-        """Whether the outside world has brought forth a row of this number yet."""
+    def available(self, source: int, number: int) -> bool:
+        """Whether the outside world has brought forth a row of this number at a source yet."""
         ...
 
     def fetch(self, host: "RecoveryHost", saved: Saved) -> bytes | None:
@@ -51,6 +52,10 @@ class Surroundings(Protocol):
 
     def reached(self, what: str) -> None:
         """Count something that happened."""
+        ...
+
+    def wrong(self, line: str) -> None:
+        """Something that must never be so."""
         ...
 
 
@@ -72,6 +77,10 @@ class RecoveryHost:
         self.now = Instant(0)
         self.out: list[Effect] = []
 
+    def wrong(self, line: str) -> None:
+        """Something that must never be so."""
+        self.world.wrong(line)
+
     # ---- the machine's contract
 
     def step(self, event: Event, now: Instant) -> list[Effect]:
@@ -88,6 +97,8 @@ class RecoveryHost:
             self.out.append(SetTimer("pump", Instant(now + _PUMP_NS)))
         elif isinstance(event, _Entered):
             self._entered(event)
+        elif isinstance(event, _Fetched):
+            self._take_over(event.effect)
         else:
             if isinstance(event, Booted):
                 self.out.append(SetTimer("pump", now))
@@ -142,6 +153,18 @@ class RecoveryHost:
             case asked.CloseRun():
                 self.engine = None
             case _:
+                self._carry_out_of_change(effect)
+
+    def _carry_out_of_change(self, effect: Effect) -> None:
+        match effect:
+            case asked.MakeTermReady(request=request):
+                self._make_ready(effect, request)
+            case asked.TakeOver():
+                self.world.write(self, lambda: None, _Fetched(effect))
+            case asked.DropTerm(life=life, digest=digest):
+                if self.engine is not None and self.engine.life == life:
+                    self.engine.drop_term(digest)
+            case _:
                 self.out.append(effect)
 
     def _sync(self) -> Action:
@@ -154,6 +177,30 @@ class RecoveryHost:
                 log.synced = max(log.synced, min(length, len(log.rows)))
 
         return sync
+
+    def _make_ready(self, effect: asked.MakeTermReady, request: int) -> None:
+        """Executors start, or there is no room for them."""
+        engine = self.engine
+        if engine is None or engine.life != effect.life:
+            return
+        if effect.assignments and self.random.index(20) == 0:
+            self.world.write(self, lambda: None, Failed(request, "no room"))
+            return
+        engine.make_ready(effect)
+        self.world.write(self, lambda: None, Completed(request))
+
+    def _take_over(self, effect: asked.TakeOver) -> None:
+        """The element of an old instance is brought here."""
+        raw = self._element(effect.saved)
+        if self.engine is not None and self.engine.life == effect.life and raw is not None:
+            self.engine.take_over(effect, _MEMORY.decode(raw))
+        lacking = f"fewer than m fragments of {effect.saved.party} can be reached" if raw is None else ""
+        outcome: Event = Failed(effect.request, lacking) if lacking else Completed(effect.request)
+        for after in self.machine.step(outcome, self.now):
+            self._carry_out(after)
+
+    def _element(self, saved: Saved) -> bytes | None:
+        return self.disk.elements.get((saved.party, saved.snapshot)) or self.world.fetch(self, saved)
 
     def _enter(self, effect: asked.EnterLife) -> None:
         """End what runs; cut the part of the sink; restore."""
@@ -176,15 +223,18 @@ class RecoveryHost:
         memories: dict[Party, Memory] = {}
         reason = ""
         for mine in entry.assignments:
-            saved = next((each for each in entry.saved if _is_same(each.party, mine.party)), None)
-            if mine.role is Role.STAGE and saved is not None and saved.chain:
-                raw = self.disk.elements.get((saved.party, saved.snapshot))
-                if raw is None:
-                    raw = self.world.fetch(self, saved)
-                if raw is None:
-                    reason = f"fewer than m fragments of {saved.party} can be reached"
-                    break
-                memories[mine.party] = _MEMORY.decode(raw)
+            of_stage = [each for each in entry.saved if each.party.stage == mine.party.stage and each.chain]
+            own = [each for each in of_stage if each.party == mine.party] or of_stage
+            raw = [self._element(each) for each in own]
+            if None in raw:
+                reason = f"fewer than m fragments of {mine.party} can be reached"
+                break
+            parts = [_MEMORY.decode(one) for one in raw if one is not None]
+            if len({part.frontier for part in parts}) > 1:
+                reason = "S2: the old instances of a term did not stand at one frontier"
+                self.world.wrong(reason)
+            if parts:
+                memories[mine.party] = joined(mine.party.stage, owned(entry.plan, mine.party), parts, None, entry.base)
         if reason:
             outcome: Event = Failed(entry.request, reason)
         else:
@@ -205,6 +255,8 @@ class RecoveryHost:
             log = disk.logs.get(saved.party)
             if log is not None and saved.position:
                 log.trimmed = max(log.trimmed, int(saved.position))
+        if self.engine is not None:
+            self.engine.committed(value.plan)
         needed = value.needed
         for party, snapshot in list(disk.elements):
             if (party, snapshot) not in needed and snapshot.epoch <= value.committed.epoch:
@@ -218,11 +270,13 @@ class RecoveryHost:
             return END
         index = mine.party.index
         if not mine.has_log:
-            return Row((10 * number + 7 * number % 10, index), number, 0) if self.world.available(number) else None
+            return (
+                Row((10 * number + 7 * number % 10, index), number, 0) if self.world.available(index, number) else None
+            )
         log = self.disk.logs.setdefault(mine.party, SourceLog())
         if number < len(log.rows):
             return log.rows[number]
-        if not self.world.available(number):
+        if not self.world.available(index, number):
             return None
         row = self.judge(index, number)
         log.rows.append(row)
@@ -265,15 +319,27 @@ class RecoveryHost:
         engine: Engine,
         stage: Stage,
         snapshot: Snapshot,
+        raw: bytes,
         rows: list[Row],
         end: int,
         after: Plan | None,
         *,
         has_ended: bool,
     ) -> None:
-        """A sink is prepared when its rows before the barrier are on the disk."""
-        event = PartyPrepared(engine.run, stage.party, snapshot, Saved(stage.party), end, after, True, has_ended)
-        self.world.write(self, lambda: self.disk.part.rows.extend(rows), event)
+        """A sink is prepared when its rows before the barrier are on the disk, and what waits in its merge.
+
+        One that may move has one input, so nothing waits there.
+        """
+        is_pinned, key = stage.mine.is_pinned, (stage.party, snapshot)
+        chain = (Element(snapshot, sha256(raw).digest(), len(raw), 1, ()),) if is_pinned else ()
+        event = PartyPrepared(engine.run, stage.party, snapshot, Saved(stage.party, chain), end, after, True, has_ended)
+
+        def keep() -> None:
+            self.disk.part.rows.extend(rows)
+            if is_pinned:
+                self.disk.elements[key] = raw
+
+        self.world.write(self, keep, event)
 
     def broken(self, engine: Engine, reason: str) -> None:
         """Tell the machine that its life cannot go on."""
@@ -287,5 +353,7 @@ class _Entered(Event, frozen=True, gc=False):
     entry: asked.EnterLife
 
 
-def _is_same(one: Party, other: Party) -> bool:
-    return (one.stage, one.index) == (other.stage, other.index)
+class _Fetched(Event, frozen=True, gc=False):
+    """It took a moment to bring an element here."""
+
+    effect: asked.TakeOver

@@ -9,16 +9,19 @@ from typing import Any
 
 from agiledart_simulation.runs.admission import CrowdRun, MomentRun
 from agiledart_simulation.runs.application_run import ApplicationRun
-from agiledart_simulation.runs.recovery_run import REACHED, RecoveryRun
+from agiledart_simulation.runs.recovery_run import REACHED, REACHED_BY_SCALING, RecoveryRun
+from agiledart_simulation.runs.routes_run import RoutesRun
 from agiledart_simulation.runs.run_report import Report
 from agiledart_simulation.runs.runner import Run
 from agiledart_simulation.runs.scenario import NEVER_BROKEN, PERMANENT, SCENARIOS, Scenario, draw
 from agiledart_simulation.world.latency_models import Latency
 
 _ENOUGH_RUNS = 100
-_RUNS: Mapping[str, type[Run] | type[ApplicationRun] | type[RecoveryRun]] = {
+_RUNS: Mapping[str, type[Run] | type[ApplicationRun] | type[RecoveryRun] | type[RoutesRun]] = {
     "applications": ApplicationRun,
     "recovery": RecoveryRun,
+    "scaling": RecoveryRun,
+    "routes": RoutesRun,
     "moments": MomentRun,
     "crowds": CrowdRun,
 }
@@ -81,6 +84,8 @@ class Campaign:
         wanted = [*SCENARIOS[self.name][1]]
         if self.name == "recovery":
             wanted += REACHED
+        elif self.name == "scaling":
+            wanted += REACHED_BY_SCALING
         elif self.name not in NEVER_BROKEN:
             wanted += [f"permanent-{kind}" for kind in PERMANENT if kind != "none"]
         if self.name == "swarm":

@@ -1,4 +1,4 @@
-"""What may happen to the hosts of a run: deaths, power cuts, sleeps, cuts of the network, moves, lost disks."""
+"""What may happen to the hosts of a run: deaths, power cuts, sleeps, cuts of the network, changes of stages, lost disks."""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -8,15 +8,23 @@ import msgspec
 from agiledart_kernel.instants import MILLISECOND, SECOND
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.randomness import RandomStream
+from agiledart_recovery.lives.changing import Step, next_term
+from agiledart_recovery.lives.coordinator import Coordinator
 from agiledart_recovery.wire.events import ChangeRequested
-from agiledart_recovery.wire.names import Party
-from agiledart_recovery.wire.value import Plan, Role, State, Value
+from agiledart_recovery.wire.names import Party, Run
+from agiledart_recovery.wire.value import Assignment, Change, Plan, Role, State, Value
 from agiledart_simulation.checkers.recovery import RecoveryLedger
 from agiledart_simulation.pipeline.disk import Disk
+from agiledart_simulation.pipeline.tables import GROUPS, body_of, drawn_table, tables_of
 from agiledart_simulation.pipeline.virtual_host import RecoveryHost
 from agiledart_simulation.runs.scenario import Scenario
 from agiledart_simulation.world.faults import Pause, Weather, apply
 from agiledart_simulation.world.world import World
+
+RUN = Run("taxi", 1)
+
+_MOMENTS = 400
+"""Looks at a change, 10 ms apart, for the moment to strike."""
 
 
 class Theatre(Protocol):
@@ -29,6 +37,7 @@ class Theatre(Protocol):
     disks: dict[NodeId, Disk]
     ledger: RecoveryLedger
     stays_down: dict[NodeId, int]
+    silent_until: dict[int, int]
 
     @property
     def hosts(self) -> list[RecoveryHost]:
@@ -45,6 +54,10 @@ class Theatre(Protocol):
 
     def start(self, node: NodeId) -> None:
         """Start a node that is down."""
+        ...
+
+    def reached(self, what: str) -> None:
+        """Count something that happened."""
         ...
 
     def may_lose_disk(self, node: NodeId) -> bool:
@@ -70,6 +83,13 @@ class RecoveryFaults:
             "wipe": self._wipe,
             "replace": self._replace,
             "handover": self._handover,
+            "silence": self._silence,
+            "strike": self._strike,
+            "grow": self._grow,
+            "shrink": self._shrink,
+            "rebalance": self._rebalance,
+            "drain": self._drain,
+            "both": self._both,
         }
 
     def do(self, kind: str) -> bool:
@@ -158,29 +178,105 @@ class RecoveryFaults:
         self._run.stays_down[voter] = self._run.world.now + 12 * SECOND
         return True
 
+    def _silence(self) -> bool:
+        """A live source falls silent for a while; barriers go on."""
+        run = self._run
+        run.silent_until[self._random.index(2)] = run.world.now + int(8 * SECOND * self._random.uniform())
+        return True
+
+    def _strike(self) -> bool:
+        """A death at a moment of a change that is drawn: of the coordinator, of an old place, of a new one."""
+        run = self._run
+        if not self._spare() or not self._change(lambda _, before: [*before[1:], self._random.choice(run.ids)]):
+            return False
+        step = self._random.choice((Step.PREPARING, Step.HASTENING, Step.CARRIED))
+        who = self._random.choice(("coordinator", "old", "new"))
+        for _ in range(_MOMENTS):
+            run.world.run_for(10 * MILLISECOND)
+            for host in run.hosts:
+                coordinator = host.machine.coordinators.get(RUN)
+                if coordinator is not None and run.leads(host) and coordinator.committing.changing.step is step:
+                    return self._hit(who, step, host.me.node, coordinator)
+        return False
+
+    def _hit(self, who: str, step: Step, node: NodeId, coordinator: Coordinator) -> bool:
+        stages = [change.stage for change in coordinator.committing.changing.plan.changes]
+        plans = {"old": coordinator.value.plan, "new": coordinator.committing.changing.plan}
+        if who in plans:
+            places = [each.host.node for each in plans[who].assignments if each.party.stage in stages]
+            node = self._random.choice(places)
+        if node not in self._up():
+            return False
+        self._run.crash(node, is_power=bool(self._random.index(2)))
+        self._run.reached(f"{who} died while {step.value}")
+        return True
+
+    # ---- changes
+
     def _handover(self) -> bool:
-        """A stage is to move, to a node that somebody who coordinates is told of."""
+        """A stage is to move, whole, to a node."""
+        return self._change(lambda stage, before: [self._random.choice(self._run.ids)] * len(before))
+
+    def _grow(self) -> bool:
+        return self._change(lambda stage, before: [*before, self._random.choice(self._run.ids)])
+
+    def _shrink(self) -> bool:
+        return self._change(lambda stage, before: before[:-1])
+
+    def _rebalance(self) -> bool:
+        """Other owners in the same places."""
+        return self._change(lambda stage, before: before)
+
+    def _drain(self) -> bool:
+        """All stages leave one node."""
+        value = self._run.ledger.newest
+        stages = value.plan.of(Role.STAGE) if value is not None else ()
+        node = self._random.choice([each.host.node for each in stages] or self._run.ids)
+        others = [other for other in self._run.ids if other != node]
+        return self._change(
+            lambda stage, before: [self._random.choice(others) if host == node else host for host in before],
+            len(self._run.ids),
+        )
+
+    def _both(self) -> bool:
+        """Several stages in one barrier, adjacent ones too."""
+        return self._change(lambda stage, before: [*before, self._random.choice(self._run.ids)], 3)
+
+    def _change(self, places: Callable[[str, list[NodeId]], list[NodeId]], most: int = 1) -> bool:
+        """Ask whoever coordinates; the second of two rivals sometimes wants something else."""
         leaders = [host for host in self._run.hosts if self._run.leads(host)]
         value = self._run.ledger.newest
         if not leaders or value is None or value.state is not State.RUNNING:
             return False
-        plan = self._moved(value)
+        asked = False
         for host in leaders:
-            self._run.world.inject(host.me.node, ChangeRequested(value.run, plan))
-        return True
+            plan = self._changed(value, places, most)
+            if plan is not None:
+                asked = True
+                self._run.world.inject(host.me.node, ChangeRequested(value.run, plan))
+        return asked
 
-    def _moved(self, value: Value) -> Plan:
-        stages = value.plan.of(Role.STAGE)
-        moving = self._random.choice(stages).party
-        to = self._run.world.nodes[self._random.choice(self._run.ids)].peer
+    def _changed(self, value: Value, places: Callable[[str, list[NodeId]], list[NodeId]], most: int) -> Plan | None:
+        names = list(dict.fromkeys(each.party.stage for each in value.plan.of(Role.STAGE)))
+        self._random.shuffle(names)
+        tables, made, changes = tables_of(value.plan), list(value.plan.assignments), []
+        for stage in names[:most]:
+            before = [each.host.node for each in value.plan.stage(stage)]
+            nodes = places(stage, before)
+            if not 1 <= len(nodes) <= GROUPS or (most > 1 and nodes == before):
+                continue
+            term = next_term(value, stage)
+            changes.append(Change(stage, term, len(before), len(nodes), "scale", "the scenario"))
+            if stage in tables or len(nodes) > 1:
+                tables[stage] = drawn_table(self._random, len(nodes))
+            at = next(place for place, each in enumerate(made) if each.party.stage == stage)
+            made = [each for each in made if each.party.stage != stage]
+            made[at:at] = [
+                Assignment(Party(stage, term, index), Role.STAGE, self._run.world.nodes[node].peer)
+                for index, node in enumerate(nodes)
+            ]
+        if not changes:
+            return None
         return msgspec.structs.replace(
-            value.plan,
-            assignments=tuple(
-                msgspec.structs.replace(
-                    each, party=Party(moving.stage, moving.term + value.life * 1_000 + 1, moving.index), host=to
-                )
-                if each.party == moving
-                else each
-                for each in value.plan.assignments
-            ),
+            value.plan, assignments=tuple(made), body=body_of(tables), changes=tuple(changes)
         )

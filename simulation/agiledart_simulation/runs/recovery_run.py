@@ -4,6 +4,8 @@ Always: V1 to V7 of recovery's invariants (`checkers.recovery`). In the end, whe
 run finishes, and what is committed is what a run without failures would have committed (V8, L1).
 """
 
+from itertools import pairwise
+
 from agiledart_kernel.codec import Codec
 from agiledart_kernel.instants import MILLISECOND, SECOND
 from agiledart_kernel.machine import Completed, Effect, Event, Failed
@@ -18,13 +20,14 @@ from agiledart_recovery.wire import observations as seen
 from agiledart_recovery.wire.effects import FragmentKey, SendFragment
 from agiledart_recovery.wire.events import FoundRun, HostBack, HostLost, MakeSeat, RoomSeen
 from agiledart_recovery.wire.messages import RecoveryMessage
-from agiledart_recovery.wire.names import NOTHING_SAVED, Party, Run, Voter
+from agiledart_recovery.wire.names import NOTHING_SAVED, Party, Voter
 from agiledart_recovery.wire.value import Assignment, Plan, Role, Saved, State, Value
 from agiledart_simulation.checkers.recovery import RecoveryLedger
 from agiledart_simulation.pipeline.disk import Disk
 from agiledart_simulation.pipeline.pipeline_messages import Frame, FrameAck
+from agiledart_simulation.pipeline.tables import body_of, drawn_table
 from agiledart_simulation.pipeline.virtual_host import Action, RecoveryHost
-from agiledart_simulation.runs.recovery_faults import RecoveryFaults
+from agiledart_simulation.runs.recovery_faults import RUN, RecoveryFaults
 from agiledart_simulation.runs.run_report import Report
 from agiledart_simulation.runs.scenario import Scenario
 from agiledart_simulation.world.faults import Heal, Weather, apply
@@ -33,7 +36,6 @@ from agiledart_simulation.world.network import NetworkConfig
 from agiledart_simulation.world.trace import Trace
 from agiledart_simulation.world.world import World
 
-_RUN = Run("taxi", 1)
 _CODEC = Codec[object](RecoveryMessage | Frame | FrameAck)
 _LOOK_NS = 250 * MILLISECOND
 _DETECTION_NS = 1_500 * MILLISECOND
@@ -46,6 +48,7 @@ def config_of(random: RandomStream) -> RecoveryConfig:
         checkpoint_interval_ns=(500 + random.index(1_500)) * MILLISECOND,
         epoch_timeout_ns=6 * SECOND,
         handover_timeout_ns=4 * SECOND,
+        prepare_timeout_ns=6 * SECOND,
         reset_timeout_ns=2 * SECOND,
         gather_ns=4 * SECOND,
         voter_patience_ns=6 * SECOND,
@@ -78,6 +81,7 @@ class RecoveryRun:
         self.ledger = RecoveryLedger(self.disks)
         self.counts: dict[str, int] = {}
         self.stays_down: dict[NodeId, int] = {}
+        self.silent_until: dict[int, int] = {}
         self.world: World[RecoveryHost] = World(
             scenario.seed,
             self._make,
@@ -113,7 +117,7 @@ class RecoveryRun:
                 break
             self._bring_back()
         apply(world, Heal())
-        self.stays_down = {}
+        self.stays_down, self.silent_until = {}, {}
         for node in self.ids:
             self.start(node)
         began = world.now
@@ -121,6 +125,9 @@ class RecoveryRun:
             self._pass(SECOND)
         if not self.ledger.wrong:
             self.ledger.check_end(self.rows)
+            # Whoever was told in vain, and does not hear that it was in vain, lets go in this time: also by a rival that slept.
+            self.world.run_for(3 * (self.config.handover_timeout_ns + self.config.prepare_timeout_ns))
+            self.ledger.check_left(self.hosts)
         reached = {**self.counts, **{f"message-{what}": n for what, n in world.network.reached.items()}}
         return Report(
             violations=tuple(self.ledger.wrong)[:50],
@@ -142,10 +149,10 @@ class RecoveryRun:
             self._boot(node)
         voters = [self.world.nodes[node].peer for node in self.ids[-3:]]
         for peer in voters:
-            self.world.inject(peer.node, MakeSeat(_RUN))
+            self.world.inject(peer.node, MakeSeat(RUN))
         self.world.run_for(MILLISECOND)
-        seats = tuple(Voter(peer, self.machine(peer.node).seats[_RUN].seat) for peer in voters)
-        value = Value(_RUN, 1, 0, self._plan(), NOTHING_SAVED, seats)
+        seats = tuple(Voter(peer, self.machine(peer.node).seats[RUN].seat) for peer in voters)
+        value = Value(RUN, 1, 0, self._plan(), NOTHING_SAVED, seats)
         self.world.inject(voters[0].node, FoundRun(value))
         # Who founds a run waits for its first life; before that nothing is promised.
         self.world.run_until(lambda: self.ledger.newest is not None and self.ledger.newest.life > 0, 10 * SECOND)
@@ -154,6 +161,8 @@ class RecoveryRun:
         """Two sources, of which the second can't be read again; two stages; a sink. The sink may move in half of the runs."""
         peers = [self.world.nodes[node].peer for node in self.ids]
         choice, index = self.random.choice, self.random.index
+        if self.scenario.name == "scaling":
+            return self._plan_of_many(peers)
         places = [peers[0], peers[1], choice(peers), choice(peers), choice(peers)]
         assignments = (
             Assignment(Party("S", 0, 0), Role.SOURCE, places[0], is_pinned=bool(index(2))),
@@ -164,6 +173,26 @@ class RecoveryRun:
         )
         self._stateful = {each.host.node: None for each in assignments if each.role is not Role.STAGE}
         return Plan(assignments, (("S", "X"), ("L", "X"), ("X", "Y"), ("Y", "K")), syncs=True)
+
+    def _plan_of_many(self, peers: list[Peer]) -> Plan:
+        """A chain of one to three stages with one to three instances each; the second source may join it farther down."""
+        choice, index = self.random.choice, self.random.index
+        names = ("X", "Y", "Z")[: 1 + index(3)]
+        tables = {name: drawn_table(self.random, 1 + index(3)) for name in names}
+        assignments = [
+            Assignment(Party("S", 0, 0), Role.SOURCE, peers[0], is_pinned=True),
+            Assignment(Party("L", 0, 1), Role.SOURCE, peers[1], is_pinned=True, has_log=True),
+        ]
+        assignments += [
+            Assignment(Party(name, 0, number), Role.STAGE, choice(peers))
+            for name, table in tables.items()
+            for number in range(max(table) + 1)
+        ]
+        assignments.append(Assignment(Party("K"), Role.SINK, choice(peers), is_pinned=True))
+        self._stateful = {each.host.node: None for each in assignments if each.role is not Role.STAGE}
+        chain = ("S", *names, "K")
+        edges = (*pairwise(chain), ("L", choice(names)))
+        return Plan(tuple(assignments), edges, syncs=True, body=body_of(tables))
 
     def _pass(self, span_ns: int) -> None:
         """Let time pass, looking at everything now and then."""
@@ -192,7 +221,7 @@ class RecoveryRun:
 
     def leads(self, host: RecoveryHost) -> bool:
         """Whether a host coordinates, as far as it knows."""
-        coordinator = host.machine.coordinators.get(_RUN)
+        coordinator = host.machine.coordinators.get(RUN)
         return coordinator is not None and coordinator.phase in (Phase.RUNNING, Phase.RESETTING, Phase.WAITING)
 
     def may_lose_disk(self, node: NodeId) -> bool:
@@ -280,9 +309,9 @@ class RecoveryRun:
             if event is not None:
                 self.world.inject(node, event)
 
-    def available(self, number: int) -> bool:
-        """Rows come into the world one after the other."""
-        return number * self.interval_ns <= self.world.now
+    def available(self, source: int, number: int) -> bool:
+        """Rows come into the world one after the other, but for those of a source that is silent."""
+        return number * self.interval_ns <= self.world.now and self.world.now >= self.silent_until.get(source, 0)
 
     def _reaches(self, a: NodeId, b: NodeId) -> bool:
         there, network = self.world.nodes[b], self.world.network
@@ -293,7 +322,7 @@ class RecoveryRun:
         element = saved.chain[-1]
         found: list[bytes] = []
         for index, holder in enumerate(element.holders):
-            key = FragmentKey(_RUN, saved.party, element.snapshot, index)
+            key = FragmentKey(RUN, saved.party, element.snapshot, index)
             if holder and self._reaches(host.me.node, holder) and key in self.disks[holder].fragments:
                 found.append(self.disks[holder].fragments[key])
         if len(found) < element.m:
@@ -313,13 +342,17 @@ class RecoveryRun:
         reason = "" if raw is not None and self._reaches(host.me.node, effect.holder) else "it can't be reached"
         if not reason:
             shelf = self.machine(effect.holder).shelf
-            reason = shelf.refusal(effect.key)
+            reason = shelf.refusal(effect.key, effect.life)
             if not reason and raw is not None:
                 shelf.put(effect.key, host.me.node)
                 self.disks[effect.holder].fragments[effect.key] = raw
                 self.disks[effect.holder].owners[effect.key] = host.me.node
         outcome: Event = Failed(effect.request, reason) if reason else Completed(effect.request)
         self.world.inject(host.me.node, outcome)
+
+    def wrong(self, line: str) -> None:
+        """Something that must never be so."""
+        self.ledger.complain(line)
 
     def reached(self, what: str) -> None:
         """Count something that happened."""
@@ -334,9 +367,12 @@ class RecoveryRun:
             self.ledger.on_acknowledged(observation.stamp, observation.value)
             if before is not None and before.plan != observation.value.plan and before.life == observation.value.life:
                 self.reached("changed plan")
+                self.reached("several stages" if len(observation.value.plan.changes) > 1 else "one stage")
             leaders = sum(self.leads(host) for host in self.hosts)
             if leaders > 1:
                 self.reached("two coordinators")
+        elif isinstance(observation, seen.ChangeSettled):
+            self.reached(f"change {observation.change.fate}")
         elif isinstance(observation, _COUNTED):
             self.reached(_COUNTED_AS[type(observation)])
 
@@ -365,3 +401,14 @@ REACHED = (
     "overtaken",
 )
 """What a large campaign must have reached beside its kinds."""
+
+REACHED_BY_SCALING = (
+    *("life", "commit", "changed plan", "handed", "two coordinators", "overtaken", "one stage", "several stages"),
+    *("change done", "change let-go", "change rolled-back"),
+    *(
+        f"{who} died while {step}"
+        for who in ("coordinator", "old", "new")
+        for step in ("preparing", "hastening", "carried")
+    ),
+)
+"""What a large campaign of changes must have reached beside its kinds."""

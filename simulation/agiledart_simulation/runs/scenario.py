@@ -62,6 +62,14 @@ OF_RECOVERY: Final = (
     "wipe",
     "blackout",
 )
+OF_SCALING: Final = (
+    "grow", "shrink", "rebalance", "handover", "drain", "both", "strike", "silence", "kill", "restart", "pause", "rival",
+    "partition", "heal", "weather", "power",
+)  # fmt: skip
+OF_ROUTES: Final = (
+    "cut", "loss", "cut-there", "cut-back", "cut-any", "cut-all", "loss-any", "kill-relay", "freeze-relay", "hold-receiver",
+    "hold-sender", "slow-operator", "untold", "reset", "replay", "circle", "no-direct", "low-liar", "stalling-liar",
+)  # fmt: skip
 _STORMS: Final = (
     "join", "crowd", "kill", "silent", "adjacent", "restart", "leave", "pause", "row", "partition", "split",
 )  # fmt: skip
@@ -95,6 +103,14 @@ SCENARIOS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
         "hosts of a run with state die, sleep, lose power and disks, are cut off; its stages move",
         OF_RECOVERY,
     ),
+    "scaling": (
+        "stages of a run take new terms, in other numbers and places, while its hosts die and sleep",
+        OF_SCALING,
+    ),
+    "routes": (
+        "rows find their way between two executors while links lose and break, relays die and lie, and costs are stale",
+        OF_ROUTES,
+    ),
     "weather": ("messages are lost, doubled, late and out of order", ("weather", "route", "write", "join")),
     "storms": ("joins among crashes, sleeps and cuts in short order, on slow links", _STORMS),
     "moments": ("one fault at one moment of a join: seeds 1 to 3360 are all of them", MOMENTS),
@@ -102,7 +118,7 @@ SCENARIOS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
 }
 """Scenario → what it is about, and the kinds it draws from."""
 
-NEVER_BROKEN: Final = ("applications", "recovery", "storms", "moments", "crowds")
+NEVER_BROKEN: Final = ("applications", "recovery", "scaling", "routes", "storms", "moments", "crowds")
 """Scenarios in which nothing stays broken in the quiet phase."""
 
 _LINK_MS: Final = 100
@@ -277,6 +293,25 @@ def _recovery(drawn: Scenario, most_nodes: int, random: RandomStream) -> Scenari
     return replace(drawn, kinds=kinds, id_bits=ID_BITS, leaf_count=24, permanent="none", max_down=2, quiet_s=240)
 
 
+def _scaling(drawn: Scenario, most_nodes: int, random: RandomStream) -> Scenario:
+    """The same, with something to change all the time; half of the seeds see changes and the network only."""
+    changes = OF_SCALING[:6]
+    faults = OF_SCALING[6:] if random.uniform() < 0.5 else ("silence", "weather", "heal")
+    step_ms = random.choice((200, 1_000, 2_000))
+    return replace(_recovery(drawn, most_nodes, random), kinds=(*changes, *faults), step_ms=step_ms)
+
+
+def _routes(drawn: Scenario, most_nodes: int, random: RandomStream) -> Scenario:
+    """Two ends and some relays. Trust in a link that came and went is won back in five minutes at most."""
+    return replace(
+        _calm(drawn),
+        nodes=min(most_nodes, 3 + random.index(6)),
+        step_ms=random.choice((1_000, 4_000, 8_000)),
+        drift_ppm=0,
+        quiet_s=420,
+    )
+
+
 def _calm(drawn: Scenario) -> Scenario:
     """What the scenarios of admission have in common: slow links, and nothing else that is wrong with them."""
     return replace(
@@ -339,6 +374,8 @@ def _crowd(drawn: Scenario, most_nodes: int, random: RandomStream) -> Scenario:
 _OF_THEIR_OWN: Final[dict[str, Callable[[Scenario, int, RandomStream], Scenario]]] = {
     "applications": _applications,
     "recovery": _recovery,
+    "scaling": _scaling,
+    "routes": _routes,
     "storms": _storm,
     "moments": _moment,
     "crowds": _crowd,

@@ -129,7 +129,7 @@ class World(Generic[M]):
         if not silent:
             for other in self.nodes:
                 if other != node and self.network.has_link(node, other):
-                    self._refuse(node, other)
+                    self._reset(node, other, refused=False)
         self.network.forget_links(node)
 
     def pause(self, node: NodeId, duration_ns: int) -> None:
@@ -302,19 +302,19 @@ class World(Generic[M]):
         me, there = source.peer.node, to.node
         if not target.is_up:
             if target.host_is_up:
-                self._refuse(there, me)
+                self._reset(there, me, refused=True)
             return
         received = Received(source.peer, message)
         for at in self.network.arrivals(me, there, self.now, size):
             self._number += 1
             self._queue.push(at, self._number, target, received)
 
-    def _refuse(self, dead: NodeId, other: NodeId) -> None:
-        """A host tells a node that there is no such process: the connection is reset or refused."""
+    def _reset(self, dead: NodeId, other: NodeId, *, refused: bool) -> None:
+        """A host tells a node that there is no such process: an open connection is reset, a new one is refused."""
         node = self.nodes.get(other)
         if node is None or not node.is_up or self.network.is_cut(dead, other):
             return
-        self._push(self.now + self.network.distance_ns(dead, other), node, LinkLost(dead))
+        self._push(self.now + self.network.distance_ns(dead, other), node, LinkLost(dead, refused))
 
 
 def _is_wanted(entry: Entry) -> bool:

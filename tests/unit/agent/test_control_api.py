@@ -12,36 +12,48 @@ from agiledart_kernel.errors import OperationFailed, RemoteProtocolError
 from agiledart_kernel.frames import FrameKind, FrameReader, frame
 from agiledart_kernel.limits import MAX_FRAME_BYTES
 from agiledart_kernel.permissions import Asker
-from agiledart_node.records.order_checks import terms_of
+from agiledart_node.records.order_checks import CHECK, terms_of
 from agiledart_node.wire.commands import (
     VERB_BY_COMMAND,
     Answer,
+    Audit,
     Ban,
     Bans,
+    Checkpoints,
     Command,
     ControlMessage,
     CreateToken,
+    DrainNode,
+    ExplainRecovery,
     ExplainScaling,
     Forget,
     Info,
     Leave,
     ListApplications,
     Logs,
+    Move,
     Nodes,
     Progress,
     Refusal,
+    Renew,
     Request,
     Route,
+    Scale,
+    Secrets,
+    SetSecret,
     Share,
     Status,
     Stop,
     Submit,
     Tap,
+    Tokens,
 )
 
 ONE_OF_EACH: tuple[Command, ...] = (
     Submit("x", b"", b""), ListApplications(), Status("x"), Stop("x"), Nodes(), Route("0"), Logs("x"), Info(),
-    CreateToken(), Leave(), Tap("x", "y"), Share("x", "00"), Ban("ab" * 32, 0), Bans(), Forget("x"), ExplainScaling("x"),
+    CreateToken(), Leave(), Tap("x", "y"), Share("x", "00"), Ban("ab" * 32, 0), Bans(), Tokens(), Forget("x"), ExplainScaling("x"),
+    Audit(), SetSecret("x", "00", "y"), Secrets(),
+    ExplainRecovery("x"), Checkpoints("x"), Scale("x", "y", 2), Move("x", "y", "a1"), Renew(), DrainNode("a1"),
 )  # fmt: skip
 
 
@@ -72,7 +84,12 @@ def refused() -> list[str]:
 
 @pytest.fixture
 def api(asked: Asked, refused: list[str]) -> ControlApi:
-    return ControlApi(lambda *request: asked.append(request), lambda reason, _: refused.append(reason), Asker("admin"))
+    return ControlApi(
+        lambda *request: asked.append(request),
+        lambda reason, _: refused.append(reason),
+        Asker("admin"),
+        lambda asked, client, reason, text: None,
+    )
 
 
 @pytest.mark.parametrize("role", ["admin", "submitter", "reader", "agent", "executor"])
@@ -82,8 +99,26 @@ def test_every_role_at_every_command(
 ) -> None:
     allowed = {
         "admin": True,
-        "submitter": not isinstance(command, CreateToken | Leave | Ban),
-        "reader": not isinstance(command, CreateToken | Leave | Ban | Submit | Stop | Tap | Share | Forget),
+        "submitter": not isinstance(command, CreateToken | Leave | DrainNode | Ban | Audit | Tokens),
+        "reader": not isinstance(
+            command,
+            CreateToken
+            | Leave
+            | DrainNode
+            | Ban
+            | Audit
+            | Tokens
+            | Submit
+            | Stop
+            | Tap
+            | Share
+            | Forget
+            | SetSecret
+            | Secrets
+            | Checkpoints
+            | Scale
+            | Move,
+        ),
     }.get(role, False)
     asker = Caller(api, role)
     asker.ask(1, command)
@@ -94,10 +129,10 @@ def test_every_role_at_every_command(
 
 @pytest.mark.parametrize("command", ONE_OF_EACH, ids=lambda command: type(command).__name__)
 def test_a_scope_binds_every_command(api: ControlApi, asked: Asked, refused: list[str], command: Command) -> None:
-    """What is about another application, or about the network, goes no further; a list is made for the asker."""
+    """What is about another application, or the network, goes no further; a list is made for the asker, a renewal is its own."""
     caller = Caller(api, "admin", "app:mine")
     caller.ask(1, command)
-    allowed = isinstance(command, ListApplications)
+    allowed = isinstance(command, ListApplications | Secrets | Renew)
     assert (len(asked) == 1) is allowed
     assert refused == ([] if allowed else ["scope"])
     if not allowed:
@@ -161,7 +196,8 @@ def test_the_socket_belongs_to_its_owner_and_survives_garbage(tmp_path: Path) ->
             seen.append(number)
             control.answer(number, {"who": client.who, "key": client.asker.key.hex()})
 
-        control = ControlApi(ask, lambda reason, _: refused.append(reason), Asker("admin", "", b"node"))
+        local = Asker("admin", "", b"node")
+        control = ControlApi(ask, lambda reason, _: refused.append(reason), local, lambda *_: None)
         path = tmp_path / "c.sock"
         await control.listen(path)
         assert path.stat().st_mode & 0o777 == 0o600
@@ -208,7 +244,23 @@ def test_a_state_directory_too_deep_for_a_socket_is_named(api: ControlApi, tmp_p
         asyncio.run(api.listen(tmp_path / ("x" * 110) / "control.sock"))
 
 
-LOOKS_ONLY = (ListApplications, Status, Nodes, Route, Logs, Info, Tap, Bans, ExplainScaling)
+LOOKS_ONLY = (
+    ListApplications,
+    Status,
+    Nodes,
+    Route,
+    Logs,
+    Info,
+    Tap,
+    Bans,
+    Tokens,
+    ExplainScaling,
+    ExplainRecovery,
+    Checkpoints,
+    Audit,
+    Secrets,
+    Renew,  # its chain of grants says who asks
+)
 
 
 def test_what_changes_something_asks_for_an_order() -> None:
@@ -218,4 +270,6 @@ def test_what_changes_something_asks_for_an_order() -> None:
         terms = terms_of(command)
         assert (terms is None) is isinstance(command, LOOKS_ONLY), command
         assert terms is None or terms.verb == VERB_BY_COMMAND[type(command)]
-    assert terms_of(Submit("x", b"", b"", dry_run=True)) is None
+    checked = terms_of(Submit("x", b"", b"", dry_run=True))
+    assert checked is not None
+    assert checked.verb == CHECK, "an order to look whether it would run lets nobody run it"

@@ -49,7 +49,7 @@ class SlowPool(ExecutorPool):
         self.go = asyncio.Event()
         self.started: list[ExecutorProcess] = []
 
-    async def _spawn(self, application: str, version: int, number: int, slot: int) -> ExecutorProcess:
+    async def _spawn(self, application: str, version: int, number: int, slot: int, part: bytes) -> ExecutorProcess:
         await self.go.wait()
         executor = ExecutorProcess(application, version, slot, cast(Any, FakeProcess()), cast(Any, FakeWriter()))
         self._running[application, version, slot] = executor
@@ -78,15 +78,74 @@ def test_who_starts_again_after_a_stop_gets_a_new_process() -> None:
     async def play() -> SlowPool:
         pool = SlowPool()
         pool.go.set()
-        first = await pool._executor("taxi", 1, 7, 0)
+        first = await pool._executor("taxi", 1, 7, 0, b"")
         pool.stop("taxi", 1)
-        again = await pool._executor("taxi", 1, 7, 0)
+        again = await pool._executor("taxi", 1, 7, 0, b"")
         assert again is not first
         await pool._gone(first, "")
         return pool
 
     pool = asyncio.run(play())
     assert pool.processes == (pool.started[1],)
+
+
+def test_nothing_is_opened_before_the_process_that_was_ended_is_gone() -> None:
+    """It flushes its sinks and its sources' logs when it ends, which the next one would find half written."""
+
+    async def play() -> None:
+        pool = SlowPool()
+        pool.go.set()
+        first = await pool._executor("taxi", 1, 7, 0, b"")
+        pool.stop("taxi", 1)
+        launch = asyncio.create_task(pool.launch("taxi", 1, 7, {0: [InstanceName(0, 0)]}, b""))
+        other = asyncio.create_task(pool.launch("another", 1, 7, {0: [InstanceName(0, 0)]}, b""))
+        for _ in range(9):
+            await asyncio.sleep(0)
+        (second, stranger) = pool.processes
+        assert (second.instances, stranger.instances) == ([], [InstanceName(0, 0)])
+        await pool._ended(first)
+        for _ in range(9):
+            await asyncio.sleep(0)
+        assert second.instances == [InstanceName(0, 0)]
+        launch.cancel()
+        other.cancel()
+
+    asyncio.run(play())
+
+
+def test_a_process_that_dies_while_it_waits_for_the_one_before_is_not_used() -> None:
+    async def play() -> None:
+        pool = SlowPool()
+        pool._events = cast(ExecutorEvents, SimpleNamespace(broke=print, over=lambda *_: None))
+        pool.go.set()
+        first = await pool._executor("taxi", 1, 7, 0, b"")
+        pool.stop("taxi", 1)
+        launch = asyncio.create_task(pool.launch("taxi", 1, 7, {0: [InstanceName(0, 0)]}, b""))
+        for _ in range(9):
+            await asyncio.sleep(0)
+        (second,) = pool.processes
+        await pool._gone(second, "was killed")
+        await pool._ended(first)
+        for _ in range(9):
+            await asyncio.sleep(0)
+        (third,) = pool.processes
+        assert third is not second
+        assert (second.instances, third.instances) == ([], [InstanceName(0, 0)])
+        launch.cancel()
+
+    asyncio.run(play())
+
+
+@pytest.mark.parametrize(("by_epoch", "lost"), [(False, [1]), (True, [0, 1])])
+def test_what_has_finished_is_lost_as_well_while_an_epoch_may_still_need_it(by_epoch: bool, lost: list[int]) -> None:
+    told: list[int] = []
+    events = cast(ExecutorEvents, SimpleNamespace(broke=lambda *of: told.append(of[-1].instance.stage), over=print))
+    pool = ExecutorPool(events, cast(Any, None), "/")
+    executor = ExecutorProcess("taxi", 1, 0, cast(Any, FakeProcess()), cast(Any, FakeWriter()), by_epoch=by_epoch)
+    executor.instances += [InstanceName(0, 0), InstanceName(1, 0)]
+    executor.finished.add(InstanceName(0, 0))
+    asyncio.run(pool._gone(executor, "was killed"))
+    assert told == lost
 
 
 def test_a_process_that_ends_with_messages_unread_is_told_by_its_exit_code() -> None:
@@ -97,7 +156,7 @@ def test_a_process_that_ends_with_messages_unread_is_told_by_its_exit_code() -> 
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
         reader, writer = await asyncio.open_unix_connection(sock=ours)
-        events = cast(ExecutorEvents, SimpleNamespace(broke=lambda _, __, broke: told.append(broke)))
+        events = cast(ExecutorEvents, SimpleNamespace(broke=lambda *of: told.append(of[-1]), over=print))
         pool = ExecutorPool(events, cast(Any, None), "/")
         executor = ExecutorProcess("taxi", 1, 0, cast(Any, FakeProcess()), writer)
         executor.labels[0] = "trips"

@@ -1,6 +1,8 @@
 """State on neighbours as bytes: sealed, cut, kept, fetched, put together; and everything that a peer or a disk may do to it."""
 
 import asyncio
+import errno
+import os
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
@@ -12,7 +14,7 @@ import pytest
 
 from agiledart_agent.fragments.erasure import cut, joined, sealed, unsealed
 from agiledart_agent.fragments.fragment_links import FragmentClient
-from agiledart_agent.fragments.fragment_shelf import FragmentShelf, Header, NoFragment
+from agiledart_agent.fragments.fragment_shelf import FragmentShelf, Header, NoFragment, Writing
 from agiledart_agent.fragments.server import FragmentServer
 from agiledart_agent.fragments.wire import ANSWERS, REQUESTS, About, Bytes, FragmentRefused, Go, Put
 from agiledart_kernel.errors import OperationFailed
@@ -108,8 +110,27 @@ def test_a_fragment_is_there_after_a_restart(tmp_path: Path) -> None:
     assert again.read(header.about, 5, 20) == fragments[3][5:25]
     assert (again.count, again.held_bytes) == (1, len(fragments[3]))
     again.drop([header.about.key])
+    assert again.clear()
     assert again.count == 0
     assert FragmentShelf(tmp_path).found() == []
+
+
+def test_what_the_disk_does_not_let_go_stays_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And is spared when it was stored again meanwhile."""
+    shelf, fragments = FragmentShelf(tmp_path), cut(sealed(ELEMENT, DIGEST, KEY), 2, 4)
+    for index in (0, 1):
+        stored(shelf, about(fragments, index, 2), fragments[index])
+
+    def read_only(path: Path, missing_ok: bool = False) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    with monkeypatch.context() as struck:
+        struck.setattr(Path, "unlink", read_only)
+        shelf.drop([about(fragments, index, 2).key for index in (0, 1)])
+        assert not shelf.clear()
+    stored(shelf, about(fragments, 1, 2), fragments[1])
+    assert shelf.clear()
+    assert [header.about.key.index for header in FragmentShelf(tmp_path).found()] == [1]
 
 
 def test_a_flipped_bit_on_the_disk_is_seen(tmp_path: Path) -> None:
@@ -205,7 +226,7 @@ class Bench:
         self.counted: list[str] = []
         self.kept: list[FragmentKey] = []
 
-        async def judge(peer: Peer, key: FragmentKey) -> tuple[str, str]:
+        async def judge(peer: Peer, key: FragmentKey, life: int) -> tuple[str, str]:
             return refused
 
         self.server = FragmentServer(
@@ -257,6 +278,34 @@ def test_who_hosts_nothing_of_the_run_and_who_is_late_is_refused_and_counted(tmp
             await bench.client.put(Peer(NodeId(2)), about(fragments, 0, 2), fragments[0])
         assert bench.counted == [f"fragment: {reason}"]
         assert bench.shelf.count == 0
+
+    run(work())
+
+
+@pytest.mark.parametrize("fault", ["full", "read-only"])
+def test_a_holder_whose_disk_does_not_take_it_says_so_and_keeps_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
+    def full(self: Writing, data: bytes) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def unwritable(self: Path, *_: Any, **__: Any) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    async def work() -> None:
+        bench, fragments = Bench(tmp_path), cut(sealed(ELEMENT, DIGEST, KEY), 2, 4)
+        if fault == "full":
+            monkeypatch.setattr(Writing, "write", full)
+        else:
+            monkeypatch.setattr(Path, "mkdir", unwritable)
+        with pytest.raises(OperationFailed, match="the disk does not take it"):
+            await bench.client.put(Peer(NodeId(2)), about(fragments, 0, 2), fragments[0])
+        assert bench.server.answered["disk"] == 1
+        assert (bench.kept, bench.shelf.count) == ([], 0)
+        assert list((tmp_path / "fragments").glob("*")) == []
+        monkeypatch.undo()  # there is room again
+        await bench.client.put(Peer(NodeId(2)), about(fragments, 0, 2), fragments[0])
+        assert bench.shelf.count == 1
 
     run(work())
 

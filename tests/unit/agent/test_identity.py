@@ -102,7 +102,7 @@ def test_a_tool_reads_beside_a_running_agent(tmp_path: Path) -> None:
 def test_a_clock_that_cannot_be_right_is_named(tmp_path: Path, now: float) -> None:
     with pytest.raises(OperationFailed) as error:
         Identity.load_or_create(tmp_path, lambda: now)
-    assert "The clock says" in str(error.value)
+    assert "The clock of this node says" in str(error.value)
     assert "timedatectl set-ntp true" in str(error.value)
     assert not list(tmp_path.iterdir())
 

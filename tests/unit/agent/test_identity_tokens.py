@@ -9,7 +9,7 @@ import pytest
 from agiledart_agent.identity.identity import Identity, Issuer
 from agiledart_agent.identity.tokens import PREFIX, create_token, describe, parse_token, read_token, redeem
 from agiledart_kernel.errors import OperationFailed
-from agiledart_kernel.grants import Role, link_hash, verify_chain
+from agiledart_kernel.grants import Quota, Role, link_hash, verify_chain
 from agiledart_transport.certificates import check_signature
 from tests.keys import HOUR, NOW, Authority, key_of, public_of
 
@@ -192,3 +192,13 @@ def test_the_whole_way_from_a_founder_to_a_member(tmp_path: Path) -> None:
     assert Identity.read(tmp_path / "b", lambda: NOW).network == founder.network
     with pytest.raises(OperationFailed, match="cannot make tokens"):
         joiner.issuer()
+
+
+def test_a_token_may_say_how_much_its_holder_may_have() -> None:
+    few = Quota(applications=1, disk_mb=20)
+    token = parse_token(create_token(ADMIN, now_seconds=NOW, addresses=[], role="submitter", quota=few))
+    grant = verify_chain(NET.network, redeem(token, public_of("guest"), NOW), public_of("guest"), NOW, check_signature)
+    assert grant.quota == few
+    assert describe(token, NOW).quota == {"applications": 1, "executors": 0, "memory_mb": 0, "disk_mb": 20}
+    with pytest.raises(OperationFailed, match="Only submitters have quotas"):
+        create_token(ADMIN, now_seconds=NOW, addresses=[], role="reader", quota=few)

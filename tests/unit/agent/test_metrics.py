@@ -28,7 +28,19 @@ from agiledart_recovery.wire import observations as of_recovery
 from tests.unit.agent.promtool import lint
 
 OPENMETRICS = "application/openmetrics-text;version=1.0.0"
-ALLOWED_LABELS = {"app", "operator", "zone", "direction", "phase", "reason", "state", "version", "python"}
+ALLOWED_LABELS = {
+    "app",
+    "operator",
+    "zone",
+    "direction",
+    "path",
+    "phase",
+    "reason",
+    "state",
+    "version",
+    "python",
+    "kind",
+}
 
 
 class World:
@@ -103,6 +115,26 @@ def test_each_observation_is_counted_or_left_out_on_purpose() -> None:
     members = [member for module in modules for member in inspect.getmembers(module, inspect.isclass)]
     there = [one for _, one in members if issubclass(one, Observation)]
     assert set(there) - {Observation} == set(COUNTED)
+
+
+def route(by: str, direct: int, relayed: int, **moves: int) -> dict[str, Any]:
+    """What an executor tells of one way."""
+    circuit = {"by": by, "in_use": True, "cost_ms": 5.0, "round_trip_ms": 9.5, "success": 0.5, "answers": 7,
+               "bytes_per_second": 12, "late": False}  # fmt: skip
+    return {"edge": 0, "target": 0, "to": "a6", "paths": "auto", "by": by, "since_ms": 1, "state": "works", "circuits": [circuit],
+            "changes": [{"at_ms": 1, "from": "", "to": "a2", "reason": "slow"}], "moves": moves,
+            "frames": {"direct": direct, "relayed": relayed}}  # fmt: skip
+
+
+def test_ways_are_counted_by_kind_and_reasons_that_nobody_knows_are_others(world: World) -> None:
+    world.report("taxi", source(10), routes=[route("a2", 5, 7, slow=1), {**route("", 1, 1), "by": 7}, "nonsense"])
+    assert world.value("agiledart_path_frames_total", app="taxi", path="direct") == 5
+    assert world.value("agiledart_path_frames_total", app="taxi", path="relayed") == 7
+    assert world.value("agiledart_link_success_ratio", app="taxi", path="relayed") == 0.5
+    world.metrics.applications.ended("taxi", 1)
+    world.report("taxi", source(10), version=2, routes=[route("", 1, 0, slow=1, invented=3)])
+    assert world.value("agiledart_route_changes_total", app="taxi", reason="slow") == 2
+    assert world.value("agiledart_route_changes_total", app="taxi", reason="other") == 3
 
 
 def test_frames_that_went_or_came_twice_are_counted_beyond_the_end_of_their_run(world: World) -> None:

@@ -33,18 +33,24 @@ async def _to_one_who_hangs_up(peer: Peer, _directly: bool) -> Link:
     return cast(Link, cast(Any, ClosedLink()))
 
 
-@pytest.mark.parametrize("dial", [_to_no_address, _to_one_who_hangs_up])
-def test_a_dial_that_fails_is_told_and_tried_again(dial: Any) -> None:
-    async def play() -> tuple[list[NodeId], int]:
-        lost: list[NodeId] = []
-        links = PeerLinks(Codec(Word), dial, lambda sender, message: None, lost.append)
+async def _to_a_machine_without_it(peer: Peer, _directly: bool) -> Link:
+    raise ConnectionRefusedError(111, "refused")
+
+
+@pytest.mark.parametrize(
+    ("dial", "refused"), [(_to_no_address, False), (_to_one_who_hangs_up, False), (_to_a_machine_without_it, True)]
+)
+def test_a_dial_that_fails_is_told_and_tried_again(dial: Any, refused: bool) -> None:
+    async def play() -> tuple[list[tuple[NodeId, bool]], int]:
+        lost: list[tuple[NodeId, bool]] = []
+        links = PeerLinks(Codec(Word), dial, lambda sender, message: None, lambda *told: lost.append(told))
         for _ in range(2):
             links.send(Peer(NodeId(7), 1, "x", "nowhere"), Word())
             for _ in range(30):
                 await asyncio.sleep(0)
         return lost, links.dropped["no link"]
 
-    assert asyncio.run(play()) == ([NodeId(7), NodeId(7)], 2)
+    assert asyncio.run(play()) == ([(NodeId(7), refused), (NodeId(7), refused)], 2)
 
 
 class FilledLink:
@@ -62,7 +68,7 @@ class FilledLink:
 
 
 def test_the_use_of_a_link_is_told_when_it_moves() -> None:
-    links = PeerLinks(Codec(Word), _to_no_address, lambda sender, message: None, lambda node: None)
+    links = PeerLinks(Codec(Word), _to_no_address, lambda sender, message: None, lambda node, refused: None)
     slow, free = FilledLink(1, 0), FilledLink(2, 0)
     for link in (slow, free):
         links.adopt(cast(Link, cast(Any, link)))

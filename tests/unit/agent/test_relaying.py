@@ -8,8 +8,15 @@ from typing import Any
 
 import pytest
 
-from agiledart_agent.relay_messages import AskCircuit, AskPlace, CircuitBooked, CircuitRefused, PlaceIs, RelayMessage
-from agiledart_agent.relaying import REFUSALS, Relaying
+from agiledart_agent.circuits.relay_messages import (
+    AskCircuit,
+    AskPlace,
+    CircuitBooked,
+    CircuitRefused,
+    PlaceIs,
+    RelayMessage,
+)
+from agiledart_agent.circuits.relaying import REFUSALS, Relaying
 from agiledart_kernel.codec import Codec
 from agiledart_kernel.frames import FrameKind
 from agiledart_kernel.node_id import NodeId

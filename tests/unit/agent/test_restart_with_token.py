@@ -32,7 +32,7 @@ def founder(tmp_path: Path) -> Identity:
 
 def start(identity: Identity, join: str, *, leave_old: bool = False) -> list[str]:
     settings = AgentSettings(state_dir=identity.directory, name="x", join=join, leave_old=leave_old)
-    return _network(settings, identity, AgentLog(stream=io.StringIO()))[0]
+    return _network(settings, identity, AgentLog(stream=io.StringIO()), [])[0]
 
 
 def test_a_member_needs_its_token_no_more(founder: Identity, tmp_path: Path) -> None:

@@ -1,6 +1,8 @@
 """The service `sink_log` without a network: who may ask what, long polls, bounds, words."""
 
 import asyncio
+import os
+import shutil
 import time
 from collections.abc import Callable, Coroutine
 from pathlib import Path
@@ -14,10 +16,12 @@ from agiledart_agent import sink_log_server
 from agiledart_agent.sink_log_server import ANSWERS, MAX_WAITING, REQUESTS, SinkLogServer
 from agiledart_kernel.errors import RemoteProtocolError
 from agiledart_kernel.frames import FrameKind
+from agiledart_kernel.grants import NO_QUOTA
 from agiledart_kernel.machine import Event
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
-from agiledart_node.records.sinks import FindSink, NoteSink, SinkFound, SinkRecord
+from agiledart_node.records.sinks import FindSharers, FindSink, NoteSink, SharersFound, SinkFound, SinkRecord
+from agiledart_sink_log.layout import logs_in, write_description
 from agiledart_sink_log.log import LogOptions, LogWriter
 from agiledart_sink_log.protocol import (
     Ends,
@@ -31,6 +35,7 @@ from agiledart_sink_log.protocol import (
     LogRequest,
     PartitionEnds,
 )
+from agiledart_sink_log.reader import LogReader
 from agiledart_transport.framed import Link, LinkHandler
 
 FIELDS: list[dict[str, object]] = [{"name": "value", "type": "int", "nullable": False}]
@@ -40,8 +45,8 @@ ME = Peer(NodeId(7), 1, "pi1", "127.0.0.1:9464")
 class FakeLink:
     """One reader's connection."""
 
-    def __init__(self, scope: str = "", role: str = "reader") -> None:
-        self.peer = SimpleNamespace(grant=SimpleNamespace(role=role, scope=scope))
+    def __init__(self, scope: str = "", role: str = "reader", key: bytes = b"m" * 32) -> None:
+        self.peer = SimpleNamespace(grant=SimpleNamespace(role=role, scope=scope, key=key, quota=NO_QUOTA))
         self.remote, self.unsent_bytes, self.closed = "somewhere:1", 0, ""
         self.got: list[LogAnswer] = []
         self._news = asyncio.Event()
@@ -78,15 +83,27 @@ class Bench:
         self.records: dict[str, SinkRecord] = {}
         self.refused: list[str] = []
         self.noted: list[SinkRecord] = []
-        self.server = SinkLogServer(root, lambda: ME, self._feed, lambda reason, _: self.refused.append(reason))
+        self.noted_refusals: list[tuple[str, str]] = []
+        self.shared: tuple[bytes, ...] = ()
+        self.asked_sharers: list[tuple[str, bytes]] = []
+        self.server = SinkLogServer(
+            root,
+            lambda: ME,
+            self._feed,
+            lambda reason, _: self.refused.append(reason),
+            note_refused=lambda asker, whence, log, reason, text: self.noted_refusals.append((log.name, reason)),
+        )
 
     def _feed(self, event: Event) -> None:
         if isinstance(event, FindSink):
             self.server.found(SinkFound(event.request, self.records.get(event.name)))
         elif isinstance(event, NoteSink):
             self.noted.append(event.record)
+        elif isinstance(event, FindSharers):
+            self.asked_sharers.append((event.application, event.owner))
+            self.server.sharers_found(SharersFound(event.request, self.shared))
 
-    def connect(self, **more: str) -> FakeLink:
+    def connect(self, **more: Any) -> FakeLink:
         link = FakeLink(**more)
         link.handler = self.server.accept(cast(Link, link))
         return link
@@ -103,8 +120,8 @@ def run(root: Path, scenario: Callable[[Bench], Coroutine[Any, Any, None]]) -> N
     asyncio.run(whole())
 
 
-def writer(root: Path, name: str = "x", partitions: int = 2) -> LogWriter:
-    return LogWriter(root, name, LogOptions(partitions), "int", FIELDS, "app", 1)
+def writer(root: Path, name: str = "x", partitions: int = 2, owner: bytes = b"") -> LogWriter:
+    return LogWriter(root, name, LogOptions(partitions), "int", FIELDS, "app", 1, owner=owner)
 
 
 def append(log: LogWriter, partition: int, values: list[int]) -> None:
@@ -197,12 +214,22 @@ def test_a_long_poll_waits_for_news_and_no_longer(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("scope", "role", "allowed"),
-    [("", "reader", True), ("sink:x", "reader", True), ("sink:xy", "reader", False), ("app:x", "submitter", False)],
+    [
+        ("", "reader", True),
+        ("sink:x", "reader", True),
+        ("app:app", "reader", True),
+        ("sink:xy", "reader", False),
+        ("app:x", "submitter", False),
+        ("app:else", "reader", False),
+        ("", "submitter", True),  # it is older than owners are
+    ],
 )
 def test_the_scope_of_a_grant_counts(tmp_path: Path, scope: str, role: str, allowed: bool) -> None:
     writer(tmp_path).close()
 
     async def scenario(bench: Bench) -> None:
+        bench.server.note_logs()
+        bench.records["x"] = bench.noted[0]
         link = bench.connect(scope=scope, role=role)
         requests: tuple[LogRequest, ...] = (Locate(1, "x"), Ends(2, "x"), Fetch(3, "x", 0, 0))
         for request in requests:
@@ -210,8 +237,133 @@ def test_the_scope_of_a_grant_counts(tmp_path: Path, scope: str, role: str, allo
             answer = await link.answer(request.request)
             assert (isinstance(answer, LogRefused) and answer.reason == "not allowed") != allowed
         assert bench.refused == ([] if allowed else ["scope"] * 3)
+        assert bench.noted_refusals == ([] if allowed else [("x", "scope")] * 3)
 
     run(tmp_path, scenario)
+
+
+OWNER, FRIEND, STRANGER = b"o" * 32, b"f" * 32, b"s" * 32
+
+
+def test_a_log_is_its_owners_and_whose_the_application_is_shared_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agiledart_agent.log_judge.BELIEVED_SECONDS", 3_600.0)
+    writer(tmp_path, owner=OWNER).close()
+    requests: tuple[LogRequest, ...] = (Locate(1, "x"), Ends(2, "x"), Fetch(3, "x", 0, 0))
+
+    async def scenario(bench: Bench) -> None:
+        bench.server.note_logs()
+        bench.records["x"] = bench.noted[0]
+        assert bench.noted[0].owner == OWNER
+        bench.shared = (FRIEND,)
+        for role, key, may in (
+            ("submitter", OWNER, True),
+            ("submitter", FRIEND, True),
+            ("submitter", STRANGER, False),
+            ("reader", STRANGER, True),
+            ("admin", STRANGER, True),
+            ("executor", OWNER, False),
+        ):
+            bench.refused.clear()
+            link = bench.connect(role=role, key=key)
+            for request in requests:
+                link.ask(request)
+                answer = await link.answer(request.request)
+                assert (isinstance(answer, LogRefused) and answer.reason == "not allowed") != may, (role, key)
+            assert bench.refused == ([] if may else ["role" if role == "executor" else "owner"] * 3)
+        assert bench.asked_sharers == [("app", OWNER)]  # the ring is asked once, however often they come
+        link = bench.connect(role="submitter", key=STRANGER)
+        link.ask(Fetch(1, "x", 0, 0))
+        text = (await link.answer(1)).text
+        assert text.startswith(f"The log x belongs to the key {OWNER.hex()[:16]}…, not to you: you may not read it.")
+        assert f"agiledart share app {STRANGER.hex()} " in text
+        assert text.endswith("agiledart token create --role reader --scope sink:x")
+
+    run(tmp_path, scenario)
+
+
+def test_who_has_an_applications_scope_learns_no_names_of_logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sink_log_server, "SETTLE_SECONDS", 0.0)
+    writer(tmp_path, owner=OWNER).close()
+
+    async def scenario(bench: Bench) -> None:
+        bench.server.note_logs()
+        bench.records["x"] = bench.noted[0]
+        link = bench.connect(scope="app:else", role="submitter")
+        link.ask(Locate(1, "x"))
+        link.ask(Locate(2, "y"))
+        there, nowhere = await link.answer(1), await link.answer(2)
+        assert there.reason == nowhere.reason == "not allowed"
+        assert there.text.replace(" x", " y").replace(":x", ":y") == nowhere.text
+        assert "may use app:else only, and else has no log x." in there.text
+
+    run(tmp_path, scenario)
+
+
+def test_what_users_code_puts_into_its_log_does_not_stop_or_lead_the_agent(tmp_path: Path) -> None:
+    """It can write there: links to others' rows, pipes that nobody fills, a description that is endless or makes no sense."""
+    log = writer(tmp_path, "theirs", 1, owner=OWNER)
+    append(log, 0, [1, 2, 3])
+    log.close()
+    mine = tmp_path / "sink-logs" / "mine"
+    writer(tmp_path, "mine", 1, owner=STRANGER).close()
+
+    async def asked(bench: Bench, request: LogRequest) -> LogAnswer:
+        link = bench.connect(role="submitter", key=STRANGER)
+        link.ask(request)
+        return cast(LogAnswer, await link.answer(request.request))
+
+    def emptied() -> None:
+        for path in (mine / "log.json", mine / "log.json.good"):
+            path.unlink(missing_ok=True)
+
+    async def scenario(bench: Bench) -> None:
+        shutil.rmtree(mine / "0")
+        (mine / "0").symlink_to(tmp_path / "sink-logs" / "theirs" / "0")
+        answer = await asked(bench, Fetch(1, "mine", 0, 0))
+        assert isinstance(answer, Fetched)
+        assert not answer.batches
+        ends = await asked(bench, Ends(1, "mine"))
+        assert isinstance(ends, EndsAre)
+        assert ends.partitions == (PartitionEnds(0, 0, 0, 0),)
+        for name in ("log.json", "log.json.good"):  # what it is, is the other's, too: then so is its owner
+            (mine / name).unlink()
+            (mine / name).symlink_to(tmp_path / "sink-logs" / "theirs" / name)
+        answer = await asked(bench, Fetch(2, "mine", 0, 0))
+        assert isinstance(answer, LogRefused)
+        emptied()
+        os.mkfifo(mine / "log.json")
+        bench.server.note_logs()
+        assert [one.name for one in bench.noted] == ["theirs"]
+        emptied()
+        (mine / "log.json").touch()
+        os.truncate(mine / "log.json", 1 << 40)
+        bench.noted.clear()
+        bench.server.note_logs()
+        assert [one.name for one in bench.noted] == ["theirs"]
+
+    run(tmp_path, scenario)
+
+
+def test_a_link_does_not_have_the_agent_trim_anothers_rows(tmp_path: Path) -> None:
+    log = writer(tmp_path, "theirs", 1, owner=OWNER)
+    append(log, 0, [1, 2, 3])
+    log.close()
+    mine = writer(tmp_path, "mine", 1, owner=STRANGER)
+    mine.close()
+    shutil.rmtree(mine.directory / "0")
+    (mine.directory / "0").symlink_to(log.directory / "0")
+    found = msgspec.structs.replace(mine.description, max_bytes=1, max_age_ms=1)
+    write_description(mine.directory, found)
+    sink_log_server.trim_all(tmp_path, time.time_ns() + 10**12)
+    assert sum(one.rows for one in LogReader(log.directory).fetch(0, 0, 10, 1_000)[0]) == 3
+    mine.directory.joinpath("log.json.good").unlink()
+    for partitions in (0, 65, 10**9, -1):
+        (mine.directory / "log.json").write_bytes(
+            msgspec.json.encode(msgspec.structs.replace(found, partitions=partitions))
+        )
+        assert [one.name for _, one in logs_in(tmp_path)] == ["theirs"]
 
 
 def test_too_much_is_refused_and_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

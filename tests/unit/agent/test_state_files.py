@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from agiledart_agent.daemon import _network
+from agiledart_agent.daemon import _network, _remembered
 from agiledart_agent.identity.identity import Identity
 from agiledart_agent.identity.tokens import create_token, parse_token, redeem
 from agiledart_agent.kept_file import copy_path, read_kept, write_kept
@@ -57,7 +57,8 @@ def started(directory: Path, *, new_network: bool = False) -> tuple[bytes, list[
     identity = Identity.load_or_create(directory)
     try:
         settings = AgentSettings(state_dir=directory, name="x", new_network=new_network)
-        seeds, _ = _network(settings, identity, AgentLog(stream=log))
+        said = AgentLog(stream=log)
+        seeds, _ = _network(settings, identity, said, _remembered(settings, identity, said))
         return identity.public_key, seeds, log.getvalue()
     finally:
         identity.close()
@@ -106,6 +107,29 @@ def test_the_last_good_copy_is_taken_and_told(member: tuple[Path, bytes, Path], 
         assert (directory / name).read_bytes() == content
 
 
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_founder_without_its_authority_key_goes_on_as_a_member_and_says_so(tmp_path: Path, damage: Damage) -> None:
+    """It has no copy: who takes it to a safe leaves none behind, and that is in order."""
+    keys = {}
+    for name in ("founder", "stranger"):
+        identity = Identity.load_or_create(tmp_path / name)
+        identity.found_network()
+        identity.keep_network()
+        identity.close()
+        keys[name] = identity.public_key
+    founder, path = tmp_path / "founder", tmp_path / "founder" / "authority.key"
+    damage(path, tmp_path / "stranger")
+    came_up_as, _, log = started(founder)
+    assert came_up_as == keys["founder"]
+    if damage is removed:
+        assert log == ""
+        return
+    assert f"{path} cannot be used: it is " in log
+    assert "until a copy of the key is put back there" in log
+    with pytest.raises(OperationFailed, match=r"authority.key cannot be used: it is (damaged|the key of another)"):
+        Identity.read(founder).issuer()
+
+
 @pytest.mark.parametrize("name", FILES)
 def test_a_flipped_bit_in_any_byte_is_put_right(member: tuple[Path, bytes, Path], name: str) -> None:
     path = member[0] / name
@@ -116,6 +140,19 @@ def test_a_flipped_bit_in_any_byte_is_put_right(member: tuple[Path, bytes, Path]
         assert kept.content == content
         assert str(path) in kept.notice
     assert started(member[0])[:2] == (member[1], OTHERS)
+
+
+@pytest.mark.parametrize("name", ["node.key", "network.json"])
+def test_the_copy_of_another_node_is_not_taken(member: tuple[Path, bytes, Path], name: str) -> None:
+    """A whole copy says nothing of whose it is; a key and a network that go together do."""
+    directory, key, stranger = member
+    content = (directory / name).read_bytes()
+    shutil.copyfile(copy_path(stranger / name), copy_path(directory / name))
+    came_up_as, _, log = started(directory)
+    assert came_up_as == key
+    assert (directory / name).read_bytes() == content
+    assert read_kept(directory / name) == (content, "", True)
+    assert f"{copy_path(directory / name)} is another node's: it was made anew." in log
 
 
 def test_a_damaged_copy_is_not_taken(member: tuple[Path, bytes, Path]) -> None:
@@ -232,3 +269,28 @@ def test_a_network_of_one_is_not_alone_and_a_member_without_addresses_is(tmp_pat
     assert world.look()
     assert "no address of them is known" in world.lookout.alone
     assert "agiledart agent --join" in world.lookout.alone
+
+
+def test_who_leaves_a_network_takes_its_copies_along(tmp_path: Path) -> None:
+    """A network that nobody misses is left for a token's: no copy of the old one brings it back."""
+    founder = Identity.load_or_create(tmp_path / "founder")
+    founder.found_network()
+    text = create_token(founder.issuer(), now_seconds=NOW, role="agent", uses=1, expires=3600, addresses=())
+    directory = tmp_path / "node"
+    node = Identity.load_or_create(directory)
+    node.found_network()
+    node.keep_network()
+    old = node.network
+    assert (directory / "network.json.good").exists()
+    node.leave_network()
+    token = parse_token(text)
+    node.join_network(token.network, redeem(token, node.public_key, NOW))
+    node.keep_network()
+    node.close()
+    assert not (directory / "authority.key").exists()
+    for damaged in ("network.json", "node.key"):
+        (directory / damaged).unlink()
+        again = Identity.load_or_create(directory)
+        assert again.network == founder.network != old
+        again.close()
+    founder.close()

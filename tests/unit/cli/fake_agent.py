@@ -81,7 +81,7 @@ def _framed(number: int, part: Any) -> bytes:
     if isinstance(part, str):
         message = Progress(number, part)
     elif isinstance(part, Refusal):
-        message = Refusal(number, part.text, part.exit_code)
+        message = Refusal(number, part.text, part.exit_code, part.reason)
     else:
         message = Answer(number, json.dumps(part).encode())
     return frame(FrameKind.CONTROL, CONTROL.encode(message))

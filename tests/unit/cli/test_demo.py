@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from agiledart_cli.demo.demo import check_input, result_folder, source_text
+from agiledart_cli.demo.demo import check_input, check_plug, result_folder, source_text
 from agiledart_cli.demo.demo_report import FREQUENT, PROFITABLE, DemoResult, memory_line, print_report
 from agiledart_cli.demo.demo_view import DemoView, Picture, Rates, areas, drawn, last_result, routes
 from agiledart_cli.processes import MemoryWatch, children_of, peak_memory_mb
@@ -223,3 +223,18 @@ def test_memory_of_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     figures |= {10: 45.0, 11: None}  # type: ignore[dict-item]  # one has ended
     watch.look({"a1": 10})
     assert watch.peaks() == {"a1": 45.0, "a1/executor-1": 30.0, "a1/executor-2": 31.0}
+
+
+def test_who_was_killed_and_what_that_cost_is_told(result: DemoResult, capsys: pytest.CaptureFixture[str]) -> None:
+    print_report(result)
+    assert " was killed" not in capsys.readouterr().out
+    result.plug = {"killed": "a2", "seconds_to_next_result": 2.25, "history": ["brought back, life 2: count on a4"]}
+    assert result.document()["plug"]["killed"] == "a2"
+    print_report(result)
+    assert "a2 was killed: 2.25 s to the next result; brought back, life 2: count on a4" in capsys.readouterr().out
+
+
+def test_a_plug_wants_somebody_who_can_be_killed_and_somebody_who_takes_over() -> None:
+    check_plug(4)
+    with pytest.raises(ConfigurationError, match="at least 4 agents"):
+        check_plug(3)

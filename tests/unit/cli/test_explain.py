@@ -1,4 +1,4 @@
-"""How `explain scaling` looks."""
+"""How `explain scaling` and `explain route` look."""
 
 from typing import Any
 
@@ -6,6 +6,7 @@ import pytest
 
 from agiledart_cli.main import run_cli
 from agiledart_cli.verbs import explain
+from agiledart_cli.verbs.explain import print_scaling
 from agiledart_node.wire.commands import ExplainScaling
 
 MEASURES = {"offered": 300.4, "backlog": 3000, "true_rate": 100.0, "capacity": 200.0, "busy": 0.5, "blocked": 0.0,
@@ -64,4 +65,80 @@ def test_what_agents_say_cannot_steer_a_terminal(
     monkeypatch.setattr(explain, "connect", lambda agent, identity: Client())
     monkeypatch.setattr(Client, "ask", lambda *_: {"stages": [stage("a\x1b[2J", why="b\x07")], "silent_nodes": []})
     assert run_cli(["explain", "scaling", "job"]) == 0
+    assert not {"\x1b", "\x07"} & set(capsys.readouterr().out)
+
+
+def test_changes_are_told_in_a_sentence(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    change = {
+        "stage": "areas", "term": 2, "from": 2, "to": 3, "kind": "scale", "reason": "ann", "state": "done", "why": "",
+        "moved_groups": 21, "moved_bytes": 2_100, "seconds": 1.24, "gap_ms": 80.0,
+    }  # fmt: skip
+    lost = {**change, "state": "rolled-back", "why": "pi2 was lost", "gap_ms": None}
+    body = {"stages": [], "changes": [change, lost, {**change, "state": "running"}], "silent_nodes": []}
+    print_scaling(body)
+    told = capsys.readouterr().out
+    assert "areas 2 → 3, scale by ann: done in 1.2 s, 21 key groups to other nodes, no rows for 80 ms" in told
+    assert "rolled back: pi2 was lost" in told
+    assert "by ann: under way" in told
+
+
+def way(**fields: Any) -> dict[str, Any]:
+    """Of an instance, in what `status` says."""
+    circuits = [
+        {"by": "a2", "in_use": True, "cost_ms": 24.0, "round_trip_ms": 22.0, "success": 0.21, "answers": 50,
+         "bytes_per_second": 20_000, "late": False},
+        {"by": "a3", "in_use": False, "cost_ms": 2.5e9, "round_trip_ms": 30.0, "success": 0.1, "answers": 9,
+         "bytes_per_second": 0, "late": False},
+    ]  # fmt: skip
+    usual = {
+        "edge": 0,
+        "target": 0,
+        "to": "pi3",
+        "paths": "auto",
+        "by": "a2",
+        "since_ms": 0,
+        "state": "works",
+        "circuits": circuits,
+        "changes": [{"at_ms": 0, "from": "", "to": "a2", "reason": "slow"}],
+        "moves": {},
+        "frames": {},
+    }
+    return usual | fields  # fmt: skip
+
+
+def routes(monkeypatch: pytest.MonkeyPatch, **fields: Any) -> None:
+    """An agent that tells of one way."""
+    stages = [
+        {"name": "trips+keep", "instances": [{"index": 0, "node": "pi1", "routes": [way(**fields)]}]},
+        {"name": "best", "instances": [{"index": 0, "node": "pi3"}]},
+    ]
+    monkeypatch.setattr(explain, "connect", lambda agent, identity: Client())
+    monkeypatch.setattr(Client, "ask", lambda *_: {"name": "job", "stages": stages})
+
+
+def test_a_route_is_told_with_its_alternatives_and_why(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    routes(monkeypatch)
+    assert run_cli(["explain", "route", "job", "keep"]) == 0
+    told = capsys.readouterr().out
+    assert "trips+keep[0] on pi1 → pi3: by a2 since" in told
+    assert next(line for line in told.splitlines() if "in use" in line).split()[:3] == ["by", "a2", "24"]
+    assert "last resort" in told
+    assert "by a2, before directly: answers came late" in told
+
+
+def test_a_route_of_no_such_step_is_a_mistake_in_words(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    routes(monkeypatch)
+    assert run_cli(["explain", "route", "job", "bets"]) == 2
+    assert "Did you mean best?" in capsys.readouterr().err
+
+
+def test_names_of_relays_cannot_steer_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    routes(monkeypatch, by="a\x1b[2J")
+    assert run_cli(["explain", "route", "job"]) == 0
     assert not {"\x1b", "\x07"} & set(capsys.readouterr().out)

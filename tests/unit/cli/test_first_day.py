@@ -49,11 +49,49 @@ def test_no_room_is_said_at_once_with_what_would_help(
 
 def test_replace_drains_what_runs_and_begins_again(project: Path, ask: Ask, capsys: pytest.CaptureFixture[str]) -> None:
     running = {"name": "small", "version": 1, "state": "running"}
-    code, asked = ask([*SUBMIT, "--replace"], [running], ["draining", STOPPED], [STARTED])
+    code, asked = ask([*SUBMIT, "--replace"], [running], [{"checks": []}], ["draining", STOPPED], [STARTED])
     assert code == 0
-    assert [type(command) for command in asked] == [Status, Stop, Submit]
-    assert asked[1] == Stop("small", now=False)
+    assert [type(command) for command in asked] == [Status, Submit, Stop, Submit]
+    assert [command.dry_run for command in asked if isinstance(command, Submit)] == [True, False]
+    assert asked[2] == Stop("small", now=False)
     assert "small runs: draining it first" in capsys.readouterr().err
+
+
+CODE = {"stage": "", "node": "a2", "connector": "", "is_good": False, "text": "No module named 'only_here'"}
+
+
+@pytest.mark.parametrize(
+    ("looked", "code", "words"),
+    [
+        (
+            Refusal(2, "rows: no node, zone or host is called 'a9'. Nodes: a1", 2),
+            2,
+            "called 'a9'. Nodes: a1. small runs on",
+        ),
+        (
+            Refusal(2, "The log routes belongs to the key 12ab…, not to you: you may not write it", 1, "owner"),
+            1,
+            "not write it. small runs on, as it was.",
+        ),
+        ({"checks": [CODE]}, 1, "a2: No module named 'only_here'. small runs on, as it was."),
+    ],
+)
+def test_replace_by_what_could_not_run_ends_nothing(
+    looked: Any, code: int, words: str, project: Path, ask: Ask, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given, asked = ask([*SUBMIT, "--replace"], [{"name": "small", "state": "running"}], [looked])
+    assert given == code
+    assert not [command for command in asked if isinstance(command, Stop)]
+    assert words in capsys.readouterr().err
+
+
+def test_wait_for_what_could_read_nothing_is_a_failure(
+    project: Path, ask: Ask, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for read, malformed, code in ((3, {"form": 3}, 1), (3, {"form": 2}, 0), (0, {}, 0)):
+        final = {**STARTED, "state": "finished", "summary": {"records_in": read, "malformed": malformed}}
+        assert ask([*SUBMIT, "--wait"], [STARTED], [final])[0] == code
+        assert ("agiledart logs small" in capsys.readouterr().err) == (code == 1)
 
 
 @pytest.mark.parametrize("before", [Refusal(1, "No application 'small'."), {"name": "small", "state": "failed"}])

@@ -2,13 +2,13 @@
 
 import gzip
 import socket
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 import pytest
 
-from agiledart import Alias, Topology, collect, csv, records
+from agiledart import Alias, Topology, collect, csv, jsonl, null, records, tumbling
 from agiledart_dataflow.plan.connectors import TOLD_OF_A_REASON, Connector
 from agiledart_executor.connectors.opening import open_source
 from agiledart_executor.local import LocalRun, run_topology
@@ -126,12 +126,92 @@ def test_one_malformed_record_may_end_the_run(tmp_path: Path, columns: bool) -> 
         told_of(csv(path), malformed="fail")
     run, _ = told_of(csv(path, malformed="fail"), malformed="count")  # what the source says counts more
     assert sum(run.summary.malformed.values()) == 1
-    with pytest.raises(TopologyError, match="malformed is 'count' or 'fail', not 'forget'"):
+    with pytest.raises(TopologyError, match="malformed is one of count, fail, dead_letter, not 'forget'"):
         told_of(csv(path), malformed="forget")
     with pytest.raises(OperationFailed, match="malformed=fail allows none: cold: "):
         told_of(csv(written(tmp_path, "a,2013-01-01 00:00:00,1\n"), malformed="fail"), check=lambda row: "cold")
-    with pytest.raises(ConfigurationError, match="malformed is one of count, fail, not 'skip'"):
+    with pytest.raises(ConfigurationError, match="malformed is one of count, fail, dead_letter, not 'skip'"):
         told_of(csv(path, malformed="skip"))
+
+
+def letters_of(connector: Any, rows: Any = Reading, seed: int | None = None, **words: Any) -> LocalRun:
+    """A run from a source whose malformed records are dead letters."""
+    topology = Topology("letters")
+    source = topology.source("readings", connector, rows=rows, malformed="dead_letter", **words)
+    source.sink("out", collect)
+    source.errors("broken").sink("letters", collect)
+    return run_topology(topology, schedule_seed=seed)
+
+
+MIXED = 'a,2013-01-01 00:00:00,1\nb,2013-01-01 00:00:01,x\n"c"\ra,2013-01-01 00:00:02,2\na,2013-01-01 00:00:03,3\n'
+
+
+@pytest.mark.parametrize("header", [None, False])
+@pytest.mark.parametrize("seed", [None, 1, 2, 3])
+def test_malformed_records_become_dead_letters_as_they_came(
+    tmp_path: Path, header: bool | None, seed: int | None
+) -> None:
+    run = letters_of(csv(written(tmp_path, MIXED * 100), header=header), event_time="at", seed=seed)
+    letters = sorted(run.collected["letters"], key=lambda letter: letter.record)
+    assert [letter.record for letter in letters] == ['"c"\ra,2013-01-01 00:00:02,2'] * 100 + [
+        "b,2013-01-01 00:00:01,x"
+    ] * 100
+    assert letters[-1].step == "readings"
+    assert {letter.error for letter in letters if letter.record[0] == "b"} == {
+        f"readings.csv:{4 * i + 2} celsius: 'x' is no int" for i in range(100)
+    }
+    assert run.summary.malformed == {"columns": 100, "number": 100}
+    assert len(run.collected["out"]) + run.summary.late == 200
+
+
+@pytest.mark.parametrize("event_time", [None, "at"])
+def test_where_all_is_malformed_all_of_it_are_dead_letters(tmp_path: Path, event_time: str | None) -> None:
+    run = letters_of(csv(written(tmp_path, "a,b\n" * 5_000)), event_time=event_time)
+    assert [letter.record for letter in run.collected["letters"]] == ["a,b"] * 5_000
+    assert run.useless_sources == ["readings"]
+
+
+def test_dead_letters_have_times_that_a_window_can_take(tmp_path: Path) -> None:
+    topology = Topology("letters")
+    source = topology.source(
+        "readings", csv(written(tmp_path, MIXED)), rows=Reading, event_time="at", malformed="dead_letter"
+    )
+    source.sink("out", null())
+    source.errors("broken").key_by(lambda letter: letter.step, returns=str).window(tumbling(timedelta(hours=1))).count(
+        "broken-an-hour"
+    ).sink("counts", collect)
+    (pane,) = run_topology(topology).collected["counts"]
+    assert pane.value == 2
+
+
+def test_what_a_check_refuses_may_be_a_dead_letter() -> None:
+    rows = [Reading("a", JANUARY, i) for i in range(20)]
+    run = letters_of(records(rows), check=lambda row: "cold" if row.celsius < 10 else None)
+    assert [(letter.record, letter.error) for letter in run.collected["letters"]] == [
+        (repr(row), "cold") for row in rows[:10]
+    ]
+
+
+def test_a_record_of_another_format_is_a_dead_letter_too(tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    good, lines = b'{"room":"a","at":0,"celsius":1}', [b"{", b'{"room":1}', b"\xff", b"[" * 70_000]
+    path.write_bytes(b"\n".join([good, *lines, good]))
+    run = letters_of(jsonl(str(path)))
+    assert [letter.record for letter in run.collected["letters"]] == ["{", '{"room":1}', "\\xff", "[" * 65_536 + " …"]
+    assert len(run.collected["out"]) == 2
+
+
+def test_only_who_says_so_has_dead_letters(tmp_path: Path) -> None:
+    topology = Topology("letters")
+    source = topology.source("readings", csv(written(tmp_path, MIXED)), rows=Reading)
+    with pytest.raises(
+        TopologyError, match=r"""'readings' keeps no dead letters: give source\(\) malformed="dead_letter\""""
+    ):
+        source.errors("broken")
+    by_option = topology.source("others", csv(written(tmp_path, MIXED), malformed="dead_letter"), rows=Reading)
+    by_option.errors("broken").sink("letters", collect)
+    source.union(by_option, name="both").sink("out", collect)
+    assert len(run_topology(topology).collected["letters"]) == 2
 
 
 def test_lines_of_a_connection_are_told_with_their_number(unused_tcp_port: int) -> None:

@@ -3,6 +3,7 @@
 import contextlib
 import http.client
 import json
+import queue
 import select
 import socket
 import threading
@@ -17,7 +18,7 @@ import pytest
 
 from agiledart_dataflow.data.schema import ReadTime
 from agiledart_dataflow.plan.connectors import parse_connector
-from agiledart_executor.connectors import outgoing
+from agiledart_executor.connectors import away, outgoing
 from agiledart_executor.connectors.http import push
 from agiledart_executor.connectors.http.influx import Lines
 from agiledart_executor.connectors.opening import open_sink, open_source
@@ -190,7 +191,7 @@ def test_more_clients_than_there_is_room_for_are_closed(monkeypatch: pytest.Monk
 
 
 def test_it_listens_when_it_is_told_to_and_on_loopback() -> None:
-    with pytest.raises(ConfigurationError, match="add listen=1"):
+    with pytest.raises(ConfigurationError, match="a source that listens says listen=1"):
         open_source(parse_connector("http://:0/in"), Row)
     with Source() as source:
         assert source.reader._server.server_address[0] == "127.0.0.1"
@@ -239,7 +240,7 @@ class Hook:
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outgoing, "FIRST_PAUSE_SECONDS", 0.02)
+    monkeypatch.setattr(away, "FIRST_PAUSE_SECONDS", 0.02)
 
 
 def test_a_webhook_gets_batches_and_the_same_again_under_the_same_key(quick: None) -> None:
@@ -276,6 +277,25 @@ def test_a_refusal_ends_the_application_and_no_server_is_waited_for(
         OperationFailed, match=r"1 rows were not taken by 127.0.0.1:\d+ before the end .*does not answer"
     ):
         writer.close()
+
+
+def test_a_sink_says_when_rows_have_arrived_or_never_will(quick: None) -> None:
+    told: queue.Queue[Any] = queue.Queue()
+    with Hook(503, 503, 200, 422) as hook:
+        writer: Any = open_sink(parse_connector(f"http://127.0.0.1:{hook.port}/x?batch=2&repeats=1"), Row)
+        writer.when_delivered(told.put)
+        assert told.get_nowait() is None, "it was given nothing"
+        writer.write([Row("a", 1.0)])
+        writer.when_delivered(told.put)
+        assert told.get(timeout=20) is None
+        assert len(hook.requests) == 3
+        writer.write([Row("a", 1.0)])
+        writer.when_delivered(told.put)
+        assert "refuses rows" in str(told.get(timeout=20))
+        writer.when_delivered(told.put)
+        assert "refuses rows" in str(told.get_nowait())
+        with pytest.raises(OperationFailed):
+            writer.close()
 
 
 def test_a_sink_takes_no_more_than_may_wait(quick: None, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -165,7 +165,7 @@ def test_texts_and_bytes() -> None:
     assert rows("é", str, "text") == ["é"]
     with pytest.raises(ConfigurationError, match="one field of str"):
         open_decoder("text", Place)
-    with pytest.raises(ConfigurationError, match=r"no format 'jsno'; Did you mean json\?"):
+    with pytest.raises(ConfigurationError, match=r"no format 'jsno'\. Did you mean json\?"):
         open_decoder("jsno", Place)
 
 

@@ -128,7 +128,7 @@ def test_a_source_a_sink_and_a_format_of_another_package(tmp_path: Path) -> None
         ("old:", "made for version 99 .*; this is 1: install another version of squares"),
         ("gone:", "the source gone .* cannot be loaded: No module named 'no_such_module'"),
         ("lines:/dev/null?format=bad", "the format bad .* cannot be used"),
-        ("mqqt://broker/t", r"there is no source 'mqqt'; Did you mean mqtt\?"),
+        ("mqqt://broker/t", r"there is no source 'mqqt'\. Did you mean mqtt\?"),
         ("stdout:", r"there is no source 'stdout' \(stdout is a sink only\)"),
     ],
 )

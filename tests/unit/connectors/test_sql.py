@@ -15,7 +15,7 @@ pytest.importorskip("sqlalchemy", reason="no SQLAlchemy here: pip install 'agile
 
 from agiledart import Alias, Topology, collect
 from agiledart_dataflow.plan.connectors import parse_connector
-from agiledart_executor.connectors import outgoing
+from agiledart_executor.connectors import away, outgoing
 from agiledart_executor.connectors.opening import open_sink, open_source
 from agiledart_executor.connectors.probing import probe_sink, probe_source
 from agiledart_executor.local import run_topology
@@ -116,7 +116,7 @@ def test_what_is_wrong_is_said_without_the_url(
 def test_rows_wait_while_the_database_is_locked(
     database: sqlite3.Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(outgoing, "FIRST_PAUSE_SECONDS", 0.05)
+    monkeypatch.setattr(away, "FIRST_PAUSE_SECONDS", 0.05)
     (tmp_path / "credentials" / "plant").write_text(f"sqlite:///{tmp_path}/plant.db?timeout=0.05")
     write("sql:plant?table=minutes&create=1", [])
     writer: Any = open_sink(parse_connector("sql:plant?table=minutes"), Minute)

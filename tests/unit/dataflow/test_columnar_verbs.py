@@ -87,6 +87,7 @@ def test_what_an_expression_means_is_part_of_the_specification() -> None:
         (lambda s: s.where(lambda row: True), "where() takes an expression"),
         (lambda s: s.where(col("fare")), "True or False, not a value of type float"),
         (lambda s: s.where(col("fair") > 1), "no field 'fair'; did you mean 'fare'?"),
+        (lambda s: s.where(col("fare").isin([1])), "no method 'isin': did you mean .is_in(…)?"),  # type: ignore[attr-defined]  # so
         (lambda s: s.where(col("fare") > 1 and col("tip") > 1), "join conditions with & | ~"),
         (lambda s: s.with_columns(), "with_columns() takes fields"),
         (lambda s: s.with_columns(_x=1), "cannot name a field"),

@@ -32,6 +32,21 @@ def test_what_is_no_connector_is_told(text: str) -> None:
         parse_connector(text)
 
 
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("trips.csv.gz", "csv:trips.csv.gz"),
+        ("in/readings.jsonl", "jsonl:in/readings.jsonl"),
+        ("all.parquet", "parquet:all.parquet"),
+        ("../a.log?follow=1", "lines:../a.log?follow=1"),
+    ],
+)
+def test_a_file_alone_is_answered_by_what_would_read_it(text: str, meant: str) -> None:
+    with pytest.raises(ConfigurationError) as told:
+        parse_connector(text)
+    assert f"did you mean {meant} ?" in str(told.value)
+
+
 WORDS = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 
 

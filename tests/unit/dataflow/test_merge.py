@@ -126,3 +126,19 @@ def test_what_was_offered_while_released_rows_were_in_hand_is_not_forgotten() ->
     assert one.has_released
     assert one.take(2)[0] == ["r5.0"]
     assert not one.has_released
+
+
+def test_what_comes_before_the_barrier_of_a_change_counts_as_taken_at_once_and_what_comes_behind_it_does_not() -> None:
+    both = merge()
+    both.gives_way = 1
+    both.offer(*LEFT, batch(at(1), at(2)))
+    both.offer(*LEFT, batch(at(3)))
+    assert (both.consumed(*LEFT), both.take(10)[0]) == (2, []), "its sender may send on, up to the barrier"
+    both.offer(*LEFT, Batch([], [], covering(at(3)), 1))
+    both.offer(*LEFT, batch(at(4)))
+    assert both.consumed(*LEFT) == 0, (
+        "of the other input nothing is known, and nothing behind the barrier has been taken"
+    )
+    both.offer(*RIGHT, batch(at(5)))
+    assert len(both.take(10)[0]) == 4
+    assert both.consumed(*LEFT) == 4

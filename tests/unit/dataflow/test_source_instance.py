@@ -212,3 +212,48 @@ def test_a_callable_that_raises_while_it_is_read_is_named() -> None:
     topology.source("numbers", numbers, rows=int, event_time=lambda n: n).sink("out", collect)
     with pytest.raises(UserCodeError, match=r"^test_source_instance\.py:\d+ in numbers: KeyError: 'gone'$"):
         run_topology(topology)
+
+
+def test_a_source_that_goes_back_counts_its_dead_letters_once() -> None:
+    class Broken(Script):
+        def on_malformed(self, take: Any) -> None:
+            self.take = take
+
+        def read(self, max_rows: int, wall_ns: int) -> Reading:
+            if not self.readings:
+                return super().read(max_rows, wall_ns)
+            self.take("x", "is none")
+            rows = self.readings.pop(0)
+            return Reading(rows, len(rows) + 1, {"form": 1})
+
+    def begun(reader: Script) -> SourceInstance:
+        topology = Topology("t")
+        stream = topology.source("rows", Connector("list", row_type=Row), event_time="at", malformed="dead_letter")
+        stream.sink("o", collect)
+        stream.errors("broken").sink("letters", collect)
+        return SourceInstance(
+            compile_program(topology, plan_stages(topology.specification(), 1, "positions")), 0, reader
+        )
+
+    sent: list[tuple[int, list[Any], list[Any]]] = []
+
+    def emit(edge: int, target: int, batch: Any) -> None:
+        sent.append((edge, list(batch.rows), list(batch.order or [])))
+
+    first = begun(Broken(rows(5), rows(7)))
+    for _ in range(2):
+        polled = first.poll(0, 50)
+        assert polled.batch is not None
+        first.send(polled.batch, emit)
+    assert [order for _, _, order in sent] == [[(5, 1, 0, 0)], [(5, 1, 0, 1)], [(7, 1, 0, 2)], [(7, 1, 0, 3)]]
+    second = begun(Broken(rows(9)))
+    second.restore(first.snapshot())
+    assert (counts := second.statistics().source) is not None
+    assert counts.dead_letters == 2
+    sent.clear()
+    polled = second.poll(0, 50)
+    assert polled.batch is not None
+    second.send(polled.batch, emit)
+    assert [order for _, _, order in sent] == [[(9, 1, 0, 4)], [(9, 1, 0, 5)]]
+    assert (counts := second.statistics().source) is not None
+    assert counts.dead_letters == 3

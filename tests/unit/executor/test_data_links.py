@@ -166,19 +166,20 @@ def test_frames_of_another_life_or_term_are_refused_behind_good_ones_too(changes
 )
 def test_acknowledgements_of_another_life_or_term_count_in_none(changes: dict[str, int], reason: str) -> None:
     counted: list[tuple[int, ...]] = []
-    host = SimpleNamespace(running={(0, 0): "grow"}, acknowledged=lambda _, *told: counted.append(told))
+    grow = SimpleNamespace(outputs={(0, 0): None})
+    host = SimpleNamespace(running={(0, 0): grow}, acknowledged=lambda _, *told: counted.append(told))
 
     def ends(edge: int) -> tuple[int, int, int, int]:
         if edge:
             raise RemoteProtocolError("channel", f"no edge {edge}")
         return 0, 1, 1, 1
 
-    good = Acknowledgement(1, LIFE, 0, 0, 1, 0, 1, frames=5, marks=2)
+    good = Acknowledgement(1, LIFE, 0, 0, 1, 0, 1, frame_rows=40, frames=5, marks=2)
     with pytest.raises(RemoteProtocolError) as refused:
         take_acknowledgement(cast(Any, host), 1, LIFE, ends, FrameKind.ACK, good._replace(**changes).pack())
     assert refused.value.reason == reason
     take_acknowledgement(cast(Any, host), 1, LIFE, ends, FrameKind.ACK, good.pack())
-    assert counted == [(0, 0, 5, 2)]
+    assert counted == [(0, 0, 5, 2, 40)]
 
 
 def test_frames_beyond_the_window_are_refused_and_nothing_of_them_is_kept() -> None:
@@ -209,6 +210,7 @@ def test_an_acknowledgement_of_frames_that_were_never_sent_frees_nothing() -> No
     link = FakeLink(room=1)
     sender = Sender(cast(Any, link), DataHeader(1, 1, 0, 0, 1, 0, 1, 0, 0, 0, 0, 0), BatchCodec(Row), "grow")
     end = LinkEnd(sender, lazy_marks=False)
+    end.channel.acknowledge(0, 0, 10)
     rows = [Row("x" * 2 * MAX_BATCH_BYTES) for _ in range(3)]
     end.channel.put(Batch(rows, [(n, 1) for n in range(3)], (2, 1)))
     end.flush()

@@ -30,6 +30,18 @@ def test_an_element_is_read_back(tmp_path: Path, blocks: list[bytes], ended: boo
 
 
 @quick
+@given(st.lists(st.binary(min_size=1, max_size=40), min_size=1, max_size=4))
+def test_a_block_of_several_pieces_is_one_again(tmp_path: Path, blocks: list[bytes]) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("agiledart_executor.elements.MAX_BLOCK_BYTES", 8)
+        digest, _ = write_element(tmp_path, HEADER, blocks)
+        raw = element_path(tmp_path, digest).read_bytes()
+        assert read_element(tmp_path, digest) == (HEADER, blocks)
+    assert read_element(tmp_path, digest) == (HEADER, blocks), "however long pieces are here"
+    assert raw.startswith(b"ADARTEL1")
+
+
+@quick
 @given(st.data())
 def test_a_file_that_was_changed_is_refused(tmp_path: Path, data: st.DataObject) -> None:
     digest, size = write_element(tmp_path, HEADER, [b"state" * 20, b"more"])

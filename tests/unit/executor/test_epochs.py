@@ -18,6 +18,7 @@ from agiledart_dataflow.runtime.program import Program, compile_program
 from agiledart_dataflow.runtime.source_instance import SourceInstance
 from agiledart_executor.connectors.log_sink import SinkOrigin
 from agiledart_executor.connectors.opening import open_sink
+from agiledart_executor.connectors.repeats import Told
 from agiledart_executor.elements import DamagedElement, element_path, run_folder
 from agiledart_executor.epochs import Epochs
 from agiledart_executor.host import InstanceHost
@@ -83,7 +84,7 @@ class Life:
         self.host.on_barrier = self.epochs.at_barrier
         self.reader = Readings(allowed)
         endpoint = self.program.endpoint(2)
-        keep = None if since is None else self.epochs.kept_ends(2, 0, since)
+        keep = None if since is None else self.epochs.kept(2, 0, since)
         origin = SinkOrigin("sums", 1, root, 0.0, True, keep)
         writer = open_sink(endpoint.connector, endpoint.row_type, origin=origin)
         self.running = [
@@ -273,6 +274,61 @@ def test_a_disk_that_is_full_gives_the_epoch_up_and_the_flow_goes_on(
 
     asyncio.run(play())
     assert logged(tmp_path) == undisturbed
+
+
+class Slow:
+    """A sink that delivers when the test lets it."""
+
+    def __init__(self) -> None:
+        self.waiting: list[Told] = []
+
+    def when_delivered(self, told: Told) -> None:
+        self.waiting.append(told)
+
+    def flush(self) -> None: ...
+
+
+def test_an_end_that_the_disk_did_not_take_is_saved_when_it_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, undisturbed: list[Any]
+) -> None:
+    """No later barrier comes by: without another try the run would never end."""
+    monkeypatch.setattr("agiledart_executor.epochs.END_AGAIN_SECONDS", 0.01)
+
+    async def play() -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr("agiledart_executor.epochs.write_element", _full)
+            life = Life(tmp_path, 1, COUNT)
+            await life.until(lambda: {one.instance.stage for one in life.told} == {0, 1, 2})
+            assert not life.prepared(1)
+        await life.until(lambda: {one.instance.stage for one in life.prepared(1)} == {0, 1, 2})
+        for running in life.running:
+            life.epochs.commit(running, 1)
+        life.kill()
+
+    asyncio.run(play())
+    assert logged(tmp_path) == undisturbed
+
+
+@pytest.mark.parametrize("fault", [None, OperationFailed("the table is gone")])
+def test_an_epoch_waits_until_a_sink_has_delivered(tmp_path: Path, fault: OperationFailed | None) -> None:
+    async def play() -> None:
+        life = Life(tmp_path, 1, 400)
+        failed: list[str] = []
+        life.epochs.on_failure = lambda running, text: failed.append(text)
+        slow: Any = Slow()
+        life.running[2].writer.close()  # type: ignore[union-attr]
+        life.running[2].writer = slow
+        life.epochs.at_barrier(life.running[2], 1, b"", 0)
+        life.epochs.at_barrier(life.running[1], 1, b"", 0)
+        await life.until(lambda: life.told)
+        assert [one.instance.stage for one in life.told] == [1]
+        slow.waiting.pop()(fault)
+        await life.until(lambda: len(life.told) == 2 or failed)
+        assert failed == ([] if fault is None else ["report: the table is gone"])
+        life.running[2].writer = None
+        life.epochs.close()
+
+    asyncio.run(play())
 
 
 def _full(*_: Any) -> Any:

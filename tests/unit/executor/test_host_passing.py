@@ -1,6 +1,7 @@
 """Batches that pass through idle instances within one turn: what is counted, whose error it is, who gives way."""
 
 import asyncio
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,8 +11,11 @@ from agiledart_dataflow.data.batch import Batch
 from agiledart_dataflow.data.position import covering
 from agiledart_dataflow.runtime.channels import ReceivingChannel, SendingChannel
 from agiledart_executor import host as host_module
+from agiledart_executor import running_instance
 from agiledart_executor.running_instance import TURN_NS, OutputEnd
 from agiledart_kernel.errors import RemoteProtocolError
+from agiledart_kernel.limits import CHANNEL_WINDOW_FRAMES
+from agiledart_kernel.randomness import RandomStream
 from tests.unit.executor.host_clock import Clock
 from tests.unit.executor.test_host import Pipeline, Reading, rows
 
@@ -88,7 +92,9 @@ def test_a_lone_frame_is_at_the_sink_when_receive_returns_and_its_neighbours_fra
         for _ in range(10):
             far.receive(3)
             assert far.written() == far.sent
-        assert local.frames_sent == 2  # the first are tried on the wire
+        assert (
+            local.frames_sent == 3
+        )  # the first are tried on the wire, and have one row until the neighbour has told its pace
         assert local.idle
         assert far.acknowledged == [(2, 0), (4, 0), (6, 0), (8, 0), (10, 0)]  # of a window of four, two at a time
         assert far.middle.instance is not None
@@ -309,5 +315,31 @@ def test_an_instance_with_a_blocked_output_takes_nothing_more() -> None:
         assert far.middle.outputs[1, 0].channel.rows_waiting == 2
         far.receive(2)
         assert far.middle.instance.queued_rows == 2
+
+    in_a_loop(play)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_all_that_was_taken_counts_when_a_frame_passes_so_a_window_never_stays_full(
+    seed: int, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A slow receiver acknowledges late: of frames that were worked on in a turn of their own before, none may be forgotten."""
+
+    def play() -> None:
+        random = RandomStream(seed, "reads")
+        far = Far()
+        end = far.middle.inputs[0, 0]
+        end.channel = ReceivingChannel(CHANNEL_WINDOW_FRAMES)
+        far.middle.budget = 2
+        slow_sink(far, clock, monkeypatch, 40_000_000)
+        monkeypatch.setattr(running_instance, "time", SimpleNamespace(monotonic_ns=lambda: clock.now))
+        for _ in range(300):
+            told = far.acknowledged[-1][0] if far.acknowledged else 0
+            room = CHANNEL_WINDOW_FRAMES - (far.frames - told)
+            assert room > 0, f"{far.frames} frames came and were taken, {told} are acknowledged"
+            far.receive(*([1] * (1 + random.index(min(room, 9)))) if random.index(2) else [1])
+            while far.host._ready or far.host._turn_due:
+                far.host._due_turn()
+            clock.now += random.index(50) * 1_000_000
 
     in_a_loop(play)

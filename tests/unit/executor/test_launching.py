@@ -19,6 +19,7 @@ from agiledart_kernel.errors import ConfigurationError, OperationFailed
 
 class Reading(NamedTuple):
     at: int
+    value: int = 0
 
 
 def code() -> tuple[Launchable, int]:
@@ -74,6 +75,10 @@ def test_a_log_that_stays_in_use_is_refused_in_the_end(tmp_path: Path, monkeypat
         ("csv:{here}/out.csv?roll_bytes=1000000", True),
         ("stdout:", True),
         ("parquet:{here}/out", True),
+        ("http://127.0.0.1:9/hook", True),
+        ("http://127.0.0.1:9/hook?repeats=1", False),
+        ("influx://127.0.0.1:9/plant?measurement=m", True),
+        ("influx://127.0.0.1:9/plant?measurement=m&time=at", False),
     ],
 )
 def test_a_sink_that_cannot_take_rows_back_is_refused_when_exactly_once_was_promised(

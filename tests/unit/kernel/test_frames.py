@@ -19,9 +19,10 @@ from agiledart_kernel.frames import (
 from agiledart_kernel.limits import MAX_DATA_FRAME_BYTES, MAX_FRAME_BYTES, MAX_HELLO_BYTES
 
 GOLDEN_HELLO = (
-    "9b010101" "91a56c61746572" "a76f7665726c6179" "91c441" + "07" * 65 + "03"
+    "dc0010010101" "91a56c61746572" "a76f7665726c6179" "91c441" + "07" * 65 + "03"
     "a3706931" "ae3139322e302e322e313a39343634"
-    "a56174746963" "a5686f737431"
+    "a56174746963" "a5686f737431" "a5302e322e30" "cf0000018bcfe5687b"
+    "c401aa" "c401bb" "c401cc"
 )  # fmt: skip
 
 
@@ -112,7 +113,10 @@ def test_a_close_reason_cannot_hurt_a_terminal() -> None:
 
 # ---------------------------------------------------------------------------------------------------------------- HELLO
 
-HELLO = Hello(1, 1, ("later",), "overlay", (b"\x07" * 65,), 3, "pi1", "192.0.2.1:9464", "attic", "host1")
+HELLO = Hello(
+    1, 1, ("later",), "overlay", (b"\x07" * 65,), 3, "pi1", "192.0.2.1:9464", "attic", "host1", "0.2.0", 1_700_000_000_123,
+    b"\xaa", b"\xbb", b"\xcc",
+)  # fmt: skip
 
 
 def test_golden_hello() -> None:
@@ -123,7 +127,8 @@ def test_golden_hello() -> None:
 
 def test_hello_read_by_an_independent_library() -> None:
     assert msgpack.unpackb(encode_hello(HELLO)) == [
-        1, 1, 1, ["later"], "overlay", [b"\x07" * 65], 3, "pi1", "192.0.2.1:9464", "attic", "host1"
+        1, 1, 1, ["later"], "overlay", [b"\x07" * 65], 3, "pi1", "192.0.2.1:9464", "attic", "host1", "0.2.0", 1_700_000_000_123,
+        b"\xaa", b"\xbb", b"\xcc",
     ]  # fmt: skip
 
 
@@ -139,6 +144,7 @@ def test_a_newer_hello_is_read_and_an_older_one_filled_up() -> None:
         (0, 2), (1, 0), (1, "1"), (2, 70_000), (3, "x"), (3, ["a b"]), (3, ["x"] * 33), (4, "s" * 17), (5, [b"short"]),
         (5, [b"\x07" * 65] * 7), (5, [b"\x07" * 600]), (6, -1), (6, 2**63), (7, "n" * 65), (7, "a\nb"), (7, None),
         (8, "no spaces"), (8, "a" * 271), (9, "z" * 65), (10, "\x1b[2J"),
+        (13, bytes(257)), (14, bytes(1_281)), (15, "text"),
     ],
 )  # fmt: skip
 def test_a_hello_with_a_bad_field_is_refused(field: int, value: object) -> None:
@@ -152,7 +158,9 @@ def test_a_hello_with_a_bad_field_is_refused(field: int, value: object) -> None:
 def test_the_largest_legal_chain_fits_into_a_hello() -> None:
     chain = tuple(bytes([n]) * 576 for n in range(6))
     names = ("é" * 64, "a" * 270, "z" * 64, "h" * 64)
-    hello = Hello(1, 65_535, tuple("f" * 30 + f"{n:02}" for n in range(32)), "sink_log", chain, 2**62, *names)
+    features = tuple("f" * 30 + f"{n:02}" for n in range(32))
+    more = (bytes(256), bytes(1_280), bytes(1_280))
+    hello = Hello(1, 65_535, features, "sink_log", chain, 2**62, *names, "s" * 32, 2**52, *more)
     assert len(encode_hello(hello)) < MAX_HELLO_BYTES
     assert decode_hello(encode_hello(hello)) == hello
 
@@ -187,9 +195,9 @@ GOLDEN_HEADER_OF_PROTOCOL_1 = (
     "01001200" "0102030405060708" "00000009" "000a" "000b" "000c" "0000" "0000000d" "0000000e" "000000000000000f"
     "00000010" "00000011"
 )  # fmt: skip
-ACK = Acknowledgement(0x0102030405060708, 9, 10, 11, 12, 13, 14, frames=15, marks=16)
+ACK = Acknowledgement(0x0102030405060708, 9, 10, 11, 12, 13, 14, frame_rows=17, frames=15, marks=16)
 GOLDEN_ACK = (
-    "02000000" "0102030405060708" "00000009" "000a" "000b" "000c" "000d" "000e" "0000" "000000000000000f" "0000000000000010"
+    "02000000" "0102030405060708" "00000009" "000a" "000b" "000c" "000d" "000e" "0011" "000000000000000f" "0000000000000010"
 )  # fmt: skip
 GOLDEN_ACK_OF_PROTOCOL_1 = "0102030405060708000a000b000c0000000000000000000f0000000000000010"
 

@@ -7,7 +7,17 @@ import msgpack
 import pytest
 
 from agiledart_kernel.errors import Refused
-from agiledart_kernel.grants import LINK_CONTEXT, REASONS, Grant, link_hash, sign_link, verify_chain
+from agiledart_kernel.grants import (
+    LINK_CONTEXT,
+    NO_QUOTA,
+    REASONS,
+    Grant,
+    Quota,
+    decode_link,
+    link_hash,
+    sign_link,
+    verify_chain,
+)
 from agiledart_kernel.limits import MAX_CHAIN_LINKS, MAX_LINK_BYTES
 from agiledart_transport.certificates import check_signature
 from tests.keys import HOUR, NOW, Authority, Chain, key_of, public_of
@@ -194,3 +204,22 @@ def test_the_checker_is_asked_for_every_link() -> None:
 
 def test_a_chain_of_three_is_small() -> None:
     assert sum(map(len, EXECUTOR)) < 700
+
+
+def test_a_quota_goes_with_a_submitters_links_and_cannot_be_left_out_or_made_larger() -> None:
+    few = Quota(applications=2, memory_mb=512)
+    invited = NET.link("authority", (), "guest token", "invite", "submitter", quota=few)
+    assert verify(NET.link("guest token", invited, "guest", "act", "submitter", quota=few), "guest").quota == few
+    for other in (NO_QUOTA, Quota(applications=3, memory_mb=512), Quota(applications=2)):
+        with pytest.raises(Refused, match="policy"):
+            verify(NET.link("guest token", invited, "guest", "act", "submitter", quota=other), "guest")
+    for role in ("admin", "agent", "reader"):
+        with pytest.raises(Refused, match="policy"):
+            verify(NET.link("authority", (), "guest", "act", role, quota=few), "guest")
+
+
+def test_a_link_without_a_quota_is_written_as_before_there_were_quotas() -> None:
+    body = msgpack.unpackb(INVITATION[0][64:])
+    assert len(body) == 9
+    assert decode_link(INVITATION[0]).quota == NO_QUOTA
+    assert len(msgpack.unpackb(NET.link("authority", (), "x", "act", "submitter", quota=Quota(1))[0][64:])) == 10

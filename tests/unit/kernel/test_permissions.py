@@ -25,9 +25,13 @@ OWNERS = frozenset({("all", "own"), ("all", "new"), ("it", "own"), ("it", "new")
 ABOUT_APPLICATIONS: dict[tuple[str, str], frozenset[tuple[str, str]]] = {
     ("admin", "submit"): ALL, ("submitter", "submit"): OF_ONES_OWN,
     ("admin", "stop"): ALL, ("submitter", "stop"): OF_ONES_OWN,
+    ("admin", "checkpoint"): ALL, ("submitter", "checkpoint"): OF_ONES_OWN,
+    ("admin", "scale"): ALL, ("submitter", "scale"): OF_ONES_OWN,
+    ("admin", "move"): ALL, ("submitter", "move"): OF_ONES_OWN,
     ("admin", "tap"): ALL, ("submitter", "tap"): OF_ONES_OWN,
     ("admin", "share"): ALL, ("submitter", "share"): OWNERS,
     ("admin", "forget"): ALL, ("submitter", "forget"): OWNERS,
+    ("admin", "secret"): ALL, ("submitter", "secret"): OF_ONES_OWN,
     ("admin", "status"): ALL, ("submitter", "status"): ALL, ("reader", "status"): ALL,
     ("admin", "logs"): ALL, ("submitter", "logs"): ALL, ("reader", "logs"): ALL,
     ("admin", "explain"): ALL, ("submitter", "explain"): ALL, ("reader", "explain"): ALL,
@@ -36,8 +40,10 @@ ABOUT_APPLICATIONS: dict[tuple[str, str], frozenset[tuple[str, str]]] = {
 
 ABOUT_ALL = {
     **{(role, "list"): ("", "app:taxi", "app:else", "sink:taxi") for role in ("admin", "submitter", "reader")},
+    **{(role, "renew"): ("", "app:taxi", "app:else", "sink:taxi") for role in ("admin", "submitter", "reader")},
+    **{(role, "secrets"): ("", "app:taxi", "app:else", "sink:taxi") for role in ("admin", "submitter")},
     **{(role, verb): ("",) for role in ("admin", "submitter", "reader") for verb in ("nodes", "route", "info", "bans")},
-    **{("admin", verb): ("",) for verb in ("create token", "leave", "ban")},
+    **{("admin", verb): ("",) for verb in ("create token", "leave", "drain", "ban", "audit", "tokens")},
 }
 """(role, verb) → scopes with which it may."""
 

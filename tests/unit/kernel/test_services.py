@@ -4,7 +4,7 @@ import pytest
 
 from agiledart_kernel.errors import Refused
 from agiledart_kernel.grants import ROLES, Grant, Role, verify_chain
-from agiledart_kernel.services import ROLES_BY_SERVICE, check_entry, covers
+from agiledart_kernel.services import ROLES_BY_SERVICE, check_entry
 from agiledart_transport.certificates import check_signature
 from tests.keys import NOW, Authority, public_of
 
@@ -69,11 +69,3 @@ def test_an_agent_whose_grant_has_a_scope_is_no_agent_of_the_ring() -> None:
     with pytest.raises(Refused) as refusal:
         check_entry("overlay", grant_of("agent", "app:taxi"))
     assert refusal.value.reason == "scope"
-
-
-def test_a_scope_covers_its_own_name_only() -> None:
-    reader = grant_of("reader", "sink:top")
-    assert covers(reader, "sink", "top")
-    assert not covers(reader, "sink", "topmost")
-    assert not covers(reader, "app", "top")
-    assert covers(grant_of("reader"), "app", "anything")

@@ -1,6 +1,7 @@
 """With a real broker: topics, sessions, retained messages, shared topics, a broker that dies: nothing is lost at QoS 1."""
 
 import json
+import queue
 import select
 import subprocess
 import time
@@ -125,7 +126,7 @@ def test_a_session_keeps_what_comes_while_nobody_reads(broker: Broker, version: 
     here = Reader(url, str)
     here.subscribed(there)
     here.until(lambda: not here.once())
-    here.reader.acknowledge()
+    here.reader.acknowledge(here.reader.receipt())
     here.reader.close()
     sent = [f"{i}" for i in range(3_000)]
     there.writer.write(sent)
@@ -134,6 +135,22 @@ def test_a_session_keeps_what_comes_while_nobody_reads(broker: Broker, version: 
     again.until(lambda: set(sent) <= set(again.rows))
     assert [row for row in again.rows if row != "probe"] == sent  # none lost, none twice, in order
     again.reader.close()
+
+
+def test_a_sink_says_when_messages_have_arrived(broker: Broker) -> None:
+    there = Writer(f"mqtt://127.0.0.1:{broker.port}/n?qos=1&format=text&repeats=1", str, "probe")
+    told: queue.Queue[Any] = queue.Queue()
+    there.writer.write([f"{number}" for number in range(500)])
+    there.writer.when_delivered(told.put)
+    assert told.get(timeout=30) is None
+    assert there.writer._left() == 0
+    broker.stop()
+    there.writer.write(["one more"])
+    there.writer.when_delivered(told.put)
+    assert told.empty()
+    broker.start()
+    assert told.get(timeout=60) is None
+    there.writer.close()
 
 
 def test_what_was_not_acknowledged_comes_again(broker: Broker) -> None:

@@ -21,8 +21,11 @@ from agiledart_kernel.randomness import RandomStream
 from agiledart_node.desk.config import NodeConfig
 from agiledart_node.node import NODE_CODEC, Node, NodeMessage
 from agiledart_node.scheduling.messages import SchedulingMessage
+from agiledart_node.wire.audit_messages import AuditMessage
 from agiledart_node.wire.ban_messages import BanMessage
+from agiledart_node.wire.change_messages import ChangeMessage
 from agiledart_node.wire.commands import CreateToken, Info, ListApplications, Route
+from agiledart_node.wire.drain_messages import DrainMessage
 from agiledart_node.wire.effects import (
     PrepareExecutors,
     RefusedRequest,
@@ -45,6 +48,8 @@ from agiledart_node.wire.formation_messages import (
     StartFlow,
 )
 from agiledart_node.wire.recovery_messages import RecoveringMessage
+from agiledart_node.wire.renewal_messages import RenewalMessage
+from agiledart_node.wire.secret_messages import SecretMessage
 from agiledart_overlay.protocol import OverlayMessage
 from agiledart_overlay.wire.events import JoinRing, RouteMessage
 from agiledart_recovery.wire.messages import RecoveryMessage
@@ -101,8 +106,8 @@ def part(copies: int = 1, version: int = 1, planned: int = 1, bundle: bytes = b"
     return msgspec.structs.replace(made, **fields)
 
 
-def deployed(bench: Bench) -> Bench:
-    bench.hear(SCHEDULER, Deploy(1, part()))
+def deployed(bench: Bench, **fields: Any) -> Bench:
+    bench.hear(SCHEDULER, Deploy(1, part(**fields)))
     (start,) = bench.of(StartInstances)
     bench.feed(Completed(start.request, {(0, 0): "host:1"}))
     assert bench.told(SCHEDULER)[-1].addresses[0].address == "host:1"  # type: ignore[attr-defined]
@@ -113,7 +118,17 @@ def deployed(bench: Bench) -> Bench:
 def test_tags_of_all_messages_between_agents_are_unique() -> None:
     tags = tags_of(NodeMessage)
     of_recovery = (*get_args(RecoveringMessage), *get_args(RecoveryMessage))
-    of_applications = (*get_args(FormationMessage), *get_args(SchedulingMessage), *of_recovery, *get_args(BanMessage))
+    of_applications = (
+        *get_args(FormationMessage),
+        *get_args(SchedulingMessage),
+        *of_recovery,
+        *get_args(BanMessage),
+        *get_args(AuditMessage),
+        *get_args(SecretMessage),
+        *get_args(RenewalMessage),
+        *get_args(ChangeMessage),
+        *get_args(DrainMessage),
+    )
     assert len(tags) == len(get_args(OverlayMessage)) + len(of_applications)
     assert all(350 <= kind.__struct_config__.tag < 370 for kind in get_args(SchedulingMessage))
     assert all(430 <= kind.__struct_config__.tag < 440 for kind in get_args(BanMessage))
@@ -300,8 +315,11 @@ def _values(kind: Any) -> st.SearchStrategy[Any]:
     if get_origin(kind) is Annotated and args[0] is str:
         longest = args[1].max_length  # what we make ourselves keeps to it; what others send is cut off by the codec
         return _words.filter(lambda word: longest is None or len(word) <= longest)
+    if get_origin(kind) is Annotated and args[0] is int:
+        most = args[1].le
+        return _counts if most is None else _counts.map(lambda count: min(count, most))
     if get_origin(kind) is Annotated:
-        return _counts if args[0] is int else _values(args[0])
+        return _values(args[0])
     if get_origin(kind) is UnionType:
         return st.one_of(*map(_values, args))
     if kind is NoneType:

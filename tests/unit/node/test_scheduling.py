@@ -19,7 +19,7 @@ from agiledart_node.node import NODE_CODEC
 from agiledart_node.scheduling.advertisements import MAX_ADVERTISEMENTS, Advertisements, Heard
 from agiledart_node.scheduling.claims import CLAIM_CODEC, Claim, Claims, office_key
 from agiledart_node.scheduling.dispatching import relayed
-from agiledart_node.scheduling.electing import winner_of
+from agiledart_node.scheduling.electing import Electing, winner_of
 from agiledart_node.scheduling.finding import Finding, estimated_nodes, walk_length
 from agiledart_node.scheduling.messages import Advertisement, Candidate, FindScheduler, Office
 from agiledart_node.scheduling.turns import Turns
@@ -184,6 +184,34 @@ def test_a_walk_with_the_largest_count_of_hops_is_passed_on_in_words_that_others
     finding.on_find(peer(3), FindScheduler(1, peer(3), "z", ttl=3, visited=(), refused=(), hops=MAX_COUNT))
     (query,) = sent
     assert NODE_CODEC.decode(encode(query)) == query
+
+
+def test_nobody_who_has_refused_is_elected() -> None:
+    """It would be given office after office, and refuse each."""
+
+    async def ask_all(sample: list[Peer], *_: object) -> list[tuple[Peer, Candidate]]:
+        return [(one, Candidate(0, 100 * int(one == peer(2)), 0, False)) for one in sample]
+
+    async def read(domain: str, index: int) -> tuple[int, None]:
+        return 0, None
+
+    async def claim(domain: str, index: int, winner: Peer, seen: object) -> Claim:
+        return Claim(Office(domain, index, 1), winner)
+
+    config = SimpleNamespace(report_timeout_ns=1, election_sample=8)
+    talks = SimpleNamespace(ask_all=ask_all, is_gone=lambda _: False)
+    desk = cast(Any, SimpleNamespace(me=peer(1), talks=talks, config=config, observe=lambda _: None))
+    gossip = cast(Any, SimpleNamespace(peers=lambda _: [peer(2), peer(3)]))
+    claims = cast(Any, SimpleNamespace(read=read, claim=claim))
+    electing = Electing(desk, Advertisements(LIFE), gossip, claims, RandomStream(1, "elect"))
+
+    def elected(*refused: int) -> Peer | None:
+        found = asyncio.run(electing.holder("z", {peer(n).node: False for n in refused}))
+        return found[0] if found is not None else None
+
+    assert elected() == peer(2)
+    assert elected(2) == peer(3)
+    assert elected(1, 2, 3) is None
 
 
 def test_an_office_of_the_last_term_can_still_be_claimed() -> None:

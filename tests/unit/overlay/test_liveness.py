@@ -54,6 +54,36 @@ def test_a_killed_peer_is_declared_within_two_seconds() -> None:
     assert of(bench.effects, PeerFailed) == [PeerFailed(peer(2), "link")]
 
 
+def test_a_peer_whose_machine_refuses_two_of_us_is_declared_at_once() -> None:
+    bench = Bench().adopt(peer(2), peer(3), peer(4))
+    effects = bench.give(LinkLost(peer(3).node, refused=True))
+    assert {to for to, _ in sent(effects, wire.ProbeForMe)} == {peer(2), peer(4)}
+    assert {to for to, _ in sent(effects, wire.Suspect)} == {peer(2), peer(3), peer(4)}
+    bench.give(LinkLost(peer(3).node, refused=True))
+    answer_probes(bench, 3, 500)
+    assert of(bench.effects, PeerFailed) == [], "it may be refused to this node only"
+    bench.receive(peer(2), wire.Confirm(peer(3).node, peer(3).incarnation, 0))
+    answer_probes(bench, 3, 100)
+    assert of(bench.effects, PeerFailed) == [PeerFailed(peer(3), "link")]
+
+
+def test_one_refusal_is_no_more_than_a_lost_link() -> None:
+    bench = Bench().adopt(peer(2), peer(3), peer(4))
+    bench.give(LinkLost(peer(3).node, refused=True))
+    bench.receive(peer(2), wire.Confirm(peer(3).node, peer(3).incarnation, 0))
+    answer_probes(bench, 3, 900)
+    assert of(bench.effects, PeerFailed) == []
+
+
+def test_whom_a_helper_reaches_is_not_declared_for_refusing_us() -> None:
+    bench = Bench().adopt(peer(2), peer(3), peer(4))
+    for _ in range(20):
+        bench.give(LinkLost(peer(3).node, refused=True))
+        bench.receive(peer(2), wire.ProbedForYou(0, peer(3).node, 0))
+        answer_probes(bench, 3, 100)
+    assert of(bench.effects, PeerFailed) == []
+
+
 def test_helpers_answer_saves_a_peer() -> None:
     bench = Bench().adopt(peer(2), peer(3))
     bench.give(LinkLost(peer(3).node))

@@ -102,6 +102,20 @@ def test_without_confirmation_it_stops_and_joins_again() -> None:
     assert not bench.machine.joined
 
 
+def test_whom_a_lost_guardian_had_called_is_no_copy_of_itself() -> None:
+    """Others met it meanwhile, under the number that it has: it outranks that, and does not end."""
+    bench = called(Bench(5))
+    bench.wait(3_000)
+    ((_, request),) = sent(bench.receive(peer(2), wire.ProbeAck(1, 0, joined=True)), wire.JoinRequest)
+    assert request.refutations == 0
+    effects = bench.receive(peer(2), wire.JoinRefused(request.attempt, "incarnation", bench.machine.me.incarnation))
+    assert of(effects, JoinFailed) == []
+    ((_, again),) = sent(bench.receive(peer(2), wire.ProbeAck(1, 0, joined=True)), wire.JoinRequest)
+    assert again.refutations == 1
+    later = wire.JoinRefused(again.attempt, "incarnation", bench.machine.me.incarnation + 1)
+    assert of(bench.receive(peer(2), later), JoinFailed), "a later life is another matter"
+
+
 def test_one_call_at_a_time() -> None:
     bench = called(Bench(5))
     other = (peer(3).node, 1, 8)

@@ -1,5 +1,6 @@
 """Pure parts of recovery: plans of the next life, sides of a partition, voters, epochs, the shelf."""
 
+import msgspec
 import pytest
 
 from agiledart_kernel.errors import ConfigurationError
@@ -11,12 +12,12 @@ from agiledart_recovery.fragments.shelf import Shelf
 from agiledart_recovery.lives.epochs import Epochs
 from agiledart_recovery.lives.island import Side, side_of
 from agiledart_recovery.lives.progress import Progress
-from agiledart_recovery.lives.replan import heirs, next_plan
+from agiledart_recovery.lives.replan import Verdict, heirs, next_plan, verdict, without_state
 from agiledart_recovery.register.ballots import choose_voters, successor_of
 from agiledart_recovery.wire.effects import FragmentKey
 from agiledart_recovery.wire.messages import Entering, Kept, Prepared
 from agiledart_recovery.wire.names import Party, Snapshot
-from agiledart_recovery.wire.value import Saved
+from agiledart_recovery.wire.value import IfLost, Saved, Value
 from tests.unit.recovery.bench import RUN, peer, plan, value
 
 
@@ -56,6 +57,56 @@ def test_a_state_of_which_too_few_fragments_can_be_reached_is_waited_for() -> No
     assert [int(node) for node in missing] == [2, 6, 8]
 
 
+def with_policies(now: Value, *policies: IfLost) -> Value:
+    """The run whose source, stage and sink have these."""
+    made = [
+        msgspec.structs.replace(each, if_lost=policy)
+        for each, policy in zip(now.plan.assignments, policies, strict=True)
+    ]
+    return msgspec.structs.replace(now, plan=msgspec.structs.replace(now.plan, assignments=tuple(made)))
+
+
+def named(node: NodeId) -> str:
+    return f"node-{int(node)}"
+
+
+def test_a_run_that_is_to_fail_without_its_source_does_so_at_once_and_any_other_waits() -> None:
+    fails = with_policies(value(), IfLost.FAIL, IfLost.WAIT, IfLost.WAIT)
+    assert "node-1, which has a source" in verdict(fails, lambda node: node != 1, {}, named, is_patient=True).ends
+    assert not verdict(fails, lambda node: node != 3, {}, named, is_patient=True).ends
+    assert not verdict(value(), lambda node: node != 1, {}, named, is_patient=False).ends
+
+
+def test_a_state_that_cannot_be_rebuilt_ends_the_run_or_begins_empty_when_nobody_waits_any_more() -> None:
+    now = value(committed=Snapshot(1, 4))  # m = 2, on 6, 7 and 8; the stage's host is 2
+
+    def there(node: NodeId) -> bool:
+        return node not in (2, 6, 8)
+
+    fails = with_policies(now, IfLost.WAIT, IfLost.FAIL, IfLost.WAIT)
+    assert verdict(fails, there, {}, named, is_patient=True) == Verdict()
+    assert "node-6, node-8" in verdict(fails, there, {}, named, is_patient=False).ends
+    assert not verdict(fails, lambda node: node not in (2, 6), {}, named, is_patient=False).ends, (
+        "two of three are enough"
+    )
+    empties = with_policies(now, IfLost.WAIT, IfLost.EMPTY, IfLost.WAIT)
+    judged = verdict(empties, there, {}, named, is_patient=False)
+    assert judged.empty == (Party("stage"),)
+    assert "node-2 began with an empty state" in judged.note
+    after = without_state(empties, judged.empty)
+    assert [saved.chain for saved in after.saved] == [()]
+    made, missing = next_plan(after, there, (peer(9),), same)
+    assert made is not None
+    assert (int(made.assignments[1].host.node), missing) == (9, ())
+
+
+def test_only_the_host_that_could_not_rebuild_a_state_goes_on_without_it() -> None:
+    now = with_policies(value(committed=Snapshot(1, 4)), IfLost.WAIT, IfLost.EMPTY, IfLost.WAIT)
+    holders = (NodeId(6), NodeId(7), NodeId(8))
+    assert verdict(now, lambda node: True, {NodeId(2): holders}, named, is_patient=False).empty == (Party("stage"),)
+    assert verdict(now, lambda node: True, {NodeId(9): holders}, named, is_patient=False) == Verdict()
+
+
 def test_fragments_that_the_host_does_not_need_any_more_go() -> None:
     shelf, party = Shelf(), Party("stage")
     keys = [FragmentKey(RUN, party, Snapshot(life, epoch), 0) for life, epoch in ((1, 3), (2, 4), (2, 5), (2, 6))]
@@ -65,7 +116,7 @@ def test_fragments_that_the_host_does_not_need_any_more_go() -> None:
     assert shelf.keep(NodeId(9), kept) == (), "a stranger's word is nothing"
     assert shelf.keep(NodeId(2), kept) == (keys[0],)
     assert shelf.has(keys[3]), "it is not committed yet"
-    assert shelf.refusal(keys[0]) == "life 1 is over, 2 counts"
+    assert shelf.refusal(keys[0], 1) == "life 1 is over, 2 counts"
     over = Kept(RUN, 2, party, Snapshot(2, 6), (), is_over=True)
     assert shelf.keep(NodeId(2), over) == tuple(keys[1:])
     assert shelf.runs == ()
@@ -149,10 +200,10 @@ def test_the_shelf_keeps_what_is_needed_and_what_is_not_committed_yet() -> None:
     for key in (old, needed, ahead):
         shelf.put(key)
     assert shelf.release(value(committed=Snapshot(1, 4))) == (old,)
-    assert shelf.refusal(FragmentKey(RUN, stage, Snapshot(1, 6), 0)) == ""
+    assert shelf.refusal(FragmentKey(RUN, stage, Snapshot(1, 6), 0), 1) == ""
     # A later life: what it did not commit of the one before can't be any more.
     assert shelf.release(value(life=2, committed=Snapshot(1, 4))) == (ahead,)
-    assert "life 1 is over" in shelf.refusal(FragmentKey(RUN, stage, Snapshot(1, 6), 0))
+    assert "life 1 is over" in shelf.refusal(FragmentKey(RUN, stage, Snapshot(1, 6), 0), 1)
 
 
 def test_figures_that_do_not_go_together_are_refused() -> None:

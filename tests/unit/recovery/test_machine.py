@@ -9,17 +9,18 @@ from hypothesis import strategies as st
 from agiledart_kernel.codec import Codec, tags_of
 from agiledart_kernel.instants import Instant
 from agiledart_kernel.machine import Completed, Failed, Received, Send, TimerFired
+from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.observe import Observation
 from agiledart_kernel.peer import Peer
 from agiledart_kernel.randomness import RandomStream
 from agiledart_recovery.config import RecoveryConfig
 from agiledart_recovery.machine import RecoveryMachine
 from agiledart_recovery.wire import messages as wire
-from agiledart_recovery.wire.effects import EnterLife, KeepLife, KeepVoter, Request, SendFragment
+from agiledart_recovery.wire.effects import EnterLife, FragmentKey, KeepLife, KeepVoter, Request, SendFragment
 from agiledart_recovery.wire.events import Booted, FoundRun, HostLost, MakeSeat, PartySnapped, RoomSeen
 from agiledart_recovery.wire.names import Ballot, Party, Snapshot, Stamp
 from agiledart_recovery.wire.observations import MessageIgnored
-from agiledart_recovery.wire.value import Plan, Saved
+from agiledart_recovery.wire.value import MadeAgain, Plan, Saved, State
 from tests.unit.recovery.bench import RUN, peer, plan, value
 
 ZERO = Instant(0)
@@ -93,6 +94,20 @@ def test_a_life_is_stored_before_it_is_entered_and_answered() -> None:
     assert refused == wire.ResetRefused(RUN, 2, "a later life was entered")
 
 
+def test_nothing_is_committed_or_let_go_at_the_word_of_who_does_not_vote() -> None:
+    observed: list[Observation] = []
+    made = machine(2, observed=observed)
+    told(made, peer(1), wire.Reset(RUN, Ballot(1, peer(1).node, 1), value(1)))
+    key = FragmentKey(RUN, Party("other"), Snapshot(1, 1), 0)
+    made.shelf.put(key, NodeId(7))
+    over = msgspec.structs.replace(value(1, Snapshot(1, 2)), state=State.FINISHED)
+    assert told(made, peer(9), wire.Committed(RUN, 1, over)) == []
+    assert [each.reason for each in observed if isinstance(each, MessageIgnored)] == ["committed"]
+    assert made.shelf.has(key)
+    assert isinstance(told(made, peer(1), wire.Committed(RUN, 1, over))[0], wire.CommittedOk)
+    assert not made.shelf.has(key)
+
+
 def test_a_life_that_an_earlier_process_entered_is_refused() -> None:
     made = machine(2)
     reset = wire.Reset(RUN, Ballot(1, peer(1).node, 1), value(1))
@@ -120,6 +135,17 @@ def test_two_requests_under_one_number_need_a_new_life() -> None:
     other = plan(stage=7)
     (need,) = told(made, peer(5), wire.Begin(RUN, 1, 1, plan().digest, other))
     assert isinstance(need, wire.NeedLife)
+
+
+def test_after_many_epochs_that_were_passed_over_a_new_life_is_needed() -> None:
+    """A host remembers 64 of them; it does not keep silent about those behind."""
+    made = machine(1)
+    told(made, peer(4), wire.Reset(RUN, Ballot(1, peer(4).node, 1), value(1)))
+    for epoch in range(1, 65):
+        assert told(made, peer(4), wire.Begin(RUN, 1, epoch, plan().digest)) == []
+    (need,) = told(made, peer(4), wire.Begin(RUN, 1, 65, plan().digest))
+    assert isinstance(need, wire.NeedLife)
+    assert "none behind 0 was committed" in need.reason
 
 
 def test_the_element_of_an_end_is_saved_again_until_it_is_safe() -> None:
@@ -173,18 +199,39 @@ def _messages() -> st.SearchStrategy[Any]:
         "prepared": st.lists(_PREPARED, max_size=3).map(tuple),
         "party": st.just(Party("stage")),
         "saved": st.just(Saved(Party("stage"))),
-        "after": st.sampled_from([None, plan(stage=7)]),
-        "before": st.sampled_from([plan().digest, b""]),
+        "after": st.just(plan(stage=7)),
+        "digest": st.sampled_from([plan().digest, plan(stage=7).digest, b""]),
         "committed": st.builds(Snapshot, _COUNTS, _COUNTS),
         "reason": st.just("why"),
+        "lacks": st.lists(st.integers(1, 9).map(NodeId), max_size=3).map(tuple),
         "phase": st.sampled_from(["fetch", "restore"]),
         "needed": st.lists(st.builds(Snapshot, _COUNTS, _COUNTS), max_size=3).map(tuple),
         "is_over": st.booleans(),
+        "asks": st.booleans(),
+        "held": st.lists(st.tuples(st.builds(Snapshot, _COUNTS, _COUNTS), _COUNTS), max_size=3).map(tuple),
+        "made": st.lists(
+            st.builds(
+                MadeAgain,
+                st.just(Party("stage")),
+                st.builds(Snapshot, _COUNTS, _COUNTS),
+                st.integers(0, 255),
+                st.integers(1, 9).map(NodeId),
+            ),
+            max_size=3,
+        ).map(tuple),
         "is_caught_up": st.booleans(),
         "has_ended": st.booleans(),
     }
+    begin = {"before": st.sampled_from([plan().digest, b""]), "after": st.sampled_from([None, plan(stage=7)])}
+    own: dict[type, dict[str, st.SearchStrategy[Any]]] = {
+        wire.Begin: begin,
+        wire.PrepareTerm: {"before": st.just(plan()), "stamp": st.builds(Stamp, _BALLOTS, _COUNTS)},
+    }
     kinds = [
-        st.builds(kind, **{name: by_name.get(name, _COUNTS) for name in kind.__struct_fields__})
+        st.builds(
+            kind,
+            **{name: own.get(kind, by_name).get(name, by_name.get(name, _COUNTS)) for name in kind.__struct_fields__},
+        )
         for kind in get_args(wire.RecoveryMessage)
     ]
     return st.one_of(*kinds)

@@ -12,7 +12,7 @@ import pytest
 
 from agiledart import ReadTime, log
 from agiledart_dataflow.plan.connectors import SinkWriter, parse_connector
-from agiledart_executor.connectors.log_sink import LogSinkWriter, SinkOrigin
+from agiledart_executor.connectors.log_sink import Kept, LogSinkWriter, SinkOrigin
 from agiledart_executor.connectors.opening import open_sink
 from agiledart_kernel.errors import ConfigurationError, OperationFailed
 from agiledart_sink_log.layout import (
@@ -316,3 +316,33 @@ def test_segments_that_somebody_took_away_are_damage_and_not_age(tmp_path: Path)
     with pytest.raises(DamagedError) as lost:
         LogReader(folder).fetch(0, 0, 10, 1 << 20)
     assert lost.value.next_good == 3
+
+
+def test_a_log_goes_on_at_another_node_where_its_last_epoch_ended(tmp_path: Path) -> None:
+    here = opened(tmp_path / "here", "log:moves")
+    assert isinstance(here, LogSinkWriter)
+    here.write(rows(0, 5))
+    here.close()
+    kept = Kept((5,), here.identity)
+
+    def go_on(root: Path) -> SinkWriter:
+        origin = SinkOrigin("app", 3, root, 0.0, by_epoch=True, keep=kept)
+        return open_sink(parse_connector("log:moves"), Row, lambda: NOW, origin)
+
+    there = go_on(tmp_path / "there")
+    assert isinstance(there, LogSinkWriter)
+    assert there.identity == here.identity
+    there.write(rows(5, 2))
+    there.commit(there.prepare(), 9)
+    there.close()
+    reader = LogReader(log_directory(tmp_path / "there", "moves"))
+    assert (reader.ends(0).first, reader.ends(0).committed) == (5, 7)
+    assert [row[0] for row in read(tmp_path / "there", "moves")] == [5, 6]
+
+    several = SinkOrigin("app", 3, tmp_path / "several", 0.0, by_epoch=True, keep=Kept((5, 0, 7), here.identity))
+    open_sink(parse_connector("log:moves"), Row, lambda: NOW, several).close()
+    assert LogReader(log_directory(tmp_path / "several", "moves")).description.partitions == 3
+
+    opened(tmp_path / "taken", "log:moves").close()
+    with pytest.raises(OperationFailed, match="another log moves lies on this node"):
+        go_on(tmp_path / "taken")

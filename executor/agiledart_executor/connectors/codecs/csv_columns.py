@@ -22,7 +22,7 @@ from agiledart_dataflow.data.schema import ReadTime
 from agiledart_dataflow.plan.connectors import Reading
 from agiledart_executor.connectors.codecs.ambiguity import Ambiguity
 from agiledart_executor.connectors.codecs.faults import COLUMNS, TOO_LONG, Examples
-from agiledart_executor.connectors.codecs.header import columns_by_name, header_note
+from agiledart_executor.connectors.codecs.header import columns_by_name, header_note, note_of_no_header
 from agiledart_executor.connectors.codecs.parsing import RowParser
 from agiledart_executor.connectors.files.lines import BLOCK_BYTES, BOM, Block, Data, FileLines, block_of
 from agiledart_kernel.limits import MAX_LINE_BYTES
@@ -83,6 +83,7 @@ class CsvColumnsReader:
         self._source = lines
         self._row_type, self._wanted, self._may_begin = row_type, wanted, may_begin
         self._examples = examples or Examples()
+        self.on_malformed = self._examples.on_malformed
         self._parser = RowParser(row_type)
         self._columns = ColumnParser(row_type, wanted, may_begin)
         self._number = 0  # lines of the file that were parsed
@@ -128,6 +129,8 @@ class CsvColumnsReader:
         """As `CsvReader.takes_header`."""
         columns = columns_by_name(line, self._row_type)
         if columns is None:
+            if note := note_of_no_header(self._source.name, line):
+                self._examples.note(note)
             return is_one
         self._parser = RowParser(self._row_type, columns)
         self._columns = ColumnParser(self._row_type, self._wanted, self._may_begin, columns)

@@ -32,8 +32,8 @@ def decoded(
         try:
             rows += decoder.rows(payload, wall_ns)
         except MalformedError as error:
-            refuse(malformed, error, examples, lambda index=index: place(index))  # type: ignore[misc]
+            refuse(malformed, error, examples, lambda index=index: place(index), payload)  # type: ignore[misc]
         except RecursionError:
             deep = MalformedError(FORM, f"nested too deeply: {shown(payload)}")
-            refuse(malformed, deep, examples, lambda index=index: place(index))  # type: ignore[misc]
+            refuse(malformed, deep, examples, lambda index=index: place(index), payload)  # type: ignore[misc]
     return rows

@@ -11,6 +11,9 @@ from agiledart_kernel.text import harmless
 _SHOWN: Final = 60
 """Characters of a value that are shown."""
 
+_KEPT: Final = 65_536
+"""Characters of a record that a dead letter keeps."""
+
 COLUMNS, NUMBER, TIME, CUT = "columns", "number", "time", "cut"
 """Reasons of text: the number of columns or a line too long; no number; no time; a connection that ended within a record."""
 
@@ -43,20 +46,27 @@ def shown(value: Any) -> str:
 
 
 class Examples:
-    """The first malformed records of each reason of one reader, in words."""
+    """The first malformed records of each reason of one reader, in words; for who wants them, all of them as they came."""
 
-    __slots__ = ("_texts", "_told")
+    __slots__ = ("_take", "_texts", "_told")
 
     def __init__(self) -> None:
         self._told: dict[str, int] = {}
         self._texts: list[str] = []
+        self._take: Callable[[str, str], None] | None = None
+
+    def on_malformed(self, take: Callable[[str, str], None]) -> None:
+        """From now on hand each malformed record over, as a text, and what is wrong with it."""
+        self._take = take
 
     def wants(self, reasons: Iterable[str]) -> bool:
-        """Is there one of these reasons of which too few have been told?"""
-        return any(self._told.get(reason, 0) < TOLD_OF_A_REASON for reason in reasons)
+        """Is there one of these reasons of which too few have been told, or somebody who wants all?"""
+        return self._take is not None or any(self._told.get(reason, 0) < TOLD_OF_A_REASON for reason in reasons)
 
-    def add(self, reason: str, place: str, text: str) -> None:
-        """A malformed record: where it stands and what is wrong with it."""
+    def add(self, reason: str, place: str, text: str, record: bytes | str | None = "") -> None:
+        """A malformed record: where it stands, what is wrong with it, and itself; None where it is no record that was lost."""
+        if self._take is not None and record is not None:
+            self._take(as_text(record), harmless(sayable(f"{place} {text}")))
         told = self._told.get(reason, 0)
         if told < TOLD_OF_A_REASON:
             self._told[reason] = told + 1
@@ -74,8 +84,19 @@ class Examples:
         return tuple(texts)
 
 
-def refuse(malformed: dict[str, int], error: MalformedError, examples: Examples, place: Callable[[], str]) -> None:
+def as_text(record: bytes | str) -> str:
+    """A record as a dead letter holds it: what is no UTF-8 escaped, what is far too long cut."""
+    if isinstance(record, str):
+        text = sayable(record[: _KEPT + 1])
+    else:
+        text = bytes(record[: 4 * _KEPT + 4]).decode("utf-8", "backslashreplace")
+    return text if len(text) <= _KEPT else f"{text[:_KEPT]} …"
+
+
+def refuse(
+    malformed: dict[str, int], error: MalformedError, examples: Examples, place: Callable[[], str], record: bytes | str
+) -> None:
     """Count a malformed record, and tell of it when it is among the first."""
     malformed[error.reason] = malformed.get(error.reason, 0) + 1
     if examples.wants((error.reason,)):
-        examples.add(error.reason, place(), error.text)
+        examples.add(error.reason, place(), error.text, record)

@@ -58,7 +58,7 @@ def _of_a_package(name: str, row_type: Any) -> Decoder:
         names = sorted({*FORMATS, *points})
         close = get_close_matches(name, names, 1)
         meant = f" Did you mean {close[0]}?" if close else ""
-        raise ConfigurationError(f"there is no format {name!r};{meant} there are {', '.join(names)}")
+        raise ConfigurationError(f"there is no format {name!r}.{meant} There are {', '.join(names)}")
     try:
         make: MakesDecoder = points[name].load()
         return make(row_type)

@@ -30,5 +30,11 @@ def header_note(name: str, columns: list[str]) -> str:
     return f"{name}: its first line names the columns, which are taken by name{more}"
 
 
+def note_of_no_header(name: str, line: str) -> str:
+    """What users are told of a first line that is none; empty: nothing."""
+    text = line.strip("\ufeff \t\r\n")
+    return f"{name}: its first line looks like JSON, which jsonl: reads" if text[:1] + text[-1:] == "{}" else ""
+
+
 def _folded(word: str) -> str:
     return "".join(c for c in word.lower() if c not in " _-\t\ufeff")

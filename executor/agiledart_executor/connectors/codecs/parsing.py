@@ -188,7 +188,7 @@ class RowParser:
                 self._values(line)
             except MalformedError as error:
                 if examples.wants((error.reason,)):
-                    examples.add(error.reason, place(index), error.text)
+                    examples.add(error.reason, place(index), error.text, line)
 
     def _values(self, line: str) -> list[Any]:
         """The values of a line's columns, in order of the fields; raises `MalformedError`."""

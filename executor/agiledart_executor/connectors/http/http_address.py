@@ -1,10 +1,12 @@
 """`http://HOST:PORT/PATH` and `https://…` as values."""
 
 import ssl
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from agiledart_dataflow.plan.connectors import Connector
 from agiledart_kernel.errors import ConfigurationError, OperationFailed
+
+_TLS: Final = ("https", "influxs", "wss")
 
 
 class HttpAddress(NamedTuple):
@@ -23,7 +25,7 @@ class HttpAddress(NamedTuple):
 
 def http_address(connector: Connector, *, usual_port: int = 0) -> HttpAddress:
     """What a connector's URL says. Raises `ConfigurationError`."""
-    tls = connector.kind.endswith("s")
+    tls = connector.kind in _TLS
     name, example = f"{connector.kind}:{connector.path}", f"{connector.kind}://host:8080/path"
     if connector.at and ("/" in connector.at or ":" in connector.at):
         raise ConfigurationError(

@@ -4,8 +4,9 @@
     https://0.0.0.0:8443/readings?listen=1&cert=…&key=…&credentials=sensors      Authorization: Bearer …, the text of the credential
 
 A body is one payload of the format (`json`: an object or an array of them), or several of them, one a line (`Content-Type:
-application/x-ndjson`, or a format of lines). 202 comes when the rows are on their way through the application, so a client that
-sends again until it reads 202 loses nothing, and may repeat. 429 with Retry-After: too much waits. 400: nothing in it is a row.
+application/x-ndjson`, or a format of lines). 202 comes when the rows are on their way through the application, with exactly-once
+when they are in the source's log on the disk: a client that sends again until it reads 202 loses nothing, and may repeat. 429 with
+Retry-After: too much waits. 400: nothing in it is a row.
 401, 404, 405, 411, 413 as everywhere. What waits, who is served at one time and how slow somebody may send are bounded.
 """
 
@@ -23,7 +24,7 @@ from typing import Any, Final
 
 from agiledart_dataflow.plan.connectors import Connector, Reading
 from agiledart_executor.connectors.codecs.decoding import decoded
-from agiledart_executor.connectors.codecs.faults import Examples
+from agiledart_executor.connectors.codecs.faults import SIZE, Examples
 from agiledart_executor.connectors.codecs.formats import open_decoder
 from agiledart_executor.connectors.credentials import secret
 from agiledart_executor.connectors.http.http_address import HttpAddress, http_address, server_context
@@ -122,6 +123,7 @@ class _Server(ThreadingHTTPServer):
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server_version, sys_version = "agiledart", ""
+    wbufsize = -1  # an answer leaves in one piece: in two, the second waits 40 ms for the client's word of the first
     server: _Server
 
     def handle_one_request(self) -> None:
@@ -138,6 +140,7 @@ class _Handler(BaseHTTPRequestHandler):
         elif self.path.partition("?")[0] != source.path:
             self._answer(404, "rows are not taken here", close=True)
         elif int(length) > source.max_body:
+            source.turn_away(int(length))
             self._answer(413, f"at most {source.max_body} bytes at one time", close=True)
         else:
             kind = self.headers.get("Content-Type", "").partition(";")[0].strip().lower()
@@ -197,13 +200,17 @@ class PushReader:
         form = connector.option("format", "json")
         self._decoder = open_decoder(form, row_type)
         self._is_lined = form in ("csv", "text", "raw")
-        self._token = secret(connector.option("credentials")) if connector.option("credentials") else ""
+        self._token = secret(connector.option("credentials"), "the token") if connector.option("credentials") else ""
         self._examples = Examples()
+        self.on_malformed = self._examples.on_malformed
         self._lock = threading.Lock()
         self._waiting: deque[_Body] = deque()
         self._bytes = 0
-        self._handed_out: list[_Body] = []
+        self._handed_out: deque[tuple[int, _Body]] = deque()  # by number of the taking
+        self._takings = 0
+        self.holds = False
         self._left: list[Any] = []
+        self._too_large: list[int] = []
         self._closed = False
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         context = server_context(connector) if address.tls else None
@@ -235,21 +242,35 @@ class PushReader:
             os.eventfd_write(self._wake, 1)
             return True
 
+    def turn_away(self, size: int) -> None:
+        """A body is too large to be taken."""
+        with self._lock:
+            if not self._closed:
+                self._too_large.append(size)
+                os.eventfd_write(self._wake, 1)
+
     # ---- for the instance
 
     def read(self, max_rows: int, wall_ns: int) -> Reading:
         malformed: dict[str, int] = {}
         with self._lock:
             self._clear()
+            too_large, self._too_large = self._too_large, []
+        for size in too_large:
+            malformed[SIZE] = malformed.get(SIZE, 0) + 1
+            limit = f"a body of {size:,} bytes; at most {self.max_body:,} are taken"
+            self._examples.add(SIZE, f"POST {self.path}:", limit, None)
         if not self._left:
-            self._acknowledge()
+            if not self.holds:
+                self.acknowledge(self._takings)
             while not self._left and (body := self._next()) is not None:
                 self._left = self._rows_of(body, wall_ns, malformed)
-                self._handed_out.append(body)
+                self._takings += 1
+                self._handed_out.append((self._takings, body))
         rows, self._left = self._left[:max_rows], self._left[max_rows:]
         with self._lock:
             more = bool(self._waiting or self._left)
-            if (more or self._handed_out) and not self._closed:
+            if (more or (self._handed_out and not self.holds)) and not self._closed:
                 os.eventfd_write(self._wake, 1)  # look again soon: somebody waits to read 202
         lines = len(rows) + sum(malformed.values())
         return Reading(rows, lines, malformed, False, not more, self._examples.take())
@@ -263,7 +284,8 @@ class PushReader:
             if self._closed:
                 return
             self._closed = True
-            unsafe = [*self._handed_out, *self._waiting]  # nobody says any more that the last rows got on their way
+            # Nobody says any more that the last rows got on their way.
+            unsafe = [*(body for _, body in self._handed_out), *self._waiting]
             self._waiting.clear()
         for body in unsafe:
             body.was_dropped = True
@@ -272,11 +294,14 @@ class PushReader:
         self._server.server_close()
         os.close(self._wake)
 
-    def _acknowledge(self) -> None:
-        """The rows of the last reading are on their way."""
-        handed, self._handed_out = self._handed_out, []
-        for body in handed:
-            body.done.set()
+    def receipt(self) -> int:
+        """A number for the bodies of which all rows were handed out."""
+        return self._takings - bool(self._left)
+
+    def acknowledge(self, receipt: int) -> None:
+        """So far what was handed out is safe, or on its way."""
+        while self._handed_out and self._handed_out[0][0] <= receipt:
+            self._handed_out.popleft()[1].done.set()
 
     def _next(self) -> _Body | None:
         """The next body whose client still waits."""

@@ -16,6 +16,7 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
 from agiledart_executor.connectors.mqtt.address import BrokerAddress
+from agiledart_executor.connectors.mqtt.read_ahead import EagerClient
 from agiledart_kernel.errors import OperationFailed
 
 KEEP_ALIVE_SECONDS: Final = 30
@@ -137,10 +138,10 @@ class BrokerLink:
             self._note(text)
 
 
-def client_of(address: BrokerAddress, *, client_id: str, session: bool) -> paho.Client:
+def client_of(address: BrokerAddress, *, client_id: str, session: bool) -> EagerClient:
     """A client of a broker, not yet connected. Raises `OperationFailed`: certificates cannot be used."""
     is_five = address.version == 5
-    client = paho.Client(
+    client = EagerClient(
         CallbackAPIVersion.VERSION2,
         client_id=client_id or f"agiledart-{secrets.token_hex(6)}",
         protocol=MQTTProtocolVersion.MQTTv5 if is_five else MQTTProtocolVersion.MQTTv311,

@@ -1,7 +1,8 @@
 """Sink `mqtt://HOST:PORT/TOPIC`: each row becomes a message; `alarms/{room}` takes a level of the topic from a field.
 
 Rows wait while the broker is away, so many as `MOST_WAITING`; then the sink takes no more and pressure travels upstream. What
-the broker has not acknowledged (QoS 1, 2) when it comes back is sent again: it may be there twice.
+the broker has not acknowledged (QoS 1, 2) when it comes back is sent again: it may be there twice. With MQTT 5 the row's name goes
+along as the user property `row-id` (`row_ids`), and is the same then.
 """
 
 import re
@@ -10,9 +11,10 @@ import time
 from collections import deque
 from collections.abc import Callable
 from operator import attrgetter
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
+from paho.mqtt.properties import Properties
 
 from agiledart_dataflow.counts.latency import LatencyHistogram
 from agiledart_dataflow.data.schema import fields_of
@@ -22,7 +24,12 @@ from agiledart_executor.connectors.memory import ReadTimes
 from agiledart_executor.connectors.mqtt.address import BrokerAddress, broker_address
 from agiledart_executor.connectors.mqtt.link import BrokerLink
 from agiledart_executor.connectors.options import flag
+from agiledart_executor.connectors.repeats import Told
+from agiledart_executor.connectors.row_ids import NAME, RowIds, ids_of
 from agiledart_kernel.errors import ConfigurationError, OperationFailed
+
+if TYPE_CHECKING:
+    from agiledart_executor.connectors.log_sink import SinkOrigin
 
 MOST_WAITING: Final = 5_000
 MOST_IN_FLIGHT: Final = 20
@@ -32,10 +39,27 @@ END_SECONDS: Final = 5.0
 """How long the end of the input waits for a broker's next acknowledgement while some are missing."""
 
 _PAUSE: Final = 0.005
+_USER_PROPERTY: Final = b"\x26" + len(NAME).to_bytes(2, "big") + NAME.encode()
 _FIELD: Final = re.compile(r"\{(\w+)\}")
 _FORMATS: Final = ("json", "csv", "text", "raw")
 _WILDCARDS: Final = str.maketrans({"+": "_", "#": "_", "/": "_", "\0": "_"})
 """What a field's value may not bring into a topic: it fills one level."""
+
+
+class RowName(Properties):
+    """The properties of a message that has nothing but a row's name, packed here: paho's own takes many times as long."""
+
+    def __init__(self, name: str) -> None:
+        value = name.encode()
+        body = b"".join((_USER_PROPERTY, len(value).to_bytes(2, "big"), value))
+        length = len(body)
+        before = bytes((length,)) if length < 128 else bytes((length & 127 | 128, length >> 7))
+        object.__setattr__(self, "packed", before + body)  # paho's own takes only names that it knows
+
+    def pack(self) -> bytes:
+        """As on the wire, with the length before it."""
+        packed: bytes = self.__dict__["packed"]
+        return packed
 
 
 class MqttWriter:
@@ -45,16 +69,22 @@ class MqttWriter:
         OperationFailed: at the end messages are left that no broker has taken.
     """
 
-    def __init__(self, connector: Connector, address: BrokerAddress, row_type: Any, times: ReadTimes) -> None:
-        self._address = address
+    def __init__(
+        self, connector: Connector, address: BrokerAddress, row_type: Any, times: ReadTimes, ids: RowIds
+    ) -> None:
+        self._address, self._ids = address, ids
+        self._names_rows = address.version == 5 and address.qos > 0
         self._times = times
         self._retain = flag(connector, "retain")
         self._topic = _topic_of(connector, address.topic, row_type)
         self._render = _renderer(connector, row_type)
         self._notes: list[str] = []
         self._published = self._acknowledged = 0  # the latter by the link's thread
-        self._queue: deque[tuple[str, bytes]] = deque()
+        self._queue: deque[tuple[str, bytes, RowName | None]] = deque()
         self._publishing = threading.Lock()
+        self._taken_in = 0
+        self._waiters: deque[tuple[int, Told]] = deque()  # up to which message somebody waits
+        self._waiting = threading.Lock()
         self._closed = False
         will = None
         if connector.option("will"):
@@ -96,7 +126,11 @@ class MqttWriter:
         while not self.ready():
             time.sleep(_PAUSE)  # only where nobody asks before: in a run of one process
         now = self._times.count(rows)
-        self._queue.extend((self._topic(row), self._render(row, now)) for row in rows)
+        for row in rows:
+            payload = self._render(row, now)
+            name = RowName(self._ids.prefix + self._ids.next(payload)) if self._names_rows else None
+            self._queue.append((self._topic(row), payload, name))
+        self._taken_in += len(rows)
         self._publish()
 
     def _publish(self) -> None:
@@ -110,8 +144,8 @@ class MqttWriter:
                 return
             try:
                 while self._queue and self._has_window():
-                    topic, payload = self._queue[0]
-                    told = client.publish(topic, payload, qos, retain)
+                    topic, payload, name = self._queue[0]
+                    told = client.publish(topic, payload, qos, retain, name)
                     if told.rc and not qos:  # not connected; of the others paho keeps what it could not send
                         return
                     self._queue.popleft()
@@ -127,6 +161,26 @@ class MqttWriter:
     def _taken(self, *_: object) -> None:
         self._acknowledged += 1
         self._publish()
+        if self._waiters:
+            self._tell_waiters()
+
+    def begin_at(self, number: int) -> None:
+        """As `Numbers` says."""
+        self._ids.begin_at(number)
+
+    def when_delivered(self, told: Told) -> None:
+        """As `Delivers` says, with QoS 1 and 2: brokers acknowledge messages in the order in which they came."""
+        with self._waiting:
+            self._waiters.append((self._taken_in, told))
+        self._tell_waiters()
+
+    def _tell_waiters(self) -> None:
+        due = []
+        with self._waiting:
+            while self._waiters and self._waiters[0][0] <= self._acknowledged:
+                due.append(self._waiters.popleft()[1])
+        for told in due:
+            told(None)
 
     def flush(self) -> None:
         """Messages leave by themselves; those that met a broken connection go again."""
@@ -196,6 +250,7 @@ def _renderer(connector: Connector, row_type: Any) -> Callable[[Any, int], bytes
     return lambda row, now: row.encode("utf-8", "replace") if kind is str else row
 
 
-def open_sink(connector: Connector, row_type: Any, clock: Callable[[], int], origin: object) -> MqttWriter:
+def open_sink(connector: Connector, row_type: Any, clock: Callable[[], int], origin: "SinkOrigin | None") -> MqttWriter:
     """The writer of an `mqtt://` connector."""
-    return MqttWriter(connector, broker_address(connector), row_type, ReadTimes(row_type, clock))
+    times = ReadTimes(row_type, clock)
+    return MqttWriter(connector, broker_address(connector), row_type, times, ids_of(origin, row_type))

@@ -5,8 +5,9 @@
     mqtts://broker/$share/g/rooms/#?credentials=plant  over TLS; readers of one group share the messages
 
 A field of type `Topic` holds the topic, one of type `Retained` whether the broker had kept the message. A message of QoS 1 or 2 is
-acknowledged when the next reading begins: the rows of the last one are on their way by then. While rows wait the broker is not
-acknowledged and sends no more; of QoS 0, of which it sends on, what is too much is dropped and counted (`overflow`).
+acknowledged when the next reading begins: the rows of the last one are on their way by then; with exactly-once when its rows are
+in the source's log on the disk. While rows wait the broker is not acknowledged and sends no more; of QoS 0, of which it sends on,
+what is too much is dropped and counted (`overflow`).
 """
 
 import os
@@ -52,6 +53,7 @@ class MqttReader:
     def __init__(self, connector: Connector, address: BrokerAddress, row_type: Any) -> None:
         self._decoder = open_decoder(connector.option("format", "json"), row_type)
         self._examples = Examples()
+        self.on_malformed = self._examples.on_malformed
         self._marks = [(field.name, field.type) for field in fields_of(row_type) if field.type in (Topic, Retained)]
         if self._marks and not is_named_tuple(row_type):
             raise ConfigurationError(
@@ -60,7 +62,9 @@ class MqttReader:
         self._lock = threading.Lock()
         self._waiting: deque[_Message] = deque()
         self._bytes = self._dropped = 0
-        self._handed_out: list[_Message] = []
+        self._handed_out: deque[tuple[int, list[_Message]]] = deque()  # by number of the taking
+        self._takings = 0
+        self.holds = False
         self._left: list[Any] = []
         self._notes: list[str] = []
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
@@ -76,19 +80,25 @@ class MqttReader:
     def read(self, max_rows: int, wall_ns: int) -> Reading:
         malformed: dict[str, int] = {}
         if not self._left:
-            self.acknowledge()
+            if not self.holds:
+                self.acknowledge(self._takings)
             self._left = self._next_rows(max_rows, wall_ns, malformed)
         rows, self._left = self._left[:max_rows], self._left[max_rows:]
         return Reading(
             rows, len(rows) + sum(malformed.values()), malformed, False, not self._waiting, self._examples.take()
         )
 
-    def acknowledge(self) -> None:
-        """What was handed out is safe: the broker may forget it."""
-        messages, self._handed_out = self._handed_out, []
-        for message in messages:
-            if message.qos and message.generation == self._link.generation:
-                self._link.client.ack(message.mid, message.qos)
+    def receipt(self) -> int:
+        """A number for the messages of which all rows were handed out."""
+        return self._takings - bool(self._left)
+
+    def acknowledge(self, receipt: int) -> None:
+        """So far what was handed out is safe: the broker may forget it."""
+        while self._handed_out and self._handed_out[0][0] <= receipt:
+            messages, generation = self._handed_out.popleft()[1], self._link.generation
+            self._link.client.acknowledge(
+                (message.mid, message.qos) for message in messages if message.qos and message.generation == generation
+            )
 
     def fileno(self) -> int:
         """Readable when messages have come."""
@@ -118,9 +128,11 @@ class MqttReader:
         if dropped:
             malformed[OVERFLOW] = dropped
             self._examples.add(
-                OVERFLOW, self._address.topic, f"{dropped:,} messages of QoS 0 came faster than they were taken"
+                OVERFLOW, self._address.topic, f"{dropped:,} messages of QoS 0 came faster than they were taken", None
             )
-        self._handed_out = taken
+        if taken:
+            self._takings += 1
+            self._handed_out.append((self._takings, taken))
         for message in taken:
             if message.oversize:
                 malformed[SIZE] = malformed.get(SIZE, 0) + 1

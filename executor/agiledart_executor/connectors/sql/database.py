@@ -13,6 +13,7 @@ AWAY: Final = (exc.OperationalError, exc.InterfaceError, exc.TimeoutError)
 """What a database raises that is away, locked or full; a statement that is wrong raises others."""
 
 EXAMPLE: Final = "sql:plant?table=minutes"
+URL_EXAMPLE: Final = "postgresql+psycopg://user:password@host/db"
 
 
 def open_engine(connector: Connector) -> sa.Engine:
@@ -22,7 +23,7 @@ def open_engine(connector: Connector) -> sa.Engine:
             f"{connector.url()}: write sql:NAME?table=TABLE, for example {EXAMPLE}; NAME is a credential of the node that holds"
             " SQLAlchemy's URL"
         )
-    text = secret(connector.path)
+    text = secret(connector.path, f"the database's URL, such as {URL_EXAMPLE},")
     try:
         return sa.create_engine(text, pool_pre_ping=True, pool_size=1, max_overflow=1, hide_parameters=True)
     except (ImportError, exc.NoSuchModuleError) as error:
@@ -31,7 +32,7 @@ def open_engine(connector: Connector) -> sa.Engine:
         ) from None
     except exc.ArgumentError:
         raise OperationFailed(
-            f"the credential {connector.path!r} holds no URL of SQLAlchemy, such as postgresql+psycopg://user:password@host/db"
+            f"the credential {connector.path!r} holds no URL of SQLAlchemy, such as {URL_EXAMPLE}"
         ) from None
 
 

@@ -17,14 +17,13 @@ import sqlalchemy as sa
 from sqlalchemy import exc
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 
-from agiledart_dataflow.counts.latency import LatencyHistogram
 from agiledart_dataflow.data.column_schema import column_field
 from agiledart_dataflow.data.inference import optional_stripped
 from agiledart_dataflow.data.schema import fields_of
 from agiledart_dataflow.plan.connectors import Connector
 from agiledart_executor.connectors.memory import ReadTimes
 from agiledart_executor.connectors.options import flag
-from agiledart_executor.connectors.outgoing import Outgoing, RetryLater
+from agiledart_executor.connectors.outgoing import OutgoingWriter, RetryLater
 from agiledart_executor.connectors.sql.database import AWAY, missing_columns, names_of, open_engine, reflected, told
 from agiledart_kernel.errors import ConfigurationError, OperationFailed
 
@@ -35,7 +34,7 @@ _TYPES: Final[dict[Any, Callable[[], Any]]] = {
 """Type of a field → type of a column."""
 
 
-class SqlWriter:
+class SqlWriter(OutgoingWriter):
     """Writes rows into a table.
 
     Raises:
@@ -43,7 +42,6 @@ class SqlWriter:
     """
 
     def __init__(self, connector: Connector, row_type: Any, times: ReadTimes) -> None:
-        self._times = times
         self._engine = open_engine(connector)
         self._name = f"the database of {connector.path!r}"
         try:
@@ -57,48 +55,18 @@ class SqlWriter:
         missing_columns(table, [name for name, _, _ in fields] + key, connector)
         self._values = [(name, get, is_read_time) for name, get, is_read_time in fields]
         self._statement = _statement(self._engine.dialect.name, table, [name for name, _, _ in fields], key)
-        self._out = Outgoing(self._name, self._deliver)
+        super().__init__(self._name, times, self._rendered)
 
-    @property
-    def latency(self) -> LatencyHistogram:
-        """Time from reading to handing over."""
-        return self._times.histogram
+    def _rendered(self, row: Any, now: int) -> Any:
+        return {name: max(now - get(row), 0) / 1e6 if is_read else get(row) for name, get, is_read in self._values}
 
-    def ready(self) -> bool:
-        """Whether more rows may come."""
-        return self._out.ready()
+    def hang_up(self) -> None:
+        self._engine.dispose()
 
-    def take_notes(self) -> list[str]:
-        """What users should know of the database."""
-        return self._out.take_notes()
-
-    def standing(self) -> str:
-        """What rows wait for; empty when all is well."""
-        return self._out.standing()
-
-    def write(self, rows: list[Any]) -> None:
-        now = self._times.count(rows)
-        self._out.put(
-            [
-                {name: max(now - get(row), 0) / 1e6 if is_read else get(row) for name, get, is_read in self._values}
-                for row in rows
-            ]
-        )
-
-    def flush(self) -> None:
-        """Rows leave by themselves."""
-        self._out.check()
-
-    def close(self) -> None:
-        try:
-            self._out.close()
-        finally:
-            self._engine.dispose()
-
-    def _deliver(self, rows: list[Any]) -> None:
+    def deliver(self, batch: list[Any]) -> None:
         try:
             with self._engine.begin() as connection:
-                connection.execute(self._statement, rows)
+                connection.execute(self._statement, batch)
         except AWAY as error:
             raise RetryLater(f"{self._name} does not take rows ({told(error)})") from None
         except exc.SQLAlchemyError as error:

@@ -49,6 +49,7 @@ class SqlReader:
         self._query = sa.select(self._cursor.label("agiledart_cursor"), *columns).order_by(self._cursor)
         self._poll_seconds = quantity(connector, "poll", SPANS_MS, "5s") / 1_000
         self._examples = Examples()
+        self.on_malformed = self._examples.on_malformed
         self._changed = threading.Condition()
         self._pieces: list[list[Any]] = []
         self._failure: OperationFailed | None = None
@@ -81,7 +82,8 @@ class SqlReader:
                 rows.append(self._make(values, wall_ns))
             except (msgspec.ValidationError, ValueError, TypeError, ArithmeticError) as error:
                 malformed[TYPE] = malformed.get(TYPE, 0) + 1
-                self._examples.add(TYPE, f"{self._name} {self._cursor.name}={shown(values[0])}:", str(error))
+                place = f"{self._name} {self._cursor.name}={shown(values[0])}:"
+                self._examples.add(TYPE, place, str(error), repr(values[1:]))
         waits = not taken and not exhausted
         return Reading(rows, len(taken), malformed, exhausted, waits, self._examples.take())
 

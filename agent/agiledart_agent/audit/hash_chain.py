@@ -1,0 +1,201 @@
+"""A file of lines in which each holds the hash of the one before it: what was altered or removed shows.
+
+Two files are kept, `NAME.log` and the one before it, `NAME.old`; when the first is full it becomes the second. A line is the
+SHA-256, in hex, of the hash before it and of the line's text; a space; the text. What is missing at the ends cannot be seen
+from the lines: `NAME.head` holds the hashes there. It is written after the lines are on the disk, so lines behind it may be
+there, and none before it may be missing. Who can write in the state directory can make all of this anew: only hashes that were
+read before and kept elsewhere (`agiledart audit -o json` shows each node's last ones) tell of that.
+"""
+
+import contextlib
+import os
+from collections.abc import Iterator
+from hashlib import sha256
+from io import BufferedReader
+from pathlib import Path
+from threading import Lock
+from typing import Final, NamedTuple
+
+import msgspec
+
+from agiledart_agent.durable_file import write_durably
+from agiledart_agent.own_files import read_ours
+from agiledart_kernel.errors import OperationFailed
+
+MAX_FILE_BYTES: Final = 4 << 20
+"""Of each of the two files: about ten thousand lines."""
+
+_CHARS: Final = 64
+_START: Final = "0" * _CHARS
+_UNKNOWN: Final = ""
+
+
+class Head(msgspec.Struct, frozen=True):
+    """What is known of the ends.
+
+    Args:
+        old: hash before the first line of the older file; `new`: of the newer one; `last`: of the last line.
+        number: that its writer gave to the last line.
+    """
+
+    old: str = _START
+    new: str = _START
+    last: str = _START
+    number: int = 0
+
+
+class Line(NamedTuple):
+    """One line; `is_whole`: its hash is right, and so nothing was altered in it or taken out before it."""
+
+    text: bytes
+    is_whole: bool
+
+
+class Reading:
+    """The lines of a chain as they are now; may be read in another thread while others are written."""
+
+    def __init__(self, files: dict[str, BufferedReader], size: int, head: Head) -> None:
+        self._files, self._size, self.head = files, size, head
+        # Somebody else wrote there when the file has another size than what was written.
+        self._is_ours = "log" in files and os.fstat(files["log"].fileno()).st_size == size
+        self.is_whole = self._is_ours
+
+    def lines(self) -> Iterator[Line]:
+        """The oldest first; afterwards `is_whole` says whether no file and no line at the end is missing."""
+        self.is_whole = self._is_ours and ("old" in self._files or self.head.new == _START)
+        before = self.head.old if "old" in self._files else self.head.new
+        for what, file in self._files.items():
+            with file:
+                left = self._size
+                for raw in file:
+                    left -= len(raw)
+                    if what == "log" and left < 0:  # written since
+                        break
+                    hashed, text = raw[:_CHARS].decode("ascii", "replace"), raw[_CHARS + 1 :].rstrip(b"\n")
+                    yield Line(text, before != _UNKNOWN and hashed == _hash(before, text))
+                    before = hashed
+        self.is_whole = self.is_whole and before == self.head.last
+
+
+class Chain:
+    """One chain. All but a `Reading` and `sync` is for one thread.
+
+    Args:
+        folder: is made when missing, closed to others.
+    """
+
+    def __init__(self, folder: Path, name: str, max_bytes: int = MAX_FILE_BYTES) -> None:
+        self._folder, self._name, self._max_bytes = folder, name, max_bytes
+        self._descriptor = -1
+        self._size = self._turns = 0
+        self._lock = Lock()
+        self.head = Head()
+
+    def _path(self, what: str) -> Path:
+        return self._folder / f"{self._name}.{what}"
+
+    def open(self) -> None:
+        """Go on behind the last line; half a line, which a power cut may leave, is cut off. Raises OSError, OperationFailed."""
+        self._folder.mkdir(mode=0o700, exist_ok=True)
+        had_files = self._path("log").exists() or self._path("old").exists()
+        self._open_log()
+        kept = self._kept_head(had_files)
+        last, has_passed, whole = "", False, 0
+        for file in self._files().values():
+            with file:
+                whole = 0
+                for raw in file:
+                    if raw.endswith(b"\n"):
+                        whole += len(raw)
+                        last = raw[:_CHARS].decode("ascii", "replace")
+                        has_passed = has_passed or last == kept.last
+        os.ftruncate(self._descriptor, whole)
+        self._size = whole
+        is_known = has_passed or kept.last in (_START, _UNKNOWN)
+        # Without the line that was last once, the next one still follows it, so that the hole stays to be seen.
+        self.head = msgspec.structs.replace(kept, last=last) if last and is_known else kept
+
+    def _open_log(self) -> None:
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        self._descriptor = os.open(self._path("log"), flags, 0o600)
+
+    def _kept_head(self, had_files: bool) -> Head:
+        try:
+            return msgspec.json.decode(read_ours(self._path("head")), type=Head)
+        except (FileNotFoundError, msgspec.MsgspecError, OperationFailed):
+            return Head(_UNKNOWN, _UNKNOWN, _UNKNOWN) if had_files else Head()
+
+    def _files(self) -> dict[str, BufferedReader]:
+        found: dict[str, BufferedReader] = {}
+        for what in ("old", "log"):
+            with contextlib.suppress(FileNotFoundError):
+                found[what] = self._path(what).open("rb")
+        return found
+
+    def append(self, text: bytes, number: int) -> None:
+        """Write one line, without a line end in it. Raises OSError; then nothing was written."""
+        if self._size and self._size + len(text) > self._max_bytes:
+            self._turn()
+        hashed = _hash(self.head.last, text)
+        line = b"%s %s\n" % (hashed.encode(), text)
+        if os.write(self._descriptor, line) != len(line):
+            os.ftruncate(self._descriptor, self._size)
+            raise OSError(28, "No space left on device")
+        self._size += len(line)
+        self.head = msgspec.structs.replace(self.head, last=hashed, number=number)
+
+    def _turn(self) -> None:
+        """The newer file becomes the older one."""
+        os.fsync(self._descriptor)
+        os.close(self._descriptor)
+        self._path("log").replace(self._path("old"))
+        self.head = msgspec.structs.replace(self.head, old=self.head.new, new=self.head.last)
+        self._open_log()
+        self._size = 0
+        with self._lock:
+            self._turns += 1
+            self._write_head(self.head)
+
+    def syncing(self) -> "Syncing":
+        """What `Syncing.run` brings to the disk, as it is now."""
+        return Syncing(self, os.dup(self._descriptor), self._turns, self.head)
+
+    def synced(self, turns: int, head: Head) -> None:
+        """Note the ends of lines that are on the disk; from any thread. Raises OSError."""
+        with self._lock:
+            if turns == self._turns:  # else the ends were written when the file was changed
+                self._write_head(head)
+
+    def _write_head(self, head: Head) -> None:
+        write_durably(self._path("head"), msgspec.json.encode(head))
+
+    def reading(self) -> Reading:
+        """The lines as they are now. Raises OSError."""
+        return Reading(self._files(), self._size, self.head)
+
+    def close(self) -> None:
+        """After the last `Syncing.run`."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+class Syncing(NamedTuple):
+    """Lines on their way to the disk."""
+
+    chain: Chain
+    descriptor: int
+    turns: int
+    head: Head
+
+    def run(self) -> None:
+        """Wait for the disk; from any thread. Raises OSError."""
+        try:
+            os.fsync(self.descriptor)
+        finally:
+            os.close(self.descriptor)
+        self.chain.synced(self.turns, self.head)
+
+
+def _hash(before: str, text: bytes) -> str:
+    return sha256(before.encode() + text).hexdigest()

@@ -1,0 +1,1 @@
+"""Circuits: leading others to members, and finding ways by others for oneself."""

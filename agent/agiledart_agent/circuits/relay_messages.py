@@ -1,0 +1,70 @@
+"""What is said at the service `relay`: who wants a circuit to whom, where the target takes it, and the ticket."""
+
+from typing import Annotated
+
+import msgspec
+
+from agiledart_kernel.count import Count
+from agiledart_kernel.limits import MAX_APPLICATION_NAME
+from agiledart_kernel.machine import Message
+from agiledart_kernel.node_id import NodeId
+from agiledart_shuffle.proposals import COST_MOST, MAX_RELAYS, UNKNOWN
+from agiledart_transport.circuits import TICKET_BYTES
+
+_Name = Annotated[str, msgspec.Meta(max_length=MAX_APPLICATION_NAME)]
+_Word = Annotated[str, msgspec.Meta(max_length=32, pattern=r"^[a-z ]*\Z")]
+_Address = Annotated[str, msgspec.Meta(max_length=270, pattern=r"^[^\x00-\x20\x7f]*\Z")]
+_Ticket = Annotated[bytes, msgspec.Meta(min_length=TICKET_BYTES, max_length=TICKET_BYTES)]
+
+
+class AskCircuit(Message, frozen=True, gc=False, tag=1):
+    """To a relay: lead me to this agent, or to one of its executors.
+
+    Args:
+        target: the agent.
+        application, executor: of which application, and the executor's own id; empty and 0 for the agent itself.
+        visited: the asker and relays that have been asked before; none may come twice.
+    """
+
+    request: Count
+    target: NodeId
+    application: _Name = ""
+    executor: NodeId = NodeId(0)
+    visited: Annotated[tuple[NodeId, ...], msgspec.Meta(max_length=MAX_RELAYS + 1)] = ()
+
+
+class CircuitBooked(Message, frozen=True, gc=False, tag=2):
+    """The relay's answer: connect to my port with this.
+
+    Args:
+        cost: of the way from there to the target, in slots of 5 ms, as the relay says.
+    """
+
+    request: Count
+    ticket: _Ticket
+    cost: Annotated[int, msgspec.Meta(ge=0, le=COST_MOST)] = UNKNOWN
+
+
+class CircuitRefused(Message, frozen=True, gc=False, tag=3):
+    """Or why not, in one of `REFUSALS`."""
+
+    request: Count
+    reason: _Word
+
+
+class AskPlace(Message, frozen=True, gc=False, tag=4):
+    """From a relay to the target's agent: somebody wants to reach you, or an executor of yours. Where?"""
+
+    request: Count
+    application: _Name = ""
+    executor: NodeId = NodeId(0)
+
+
+class PlaceIs(Message, frozen=True, gc=False, tag=5):
+    """Its answer: HOST:PORT; empty: nowhere, or not for this application."""
+
+    request: Count
+    address: _Address
+
+
+RelayMessage = AskCircuit | CircuitBooked | CircuitRefused | AskPlace | PlaceIs

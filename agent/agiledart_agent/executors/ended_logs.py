@@ -1,0 +1,36 @@
+"""What sinks of a run that has ended have to show, where no process of it is left to show it.
+
+The element of a sink, which the run's register names, says up to where each part of its log counts.
+"""
+
+from pathlib import Path
+
+import msgspec
+
+from agiledart_executor.elements import DamagedElement, read_element, run_folder
+from agiledart_kernel.errors import OperationFailed
+from agiledart_node.wire.effects import CommitLogs
+from agiledart_sink_log.late_commit import commit_late
+
+_ENDS: msgspec.msgpack.Decoder[tuple[int, ...]] = msgspec.msgpack.Decoder(tuple[int, ...])
+
+
+def commit_ended(state_dir: Path, effect: CommitLogs) -> list[str]:
+    """Let the rows of its last epoch count; returns what is wrong with elements, which nothing mends.
+
+    Raises:
+        OperationFailed: a log is still being written, or its disk does not take it: to be tried again.
+    """
+    wrong: list[str] = []
+    folder = run_folder(state_dir, effect.application, effect.version)
+    for digest in effect.digests:
+        try:
+            _, blocks = read_element(folder, digest)
+            ends = _ENDS.decode(blocks[1]) if len(blocks) > 2 else ()
+            identity = blocks[2].decode() if len(blocks) > 2 else ""
+        except (DamagedElement, OperationFailed, msgspec.MsgspecError, UnicodeDecodeError) as error:
+            wrong.append(f"rows of the last epoch of {effect.application} may not be seen: {error}")
+            continue
+        if identity:
+            commit_late(state_dir, identity, effect.application, effect.version, ends)
+    return wrong

@@ -1,0 +1,55 @@
+"""Whose the logs on this node are that a run wants to write: asked before an executor opens their folders to users' code.
+
+Whoever may write a log's folder reads what is in it. So a run starts only where every log that its sinks name is its owner's, or
+there is none yet; a log of the system that belongs to somebody else, of an application that had the name before, is not kept on.
+"""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from agiledart_agent.log_judge import log_of
+from agiledart_dataflow.plan.deployment import DeploymentPart
+from agiledart_executor.confining import logs_here
+from agiledart_kernel.errors import OperationFailed, Refused
+from agiledart_kernel.node_id import NodeId
+from agiledart_kernel.orders import order_giver
+from agiledart_kernel.permissions import Asker, Log, writing_refusal
+from agiledart_node.records.log_owners import not_to_be_written
+from agiledart_sink_log.layout import log_directory, read_description
+
+
+def with_owner(part: DeploymentPart) -> DeploymentPart:
+    """The part with the key that it belongs to: of one that was made before parts said so, who submitted it."""
+    if part.owner:
+        return part
+    try:
+        return msgspec.structs.replace(part, owner=order_giver(part.order)[1])
+    except Refused:  # nothing is signed in this world
+        return part
+
+
+def refused_log(part: DeploymentPart, home: NodeId, root: Path) -> str:
+    """The sentence for the first log of this node that the run may not write; empty: it may write all."""
+    return next(map(not_to_be_written, _foreign(part, root, logs_here(part, home).of_users)), "")
+
+
+def keeps_latencies(part: DeploymentPart, home: NodeId, root: Path) -> bool:
+    """Whether the run may go on with the logs of its sinks' latencies that lie here."""
+    return not any(_foreign(part, root, logs_here(part, home).of_latencies))
+
+
+def _foreign(part: DeploymentPart, root: Path, names: Iterable[str]) -> Iterator[Log]:
+    try:
+        role, key = order_giver(part.order)
+    except Refused:  # nothing is signed in this world
+        return
+    asker = Asker(role, "", key)
+    for name in names:
+        try:
+            found = read_description(log_directory(root, name))
+        except OperationFailed:  # whoever opens it tells better
+            continue
+        if found is not None and writing_refusal(asker, part.application, part.owner, log_of(found)):
+            yield log_of(found)

@@ -1,0 +1,89 @@
+"""How much of this node one owner may have: executors, their memory, disk. Admins and agents' own sockets are not bound.
+
+Memory is counted as what the owner's executors may take (`executor_memory_mb`), not as what they take just now: else a submission
+would be let in or not by chance. Disk is what its applications have here: relative files, spools, state, logs of sinks.
+"""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final
+
+from agiledart_agent.executors.executor_pool import ExecutorProcess
+from agiledart_agent.metrics.node_metrics import bytes_below
+from agiledart_agent.settings import AgentSettings
+from agiledart_executor.confining import work_folder
+from agiledart_executor.user_code.bounds import MB
+from agiledart_kernel.errors import Refused
+from agiledart_kernel.grants import Quota
+from agiledart_kernel.orders import order_giver, quota_of_giver
+from agiledart_sink_log.layout import logs_in
+
+BOUND: Final = ("submitter",)
+"""Roles that have quotas."""
+
+_OF_TOKEN: Final = "by its token"
+
+MAX_REMEMBERED: Final = 4_096
+"""Applications of which the owner is known."""
+
+
+class Quotas:
+    """What owners have here, and whether they may have more: by this agent's settings, and by the token that let each of them in.
+
+    Args:
+        executor_bytes: of memory that one executor may take.
+    """
+
+    def __init__(self, settings: AgentSettings, executor_bytes: int) -> None:
+        self._settings, self._executor_bytes = settings, executor_bytes
+        self._owners: dict[str, bytes] = {}
+
+    def refusal(
+        self, application: str, version: int, order: bytes, slots: Iterable[int], running: tuple[ExecutorProcess, ...]
+    ) -> str:
+        """Why these executors of an application are not started; empty: they may. May take long: it looks at the disk.
+
+        Args:
+            order: with which it was submitted; the node has checked it.
+        """
+        try:
+            (role, owner), quota = order_giver(order), quota_of_giver(order)
+        except Refused:  # nothing is signed in this world
+            return ""
+        self._owners.pop(application, None)
+        self._owners[application] = owner
+        if len(self._owners) > MAX_REMEMBERED:
+            del self._owners[next(iter(self._owners))]
+        if role not in BOUND:
+            return ""
+        theirs = [
+            (one.application, one.version, one.slot) for one in running if self._owners.get(one.application) == owner
+        ]
+        wanted = [(application, version, slot) for slot in slots]
+        count = len(dict.fromkeys((*theirs, *wanted)))
+        for have, unit, bounds in self._bounds(owner, count, quota):
+            for most, whence in bounds:
+                if most and have > most:
+                    return (
+                        f"{self._settings.name} gives {role} {owner.hex()[:16]} at most {most:,} {unit} ({whence}), and with "
+                        f"{application} it would be {have:,}. Stop something of yours there, or ask whoever "
+                        f"{'made the token' if whence == _OF_TOKEN else 'runs it'} for more"
+                    )
+        return ""
+
+    def _bounds(self, owner: bytes, count: int, quota: Quota) -> Iterator[tuple[int, str, tuple[tuple[int, str], ...]]]:
+        """(what it would be, unit, (at most, who says so) of this agent and of the owner's token)."""
+        settings = self._settings
+        executors = (settings.quota_executors, "quota.executors"), (quota.executors, _OF_TOKEN)
+        yield count, "executors", executors
+        memory = (settings.quota_memory_mb, "quota.memory_mb"), (quota.memory_mb, _OF_TOKEN)
+        yield count * self._executor_bytes // MB, "MB of memory", memory
+        if settings.quota_disk_mb or quota.disk_mb:
+            disk = (settings.quota_disk_mb, "quota.disk_mb"), (quota.disk_mb, _OF_TOKEN)
+            yield self._disk(owner) // MB, "MB on its disk", disk
+
+    def _disk(self, owner: bytes) -> int:
+        root: Path = self._settings.state_dir
+        of_them = [name for name, one in self._owners.items() if one == owner]
+        logs = sum(bytes_below(str(at)) for at, log in logs_in(root) if log.application in of_them)
+        return logs + sum(bytes_below(str(work_folder(root, name))) for name in of_them)

@@ -1,0 +1,135 @@
+"""Another key in the place of one that others may have: for a node that is stopped, and for a user.
+
+A node's position on the ring comes from its key, so with another key it is another node: a token lets it in again, or the
+authority's key where that is. What lies in its state directory stays; only what was sealed to the old key cannot be opened.
+"""
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from cryptography.hazmat.primitives.asymmetric import ed25519
+
+from agiledart_agent.durable_file import write_durably
+from agiledart_agent.identity.identity import FOUNDER_DAYS, Identity, store_key
+from agiledart_agent.identity.reader_identity import read_identity, write_identity
+from agiledart_agent.identity.tokens import Token, redeem, user_key
+from agiledart_agent.identity.user_identity import SUFFIX, identities_folder, last_link
+from agiledart_agent.kept_file import is_kept
+from agiledart_agent.own_files import read_ours
+from agiledart_kernel.errors import OperationFailed
+from agiledart_kernel.grants import sign_link
+from agiledart_sink_log.client import ClientIdentity
+from agiledart_transport.certificates import public_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Rotated:
+    """Public keys before and after."""
+
+    old: bytes
+    new: bytes
+
+
+def rotate_node(state_dir: Path, token: Token | None) -> Rotated:
+    """Give the stopped node of this directory another key.
+
+    Raises:
+        OperationFailed: it runs, or the token is none of its network, or there is neither token nor authority's key.
+    """
+    if not is_kept(state_dir / "node.key"):
+        raise OperationFailed(f'No node lives in {state_dir}. Start one with "agiledart agent".')
+    identity = Identity.load_or_create(state_dir)
+    try:
+        old, key, now = identity.public_key, ed25519.Ed25519PrivateKey.generate(), int(time.time())
+        if token is not None:
+            _check(token, identity.network, ("agent",))
+            chain, record = redeem(token, public_bytes(key), now), token.signed_record
+        elif identity.authority is not None:
+            chain = sign_link(
+                identity.network, identity.authority.sign, (), key=public_bytes(key), use="act", role="agent",
+                not_before=now, not_after=now + FOUNDER_DAYS * 86_400,
+            )  # fmt: skip
+            record = b""
+        else:
+            raise OperationFailed(
+                "A new key needs a token that lets it in: --token @FILE, made where the network was started."
+            )
+        store_key(state_dir / "node.key", key)
+        identity.key = key
+        identity.join_network(identity.network, chain, record)
+        identity.keep_network()
+    except OSError as error:
+        raise OperationFailed(f"{error.filename or state_dir} cannot be written: {error.strerror}.") from None
+    finally:
+        identity.close()
+    return Rotated(old, public_bytes(key))
+
+
+def rotate_user(name: str, token: Token, folder: Path | None = None) -> tuple[ClientIdentity, Path]:
+    """Let another key have an identity's name; the old one is kept beside it, for it still owns what it submitted.
+
+    Raises:
+        OperationFailed: there is no such identity, or the token is of another network or role.
+    """
+    folder = folder or identities_folder()
+    path, before = folder / f"{name}{SUFFIX}", folder / f"{name}.old{SUFFIX}"
+    old, addresses = read_identity(path)
+    _check(token, old.network, (last_link(old).role,))
+    key = user_key(token)
+    if key.private_bytes_raw() == old.seed:
+        raise OperationFailed(f"{name} has its key from this token already; a token gives the same key each time.")
+    new = ClientIdentity(
+        token.network, key.private_bytes_raw(), redeem(token, public_bytes(key), int(time.time())), token.signed_record
+    )
+    if before.exists():
+        raise OperationFailed(
+            f"{before} is there, from an earlier change. Remove it when its key owns nothing any more."
+        )
+    path.rename(before)
+    write_identity(path, new, token.addresses or addresses)
+    return new, before
+
+
+def renew_user(name: str, chain: tuple[bytes, ...], folder: Path | None = None) -> None:
+    """Keep a membership that a desk has signed. Raises OperationFailed."""
+    path = (folder or identities_folder()) / f"{name}{SUFFIX}"
+    identity, addresses = read_identity(path)
+    beside = path.with_name(f".{path.name}.new")
+    beside.unlink(missing_ok=True)
+    write_identity(beside, ClientIdentity(identity.network, identity.seed, chain, identity.token), addresses)
+    beside.replace(path)
+
+
+def export_authority(state_dir: Path, file: Path, *, remove: bool) -> None:
+    """Copy the network's authority key to a file that only we can read; with `remove`, leave none in the state directory.
+
+    Raises:
+        OperationFailed: it is not there, or the file is.
+    """
+    path = state_dir / "authority.key"
+    try:
+        content = read_ours(path, secret=True)
+    except FileNotFoundError:
+        raise OperationFailed(
+            f"{path} is not there: this node did not found its network, or the key was moved to a safe place already."
+        ) from None
+    except OSError as error:
+        raise OperationFailed(f"{path} cannot be read: {error.strerror}.") from None
+    if file.exists() or file.is_symlink():
+        raise OperationFailed(f"{file} is there already. Name another file.")
+    try:
+        write_durably(file, content)
+        if read_ours(file, secret=True) != content:
+            raise OperationFailed(f"{file} does not hold what was written; nothing was removed.")
+        if remove:
+            path.unlink()
+    except OSError as error:
+        raise OperationFailed(f"{error.filename or file} cannot be written: {error.strerror}.") from None
+
+
+def _check(token: Token, network: bytes, roles: tuple[str, ...]) -> None:
+    if token.network != network:
+        raise OperationFailed(f"The token is of network {token.network.hex()[:8]}, the key of {network.hex()[:8]}.")
+    if token.role not in roles:
+        raise OperationFailed(f"The token makes {token.role}s; this takes one of the role {roles[0]}.")

@@ -1,0 +1,77 @@
+"""What there is to know of stages that change while rows flow: how well they keep up, how many there are, how changes ended."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from agiledart_agent.metrics.application_figures import MAX_LABEL, Labels
+from agiledart_agent.metrics.declared import Declared, Figure, Samples, Scrape, samples_of
+from agiledart_recovery.wire.observations import ChangeSettled
+from agiledart_recovery.wire.value import Change
+
+MAX_REASONS = 16
+"""Policies that are told apart."""
+
+USER = "user"
+"""Reason of a change that somebody asked for."""
+
+
+@dataclass
+class ChangeCounts:
+    """Changes that runs of this node have settled, where this node coordinates them.
+
+    Attributes:
+        settled: by kind (scale, move, drain), reason (user, or the policy's name) and state.
+        gaps: seconds of the longest pause of a key group in the last change, by application.
+    """
+
+    settled: Counter[tuple[str, str, str]] = field(default_factory=Counter)
+    moved_bytes: int = 0
+    gaps: dict[str, float] = field(default_factory=dict)
+    _reasons: Labels = field(default_factory=lambda: Labels(MAX_REASONS))
+    _kinds: Labels = field(default_factory=lambda: Labels(MAX_REASONS))
+
+    def settle(self, label: str, change: Change) -> None:
+        """A change is over; `label`: of its application."""
+        reason = USER if change.reason.startswith("asked by") else self._reasons.of(change.reason.partition(":")[0])
+        self.settled[self._kinds.of(change.kind), reason, change.fate.value] += 1
+        self.moved_bytes += change.moved_bytes
+        if change.gap_ns:
+            self.gaps[label] = change.gap_ns / 1e9
+
+
+def _of_stages(name: str, meaning: str, field_name: str) -> Declared:
+    """Shown with the operator that leads the stage."""
+
+    def samples(scrape: Scrape) -> Samples:
+        found: dict[tuple[str, ...], Figure] = {}
+        for application, stage, figure in getattr(scrape.node, field_name):
+            found.setdefault((scrape.app_label(application), stage.partition("+")[0][:MAX_LABEL]), figure)
+        return found.items()
+
+    return Declared(name, "gauge", meaning, ("app", "operator"), samples)
+
+
+def _changes(scrape: Scrape) -> Samples:
+    return scrape.changes.settled.items()
+
+
+# fmt: off
+METRICS: tuple[Declared, ...] = (
+    _of_stages("agiledart_scaling_score",
+        "What a stage can do at 80 % of its time, as a share of the rows that are due: 1 is just enough, less is too few "
+        "instances. Of stages with limits, told by the agent that coordinates their application.", "scaling_scores"),
+    _of_stages("agiledart_scaling_instances",
+        "Instances of a stage with limits, told by the agent that coordinates its application.", "scaling_instances"),
+    Declared("agiledart_scaling_changes_total", "counter",
+        "Changes of stages that are over, told by the agent that coordinates the application; kind is scale, move or drain, reason "
+        "user or the policy, state done, let-go (nothing has changed) or rolled-back (rows since the last epoch came again).",
+        ("kind", "reason", "state"), _changes, ChangeSettled),
+    Declared("agiledart_scaling_change_gap_seconds", "gauge",
+        "The longest pause of a key group in the last change of an application.", ("app",),
+        lambda scrape: samples_of(scrape.changes.gaps)),
+    Declared("agiledart_scaling_moved_bytes_total", "counter",
+        "Bytes of state, as it was saved last, of key groups that went to another node.", (),
+        lambda scrape: samples_of(scrape.changes.moved_bytes)),
+)
+# fmt: on
+"""In the order of the reference."""

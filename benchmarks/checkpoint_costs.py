@@ -1,0 +1,164 @@
+"""What epochs cost a job with large keyed state, beside the same job without them.
+
+    python -m benchmarks.checkpoint_costs [--pairs 8] [--keys 150000] [--seconds 20] [--interval 10] -o json
+
+Three agents that count as machines of their own; source, keyed sums (64 MB of state by default) and sink run on one each. In
+each pair both run once, in random order: saturated from a file, first until each key is there, then for so many seconds that are
+measured.
+Ratios are of medians of the pairs; `load` is the machine's at their beginning, because a busy machine says little.
+"""
+
+import argparse
+import importlib.resources
+import json
+import os
+import statistics
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from agiledart_experiments.recovery.plug_mesh import Machine, PlugMesh, plug_mesh, until
+from agiledart_kernel.randomness import RandomStream
+from benchmarks.processes import cpu_seconds
+
+NOTES = 416
+MACHINES = 3
+ROWS_A_SECOND = 500_000
+"""More than this machine takes: the input must not end while it is measured."""
+
+READ = 'agiledart_application_ledger_records_total{{app="{name}",reason="read"}}'
+PATIENCE = 300.0
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the pairs; print a line for each on stderr, the figures on stdout."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.checkpoint_costs", description=__doc__.splitlines()[0])
+    parser.add_argument("--pairs", type=int, default=8)
+    parser.add_argument("--keys", type=int, default=150_000, help="430 bytes of state each")
+    parser.add_argument("--seconds", type=float, default=20.0)
+    parser.add_argument("--interval", type=int, default=10, help="seconds between epochs")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("-o", "--output", choices=["text", "json"], default="text")
+    chosen = parser.parse_args(arguments)
+    random = RandomStream(chosen.seed, "checkpoint costs")
+    load = os.getloadavg()[0]
+    pairs: list[dict[str, dict[str, float]]] = []
+    with plug_mesh(MACHINES, chosen.interval) as mesh:
+        source = importlib.resources.files("agiledart_experiments.recovery") / "plug_job.py"
+        (mesh.folder / "plug_job.py").write_text(source.read_text())
+        write_input(mesh.folder / "in.csv", chosen.keys, int(chosen.seconds * ROWS_A_SECOND))
+        for number in range(chosen.pairs):
+            order = ["exactly-once", "at-most-once"]
+            random.shuffle(order)
+            pair = {way: measured(mesh, f"job{number}{way[:2]}", way, chosen) for way in order}
+            pairs.append(pair)
+            print(f"pair {number + 1}: {json.dumps(pair)}", file=sys.stderr, flush=True)
+    told = {"load": round(load, 2), "keys": chosen.keys, "state_bytes": chosen.keys * (NOTES + 14), **summary(pairs)}
+    print(
+        json.dumps(told) if chosen.output == "json" else "\n".join(f"{name}: {figure}" for name, figure in told.items())
+    )
+    return 0
+
+
+def write_input(file: Path, keys: int, rows: int) -> None:
+    """Each key once, then readings of all of them in turn."""
+    with file.open("w") as lines:
+        for number in range(keys + rows):
+            key = number if number < keys else number * 7_919 % keys
+            lines.write(f"{number},{key},{number % 101}\n")
+
+
+def measured(mesh: PlugMesh, name: str, delivery: str, chosen: argparse.Namespace) -> dict[str, float]:
+    """One run: rows a second, CPU, what epochs did."""
+    mesh.ask(
+        "submit", "plug_job.py:plug", "--set", "readings=csv:in.csv@a1", "--set", f"report=csv:{name}.csv@a3",
+        "--set", f"name={name}", "--set", f"notes={NOTES}", "--set", f"delivery={delivery}",
+    )  # fmt: skip
+    until(lambda: read(mesh, name) >= chosen.keys or None, PATIENCE, "each key is there")
+    began, rows = time.monotonic(), read(mesh, name)
+    executors, agents = cpu(mesh)
+    before = mesh.total("agiledart_recovery_", mesh.machines)
+    longest = 0.0
+    last = before
+    while time.monotonic() - began < chosen.seconds:
+        time.sleep(0.2)
+        now = mesh.total("agiledart_recovery_", mesh.machines)
+        longest = max(longest, pause(now) - pause(last))
+        last = now
+    seconds, rows = time.monotonic() - began, read(mesh, name) - rows
+    after = cpu(mesh)
+    memory = max((rss(pid) for machine in mesh.machines for pid in machine.executors()), default=0.0)
+    mesh.ask("stop", name, "--now")
+    (mesh.folder / f"{name}.csv").unlink(missing_ok=True)
+    epochs = figure(last, "agiledart_recovery_epochs_total") - figure(before, "agiledart_recovery_epochs_total")
+    return {
+        "rows_a_second": round(rows / seconds, 1),
+        "executor_cpu_us_a_row": round((after[0] - executors) / max(1, rows) * 1e6, 3),
+        "agents_cpu_s": round(after[1] - agents, 2),
+        "memory_mb": round(memory, 1),
+        "epochs": epochs,
+        "snapshot_bytes": figure(last, "agiledart_recovery_snapshot_bytes_total")
+        - figure(before, "agiledart_recovery_snapshot_bytes_total"),
+        "pause_ms_longest": round(longest * 1e3, 1),
+    }
+
+
+def read(mesh: PlugMesh, name: str) -> int:
+    """Lines that its source has read."""
+    return int(mesh.total("agiledart_application_ledger", mesh.machines).get(READ.format(name=name), 0))
+
+
+def cpu(mesh: PlugMesh) -> tuple[float, float]:
+    """CPU seconds of all executors, and of all agents."""
+    executors = sum(cpu_seconds(pid) for machine in mesh.machines for pid in machine.executors())
+    return executors, sum(_own(machine) for machine in mesh.machines)
+
+
+def _own(machine: Machine) -> float:
+    fields = Path(f"/proc/{machine.pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def rss(pid: int) -> float:
+    """Resident memory in MB."""
+    try:
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
+    except OSError:
+        return 0.0
+
+
+def figure(figures: dict[str, float], name: str) -> float:
+    """One sample."""
+    return figures.get(name, 0.0)
+
+
+def pause(figures: dict[str, float]) -> float:
+    """Seconds for which rows waited for snapshots so far."""
+    return figure(figures, "agiledart_recovery_snapshot_pause_seconds_total")
+
+
+def summary(pairs: list[dict[str, dict[str, float]]]) -> dict[str, Any]:
+    """Ratios: with epochs ÷ without."""
+
+    def ratio(name: str) -> list[float]:
+        each = sorted(pair["exactly-once"][name] / pair["at-most-once"][name] for pair in pairs)
+        return [round(each[0], 3), round(statistics.median(each), 3), round(each[-1], 3)]
+
+    with_epochs = [pair["exactly-once"] for pair in pairs]
+    return {
+        "pairs": len(pairs),
+        "throughput_ratio": ratio("rows_a_second"),
+        "executor_cpu_ratio": ratio("executor_cpu_us_a_row"),
+        "memory_ratio": ratio("memory_mb"),
+        "pause_ms_longest": max(one["pause_ms_longest"] for one in with_epochs),
+        "epochs": sum(one["epochs"] for one in with_epochs),
+        "snapshot_bytes_an_epoch": round(
+            sum(one["snapshot_bytes"] for one in with_epochs) / max(1.0, sum(one["epochs"] for one in with_epochs))
+        ),
+        "agents_cpu_s": round(statistics.median(one["agents_cpu_s"] for one in with_epochs), 2),
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,122 @@
+"""Draw after draw: the job is submitted, the fault comes and goes, the judges look."""
+
+import threading
+import time
+from collections import Counter
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final
+
+from benchmarks.faults.draws import Draw, drawn
+from benchmarks.faults.job import READINGS, read_folds
+from benchmarks.faults.judges import Finals, Lap, descriptors_of, judged
+from benchmarks.faults.lab import FINAL, Lab, lab, waited
+from benchmarks.faults.strikes import STRIKES, Impossible, for_a_while
+
+SHARES: Final = {"early": 0.1, "late": 0.5}
+"""Of the results, at which a fault of this moment comes."""
+
+WORDS_OF_NO: Final = 20
+"""Characters that a refusal must have to be one in words."""
+
+
+@dataclass
+class Outcome:
+    """Of one draw. `state`: the job's; `skipped`: why it could not be made here; `took`: seconds of each part;
+    `struck`: agents."""
+
+    draw: Draw
+    state: str = ""
+    reason: str = ""
+    seconds: float = 0.0
+    skipped: str = ""
+    struck: tuple[str, ...] = ()
+    took: dict[str, float] = field(default_factory=dict)
+    violations: list[str] = field(default_factory=list)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return {**asdict(self), "again": self.draw.again}
+
+
+class Campaign:
+    """Draws on one lab, and on a new one after a violation, so that each is judged for itself, and where clocks are set."""
+
+    def __init__(self) -> None:
+        self.outcomes: list[Outcome] = []
+
+    def run(self, first: int, kinds: tuple[str, ...], draws: int, minutes: float, say: Any) -> None:
+        """So many draws, or as many as there is time for."""
+        until = time.monotonic() + 60 * minutes
+        number = first
+        while number < first + draws and time.monotonic() < until:
+            with lab(has_clocks=drawn(number, kinds).kind == "clock") as made:
+                finals: Finals = {}
+                files = {agent.name: descriptors_of(agent.pid) for agent in made.mesh.agents}
+                while number < first + draws and time.monotonic() < until:
+                    draw = drawn(number, kinds)
+                    if (draw.kind == "clock") != made.has_clocks:
+                        break
+                    outcome = one(made, draw, finals, files)
+                    self.outcomes.append(outcome)
+                    say(outcome, made)
+                    number += 1
+                    if outcome.violations:
+                        break
+
+    def to_dict(self) -> dict[str, Any]:
+        """What was seen."""
+        ran = [outcome for outcome in self.outcomes if not outcome.skipped]
+        return {
+            "draws": len(ran),
+            "violations": sum(bool(outcome.violations) for outcome in ran),
+            "skipped": dict(Counter(outcome.skipped for outcome in self.outcomes if outcome.skipped)),
+            "classes": dict(sorted(Counter(outcome.draw.kind for outcome in ran).items())),
+            "states": dict(sorted(Counter(outcome.state or "refused" for outcome in ran).items())),
+            "outcomes": [outcome.to_dict() for outcome in self.outcomes],
+        }
+
+
+def one(made: Lab, draw: Draw, finals: Finals, files: dict[str, int]) -> Outcome:
+    """One draw from submission to judgement."""
+    outcome, name = Outcome(draw), f"job{draw.number}"
+    took = Lap(outcome.took)
+    answers: list[Any] = []
+    submitting = threading.Thread(target=lambda: answers.append(made.submit(name, delivery=draw.delivery)))
+    submitting.start()
+    if draw.moment == "forming":
+        waited(lambda: made.status(name)["state"], 30.0)
+    else:
+        submitting.join()
+        took("submitting")
+        _until(made, draw, name)
+    took("moment")
+    try:
+        agent = made.agent_in(draw.role, name)
+        with STRIKES[draw.kind](made, draw, agent, name) as struck:
+            outcome.struck = struck
+            for_a_while(draw.seconds)
+    except Impossible as error:
+        outcome.skipped = str(error)
+    submitting.join()
+    took("fault")
+    ran = answers[0].returncode == 0
+    if not ran and len(answers[0].stderr) < WORDS_OF_NO:
+        outcome.violations.append(f"refused: in the words {answers[0].stderr!r}")
+    outcome.violations += judged(made, draw, name, finals, files, outcome.struck, took, ran=ran)
+    told = made.status(name) if ran else {"state": "", "reason": answers[0].stderr.strip()}
+    outcome.state, outcome.reason = told["state"], told.get("reason", "")
+    outcome.seconds = round(sum(outcome.took.values()), 1)
+    return outcome
+
+
+def _until(made: Lab, draw: Draw, name: str) -> None:
+    """Wait for the moment of a draw, or for the job's end."""
+
+    def is_over() -> bool:
+        return made.status(name)["state"] in FINAL
+
+    if draw.moment == "after":
+        waited(is_over, 60.0)
+    else:
+        wanted = SHARES[draw.moment] * 2 * READINGS
+        waited(lambda: len(read_folds(made.folds(name))) >= wanted or is_over(), 60.0)

@@ -1,0 +1,68 @@
+"""A draw: which fault, when, to whom, for how long. Everything comes from its seed."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from agiledart_kernel.randomness import RandomStream
+
+NETWORK: Final = ("cut", "pair", "one-way", "thin")
+"""Faults of links, which need emulated hosts."""
+
+DISK: Final = ("disk-full", "disk-read-only")
+"""Faults that need a file system of an agent's own."""
+
+CLASSES: Final = (
+    "stop",
+    "stop-executor",
+    "kill",
+    "kill-executor",
+    "clock",
+    "flip",
+    "descriptors",
+    "code",
+    "submit",
+    *DISK,
+    *NETWORK,
+)
+
+ROLES: Final = ("source", "sink", "worker", "bystander")
+MOMENTS: Final = ("forming", "early", "late", "after")
+"""While it is being formed, when a tenth or half of its results are out, when it has ended."""
+
+DELIVERIES: Final = ("at-most-once", "exactly-once")
+LONGEST_SECONDS: Final = 14.0
+
+
+@dataclass(frozen=True)
+class Draw:
+    """One fault.
+
+    Attributes:
+        number: of the seed: the draw is made of it alone.
+        detail: for what else a fault must choose.
+    """
+
+    number: int
+    kind: str
+    role: str
+    moment: str
+    seconds: float
+    delivery: str
+    detail: int
+
+    @property
+    def again(self) -> str:
+        """The line that repeats it on agents of its own."""
+        return f"python -m benchmarks.faults --seed {self.number} --class {self.kind} --draws 1"
+
+    def __str__(self) -> str:
+        return f"{self.kind} of the {self.role}, {self.moment}, {self.seconds:g} s, {self.delivery}"
+
+
+def drawn(number: int, kinds: tuple[str, ...]) -> Draw:
+    """The draw of this number among these classes. The class alone depends on them, so that `--class` repeats all the rest."""
+    random = RandomStream(number, "fault")
+    role, moment, delivery = random.choice(ROLES), random.choice(MOMENTS), random.choice(DELIVERIES)
+    seconds = round(0.5 + (LONGEST_SECONDS - 0.5) * random.uniform() ** 2, 1)
+    detail = random.bits(30)
+    return Draw(number, RandomStream(number, "class").choice(kinds), role, moment, seconds, delivery, detail)

@@ -1,0 +1,81 @@
+"""Damage to files of a state directory: any of them, in five ways; and a start after that, as a user makes it."""
+
+import re
+import shutil
+from glob import glob
+from pathlib import Path
+from typing import Final
+
+from tests.e2e.mesh import AgentProcess
+
+from benchmarks.faults.draws import Draw
+from benchmarks.faults.lab import Lab, waited
+
+WAYS: Final = ("flipped", "empty", "half", "missing", "another's")
+
+ROWS: Final = ".segment"
+"""Rows that were written exist once: that their damage is told and never handed out is tested where they are read."""
+
+REMEDY: Final = re.compile(r"\brm ((?:/\S+ ?)+)")
+UP_SECONDS: Final = 60.0
+
+
+def files_of(agent: AgentProcess) -> list[Path]:
+    """All that a node keeps, in order of name."""
+    found = (path for path in sorted(agent.state_dir.rglob("*")) if path.is_file() and not path.is_symlink())
+    return [path for path in found if path.suffix != ROWS and path.name != "ballast"]
+
+
+def damage(path: Path, way: str, bit: int, other: Path) -> None:
+    """Do it.
+
+    Args:
+        bit: which one turns.
+        other: what stands in this place at another node; where it has none, half of the file is lost.
+    """
+    content = path.read_bytes()
+    if way == "missing":
+        path.unlink()
+    elif way == "empty":
+        path.write_bytes(b"")
+    elif way == "flipped" and content:
+        turned = bytearray(content)
+        turned[bit // 8 % len(content)] ^= 1 << bit % 8
+        path.write_bytes(bytes(turned))
+    elif way == "another's" and other.is_file():
+        shutil.copyfile(other, path)
+    else:
+        path.write_bytes(content[: len(content) // 2])
+
+
+def damage_one(lab: Lab, draw: Draw, agent: AgentProcess) -> None:
+    """One file of an agent that is down, as the draw has it; told where a violation is looked into."""
+    files = files_of(agent)
+    # Those at the top are few, and what comes of a run many: each kind as often as the other.
+    top = [path for path in files if path.parent == agent.state_dir]
+    below = [path for path in files if path not in top]
+    chosen = below if below and draw.detail % 2 else top
+    path, way = chosen[draw.detail // 2 % len(chosen)], WAYS[draw.detail // 64 % len(WAYS)]
+    inner = path.relative_to(agent.state_dir)
+    others = [
+        one.state_dir / inner for one in lab.mesh.agents if one is not agent and (one.state_dir / inner).is_file()
+    ]
+    damage(path, way, draw.detail // 512, others[0] if others else agent.state_dir / "nothing")
+    with agent.log.open("a") as log:
+        log.write(f"-- {inner} is {way} now\n")
+
+
+def restarted(agent: AgentProcess) -> None:
+    """Start it; where it ends with a file and a command, do as it says, and start it again. The judge of the ring sees the rest."""
+    before = len(agent.log.read_text())
+    agent.start()
+    assert agent.process is not None
+    waited(lambda: agent.description or agent.process is None or agent.process.poll() is not None, UP_SECONDS)
+    if agent.process.poll() is None:
+        return
+    said = agent.log.read_text()[before:]
+    for pattern in " ".join(REMEDY.findall(said)).split():
+        assert pattern.startswith(str(agent.state_dir)), f"a remedy for another place: {said}"
+        for found in glob(pattern):
+            Path(found).unlink()
+    agent.start()

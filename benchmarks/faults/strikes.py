@@ -1,0 +1,256 @@
+"""How each fault is done, and undone: a context for each class. What is struck is told, so that a reason can be held against it."""
+
+import contextlib
+import os
+import resource
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from typing import Final
+
+from tests.e2e.hosts import Hosts
+from tests.e2e.mesh import AgentProcess, alive, cli, executors_of
+
+from benchmarks.faults.draws import Draw
+from benchmarks.faults.files import damage_one, restarted
+from benchmarks.faults.job import WAYS
+from benchmarks.faults.lab import SINK, SOURCES, Lab
+
+CLOCKS: Final = ("+3600", "-3600", "+600", "-600")
+RATES: Final = ("64kbit", "256kbit", "1mbit")
+
+
+class Impossible(Exception):
+    """This fault cannot be made here; the text says why."""
+
+
+Strike = Callable[[Lab, Draw, AgentProcess, str], AbstractContextManager[tuple[str, ...]]]
+"""(lab, draw, who is struck, name of the job): the fault lasts as long as the context, which names all agents that are struck."""
+
+
+@contextlib.contextmanager
+def stop(lab: Lab, draw: Draw, agent: AgentProcess, name: str) -> Iterator[tuple[str, ...]]:
+    """The agent's process stands still."""
+    os.kill(agent.pid, signal.SIGSTOP)
+    try:
+        yield (agent.name,)
+    finally:
+        os.kill(agent.pid, signal.SIGCONT)
+
+
+@contextlib.contextmanager
+def stop_executor(lab: Lab, draw: Draw, agent: AgentProcess, name: str) -> Iterator[tuple[str, ...]]:
+    """The processes of user code stand still."""
+    pids = executors_of(agent)
+    _signal(pids, signal.SIGSTOP)
+    try:
+        yield (agent.name,)
+    finally:
+        _signal(pids, signal.SIGCONT)
+
+
+@contextlib.contextmanager
+def kill(lab: Lab, draw: Draw, agent: AgentProcess, name: str) -> Iterator[tuple[str, ...]]:
+    """The agent and its processes are killed; it is started again."""
+    pids = executors_of(agent)
+    agent.kill()
+    _signal(pids, signal.SIGKILL)
+    try:
+        yield (agent.name,)
+    finally:
+        agent.start()
+
+
+@contextlib.contextmanager
+def kill_executor(lab: Lab, draw: Draw, agent: AgentProcess, name: str) -> Iterator[tuple[str, ...]]:
+    """A process of user code is killed."""
+    _signal(executors_of(agent), signal.SIGKILL)
+    yield (agent.name,)
+
+
+@contextlib.contextmanager
+def clock(lab: Lab, draw: Draw, agent: AgentProcess, name: str) -> Iterator[tuple[str, ...]]:
+    """The clock is set wrong, and right again."""
+    kept = lab.clocks.get(agent.name)
+    if kept is None:
+        raise Impossible("no libfaketime here")
+    kept.set(CLOCKS[draw.detail % len(CLOCKS)])
+    try:
+        yield (agent.name,)
+    finally:
+        kept.set("+0")
+
+
+@contextlib.contextmanager
+def flip(lab: Lab, draw: Draw, agent: AgentProcess, name: str) -> Iterator[tuple[str, ...]]:
+    """A file of its state is damaged while the agent is down: it comes up, or says which file, and what helps, and that helps."""
+    pids = executors_of(agent)
+    agent.kill()
+    _signal(pids, signal.SIGKILL)
+    damage_one(lab, draw, agent)
+    try:
+        yield (agent.name,)
+    finally:
+        restarted(agent)
+
+
+@contextlib.contextmanager
+def descriptors(lab: Lab, draw: Draw, agent: AgentProcess, name: str) -> Iterator[tuple[str, ...]]:
+    """The agent may open two more files and no third."""
+    before = resource.prlimit(agent.pid, resource.RLIMIT_NOFILE)
+    held = max(int(one) for one in os.listdir(f"/proc/{agent.pid}/fd"))
+    resource.prlimit(agent.pid, resource.RLIMIT_NOFILE, (held + 3, before[1]))
+    try:
+        yield (agent.name,)
+    finally:
+        resource.prlimit(agent.pid, resource.RLIMIT_NOFILE, before)
+
+
+@contextlib.contextmanager
+def disk_full(lab: Lab, draw: Draw, agent: AgentProcess, name: str) -> Iterator[tuple[str, ...]]:
+    """No byte fits on the disk of its state."""
+    if agent.name not in lab.disks:
+        raise Impossible("no file system of its own here")
+    ballast = lab.disks[agent.name] / "ballast"
+    with contextlib.suppress(OSError), ballast.open("wb", buffering=0) as file:
+        while True:
+            file.write(bytes(1 << 16))
+    try:
+        yield (agent.name,)
+    finally:
+        ballast.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def disk_read_only(lab: Lab, draw: Draw, agent: AgentProcess, name: str) -> Iterator[tuple[str, ...]]:
+    """Nothing can be made, replaced, removed or opened for writing there; what is open already goes on, as kernels have it."""
+    if agent.name not in lab.disks:
+        raise Impossible("no file system of its own here")
+    path = str(lab.disks[agent.name])
+    if subprocess.run(["chattr", "+i", path], check=False, capture_output=True).returncode:
+        raise Impossible("this kernel makes no file of a tmpfs immutable")
+    subprocess.run(["chattr", "-Rf", "+i", path], check=False, capture_output=True)
+    try:
+        yield (agent.name,)
+    finally:
+        subprocess.run(["chattr", "-Rf", "-i", path], check=False, capture_output=True)
+
+
+@contextlib.contextmanager
+def code(lab: Lab, draw: Draw, agent: AgentProcess, name: str) -> Iterator[tuple[str, ...]]:
+    """Somebody's code breaks beside the job, in a way of its own."""
+    way = WAYS[draw.detail % len(WAYS)]
+    _submitted(
+        lab, f"{name}-bad", "job.py:hostile", "--set", f"rows=csv:{lab.folder / 'left.csv'}?speed=10@{agent.name}",
+        "--set", f"out=null:@{agent.name}", "--set", f"way={way}",
+    )  # fmt: skip
+    yield ()
+
+
+@contextlib.contextmanager
+def submit(lab: Lab, draw: Draw, agent: AgentProcess, name: str) -> Iterator[tuple[str, ...]]:
+    """Others submit, too."""
+    for number in range(3):
+        lab.submit(f"{name}-{number}", speed=20)
+    yield ()
+
+
+@contextlib.contextmanager
+def cut(lab: Lab, draw: Draw, agent: AgentProcess, name: str) -> Iterator[tuple[str, ...]]:
+    """Some hosts are cut off from the rest: those that host nothing, or the drawn one and a second."""
+    hosts = _hosts(lab)
+    side = [agent.name]
+    if draw.role == "bystander":
+        used = lab.status(name)["nodes"] or [*SOURCES, SINK]
+        side = [one.name for one in lab.mesh.agents if one.name not in used] or side
+    elif draw.detail % 2:
+        side.append("a5")
+    hosts.move(side, "right")
+    try:
+        yield tuple(side)
+    finally:
+        hosts.move(side, "left")
+
+
+@contextlib.contextmanager
+def pair(lab: Lab, draw: Draw, agent: AgentProcess, name: str) -> Iterator[tuple[str, ...]]:
+    """Two hosts do not reach each other, and all others do."""
+    other = _other(lab, draw, agent)
+    hosts = _hosts(lab)
+    hosts.lose(agent.name, other)
+    hosts.lose(other, agent.name)
+    try:
+        yield agent.name, other
+    finally:
+        hosts.find(agent.name, other)
+        hosts.find(other, agent.name)
+
+
+@contextlib.contextmanager
+def one_way(lab: Lab, draw: Draw, agent: AgentProcess, name: str) -> Iterator[tuple[str, ...]]:
+    """What one host sends to another is lost."""
+    other, hosts = _other(lab, draw, agent), _hosts(lab)
+    hosts.lose(agent.name, other)
+    try:
+        yield agent.name, other
+    finally:
+        hosts.find(agent.name, other)
+
+
+@contextlib.contextmanager
+def thin(lab: Lab, draw: Draw, agent: AgentProcess, name: str) -> Iterator[tuple[str, ...]]:
+    """The link of a host is thin, and loses what does not fit."""
+    hosts = _hosts(lab)
+    hosts.thin(agent.name, RATES[draw.detail % len(RATES)])
+    try:
+        yield (agent.name,)
+    finally:
+        hosts.thin(agent.name, "")
+
+
+STRIKES: Final[dict[str, Strike]] = {
+    "stop": stop,
+    "stop-executor": stop_executor,
+    "kill": kill,
+    "kill-executor": kill_executor,
+    "clock": clock,
+    "flip": flip,
+    "descriptors": descriptors,
+    "disk-full": disk_full,
+    "disk-read-only": disk_read_only,
+    "code": code,
+    "submit": submit,
+    "cut": cut,
+    "pair": pair,
+    "one-way": one_way,
+    "thin": thin,
+}
+
+
+def _hosts(lab: Lab) -> Hosts:
+    if lab.hosts is None:
+        raise Impossible("emulated hosts need root and ip")
+    return lab.hosts
+
+
+def _other(lab: Lab, draw: Draw, agent: AgentProcess) -> str:
+    others = [one.name for one in lab.mesh.agents if one.name != agent.name]
+    return others[draw.detail % len(others)]
+
+
+def _signal(pids: list[int], number: int) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            if alive(pid):
+                os.kill(pid, number)
+
+
+def _submitted(lab: Lab, name: str, entry: str, *words: str) -> None:
+    cli("submit", entry, "--agent", str(lab.any().state_dir), "--set", f"name={name}", *words, cwd=lab.folder)
+
+
+def for_a_while(seconds: float) -> None:
+    """The fault lasts; nothing is waited for, since whatever happens meanwhile is the experiment."""
+    time.sleep(seconds)

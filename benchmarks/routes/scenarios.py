@@ -1,0 +1,226 @@
+"""What happens to the links, and what is told of it."""
+
+import math
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from benchmarks.routes.mesh import NO_RELAY, Job, Lab
+
+RATE = 200
+WIDTH = 50
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """One kind of trouble, from `BEGIN` seconds after the first rows on.
+
+    Args:
+        name, paths: of the run; seconds: for which rows come.
+        act: what happens; returns what was measured.
+        rate, width: rows a second, their bytes.
+    """
+
+    name: str
+    paths: str
+    seconds: float
+    act: Callable[[Lab, Job], dict[str, Any]]
+    rate: int = RATE
+    width: int = WIDTH
+    delivery: str = ""
+    before: Callable[[Lab], None] | None = None
+
+
+def sleep_until(instant: float) -> None:
+    time.sleep(max(0.0, instant - time.monotonic()))
+
+
+def _shares(job: Job, first: dict[str, Any]) -> dict[str, float]:
+    """Frames by kind of way since an earlier look."""
+    now = job.route().get("frames", {"direct": 0, "relayed": 0})
+    passed = {kind: now[kind] - first.get(kind, 0) for kind in ("direct", "relayed")}
+    whole = max(1, sum(passed.values()))
+    return {kind: round(count / whole, 3) for kind, count in passed.items()}
+
+
+def trouble_and_healing(break_it: Callable[[Lab], None], heal: Callable[[Lab], None], seconds: float) -> Any:
+    """For so many seconds; gaps, and who carries the rows when."""
+
+    def act(lab: Lab, job: Job) -> dict[str, Any]:
+        began, wall_ms = time.monotonic(), time.time() * 1_000
+        break_it(lab)
+        sleep_until(began + seconds)
+        healed, route = time.monotonic(), job.route()
+        by = route.get("by", "")
+        left = [(one["at_ms"] - wall_ms) / 1_000 for one in route.get("changes", ()) if one["at_ms"] >= wall_ms]
+        heal(lab)
+        sleep_until(healed + 5)
+        frames = job.route().get("frames", {})
+        sleep_until(healed + 12)
+        return {
+            "left_after_s": round(left[0], 2) if left else None,
+            "by": by,
+            "longest_gap_ms": round(1000 * job.watch.gap(began - 0.1, healed)),
+            "first_row_after_healing_ms": round(1000 * job.watch.first(healed)),
+            "gap_after_healing_ms": round(1000 * job.watch.gap(healed, healed + 12)),
+            "direct_share_5_s_after_healing": _shares(job, frames)["direct"],
+        }
+
+    return act
+
+
+def cut(lab: Lab) -> None:
+    lab.hosts.link(1, 6, cut=1)
+
+
+def mend(lab: Lab) -> None:
+    lab.hosts.link(1, 6, cut=0, loss=0, rate=0)
+
+
+def cut_one_way(lab: Lab) -> None:
+    lab.hosts.one_way(1, 6, cut=1)
+
+
+def cut_other_way(lab: Lab) -> None:
+    lab.hosts.one_way(6, 1, cut=1)
+
+
+def lose(lab: Lab) -> None:
+    lab.hosts.link(1, 6, loss=0.8)
+
+
+def flapping(lab: Lab, job: Job) -> dict[str, Any]:
+    """The direct link comes and goes every three seconds."""
+    began, first = time.monotonic(), job.watch.seen[-1][1]
+    for turn in range(20):
+        (cut if turn % 2 == 0 else mend)(lab)
+        sleep_until(began + 3 * (turn + 1))
+    ended, last = time.monotonic(), job.watch.seen[-1][1]
+    mend(lab)
+    whole = (ended - began) * RATE * (last / max(1, _rows_in(job)))
+    return {
+        "changes": sum(job.route().get("moves", {}).values()),
+        "throughput_of_offered": round((last - first) / whole, 3),
+        "longest_gap_ms": round(1000 * job.watch.gap(began, ended)),
+    }
+
+
+def _rows_in(job: Job) -> int:
+    with job.out.open("rb") as file:
+        return sum(chunk.count(b"\n") for chunk in iter(lambda: file.read(1 << 20), b""))
+
+
+def relay_in_trouble(what: str) -> Callable[[Lab, Job], dict[str, Any]]:
+    """The direct link is cut; then whoever leads is killed, frozen or drained."""
+
+    def act(lab: Lab, job: Job) -> dict[str, Any]:
+        cut(lab)
+        time.sleep(6)
+        by = str(job.route().get("by", ""))
+        if not by:
+            return {"by": by}
+        relay, began = int(by[1:]), time.monotonic()
+        if what == "killed":
+            lab.signal_agent(relay, signal.SIGKILL)
+        elif what == "frozen":
+            lab.hosts.isolate(relay)
+            lab.signal_agent(relay, signal.SIGSTOP)
+        else:
+            lab.signal_agent(relay, signal.SIGTERM)
+        sleep_until(began + 6)
+        after = job.route().get("by", "")
+        if what == "frozen":
+            lab.signal_agent(relay, signal.SIGCONT)
+            lab.hosts.isolate(relay, cut=False)
+        mend(lab)
+        return {"by": by, "then_by": after, "longest_gap_ms": round(1000 * job.watch.gap(began, began + 6))}
+
+    return act
+
+
+def all_cut(lab: Lab, job: Job) -> dict[str, Any]:
+    """All ways that rows could take to the last host, for 20 s: long enough for it to be declared dead, so recovery begins."""
+    for host in range(1, NO_RELAY):
+        lab.hosts.link(host, 6, cut=1)
+    time.sleep(20)
+    healed = time.monotonic()
+    for host in range(1, NO_RELAY):
+        lab.hosts.link(host, 6, cut=0)
+    sleep_until(healed + 8)
+    first = job.watch.first(healed)
+    return {"first_row_after_healing_ms": None if math.isinf(first) else round(1_000 * first)}
+
+
+def thin(lab: Lab, job: Job) -> dict[str, Any]:
+    """2 Mbit/s for 4; afterwards what the relay alone gives."""
+    lab.hosts.link(1, 6, rate=250_000)
+    began = time.monotonic()
+    sleep_until(began + 60)
+    moves, sent = sum(job.route().get("moves", {}).values()), job.figure("frames_doubled")
+    frames = sum(job.route().get("frames", {}).values())
+    sleep_until(began + 120)
+    ended = time.monotonic()
+    passed = sum(job.route().get("frames", {}).values()) - frames
+    mend(lab)
+    return {
+        "changes_in_10_s": round((sum(job.route().get("moves", {}).values()) - moves) / 6, 2),
+        "doubled": round((job.figure("frames_doubled") - sent) / max(1, passed), 4),
+        "bytes_per_second": round(job.watch.bytes_in(began + 60, ended) / (ended - began - 60)),
+        "moves": job.route().get("moves", {}),
+    }
+
+
+def stopped_receiver(lab: Lab, job: Job) -> dict[str, Any]:
+    """Stopped for five seconds."""
+    pids = lab.executors(6)
+    for pid in pids:
+        lab.signal_process(pid, signal.SIGSTOP)
+    time.sleep(5)
+    for pid in pids:
+        lab.signal_process(pid, signal.SIGCONT)
+    time.sleep(3)
+    return {"changes": sum(job.route().get("moves", {}).values()), "resent": job.figure("frames_resent")}
+
+
+def held_receiver(lab: Lab, job: Job) -> dict[str, Any]:
+    """Its process does nothing for half a second, again and again, as where user code holds it."""
+    pids = lab.executors(6)
+    for _ in range(50):
+        for number, seconds in ((signal.SIGSTOP, 0.5), (signal.SIGCONT, 0.05)):
+            for pid in pids:
+                lab.signal_process(pid, number)
+            time.sleep(seconds)
+    return {"changes": sum(job.route().get("moves", {}).values()), "resent": job.figure("frames_resent")}
+
+
+def nothing(lab: Lab, job: Job) -> dict[str, Any]:
+    """Healthy links."""
+    time.sleep(20)
+    route = job.route()
+    return {"changes": sum(route["moves"].values()), "circuits": len(route["circuits"])}
+
+
+def _everything(make: Callable[[str], Scenario]) -> list[Scenario]:
+    return [make("auto"), make("warm")]
+
+
+SCENARIOS: dict[str, Scenario] = {
+    scenario.name: scenario
+    for scenario in (
+        Scenario("healthy", "auto", 30, nothing),
+        *_everything(lambda paths: Scenario(f"loss-{paths}", paths, 50, trouble_and_healing(lose, mend, 20))),
+        *_everything(lambda paths: Scenario(f"cut-{paths}", paths, 45, trouble_and_healing(cut, mend, 14))),
+        Scenario("cut-there", "auto", 45, trouble_and_healing(cut_one_way, mend, 14)),
+        Scenario("cut-back", "auto", 45, trouble_and_healing(cut_other_way, mend, 14)),
+        Scenario("cut-before", "auto", 40, trouble_and_healing(lambda _: None, mend, 10), before=cut),
+        Scenario("flapping", "auto", 80, flapping),
+        *(Scenario(f"relay-{what}", "auto", 30, relay_in_trouble(what)) for what in ("killed", "frozen", "drained")),
+        Scenario("all-cut", "auto", 50, all_cut, delivery="exactly-once"),
+        Scenario("thin", "auto", 150, thin, rate=1_000, width=470),
+        Scenario("thin-relay", "a2", 150, thin, rate=1_000, width=470),
+        Scenario("stopped-receiver", "auto", 25, stopped_receiver),
+        Scenario("held-receiver", "auto", 45, held_receiver),
+    )
+}  # fmt: skip

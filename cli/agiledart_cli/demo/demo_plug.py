@@ -1,0 +1,77 @@
+"""`agiledart demo --pull-the-plug`: the agent of a stage with state is killed in mid-stream, and what that cost is told."""
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from agiledart_cli.demo.demo_report import FREQUENT
+from agiledart_cli.output import duration, say
+from agiledart_cli.processes import children_of
+from agiledart_cli.verbs.cluster import AgentProcess, Mesh
+from agiledart_experiments.recovery.sink_watch import SinkWatch
+
+AFTER = 0.4
+"""The share of the time after which the plug is pulled: windows are full by then, and there is time to go on."""
+
+FEWEST_AGENTS = 4
+"""Two for source and sink, one that dies, one that takes over."""
+
+CHECKPOINT_SECONDS = 2
+
+
+class Plug:
+    """One agent that dies while everything flows.
+
+    Args:
+        at: seconds after which it is pulled.
+        file: of the query that is watched.
+    """
+
+    def __init__(self, at: float, file: Path) -> None:
+        self._at = time.monotonic() + at
+        self._watch = SinkWatch(file)
+        self._watch.__enter__()
+        self._pulled = 0.0
+        self._told = False
+        self.victim: AgentProcess | None = None
+        self.cost: dict[str, Any] = {}
+
+    def look(self, mesh: Mesh, status: Mapping[str, Mapping[str, Any]]) -> None:
+        """Pull it when it is time and an epoch is safe; afterwards see what becomes of the query."""
+        body = status[FREQUENT]
+        if self.victim is None:
+            if time.monotonic() >= self._at and (body.get("epoch") or {}).get("committed"):
+                self._pull(mesh, body)
+        elif not self.cost and (seconds := self._watch.next_result(self._pulled)) is not None:
+            self.cost = {"killed": self.victim.name, "seconds_to_next_result": round(seconds, 3)}
+        elif self.cost and not self._told and body["state"] == "running":
+            self._told = True
+            brought = [entry["text"] for entry in body.get("history", []) if "brought back" in entry["text"]]
+            self.cost["history"] = brought
+            say(
+                f"  {duration(self.cost['seconds_to_next_result'])} later the next result came.  {'; '.join(brought[-1:])}"
+            )
+
+    def _pull(self, mesh: Mesh, body: Mapping[str, Any]) -> None:
+        placement: Mapping[str, list[str]] = body["placement"]
+        stages = list(placement)
+        ends = {*placement[stages[0]], *placement[stages[-1]]}
+        hosts = [host for stage in stages[1:-1] for host in placement[stage] if host not in ends]
+        if not hosts:
+            return
+        self.victim = next(agent for agent in mesh.agents if agent.name == hosts[0])
+        steps = [stage for stage in stages if self.victim.name in placement[stage]]
+        say(f"  kill -9 {self.victim.name} and its executors: {', '.join(steps)} ran there, with state")
+        self._pulled = time.monotonic()
+        for pid in (*children_of([self.victim.process.pid])[self.victim.process.pid], self.victim.process.pid):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self.victim.process.wait()
+
+    def close(self) -> None:
+        """No more looks."""
+        self._watch.__exit__(None, None, None)

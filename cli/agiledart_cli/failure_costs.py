@@ -1,0 +1,109 @@
+"""What a failure costs each source, sink and step of an application, in words; and what its code must not do."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from agiledart_dataflow.plan.connectors import parse_connector
+from agiledart_dataflow.plan.deployment import EXACTLY_ONCE
+from agiledart_dataflow.plan.losses import EMPTY, FAIL, MOVE, WAIT
+
+MUST_NOT = "keep anything outside of what its step remembers (globals, files, connections): it is not brought back"
+MUST_REPEAT = "look at clocks or draw random numbers before rows of several sources are merged: a replay has to make the same rows"
+NOTHING_SAVED = "nothing is saved: when a host dies the application fails, and begins anew when it is submitted again"
+_IF_STATE_LOST = {
+    FAIL: "; when it cannot be rebuilt for a minute the application fails",
+    EMPTY: "; when it cannot be rebuilt for a minute it begins empty",
+}
+ROLLED = ("roll_age", "roll_bytes")
+
+
+def with_costs(body: Mapping[str, Any]) -> dict[str, Any]:
+    """The facts, and for each step `after_a_failure`, whether it is `refused`, and for all `user_code_must_not`."""
+    is_saved = body["delivery"] == EXACTLY_ONCE
+    steps = []
+    for step in body["steps"]:
+        text, refused = _cost(step)
+        steps.append({**step, "after_a_failure": text if is_saved else _unsaved(step), "refused": is_saved and refused})
+    must_not = [MUST_NOT, *([MUST_REPEAT] if body["merges"] else [])] if is_saved else []
+    return {**body, "steps": steps, "user_code_must_not": must_not}
+
+
+def _cost(step: Mapping[str, Any]) -> tuple[str, bool]:
+    """(what a failure costs with exactly-once, whether that is refused when the application starts)."""
+    if step["role"] == "source":
+        return _cost_of_source(step)
+    if step["role"] == "sink":
+        return _cost_of_sink(step)
+    where = "the agent starts it again; when the host is gone a neighbour takes it over"
+    if not step["has_state"]:
+        return f"nothing to bring back; {where}", False
+    what = "what it remembers by key" if step["keyed"] else "all that it remembers, whole"
+    lost = _IF_STATE_LOST.get(step.get("if_lost", WAIT), "")
+    return f"{what} comes back from the last epoch, from the disk or from fragments on neighbours; {where}{lost}", False
+
+
+def _cost_of_source(step: Mapping[str, Any]) -> tuple[str, bool]:
+    from agiledart_executor.connectors.plugins import source_guarantee
+
+    connector = parse_connector(step["connector"])
+    if step["sheds"]:
+        return "rows that are shed are gone: take overload=block or spool", True
+    if connector.path in ("", "-") and connector.kind in ("csv", "jsonl", "lines"):
+        return "standard input cannot be read again", True
+    if connector.option("follow", "0") == "1":
+        return "a file that grows and may be rotated cannot be read again", True
+    guarantee = source_guarantee(connector.kind)
+    stays = _if_lost(step, "what it reads is there")
+    is_gone = guarantee is not None and not guarantee.goes_back
+    if is_gone and step.get("if_lost") == MOVE:
+        stays += "; what only its log had, behind the last epoch, is lost then"
+    if step["has_log"] or is_gone:
+        told = (
+            ""
+            if guarantee is None or guarantee.acknowledges == "never"
+            else f"; acknowledged: {guarantee.acknowledges}"
+        )
+        return f"again from its log on the node's disk, behind the last epoch{told}; {stays}", False
+    return f"read again from where it was at the last epoch; {stays}", False
+
+
+def _cost_of_sink(step: Mapping[str, Any]) -> tuple[str, bool]:
+    from agiledart_executor.connectors.plugins import sink_guarantee
+    from agiledart_executor.connectors.repeats import repeats_fault, sink_words
+
+    connector = parse_connector(step["connector"])
+    guarantee = sink_guarantee(connector.kind)
+    is_rolled = any(connector.option(name) for name in ROLLED)
+    if guarantee is None or not guarantee.takes_back or is_rolled or connector.path in ("", "-"):
+        fault = repeats_fault(connector, guarantee)
+        why = f" ({guarantee.repeats})" if guarantee is not None and not guarantee.takes_back else ""
+        if fault:
+            return f"cannot take rows back{why}: {fault}", True
+        return f"rows behind the last epoch are written again, none is lost: {sink_words(connector, guarantee)}", False
+    if step.get("if_lost") == MOVE and connector.kind != "log":
+        return "its file stays on its node, so it cannot move when that one is lost: write to a log (log:NAME)", True
+    stays = _if_lost(step, "what it wrote is there")
+    if connector.kind == "log":
+        return f"readers see rows when their epoch is committed, each once; {stays}", False
+    return f"rows are seen at once, and cut back to the last epoch; {stays}", False
+
+
+def _if_lost(step: Mapping[str, Any], why: str) -> str:
+    """What becomes of the application when the node of a source or sink is gone."""
+    node = _names(step) or "its node"
+    match step.get("if_lost", WAIT):
+        case "move":
+            return f"without {node} another node goes on with it"
+        case "fail":
+            return f"without {node} the application fails"
+    return f"without {node} the others wait: {why}"
+
+
+def _unsaved(step: Mapping[str, Any]) -> str:
+    if step["role"] == "step" and not step["has_state"]:
+        return "nothing of its own"
+    return "what it had read is read anew" if step["role"] == "source" else "what it remembered or wrote begins anew"
+
+
+def _names(step: Mapping[str, Any]) -> str:
+    return ", ".join(step["nodes"])

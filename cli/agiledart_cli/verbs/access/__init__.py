@@ -1,0 +1,1 @@
+"""Verbs about who may and who did: the audit, secrets of connectors."""

@@ -1,0 +1,298 @@
+"""`agiledart token`: join tokens, who came by them, and which let nobody in any more."""
+
+import time
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import click
+
+from agiledart_cli.control_client import ControlClient, connect
+from agiledart_cli.errors import FAILED
+from agiledart_cli.options import agent_options, not_empty
+from agiledart_cli.output import (
+    GOOD,
+    duration,
+    output_option,
+    paint,
+    plural,
+    print_json,
+    print_table,
+    say,
+)
+from agiledart_kernel.bans import MAX_REASON, MAX_SECONDS
+from agiledart_kernel.errors import ConfigurationError
+from agiledart_kernel.grants import TOKEN_ROLES, Quota
+from agiledart_kernel.node_id import node_id_of_key
+from agiledart_kernel.registrations import closing
+from agiledart_kernel.text import harmless_document
+from agiledart_node.wire.commands import Ban, CreateToken, Tokens
+
+MIN_PREFIX = 8
+
+
+def time_span(ctx: click.Context, parameter: click.Parameter, text: str | None) -> timedelta | None:
+    """The time span of an option, such as `24h`, `30m`, `365d`; None when it was not given."""
+    if text is None:
+        return None
+    from agiledart_executor.user_code.user_parameters import parse_span
+
+    try:
+        span = parse_span(text)
+    except (ValueError, OverflowError):
+        raise click.BadParameter(f"{text!r} is no time span; write 24h, 30m or 7d.", ctx, parameter) from None
+    if span < timedelta(seconds=1):
+        raise click.BadParameter(f"{text!r} is too short.", ctx, parameter)
+    return span
+
+
+def quota_of(ctx: click.Context, parameter: click.Parameter, texts: tuple[str, ...]) -> Quota:
+    """What several `WHAT=NUMBER` say together."""
+    given: dict[str, int] = {}
+    for text in texts:
+        name, _, number = text.partition("=")
+        if name not in Quota.__struct_fields__ or not (number.isdecimal() and 0 < int(number) <= 2**40):
+            words = ", ".join(Quota.__struct_fields__)
+            raise click.BadParameter(
+                f"{text!r} is no quota; write WHAT=NUMBER, WHAT is one of {words}.", ctx, parameter
+            )
+        given[name] = int(number)
+    return Quota(**given)
+
+
+@click.group(short_help="Make join tokens, see who came by them, revoke them.")
+def token() -> None:
+    """Make join tokens, see who came by them, revoke them.
+
+    \b
+    Example:
+      agiledart token create --output pi2.token    (then, on pi2: agiledart agent --join @pi2.token)
+      agiledart token create --role reader --expires 7d
+      agiledart token show @pi2.token
+      agiledart token list                         (who came by which)
+      agiledart token revoke @pi2.token            (it lets nobody in any more)
+      agiledart token redeem @reader.token reader.identity
+
+    A token is a secret: whoever has it can become a member until it expires or is used up.
+    """
+
+
+@token.command(short_help="Make a token.")
+@click.option("--role", type=click.Choice(TOKEN_ROLES), default="agent", show_default=True)
+@click.option("--uses", type=click.IntRange(1), default=20, show_default=True, help="How many nodes may use it.")
+@click.option(
+    "--expires",
+    callback=time_span,
+    metavar="SPAN",
+    default="24h",
+    show_default=True,
+    help="How long it lets anyone in.",
+)
+@click.option(
+    "--member-for",
+    callback=time_span,
+    metavar="SPAN",
+    default="365d",
+    show_default=True,
+    help="How long the membership lasts.",
+)
+@click.option("--scope", default="", metavar="app:NAME|sink:NAME", help="Only for this application or sink.")
+@click.option(
+    "--quota",
+    callback=quota_of,
+    metavar="WHAT=NUMBER",
+    multiple=True,
+    help="How much a submitter may have: applications in the network; executors, memory_mb, disk_mb on each node.",
+)
+@agent_options
+@click.option(
+    "-o",
+    "--output",
+    metavar="table|json|FILE",
+    default="table",
+    callback=not_empty,
+    show_default=True,
+    help="How to print; or a file that only you can read, into which the token goes.",
+)
+def create(
+    role: str,
+    uses: int,
+    expires: timedelta,
+    member_for: timedelta,
+    scope: str,
+    quota: Quota,
+    agent: str | None,
+    identity: str | None,
+    output: str,
+) -> None:
+    """Make a token, signed by an agent that holds the network's authority key (the one that founded it).
+
+    \b
+    Example:
+      agiledart token create --uses 1 --expires 10m
+      agiledart token create --role submitter --output submitter.token
+      agiledart token create --role submitter --quota applications=2 --quota memory_mb=1024 --output guest.token
+    """
+    command = CreateToken(role, uses, int(expires.total_seconds()), int(member_for.total_seconds()), scope, quota)
+    with connect(agent, identity) as client:
+        body = client.ask(command)
+    if output == "json":
+        print_json(body)
+        return
+    file = "FILE" if output == "table" else output
+    if output == "table":
+        click.echo(body["token"])
+    else:
+        _write_secret(Path(output), body["token"])
+        say(f"Wrote {output}; only you can read it.")
+    join = f"agiledart agent --join @{file}" if role == "agent" else f"agiledart … --agent HOST:PORT --identity @{file}"
+    say(f"{plural(uses, 'use')}, for {duration(expires.total_seconds())}, role {role}:  {join}")
+
+
+def _write_secret(file: Path, text: str) -> None:
+    """A file that only this user can read, from its first moment on."""
+    from agiledart_agent.durable_file import write_durably
+
+    try:
+        write_durably(file, f"{text}\n".encode())
+    except OSError as error:
+        raise ConfigurationError(f"--output {file}: {error.strerror}") from None
+
+
+@token.command(short_help="What a token is for, without its secret.")
+@click.argument("text", metavar="TOKEN|@FILE|-")
+@output_option
+def show(text: str, output: str) -> int:
+    """What a token is for, without its secret. Asks no agent.
+
+    \b
+    Example:
+      agiledart token show @pi2.token
+    """
+    from agiledart_agent.identity.tokens import describe, parse_token, read_token
+
+    now = int(time.time())
+    found = describe(parse_token(read_token(text)), now)
+    body = {name: getattr(found, name) for name in found.__slots__}
+    if output == "json":
+        print_json(body)
+    else:
+        left = found.join_before - now
+        until = f"for {duration(left)} more" if left > 0 else paint(f"no more: expired {duration(-left)} ago", "red")
+        click.echo(f" role        {found.role}{f' of {found.scope}' if found.scope else ''}")
+        click.echo(f" uses        {found.uses} (how many are left:  agiledart token list)")
+        click.echo(f" lets in     {until}")
+        click.echo(f" members for {duration(found.member_for)}")
+        if quota := " ".join(f"{name}={most}" for name, most in found.quota.items() if most):
+            click.echo(f" quota       {quota}")
+        click.echo(f" issued by   {found.issued_by}")
+        click.echo(f" network     {found.network[:16]}…")
+        click.echo(f" begins at   {', '.join(found.addresses) or 'no address'}")
+    return FAILED if found.is_expired else 0
+
+
+@token.command(short_help="Turn a reader's token into an identity file.")
+@click.argument("text", metavar="TOKEN|@FILE|-")
+@click.argument("file", type=click.Path(path_type=Path))
+@output_option
+def redeem(text: str, file: Path, output: str) -> None:
+    """Turn a reader's token into an identity file, for jobs that read sink logs for longer than the token lets anyone in.
+
+    \b
+    Example:
+      agiledart token redeem @reader.token reader.identity
+
+    The file is a secret; only you may read it. Asks no agent.
+    """
+    from agiledart_agent.identity.reader_identity import identity_from_token, write_identity
+
+    identity, addresses = identity_from_token(text)
+    write_identity(file, identity, addresses)
+    if output == "json":
+        print_json({"file": str(file), "addresses": list(addresses)})
+        return
+    say(f"Wrote {file}. Readers name it as identityFile; they begin at {', '.join(addresses) or 'no address'}.")
+
+
+@token.command("list", short_help="The network's tokens, and who came by them.")
+@agent_options
+@output_option
+def list_tokens(agent: str | None, identity: str | None, output: str) -> None:
+    """The network's tokens, and who came by them; never the tokens themselves, which are secrets.
+
+    \b
+    Example:
+      agiledart token list
+      agiledart token list -o json                 (with the key of each member)
+
+    `used` counts keys, not starts: a node that comes back is no further use. More than the token allows came where two parts of
+    the network could not reach each other and counted apart; they stay members.
+    """
+    with connect(agent, identity) as client:
+        body = client.ask(Tokens())
+    if output == "json":
+        print_json(body)
+        return
+    rows = [_row(one) for one in harmless_document(body)["tokens"]]
+    if not rows:
+        click.echo("No token has been made here.")
+        return
+    print_table(["token", "role", "used", "state", "lets in", "came by it"], rows, ["used"])
+
+
+def _row(one: dict[str, Any]) -> list[str]:
+    left = one["join_before_ms"] / 1_000 - time.time()
+    nodes = [node_id_of_key(bytes.fromhex(member["key"])).short for member in one["members"]]
+    if one["role"] != "agent":
+        nodes = [member["key"][:8] for member in one["members"]]
+    shown = " ".join(nodes[:8]) + (f" and {len(nodes) - 8:,} more" if len(nodes) > 8 else "")
+    role = f"{one['role']} of {one['scope']}" if one["scope"] else one["role"]
+    used = f"{one['used']:,} of {one['uses']:,}" if one["uses"] else "0"
+    lets_in = f"for {duration(left)}" if left > 0 else f"no more, for {duration(-left)}"
+    return [one["token"][:16], role, used, one["state"], lets_in, shown]
+
+
+@token.command(short_help="Have a token let nobody in any more.")
+@click.argument("token", metavar="TOKEN|@FILE|-|HASH")
+@click.option("--reason", default="", help="For people: why.")
+@click.option("--undo", is_flag=True, help="Have it let others in again, within its uses and its time.")
+@agent_options
+@output_option
+def revoke(token: str, reason: str, undo: bool, agent: str | None, identity: str | None, output: str) -> None:
+    """Have a token let nobody in any more. Those who came by it stay; to shut them out, too:  agiledart ban @FILE
+
+    \b
+    Example:
+      agiledart token revoke @pi.token
+      agiledart token revoke 6d0b12f4              (as `token list` shows it)
+
+    Ask an agent that holds the network's authority key (the one that founded it), or with the token of an admin.
+    """
+    if len(reason) > MAX_REASON - 32 or not reason.isprintable():
+        raise ConfigurationError(f"--reason has at most {MAX_REASON - 32} printable characters.")
+    with connect(agent, identity) as client:
+        link = _link_of(client, token)
+        until = 0 if undo else int(time.time()) + MAX_SECONDS
+        body = client.ask(Ban(closing(link).hex(), until, f"token {link.hex()[:16]}: {reason or 'revoked'}"))
+    if output == "json":
+        print_json({**body, "token": link.hex()})
+    elif undo:
+        say(f"Token {link.hex()[:16]}… lets others in again, within its uses and its time.", colour=GOOD)
+    else:
+        say(f"Token {link.hex()[:16]}… lets nobody in any more; who came by it stays.", colour=GOOD)
+
+
+def _link_of(client: ControlClient, text: str) -> bytes:
+    """The hash of a token's link, from the token or from the beginning of that hash."""
+    if text.startswith(("@", "adart1")) or text == "-":
+        from agiledart_agent.identity.tokens import parse_token, read_token
+
+        return parse_token(read_token(text)).record.token
+    known = [str(row["token"]) for row in client.ask(Tokens())["tokens"]]
+    found = [one for one in known if one.startswith(text.lower())] if len(text) >= MIN_PREFIX else []
+    if len(found) != 1:
+        raise ConfigurationError(
+            f"{text} is no token that this network knows. Give its file as @FILE, or at least {MIN_PREFIX} of the hex digits that "
+            "`agiledart token list` shows."
+        )
+    return bytes.fromhex(found[0])

@@ -1,0 +1,90 @@
+"""Source `opcua://HOST:PORT/PATH?nodes=ns=2;i=2,ns=2;i=3`: each change of a value is a row."""
+
+import asyncio
+import contextlib
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from agiledart_dataflow.plan.connector_kinds import API_VERSION, Guarantee
+from agiledart_dataflow.plan.connectors import Connector
+from agiledart_executor.connectors.codecs.formats import open_decoder
+from agiledart_executor.connectors.incoming import Incoming, IncomingReader
+from agiledart_executor.connectors.options import number
+from agiledart_kernel.errors import ConfigurationError
+
+USUAL_MS = 500
+LOOK_SECONDS = 0.2
+"""How soon the thread sees that it shall end, or that the server is gone."""
+
+
+class OpcUaSource:
+    """What the entry point names."""
+
+    api_version = API_VERSION
+    what = "values of an OPC UA server, as they change"
+    options = ("every_ms", "nodes")
+    guarantee = Guarantee("may lose what changed meanwhile")
+
+    def open_source(self, connector: Connector, row_type: Any) -> IncomingReader:
+        """The reader. Raises `ConfigurationError`."""
+        nodes = [name.strip() for name in connector.option("nodes").split(",") if name.strip()]
+        if not connector.path.startswith("//") or not nodes:
+            raise ConfigurationError(f"{connector.url()}: write opcua://HOST:PORT?nodes=ns=2;i=2,ns=2;i=3")
+        every_ms = number(connector, "every_ms", USUAL_MS, 10, 3_600_000)
+        subscription = Subscription(f"opc.tcp:{connector.path}", nodes, every_ms)
+        return IncomingReader(connector.path.removeprefix("//"), open_decoder("json", row_type), subscription)
+
+
+class Subscription:
+    """The thread: an event loop of its own for asyncua, begun again when the server was away."""
+
+    def __init__(self, url: str, nodes: list[str], every_ms: int) -> None:
+        self._url, self._nodes, self._every_ms = url, nodes, every_ms
+
+    def __call__(self, incoming: Incoming) -> None:
+        while not incoming.is_closed:
+            try:
+                asyncio.run(self._listen(incoming))
+            except Exception as error:  # noqa: BLE001  asyncua raises whatever went wrong below it
+                if not incoming.gone(f"{incoming.name} is away ({str(error) or type(error).__name__})"):
+                    return
+
+    async def _listen(self, incoming: Incoming) -> None:
+        from asyncua.client.client import Client
+
+        client = Client(self._url, timeout=4)
+        await client.connect()
+        try:
+            nodes = [client.get_node(name) for name in self._nodes]
+            names = {node.nodeid.to_string(): (await node.read_browse_name()).Name for node in nodes}
+            subscription = await client.create_subscription(self._every_ms, _Changes(incoming, names))
+            await subscription.subscribe_data_change(nodes)
+            incoming.there()
+            while not incoming.is_closed:
+                await asyncio.sleep(LOOK_SECONDS)
+                await client.check_connection()
+        finally:
+            with contextlib.suppress(Exception):  # it may be gone
+                await asyncio.wait_for(client.disconnect(), 2)
+
+
+class _Changes:
+    """Told by asyncua."""
+
+    def __init__(self, incoming: Incoming, names: dict[str, Any]) -> None:
+        self._incoming, self._names = incoming, names
+
+    def datachange_notification(self, node: Any, value: Any, data: Any) -> None:
+        name = node.nodeid.to_string()
+        told = data.monitored_item.Value
+        at: datetime | None = told.SourceTimestamp or told.ServerTimestamp
+        at = at if at is None or at.tzinfo is not None else at.replace(tzinfo=UTC)
+        row = {"node": name, "name": self._names.get(name, ""), "value": value, "at": at}
+        try:
+            payload = msgspec.json.encode(row)
+        except (TypeError, ValueError):
+            self._incoming.lose("type", f"{name}: a value of type {type(value).__name__} is none that rows can hold")
+            return
+        self._incoming.offer(payload, name)

@@ -1,0 +1,1 @@
+"""Machines (extra `[industry]`): Modbus with pymodbus, serial lines with pyserial."""

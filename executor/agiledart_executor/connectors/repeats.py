@@ -1,0 +1,84 @@
+"""What a run that is brought back writes again behind its last epoch: which sinks bear that, and in what words it is said.
+
+A sink either takes rows back (`takes_back`), or it delivers: it says when what it was given has arrived, an epoch waits for that,
+and nothing is lost. What came after the epoch is written again; with an option such as `key=` of a table that changes nothing,
+elsewhere its user says `repeats=1`.
+"""
+
+from collections.abc import Callable
+from typing import Final, Protocol, runtime_checkable
+
+from agiledart_dataflow.plan.connector_kinds import Guarantee
+from agiledart_dataflow.plan.connectors import Connector
+from agiledart_executor.connectors.options import flag
+from agiledart_kernel.errors import AgileDartError
+
+OPTION: Final = "repeats"
+SAME: Final = "same effect when repeated"
+NONE_LOST: Final = "none lost with exactly-once, may repeat"
+
+Told = Callable[[AgileDartError | None], None]
+
+
+@runtime_checkable
+class Delivers(Protocol):
+    """A sink that says when rows have arrived."""
+
+    def when_delivered(self, told: Told) -> None:
+        """`told` is called once, at once or by another thread: with None when all rows taken so far have arrived where they
+        belong, with an error when they never will.
+        """
+        ...
+
+
+@runtime_checkable
+class Numbers(Protocol):
+    """A sink that names rows by their number in the run."""
+
+    def begin_at(self, number: int) -> None:
+        """It is brought back to where it had written so many rows. Called before the next one."""
+        ...
+
+
+def repeats_fault(connector: Connector, guarantee: Guarantee | None) -> str:
+    """Why a sink may not write rows again, and what would help; empty when it may.
+
+    Raises:
+        ConfigurationError: `repeats` is neither 0 nor 1.
+    """
+    if guarantee is None or not guarantee.delivers:
+        return "write to a log (log:NAME) or to one csv: or jsonl: file without rolling"
+    if guarantee.loses_without and connector.option(guarantee.loses_without, "0") == "0":
+        return f"nobody says whether they arrive: add {guarantee.loses_without}=1"
+    if _is_same(connector, guarantee) or flag(connector, OPTION):
+        return ""
+    same = f", {guarantee.same_with}=… lets one that comes again change nothing," if guarantee.same_with else ""
+    return f"write to a log (log:NAME){same} or say that rows may be there twice: {OPTION}=1"
+
+
+def _is_same(connector: Connector, guarantee: Guarantee) -> bool:
+    return bool(guarantee.same_with and connector.option(guarantee.same_with))
+
+
+def sink_words(connector: Connector, guarantee: Guarantee | None) -> str:
+    """What a sink as it is written guarantees."""
+    if guarantee is None:
+        return ""
+    if guarantee.loses_without and connector.option(guarantee.loses_without, "0") == "0":
+        return f"may lose ({guarantee.loses_without}=0)"
+    if _is_same(connector, guarantee):
+        return SAME
+    return NONE_LOST if guarantee.delivers and flag(connector, OPTION) else guarantee.repeats
+
+
+def source_words(connector: Connector, guarantee: Guarantee | None) -> str:
+    """The same of a source."""
+    if guarantee is None:
+        return ""
+    if connector.kind in ("mqtt", "mqtts"):
+        if connector.option("qos", "0") == "0":
+            return "may lose (qos=0)"
+        if not connector.option("session"):
+            return "may lose what comes while it is away (no session=)"
+        return NONE_LOST
+    return guarantee.repeats

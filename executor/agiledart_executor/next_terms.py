@@ -1,0 +1,194 @@
+"""Terms to come, in an executor: what a change of a stage asks of it before, at and after the barrier that carries it.
+
+    prepared     instances of the next term wait; links and channels of their plan are open, and carry nothing
+    the barrier  senders and receivers change over by themselves (`Instance`, `InstanceHost`)
+    handed over  by reference from an instance beside them, else as an element on this disk: instances that have all begin
+    let go       what waited is closed, as if nobody had asked
+
+Source: scaling specification, section 8.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from agiledart_dataflow.plan.deployment import DeploymentPart
+from agiledart_dataflow.plan.stage_plan import StagePlan, member
+from agiledart_dataflow.runtime.handover import ChangeFailed, Left, Successor
+from agiledart_dataflow.runtime.program import Program
+from agiledart_executor.epochs import Epochs, successor_of
+from agiledart_executor.host import InstanceHost
+from agiledart_executor.messages import Handed
+from agiledart_executor.running_instance import InputEnd, Running
+from agiledart_kernel.errors import AgileDartError
+from agiledart_kernel.node_id import NodeId
+
+
+@dataclass(eq=False)
+class _Term:
+    """A plan that may come: whoever waits for it, and what was opened for it beside them."""
+
+    program: Program
+    waiting: dict[tuple[int, int], tuple[Running, Successor | None]] = field(default_factory=dict)
+    inputs: list[tuple[Running, tuple[int, int]]] = field(default_factory=list)
+    outputs: list[tuple[Running, tuple[int, int]]] = field(default_factory=list)
+
+
+class NextTerms:
+    """The plans that may come to one executor.
+
+    Args:
+        host: its instances.
+        fails: told of an instance that cannot begin or go on because of a change, and why.
+    """
+
+    def __init__(self, host: InstanceHost, fails: Callable[[Running, str], None]) -> None:
+        self._host, self._fails = host, fails
+        self._terms: dict[bytes, _Term] = {}
+        host.on_left = self._left
+
+    def plan(self, name: bytes, program: Program) -> Program:
+        """Know a plan by its name; the program with it, the one that was known first."""
+        for other, term in list(self._terms.items()):
+            if other != name and not term.waiting:  # it has come, and all follow it
+                del self._terms[other], self._host.programs[other]
+        term = self._terms.setdefault(name, _Term(program))
+        self._host.programs[name] = term.program
+        return term.program
+
+    def wait(self, name: bytes, running: Running) -> None:
+        """Have an instance of a plan wait until it is handed over to; it takes frames in, and keeps them."""
+        running.has_begun = False
+        assert running.instance is not None  # sources never change
+        plan = running.instance.plan
+        for channel in plan.inputs(running.stage, running.instance.index):
+            running.inputs[channel] = InputEnd(waiting=[])
+        self._terms[name].waiting[running.stage, running.index] = running, None
+        self._host.running[running.stage, running.index] = running
+
+    def open_inputs(self, name: bytes) -> None:
+        """Let instances that stay take frames of channels of a plan, and keep them until a barrier tells of it."""
+        term = self._terms[name]
+        after = term.program.plan
+        for running in self._staying(after):
+            if running.instance is not None:
+                for channel in after.inputs(running.stage, running.instance.index):
+                    if channel not in running.inputs:
+                        running.inputs[channel] = InputEnd(waiting=[])
+                        term.inputs.append((running, channel))
+
+    def missing_outputs(self, name: bytes) -> list[tuple[Running, int, int]]:
+        """(instance, edge, target) of each channel that a plan needs and that is not there."""
+        term = self._terms[name]
+        after = term.program.plan
+        senders = [*self._staying(after), *(running for running, _ in term.waiting.values())]
+        return [
+            (running, edge.index, target)
+            for running in senders
+            for edge in after.outgoing(running.stage)
+            for target in after.targets(edge.index, running.index)
+            if (edge.index, target) not in running.outputs
+        ]
+
+    def opened(self, name: bytes, running: Running, channel: tuple[int, int]) -> None:
+        """One of them is there now."""
+        self._terms[name].outputs.append((running, channel))
+
+    def ready(self, name: bytes) -> None:
+        """All is open for a plan."""
+        for running in self._staying(self._terms[name].program.plan):
+            running.take_outputs()
+        for running, _ in self._terms[name].waiting.values():
+            self._host.add(running)
+
+    def _staying(self, after: StagePlan) -> list[Running]:
+        """Instances whose stage keeps its term in a plan."""
+        found = []
+        for running in self._host.running.values():
+            part = running.instance or running.source
+            if part is None or not running.has_begun or running.has_left or running.broken:
+                continue
+            if part.plan.stages[running.stage].term == after.stages[running.stage].term:
+                found.append(running)
+        return found
+
+    def drop(self, name: bytes) -> None:
+        """A plan will not come."""
+        term = self._terms.pop(name, None)
+        self._host.programs.pop(name, None)
+        if term is None:
+            return
+        for running, channel in term.inputs:
+            running.inputs.pop(channel, None)
+        for running, channel in term.outputs:
+            if (output := running.outputs.pop(channel, None)) is not None:
+                output.close()
+                running.take_outputs()
+        for key, (running, _) in term.waiting.items():
+            self._host.running.pop(key, None)
+            running.close()
+
+    def _left(self, running: Running) -> None:
+        """An instance beside those that wait has handed over: what they take of it stays where it is."""
+        instance = running.instance
+        assert instance is not None  # sources never change
+        assert instance.left is not None  # it is told of then
+        before = instance.plan.stages[running.stage]
+        for term in self._terms.values():
+            for key, (waiting, successor) in list(term.waiting.items()):
+                if key[0] == running.stage:
+                    after = term.program.plan.stages[running.stage]
+                    assert waiting.instance is not None
+                    if successor is None:
+                        successor = Successor(before, after, waiting.instance.index, waiting.instance.take_over)
+                        term.waiting[key] = waiting, successor
+                    self._hand(term, key, successor, instance.left, running.barrier)
+
+    async def handed(self, message: Handed, epochs: Epochs) -> None:
+        """What an instance elsewhere left has come to this disk."""
+        term = self._terms.get(message.after)
+        if term is None:
+            return
+        for key, (running, successor) in list(term.waiting.items()):
+            if key[0] != message.origin.stage:
+                continue
+            if successor is not None and not successor.misses(message.origin.index):
+                continue
+            try:
+                header, left = await asyncio.to_thread(epochs.left_by, running, message.digest)
+            except AgileDartError as error:
+                self._fails(running, str(error))
+                continue
+            if key not in term.waiting:
+                continue  # it has begun meanwhile
+            running, successor = term.waiting[key]
+            assert running.instance is not None  # as above
+            if successor is None:
+                successor = successor_of(running.instance, header)
+                term.waiting[key] = running, successor
+            self._hand(term, key, successor, left, message.epoch)
+
+    def _hand(self, term: _Term, key: tuple[int, int], successor: Successor, left: Left, epoch: int) -> None:
+        running, _ = term.waiting[key]
+        try:
+            begins = successor.hand(left)
+        except (ChangeFailed, AgileDartError) as error:
+            self._fails(running, f"{running.name}: {error}")
+            return
+        if begins:
+            del term.waiting[key]
+            running.has_begun = True
+            running.barrier = running.wanted = epoch
+            self._host.let_in(running)
+
+
+def addressed(plan: StagePlan, known: Mapping[tuple[int, int], str]) -> dict[tuple[int, int], str]:
+    """Addresses by (stage, index), by the numbers of channels instead."""
+    return {(stage, member(plan.stages[stage].term, index)): where for (stage, index), where in known.items()}
+
+
+def nodes_of(plan: StagePlan, part: DeploymentPart) -> dict[tuple[int, int], NodeId]:
+    """(stage, instance as channels name it) → the node that runs it."""
+    return {
+        (stage, member(plan.stages[stage].term, index)): peer.node for (stage, index), peer in part.places().items()
+    }

@@ -1,0 +1,197 @@
+"""Pull the plug: hosts of a large keyed state are killed again and again; when does the next result come, is every row there once?
+
+Six agents that count as machines of their own; one job with `delivery="exactly-once"`, whose input is paced. Each run takes a
+random moment, a host between source and sink, and a fault. Then the next result is awaited and the host started anew, as a spare.
+At the end the job is stopped and its file compared with a plain loop over the input, line by line.
+
+| fault | what happens to the host |
+|---|---|
+| kill | SIGKILL to the agent and its executors: their links break at once |
+| power | SIGSTOP to all of them: silence, as when the power goes; they are killed when the others have recovered |
+| executor | SIGKILL to its executors only; the agent starts them again |
+"""
+
+import importlib.resources
+import signal
+import time
+from collections import Counter
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from agiledart_experiments.recovery.plug_mesh import Machine, PlugMesh, plug_mesh, until
+from agiledart_experiments.recovery.sink_watch import SinkWatch
+from agiledart_experiments.report import Goal, Report, Row, Settings
+from agiledart_kernel.errors import OperationFailed
+from agiledart_kernel.randomness import RandomStream
+
+MACHINES = 6
+STAGE = "sums"
+FAULTS = ("kill", "power", "executor")
+KEYS = {"small": 2_000, "paper": 150_000}
+NOTES = 416
+"""Bytes kept with a key; with its name and sum 430."""
+
+LOAD_MS = {"small": 1_000, "paper": 15_000}
+"""In which each key comes once; then readings come at the pace."""
+
+ROWS_A_SECOND = 2_000
+INTERVAL = {"small": 2, "paper": 10}
+RUNS = {"small": 2, "paper": 50}
+RUN_SECONDS = 60
+"""Input for each run; a run takes a third of it."""
+
+PATIENCE = 90.0
+PHASES = ("plan", "fetch", "restore", "replay", "waiting")
+BOUND, QUICK_BOUND = 5.0, 2.0
+"""Seconds to the next result in 95 % of the runs; the second where little state is lost and links break at once."""
+
+
+def run(settings: Settings) -> Report:
+    """A row for each run."""
+    scale = settings.scale
+    fault, runs = settings.fault or FAULTS[0], settings.runs or RUNS[scale]
+    random = RandomStream(settings.seed, "pull-the-plug")
+    with plug_mesh(MACHINES, INTERVAL[scale]) as mesh:
+        source = importlib.resources.files("agiledart_experiments.recovery") / "plug_job.py"
+        (mesh.folder / "plug_job.py").write_text(source.read_text())
+        _write_input(mesh.folder / "in.csv", scale, runs)
+        mesh.ask(
+            "submit", "plug_job.py:plug", "--set", "readings=csv:in.csv?speed=1@a1", "--set", f"notes={NOTES}",
+            "--set", f"report=csv:{mesh.folder / 'out.csv'}@a{MACHINES}", "--parallelism", f"{STAGE}={MACHINES}",
+        )  # fmt: skip
+        with SinkWatch(mesh.folder / "out.csv") as watch:
+            _until_loaded(mesh, scale, settings)
+            rows = [_pull(mesh, watch, number, fault, random, settings) for number in range(runs)]
+        settings.progress("the job is stopped, and its file compared")
+        mesh.ask("stop", "plug")
+        told = ledger(mesh.folder)
+    parameters = {
+        "fault": fault,
+        "machines": MACHINES,
+        "keys": KEYS[scale],
+        "state_bytes": KEYS[scale] * (NOTES + 14),
+        "rows_a_second": ROWS_A_SECOND,
+        "interval_s": INTERVAL[scale],
+        **told,
+    }
+    notes = (
+        "next_result_s: from the fault to the first row beyond all that were there before the sink's file was cut back",
+        "detect is what phases leave of the time from the fault to the first commit after it",
+        "lost and twice are of the whole file, after all runs, beside a plain loop over the input",
+    )
+    return Report(parameters, tuple(rows), _goals(rows, told, scale, fault), notes)
+
+
+def _write_input(file: Path, scale: str, runs: int) -> None:
+    keys, load = KEYS[scale], LOAD_MS[scale]
+    with file.open("w") as lines:
+        for number in range(keys):
+            lines.write(f"{number * load // keys},{number},{number % 101}\n")
+        for number in range((runs + 1) * RUN_SECONDS * ROWS_A_SECOND):
+            at = load + number * 1_000 // ROWS_A_SECOND
+            lines.write(f"{at},{number * 7_919 % keys},{number % 101}\n")
+
+
+def _epoch(mesh: PlugMesh) -> dict[str, Any] | None:
+    """What is safe, while it runs undisturbed."""
+    try:
+        status: dict[str, Any] = mesh.ask("status", "plug")
+    except OperationFailed:
+        return None
+    if status["state"] not in ("running", "recovering"):
+        raise OperationFailed(f"the job is {status['state']}: {status['reason']}")
+    epoch: dict[str, Any] = status.get("epoch") or {}
+    return {**status, "epoch": epoch} if status["state"] == "running" and epoch else None
+
+
+def _until_loaded(mesh: PlugMesh, scale: str, settings: Settings) -> None:
+    """Until an epoch with the state of all keys has been committed."""
+    settings.progress(f"{KEYS[scale]:,} keys come")
+    wanted = KEYS[scale] * NOTES
+
+    def is_loaded() -> bool | None:
+        status = _epoch(mesh)
+        return True if status is not None and status["epoch"]["bytes"] >= wanted else None
+
+    until(is_loaded, PATIENCE, "an epoch with the whole state is committed")
+
+
+def _pull(mesh: PlugMesh, watch: SinkWatch, number: int, fault: str, random: RandomStream, settings: Settings) -> Row:
+    """One fault, its end, and the host anew."""
+    status = until(lambda: _epoch(mesh), PATIENCE, "the job runs again")
+    hosts = [name for name in dict.fromkeys(status["placement"][STAGE]) if name not in ("a1", f"a{MACHINES}")]
+    if not hosts:
+        raise OperationFailed(f"{STAGE} runs on {status['placement'][STAGE]} only, where source and sink are")
+    victim = mesh.machine(hosts[random.index(len(hosts))])
+    time.sleep(random.uniform() * INTERVAL[settings.scale])
+    judges = [one for one in mesh.machines if fault == "executor" or one is not victim]
+    before = mesh.total("agiledart_recovery_", judges)
+    settings.progress(f"run {number + 1}: {victim.name} dies ({fault})")
+    began = time.monotonic()
+    _strike(victim, fault)
+    after = until(lambda: _recovered(mesh, judges, before), PATIENCE, "a commit after the fault")
+    committed = time.monotonic() - began
+    came = until(lambda: watch.next_result(began), PATIENCE, "the next result")
+    if fault != "executor":
+        victim.bury()
+        victim.start()
+    phases = {phase: after.get(_phase(phase), 0.0) - before.get(_phase(phase), 0.0) for phase in PHASES}
+    return {
+        "run": number + 1,
+        "fault": fault,
+        "host": victim.name,
+        "next_result_s": round(came, 3),
+        "detect_s": round(max(0.0, committed - sum(phases.values())), 3),
+        **{f"{phase}_s": round(seconds, 3) for phase, seconds in phases.items()},
+        "committed_s": round(committed, 3),
+    }
+
+
+def _strike(victim: Machine, fault: str) -> None:
+    if fault == "power":
+        victim.signal(signal.SIGSTOP)
+    else:
+        victim.signal(signal.SIGKILL, executors_only=fault == "executor")
+
+
+def _phase(name: str) -> str:
+    return f'agiledart_recovery_phase_seconds_total{{phase="{name}"}}'
+
+
+def _recovered(mesh: PlugMesh, judges: list[Machine], before: dict[str, float]) -> dict[str, float] | None:
+    """The figures of those who go on, once one more recovery has ended."""
+    now = mesh.total("agiledart_recovery_", judges)
+    ended = "agiledart_recovery_recoveries_total"
+    return now if now.get(ended, 0.0) > before.get(ended, 0.0) else None
+
+
+def ledger(folder: Path) -> dict[str, int]:
+    """Rows of the sink beside those of a plain loop over as many readings."""
+    wrote = (folder / "out.csv").read_text().splitlines()
+    sums: dict[int, int] = {}
+    expected: list[str] = []
+    with (folder / "in.csv").open() as lines:
+        for line in islice(lines, len(wrote)):
+            at, key, value = map(int, line.split(","))
+            sums[key] = sums.get(key, 0) + value
+            expected.append(f"{at},{key},{sums[key]}")
+    theirs, ours = Counter(wrote), Counter(expected)
+    return {
+        "rows": len(wrote),
+        "lost": sum((ours - theirs).values()),
+        "twice": sum((theirs - ours).values()),
+        "out_of_order": 0 if wrote == expected else 1,
+    }
+
+
+def _goals(rows: list[Row], told: dict[str, int], scale: str, fault: str) -> tuple[Goal, ...]:
+    times = sorted(row["next_result_s"] for row in rows)
+    p95 = times[min(len(times) - 1, int(len(times) * 0.95))]
+    bound = QUICK_BOUND if (scale, fault) == ("small", "kill") else BOUND
+    return (
+        Goal(f"the next result within {bound:.0f} s in 95 % of {len(rows)} runs ({p95:.2f} s)", p95 <= bound),
+        Goal(f"no row of {told['rows']:,} is lost", told["rows"] > 0 and not told["lost"]),
+        Goal("no row comes twice", not told["twice"]),
+        Goal("all rows in order", not told["out_of_order"]),
+    )

@@ -1,0 +1,59 @@
+"""When rows come to a sink that is a file: its size over time, looked at many times a second."""
+
+import threading
+import time
+from pathlib import Path
+from types import TracebackType
+
+LOOK_SECONDS = 0.005
+
+
+class SinkWatch:
+    """Remembers each change of a file's size while it is entered; a context manager."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._sizes: list[tuple[float, int]] = []
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._look, daemon=True)
+
+    def __enter__(self) -> "SinkWatch":
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _look(self) -> None:
+        last = -1
+        while not self._ended.wait(LOOK_SECONDS):
+            try:
+                size = self._file.stat().st_size
+            except OSError:
+                continue
+            if size != last:
+                last = size
+                self._sizes.append((time.monotonic(), size))
+
+    def next_result(self, since: float) -> float | None:
+        """Seconds from a moment to the first row beyond all that were there before the file was cut back; None: not yet.
+
+        Rows that were under way at that moment still come for a while; they do not count, as they may be cut away again.
+        """
+        return next_beyond(list(self._sizes), since)
+
+
+def next_beyond(sizes: list[tuple[float, int]], since: float) -> float | None:
+    """The first growth beyond the high-water mark that stood when the file last became smaller, in seconds after `since`."""
+    highest, mark, found = 0, None, None
+    before = 0
+    for when, size in sizes:
+        if size < before and when >= since:
+            mark, found = highest, None
+        if mark is not None and found is None and size > mark:
+            found = when - since
+        highest, before = max(highest, size), size
+    return found

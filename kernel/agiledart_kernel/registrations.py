@@ -1,0 +1,156 @@
+"""What is signed about a token beside its chain: how often it may be used, and that a key was counted among its uses.
+
+A *token record*, signed by whoever signed the invitation, says how many keys may use it and until when. A *receipt*, signed by the
+agent that had a key counted at the ring, says that it was; its holder shows it to those it meets next. Signatures are made and
+checked by functions handed in, as in `grants`. Source: the admission spec, sections 4 and 5 (`agiledart-token-record/1`,
+`agiledart-receipt/1`); decision 0004.
+"""
+
+from collections.abc import Collection
+from hashlib import sha256
+from typing import Annotated, Final
+
+import msgspec
+
+from agiledart_kernel.errors import Refused
+from agiledart_kernel.grants import SIGNATURE_BYTES, CheckSignature, Grant, Sign, decode_link, verify_chain
+from agiledart_kernel.limits import MAX_CHAIN_LINKS, MAX_LINK_BYTES, MAX_RECEIPT_BYTES, MAX_TOKEN_RECORD_BYTES
+
+RECORD_CONTEXT: Final = b"agiledart-token-record/1\0"
+RECEIPT_CONTEXT: Final = b"agiledart-receipt/1\0"
+_CLOSED_CONTEXT: Final = b"agiledart-token-closed/1\0"
+MAX_USES: Final = 10_000
+
+REFUSALS: Final = ("unregistered", "used up", "token expired", "revoked")
+"""Why a key with a good chain is not let in. `unregistered`: nobody could say in time whether it was counted."""
+
+_Hash = Annotated[bytes, msgspec.Meta(min_length=32, max_length=32)]
+_Seconds = Annotated[int, msgspec.Meta(ge=0, le=2**40)]
+_SignedLink = Annotated[bytes, msgspec.Meta(max_length=SIGNATURE_BYTES + MAX_LINK_BYTES)]
+
+
+class TokenRecord(msgspec.Struct, frozen=True, gc=False, array_like=True, forbid_unknown_fields=True):
+    """What a chain cannot say of a token; signed by the invitation's signer.
+
+    Args:
+        token: `link_hash` of the invitation.
+        uses: how many keys it may make members.
+        join_before: seconds since 1970 after which it makes no more.
+        member_for: longest membership, in seconds from joining.
+    """
+
+    token: _Hash
+    uses: Annotated[int, msgspec.Meta(ge=1, le=MAX_USES)]
+    join_before: _Seconds
+    member_for: _Seconds
+
+
+class Receipt(msgspec.Struct, frozen=True, gc=False, array_like=True, forbid_unknown_fields=True):
+    """A key was counted.
+
+    Args:
+        network: the authority's public key.
+        token: `link_hash` of the invitation; `key`: who used it.
+        number: which use it was, from 1.
+        wall_seconds: when, by the clock of who had it counted.
+    """
+
+    network: _Hash
+    token: _Hash
+    key: _Hash
+    number: Annotated[int, msgspec.Meta(ge=1, le=2 * MAX_USES)]
+    wall_seconds: _Seconds
+
+
+class _Signed(msgspec.Struct, frozen=True, gc=False, array_like=True, forbid_unknown_fields=True):
+    body: Annotated[bytes, msgspec.Meta(max_length=256)]
+    signature: Annotated[bytes, msgspec.Meta(min_length=SIGNATURE_BYTES, max_length=SIGNATURE_BYTES)]
+    chain: Annotated[tuple[_SignedLink, ...], msgspec.Meta(min_length=1, max_length=MAX_CHAIN_LINKS)]
+
+
+_ENCODE: Final = msgspec.msgpack.Encoder()
+_DECODE_RECORD: Final = msgspec.msgpack.Decoder(TokenRecord)
+_DECODE_RECEIPT: Final = msgspec.msgpack.Decoder(Receipt)
+_DECODE_SIGNED: Final = msgspec.msgpack.Decoder(_Signed)
+
+
+def member_key(grant: Grant) -> bytes:
+    """The key that used the token of this grant: its holder's, or for an executor its agent's.
+
+    Only of a grant with an invitation.
+    """
+    return grant.keys[grant.links.index(grant.invitation) + 1]
+
+
+def closing(token: bytes) -> bytes:
+    """What a ban names so that a token makes no more members, while those that it made stay."""
+    return sha256(_CLOSED_CONTEXT + token).digest()
+
+
+def sign_token_record(sign: Sign, record: TokenRecord) -> bytes:
+    """A record as it travels: signature, then body."""
+    body = _ENCODE.encode(record)
+    return sign(RECORD_CONTEXT + body) + body
+
+
+def decode_token_record(raw: bytes) -> TokenRecord:
+    """What a signed record says, unchecked; raises `Refused`."""
+    if not SIGNATURE_BYTES < len(raw) <= MAX_TOKEN_RECORD_BYTES:
+        raise Refused("length", "a token's record has 65 to 256 bytes")
+    try:
+        return _DECODE_RECORD.decode(memoryview(raw)[SIGNATURE_BYTES:])
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise Refused("form", str(error)[:200]) from None
+
+
+def verify_token_record(raw: bytes, token: bytes, signer: bytes, check_signature: CheckSignature) -> TokenRecord:
+    """The record of a token; raises `Refused`.
+
+    Args:
+        token: `link_hash` of the invitation.
+        signer: the key that signed the invitation.
+    """
+    record = decode_token_record(raw)
+    if record.token != token:
+        raise Refused("order", "the record is of another token")
+    if not check_signature(signer, raw[:SIGNATURE_BYTES], RECORD_CONTEXT + raw[SIGNATURE_BYTES:]):
+        raise Refused("signature", "of the token's record")
+    return record
+
+
+def inviter(network: bytes, grant: Grant) -> bytes:
+    """Who signed the invitation of this grant."""
+    at = grant.links.index(grant.invitation)
+    return grant.keys[at - 1] if at else network
+
+
+def sign_receipt(sign: Sign, chain: tuple[bytes, ...], receipt: Receipt) -> bytes:
+    """A receipt as it travels. `chain`: of the agent whose key signs."""
+    body = _ENCODE.encode(receipt)
+    return _ENCODE.encode(_Signed(body, sign(RECEIPT_CONTEXT + body), chain))
+
+
+def verify_receipt(
+    network: bytes, raw: bytes, check_signature: CheckSignature, banned: Collection[bytes] = ()
+) -> tuple[Receipt, Grant]:
+    """A receipt of our network, and the grant of the agent that signed it; raises `Refused`.
+
+    Its chain counts at the time of the receipt: who had a key counted may have left since. Bans count now. Whether the signer
+    itself was ever counted is for the caller to say.
+    """
+    if len(raw) > MAX_RECEIPT_BYTES:
+        raise Refused("length", f"a receipt has at most {MAX_RECEIPT_BYTES:,} bytes")
+    try:
+        signed = _DECODE_SIGNED.decode(raw)
+        receipt = _DECODE_RECEIPT.decode(signed.body)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise Refused("form", str(error)[:200]) from None
+    if receipt.network != network:
+        raise Refused("another network")
+    key = decode_link(signed.chain[-1]).key
+    grant = verify_chain(network, signed.chain, key, receipt.wall_seconds, check_signature, banned)
+    if grant.role != "agent" or grant.scope or key == receipt.key:
+        raise Refused("role", "receipts are of agents, for others")
+    if not check_signature(key, signed.signature, RECEIPT_CONTEXT + signed.body):
+        raise Refused("signature", "of the receipt")
+    return receipt, grant

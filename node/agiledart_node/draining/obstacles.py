@@ -1,0 +1,63 @@
+"""What keeps a node from being emptied: what runs there and can run nowhere else. In words, with what would help."""
+
+from collections.abc import Callable, Iterable
+
+from agiledart_kernel.node_id import NodeId
+from agiledart_node.hosting.hosted import Hosted, Key
+from agiledart_node.recovering.change_plans import stage_plan_of
+from agiledart_recovery.wire.value import Role, State, Value
+
+MAX_TOLD = 8
+"""Obstacles that one sentence names."""
+
+
+def obstacles(table: Iterable[Hosted], value_of: Callable[[Key], Value | None], me: NodeId) -> list[str]:
+    """One line for each application of which something cannot leave. One that is only being deployed says nothing yet."""
+    found = []
+    for hosted in table:
+        if not hosted.reserved or hosted.is_closing:
+            continue
+        name = hosted.part.application
+        if not hosted.part.by_epoch:
+            found.append(
+                f"{name} is not saved by epochs, so what it runs there can't move, and it would fail: stop it"
+                f' (agiledart stop {name}), or submit it with delivery="exactly-once"'
+            )
+        elif (value := value_of(hosted.key)) is not None and (staying := _staying(value, me)):
+            found.append(f"{name} {staying}")
+    return found
+
+
+def stranded(values: Iterable[Value], me: NodeId, is_alive: Callable[[NodeId], bool]) -> list[str]:
+    """One line for each run whose register would have no majority of its voters without this node."""
+    found = []
+    for value in values:
+        others = [voter for voter in value.voters if voter.peer.node != me and is_alive(voter.peer.node)]
+        if value.state is State.RUNNING and 2 * len(others) <= len(value.voters):
+            found.append(
+                f"{value.run.app} would lose the majority of its voters with it: wait a minute, until another node has the seat of"
+                " one that is gone, stop it, or say --stay"
+            )
+    return found
+
+
+def refusal(me: str, found: list[str]) -> str:
+    """Why a node is not emptied."""
+    more = f"; and {len(found) - MAX_TOLD} more" if len(found) > MAX_TOLD else ""
+    return f"{me} can't be emptied, and nothing was begun: {'; '.join(found[:MAX_TOLD])}{more}."
+
+
+def _staying(value: Value, me: NodeId) -> str:
+    """What of a run stays where it is."""
+    stages = stage_plan_of(value).stages
+    told: dict[str, None] = {}
+    for each in value.plan.at(me):
+        stage = stages[int(each.party.stage)]
+        if each.role is not Role.STAGE and each.is_pinned:
+            told[
+                f"has its {each.role} {stage.name} there, which stays where its data are: stop it"
+                f' (agiledart stop {value.run.app}), or submit it with on_{each.role}_lost="move"'
+            ] = None
+        elif each.role is Role.STAGE and stage.at:
+            told[f"has {stage.name} there, pinned to {stage.at} by its topology: submit it without at="] = None
+    return "; and ".join(told)

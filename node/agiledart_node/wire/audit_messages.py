@@ -1,0 +1,96 @@
+"""What agents ask each other for `agiledart audit`, and the lines that they answer with."""
+
+from typing import Annotated
+
+import msgspec
+
+from agiledart_kernel.machine import Effect, Message
+from agiledart_kernel.peer import Peer
+
+_Words = Annotated[str, msgspec.Meta(max_length=256)]
+
+
+class Wanted(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """Which lines.
+
+    Args:
+        since_ms: wall time of the first.
+        who: what the key, or who it was in words, begins with; empty: anybody.
+        application: empty: any, and what is about none.
+    """
+
+    since_ms: int = 0
+    who: _Words = ""
+    application: _Words = ""
+
+
+class AuditLine(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """Something that somebody wanted of an agent.
+
+    Args:
+        number: counts the lines of one agent.
+        at_ms: wall time of the agent's answer, milliseconds since 1970-01-01 UTC.
+        who: role and key, or the user id of who came by the Unix socket; `key`: public key, hex.
+        what: a verb of `permissions.VERBS`, or `read log`; `details`: its arguments, never a secret.
+        whence: address, or process.
+        allowed: may who asked do that? `reason`: why not, one word.
+        outcome: why it came to nothing although it was allowed, or the sentence of the refusal; empty: it was done.
+        left_out: refused attempts of the same key before this one that were counted only.
+    """
+
+    number: int
+    at_ms: int
+    who: str
+    key: str
+    what: str
+    application: str
+    details: str
+    whence: str
+    allowed: bool
+    reason: str
+    outcome: str
+    left_out: int = 0
+
+
+class AskAudit(Message, frozen=True, gc=False, tag=440):
+    """Lines of yours behind this number, at most so many.
+
+    Args:
+        verify: look through all that you keep, and say what is wrong.
+    """
+
+    request: int
+    wanted: Wanted
+    after: int
+    limit: int
+    verify: bool
+
+
+class AuditLines(Message, frozen=True, gc=False, tag=441):
+    """Lines in the order of their numbers.
+
+    Args:
+        reached: give it back as `after`; `has_more`: then there is more.
+        kept: lines in all, filled when they were verified; `faults`: what is wrong, in sentences.
+        heads: hash of the last line of each chain.
+        known: other nodes that the answering one knows.
+    """
+
+    request: int
+    lines: tuple[AuditLine, ...] = ()
+    reached: int = 0
+    has_more: bool = False
+    kept: int = 0
+    faults: Annotated[tuple[str, ...], msgspec.Meta(max_length=32)] = ()
+    heads: Annotated[dict[str, str], msgspec.Meta(max_length=8)] = {}
+    known: Annotated[tuple[Peer, ...], msgspec.Meta(max_length=1_024)] = ()
+
+
+class ReadAudit(Effect, frozen=True, gc=False):
+    """What the driver keeps of it. `Completed.result`: an `AuditLines`, whose `request` and `known` mean nothing."""
+
+    request: int
+    ask: AskAudit
+
+
+AuditMessage = AskAudit | AuditLines

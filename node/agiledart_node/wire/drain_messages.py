@@ -1,0 +1,107 @@
+"""What nodes say to each other so that a node is emptied. Tags 460 to 469.
+
+Who was asked by a user brings the order to the node (`AskDrain`) and looks on (`LookAtDrain`); the node itself has its instances
+taken by others (`AskRelief`): it asks for no more than what it would get by dying, so nobody's order is needed for that.
+"""
+
+from typing import Annotated
+
+import msgspec
+
+from agiledart_kernel.count import Count
+from agiledart_kernel.limits import MAX_APPLICATION_NAME
+from agiledart_kernel.machine import Message
+from agiledart_kernel.orders import MAX_ORDER_BYTES
+from agiledart_node.wire.commands import DrainNode
+
+MAX_LEFT = 256
+"""Applications of which a node tells that they have left it."""
+
+MAX_LINES = 512
+"""Lines of progress of one drain."""
+
+_Name = Annotated[str, msgspec.Meta(max_length=MAX_APPLICATION_NAME)]
+_Text = Annotated[str, msgspec.Meta(max_length=4_096)]
+
+SERVING, EMPTYING, EMPTIED, LEAVING = "serving", "emptying", "drained", "leaving"
+"""How it stands with a node: it takes work, gives it away, has none and takes none, is about to end."""
+
+
+class LeftRun(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """An application that has left a node: so many instances, within this time."""
+
+    name: _Name
+    version: Count
+    instances: Count
+    took_ms: Count
+
+
+class AskDrain(Message, frozen=True, gc=False, tag=460):
+    """Any agent → the node: be emptied, or take work again. Answered by `DrainIs`.
+
+    Args:
+        order: the command signed by its user, which the node checks; `submitter`: who it was, where nothing is signed.
+    """
+
+    request: int
+    command: DrainNode
+    order: Annotated[bytes, msgspec.Meta(max_length=MAX_ORDER_BYTES)] = b""
+    submitter: Annotated[str, msgspec.Meta(max_length=256)] = ""
+
+
+class LookAtDrain(Message, frozen=True, gc=False, tag=461):
+    """How far is it? `after`: lines that the asker has."""
+
+    request: int
+    after: Count = 0
+
+
+class DrainIs(Message, frozen=True, gc=False, tag=462):
+    """Answer to both.
+
+    Args:
+        state: one of the four.
+        refusal: why it is not begun, or was given up; in words.
+        reason: why the asker may not, one of `permissions.REFUSALS`; empty: it may.
+        already: it was so before it was asked.
+        lines: of progress, behind those that the asker has.
+        left: applications that have left.
+    """
+
+    request: int
+    state: Annotated[str, msgspec.Meta(max_length=16)]
+    refusal: _Text = ""
+    reason: Annotated[str, msgspec.Meta(max_length=16)] = ""
+    already: bool = False
+    lines: Annotated[tuple[_Text, ...], msgspec.Meta(max_length=MAX_LINES)] = ()
+    left: Annotated[tuple[LeftRun, ...], msgspec.Meta(max_length=MAX_LEFT)] = ()
+
+
+class AskRelief(Message, frozen=True, gc=False, tag=463):
+    """A host of a run → who coordinates it: let others run what runs here. Answered by `Relieved`."""
+
+    request: int
+    application: _Name
+    version: Count
+
+
+class Relieved(Message, frozen=True, gc=False, tag=464):
+    """It is under way.
+
+    Args:
+        is_begun: stages take other terms, or the next life is without the host. Else, without a refusal: there is nothing to do.
+        refusal: why not, in words; `last`: what became of the last try, when it came to nothing.
+        passes: it may be otherwise in a while; `is_safe`: the host has nothing of it, and an epoch was committed without it.
+        is_elsewhere: this node does not coordinate the run.
+    """
+
+    request: int
+    is_begun: bool = False
+    refusal: _Text = ""
+    last: _Text = ""
+    passes: bool = False
+    is_safe: bool = False
+    is_elsewhere: bool = False
+
+
+DrainMessage = AskDrain | LookAtDrain | DrainIs | AskRelief | Relieved

@@ -1,0 +1,37 @@
+"""What nodes say to each other about memberships that end soon. Tags 450 to 459."""
+
+from typing import Annotated
+
+import msgspec
+
+from agiledart_kernel.grants import SIGNATURE_BYTES
+from agiledart_kernel.limits import MAX_CHAIN_LINKS, MAX_LINK_BYTES, MAX_TOKEN_RECORD_BYTES
+from agiledart_kernel.machine import Message
+
+Chain = Annotated[
+    tuple[Annotated[bytes, msgspec.Meta(max_length=SIGNATURE_BYTES + MAX_LINK_BYTES)], ...],
+    msgspec.Meta(max_length=MAX_CHAIN_LINKS),
+]
+
+TokenRecordBytes = Annotated[bytes, msgspec.Meta(max_length=MAX_TOKEN_RECORD_BYTES)]
+
+
+class AskRenewal(Message, frozen=True, gc=False, tag=450):
+    """Sign this membership anew: mine, or that of a user who asks me. `token`: the record of the token by which its key came;
+    empty: by none."""
+
+    request: int
+    chain: Chain
+    token: TokenRecordBytes = b""
+
+
+class RenewalIs(Message, frozen=True, gc=False, tag=451):
+    """The new chain, or why there is none."""
+
+    request: int
+    chain: Chain = ()
+    reason: Annotated[str, msgspec.Meta(max_length=256)] = ""
+
+
+RenewalMessage = AskRenewal | RenewalIs
+"""All of them."""

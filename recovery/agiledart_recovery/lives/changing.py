@@ -1,0 +1,268 @@
+"""A stage takes a new term: the coordinator's side of one change.
+
+| step | who moves it |
+|---|---|
+| IDLE | `want` → PREPARING, if the plan is sound and nothing else is under way |
+| PREPARING | new hosts enter the life; all are told PREPARE_TERM, outside any epoch. All are ready → HASTENING |
+| HASTENING | ordinary epochs, one after the other. One took at most `quick_epoch`, or it was the third → the next may carry it |
+| CARRIED | the next barrier carried it. Committed → done |
+| PREPARING, HASTENING | a host refuses or is lost, the time is over, a new life → *let go*: nothing has changed |
+| CARRIED | not committed in time, or anything wrong → a new life: *rolled back* |
+
+The register says that a change runs before its barrier is sent, so a coordinator that takes over tells who comes second, and
+notes what became of it. The awkward case: after a take-over in the same life nobody knows whether the barrier was sent. If it was,
+all name the new plan and the epoch commits it; else the next epoch commits the old one, and with it that the change was let go.
+
+Departs: new owners do not take the elements of earlier epochs, since elements are whole and the last one replaces them. The extra
+epochs are for the roll-back, which repeats what came since.
+
+Source: scaling specification §8, steps 1 to 3 and 8.
+"""
+
+from collections.abc import Iterable
+from enum import Enum
+
+import msgspec
+
+from agiledart_kernel.instants import SECOND, Instant
+from agiledart_kernel.node_id import NodeId
+from agiledart_kernel.peer import Peer
+from agiledart_recovery.desk import Desk
+from agiledart_recovery.limits import MAX_CHANGES, MAX_EXTRA_EPOCHS, MAX_REASON
+from agiledart_recovery.wire import messages as wire
+from agiledart_recovery.wire.names import Ballot, Run, Stamp
+from agiledart_recovery.wire.observations import ChangeSettled
+from agiledart_recovery.wire.value import Change, Fate, Plan, Role, Value
+
+
+class Step(Enum):
+    """See the module."""
+
+    IDLE = "idle"
+    PREPARING = "preparing"
+    HASTENING = "hastening"
+    CARRIED = "carried"
+
+
+def fault_of(value: Value, after: Plan) -> str:
+    """Why a plan may not follow the one that the register names; empty when it may."""
+    before = value.plan
+    changed = [change.stage for change in after.changes]
+    if not changed or len(dict.fromkeys(changed)) != len(changed):
+        return "it changes nothing, or a stage twice"
+    if (before.edges, before.syncs) != (after.edges, after.syncs):
+        return "its stages are joined in another way"
+    if [each for each in before.assignments if each.party.stage not in changed] != [
+        each for each in after.assignments if each.party.stage not in changed
+    ]:
+        return "it changes a stage without a word"
+    for change in after.changes:
+        old, new = before.stage(change.stage), after.stage(change.stage)
+        terms = {each.party.term: None for each in old} | {
+            one.term: None for one in value.changes if one.name[0] == change.stage
+        }
+        fresh = all(each.party.term == change.term for each in new) and change.term > max(terms, default=0)
+        whole = [each.party.index for each in new] == list(range(len(new))) and (len(old), len(new)) == (
+            change.before,
+            change.after,
+        )
+        if not old or not new or not fresh or not whole or any(each.role is not Role.STAGE for each in (*old, *new)):
+            return f"{change.stage} can't take the term {change.term}"
+    return ""
+
+
+def next_term(value: Value, stage: str) -> int:
+    """A term that no instance of a stage has had, and none was to have."""
+    terms = [each.party.term for each in value.plan.stage(stage)]
+    return 1 + max([*terms, *(change.term for change in value.changes if change.stage == stage)])
+
+
+def running(value: Value) -> tuple[Change, ...]:
+    """What the register says is under way."""
+    return tuple(change for change in value.changes if change.fate is Fate.RUNNING)
+
+
+class Changing:
+    """The one change of a run that may be under way.
+
+    Attributes:
+        plan: what holds when it is done; empty: nothing is under way.
+    """
+
+    def __init__(self, desk: Desk, run: Run) -> None:
+        self._desk, self._run = desk, run
+        self.step, self.plan = Step.IDLE, _NO_PLAN
+        self._life = 0
+        self._since = self._deadline = desk.now
+        self._before = _NO_PLAN
+        self._ready: dict[NodeId, None] = {}
+        self._extra = self._number = 0
+        self._notes: dict[tuple[str, int], Change] = {}
+
+    # ---- the request
+
+    @property
+    def age_ns(self) -> int:
+        """For how long the change of this coordinator has been under way; 0: there is none."""
+        return self._desk.now - self._since if self.step is not Step.IDLE else 0
+
+    def want(self, value: Value, plan: Plan) -> str:
+        """Stages are to take new terms. Returns why not; empty: it is under way."""
+        if self.step is not Step.IDLE or running(value):
+            seconds = (self._desk.now - self._since) / SECOND
+            return f"{_say(self.plan.changes or running(value))} is under way" + (
+                f" since {seconds:.0f} s" if self.step is not Step.IDLE else ""
+            )
+        fault = fault_of(value, plan)
+        if fault:
+            return fault
+        self.step, self.plan, self._before, self._life = Step.PREPARING, plan, value.plan, value.life
+        self._since, self._deadline = self._desk.now, self._late()
+        self._ready, self._extra, self._number = {}, 0, self._number + 1
+        self._notes |= {change.name: change for change in plan.changes}
+        return ""
+
+    @property
+    def hosts(self) -> dict[NodeId, Peer]:
+        """Whom it concerns: senders, old places, new places, and who is downstream of them."""
+        return self._before.hosts | self.plan.hosts
+
+    # ---- before the barrier
+
+    def on_tick(self, value: Value, ballot: Ballot, entered: Iterable[NodeId], vain: str) -> None:
+        """Tell whoever is not ready yet, and look at what is late, or in vain."""
+        if self.step not in (Step.PREPARING, Step.HASTENING):
+            return
+        if vain:
+            self.let_go(vain)
+            return
+        if self._desk.now >= self._deadline:
+            names = [peer.name or node.short for node, peer in self.hosts.items() if node not in self._ready]
+            late = f"{', '.join(names)} did not get ready" if names else "the stage did not catch up with its input"
+            self.let_go(f"{late} in {self._desk.config.prepare_timeout_ns // SECOND} s")
+            return
+        stamp = Stamp(ballot, self._number)
+        for node, peer in self.hosts.items():
+            if not self._desk.can_reach(node):
+                self.let_go(f"{peer.name or node.short} was lost")
+                return
+            if node not in entered:
+                self._desk.send(peer, wire.Reset(self._run, ballot, value))
+            else:
+                # Also whoever is ready: a host that does not hear of it any more lets go.
+                self._desk.send(peer, wire.PrepareTerm(self._run, value.life, stamp, self._before, self.plan))
+
+    def on_ready(self, sender: Peer, message: wire.TermReady) -> None:
+        """A host has what it needs, or can't have it."""
+        if self.step not in (Step.PREPARING, Step.HASTENING) or sender.node not in self.hosts:
+            return
+        if message.life != self._life or message.digest != self.plan.digest:
+            return
+        if message.reason:
+            self.let_go(message.reason)
+            return
+        self._ready[sender.node] = None
+        if self.step is Step.PREPARING and all(node in self._ready for node in self.hosts):
+            self.step, self._deadline = Step.HASTENING, self._late()
+
+    def _late(self) -> Instant:
+        return Instant(self._desk.now + self._desk.config.prepare_timeout_ns)
+
+    @property
+    def wants_epoch(self) -> bool:
+        """Whether an epoch is to begin at once: with `is_due`, the one that carries the change."""
+        return self.step is Step.HASTENING
+
+    def is_due(self, value: Value, took_ns: int) -> bool:
+        """Whether the next barrier may carry it, as far as the last epoch was short enough, and the register knows."""
+        enough = self._extra and (took_ns <= self._desk.config.quick_epoch_ns or self._extra >= MAX_EXTRA_EPOCHS)
+        return self.wants_epoch and bool(enough) and self.noted(value) == value
+
+    def carry(self) -> Plan:
+        """Its barrier goes out: from now on it is done or rolled back."""
+        self.step = Step.CARRIED
+        return self.plan
+
+    # ---- what becomes of it
+
+    def let_go(self, why: str) -> None:
+        """Nothing has changed; what was made ready may go."""
+        for peer in self.hosts.values():
+            self._desk.send(peer, wire.TermLetGo(self._run, self._life, self.plan.digest))
+        self._end(Fate.LET_GO, why)
+
+    def broken(self, why: str) -> None:
+        """The life ends, for a reason of its own or because the change was not committed."""
+        if self.step is Step.CARRIED:
+            self._end(Fate.ROLLED_BACK, why)
+        elif self.step is not Step.IDLE:
+            self.let_go(why)
+
+    def forget(self) -> None:
+        """Somebody else coordinates: it finds in the register what was under way."""
+        self.step, self.plan, self._notes = Step.IDLE, _NO_PLAN, {}
+
+    def _end(self, fate: Fate, why: str = "") -> None:
+        took = self._desk.now - self._since
+        for change in self.plan.changes:
+            self._notes[change.name] = msgspec.structs.replace(change, fate=fate, why=why[:MAX_REASON], took_ns=took)
+        self.step, self.plan = Step.IDLE, _NO_PLAN
+
+    # ---- what the register is to say
+
+    def noted(self, value: Value) -> Value:
+        """The value with what this coordinator has to say of changes."""
+        changes = {change.name: change for change in value.changes} | self._notes
+        return msgspec.structs.replace(value, changes=tuple(changes.values())[-MAX_CHANGES:])
+
+    def in_next_life(self, value: Value, why: str) -> Value:
+        """A new life ends what is under way, whoever began it."""
+        self.broken(why)
+        for change in running(self.noted(value)):
+            self._notes[change.name] = msgspec.structs.replace(change, fate=Fate.ROLLED_BACK, why=why[:MAX_REASON])
+        return self.noted(value)
+
+    def in_commit(self, value: Value, plan: Plan, *, is_last: bool) -> Value:
+        """An epoch is to be committed, behind which a plan holds: what it changes is done, what it should have changed is not."""
+        changes = {change.name: change for change in self.noted(value).changes}
+        done = {change.name: change for change in plan.changes}
+        took = self._desk.now - self._since if self.plan == plan else 0
+        mine = [change.name for change in self.plan.changes]
+        for name, change in changes.items():
+            if change.fate is not Fate.RUNNING:
+                continue
+            if name in done:
+                changes[name] = msgspec.structs.replace(change, fate=Fate.DONE, took_ns=took)
+            elif is_last or (name in mine and self.step is Step.CARRIED):
+                changes[name] = msgspec.structs.replace(change, fate=Fate.LET_GO, why="its input had ended")
+            elif name not in mine:
+                changes[name] = msgspec.structs.replace(change, fate=Fate.LET_GO, why="its coordinator was lost")
+        return msgspec.structs.replace(value, changes=tuple(changes.values())[-MAX_CHANGES:])
+
+    def written(self, before: Value | None, value: Value) -> None:
+        """The register says so."""
+        known = {change.name: change for change in before.changes} if before is not None else {}
+        for change in value.changes:
+            was = known.get(change.name)
+            if change.fate is not Fate.RUNNING and (was is None or was.fate is Fate.RUNNING):
+                self._desk.observe(ChangeSettled(self._run, change))
+            if self._notes.get(change.name, change) == change or change.fate is not Fate.RUNNING:
+                self._notes.pop(change.name, None)
+
+    def committed(self, value: Value, *, is_change: bool) -> None:
+        """An epoch is committed."""
+        if self.step is not Step.IDLE and value.plan == self.plan:
+            self.step, self.plan = Step.IDLE, _NO_PLAN
+        elif self.step is not Step.IDLE and is_change:
+            self.let_go("another change was committed")
+        elif self.step is Step.CARRIED:
+            self.let_go("its input had ended")
+        elif self.step is Step.HASTENING:
+            self._extra += 1
+
+
+_NO_PLAN = Plan(())
+
+
+def _say(changes: Iterable[Change]) -> str:
+    return " and ".join(f"{change.kind or 'a change'} of {change.stage}" for change in changes)

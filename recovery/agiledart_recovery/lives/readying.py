@@ -1,0 +1,188 @@
+"""What a host makes ready for a term that may come: room, executors, code, links. It begins when it is handed over, not before.
+
+The coordinator repeats its word until the barrier is sent, so a host that does not hear it any more lets go by itself: of a change
+whose coordinator died, and whose word that it was let go was lost. What has begun is not ended here: a commit or a new life
+settles it.
+"""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from agiledart_kernel.peer import Peer
+from agiledart_recovery.desk import Desk
+from agiledart_recovery.limits import MAX_REASON
+from agiledart_recovery.wire import effects as asked
+from agiledart_recovery.wire import messages as wire
+from agiledart_recovery.wire.names import Party, Run, Stamp
+from agiledart_recovery.wire.value import Plan, Saved, Value
+
+
+class InLife(Protocol):
+    """What it needs of the host's part of the run."""
+
+    life: int
+
+    @property
+    def is_in_life(self) -> bool:
+        """Whether the life has been entered here, and goes on."""
+        ...
+
+    def on_broken(self, life: int, reason: str) -> None:
+        """Something of this life cannot go on here."""
+        ...
+
+
+class Readying:
+    """The plan that something is made ready for here, if any."""
+
+    def __init__(self, desk: Desk, run: Run, part: InLife) -> None:
+        self._desk, self._run, self._part = desk, run, part
+        self._plan: Plan | None = None
+        self._digest = b""
+        self._is_ready = self._is_committed = False
+        self._taken: dict[Party, bool] = {}
+        self._stamp = Stamp()
+        self._known: dict[Party, None] = {}
+        self._heard = desk.now
+
+    @property
+    def plan(self) -> Plan | None:
+        """What something is made ready for."""
+        return self._plan
+
+    # ---- before the barrier
+
+    def on_prepare(self, sender: Peer, message: wire.PrepareTerm) -> None:
+        """Make ready, or say that all is there."""
+        if message.life != self._part.life or not self._part.is_in_life:
+            return  # it is said again
+        if message.stamp < self._stamp:
+            return  # another change has been wanted since
+        self._stamp, self._heard = message.stamp, self._desk.now
+        if self._is_ready and message.after.digest == self._digest:
+            self._desk.send(sender, wire.TermReady(self._run, message.life, self._digest))
+        elif message.before.digest == self._digest:
+            return  # what was made ready last is committed, and not everybody has handed over here: first that
+        elif message.after.digest != self._digest:
+            self.drop()
+            self._make_ready(sender, message)
+
+    def _make_ready(self, sender: Peer, message: wire.PrepareTerm) -> None:
+        me, after, life = self._desk.me, message.after, message.life
+        self._plan, self._digest = after, after.digest
+        planned = after.hosts.get(me.node)
+        if planned is not None and planned.incarnation != me.incarnation:
+            self._answer(sender, life, f"{me.name or me.node.short} was ended since the change was planned")
+            return
+        stages = [change.stage for change in after.changes]
+        mine = tuple(each for each in after.at(me.node) if each.party.stage in stages)
+        self._desk.set_timer((self._run, "term", self._digest), self._patience_ns)
+        self._desk.ask(
+            lambda request: asked.MakeTermReady(request, self._run, life, message.before, after, mine),
+            self._if_current(life, lambda reason: self._answer(sender, life, reason)),
+        )
+
+    def _answer(self, sender: Peer, life: int, reason: str) -> None:
+        self._is_ready = not reason
+        self._desk.send(sender, wire.TermReady(self._run, life, self._digest, reason[:MAX_REASON]))
+        if reason:
+            self.drop()
+
+    def _if_current(self, life: int, then: Callable[[str], None]) -> Callable[[object, str], None]:
+        """The outcome of something that was asked for this plan, in this life."""
+        digest = self._digest
+
+        def outcome(_: object, reason: str) -> None:
+            if digest == self._digest and life == self._part.life:
+                then(reason)
+
+        return outcome
+
+    @property
+    def _patience_ns(self) -> int:
+        """The word comes with every tick until the barrier is sent; that is committed or rolled back in the time of a hand-over."""
+        return 2 * self._desk.config.handover_timeout_ns
+
+    def on_let_go(self, message: wire.TermLetGo) -> None:
+        """It will not be."""
+        if message.life == self._part.life and message.digest == self._digest:
+            self.drop()
+
+    def on_timer(self, digest: bytes) -> None:
+        """Is it still wanted?"""
+        if digest != self._digest:
+            return
+        left = self._heard + self._patience_ns - self._desk.now
+        if left > 0 and not self._is_committed:
+            self._desk.set_timer((self._run, "term", digest), left)
+        elif not self._is_committed:
+            self.drop()
+
+    # ---- behind the barrier
+
+    def on_handed(self, sender: Peer, message: wire.Handed) -> None:
+        """An old instance has stopped. Of another life, or of a plan that is not the one of here, it is nothing."""
+        if message.life == self._part.life and message.digest == self._digest and self._part.is_in_life:
+            self._take(message.epoch, message.saved)
+            if self._taken.get(message.saved.party):
+                answer = wire.HandedOk(self._run, message.life, message.epoch, message.saved.party)
+                self._desk.send(sender, answer)
+
+    def _take(self, epoch: int, saved: Saved) -> None:
+        """Once from each old instance, whatever comes again."""
+        party, life, digest = saved.party, self._part.life, self._digest
+        if party in self._taken:
+            return
+        self._taken[party] = False
+
+        def taken(reason: str) -> None:
+            if reason:
+                self._part.on_broken(life, f"{party} could not be taken over: {reason}")
+                return
+            self._taken[party] = True
+            self._look_at_end()
+
+        self._desk.ask(
+            lambda request: asked.TakeOver(request, self._run, life, epoch, digest, saved),
+            self._if_current(life, taken),
+        )
+
+    # ---- its end
+
+    def committed(self, value: Value) -> None:
+        """The register names a plan. When it is this one, all old instances have handed over, whoever is left to say so."""
+        planned = [each.party for each in value.plan.at(self._desk.me.node)]
+        if self._plan is None or value.plan.digest != self._digest:
+            if any(party not in self._known for party in planned):
+                # It had let go of what others went on with: a word that it was let go, or a long silence, came in between.
+                self._part.on_broken(value.life, f"{self._desk.me.name} was not ready for the plan that was committed")
+            return
+        self._known = dict.fromkeys(planned)
+        self._is_committed = True
+        terms = {change.stage: change.term for change in self._plan.changes}
+        mine = [each.party.stage for each in self._plan.at(self._desk.me.node)]
+        for saved in value.saved:
+            if saved.party.stage in mine and saved.party.term < terms.get(saved.party.stage, 0):
+                self._take(value.committed.epoch, saved)
+        self._look_at_end()
+
+    def _look_at_end(self) -> None:
+        if self._is_committed and all(self._taken.values()):
+            self.forget()
+
+    def enter(self, value: Value) -> None:
+        """A life begins: nothing of what was made ready in another one is left."""
+        self.forget()
+        self._stamp = Stamp()
+        self._known = {each.party: None for each in value.plan.at(self._desk.me.node)}
+
+    def drop(self) -> None:
+        """Nothing will come of it."""
+        if self._plan is not None:
+            self._desk.do(asked.DropTerm(self._run, self._part.life, self._digest))
+        self.forget()
+
+    def forget(self) -> None:
+        """It runs, or is not wanted any more."""
+        self._plan, self._digest, self._taken = None, b"", {}
+        self._is_ready = self._is_committed = False

@@ -1,0 +1,252 @@
+"""Agents that measure their links, tell each other costs to go, and lead circuits hop by hop, as the planner has it.
+
+A request is the packet of Algorithm 1: a relay that has no link to the target passes it to the neighbour by which the rest should
+cost least, of those that it has not been to. Tickets, ranking and exchange are the machines that agents run; sockets are not.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Final, NamedTuple
+
+from agiledart_kernel.errors import Refused
+from agiledart_kernel.instants import SECOND
+from agiledart_kernel.node_id import NodeId
+from agiledart_kernel.peer import Peer
+from agiledart_kernel.randomness import RandomStream
+from agiledart_shuffle.cost_exchange import Claims, CostExchange
+from agiledart_shuffle.graph import LinkGraph
+from agiledart_shuffle.proposals import COST_MOST, Proposals, may_lead
+from agiledart_simulation.paths.spliced_circuit import At
+from agiledart_simulation.paths.wires import Wires
+from agiledart_transport.tickets import Booking, Tickets
+
+TELL_EVERY_NS: Final = SECOND
+ASK_NS: Final = SECOND
+"""For one answer of a neighbour."""
+
+
+class Hold(NamedTuple):
+    """What one relay has booked for whom."""
+
+    relay: int
+    asker: int
+    ticket: bytes
+
+
+RELAYS_TRIED: Final = 2
+"""That a relay asks one after the other, when the first leads nowhere."""
+
+Answer = Callable[[tuple[int, ...], tuple[Hold, ...]], None]
+"""Told of the relays of the circuit and its target, and of all tickets; of none when nobody leads there."""
+
+
+class RelayingAgent:
+    """One node's.
+
+    Attributes:
+        neighbours: whom it knows; `links`: round trip to each of them that answers now.
+        announces_low: it claims that from it the way is as short as can be.
+    """
+
+    def __init__(
+        self, number: int, peers: list[Peer], bounds: dict[int, dict[int, float]], random: RandomStream
+    ) -> None:
+        self.number, self.peers = number, peers
+        self.links: dict[int, int] = {}
+        self.announces_low = False
+        self.neighbours = tuple(bounds)
+        self.exchange = CostExchange(bounds)
+        self.tickets = Tickets()
+        self._numbers = {peer.node: at for at, peer in enumerate(peers)}
+        self.proposals = Proposals(lambda node: self.links.get(self._numbers[node]), random)
+
+    @property
+    def costs(self) -> dict[int, float]:
+        """Of its own links, in slots."""
+        return {other: float(self.proposals.cost_to(self.peers[other].node)) for other in self.links}
+
+    def announcement(self, to: int) -> Claims:
+        """What it tells a neighbour."""
+        claims = self.exchange.announcement(to, self.costs)
+        return tuple((destination, 1.0) for destination, _ in claims) if self.announces_low else claims
+
+    def ranked(self, target: int, visited: tuple[NodeId, ...], now: int) -> list[int]:
+        """Neighbours that may be next on the way to a target, the most promising first, the target among them."""
+        leading = []
+        for other in self.links:
+            cost = 0.0 if other == target else self.exchange.heard(other, target)
+            if cost <= COST_MOST:
+                self.proposals.claimed(self.peers[other].node, self.peers[target].node, int(cost))
+                leading.append(self.peers[other])
+        return [
+            self._numbers[peer.node] for peer in self.proposals.ranked(leading, self.peers[target].node, now, visited)
+        ]
+
+
+class RelayingAgents:
+    """All of them.
+
+    Args:
+        clock, at: the time, and what happens at an instant at a node.
+        complain: told what is wrong.
+
+    Attributes:
+        circles: requests that were refused because they had been there before; `reused`: tickets that came twice.
+    """
+
+    def __init__(
+        self,
+        wires: Wires,
+        count: int,
+        random: RandomStream,
+        clock: Callable[[], int],
+        at: At,
+        complain: Callable[[str], None],
+    ) -> None:
+        self.wires, self.random, self._clock, self._at, self._complain = wires, random, clock, at, complain
+        self.peers = [Peer(NodeId(random.bits(128)), 1, f"a{number}") for number in range(count)]
+        graph = LinkGraph(count, wires.delays_ns)
+        hops = {target: graph.hops_to_go(target) for target in range(count)}
+        self.all = [
+            RelayingAgent(
+                number,
+                self.peers,
+                {
+                    other: {target: hops[target][other] for target in range(count) if target != number}
+                    for one, other in wires.delays_ns
+                    if one == number
+                },
+                RandomStream(random.bits(64), "agent", number),
+            )
+            for number in range(count)
+        ]
+        self._led: dict[bytes, int] = {}
+        self.shown: dict[Hold, Booking] = {}
+        self.circles = self.reused = self.messages = 0
+
+    # ---- measuring and telling
+
+    def begin(self) -> None:
+        """From now on, every so often."""
+        for number in range(len(self.all)):
+            self._at(self._clock() + int(TELL_EVERY_NS * self.random.uniform()), partial(self._beat, number))
+
+    def _beat(self, number: int) -> None:
+        now = self._clock()
+        self._at(now + TELL_EVERY_NS, lambda: self._beat(number))
+        if self.wires.dies(number, now) <= now or self.wires.awake(number, now) > now:
+            return
+        for other in self.all[number].neighbours:
+            back = self.wires.round_trip(number, other, now)
+            if back <= now + ASK_NS:
+                self._at(back, partial(self._answered, number, other, back - now))
+            else:
+                self._at(now + ASK_NS, partial(self._silent, number, other))
+        self._tell(number)
+
+    def _answered(self, number: int, other: int, took: int) -> None:
+        links = self.all[number].links
+        links[other] = took if other not in links else (3 * links[other] + took) // 4
+        self._tell_if_due(number)
+
+    def _silent(self, number: int, other: int) -> None:
+        self.all[number].links.pop(other, None)
+        self._tell_if_due(number)
+
+    def _tell_if_due(self, number: int) -> None:
+        agent = self.all[number]
+        if agent.exchange.is_due(agent.costs):
+            self._tell(number)
+
+    def _tell(self, number: int) -> None:
+        """Its neighbours hear what it costs to go on from it, unless that is lost."""
+        agent, now = self.all[number], self._clock()
+        agent.exchange.note_told(agent.costs)
+        if self.wires.is_so("untold", now, number):
+            return
+        for other in agent.neighbours:
+            when = self.wires.passes(number, other, now)
+            if when <= now + ASK_NS:
+                self.messages += 1
+                told = agent.announcement(other)
+                self._at(when, partial(self._heard, other, number, told))
+
+    def _heard(self, number: int, other: int, claims: Claims) -> None:
+        self.all[number].exchange.hear(other, claims)
+        self._tell_if_due(number)
+
+    # ---- circuits
+
+    def ask(self, asker: int, relay: int, target: int, visited: tuple[int, ...], answer: Answer) -> None:
+        """A node asks a neighbour to lead it to a target; `visited`: the asker and relays before."""
+        now, wires = self._clock(), self.wires
+        there = wires.awake(relay, wires.passes(asker, relay, now))
+        is_open = [True]
+
+        def end(path: tuple[int, ...], holds: tuple[Hold, ...]) -> None:
+            back = wires.passes(relay, asker, self._clock())
+            if back <= now + 3 * ASK_NS:
+                self._at(back, lambda: give(path, holds))
+
+        def give(path: tuple[int, ...], holds: tuple[Hold, ...]) -> None:
+            if is_open:
+                is_open.clear()
+                answer(path, holds)
+
+        self.messages += 1
+        self._at(now + 3 * ASK_NS, lambda: give((), ()))
+        if there <= now + ASK_NS and wires.dies(relay, there) > there:
+            self._at(there, lambda: self._lead(asker, relay, target, visited, end))
+
+    def _lead(self, asker: int, relay: int, target: int, visited: tuple[int, ...], end: Answer) -> None:
+        agent, now = self.all[relay], self._clock()
+        nodes = tuple(self.peers[one].node for one in visited)
+        if not may_lead(self.peers[relay].node, nodes):
+            self.circles += 1
+            end((), ())
+            return
+        if relay in visited:
+            self._complain(f"P3: {relay} leads a circuit that has been there: {visited}")
+            end((), ())
+            return
+
+        def book(onward: tuple[int, ...], holds: tuple[Hold, ...]) -> None:
+            ticket = self.random.bits(128).to_bytes(16, "big")
+            booking = Booking(
+                self.peers[asker].node.to_bytes(16, "big"), f"h{asker}", f"h{onward[0]}" if onward else "", 1
+            )
+            try:
+                agent.tickets.book(ticket, booking, self._clock())
+            except Refused:
+                onward = ()
+            end((relay, *onward) if onward else (), (Hold(relay, asker, ticket), *holds))
+
+        if target in agent.links:  # measured, where what others claim is not
+            book((target,), ())
+            return
+        ranked = agent.ranked(target, (*nodes, self.peers[relay].node), now)[:RELAYS_TRIED]
+
+        def turn_back(onward: tuple[int, ...], holds: tuple[Hold, ...]) -> None:
+            if onward or not ranked:
+                book(onward, holds)
+            else:
+                self.ask(relay, ranked.pop(0), target, (*visited, relay), turn_back)
+
+        turn_back((), ())
+
+    def redeem(self, hold: Hold) -> Booking | None:
+        """A connection to a relay begins with a ticket; None: it leads nowhere."""
+        try:
+            booking = self.all[hold.relay].tickets.redeem(hold.ticket, f"h{hold.asker}", self._clock())
+        except Refused:
+            self.reused += hold.ticket in self._led
+            return None
+        self.shown[hold] = booking
+        self._led[hold.ticket] = self._led.get(hold.ticket, 0) + 1
+        if self._led[hold.ticket] > 1:
+            self._complain("P4: a ticket has led two circuits")
+        return booking
+
+    def ended(self, hold: Hold) -> None:
+        """The circuit of a ticket is over."""
+        self.all[hold.relay].tickets.ended(self.shown[hold])

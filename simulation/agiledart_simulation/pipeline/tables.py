@@ -1,0 +1,70 @@
+"""Which instance of a stage has which group of rows, and which ways rows take: what a real plan's body says to executors."""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from agiledart_kernel.randomness import RandomStream
+from agiledart_recovery.wire.names import Party
+from agiledart_recovery.wire.value import Plan
+from agiledart_simulation.pipeline.pipeline_messages import Row
+
+GROUPS = 4
+
+Tables = dict[str, tuple[int, ...]]
+"""Stage → the index of the instance that owns each group."""
+
+_TABLES = msgspec.json.Decoder(Tables)
+
+
+def body_of(tables: Mapping[str, tuple[int, ...]]) -> bytes:
+    """As a plan carries it."""
+    return msgspec.json.encode(tables, order="sorted")
+
+
+def tables_of(plan: Plan) -> Tables:
+    """Of a plan; a stage without a table has one instance, which owns everything."""
+    return _TABLES.decode(plan.body) if plan.body else {}
+
+
+def drawn_table(random: RandomStream, instances: int) -> tuple[int, ...]:
+    """Some owners for all groups; each instance owns one at least."""
+    table = [*range(instances), *(random.index(instances) for _ in range(GROUPS - instances))]
+    random.shuffle(table)
+    return tuple(table)
+
+
+def group_of(stage: str, row: Row) -> int:
+    """Each stage groups rows in a way of its own."""
+    return (row.number // (1 + len(stage) + ord(stage[0]) % 3) + row.at[1]) % GROUPS
+
+
+def owned(plan: Plan, party: Party) -> tuple[int, ...]:
+    """Groups of an instance."""
+    table = tables_of(plan).get(party.stage, (0,) * GROUPS)
+    return tuple(group for group, index in enumerate(table) if index == party.index)
+
+
+def owner_of(plan: Plan, tables: Tables, stage: str, row: Row) -> Party:
+    """The instance that gets a row."""
+    index = tables[stage][group_of(stage, row)] if stage in tables else 0
+    return plan.stage(stage)[index].party
+
+
+def targets_of(plan: Plan, stage: str) -> list[str]:
+    """Stages that a stage sends to."""
+    return [target for source, target in plan.edges if source == stage]
+
+
+def sources_of(plan: Plan, stage: str) -> list[Party]:
+    """Instances that send to a stage."""
+    return [each.party for source, target in plan.edges if target == stage for each in plan.stage(source)]
+
+
+def way_of(plan: Plan, stage: str) -> list[str]:
+    """Stages that count rows of a source, in order: each stage of the model has one that it sends to."""
+    way = []
+    while onward := targets_of(plan, stage):
+        stage = onward[0]
+        way.append(stage)
+    return way[:-1]

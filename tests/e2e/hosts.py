@@ -1,0 +1,80 @@
+"""Emulated hosts: each is a network namespace behind one of two bridges. It needs root and `ip`.
+
+A cut moves hosts to the other bridge; a host that keeps a wrong link address for another loses what it sends there in silence; a
+thin one has a bucket before its port.
+"""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterable
+
+
+def ip(*words: str) -> None:
+    """Run `ip`; raises CalledProcessError."""
+    subprocess.run(["ip", *words], check=True, capture_output=True)
+
+
+def lacking() -> str:
+    """Why there can be none here; empty: there can."""
+    return "" if os.geteuid() == 0 and shutil.which("ip") else "emulated hosts need root and ip (Debian: iproute2)"
+
+
+class Hosts:
+    """So many hosts behind one bridge, and another bridge. Numbers begin with 0, as agents' names do with a1."""
+
+    def __init__(self, count: int) -> None:
+        self.tag = f"ad{os.getpid() % 100_000}"
+        self.switch = f"{self.tag}s"
+        self.names = [f"{self.tag}h{number}" for number in range(count)]
+
+    def make(self) -> None:
+        """Bring them up; raises CalledProcessError where there are no namespaces."""
+        for name in (self.switch, *self.names):
+            ip("netns", "add", name)
+            ip("-n", name, "link", "set", "lo", "up")
+        for side in ("left", "right"):
+            ip("-n", self.switch, "link", "add", side, "type", "bridge")
+            ip("-n", self.switch, "link", "set", side, "up")
+        for number, name in enumerate(self.names):
+            port = f"p{number}"
+            ip("-n", self.switch, "link", "add", port, "type", "veth", "peer", "name", "eth0", "netns", name)
+            ip("-n", self.switch, "link", "set", port, "master", "left", "up")
+            ip("-n", name, "addr", "add", f"{address(number)}/24", "dev", "eth0")
+            ip("-n", name, "link", "set", "eth0", "up")
+
+    def move(self, agents: Iterable[str], side: str) -> None:
+        """Put the hosts of these agents behind a bridge; nothing goes from one to the other."""
+        for name in agents:
+            ip("-n", self.switch, "link", "set", f"p{_number(name)}", "master", side)
+
+    def lose(self, sender: str, receiver: str) -> None:
+        """What one host sends to another is lost from now on; the other way goes on."""
+        words = ("lladdr", "02:00:00:00:00:99", "dev", "eth0", "nud", "permanent")
+        ip("-n", self.names[_number(sender)], "neigh", "replace", address(_number(receiver)), *words)
+
+    def find(self, sender: str, receiver: str) -> None:
+        """Undo `lose`."""
+        ip("-n", self.names[_number(sender)], "neigh", "del", address(_number(receiver)), "dev", "eth0")
+
+    def thin(self, name: str, rate: str) -> None:
+        """What a host sends passes at this rate (`256kbit`), and is lost where too much waits; empty: undo that."""
+        shape = ["add", "dev", "eth0", "root", "tbf", "rate", rate, "burst", "16kb", "latency", "300ms"]
+        words = shape if rate else ["del", "dev", "eth0", "root"]
+        subprocess.run(
+            ["ip", "netns", "exec", self.names[_number(name)], "tc", "qdisc", *words], check=True, capture_output=True
+        )
+
+    def remove(self) -> None:
+        """Take them down."""
+        for name in (self.switch, *self.names):
+            subprocess.run(["ip", "netns", "del", name], check=False, capture_output=True)
+
+
+def address(number: int) -> str:
+    """Of a host."""
+    return f"10.77.0.{number + 1}"
+
+
+def _number(agent: str) -> int:
+    return int(agent[1:]) - 1

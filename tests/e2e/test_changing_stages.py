@@ -1,0 +1,79 @@
+"""Stages change while rows flow, on real agents: other numbers, other nodes, and the results of a run in which nothing changed."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agiledart_node.wire.commands import ExplainScaling
+from tests.e2e.mesh import Mesh, cli, mesh, wait_for
+from tests.e2e.plug import Job, as_csv, undisturbed
+
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.xdist_group("plug")]
+
+READINGS = 60_000
+
+
+@pytest.fixture(scope="module")
+def ring() -> Iterator[Mesh]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AGILEDART_AGENT__CHECKPOINT_INTERVAL", "1")
+        with mesh(3) as made:
+            yield made
+
+
+def told(ring: Mesh, *words: str) -> tuple[int, str]:
+    answer = cli(*words, "--agent", str(ring.agents[0].state_dir))
+    return answer.returncode, answer.stdout + answer.stderr
+
+
+def changes(ring: Mesh, name: str) -> list[dict[str, Any]]:
+    return list(ring.agents[0].ask(ExplainScaling(name))["changes"])
+
+
+def instances(job: Job) -> int:
+    return len(job.status()["placement"]["sums"])
+
+
+def test_a_stage_grows_shrinks_and_moves_while_rows_flow(ring: Mesh, tmp_path: Path) -> None:
+    expected = undisturbed(tmp_path, READINGS)
+    job = Job(ring, tmp_path, "elastic", "--parallelism", "sums=1..4")
+    job.until_committed()
+    for number in (3, 2):
+        code, text = told(ring, "scale", "elastic", "sums", str(number))
+        assert (code, "done in" in text) == (0, True), text
+        wait_for(lambda number=number: instances(job) == number, 30, f"{number} instances")
+    assert told(ring, "scale", "elastic", "sums", "2")[0] == 0
+    where = job.status()["placement"]["sums"]
+    to = next(agent.name for agent in ring.agents if agent.name not in where[:1])
+    code, text = told(ring, "move", "elastic", "sums.0", to)
+    assert code == 0, text
+    wait_for(lambda: job.status()["placement"]["sums"][0] == to, 30, "it has moved")
+    code, text = told(ring, "scale", "elastic", "sums", "1")
+    assert code == 0, text
+    found = [(one["from"], one["to"], one["kind"], one["state"]) for one in changes(ring, "elastic")]
+    assert found == [
+        (1, 3, "scale", "done"), (3, 2, "scale", "done"), (2, 2, "move", "done"), (2, 1, "scale", "done"),
+    ]  # fmt: skip
+    for words, code, text in (
+        (("scale", "elastic", "smus", "2"), 2, "Did you mean sums"),
+        (("scale", "elastic", "sums", "9"), 2, "sums may have 1 to 4 instances"),
+        (("scale", "elastic", "readings", "2"), 2, "readings runs once"),
+        (("scale", "elastic", "report", "auto"), 2, "report has no limits to scale within"),
+        (("scale", "elastic", "sums", "more"), 2, "neither a number nor auto"),
+        (("scale", "elastik", "sums", "2"), 1, "Did you mean elastic"),
+        (("move", "elastic", "sums", "a9"), 2, "No node 'a9'"),
+        (("move", "elastic", "readings", "a2"), 1, "stays on the node where its data are"),
+    ):
+        assert (code, text in (answer := told(ring, *words))[1]) == (answer[0], True), (words, answer)
+    assert ring.agents[0].ask(ExplainScaling("elastic", "sums"))["stages"][0]["is_held"], "until it is let"
+    assert told(ring, "scale", "elastic", "sums", "auto")[0] == 0
+    assert not ring.agents[0].ask(ExplainScaling("elastic", "sums"))["stages"][0]["is_held"]
+    over = job.until_over()
+    assert (over["state"], over["reason"]) == ("finished", "")
+    assert not any("brought back" in entry["text"] for entry in over["history"]), "in one life"
+    assert job.out.read_text() == expected
+    assert as_csv(job.logged()) == expected
+    code, text = told(ring, "scale", "elastic", "sums", "2")
+    assert (code, "only what runs can be changed" in text) == (1, True), text

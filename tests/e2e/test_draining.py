@@ -1,0 +1,82 @@
+"""A node is emptied while rows flow, on real agents, and takes work again, or leaves; results are those of an undisturbed run."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from agiledart_node.wire.commands import Nodes
+from tests.e2e.mesh import Mesh, cli, mesh, wait_for
+from tests.e2e.plug import Job, as_csv, undisturbed
+
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.xdist_group("plug")]
+
+READINGS = 90_000
+
+
+@pytest.fixture
+def ring() -> Iterator[Mesh]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AGILEDART_AGENT__CHECKPOINT_INTERVAL", "1")
+        with mesh(4) as made:
+            yield made
+
+
+def told(ring: Mesh, *words: str) -> tuple[int, str]:
+    answer = cli(*words, "--agent", str(ring.agents[0].state_dir))
+    return answer.returncode, answer.stdout + answer.stderr
+
+
+def node(ring: Mesh, name: str) -> dict[str, Any]:
+    return next(dict(row) for row in ring.agents[0].ask(Nodes())["nodes"] if row["name"] == name)
+
+
+def hosts(*jobs: Job) -> set[str]:
+    return {name for job in jobs for names in job.status()["placement"].values() for name in names}
+
+
+def test_a_node_is_emptied_while_rows_flow_takes_work_again_and_leaves(ring: Mesh, tmp_path: Path) -> None:
+    expected = undisturbed(tmp_path, READINGS)
+    steady = Job(ring, tmp_path, "steady", "--parallelism", "sums=2")
+    roaming = Job(ring, tmp_path, "roaming", entry="roaming", at="a2")
+    for job in (steady, roaming):
+        job.until_committed()
+    for name, stage in (("steady", "sums.0"), ("roaming", "sums")):
+        assert told(ring, "move", name, stage, "a2")[0] == 0
+    wait_for(lambda: steady.status()["placement"]["sums"][0] == "a2", 30, "its state is on a2")
+    for words, code, text in (
+        (("a22",), 2, "No node 'a22' in the ring. Did you mean a2?"),
+        (("a3",), 1, "steady has its sink report there, which stays where its data are"),
+        (("a1",), 1, 'on_source_lost="move"'),
+        (("a2", "--stay", "--undo"), 2, "give one of them"),
+        (("a2", "--undo"), 0, "It did already"),
+    ):
+        assert (code, text in (answer := told(ring, "drain", *words))[1]) == (answer[0], True), (words, answer)
+
+    code, text = told(ring, "drain", "a2", "--stay", "-o", "json")
+    assert code == 0, text
+    body = msgspec.json.decode(text[text.index("{") : text.rindex("}") + 1])
+    assert (body["node"], body["state"], body["already"]) == ("a2", "drained", False)
+    left = {row["name"]: row["instances"] for row in body["applications"]}
+    assert (sorted(left), left["roaming"]) == (["roaming", "steady"], 2)
+    assert "roaming has left in" in text
+    wait_for(lambda: "a2" not in hosts(steady, roaming), 30, "their records say so")
+    assert (node(ring, "a2")["is_draining"], node(ring, "a2")["instances"]) == (True, 0)
+    assert "It was so already" in told(ring, "drain", "a2", "--stay")[1]
+    assert "a2 is drained, or leaves the ring" in told(ring, "move", "steady", "sums", "a2")[1]
+    assert told(ring, "drain", "a2", "--undo")[0] == 0
+    assert not node(ring, "a2")["is_draining"]
+
+    code, text = told(ring, "drain", "a2")
+    assert (code, "a2 has left the ring" in text) == (0, True), text
+    process = ring.agent("a2").process
+    assert process is not None
+    assert process.wait(20) == 0
+    for job in (steady, roaming):
+        over = job.until_over()
+        assert (over["state"], over["reason"]) == ("finished", "")
+        assert job.out.read_text() == expected
+        assert as_csv(job.logged()) == expected
+    assert not any("brought back" in entry["text"] for entry in steady.status()["history"]), "in one life"

@@ -1,0 +1,204 @@
+"""Bugs to plant in what lets rows find their way; `test_routes` sees that each is found, by a complaint of its own."""
+
+from collections import deque
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from agiledart_dataflow.runtime.resending import Unacknowledged
+from agiledart_executor.data_links import DataPort, Sender, _Route
+from agiledart_executor.routes.choosing import Choosing, State
+from agiledart_executor.routes.circuit_costs import Circuit
+from agiledart_executor.running_instance import InputEnd
+from agiledart_kernel.frames import BARRIER, PUNCTUATION_ONLY, DataHeader, FrameKind
+from agiledart_kernel.node_id import NodeId
+from agiledart_shuffle import proposals
+from agiledart_shuffle.cost_exchange import CostExchange
+from agiledart_simulation.paths import relaying_agents
+from agiledart_simulation.paths.channel_ends import ChannelEnds
+from agiledart_simulation.runs.routes_run import RoutesRun
+from agiledart_transport.framed import Link
+from agiledart_transport.tickets import Booking, Tickets
+from tests.simulation.mutants import Mutant
+
+BREAKS = {"kinds": ("cut", "loss", "reset", "cut-back"), "steps": 30, "step_ms": 1_000, "quiet_s": 60}
+STALE = {
+    "kinds": ("no-direct", "cut-any", "untold", "circle"),
+    "steps": 30,
+    "nodes": 7,
+    "step_ms": 4_000,
+    "quiet_s": 60,
+}
+HELD = {"kinds": ("hold-receiver", "no-direct"), "steps": 20, "step_ms": 8_000}
+SLOW = {"kinds": ("slow-operator",), "steps": 20, "step_ms": 4_000}
+_out_of_turn = DataPort._out_of_turn
+
+
+def doubles_are_taken(patch: pytest.MonkeyPatch) -> None:
+    """A frame that has come before is taken as the next one."""
+
+    def wrong(self: DataPort, route: _Route, link: Link, number: int, body: bytes) -> None:
+        header, came = DataHeader.unpack(body), route.end.channel
+        if number >= came.expected:
+            _out_of_turn(self, route, link, number, body)
+            return
+        barrier = header.epoch if header.flags == BARRIER else 0
+        self._take(route, link, came.expected, came.rows, header.rows, barrier, body)
+
+    patch.setattr(DataPort, "_out_of_turn", wrong)
+
+
+def told_before_it_is_taken(patch: pytest.MonkeyPatch) -> None:
+    """Frames are acknowledged when they have come."""
+
+    def wrong(self: InputEnd, batches: int, *, finished: bool) -> None:
+        while self.batches_taken < batches:
+            self.batches_taken += 1
+            self.rows_or_mark.popleft()
+        if self.acknowledge is not None and (due := self.channel.due(self.channel.frames, all_of_it=True)):
+            self.acknowledge(*due)
+
+    patch.setattr(InputEnd, "taken", wrong)
+
+
+def the_window_stays_behind(patch: pytest.MonkeyPatch) -> None:
+    """Only what is new goes over the new link."""
+
+    def wrong(self: Sender, link: Link) -> None:
+        self.link = link
+        self.ready()
+
+    patch.setattr(Sender, "move", wrong)
+
+
+def marks_overtake(patch: pytest.MonkeyPatch) -> None:
+    """Marks have no rows: they go first over another link, and need not wait for their turn."""
+
+    def first(self: Unacknowledged) -> None:
+        self.line = deque([*self._marks, *self._frames])
+        self._line_bytes = self._bytes
+
+    patch.setattr(Unacknowledged, "begin_again", first)
+
+    def wrong(self: DataPort, route: _Route, link: Link, number: int, body: bytes) -> None:
+        header, came = DataHeader.unpack(body), route.end.channel
+        if number > came.expected and header.flags == PUNCTUATION_ONLY:
+            self._take(route, link, came.expected, came.rows, 0, 0, body)
+        else:
+            _out_of_turn(self, route, link, number, body)
+
+    patch.setattr(DataPort, "_out_of_turn", wrong)
+
+
+def barriers_count_twice(patch: pytest.MonkeyPatch) -> None:
+    """A barrier that has come before counts again."""
+
+    def wrong(self: DataPort, route: _Route, link: Link, number: int, body: bytes) -> None:
+        header, came = DataHeader.unpack(body), route.end.channel
+        if number < came.expected and header.flags == BARRIER:
+            self._take(route, link, came.expected, came.rows, 0, header.epoch, body)
+        else:
+            _out_of_turn(self, route, link, number, body)
+
+    patch.setattr(DataPort, "_out_of_turn", wrong)
+
+
+def visited_is_ignored(patch: pytest.MonkeyPatch) -> None:
+    """A relay that has been asked before is asked again."""
+    ranked = proposals.Proposals.ranked
+
+    def wrong(self: Any, relays: Any, target: NodeId, now: int, visited: tuple[NodeId, ...] = ()) -> Any:
+        return ranked(self, relays, target, now)
+
+    patch.setattr(proposals.Proposals, "ranked", wrong)
+    patch.setattr(relaying_agents, "may_lead", lambda me, visited: len(visited) <= proposals.MAX_RELAYS)
+
+
+def unreachable_for_ever(patch: pytest.MonkeyPatch) -> None:
+    """An infinite cost to go is believed, whatever the same neighbour says afterwards."""
+    hear = CostExchange.hear
+
+    def wrong(self: CostExchange, neighbour: int, claims: Iterable[tuple[int, float]]) -> None:
+        before = dict(self._heard[neighbour])
+        hear(self, neighbour, claims)
+        self._heard[neighbour].update({where: cost for where, cost in before.items() if cost == float("inf")})
+
+    patch.setattr(CostExchange, "hear", wrong)
+
+
+def tickets_are_good_twice(patch: pytest.MonkeyPatch) -> None:
+    """A ticket stays after it was taken."""
+    redeem = Tickets.redeem
+
+    def wrong(self: Tickets, ticket: bytes, from_host: str, now: int) -> Booking:
+        booked = self._booked.get(ticket)
+        found = redeem(self, ticket, from_host, now)
+        if booked is not None:
+            self._booked[ticket] = booked
+        return found
+
+    patch.setattr(Tickets, "redeem", wrong)
+
+
+def silence_moves_rows(patch: pytest.MonkeyPatch) -> None:
+    """Rows leave a way that does not answer, though no other has answered since."""
+    choose = Choosing._choose
+
+    def wrong(self: Choosing, state: State, now: int) -> Any:
+        others = [one for one in self.circuits.values() if one is not self.used]
+        if state is State.SILENT and others:
+            return self._move(others[0], "silent", now)
+        return choose(self, state, now)
+
+    patch.setattr(Choosing, "_choose", wrong)
+
+
+def the_operator_echoes(patch: pytest.MonkeyPatch) -> None:
+    """A probe is answered when the operator has taken all that came before it."""
+    work, come = ChannelEnds.work, ChannelEnds.come
+    waiting: dict[int, list[tuple[int, Any, bytes]]] = {}
+    seen: dict[int, int] = {}
+
+    def later(self: RoutesRun, circuit: Any, body: bytes) -> None:
+        due = seen.get(id(self.ends), 0)
+        waiting.setdefault(id(self.ends), []).append((due, circuit, body))
+        release(self.ends)
+
+    def release(ends: ChannelEnds) -> None:
+        left = []
+        for due, circuit, body in waiting.pop(id(ends), []):
+            if due <= ends.taken:
+                circuit.lower.send(FrameKind.ECHO, body)
+            else:
+                left.append((due, circuit, body))
+        if left:
+            waiting[id(ends)] = left
+
+    def counted(self: ChannelEnds, face: Any, body: bytes) -> None:
+        come(self, face, body)
+        seen[id(self)] = self.taken + len(self.waiting)
+
+    def worked(self: ChannelEnds, *, is_last: bool) -> None:
+        work(self, is_last=is_last)
+        release(self)
+
+    # Also where the kernel tells that the other end has the probe: what it says is not looked at.
+    patch.setattr(Circuit, "is_late", lambda self, now: self.asked is not None and now - self.asked > self.usual_ns)
+    patch.setattr(RoutesRun, "answer_probe", later)
+    patch.setattr(ChannelEnds, "come", counted)
+    patch.setattr(ChannelEnds, "work", worked)
+
+
+ROUTES_MUTANTS = [
+    Mutant("doubles not dropped", doubles_are_taken, "routes", BREAKS),
+    Mutant("acknowledged before it is taken", told_before_it_is_taken, "routes", complaint="P6"),
+    Mutant("window not sent again", the_window_stays_behind, "routes", BREAKS, complaint="P7"),
+    Mutant("a mark overtakes rows", marks_overtake, "routes", BREAKS, complaint="P2"),
+    Mutant("barrier doubled", barriers_count_twice, "routes", BREAKS, complaint="P2"),
+    Mutant("visited list ignored", visited_is_ignored, "routes", STALE, complaint="P3"),
+    Mutant("infinite cost to go believed", unreachable_for_ever, "routes", STALE, complaint="P7"),
+    Mutant("ticket taken twice", tickets_are_good_twice, "routes", complaint="P4"),
+    Mutant("silence alone moves rows", silence_moves_rows, "routes", HELD, complaint="P5"),
+    Mutant("echo by the operator", the_operator_echoes, "routes", SLOW, complaint="P5"),
+]

@@ -1,0 +1,193 @@
+"""Bugs to plant in a change of stages, each a rule of the scaling specification's §8 broken.
+
+Those that a stage with one instance shows are in `recovery_mutants`; those of timers and open snapshots are the executors'.
+"""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from agiledart_recovery.lives.changing import Changing, Step
+from agiledart_recovery.lives.coordinator import Coordinator
+from agiledart_recovery.lives.epochs import Epochs
+from agiledart_recovery.lives.readying import Readying
+from agiledart_recovery.register.proposer import Proposer
+from agiledart_recovery.wire import messages as wire
+from agiledart_recovery.wire.names import Party
+from agiledart_recovery.wire.value import Plan, Value
+from agiledart_simulation.pipeline.engine import Engine, Waiting
+from agiledart_simulation.pipeline.parties import Source, Stage
+from agiledart_simulation.pipeline.pipeline_messages import END, START, Inlet, Memory, Row
+from agiledart_simulation.pipeline.tables import owner_of, sources_of
+from tests.simulation.mutants import Mutant
+
+CHANGES = ("grow", "shrink", "rebalance", "both")
+CALM = {"kinds": (*CHANGES, "silence", "weather", "heal"), "steps": 20, "step_ms": 1_000}
+ENDS = {"kinds": ("silence", "grow", "rebalance"), "steps": 30, "step_ms": 1_500}
+DEATHS = {"kinds": (*CHANGES, "strike", "kill", "restart", "heal"), "steps": 25, "step_ms": 1_000}
+
+
+def begins_at_the_first_handed(patch: pytest.MonkeyPatch) -> None:
+    """A new instance does not wait for the other owners of its groups."""
+    take_over = Engine.take_over
+
+    def hasty(self: Engine, effect: Any, memory: Memory) -> None:
+        waiting = self.waiting.get(effect.digest)
+        if waiting is not None:
+            for each in waiting.before.stage(effect.saved.party.stage):
+                if each.party not in waiting.handed:
+                    waiting.handed[each.party] = msgspec.structs.replace(memory, counts={}, held=())
+            waiting.handed[effect.saved.party] = memory
+        take_over(self, effect, memory)
+
+    patch.setattr(Engine, "take_over", hasty)
+
+
+def begins_by_request(patch: pytest.MonkeyPatch) -> None:
+    """A new instance begins when it hears of the change."""
+    make_ready = Engine.make_ready
+
+    def at_once(self: Engine, effect: Any) -> None:
+        make_ready(self, effect)
+        waiting: Waiting = self.waiting[effect.after.digest]
+        for mine in list(waiting.parties.values()):
+            sources = sources_of(effect.after, mine.party.stage)
+            inlets = tuple(Inlet(source, START, 0, False) for source in sources)
+            self._begin(waiting, mine, Memory({}, START, (), inlets))
+
+    patch.setattr(Engine, "make_ready", at_once)
+
+
+def rows_of_a_new_channel_are_in_the_snapshot(patch: pytest.MonkeyPatch) -> None:
+    """Downstream's element at the change's barrier holds rows that came over a new channel."""
+    end_channel = Stage._end_channel
+
+    def open_cut(self: Stage, source: Party, barrier: Any, after: Plan) -> None:
+        known = list(self.inputs)
+        end_channel(self, source, barrier, after)
+        for party, inlet in self.inputs.items():
+            if party not in known:
+                inlet.cuts = {}
+
+    patch.setattr(Stage, "_end_channel", open_cut)
+
+
+def ends_are_not_told(patch: pytest.MonkeyPatch) -> None:
+    """A new instance does not hear which of its inputs have ended."""
+    handed = Stage.handed
+
+    def forgetful(self: Stage) -> Memory:
+        memory = handed(self)
+        inlets = tuple(msgspec.structs.replace(inlet, ended=False) for inlet in memory.inlets)
+        return msgspec.structs.replace(memory, inlets=inlets)
+
+    patch.setattr(Stage, "handed", forgetful)
+
+
+def ended_counts_for_what_it_passed(patch: pytest.MonkeyPatch) -> None:
+    """A party that has ended counts for barriers that it passed, with its end."""
+
+    def any_end(self: Epochs, party: Party, epoch: int) -> wire.Prepared | None:
+        return self._ended.get(party) or self._prepared.get(epoch, {}).get(party)
+
+    patch.setattr(Epochs, "answer", any_end)
+
+
+def a_closed_input_counts_as_ended(patch: pytest.MonkeyPatch) -> None:
+    """An old instance goes beyond the first barrier, because the marks of its other inputs advance."""
+    work = Stage.work
+
+    def run_ahead(self: Stage) -> None:
+        marks = {party: each.mark for party, each in self.inputs.items() if each.closed}
+        if len(marks) < len(self.inputs):
+            for party in marks:
+                self.inputs[party].mark = END
+        work(self)
+        for party, mark in marks.items():
+            self.inputs[party].mark = mark
+
+    patch.setattr(Stage, "work", run_ahead)
+
+
+def a_sender_switches_early(patch: pytest.MonkeyPatch) -> None:
+    """A row before the barrier goes by the new table."""
+    barrier = Source.barrier
+
+    def early(self: Source, epoch: int, after: Plan | None) -> None:
+        if after is not None and not self.has_ended and epoch > self.passed:
+            before, self.plan = self.plan, after
+            self.pump()
+            self.plan = before
+        barrier(self, epoch, after)
+
+    patch.setattr(Source, "barrier", early)
+
+
+def a_sender_uses_the_old_table(patch: pytest.MonkeyPatch) -> None:
+    """Behind the barrier the new instances get rows by the old owners."""
+    first: dict[str, Any] = {}
+
+    def old(plan: Plan, tables: Any, stage: str, row: Row) -> Party:
+        known = first.setdefault(stage, tables.get(stage))
+        number = len(plan.stage(stage))
+        kept = known if known is not None and max(known) < number else tables.get(stage)
+        return owner_of(plan, {**tables, stage: kept} if kept is not None else tables, stage, row)
+
+    patch.setattr("agiledart_simulation.pipeline.parties.owner_of", old)
+
+
+def an_uncommitted_plan_survives(patch: pytest.MonkeyPatch) -> None:
+    """A roll-back goes on with the plan whose barrier was sent."""
+    begin_life = Coordinator._begin_life
+    write = Proposer.write
+
+    def keep(self: Coordinator, reason: str, kind: str = "broken") -> None:
+        changing = self.committing.changing
+        plan = changing.plan if changing.step is Step.CARRIED else None
+
+        def with_plan(proposer: Proposer, value: Value) -> None:
+            write(proposer, msgspec.structs.replace(value, plan=plan) if plan is not None else value)
+
+        with pytest.MonkeyPatch.context() as inner:
+            inner.setattr(Proposer, "write", with_plan)
+            begin_life(self, reason, kind)
+
+    patch.setattr(Coordinator, "_begin_life", keep)
+
+
+def two_changes_at_once(patch: pytest.MonkeyPatch) -> None:
+    """Who comes second is not told, and takes the first one's place."""
+    want = Changing.want
+
+    def also(self: Changing, value: Value, plan: Plan) -> str:
+        self.step = Step.IDLE
+        return want(self, msgspec.structs.replace(value, changes=()), plan)
+
+    patch.setattr(Changing, "want", also)
+
+
+def what_is_let_go_stays(patch: pytest.MonkeyPatch) -> None:
+    """A host is not told that a change was let go, and does not ask itself."""
+    patch.setattr(Readying, "drop", lambda self: self.forget())
+
+
+SCALING_MUTANTS = [
+    Mutant("begins at the first HANDED", begins_at_the_first_handed, "scaling", CALM),
+    Mutant("begins by request", begins_by_request, "scaling", CALM),
+    Mutant(
+        "rows of a new channel in the snapshot",
+        rows_of_a_new_channel_are_in_the_snapshot,
+        "scaling",
+        DEATHS,
+        is_slow=True,
+    ),
+    Mutant("ends not told", ends_are_not_told, "scaling", ENDS, is_slow=True),
+    Mutant("ended counts for what it passed", ended_counts_for_what_it_passed, "scaling", DEATHS, is_slow=True),
+    Mutant("a closed input counts as ended", a_closed_input_counts_as_ended, "scaling", CALM),
+    Mutant("a sender switches early", a_sender_switches_early, "scaling", CALM, is_slow=True),
+    Mutant("a sender uses the old table", a_sender_uses_the_old_table, "scaling", CALM, complaint="S1"),
+    Mutant("an uncommitted plan survives", an_uncommitted_plan_survives, "scaling", DEATHS, complaint="S5"),
+    Mutant("two changes at once", two_changes_at_once, "scaling", CALM),
+    Mutant("what is let go stays", what_is_let_go_stays, "scaling", CALM, complaint="S6", is_slow=True),
+]

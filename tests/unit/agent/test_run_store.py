@@ -1,0 +1,195 @@
+"""The files of a run on a node's disk: one that is damaged, or another node's, is left out, and that is said with its name."""
+
+import asyncio
+import os
+import resource
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from agiledart_agent import clearing
+from agiledart_agent.run_store import RunStore
+from agiledart_executor.elements import OF_EXECUTORS, ElementHeader, element_path, run_folder, write_element
+from agiledart_kernel.machine import Completed, Event
+from agiledart_node.wire.effects import ForgetRun, KeepElements, KeepFile
+
+NAMES = ("part", "voter", "life", "record")
+
+
+def kept(state_dir: Path, node: str) -> Path:
+    """The files of one run, as this node writes them; their folder."""
+
+    async def work() -> None:
+        told: list[Event] = []
+        store = RunStore(state_dir, node, told.append)
+        for number, name in enumerate(NAMES):
+            store.keep(KeepFile(number, "app", 1, name, b"\x91" + name.encode() * 5))
+        store.close()
+        await asyncio.sleep(0)
+        assert told == [Completed(number, None) for number in range(len(NAMES))]
+
+    asyncio.run(work())
+    return state_dir / "runs" / "app.1"
+
+
+def found(state_dir: Path, node: str = "n1") -> tuple[dict[str, bytes], list[str]]:
+    """(what lies there by name, what is said)."""
+
+    async def work() -> tuple[dict[str, bytes], list[str]]:
+        said: list[str] = []
+        store = RunStore(state_dir, node, lambda event: None, said.append)
+        files = {file.name: file.content for file in store.found().files}
+        store.close()
+        return files, said
+
+    return asyncio.run(work())
+
+
+WHOLE = {name: b"\x91" + name.encode() * 5 for name in NAMES}
+
+
+def without(name: str) -> dict[str, bytes]:
+    """What is left: who does not know its last life goes on with nothing that it hosted then."""
+    gone = {name, "part", "record"} if name == "life" else {name}
+    return {one: content for one, content in WHOLE.items() if one not in gone}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_flipped_bit_passes_for_what_was_written(tmp_path: Path, name: str) -> None:
+    path = kept(tmp_path, "n1") / name
+    assert found(tmp_path) == (WHOLE, [])
+    content = path.read_bytes()
+    for bit in range(8 * len(content)):
+        damaged = bytearray(content)
+        damaged[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(bytes(damaged))
+        files, (said,) = found(tmp_path)
+        assert files == without(name), bit
+        assert said.startswith(f"{path} is damaged (its checksum is another one): ")
+
+
+DAMAGES: dict[str, Callable[[bytes], bytes]] = {"empty": lambda raw: b"", "half": lambda raw: raw[: len(raw) // 2]}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("name", NAMES)
+def test_what_was_cut_short_is_left_out(tmp_path: Path, name: str, damage: str) -> None:
+    path = kept(tmp_path, "n1") / name
+    path.write_bytes(DAMAGES[damage](path.read_bytes()))
+    files, (said,) = found(tmp_path)
+    assert files == without(name)
+    assert str(path) in said
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_file_of_another_node_is_not_taken_for_ones_own(tmp_path: Path, name: str) -> None:
+    """Two nodes that both believe to be the same voter could decide two things."""
+    other, path = kept(tmp_path / "2", "n2") / name, kept(tmp_path / "1", "n1") / name
+    shutil.copyfile(other, path)
+    files, (said,) = found(tmp_path / "1")
+    assert files == without(name)
+    assert str(path) in said
+
+
+def test_what_an_earlier_release_wrote_is_read(tmp_path: Path) -> None:
+    folder = kept(tmp_path, "n1")
+    for name, content in WHOLE.items():
+        (folder / name).write_bytes(content)
+    assert found(tmp_path) == (WHOLE, [])
+
+
+def test_elements_that_nobody_has_heard_of_yet_stay(tmp_path: Path) -> None:
+    """An executor has written them, and its word has not come: they belong to an epoch that is still to be committed."""
+    folder = run_folder(tmp_path, "app", 1)
+
+    def written(life: int, epoch: int) -> bytes:
+        return write_element(folder, ElementHeader(7, life, epoch, 0, 0, ("step",)), [b"state"])[0]
+
+    needed, old, same, later = written(1, 3), written(1, 2), written(1, 4), written(1, 5)
+    next_life = written(2, 1)
+    damaged = written(1, 6)
+    element_path(folder, damaged).write_bytes(b"ADARTEL1 and no more")
+
+    async def work() -> None:
+        store = RunStore(tmp_path, "n1", lambda event: None)
+        store.keep_elements(KeepElements("app", 1, (needed,), 1, 4))
+        store.close()
+
+    asyncio.run(work())
+    kept = {path.name for path in (folder / "elements").iterdir()}
+    assert kept == {digest.hex() for digest in (needed, later, next_life)}
+    assert not kept & {digest.hex() for digest in (old, same, damaged)}
+
+
+def test_what_a_process_made_of_a_run_that_was_forgotten_goes_with_it(tmp_path: Path) -> None:
+    """It was just beginning when the run was called off; a run of which something is known keeps its folder."""
+    kept(tmp_path, "n1")
+    left = run_folder(tmp_path, "off", 1)
+
+    def begun(folder: Path) -> None:
+        for name in OF_EXECUTORS:
+            (folder / name).mkdir(parents=True)
+
+    async def work() -> None:
+        store = RunStore(tmp_path, "n1", lambda event: None)
+        for name in ("app", "off"):
+            begun(run_folder(tmp_path, name, 1))
+            store.sweep(name, 1)
+        store.close()
+
+    asyncio.run(work())
+    assert not left.exists()
+    assert {path.name for path in run_folder(tmp_path, "app", 1).iterdir()} == {*NAMES, *OF_EXECUTORS}
+    begun(left)
+    assert found(tmp_path) == (WHOLE, [])
+    assert not left.exists(), "an agent that starts sweeps, too"
+
+
+def test_a_run_that_could_not_be_removed_goes_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process may have no descriptor left for a look into the folder."""
+    monkeypatch.setattr(clearing, "AGAIN_SECONDS", 0.02)
+    folder = kept(tmp_path, "n1")
+    element_path(folder, bytes(32)).parent.mkdir()
+    element_path(folder, bytes(32)).touch()
+
+    async def work() -> None:
+        store = RunStore(tmp_path, "n1", lambda event: None)
+        before = resource.getrlimit(resource.RLIMIT_NOFILE)
+        held = os.open(os.devnull, os.O_RDONLY)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (held, before[1]))
+        try:
+            store.forget(ForgetRun("app", 1))
+            await asyncio.get_running_loop().run_in_executor(store._thread, int)  # it was tried
+            assert folder.exists()
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, before)
+            os.close(held)
+        async with asyncio.timeout(30):
+            while folder.exists():  # each attempt is made by the thread
+                await asyncio.get_running_loop().run_in_executor(store._thread, int)
+        store.close()
+
+    asyncio.run(work())
+
+
+def test_a_run_that_is_kept_again_is_not_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its folder did not go, and now it is wanted."""
+    monkeypatch.setattr(clearing, "AGAIN_SECONDS", 0.0)
+    folder = kept(tmp_path, "n1")
+
+    async def work() -> None:
+        store = RunStore(tmp_path, "n1", lambda event: None)
+        loop = asyncio.get_running_loop()
+        with monkeypatch.context() as struck:
+            struck.setattr(shutil, "rmtree", lambda path, ignore_errors: None)
+            store.forget(ForgetRun("app", 1))
+            store.keep(KeepFile(1, "app", 1, "life", b"2"))
+            await loop.run_in_executor(store._thread, int)
+        for _ in range(3):
+            await loop.run_in_executor(store._thread, int)
+        store.close()
+
+    asyncio.run(work())
+    assert (folder / "life").exists()

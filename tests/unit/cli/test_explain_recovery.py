@@ -1,0 +1,174 @@
+"""`explain recovery`: what a failure costs, of a file that is only built here and of what an agent tells."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agiledart_cli.main import run_cli
+from agiledart_cli.verbs import explain
+from agiledart_node.wire.commands import ExplainRecovery
+
+CODE = """
+from datetime import timedelta
+from typing import NamedTuple
+
+from agiledart import Sink, Source, Topology, Pane, sum_of, tumbling
+
+
+class Row(NamedTuple):
+    at: int
+    key: int
+    value: int
+
+
+def build(
+    rows: Source[Row], more: Source[Row], out: Sink[Pane], delivery: str = "exactly-once", lost: str = "wait", state: str = "wait"
+) -> Topology:
+    topology = Topology("sums", delivery=delivery, on_source_lost=lost, on_sink_lost=lost, on_state_lost=state)
+    first = topology.source("rows", rows, event_time=lambda row: row.at)
+    both = first.union(topology.source("more", more, event_time=lambda row: row.at), name="both")
+    sums = both.key_by(lambda row: row.key).window(tumbling(timedelta(seconds=1))).aggregate("sums", sum_of(lambda row: row.value))
+    sums.sink("out", out)
+    return topology
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "costly.py").write_text(CODE)
+    (tmp_path / "a.csv").write_text("1,1,1\n")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def explained(capsys: pytest.CaptureFixture[str], *settings: str) -> dict[str, Any]:
+    words = [word for setting in settings for word in ("--set", setting)]
+    assert run_cli(["explain", "recovery", "costly.py:build", *words, "-o", "json"]) == 0
+    told: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return told
+
+
+def test_a_file_is_explained_without_an_agent(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    told = explained(capsys, "rows=csv:a.csv", "more=tcp:pi2:7000", "out=log:sums")
+    costs = {step["name"]: step["after_a_failure"] for step in told["steps"]}
+    assert costs["rows"].startswith("read again from where it was at the last epoch")
+    assert costs["more"].startswith("again from its log on the node's disk")
+    assert costs["sums"].startswith("what it remembers by key comes back from the last epoch")
+    assert costs["out"].startswith("readers see rows when their epoch is committed, each once")
+    assert not any(step["refused"] for step in told["steps"])
+    assert any("clocks" in text for text in told["user_code_must_not"])
+
+
+@pytest.mark.parametrize(
+    ("setting", "name", "text"),
+    [
+        ("out=stdout:", "out", "cannot take rows back"),
+        ("out=csv:out.csv?roll_bytes=1000000", "out", "cannot take rows back"),
+        ("out=sql:plant?table=sums", "out", "key=… lets one that comes again change nothing"),
+        ("out=mqtt://broker/sums?repeats=1", "out", "nobody says whether they arrive: add qos=1"),
+        ("more=tcp:pi2:7000?overload=shed_oldest", "more", "rows that are shed are gone"),
+        ("more=csv:a.csv?follow=1", "more", "a file that grows"),
+    ],
+)
+def test_what_would_be_refused_is_said(
+    folder: Path, capsys: pytest.CaptureFixture[str], setting: str, name: str, text: str
+) -> None:
+    usual = {"rows": "csv:a.csv", "more": "csv:a.csv", "out": "log:sums"} | dict([setting.split("=", 1)])
+    told = explained(capsys, *(f"{key}={value}" for key, value in usual.items()))
+    (step,) = (step for step in told["steps"] if step["name"] == name)
+    assert step["refused"]
+    assert text in step["after_a_failure"]
+
+
+@pytest.mark.parametrize(
+    ("sink", "text"),
+    [
+        ("sql:plant?table=sums&key=at", "same effect when repeated"),
+        ("mqtt://broker/sums?qos=1&repeats=1", "none lost with exactly-once, may repeat"),
+    ],
+)
+def test_what_is_written_again_is_said(folder: Path, capsys: pytest.CaptureFixture[str], sink: str, text: str) -> None:
+    told = explained(capsys, "rows=csv:a.csv", "more=csv:a.csv", f"out={sink}")
+    (step,) = (step for step in told["steps"] if step["name"] == "out")
+    assert not step["refused"]
+    assert text in step["after_a_failure"]
+
+
+def test_at_most_once_says_that_nothing_is_saved(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = [
+        "--set",
+        "rows=csv:a.csv",
+        "--set",
+        "more=csv:a.csv",
+        "--set",
+        "out=stdout:",
+        "--set",
+        "delivery=at-most-once",
+    ]
+    assert run_cli(["explain", "recovery", "costly.py:build", *words]) == 0
+    told = capsys.readouterr().out
+    assert "sums: nothing is saved: when a host dies the application fails" in told
+    assert "refused" not in told
+    assert "must not" not in told
+
+
+class Client:
+    """An agent that has one answer."""
+
+    asked: Any = None
+
+    def __enter__(self) -> "Client":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def ask(self, command: ExplainRecovery) -> dict[str, Any]:
+        """Keeps the question."""
+        Client.asked = command
+        step = {"name": "rows", "role": "source", "kind": "csv", "connector": "csv:/data/a.csv", "has_log": False,
+                "sheds": False, "has_state": False, "keyed": False, "nodes": ["pi3"]}  # fmt: skip
+        return {
+            "name": "job",
+            "version": 1,
+            "state": "running",
+            "delivery": "exactly-once",
+            "merges": False,
+            "steps": [step],
+        }
+
+
+def test_of_an_application_its_nodes_are_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(explain, "connect", lambda agent, identity: Client())
+    assert run_cli(["explain", "recovery", "job"]) == 0
+    assert Client.asked == ExplainRecovery("job")
+    told = capsys.readouterr().out
+    assert "job: every row counts once, also after a failure" in told
+    assert "without pi3 the others wait" in told
+    assert run_cli(["explain", "recovery", "job", "--set", "rows=csv:b.csv"]) == 2
+    assert "--set is for FILE:NAME" in capsys.readouterr().err
+
+
+def test_what_the_policies_say_of_lost_nodes(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    settings = ("rows=csv:a.csv", "more=tcp:pi2:7000", "lost=move", "state=empty")
+    costs = {step["name"]: step for step in explained(capsys, *settings, "out=log:sums")["steps"]}
+    assert costs["rows"]["after_a_failure"].endswith("without its node another node goes on with it")
+    assert costs["more"]["after_a_failure"].endswith("is lost then")
+    assert costs["sums"]["after_a_failure"].endswith("it begins empty")
+    assert (costs["out"]["if_lost"], costs["out"]["refused"], costs["both"]["if_lost"]) == ("move", False, "wait")
+    assert explained(capsys, *settings, "out=csv:out.csv")["steps"][-1]["refused"]
+
+
+def test_a_policy_that_is_none_or_has_nothing_to_go_by_is_refused(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["explain", "recovery", "costly.py:build", "--set", "rows=csv:a.csv", "--set", "more=csv:a.csv"]
+    words += ["--set", "out=log:sums", "--set"]
+    assert run_cli([*words, "lost=run"]) == 2
+    assert "on_source_lost is 'wait' or 'move' or 'fail', not 'run'" in capsys.readouterr().err
+    assert run_cli([*words, "lost=move", "--set", "delivery=at-most-once"]) == 2
+    assert 'needs delivery="exactly-once"' in capsys.readouterr().err

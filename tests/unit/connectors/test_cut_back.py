@@ -1,0 +1,90 @@
+"""Files of runs that are saved by epochs: nothing is lost when the disk is full for a while, and one process writes at a time."""
+
+import errno
+import os
+import resource
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from agiledart_dataflow.plan.connectors import parse_connector
+from agiledart_executor.connectors import text_sink
+from agiledart_executor.connectors.log_sink import Kept, SinkOrigin
+from agiledart_executor.connectors.opening import open_sink
+from agiledart_kernel.errors import BusyError, OperationFailed
+
+
+class Row(NamedTuple):
+    """A row."""
+
+    n: int
+
+
+def opened(path: Path, keep: Kept | None = None) -> Any:
+    return open_sink(parse_connector(f"csv:{path}"), Row, origin=SinkOrigin(by_epoch=True, keep=keep))
+
+
+@pytest.fixture
+def full_at() -> Iterator[Any]:
+    """Makes files of this process end at a size, as a full disk does: in the middle of a line, too."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    yield lambda size: resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    signal.signal(signal.SIGXFSZ, ignored)
+
+
+def test_rows_that_a_full_disk_did_not_take_come_with_a_later_epoch(tmp_path: Path, full_at: Any) -> None:
+    path = tmp_path / "out.csv"
+    sink = opened(path)
+    sink.write([Row(1_000)])
+    sink.flush()
+    assert sink.prepare() == (5,)
+    full_at(12)
+    sink.write([Row(2_000), Row(3_000)])
+    sink.flush()
+    assert path.read_bytes() == b"1000\n2000\n30", "what there was room for, in the middle of a line"
+    with pytest.raises(OperationFailed, match=r"out\.csv cannot be written: file too large"):
+        sink.prepare()
+    sink.write([Row(4_000)])
+    sink.flush()
+    full_at(1 << 20)
+    assert sink.prepare() == (20,)
+    assert path.read_text() == "1000\n2000\n3000\n4000\n"
+    sink.write([Row(5_000)])
+    sink.flush()
+    assert path.read_text().endswith("5000\n"), "visible at once again"
+    sink.close()
+
+
+def test_what_waits_is_bounded(tmp_path: Path, full_at: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(text_sink, "MAX_WAITING_BYTES", 100)
+    sink = opened(tmp_path / "out.csv")
+    full_at(0)
+    sink.write([Row(1_000)])
+    sink.flush()
+    sink.write([Row(n) for n in range(1_000, 1_030)])
+    with pytest.raises(OperationFailed, match=os.strerror(errno.EFBIG).lower()):
+        sink.flush()
+
+
+def test_one_process_writes_and_the_next_one_cuts_back_when_it_is_gone(tmp_path: Path) -> None:
+    path = tmp_path / "out.csv"
+    before = opened(path)
+    before.write([Row(1)])
+    ends = before.prepare()
+    for keep in (Kept(ends), None):
+        with pytest.raises(BusyError, match=r"out\.csv is being written by another process"):
+            opened(path, keep)
+    before.write([Row(2)])
+    before.close()
+    assert path.read_text() == "1\n2\n"
+    after = opened(path, Kept(ends))
+    assert path.read_text() == "1\n"
+    after.write([Row(3)])
+    assert after.prepare() == (4,)
+    after.close()
+    assert path.read_text() == "1\n3\n"

@@ -1,0 +1,67 @@
+"""Which ways rows may take: what users write, what is refused in words, and which edges it reaches."""
+
+from typing import NamedTuple
+
+import pytest
+
+from agiledart import Topology, collect
+from agiledart_dataflow.plan.paths import named, paths_from, read, shown, written
+from agiledart_dataflow.plan.stages import plan_stages
+from agiledart_kernel.errors import TopologyError
+
+
+class Row(NamedTuple):
+    number: int
+
+
+def topology(paths: object = "auto", behind: object = None) -> Topology:
+    made = Topology("ways", paths=paths)  # type: ignore[arg-type]
+    rows = made.source("rows", [Row(1)])
+    if behind is not None:
+        rows = rows.paths(behind)  # type: ignore[arg-type]
+    rows.key_by(lambda row: row.number).running_count("counts").sink("report", collect)
+    return made
+
+
+def ways(made: Topology) -> list[tuple[str, ...]]:
+    return [edge.paths for edge in plan_stages(made.specification()).edges]
+
+
+def test_all_edges_go_as_the_topology_says_and_one_as_its_step_says() -> None:
+    assert ways(topology()) == [("auto",), ("auto",)]
+    assert ways(topology("warm")) == [("warm",), ("warm",)]
+    assert ways(topology("warm", ["a2", "a3"])) == [("a2", "a3"), ("warm",)]
+    assert ways(topology("warm", "auto")) == [("auto",), ("warm",)]
+
+
+def test_a_topology_that_says_nothing_is_the_one_that_it_was() -> None:
+    assert topology().specification().digest() == topology("auto").specification().digest()
+    assert topology("warm").specification().digest() != topology().specification().digest()
+
+
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [
+        ("wram", 'did you mean "warm"'),
+        ("", "or a list of nodes"),
+        ("a2", 'as \\["a2"\\]'),
+        ([], "names 0 nodes"),
+        (["a", "b", "c", "d"], "name 1 to 3"),
+        (["a2", "a2"], "named once"),
+        (["auto"], "without brackets"),
+        ([7], "a text"),
+        ([""], "a text"),
+    ],
+)
+def test_mistakes_are_told_in_words_with_their_line(value: object, says: str) -> None:
+    with pytest.raises(TopologyError, match=says) as told:
+        topology(value)
+    assert "test_paths.py" in str(told.value)
+
+
+@pytest.mark.parametrize("value", ["auto", "warm", "direct", ["a2"], ["a2", "a3", "a4"]])
+def test_what_is_written_is_read_again(value: str | list[str]) -> None:
+    paths = paths_from(value)
+    assert read(written(paths)) == paths
+    assert named(paths) == (() if isinstance(value, str) else tuple(value))
+    assert shown(paths) == (value if isinstance(value, str) else f"by {' or '.join(value)}")

@@ -1,0 +1,40 @@
+"""What `pull-the-plug` judges by: the next result after a file was cut back, and a ledger line by line."""
+
+from pathlib import Path
+
+import pytest
+
+from agiledart_experiments.recovery.pull_the_plug import ledger
+from agiledart_experiments.recovery.sink_watch import next_beyond
+
+
+def test_the_next_result_is_beyond_what_stood_before_the_cut() -> None:
+    sizes = [(0.0, 10), (1.0, 20), (2.1, 25), (3.0, 12), (3.1, 20), (3.2, 25), (3.3, 26), (4.0, 40)]
+    assert next_beyond(sizes, 2.0) == pytest.approx(1.3), (
+        "25 was there already; rows under way at the fault do not count"
+    )
+
+
+def test_a_second_life_counts_from_the_highest_mark() -> None:
+    sizes = [(0.0, 10), (2.1, 25), (3.0, 12), (3.1, 30), (3.2, 12), (3.3, 30), (3.4, 31)]
+    assert next_beyond(sizes, 2.0) == pytest.approx(1.4)
+
+
+@pytest.mark.parametrize("sizes", [[], [(0.0, 10), (2.5, 30)], [(0.0, 10), (2.5, 5), (2.6, 10)]])
+def test_without_a_cut_or_growth_there_is_none_yet(sizes: list[tuple[float, int]]) -> None:
+    assert next_beyond(sizes, 2.0) is None
+
+
+def test_the_ledger_counts_what_is_lost_and_what_comes_twice(tmp_path: Path) -> None:
+    (tmp_path / "in.csv").write_text("0,1,5\n1,2,7\n2,1,1\n")
+    exact = "0,1,5\n1,2,7\n2,1,6\n"
+    for wrote, lost, twice, disorder in (
+        (exact, 0, 0, 0),
+        ("0,1,5\n2,1,6\n", 1, 1, 1),
+        ("0,1,5\n0,1,5\n1,2,7\n", 1, 1, 1),
+        ("1,2,7\n0,1,5\n2,1,6\n", 0, 0, 1),
+        ("0,1,5\n1,2,7\n2,1,9\n", 1, 1, 1),
+    ):
+        (tmp_path / "out.csv").write_text(wrote)
+        found = ledger(tmp_path)
+        assert (found["lost"], found["twice"], found["out_of_order"]) == (lost, twice, disorder), wrote

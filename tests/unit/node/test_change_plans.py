@@ -1,0 +1,154 @@
+"""Plans that changes lead to: who goes where, what moves, and what a user got wrong."""
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import cast
+
+import msgspec
+import pytest
+
+from agiledart_dataflow.plan.stage_plan import Edge, Stage, StageKind, StagePlan
+from agiledart_dataflow.state.owner_table import owners_by_key
+from agiledart_kernel.codec import encode
+from agiledart_kernel.errors import TopologyError
+from agiledart_kernel.node_id import NodeId
+from agiledart_kernel.peer import Peer
+from agiledart_node.desk.desk import CommandRefused
+from agiledart_node.recovering.change_plans import Room, drained, moved, scaled, stage_plan_of, staying
+from agiledart_node.recovering.standing import changes_of
+from agiledart_recovery.lives.changing import fault_of
+from agiledart_recovery.lives.coordinator import Coordinator
+from agiledart_recovery.wire.names import Party, Run, Snapshot, Voter
+from agiledart_recovery.wire.value import Assignment, Change, Element, Fate, Plan, Role, Saved, Value
+
+PI = [Peer(NodeId(number), 1, f"pi{number}") for number in range(5)]
+
+
+def _stage(index: int, name: str, kind: StageKind, number: int = 1, high: int = 1, at: str = "") -> Stage:
+    owners = owners_by_key(number) if high > 1 else b""
+    return Stage(index, name, kind, (index,), number, high > 1, at=at, high=high, owners=owners)
+
+
+def value(number: int = 2, *, at: str = "", top: str = "top") -> Value:
+    stages = (
+        _stage(0, "trips", "source"),
+        _stage(1, "busy+areas", "operator", number, 4, at=at),
+        _stage(2, top, "operator"),
+        _stage(3, "out", "sink"),
+    )
+    edges = tuple(Edge(index, index, index + 1, "key" if not index else "single", "row", 1) for index in range(3))
+    places = [PI[0], *(PI[1 + index % 2] for index in range(number)), PI[1], PI[3]]
+    names = [(0, 0), *((1, index) for index in range(number)), (2, 0), (3, 0)]
+    roles = {0: Role.SOURCE, 3: Role.SINK}
+    parties = tuple(
+        Assignment(Party(str(stage), 1, index), roles.get(stage, Role.STAGE), peer, is_pinned=stage in roles)
+        for (stage, index), peer in zip(names, places, strict=True)
+    )
+    plan = Plan(parties, (("0", "1"), ("1", "2"), ("2", "3")), body=encode(StagePlan("taxi", b"x", stages, edges)))
+    saved = tuple(
+        Saved(each.party, (Element(Snapshot(1, 3), b"hash", 6_400, 1, ()),))
+        for each in parties
+        if each.role is Role.STAGE
+    )
+    return Value(Run("taxi", 1), 0, 1, plan, Snapshot(1, 3), (Voter(PI[4], 7),), saved=saved)
+
+
+def room(**free: int) -> list[Room]:
+    return [Room(PI[int(name[2:])], count) for name, count in free.items()]
+
+
+def hosts(plan: Plan | None, stage: str) -> list[str]:
+    assert plan is not None
+    return [each.host.name for each in plan.stage(stage)]
+
+
+def test_one_more_goes_where_the_stage_is_and_few_groups_move() -> None:
+    before = value()
+    plan = scaled(before, "areas", 3, room(pi4=9, pi2=1), "a user")
+    assert plan is not None
+    assert fault_of(before, plan) == ""
+    assert hosts(plan, "1") == ["pi1", "pi2", "pi2"]
+    (change,) = plan.changes
+    assert (change.before, change.after, change.kind, change.term) == (2, 3, "scale", 2)
+    stages = stage_plan_of(msgspec.structs.replace(before, plan=plan)).stages
+    assert [len(stages[1].groups(index)) for index in range(3)] == [43, 43, 42]
+    assert change.moved_groups == 21, "only groups that leave pi1 for the new one on pi2"
+    assert change.moved_bytes == 21 * 100
+    assert hosts(scaled(before, "busy", 3, room(pi2=0, pi4=1), "a user"), "1") == ["pi1", "pi2", "pi4"]
+
+
+def test_fewer_keeps_the_first() -> None:
+    plan = scaled(value(3), "areas", 1, [], "a user")
+    assert hosts(plan, "1") == ["pi1"]
+    assert plan is not None
+    assert fault_of(value(3), plan) == ""
+
+
+def test_a_term_is_not_used_twice() -> None:
+    tried = msgspec.structs.replace(value(), changes=(Change("1", 2, 2, 3, fate=Fate.LET_GO),))
+    plan = scaled(tried, "areas", 1, [], "a user")
+    assert plan is not None
+    assert plan.stage("1")[0].party == Party("1", 3, 0)
+    assert fault_of(tried, plan) == ""
+
+
+def test_a_stage_or_an_instance_moves() -> None:
+    before = value()
+    plan = moved(before, "areas.1", Room(PI[4], 1), "a user")
+    assert hosts(plan, "1") == ["pi1", "pi4"]
+    assert plan is not None
+    assert plan.changes[0].moved_groups == 64
+    assert hosts(moved(before, "areas", Room(PI[4], 2), "a user"), "1") == ["pi4", "pi4"]
+    assert hosts(moved(before, "top", Room(PI[4], 2), "a user"), "2") == ["pi4"]
+    assert moved(before, "areas.1", Room(PI[2], 0), "a user") is None, "it is there"
+
+
+def test_a_node_is_emptied_in_one_barrier() -> None:
+    before = value()
+    assert staying(before, PI[1].node) == []
+    assert staying(before, PI[3].node) == ["out"]
+    plan = drained(before, PI[1].node, room(pi1=9, pi2=1, pi4=2), "a user")
+    assert plan is not None
+    assert fault_of(before, plan) == ""
+    assert (hosts(plan, "1"), hosts(plan, "2")) == (["pi4", "pi2"], ["pi2"])
+    assert [change.kind for change in plan.changes] == ["drain", "drain"]
+    assert drained(before, PI[4].node, room(pi1=1), "a user") is None
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        (lambda: scaled(value(), "aeras", 3, [], ""), "Did you mean"),
+        (lambda: scaled(value(), "areas", 9, [], ""), "may have 1 to 4 instances"),
+        (lambda: scaled(value(), "areas", 0, [], ""), "may have 1 to 4 instances"),
+        (lambda: scaled(value(), "areas", 200, [], ""), "1 to 128 are possible"),
+        (lambda: scaled(value(), "trips", 2, [], ""), "runs once: it is a source"),
+        (lambda: scaled(value(), "areas", 3, room(pi4=0), ""), "pi4 has room for 0"),
+        (lambda: moved(value(), "areas.2", Room(PI[4], 1), ""), "areas.0 to areas.1"),
+        (lambda: moved(value(), "top.1", Room(PI[4], 1), ""), "top.0 only"),
+        (lambda: moved(value(), "out", Room(PI[4], 1), ""), "is a sink"),
+        (lambda: moved(value(at="pi1"), "areas", Room(PI[4], 1), ""), "pinned to pi1"),
+        (lambda: moved(value(), "areas", Room(PI[4], 1), ""), "has room for 1 more"),
+        (lambda: drained(value(), PI[1].node, room(pi1=5, pi4=1), ""), "No other node has room for"),
+        (lambda: stage_plan_of(msgspec.structs.replace(value(), plan=Plan(()))), "older version"),
+    ],
+)
+def test_what_users_get_wrong(wrong: Callable[[], object], words: str) -> None:
+    with pytest.raises((TopologyError, CommandRefused)) as told:
+        wrong()
+    assert words in str(told.value)
+
+
+def test_changes_are_shown_by_the_names_of_stages() -> None:
+    done = Change("1", 2, 2, 3, "scale", "ann", Fate.DONE, moved_groups=21, took_ns=1_250_000_000, gap_ns=80_000_000)
+    lost = Change("2", 3, 1, 1, "move", "ann", Fate.ROLLED_BACK, "pi2 was lost")
+    known = msgspec.structs.replace(value(), changes=(done, lost))
+    leading = cast(Coordinator, SimpleNamespace(leads=True, proposer=SimpleNamespace(value=known), value=known))
+    rows = [msgspec.to_builtins(row) for row in changes_of(leading)]
+    assert [(row["stage"], row["from"], row["to"], row["state"], row["why"]) for row in rows] == [
+        ("busy+areas", 2, 3, "done", ""),
+        ("top", 1, 1, "rolled-back", "pi2 was lost"),
+    ]
+    assert [(row["seconds"], row["gap_ms"]) for row in rows] == [(1.25, 80.0), (0.0, None)]
+    assert changes_of(cast(Coordinator, SimpleNamespace(leads=False))) == []
+    assert changes_of(None) == []

@@ -1,0 +1,309 @@
+"""A node that is emptied: what it asks of coordinators, when it gives up, and what it says to who looks on."""
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, cast
+
+import msgspec
+import pytest
+
+from agiledart_kernel.instants import MILLISECOND, SECOND, Duration, Instant
+from agiledart_kernel.machine import CancelTimer, Send, SetTimer
+from agiledart_kernel.peer import Peer
+from agiledart_kernel.randomness import RandomStream
+from agiledart_node.desk.config import NodeConfig
+from agiledart_node.desk.conversations import Conversations
+from agiledart_node.desk.desk import CommandRefused
+from agiledart_node.draining.draining import Draining
+from agiledart_node.draining.obstacles import obstacles, refusal, stranded
+from agiledart_node.draining.relieving import Relieving
+from agiledart_node.recovering.change_plans import NoRoom
+from agiledart_node.wire.commands import DrainNode
+from agiledart_node.wire.drain_messages import AskDrain, AskRelief, DrainIs, LookAtDrain, Relieved
+from agiledart_node.wire.effects import EndAgent
+from agiledart_recovery.wire.names import Run, Voter
+from agiledart_recovery.wire.value import Change, Fate, Value
+from tests.unit.node import test_change_plans as plans
+
+ME, ASKER = plans.PI[2], plans.PI[3]  # pi2 has `busy+areas.1` and nothing else
+KEY = ("taxi", 1)
+
+
+def hosted(*, by_epoch: bool = True, reserved: int = 1) -> Any:
+    return SimpleNamespace(
+        key=KEY,
+        reserved=reserved,
+        is_closing=False,
+        is_flowing=True,
+        has_register=True,
+        part=SimpleNamespace(application="taxi", by_epoch=by_epoch),
+    )
+
+
+def loose(value: Value) -> Value:
+    """The same run, whose sources and sinks may move."""
+    free = tuple(msgspec.structs.replace(one, is_pinned=False) for one in value.plan.assignments)
+    return msgspec.structs.replace(value, plan=msgspec.structs.replace(value.plan, assignments=free))
+
+
+@pytest.mark.parametrize(
+    ("value", "pi", "said"),
+    [
+        (plans.value(), 2, ""),
+        (plans.value(), 0, "source trips there, which stays where its data are"),
+        (plans.value(), 0, 'on_source_lost="move"'),
+        (plans.value(), 3, "sink out there, which stays where its data are: stop it (agiledart stop taxi)"),
+        (plans.value(at="pi2"), 2, "pinned to pi2 by its topology"),
+        (loose(plans.value()), 0, ""),
+    ],
+)
+def test_what_keeps_a_node_from_being_emptied(value: Value, pi: int, said: str) -> None:
+    found = obstacles([hosted()], lambda key: value, plans.PI[pi].node)
+    assert bool(found) == bool(said)
+    assert said in refusal("pi", found)
+
+
+def test_what_is_not_saved_by_epochs_cannot_leave_and_what_is_deployed_says_nothing_yet() -> None:
+    (line,) = obstacles([hosted(by_epoch=False)], lambda key: None, ME.node)
+    assert 'submit it with delivery="exactly-once"' in line
+    assert obstacles([hosted(), hosted(by_epoch=False, reserved=0)], lambda key: None, ME.node) == []
+    assert "and 2 more" in refusal("pi", [line] * 10)
+
+
+class World:
+    """pi2, its clock, and coordinators that answer as they are told."""
+
+    def __init__(self) -> None:
+        self.talks = Conversations(RandomStream(1, "talks"), Duration(400 * MILLISECOND), 64)
+        self.talks.now = Instant(SECOND)
+        self.value: Value | None = plans.value()
+        self.table: dict[Any, Any] = {KEY: hosted()}
+        self.answer: Callable[[], Relieved | None] = lambda: Relieved(0, is_begun=True)
+        self.asked = 0
+        self.told: list[DrainIs] = []
+        self.ended = False
+        self.timers: dict[object, int] = {}
+        self.record: Any = SimpleNamespace(is_final=False, version=1)
+        self.desk = cast(Any, SimpleNamespace(
+            me=ME, talks=self.talks, config=NodeConfig(), is_leaving=False, is_draining=False,
+            send=lambda to, message: self.told.append(message), emit=self._emit, drop=lambda reason: None,
+        ))  # fmt: skip
+        self.led: dict[Run, Any] = {}
+        self.desk.overlay = SimpleNamespace(is_alive=lambda node: True)
+        participants = cast(Any, self)
+        self.one = Draining(
+            self.desk,
+            cast(Any, SimpleNamespace(application=self._record)),
+            cast(Any, SimpleNamespace(table=self.table, on_room=lambda: None)),
+            cast(Any, SimpleNamespace(machine=SimpleNamespace(participants=participants, coordinators=self.led))),
+            cast(Any, SimpleNamespace(are_signed=False)),
+        )
+        self.number = 0
+
+    def get(self, run: Run) -> Any:
+        return SimpleNamespace(value=self.value) if self.value is not None else None
+
+    async def _record(self, name: str) -> tuple[int, Any]:
+        return 1, self.record
+
+    def _emit(self, effect: object) -> None:
+        self.ended |= isinstance(effect, EndAgent)
+
+    def order(self, *, stay: bool = False, undo: bool = False) -> DrainIs:
+        self.number += 1
+        self.talks.begin(self.one.asked(ASKER, AskDrain(self.number, DrainNode("pi2", stay, undo))))
+        return self.told[-1]
+
+    def look(self, after: int = 0) -> DrainIs:
+        self.one.look(ASKER, LookAtDrain(9, after))
+        return self.told[-1]
+
+    def go(self, seconds: float) -> None:
+        """Let time pass."""
+        end = self.talks.now + int(seconds * SECOND)
+        while True:
+            effects, self.talks.effects = self.talks.effects, []
+            for effect in effects:
+                if isinstance(effect, SetTimer):
+                    self.timers[effect.name] = effect.at
+                elif isinstance(effect, CancelTimer):
+                    self.timers.pop(effect.name, None)
+                elif isinstance(effect, Send) and isinstance(effect.message, AskRelief):
+                    self.asked += 1
+                    answer = self.answer()
+                    if answer is not None:
+                        message = msgspec.structs.replace(answer, request=effect.message.request)
+                        self.talks.heard(effect.to, effect.message.request, message)
+            if self.talks.effects:
+                continue
+            name = min(self.timers, key=lambda one: self.timers[one], default=None)
+            if name is None or self.timers[name] > end:
+                self.talks.now = Instant(end)
+                return
+            self.talks.now = Instant(max(self.talks.now, self.timers.pop(name)))
+            self.desk.now = self.talks.now
+            self.talks.timer(cast(Any, name))
+
+    def leave(self) -> None:
+        """The run has nothing here any more."""
+        self.table.clear()
+        self.answer = lambda: Relieved(0, is_safe=True)
+
+
+@pytest.fixture
+def world() -> World:
+    made = World()
+    made.desk.now = made.talks.now
+    return made
+
+
+def test_it_stays_without_work_or_takes_some_again(world: World) -> None:
+    assert world.order(stay=True).state == "emptying"
+    assert world.desk.is_draining
+    world.go(0.1)
+    world.answer = lambda: Relieved(0, refusal="taxi changes now", passes=True)
+    world.go(5)
+    assert world.look().state == "emptying"
+    world.table.clear()
+    world.answer = lambda: Relieved(0)  # nothing of it is here, and no epoch is committed yet
+    world.go(5)
+    assert world.look().state == "emptying"
+    world.leave()
+    world.go(1)
+    told = world.look()
+    assert (told.state, [(run.name, run.instances) for run in told.left]) == ("drained", [("taxi", 1)])
+    assert told.lines[0] == "taxi: 1 instance to leave"
+    assert world.look(after=1).lines[0].startswith("taxi has left in 1")
+    assert not world.ended
+    again = world.order(stay=True)
+    assert (again.state, again.already) == ("drained", True)
+    assert (world.order(undo=True).state, world.desk.is_draining) == ("serving", False)
+    assert world.order(undo=True).already
+
+
+def test_it_leaves_when_it_is_empty_also_when_it_was_to_stay_before(world: World) -> None:
+    world.order(stay=True)
+    world.leave()
+    world.go(1)
+    assert world.order().state == "leaving"
+    world.go(1)
+    ended = [world.ended]
+    world.go(2)
+    assert [*ended, world.ended] == [False, True], "who looks on hears of it before"
+    assert "pi2 is leaving the ring" in world.order().refusal
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (Relieved(0, refusal="No other node has room for areas of taxi: there is none."), "No other node has room"),
+        (Relieved(0, refusal="taxi changes now", passes=True), "has not left in 120 s: taxi changes now"),
+        (Relieved(0, is_begun=True, last="it was let go: no"), "did not leave in 5 tries: it was let go: no"),
+        (Relieved(0, is_elsewhere=True), "has not left in 120 s: nobody coordinates it"),
+        (None, "has not left in 120 s: nobody coordinates it"),
+    ],
+)
+def test_it_takes_work_again_when_it_is_in_vain(world: World, answer: Relieved | None, said: str) -> None:
+    world.answer = lambda: answer
+    world.order()
+    world.go(140)
+    told = world.look()
+    assert said in told.refusal
+    assert "takes work again" in told.refusal
+    assert (told.state, world.desk.is_draining, world.ended) == ("serving", False, False)
+
+
+def test_undo_ends_it_while_it_is_under_way(world: World) -> None:
+    world.answer = lambda: Relieved(0, refusal="taxi changes now", passes=True)
+    world.order()
+    world.go(1)
+    assert world.order(undo=True).state == "serving"
+    asked = world.asked
+    world.go(10)
+    assert world.asked == asked
+    assert (world.look().state, world.look().refusal) == ("serving", "")
+
+
+def test_a_run_that_ends_meanwhile_has_left(world: World) -> None:
+    world.order(stay=True)
+    world.go(0.1)
+    world.table.clear()
+    world.answer = lambda: Relieved(0, is_elsewhere=True)
+    world.go(5)
+    assert world.look().state == "emptying"
+    world.record = SimpleNamespace(is_final=True, version=1)
+    world.go(5)
+    assert world.look().state == "drained"
+
+
+def test_nothing_is_begun_where_something_is_bound_to_the_node(world: World) -> None:
+    world.value = plans.value(at="pi2")
+    told = world.order()
+    assert "pi2 can't be emptied, and nothing was begun" in told.refusal
+    assert not world.desk.is_draining
+
+
+def test_a_node_without_which_a_run_has_no_majority_does_not_leave(world: World) -> None:
+    voters = tuple(Voter(peer, 7) for peer in (ME, *plans.PI[:2]))
+    three = msgspec.structs.replace(plans.value(), voters=voters)
+    assert stranded([three], ME.node, lambda node: True) == []
+    assert stranded([plans.value()], ME.node, lambda node: True) == [], "its only voter is elsewhere"
+    (line,) = stranded([three], ME.node, lambda node: node == plans.PI[0].node)
+    assert "taxi would lose the majority of its voters" in line
+    only = msgspec.structs.replace(three, voters=voters[:1])
+    world.led[Run("taxi", 1)] = SimpleNamespace(is_over=False, known=only)
+    assert "would lose the majority" in world.order().refusal
+    assert world.order(stay=True).state == "emptying"
+    world.leave()
+    world.go(1)
+    assert "would lose the majority" in world.order().refusal
+    assert world.look().state == "drained"
+
+
+def relieved(value: Value, host: Peer, answer: object) -> tuple[Relieved, list[str]]:
+    """What a coordinator of a run says to a host."""
+    told: list[Any] = []
+    done: list[str] = []
+
+    async def request(run: Run, wishes: Any, reason: str) -> object:
+        done.append(f"{wishes[0].kind} {reason}")
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def relieve(run: Run, host: Peer) -> str:
+        done.append("relieve")
+        return ""
+
+    coordinator = SimpleNamespace(is_at_work=True, proposer=SimpleNamespace(value=value), value=value)
+    recovering = SimpleNamespace(machine=SimpleNamespace(coordinators={Run("taxi", 1): coordinator}), relieve=relieve)
+    one = Relieving(
+        cast(Any, SimpleNamespace(send=lambda to, message: told.append(message))),
+        cast(Any, recovering),
+        cast(Any, SimpleNamespace(request=request)),
+    )
+    for _ in range(2):  # a question that comes again
+        conversation = one.asked(host, AskRelief(5, "taxi", 1))
+        with pytest.raises(StopIteration):
+            conversation.send(None)
+    assert told[0] == told[1]
+    return told[0], done
+
+
+def test_what_a_coordinator_says() -> None:
+    change = Change("1", 2, 2, 2, "drain")
+    assert relieved(plans.value(), ME, (change,)) == (Relieved(5, True), ["drain pi2 is drained"])
+    assert relieved(loose(plans.value()), plans.PI[0], ()) == (
+        Relieved(5, True, passes=True),
+        ["drain pi0 is drained", "relieve"],
+    )
+    gone = plans.PI[4]  # it has nothing of it
+    assert relieved(plans.value(), gone, ()) == (Relieved(5, is_safe=True), ["relieve"])
+    begun = msgspec.structs.replace(plans.value(), life=2)
+    assert not relieved(begun, gone, ())[0].is_safe, "nothing was committed since"
+    assert not relieved(plans.value(), ME, NoRoom("no room"))[0].passes
+    failed = msgspec.structs.replace(
+        plans.value(), changes=(msgspec.structs.replace(change, fate=Fate.LET_GO, why="a3 was lost"),)
+    )
+    said = relieved(failed, ME, CommandRefused("later"))[0]
+    assert (said.refusal, said.last, said.passes) == ("later", "it was let go: a3 was lost", True)

@@ -1,0 +1,66 @@
+"""A life is entered on one host: what comes meanwhile is not lost, and nothing is started that nobody would stop."""
+
+import msgspec
+import pytest
+
+from agiledart_dataflow.plan.deployment import InstanceAddress
+from agiledart_kernel.machine import Completed
+from agiledart_node.recovering.bringing_back import MAX_LIVES_AHEAD
+from agiledart_node.wire.effects import KeepFile, LinkInstances, StartInstances
+from agiledart_node.wire.formation_messages import Acknowledged
+from agiledart_node.wire.fragment_effects import FindElement
+from agiledart_node.wire.recovery_messages import Listening
+from agiledart_overlay.wire.events import LeaveRing
+from agiledart_recovery.wire import messages as wire
+from agiledart_recovery.wire.names import Ballot, Party, Snapshot
+from agiledart_recovery.wire.value import Element, Saved
+from tests.unit.node.test_node import SCHEDULER
+from tests.unit.node.test_taking_terms import RUN, SINK, InLife
+
+HELD = Saved(Party("1", 1, 0), (Element(Snapshot(1, 1), b"hash", 10, 1, (SCHEDULER.node,)),))
+
+
+def reset(bench: InLife, life: int) -> None:
+    """The next life, from epoch 1 on."""
+    bench.take()
+    value = msgspec.structs.replace(bench.value, life=life, committed=Snapshot(1, 1), saved=(HELD,))
+    bench.hear(SCHEDULER, wire.Reset(RUN, Ballot(2, SCHEDULER.node, 1), value))
+    for kept in bench.of(KeepFile):
+        bench.feed(Completed(kept.request, None))
+
+
+def listens(bench: InLife, request: int, life: int) -> bool:
+    """Whether the host of the sink need not say again that it listens."""
+    bench.hear(SCHEDULER, Listening(request, "app", 1, life, (InstanceAddress(2, 0, "10.0.0.2:9"),)))
+    return Acknowledged(request) in bench.told(SCHEDULER)
+
+
+@pytest.mark.parametrize("leaves", [False, True])
+def test_a_run_that_is_being_ended_is_not_started_when_its_state_has_come(leaves: bool) -> None:
+    bench = InLife()
+    reset(bench, 2)
+    (find,) = bench.of(FindElement)
+    if leaves:
+        bench.feed(LeaveRing())
+    bench.feed(Completed(find.request, True))
+    assert bool(bench.of(StartInstances)) is not leaves
+    refused = [each.reason for each in bench.said(wire.ResetRefused)]
+    assert refused == (["app is being ended on me"] if leaves else [])
+
+
+def test_who_listens_in_a_life_for_which_there_is_no_room_yet_says_it_again() -> None:
+    """Else a host that heard of many lives before it was so far would wait for an address that nobody tells any more."""
+    bench = InLife()
+    last = MAX_LIVES_AHEAD + 2
+    known = [listens(bench, 50 + life, life) for life in range(2, last + 1)]
+    assert known == [True] * MAX_LIVES_AHEAD + [False]
+    reset(bench, last)
+    (find,) = bench.of(FindElement)
+    bench.feed(Completed(find.request, True))
+    (start,) = bench.of(StartInstances)
+    bench.feed(Completed(start.request, {(1, 0): "10.0.0.1:1"}))
+    assert not bench.of(LinkInstances)
+    assert listens(bench, 99, last)
+    (link,) = bench.of(LinkInstances)
+    assert link.addresses == (SINK,)
+    assert listens(bench, 100, last - 1), "of a life that is over nobody needs to hear"

@@ -1,0 +1,276 @@
+"""A host's part in a change, inside a node: new instances are made ready, the way to them is told, what is in vain is dropped."""
+
+from typing import Any
+
+import msgspec
+
+from agiledart_dataflow.plan.deployment import InstanceAddress, InstancePlace
+from agiledart_dataflow.plan.stage_plan import Edge, Stage, StagePlan
+from agiledart_dataflow.state.owner_table import owners_by_key
+from agiledart_kernel.codec import encode
+from agiledart_kernel.machine import Completed, Failed
+from agiledart_node.recovering.change_plans import Room, moved, scaled
+from agiledart_node.recovering.founding import plan_of
+from agiledart_node.wire.effects import (
+    ForgetRun,
+    HandOver,
+    KeepFile,
+    LetTermGo,
+    OpenTerm,
+    PassBarrier,
+    ReadyTerm,
+    StartInstances,
+)
+from agiledart_node.wire.events import InstanceFailed, InstancePrepared
+from agiledart_node.wire.formation_messages import Deploy, Halt
+from agiledart_node.wire.fragment_effects import FindElement
+from agiledart_node.wire.recovery_messages import TermListening
+from agiledart_recovery.wire import messages as wire
+from agiledart_recovery.wire.names import Ballot, Party, Run, Snapshot, Stamp, Voter
+from agiledart_recovery.wire.value import Element, Plan, Saved, Value
+from tests.unit.node.test_node import ME, SCHEDULER, Bench, part
+
+RUN = Run("app", 1)
+STAGES = StagePlan(
+    "app",
+    b"spec",
+    (
+        Stage(0, "trips", "source", (0,)),
+        Stage(1, "areas", "operator", (1,), keyed=True, has_state=True, high=4, owners=owners_by_key(1)),
+        Stage(2, "out", "sink", (2,)),
+    ),
+    (Edge(0, 0, 1, "key", "row", 1), Edge(1, 1, 2, "single", "row", 1)),
+)
+
+
+class InLife(Bench):
+    """A node that runs `areas`, in the first life of a run whose source and sink are elsewhere."""
+
+    def __init__(self, **config: Any) -> None:
+        super().__init__(**config)
+        places = {(0, 0): SCHEDULER, (1, 0): ME, (2, 0): SCHEDULER}
+        given = msgspec.structs.replace(
+            part(by_epoch=True),
+            plan=encode(STAGES),
+            instances=part(1).instances and (msgspec.structs.replace(part(1).instances[0], stage=1),),
+            assignment=(InstancePlace(0, 0, 1), InstancePlace(1, 0, 0), InstancePlace(2, 0, 1)),
+        )
+        self.value = Value(RUN, 0, 1, plan_of(encode(STAGES), places), Snapshot(0, 0), (Voter(SCHEDULER, 7),))
+        self.hear(SCHEDULER, Deploy(1, given))
+        (start,) = self.of(StartInstances)
+        self.feed(Completed(start.request, {(1, 0): "10.0.0.1:1"}))
+        self.take()
+        self.hear(SCHEDULER, wire.Reset(RUN, Ballot(1, SCHEDULER.node, 1), self.value))
+        for kept in self.of(KeepFile):
+            if kept.name == "life":
+                self.feed(Completed(kept.request, None))
+        assert [type(each) for each in self.told(SCHEDULER) if isinstance(each, wire.ResetOk)]
+        self.take()
+
+    def change(self, number: int, *room: Room) -> Plan:
+        plan = scaled(self.value, "areas", number, room, "a user")
+        assert plan is not None
+        return plan
+
+    def prepare(self, plan: Plan, number: int = 1) -> None:
+        stamp = Stamp(Ballot(1, SCHEDULER.node, 1), number)
+        self.hear(SCHEDULER, wire.PrepareTerm(RUN, 1, stamp, self.value.plan, plan))
+
+    def said(self, kind: type) -> list[Any]:
+        return [each for each in self.told(SCHEDULER) if isinstance(each, kind)]
+
+
+def ready(bench: InLife, plan: Plan) -> None:
+    """Executors did as they were asked."""
+    bench.prepare(plan)
+    (effect,) = bench.of(ReadyTerm)
+    bench.feed(Completed(effect.request, {placed.copy: f"10.0.0.1:{placed.index}" for placed in effect.part.instances}))
+    assert not bench.of(OpenTerm), "the place of the sink is not known"
+    bench.hear(SCHEDULER, TermListening(8, "app", 1, 1, plan.digest, (SINK,)))
+    (opened,) = bench.of(OpenTerm)
+    bench.feed(Completed(opened.request, None))
+
+
+SINK = InstanceAddress(2, 0, "10.0.0.2:9")
+
+
+def test_new_instances_are_ready_and_everybody_knows_where() -> None:
+    bench = InLife()
+    plan = bench.change(2, Room(ME, 4))
+    ready(bench, plan)
+    (effect,) = bench.of(ReadyTerm)
+    assert [placed.copy for placed in effect.part.instances] == [(1, 0), (1, 1)]
+    assert effect.plan_name == plan.digest
+    assert effect.part.plan == plan.body
+    assert effect.part.life == part().life
+    (opened,) = bench.of(OpenTerm)
+    assert [(one.index, one.address) for one in opened.addresses] == [
+        (0, "10.0.0.1:0"),
+        (1, "10.0.0.1:1"),
+        (0, "10.0.0.2:9"),
+    ]
+    (told,) = bench.said(TermListening)
+    assert (told.digest, len(told.addresses)) == (plan.digest, 2)
+    (answer,) = bench.said(wire.TermReady)
+    assert (answer.digest, answer.reason) == (plan.digest, "")
+
+
+def test_the_way_is_opened_when_all_hosts_have_said_where_they_listen() -> None:
+    bench = InLife()
+    plan = bench.change(2, Room(SCHEDULER, 4))
+    bench.prepare(plan)
+    (effect,) = bench.of(ReadyTerm)
+    bench.feed(Completed(effect.request, {(1, 0): "10.0.0.1:0"}))
+    assert not bench.of(OpenTerm)
+    there = msgspec.structs.replace(bench.said(TermListening)[0].addresses[0], index=1, address="10.0.0.2:5")
+    bench.hear(SCHEDULER, TermListening(9, "app", 1, 1, plan.digest, (there, SINK)))
+    (opened,) = bench.of(OpenTerm)
+    assert [one.address for one in opened.addresses] == ["10.0.0.1:0", "10.0.0.2:5", "10.0.0.2:9"]
+
+
+def test_a_run_that_is_halted_is_forgotten_at_once_and_does_not_come_back() -> None:
+    """Else its coordinator, who hears nothing of a stop, would have it brought back by hosts that know it still."""
+    bench = InLife()
+    bench.hear(SCHEDULER, Halt(5, "app", 1, "stopped by a user"))
+    assert bench.of(ForgetRun)
+    assert RUN not in bench.node.recovering.machine.participants
+    assert ("app", 1) not in bench.node.recovering.runs
+
+
+def test_where_one_that_goes_has_listened_is_told_to_nobody() -> None:
+    """It has the number of the one that comes elsewhere: senders would wait for it for ever."""
+    bench = InLife()
+    plan = moved(bench.value, "areas", Room(SCHEDULER, 4), "")
+    assert plan is not None
+    bench.prepare(plan)
+    (effect,) = bench.of(ReadyTerm)
+    bench.feed(Completed(effect.request, {(1, 0): "10.0.0.1:0", (0, 0): "10.0.0.1:0"}))
+    (told,) = bench.said(TermListening)
+    assert [(one.stage, one.index) for one in told.addresses] == [(0, 0)]
+
+
+def test_no_room_is_said_in_words() -> None:
+    bench = InLife(capacity=1)
+    bench.prepare(bench.change(2, Room(ME, 4)))
+    (answer,) = bench.said(wire.TermReady)
+    assert answer.reason == "me has room for 1 instances and runs 1"
+    assert not bench.of(ReadyTerm)
+
+
+def test_what_executors_refuse_is_said_and_dropped() -> None:
+    bench = InLife()
+    bench.prepare(bench.change(2, Room(ME, 4)))
+    (effect,) = bench.of(ReadyTerm)
+    bench.feed(Failed(effect.request, "areas could not be loaded"))
+    (answer,) = bench.said(wire.TermReady)
+    assert answer.reason == "areas could not be loaded"
+    assert bench.of(LetTermGo)
+
+
+def test_a_change_that_is_let_go_leaves_nothing() -> None:
+    bench = InLife()
+    plan = bench.change(2, Room(ME, 4))
+    ready(bench, plan)
+    bench.hear(SCHEDULER, wire.TermLetGo(RUN, 1, plan.digest))
+    (gone,) = bench.of(LetTermGo)
+    assert gone.plan_name == plan.digest
+
+
+def test_the_barrier_names_both_plans_and_prepared_names_the_one_behind_it() -> None:
+    bench = InLife()
+    plan = bench.change(2, Room(ME, 4))
+    ready(bench, plan)
+    bench.take()
+    bench.hear(SCHEDULER, wire.Begin(RUN, 1, 1, bench.value.plan.digest, plan))
+    (barrier,) = bench.of(PassBarrier)
+    assert (barrier.before, barrier.after) == (b"", plan.digest)
+    broken = InstancePrepared("app", 1, 1, 0, 1, b"hash", 10, after=b"another")
+    bench.feed(broken)
+    assert [each.reason for each in bench.said(wire.NeedLife)] == [
+        "1.0/1 passed a barrier with a plan that nobody knows here"
+    ]
+
+
+def test_who_ends_before_the_first_barrier_is_prepared_for_every_epoch() -> None:
+    """The executor names an end by the epoch above the last barrier; its answer counts above that barrier."""
+    bench = InLife()
+    bench.feed(InstancePrepared("app", 1, 0, 0, 1, b"hash", 10, ended=True))
+    (answer,) = bench.said(wire.Prepared)
+    assert (answer.epoch, answer.has_ended, answer.saved.chain[0].snapshot) == (0, True, Snapshot(1, 1))
+
+
+def test_what_an_old_instance_left_is_fetched_and_handed_over_once() -> None:
+    bench = InLife()
+    plan = bench.change(2, Room(ME, 4))
+    ready(bench, plan)
+    old = Saved(Party("1", 1, 0), (Element(Snapshot(1, 1), b"hash", 10, 1, (SCHEDULER.node,)),))
+    for _ in range(2):
+        bench.hear(SCHEDULER, wire.Handed(RUN, 1, 1, plan.digest, old))
+    (find,) = bench.of(FindElement)
+    bench.feed(Completed(find.request, True))
+    (given,) = bench.of(HandOver)
+    assert (given.stage, given.index, given.term, given.digest, given.plan_name) == (1, 0, 1, b"hash", plan.digest)
+    bench.hear(SCHEDULER, wire.Handed(RUN, 1, 1, plan.digest, old))
+    assert len(bench.of(HandOver)) == 1
+    assert bench.said(wire.HandedOk)
+
+
+def test_a_late_word_of_an_older_change_undoes_nothing() -> None:
+    bench = InLife()
+    plan = bench.change(2, Room(ME, 4))
+    bench.prepare(plan, 2)
+    bench.prepare(bench.change(3, Room(ME, 4)), 1)
+    assert not bench.of(LetTermGo)
+    assert len(bench.of(ReadyTerm)) == 1
+
+
+def test_a_crash_of_who_waits_is_told_and_what_is_let_go_is_forgotten() -> None:
+    bench = InLife()
+    plan = bench.change(2, Room(ME, 4))
+    ready(bench, plan)
+    (effect,) = bench.of(ReadyTerm)
+    assert [placed.executor for placed in effect.part.instances] == [0, 0], "one core, one executor"
+    bench.feed(InstanceFailed("app", 1, 1, 1, "the process died", is_crash=True))
+    assert [each.reason for each in bench.said(wire.NeedLife)] == ["the process died"]
+
+
+def test_new_instances_go_to_executors_of_their_own_while_there_are_cores() -> None:
+    bench = InLife(cores=3)
+    bench.prepare(bench.change(4, Room(ME, 8)))
+    (effect,) = bench.of(ReadyTerm)
+    assert [placed.executor for placed in effect.part.instances] == [0, 1, 2, 0]
+    assert effect.part.executors == 3
+
+
+def test_a_committed_change_is_what_runs_here() -> None:
+    bench = InLife()
+    plan = bench.change(2, Room(ME, 4))
+    ready(bench, plan)
+    bench.hear(SCHEDULER, wire.Begin(RUN, 1, 1, bench.value.plan.digest, plan))
+    value = msgspec.structs.replace(bench.value, plan=plan, committed=Snapshot(1, 1))
+    bench.hear(SCHEDULER, wire.Committed(RUN, 1, value))
+    hosted = bench.node._hosting.table["app", 1]
+    assert hosted.instances == {(1, 0): 0, (1, 1): 0}
+    assert hosted.part.plan == plan.body
+    assert [file.name for file in bench.of(KeepFile)][-1] == "part"
+    moved_on = InLife()
+    away = scaled_away(moved_on)
+    later = msgspec.structs.replace(moved_on.value, plan=away, committed=Snapshot(1, 1))
+    moved_on.hear(SCHEDULER, wire.Committed(RUN, 1, later))
+    assert moved_on.node._hosting.table["app", 1].instances == {}
+    later = msgspec.structs.replace(later, committed=Snapshot(1, 2))
+    moved_on.hear(SCHEDULER, wire.Committed(RUN, 1, later))
+    assert ("app", 1) not in moved_on.node._hosting.table
+
+
+def scaled_away(bench: InLife) -> Plan:
+    plan = moved(bench.value, "areas", Room(SCHEDULER, 4), "a user")
+    assert plan is not None
+    bench.prepare(plan)
+    (effect,) = bench.of(ReadyTerm)
+    bench.feed(Completed(effect.request, {}))
+    there = InstanceAddress(1, 0, "10.0.0.2:5")
+    bench.hear(SCHEDULER, TermListening(9, "app", 1, 1, plan.digest, (there, SINK)))
+    (opened,) = bench.of(OpenTerm)
+    bench.feed(Completed(opened.request, None))
+    return plan

@@ -1,0 +1,108 @@
+"""One change of a run: what may be asked for, who comes second, what is let go."""
+
+import msgspec
+
+from agiledart_kernel.instants import SECOND, Instant
+from agiledart_kernel.machine import Send
+from agiledart_kernel.node_id import NodeId
+from agiledart_kernel.observe import ignore
+from agiledart_kernel.peer import Peer
+from agiledart_kernel.randomness import RandomStream
+from agiledart_recovery.config import RecoveryConfig
+from agiledart_recovery.desk import Desk
+from agiledart_recovery.lives.changing import Changing, Step, fault_of, next_term
+from agiledart_recovery.wire import messages as wire
+from agiledart_recovery.wire.names import Ballot, Party, Run, Snapshot, Voter
+from agiledart_recovery.wire.value import Assignment, Change, Fate, Plan, Role, Value
+
+RUN = Run("taxi", 1)
+HERE, THERE = Peer(NodeId(1), 1, "pi1"), Peer(NodeId(2), 1, "pi2")
+BEFORE = Plan(
+    (
+        Assignment(Party("S"), Role.SOURCE, HERE),
+        Assignment(Party("X", 1), Role.STAGE, HERE),
+        Assignment(Party("K"), Role.SINK, HERE),
+    ),
+    (("S", "X"), ("X", "K")),
+)
+VALUE = Value(RUN, 0, 1, BEFORE, Snapshot(1, 3), (Voter(HERE, 7),))
+
+
+def grown(term: int = 2, count: int = 2) -> Plan:
+    many = tuple(Assignment(Party("X", term, index), Role.STAGE, THERE) for index in range(count))
+    change = Change("X", term, 1, count, "scale", "a user")
+    return msgspec.structs.replace(
+        BEFORE, assignments=(BEFORE.assignments[0], *many, BEFORE.assignments[2]), changes=(change,)
+    )
+
+
+def changing() -> tuple[Changing, Desk]:
+    desk = Desk(HERE, RecoveryConfig(), RandomStream(1), ignore)
+    return Changing(desk, RUN), desk
+
+
+def test_only_a_fresh_term_of_a_whole_stage_is_sound() -> None:
+    assert fault_of(VALUE, grown()) == ""
+    assert "can't take the term" in fault_of(VALUE, grown(term=1))
+    old = Change("X", 2, 1, 2, fate=Fate.LET_GO)
+    assert "can't take the term" in fault_of(msgspec.structs.replace(VALUE, changes=(old,)), grown())
+    assert next_term(msgspec.structs.replace(VALUE, changes=(old,)), "X") == 3
+    assert "changes nothing" in fault_of(VALUE, BEFORE)
+    unsaid = msgspec.structs.replace(
+        grown(), assignments=(msgspec.structs.replace(BEFORE.assignments[0], host=THERE), *grown().assignments[1:])
+    )
+    assert "without a word" in fault_of(VALUE, unsaid)
+    assert "another way" in fault_of(VALUE, msgspec.structs.replace(grown(), edges=()))
+
+
+def test_who_comes_second_is_told_which_runs() -> None:
+    one, desk = changing()
+    assert one.want(VALUE, grown()) == ""
+    desk.now = Instant(3 * SECOND)
+    assert one.want(VALUE, grown()) == "scale of X is under way since 3 s"
+    other, _ = changing()
+    assert other.want(one.noted(VALUE), grown(3)) == "scale of X is under way"
+
+
+def test_a_host_that_cannot_lets_the_change_go_and_everybody_hears() -> None:
+    one, desk = changing()
+    one.want(VALUE, grown())
+    one.on_tick(VALUE, Ballot(1), (HERE.node, THERE.node), "")
+    asked = [each.message for each in desk.effects if isinstance(each, Send)] + desk.outbox
+    assert [type(each) for each in asked] == [wire.PrepareTerm, wire.PrepareTerm]
+    desk.effects, desk.outbox = [], []
+    one.on_ready(THERE, wire.TermReady(RUN, 1, grown().digest, "pi2 is full"))
+    told = [each.message for each in desk.effects if isinstance(each, Send)] + desk.outbox
+    assert told == [wire.TermLetGo(RUN, 1, grown().digest)] * 2
+    (note,) = one.noted(VALUE).changes
+    assert (note.fate, note.why, one.step) == (Fate.LET_GO, "pi2 is full", Step.IDLE)
+
+
+def test_an_epoch_passes_before_the_one_that_carries_it_and_the_register_knows_before() -> None:
+    one, _ = changing()
+    one.want(VALUE, grown())
+    for peer in (HERE, THERE):
+        one.on_ready(peer, wire.TermReady(RUN, 1, grown().digest))
+    assert one.wants_epoch
+    assert not one.is_due(VALUE, SECOND)
+    one.committed(VALUE, is_change=False)
+    assert not one.is_due(VALUE, SECOND), "the register does not say yet that it runs"
+    known = one.noted(VALUE)
+    assert one.is_due(known, SECOND)
+    assert not one.is_due(known, 3 * SECOND)
+    one.committed(known, is_change=False)
+    one.committed(known, is_change=False)
+    assert one.is_due(known, 3 * SECOND), "three are enough"
+    assert one.carry() == grown()
+    done = one.in_commit(known, grown(), is_last=False)
+    assert [change.fate for change in done.changes] == [Fate.DONE]
+    lost = one.in_next_life(known, "pi2 was lost")
+    assert [(change.fate, change.why) for change in lost.changes] == [(Fate.ROLLED_BACK, "pi2 was lost")]
+
+
+def test_another_commit_ends_what_a_lost_coordinator_wanted() -> None:
+    lost, _ = changing()
+    lost.want(VALUE, grown())
+    heir, _ = changing()
+    after = heir.in_commit(lost.noted(VALUE), BEFORE, is_last=False)
+    assert [(change.fate, change.why) for change in after.changes] == [(Fate.LET_GO, "its coordinator was lost")]

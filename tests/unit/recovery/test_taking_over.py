@@ -1,0 +1,63 @@
+"""When a voter takes the coordination over: after silence, and at once when the coordinator is known to be dead."""
+
+import pytest
+
+from agiledart_kernel.instants import Instant
+from agiledart_kernel.machine import Send
+from agiledart_recovery.config import RecoveryConfig
+from agiledart_recovery.desk import Desk
+from agiledart_recovery.lives.coordinator import Coordinator
+from agiledart_recovery.register.ballots import rank
+from agiledart_recovery.register.voter import VoterSeat
+from agiledart_recovery.wire import messages as wire
+from agiledart_recovery.wire.effects import VoterFile
+from agiledart_recovery.wire.names import Ballot, Stamp
+from tests.unit.recovery.bench import RUN, desk, peer, value
+
+VALUE = value()
+BY_RANK = sorted(
+    (int(voter.peer.node) for voter in VALUE.voters), key=lambda number: rank(VALUE.voters, RUN, peer(number).node)
+)
+"""The voters, the nearest to the key first."""
+
+SILENCE = RecoveryConfig().silence_ns
+
+
+def follower(number: int, leader: int) -> tuple[Coordinator, Desk]:
+    """A voter that has just heard another one."""
+    mine = desk(number)
+    mine.now = Instant(10 * SILENCE)
+    stamp = Stamp(Ballot(1, peer(leader).node, 1), 1)
+    made = Coordinator(mine, VoterSeat(mine, VoterFile(RUN, number, stamp.ballot, stamp, VALUE)))
+    made.on_leading(peer(leader), wire.Leading(RUN, stamp.ballot))
+    mine.effects.clear()
+    return made, mine
+
+
+def waits(made: Coordinator, mine: Desk) -> int:
+    """How long it hears nothing before it prepares, in tenths of the silence."""
+    for tenths in range(1, 60):
+        mine.now = Instant(mine.now + SILENCE // 10)
+        made.on_tick()
+        if any(isinstance(effect, Send) and isinstance(effect.message, wire.Prepare) for effect in mine.effects):
+            return tenths
+        mine.effects.clear()
+    raise AssertionError("it never prepares")
+
+
+@pytest.mark.parametrize(("place", "tenths"), [(1, 16), (2, 21)])
+def test_after_silence_the_nearest_voter_goes_first(place: int, tenths: int) -> None:
+    assert waits(*follower(BY_RANK[place], BY_RANK[0])) == tenths
+
+
+@pytest.mark.parametrize(("place", "tenths"), [(1, 1), (2, 6)])
+def test_of_a_coordinator_that_is_dead_nobody_waits_to_hear(place: int, tenths: int) -> None:
+    made, mine = follower(BY_RANK[place], BY_RANK[0])
+    mine.lost[peer(BY_RANK[0]).node] = None
+    assert waits(made, mine) == tenths
+
+
+def test_the_death_of_another_voter_hurries_nobody_but_who_stood_behind_it() -> None:
+    made, mine = follower(BY_RANK[2], BY_RANK[0])
+    mine.lost[peer(BY_RANK[1]).node] = None
+    assert waits(made, mine) == 16

@@ -1,0 +1,105 @@
+"""What a run waits for is named: voters without whom nothing counts, holders without whom a state cannot be rebuilt."""
+
+from typing import Any
+
+from agiledart_kernel.instants import MILLISECOND, SECOND, Instant
+from agiledart_kernel.machine import Completed, Received, Send, TimerFired
+from agiledart_kernel.node_id import NodeId
+from agiledart_kernel.peer import Peer
+from agiledart_kernel.randomness import RandomStream
+from agiledart_recovery.config import RecoveryConfig
+from agiledart_recovery.lives.coordinator import Coordinator
+from agiledart_recovery.machine import RecoveryMachine
+from agiledart_recovery.wire import messages as wire
+from agiledart_recovery.wire.effects import Request, VoterFile
+from agiledart_recovery.wire.events import Booted, HostBack
+from agiledart_recovery.wire.names import Ballot, Snapshot, Stamp
+from agiledart_recovery.wire.value import State
+from tests.unit.recovery.bench import RUN, peer, value
+
+
+class World:
+    """Node 1, a voter; others answer as a test says."""
+
+    def __init__(self, *voters: int) -> None:
+        self.machine = RecoveryMachine(peer(1), RecoveryConfig(), RandomStream(1), lambda observation: None)
+        self.voters, self.now = voters, Instant(0)
+        self.lacks: tuple[NodeId, ...] = ()
+        self.lives: dict[int, None] = {}
+        kept = VoterFile(RUN, 1, Ballot(1, NodeId(1), 1), Stamp(Ballot(1, NodeId(1), 1), 1), value(1, Snapshot(1, 1)))
+        self.carry_out(self.machine.step(Booted((kept,)), self.now))
+
+    @property
+    def coordinator(self) -> Coordinator:
+        return self.machine.coordinators[RUN]
+
+    def carry_out(self, effects: Any) -> None:
+        queue = list(effects)
+        while queue:
+            effect = queue.pop(0)
+            if isinstance(effect, Send):
+                answer = self.answer(effect.to, effect.message)
+                if answer is not None:
+                    queue += self.machine.step(Received(effect.to, answer), self.now)
+            elif isinstance(effect, Request):
+                queue += self.machine.step(Completed(effect.request), self.now)
+
+    def answer(self, to: Peer, asked: Any) -> Any:
+        seat = int(to.node)
+        if isinstance(asked, wire.Prepare | wire.Accept | wire.Leading):
+            if seat not in self.voters:
+                return None
+            if isinstance(asked, wire.Prepare):
+                return wire.Promise(RUN, asked.ballot, seat, Stamp(), None)
+            if isinstance(asked, wire.Accept):
+                return wire.Accepted(RUN, asked.stamp, seat)
+            return wire.Following(RUN, asked.ballot, seat)
+        if isinstance(asked, wire.Reset):
+            self.lives[asked.value.life] = None
+            if seat == 2:
+                return wire.ResetRefused(RUN, asked.value.life, "too few fragments", self.lacks)
+            return wire.ResetOk(RUN, asked.value.life, asked.value.committed.epoch, ())
+        return None
+
+    def run(self, seconds: float) -> None:
+        until = self.now + int(seconds * SECOND)
+        while self.now < until:
+            self.now = Instant(self.now + 500 * MILLISECOND)
+            self.carry_out(self.machine.step(TimerFired((RUN, "tick")), self.now))
+
+
+def test_a_voter_that_reaches_no_majority_says_whom_it_waits_for() -> None:
+    world = World()
+    world.run(20)
+    progress = world.coordinator.progress
+    assert (progress.phase, progress.waits_for) == ("waiting", (NodeId(4), NodeId(5)))
+    assert world.coordinator.known is not None
+    assert not world.lives
+
+
+def test_one_that_led_says_it_when_its_voters_fall_silent_and_goes_on_when_they_are_back() -> None:
+    world = World(4, 5)
+    world.run(20)
+    assert world.coordinator.progress.waits_for != (NodeId(4), NodeId(5))
+    world.voters = ()
+    world.run(10)
+    progress = world.coordinator.progress
+    assert (progress.phase, progress.waits_for) == ("waiting", (NodeId(4), NodeId(5)))
+    world.voters = (5,)
+    world.run(10)
+    assert world.coordinator.progress.waits_for != (NodeId(4), NodeId(5))
+
+
+def test_a_state_that_cannot_be_rebuilt_is_waited_for_and_costs_no_attempt() -> None:
+    """Ten lives in ten minutes are the end of a run whose code breaks; not of one whose fragments are away."""
+    world = World(4, 5)
+    world.lacks = (NodeId(6), NodeId(7))
+    world.run(1_200)
+    progress = world.coordinator.progress
+    assert (progress.phase, progress.waits_for) == ("waiting", world.lacks)
+    assert world.coordinator.value.state is State.RUNNING
+    lives = len(world.lives)
+    assert 10 < lives < 30  # one a minute, not one a second
+    world.carry_out(world.machine.step(HostBack(peer(6)), world.now))
+    world.run(2)
+    assert len(world.lives) == lives + 1

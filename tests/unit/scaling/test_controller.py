@@ -1,0 +1,182 @@
+"""The controller of an application: when it decides, what it asks for, and what it does with a refusal."""
+
+from dataclasses import dataclass, field
+
+from agiledart_scaling.asking import ask
+from agiledart_scaling.controller import Controller, Interval, Step
+from agiledart_scaling.limits import Limits
+from agiledart_scaling.measures import StageMeasures
+from agiledart_scaling.one_pass import Kind, StageState
+from agiledart_scaling.policies.secant import Secant
+from agiledart_scaling.scaling_policy import Decision, ScalingPolicy
+
+RATE = 100.0
+
+
+def controller(policy: ScalingPolicy | None = None) -> Controller:
+    chosen = policy or Secant()
+    return Controller(lambda measures, limits, memory: ask("p", chosen, measures, limits, memory, lambda: 0))
+
+
+@dataclass
+class Fluid:
+    """A chain of stages that are as fast as their instances; rows wait as a fluid does."""
+
+    instances: dict[str, int]
+    limits: Limits = field(default_factory=lambda: Limits(1, 8))
+    held: tuple[str, ...] = ()
+    queue: dict[str, float] = field(default_factory=dict)
+
+    def interval(self, offered: float, under_way: str = "", quota: int | None = None) -> Interval:
+        states = []
+        for name, number in self.instances.items():
+            waits = max(0.0, self.queue.get(name, 0.0) + 5 * (offered - number * RATE))
+            before, self.queue[name] = self.queue.get(name, 0.0), waits
+            backlog = tuple(before + (waits - before) * second / 5 for second in range(1, 6))
+            even = (1 / number,) * number
+            measures = StageMeasures((RATE,) * number, even, (offered,) * 5, backlog)
+            rates = (RATE,) * number
+            states.append(StageState(name, self.limits, measures, measured=rates, is_held=name in self.held))
+        return Interval(states, self.instances, under_way, quota)
+
+
+def test_four_times_the_rate_is_one_request_for_all_stages_and_the_way_back_takes_a_minute() -> None:
+    world, one = Fluid({"a": 1, "b": 1}), controller()
+    assert one.ended(world.interval(60)) == ()
+
+    orders = one.ended(world.interval(240))
+
+    assert [(each.stage, each.kind, each.instances) for each in orders] == [("a", Kind.GROW, 4), ("b", Kind.GROW, 4)]
+    one.taken()
+    assert one.step is Step.CHANGING
+    assert one.ended(world.interval(240)) == (), "not while it changes"
+    world.instances = {"a": 4, "b": 4}
+    one.settled()
+    assert one.ended(world.interval(240)) == (), "nor in the interval after"
+    assert "does not count" in one.standings["a"].waits_for
+    counted = 0
+    while not (orders := one.ended(world.interval(60))):
+        counted += 1
+        assert counted < 30
+    assert counted >= 11
+    assert [(each.stage, each.kind, each.instances) for each in orders] == [
+        ("a", Kind.SHRINK, 1),
+        ("b", Kind.SHRINK, 1),
+    ]
+
+
+def test_what_others_do_is_waited_for_and_so_is_the_interval_after_it() -> None:
+    world, one = Fluid({"a": 1}), controller()
+
+    assert one.ended(world.interval(240, "it is being brought back")) == ()
+    assert one.ended(world.interval(240)) == ()
+    assert one.ended(world.interval(240)) != ()
+
+
+def test_a_number_given_by_hand_holds_and_the_wish_is_shown() -> None:
+    world, one = Fluid({"a": 1, "b": 1}, held=("a",)), controller()
+
+    orders = one.ended(world.interval(240))
+
+    assert [each.stage for each in orders] == ["b"]
+    assert one.standings["a"].proposal.why.startswith("held at 1 by hand")
+    assert one.standings["a"].proposal.wanted == 4
+
+
+def test_what_finds_no_room_is_asked_for_by_halves_then_waits_longer_and_longer() -> None:
+    world, one = Fluid({"a": 1}), controller()
+    (order,) = one.ended(world.interval(400))
+    assert order.instances == 5
+
+    asked = []
+    while orders := one.refused("no node has room", for_room=True):
+        asked.append(orders[0].instances)
+    assert asked == [3, 2]
+    assert one.standings["a"].waits_for == "no node has room"
+
+    gaps: list[int] = []
+    gap = 0
+    while len(gaps) < 6:
+        orders = one.ended(world.interval(400))
+        gap += 1
+        if orders:
+            gaps.append(gap)
+            gap = 0
+            one.refused("no node has room")
+        else:
+            assert one.standings["a"].waits_for == "no node has room"
+    assert gaps == [2, 3, 5, 9, 13, 13]
+
+
+def test_half_of_what_was_wanted_is_taken_where_there_is_room_for_it() -> None:
+    world, one = Fluid({"a": 1, "b": 8}), controller()
+    orders = one.ended(world.interval(400))
+    assert [each.stage for each in orders] == ["a"]
+
+    (fewer,) = one.refused("no room", for_room=True)
+    one.taken()
+    world.instances["a"] = fewer.instances
+    one.settled()
+
+    assert one.ended(world.interval(400)) == ()
+    assert one.ended(world.interval(400))[0].instances > 3, "the rest is asked for as before"
+
+
+def test_a_change_that_was_rolled_back_is_not_repeated_at_once() -> None:
+    world, one = Fluid({"a": 1}), controller()
+    assert one.ended(world.interval(240))
+    one.taken()
+    one.settled("n2 was lost")
+
+    assert one.standings["a"].waits_for == "n2 was lost"
+    assert [bool(one.ended(world.interval(240))) for _ in range(3)] == [False, False, True]
+
+
+def test_the_quota_of_the_application_is_said() -> None:
+    world, one = Fluid({"a": 1, "b": 1}), controller()
+
+    orders = one.ended(world.interval(240, quota=4))
+
+    assert [(each.stage, each.instances) for each in orders] == [("a", 2), ("b", 2)]
+    assert "quota of 4" in orders[0].why
+
+
+class Broken:
+    def __init__(self, answer: object) -> None:
+        self.answer = answer
+
+    def decide(self, measures: StageMeasures, limits: Limits, memory: object) -> Decision:
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer  # type: ignore[return-value]
+
+
+def test_a_policy_that_raises_or_answers_nonsense_is_named_and_nothing_is_done() -> None:
+    for answer in (ValueError("no"), 7, Decision(99, "more"), Decision(-1, "")):
+        world, one = Fluid({"a": 1}), controller(Broken(answer))
+
+        assert one.ended(world.interval(240)) == ()
+        assert "policy p" in one.standings["a"].proposal.why
+        assert "left alone" in one.standings["a"].proposal.why
+
+
+def test_a_burst_is_left_alone() -> None:
+    world, one = Fluid({"a": 3}), controller()
+    world.queue["a"] = 2_000.0
+    assert one.ended(world.interval(200)) == ()
+    assert "burst" in one.standings["a"].proposal.why
+
+
+def test_fifty_idle_applications_cost_little() -> None:
+    """Work, not time: one pass over a stage asks its policy once, and nothing else that grows with the applications."""
+    asked = 0
+
+    def counting(measures: StageMeasures, limits: Limits, memory: object) -> Decision:
+        nonlocal asked
+        asked += 1
+        return Secant().decide(measures, limits, memory)
+
+    worlds = [(Fluid({"a": 2, "b": 2}), Controller(counting)) for _ in range(50)]
+    for world, one in worlds:
+        one.ended(world.interval(100))
+    assert asked == 100

@@ -1,0 +1,42 @@
+"""How far the bytes of a connection have come, as the kernel knows it: what its peer's kernel has acknowledged, and what waits."""
+
+import fcntl
+import socket
+import struct
+import termios
+from typing import Final, NamedTuple
+
+_TCP_INFO_BYTES: Final = 192
+_BYTES_ACKED: Final = struct.Struct("=Q")
+_BYTES_ACKED_AT: Final = 120
+_HELD_AT: Final = 176
+"""Of Linux's `struct tcp_info`: `tcpi_bytes_acked`, there since Linux 4.1, and `tcpi_rwnd_limited`, since 4.10."""
+
+
+class Progress(NamedTuple):
+    """Of one connection.
+
+    Args:
+        acknowledged: bytes that the other host's kernel has; queued: bytes that it still has to get.
+        held_us: microseconds for which it had no room, because its process did not read.
+    """
+
+    acknowledged: int = 0
+    queued: int = 0
+    held_us: int = 0
+
+
+NO_PROGRESS: Final = Progress()
+"""Where the system does not tell: then nothing moves, and an echo is the only sign of life."""
+
+
+def progress_of(connection: socket.socket) -> Progress:
+    """What the kernel says."""
+    try:
+        told = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_BYTES)
+        (acknowledged,) = _BYTES_ACKED.unpack_from(told, _BYTES_ACKED_AT)
+        (queued,) = struct.unpack("i", fcntl.ioctl(connection.fileno(), termios.TIOCOUTQ, b"\0\0\0\0"))
+    except (AttributeError, OSError, struct.error):
+        return NO_PROGRESS
+    held = _BYTES_ACKED.unpack_from(told, _HELD_AT)[0] if len(told) >= _TCP_INFO_BYTES else 0
+    return Progress(acknowledged, queued, held)
