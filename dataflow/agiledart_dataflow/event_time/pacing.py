@@ -18,11 +18,17 @@ class Pacer:
 
     Raises:
         ConfigurationError: the speed is no number above zero.
+
+    Attributes:
+        reached: (wall time in ns, event time in ms) at which it was when it was asked last: part of where a source is in its
+            input. A pacer that is given what another one had reached goes on as if no time had been lost: what was due meanwhile
+            goes at once. A clock that was set back meanwhile loses only that.
     """
 
     def __init__(self, source: str, speed: str) -> None:
         self._speed = _speed(source, speed)
         self._base: tuple[int, int] | None = None
+        self.reached: tuple[int, int] | None = None
 
     @property
     def paces(self) -> bool:
@@ -33,13 +39,14 @@ class Pacer:
         """From now on rows go as fast as they can."""
         self._speed = None
 
-    def ready(self, due: deque[tuple[int, Any]], now_ns: int, max_rows: int) -> tuple[int, int | None]:
-        """(how many of these may go now, when the next may)."""
+    def ready(self, due: deque[tuple[int, Any]], now_ns: int, wall_ns: int, max_rows: int) -> tuple[int, int | None]:
+        """(how many of these may go now, when the next may); `now_ns` is monotonic, `wall_ns` since 1970."""
         if self._speed is None or not due:
             return min(len(due), max_rows), None
         if self._base is None:
-            self._base = (now_ns, due[0][0])
+            self._base = self._begun(now_ns, wall_ns, due[0][0])
         start_ns, start_ms = self._base
+        self.reached = (wall_ns, start_ms + int((now_ns - start_ns) * self._speed / 1_000_000))
         count = 0
         for time_ms, _ in due:
             due_ns = start_ns + int((time_ms - start_ms) * 1_000_000 / self._speed)
@@ -49,6 +56,13 @@ class Pacer:
             if count >= max_rows:
                 break
         return count, None
+
+    def _begun(self, now_ns: int, wall_ns: int, first_ms: int) -> tuple[int, int]:
+        """(monotonic time, event time) to count from."""
+        if self.reached is None:
+            return now_ns, first_ms
+        then_ns, reached_ms = self.reached
+        return now_ns - max(0, wall_ns - then_ns), reached_ms
 
 
 def _speed(name: str, text: str) -> float | None:

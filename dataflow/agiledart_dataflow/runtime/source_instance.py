@@ -236,7 +236,7 @@ class SourceInstance:
             if self._clock.replays:  # its time has come once
                 count = min(len(self._clock.due), max_rows)
             else:
-                count, wait = self._pacer.ready(self._clock.due, now_ns, max_rows)
+                count, wait = self._pacer.ready(self._clock.due, now_ns, wall_ns, max_rows)
             taken = [self._clock.due.popleft() for _ in range(count)]
             times, held = [time_ms for time_ms, _ in taken], [row for _, row in taken]
         if self._clock.passes_by_itself and not self._exhausted:
@@ -312,7 +312,8 @@ class SourceInstance:
         )
 
     def snapshot(self) -> bytes:
-        """How far it is: the lines that it has read, its numbers, and the rows in memory that it has read and not sent.
+        """How far it is: the lines that it has read, its numbers, the rows in memory that it has read and not sent, and where
+        its pacer is, so that what comes again comes at once.
 
         What lies in a spool is not in it: a spool survives nothing yet.
         """
@@ -331,6 +332,7 @@ class SourceInstance:
                 waiting,
                 self._mark,
                 self._outbox.snapshot(),
+                self._pacer.reached,
             )
         )
 
@@ -341,10 +343,13 @@ class SourceInstance:
             tuple, generic(list, generic(tuple, int, row)), generic(list, generic(tuple, int, int, row)), _LATES
         )
         outbox = tuple[Position, list[int], list[tuple[int, int, int]]]
-        kind = generic(tuple, SourceCounts, int | None, int, int, waiting, Position, outbox)
+        reached = tuple[int, int] | None
+        kind = generic(tuple, SourceCounts, int | None, int, int, waiting, Position, outbox, reached)
+        read = msgspec.msgpack.Decoder(kind).decode(snapshot)
         counts, self._clock.newest, self._sequence, self._clock.arrivals, (due, sorting, lates), self._mark, sent = (
-            msgspec.msgpack.Decoder(kind).decode(snapshot)
+            read[:7]
         )
+        self._pacer.reached = read[7]
         self._counts, self._judge.lines, self._judge.bad.reasons = counts, counts.lines, counts.malformed
         self._clock.early, counts.early = counts.early, 0
         for index, by_ms, aside in lates:

@@ -143,6 +143,33 @@ def test_a_paced_record_is_read_when_it_is_due() -> None:
     assert polled.batch.rows == [Row(1_000, ReadTime(200))]
 
 
+def test_what_comes_again_after_a_restore_comes_at_once() -> None:
+    second_ns, wall = 1_000_000_000, 1_700_000_000 * 1_000_000_000
+    options = (("speed", "1"),)
+
+    def gone(instance: SourceInstance, seconds: float, since: int) -> list[int]:
+        now = since + int(seconds * second_ns)
+        polled = instance.poll(now, wall + int(seconds * second_ns))
+        return [] if polled.batch is None else [row.at for row in polled.batch.rows]
+
+    first = source(Script(rows(0, 1_000, 2_000, 3_000, 9_000)), options=options)
+    assert gone(first, 0, 0) == [0]
+    assert gone(first, 1, 0) == [1_000]
+    saved = first.snapshot()
+    assert gone(first, 3.5, 0) == [2_000, 3_000]
+    # Its host dies; another one, whose monotonic clock is another, goes on from the snapshot half a second later.
+    other = source(Script(), options=options)
+    other.restore(saved)
+    assert gone(other, 4, 77 * second_ns) == [2_000, 3_000], "what had been sent waits for its time once more"
+    assert gone(other, 8.9, 77 * second_ns) == []
+    assert gone(other, 9, 77 * second_ns) == [9_000], "the outage is added to every delay"
+    # A clock that was set back holds nothing up but for what had passed.
+    third = source(Script(), options=options)
+    third.restore(saved)
+    assert gone(third, -3_600, 3_700 * second_ns) == []
+    assert gone(third, -3_599, 3_700 * second_ns) == [2_000]
+
+
 @pytest.mark.parametrize("speed", ["0", "-1", "fast", "nan", "inf"])
 def test_a_speed_that_is_none_is_told(speed: str) -> None:
     with pytest.raises(ConfigurationError, match="speed"):
