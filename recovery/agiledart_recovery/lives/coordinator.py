@@ -182,13 +182,7 @@ class Coordinator:
             return
         self._beat()
         if self.phase is Phase.FOLLOWING:
-            known = self._known()
-            if known is None or self._is_over:
-                return
-            if self._desk.now - self._heard > self._patience(known) and self._is_voter(
-                (*known.voters, *known.outgoing)
-            ):
-                self._take_over()
+            self._watch_leader()
             return
         self.proposer.repeat()
         self._lead()
@@ -211,6 +205,14 @@ class Coordinator:
             self.committing.tell(self.value)
             if not self._is_over and self.committing.all_told(self.value):
                 self._is_over, self._over_since = True, self._desk.now
+
+    def _watch_leader(self) -> None:
+        """Take over from a coordinator of whom nothing has been heard for too long."""
+        known = self._known()
+        if known is None or self._is_over or not self._is_voter((*known.voters, *known.outgoing)):
+            return
+        if self._desk.now - self._heard > self._patience(known):
+            self._take_over()
 
     def _patience(self, known: Value) -> int:
         """How long to hear nothing before this voter prepares: the nearest to the key that lives goes first.
@@ -514,7 +516,9 @@ class Coordinator:
             self.proposer.write(after)
 
     def on_host_lost(self, node: NodeId) -> None:
-        """Nobody waits for a host that is dead, whether the run flows or a life is being entered."""
+        """Nobody waits for a host that is dead, whether it leads, the run flows or a life is being entered."""
+        if self.phase is Phase.FOLLOWING and self.leader is not None and self.leader.node == node:
+            self._watch_leader()
         if not self.leads or self.proposer.phase is not Hold.LEADING or node not in self.value.plan.hosts:
             return
         if self.phase is Phase.RUNNING:

@@ -61,3 +61,13 @@ def test_the_death_of_another_voter_hurries_nobody_but_who_stood_behind_it() -> 
     made, mine = follower(BY_RANK[2], BY_RANK[0])
     mine.lost[peer(BY_RANK[1]).node] = None
     assert waits(made, mine) == 16
+
+
+@pytest.mark.parametrize(("place", "takes_over"), [(1, True), (2, False)])
+def test_the_next_voter_takes_over_with_the_news_of_the_coordinators_death(place: int, takes_over: bool) -> None:
+    made, mine = follower(BY_RANK[place], BY_RANK[0])
+    mine.now = Instant(mine.now + 1)
+    mine.lost[peer(BY_RANK[0]).node] = None
+    made.on_host_lost(peer(BY_RANK[0]).node)
+    asks = [effect for effect in mine.effects if isinstance(effect, Send) and isinstance(effect.message, wire.Prepare)]
+    assert bool(asks) == takes_over
