@@ -8,7 +8,7 @@ import sys
 
 import msgspec
 
-from agiledart_agent.executors.executor_pool import executor_environment
+from agiledart_agent.executors.bare_process import executor_environment
 from agiledart_executor.messages import CheckFound, CheckWanted
 
 SECONDS = 9.0

@@ -11,10 +11,11 @@ import msgspec
 
 from agiledart_agent.circuits.relaying import Wish
 from agiledart_agent.driver import Driver
+from agiledart_agent.executors.bare_process import LaunchError
 from agiledart_agent.executors.closed_files import closed_to_users
 from agiledart_agent.executors.code_check import checked_apart
 from agiledart_agent.executors.ended_logs import commit_ended
-from agiledart_agent.executors.executor_pool import ExecutorEvents, ExecutorPool, ExecutorProcess, LaunchError
+from agiledart_agent.executors.executor_pool import ExecutorEvents, ExecutorPool, ExecutorProcess
 from agiledart_agent.executors.foreign_logs import keeps_latencies, refused_log, with_owner
 from agiledart_agent.executors.quotas import Quotas
 from agiledart_agent.executors.secret_store import SecretStore
@@ -166,6 +167,7 @@ class ExecutorDesk:
             ),
             lambda app, version, number, part: self._configure(app, version, number, part, listen_host, advertised),
             str(self._settings.state_dir),
+            keeps_spare=self._settings.spare_executor,
         )
         driver.on(PrepareExecutors, lambda e: self._spawn(self._prepare(pool, e)))
         driver.on(StartInstances, lambda e: self._begin_to_start(pool, e))

@@ -18,14 +18,13 @@ import asyncio
 import contextlib
 import os
 import signal
-import socket
-import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
 import msgspec
 
+from agiledart_agent.executors.bare_process import LaunchError, Spare, start_bare
 from agiledart_agent.executors.executor_watch import ExecutorWatch
 from agiledart_dataflow.plan.deployment import RestoreFrom
 from agiledart_executor.connectors.credentials import Entrusted
@@ -73,15 +72,6 @@ LAUNCH_SECONDS = 27.0
 """Interpreter start, imports of user code and opening of files, on a slow board. The node waits 30 s, and could not say where
 the code is.
 """
-
-_SMALL = {"ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": "2"}
-"""Allocators that give memory back: Arrow's own pool (mimalloc) and glibc's arenas, one for each thread, kept 23 MB of a job in
-columns that nobody used (agent and executor 151 MB PSS, then 128, at the same CPU time). What the agent's environment says goes
-before.
-"""
-
-CREDENTIALS = "AGILEDART_CREDENTIALS"
-"""Names a folder with secrets of connectors, which executors open."""
 
 ENDING_SECONDS = 2.0
 """How long an executor may take to flush its sinks and end by itself."""
@@ -145,23 +135,10 @@ class ExecutorProcess:
             self.writer.write(frame(FrameKind.CONTROL, TO_EXECUTOR.encode(message)))
 
 
-def executor_environment(own: Mapping[str, str]) -> dict[str, str]:
-    """The environment of an executor: the agent's, without the agent's settings.
-
-    A join token may stand there; user code has no business with it.
-    """
-    others = {key: value for key, value in own.items() if not key.startswith("AGILEDART_") or key == CREDENTIALS}
-    return {**_SMALL, **others, "PYTHONUNBUFFERED": "1"}
-
-
 def _launching(
     part: bytes, names: tuple[InstanceName, ...], since: RestoreFrom | None, waits: bool, plan_name: bytes, request: int
 ) -> Launch:
     return Launch(request, part, names, since, waits, plan_name)
-
-
-class LaunchError(Exception):
-    """Instances could not be started; the text is in the user's words."""
 
 
 class ExecutorPool:
@@ -171,6 +148,7 @@ class ExecutorPool:
         events: whom to tell what.
         configuration: makes the first message for an executor of (application, version, number, its part in wire form).
         directory: working directory of the executors.
+        keeps_spare: a process is kept at hand while an application runs here that is saved by epochs.
     """
 
     def __init__(
@@ -178,12 +156,16 @@ class ExecutorPool:
         events: ExecutorEvents,
         configuration: Callable[[str, int, int, bytes], Configure],
         directory: str,
+        *,
+        keeps_spare: bool = False,
     ) -> None:
         self._events, self._configuration, self._directory = events, configuration, directory
         self._running: dict[tuple[str, int, int], ExecutorProcess] = {}
         self._starting: dict[tuple[str, int, int], asyncio.Task[ExecutorProcess]] = {}
         self._watchdog: asyncio.Task[None] | None = None
         self._ending: dict[int, ExecutorProcess] = {}
+        self._spare = Spare(partial(start_bare, directory))
+        self._keeps_spare, self._spare_until = keeps_spare, 0.0
 
     @property
     def processes(self) -> tuple[ExecutorProcess, ...]:
@@ -366,45 +348,14 @@ class ExecutorPool:
 
     async def _spawn(self, application: str, version: int, number: int, slot: int, part: bytes) -> ExecutorProcess:
         configuration = self._configuration(application, version, number, part)
-        try:
-            ours, theirs = socket.socketpair()
-            with contextlib.ExitStack() as undo:
-                undo.callback(ours.close)
-                undo.callback(theirs.close)
-                watch = ExecutorWatch(asyncio.get_running_loop().time() + LAUNCH_SECONDS)
-                undo.pop_all()
-        except OSError as error:  # no descriptors left
-            raise LaunchError(f"no process for user code could be started: {error.strerror}") from None
-        ours.setblocking(False)
-        try:
-            process = await asyncio.create_subprocess_exec(
-                sys.executable,
-                "-P",
-                "-m",
-                "agiledart_executor.worker",
-                str(theirs.fileno()),
-                str(watch.writing_end),
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.STDOUT,
-                pass_fds=(theirs.fileno(), watch.writing_end),
-                cwd=self._directory,
-                env=executor_environment(os.environ),
-                start_new_session=True,  # Ctrl-C in the agent's terminal is the agent's business
-            )
-        except OSError as error:
-            ours.close()
-            watch.close()
-            raise LaunchError(f"no process for user code could be started: {error.strerror}") from None
-        finally:
-            theirs.close()
-            watch.close_writing_end()
-        reader, writer = await asyncio.open_unix_connection(sock=ours)
+        bare = self._spare.take() or await start_bare(self._directory)
+        reader, writer = await asyncio.open_unix_connection(sock=bare.pair)
+        watch = bare.watch
         executor = ExecutorProcess(
-            application, version, slot, process, writer, watch=watch, secrets=configuration.secrets
+            application, version, slot, bare.process, writer, watch=watch, secrets=configuration.secrets
         )
         watch.bounds = configuration.bounds
-        watch.listen(process.pid)
+        watch.wait_until(asyncio.get_running_loop().time() + LAUNCH_SECONDS)
         self._running[application, version, slot] = executor
         executor.tasks = [
             asyncio.create_task(self._listen(executor, reader)),
@@ -536,6 +487,7 @@ class ExecutorPool:
         while True:
             await asyncio.sleep(1.0)
             now = asyncio.get_running_loop().time()
+            self._look_after_spare(now)
             for executor in self.processes:
                 if executor.ending:
                     continue
@@ -550,6 +502,14 @@ class ExecutorPool:
                     self._lost(executor, f"{executor.steps}: {told}; its process was stopped")
                 elif told:
                     self._events.printed(executor.application, f"warning: {executor.steps}: {told}")
+
+    def _look_after_spare(self, now: float) -> None:
+        """A new life ends all executors before it starts others: the spare outlives that."""
+        if self._keeps_spare and any(executor.by_epoch for executor in self._running.values()):
+            self._spare_until = now + IDLE_SECONDS
+            self._spare.want()
+        elif now > self._spare_until:
+            self._spare.dismiss()
 
     def start_sources(self, application: str, version: int) -> None:
         """Let the sources read."""
@@ -620,6 +580,7 @@ class ExecutorPool:
             self._watchdog.cancel()
         for task in self._starting.values():
             task.cancel()
+        await self._spare.close()
         for application, version in {(e.application, e.version): None for e in self.processes}:
             self.stop(application, version)
         tasks = [task for executor in self._ending.values() for task in executor.tasks]

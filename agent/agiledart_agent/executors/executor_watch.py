@@ -26,17 +26,14 @@ ANSWER_LOOKS: Final = 20
 class ExecutorWatch:
     """One executor's health.
 
-    Args:
-        since: (seconds of the loop's clock) from when on silence counts.
-
     Attributes:
         bounds: as they hold now; the application may have its own.
         writing_end: descriptor for the executor; -1 once closed here.
     """
 
-    def __init__(self, since: float = 0.0) -> None:
+    def __init__(self) -> None:
         self.bounds = Bounds()
-        self._since = since
+        self._since = 0.0
         self._heard = Heard()
         self._asked_at = 0.0
         self._told = False
@@ -49,6 +46,10 @@ class ExecutorWatch:
         """The process runs."""
         self._pid = pid
         asyncio.get_running_loop().add_reader(self._reading_end, self._read)
+
+    def wait_until(self, moment: float) -> None:
+        """Silence counts from a moment of the loop's clock on."""
+        self._since = moment
 
     def sign(self, *, answers: bool = False) -> None:
         """A message came. Its first report ends the patience that its start was given."""

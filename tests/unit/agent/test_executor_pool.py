@@ -7,13 +7,8 @@ from typing import Any, cast
 
 import pytest
 
-from agiledart_agent.executors.executor_pool import (
-    ExecutorEvents,
-    ExecutorPool,
-    ExecutorProcess,
-    LaunchError,
-    executor_environment,
-)
+from agiledart_agent.executors.bare_process import LaunchError, executor_environment
+from agiledart_agent.executors.executor_pool import ExecutorEvents, ExecutorPool, ExecutorProcess
 from agiledart_executor.messages import InstanceBroke, InstanceName
 
 

@@ -1,0 +1,103 @@
+"""The process that an agent keeps at hand: real ones, without user code."""
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from agiledart_agent.executors import bare_process
+from agiledart_agent.executors.bare_process import BareProcess, Spare, start_bare
+from agiledart_agent.executors.executor_pool import IDLE_SECONDS, ExecutorEvents, ExecutorPool
+
+
+@pytest.fixture(autouse=True)
+def without_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody waits until the rest of a start is done."""
+    monkeypatch.setattr(bare_process, "REST_SECONDS", 0.0)
+
+
+async def at_hand(spare: Spare) -> int:
+    """The process id, once it is there."""
+    spare.want()
+    assert spare._beginning is not None
+    await spare._beginning
+    assert spare.pid
+    return spare.pid
+
+
+def is_there(pid: int) -> bool:
+    """Whether a process lives, or waits for its parent."""
+    return Path(f"/proc/{pid}").exists()
+
+
+def test_one_process_is_at_hand_and_taken_once(tmp_path: Path) -> None:
+    started: list[BareProcess] = []
+
+    async def start() -> BareProcess:
+        started.append(await start_bare(str(tmp_path)))
+        return started[-1]
+
+    async def scenario() -> None:
+        spare = Spare(start)
+        assert spare.take() is None
+        pid = await at_hand(spare)
+        spare.want()
+        assert spare._beginning is not None
+        assert spare._beginning.done()
+        assert len(started) == 1, "another one is started beside it"
+        taken = spare.take()
+        assert taken is not None
+        assert taken.process.pid == pid
+        assert spare.take() is None
+        await spare.close()
+        assert is_there(pid), "it is his who took it"
+        await taken.end()
+        assert not is_there(pid)
+
+    asyncio.run(scenario())
+
+
+def test_one_that_has_died_is_not_handed_out_and_another_one_comes(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        spare = Spare(lambda: start_bare(str(tmp_path)))
+        first = await at_hand(spare)
+        os.kill(first, signal.SIGKILL)
+        assert spare._process is not None
+        await spare._process.process.wait()
+        assert spare.take() is None
+        second = await at_hand(spare)
+        assert second != first
+        await spare.close()
+        assert not is_there(second)
+        assert spare.take() is None
+
+    asyncio.run(scenario())
+
+
+def test_it_is_kept_while_an_application_is_saved_by_epochs_and_for_a_while_after(tmp_path: Path) -> None:
+    async def scenario(*, keeps_spare: bool) -> bool:
+        pool = ExecutorPool(
+            ExecutorEvents(*([cast(Any, None)] * 6)), cast(Any, None), str(tmp_path), keeps_spare=keeps_spare
+        )
+        running: dict[Any, Any] = pool._running
+        running["a", 1, 0] = SimpleNamespace(by_epoch=False)
+        pool._look_after_spare(100.0)
+        assert pool._spare._beginning is None, "it is kept although nobody is brought back"
+        running["b", 1, 0] = SimpleNamespace(by_epoch=True)
+        pool._look_after_spare(101.0)
+        if not keeps_spare:
+            return pool._spare._beginning is not None
+        pid = await at_hand(pool._spare)
+        running.clear()  # as for a moment between two lives
+        pool._look_after_spare(101.0 + IDLE_SECONDS)
+        assert pool._spare.pid == pid
+        pool._look_after_spare(101.1 + IDLE_SECONDS)
+        await pool.close()
+        return not is_there(pid)
+
+    assert asyncio.run(scenario(keeps_spare=True))
+    assert not asyncio.run(scenario(keeps_spare=False))
