@@ -101,6 +101,7 @@ def values(path: Path) -> list[int]:
         return sorted(int(row[-1]) for row in csv.reader(file) if row[-1].isdigit())
 
 
+@pytest.mark.soak  # `tests/simulation/test_cuts.py` has all cuts of a virtual network
 def test_bystanders_that_were_cut_off_change_nothing(hosts: Hosts, ring: Mesh, tmp_path: Path) -> None:
     """One application has ended, one ends while those are cut off that host nothing, one goes on until afterwards."""
     (tmp_path / "flow.py").write_text(CODE)

@@ -68,6 +68,7 @@ def holders_of(job: Job) -> list[AgentProcess]:
     return [agent for agent in job.ring.living() if any((agent.state_dir / "fragments").glob("[0-9a-f]*"))]
 
 
+@pytest.mark.soak
 def test_a_host_and_a_holder_are_killed_for_good(ring: Mesh, expected: tuple[Path, str]) -> None:
     job = Job(ring, expected[0], "holder", "--parallelism", "sums=6")
     job.until_committed()
@@ -111,6 +112,7 @@ def test_a_large_state_is_cut_into_fragments_and_rebuilt(ring: Mesh, expected: t
     check(job, result)
 
 
+@pytest.mark.soak
 def test_who_comes_back_after_others_took_over_lets_go(ring: Mesh, expected: tuple[Path, str]) -> None:
     job = Job(ring, expected[0], "back", "--parallelism", "sums=6")
     job.until_committed()
