@@ -7,31 +7,22 @@ Its sinks' logs and the elements of its run stay writable, too; every other name
 
 import os
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from agiledart_dataflow.plan.deployment import DeploymentPart
 from agiledart_dataflow.plan.specification import Specification
-from agiledart_dataflow.plan.stage_plan import StagePlan
 from agiledart_executor.elements import OF_EXECUTORS, run_folder
 from agiledart_executor.user_code.confinement import Confinement, FileOfConnector
+from agiledart_executor.user_code.own_folders import logs_here, steps_here, work_folder
 from agiledart_kernel.codec import Codec
 from agiledart_kernel.errors import OperationFailed
 from agiledart_kernel.node_id import NodeId
 from agiledart_sink_log.layout import log_directory
-from agiledart_sink_log.protocol import latency_log_name, user_sink_name_fault
-
-FOLDER: Final = "work"
 
 CHECKED: Final = ".checked"
 """In place of an application's name: code that a dry run tries. No application is called so."""
 
-_PLAN: Codec[StagePlan] = Codec(StagePlan)
 _SPECIFICATION: Codec[Specification] = Codec(Specification)
-
-
-def work_folder(root: Path, application: str) -> Path:
-    """What an application has on a node below its state directory `root`."""
-    return root / FOLDER / application
 
 
 def confine_to(part: DeploymentPart, root: Path, home: NodeId, closed: tuple[str, ...], *, has_latencies: bool) -> bool:
@@ -51,7 +42,7 @@ def confine_to(part: DeploymentPart, root: Path, home: NodeId, closed: tuple[str
         return False
     files = work_folder(root, part.application) / "files"
     specification = _SPECIFICATION.decode(part.specification)
-    here = _steps_here(part, home)
+    here = steps_here(part, home)
     logs = logs_here(part, home)
     names = (*logs.of_users, *(logs.of_latencies if has_latencies else ()))
     own = [files, files.parent, *(log_directory(root, name) for name in names)]
@@ -86,27 +77,3 @@ def confine_check(root: Path, closed: tuple[str, ...]) -> bool:
     except OSError as error:
         raise OperationFailed(f"{files} cannot be made: {(error.strerror or str(error)).lower()}") from None
     return confinement.enforce()
-
-
-class LogsHere(NamedTuple):
-    """Names of the logs that sinks of one node write: those that users named, and those of the latencies of this application."""
-
-    of_users: tuple[str, ...]
-    of_latencies: tuple[str, ...]
-
-
-def logs_here(part: DeploymentPart, home: NodeId) -> LogsHere:
-    """The logs that the sinks at `home` write."""
-    here = _steps_here(part, home)
-    sinks = [(n, sink) for n, sink in enumerate(_SPECIFICATION.decode(part.specification).sinks) if sink.index in here]
-    named = [sink.connector.path for _, sink in sinks if sink.connector is not None and sink.connector.kind == "log"]
-    return LogsHere(
-        tuple(name for name in named if not user_sink_name_fault(name)),
-        tuple(latency_log_name(part.application, number) for number, _ in sinks),
-    )
-
-
-def _steps_here(part: DeploymentPart, home: NodeId) -> set[int]:
-    """First steps of the stages that have an instance at `home`."""
-    stages = _PLAN.decode(part.plan).stages
-    return {stages[stage].steps[0] for (stage, _), peer in part.places().items() if peer.node == home}

@@ -16,7 +16,6 @@ from agiledart_dataflow.runtime.program import AnotherGraph, Program, compile_pr
 from agiledart_dataflow.runtime.source_instance import SourceInstance
 from agiledart_dataflow.state.owner_table import ranges_written
 from agiledart_dataflow.user_code.user_errors import NO_RECORD, user_code_error
-from agiledart_executor.confining import work_folder
 from agiledart_executor.connectors.codecs.columns_import import OF_THIS_PROCESS
 from agiledart_executor.connectors.log_sink import Kept, SinkOrigin
 from agiledart_executor.connectors.opening import open_sink, open_source
@@ -28,6 +27,7 @@ from agiledart_executor.latency_log import NO_LATENCIES, LatencyKeeping, Latency
 from agiledart_executor.running_instance import Running
 from agiledart_executor.spool.opening import open_intake
 from agiledart_executor.state.opening import disk_stores
+from agiledart_executor.user_code.own_folders import work_folder
 from agiledart_executor.user_code.software import software_version
 from agiledart_executor.user_code.user_bundle import Bundle
 from agiledart_executor.user_code.user_code import decode_bundle, load_bundle

@@ -11,7 +11,7 @@ import msgspec
 
 from agiledart_agent.log_judge import log_of
 from agiledart_dataflow.plan.deployment import DeploymentPart
-from agiledart_executor.confining import logs_here
+from agiledart_executor.user_code.own_folders import logs_here
 from agiledart_kernel.errors import OperationFailed, Refused
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.orders import order_giver

@@ -11,8 +11,8 @@ from typing import Final
 from agiledart_agent.executors.executor_pool import ExecutorProcess
 from agiledart_agent.metrics.node_metrics import bytes_below
 from agiledart_agent.settings import AgentSettings
-from agiledart_executor.confining import work_folder
 from agiledart_executor.user_code.bounds import MB
+from agiledart_executor.user_code.own_folders import work_folder
 from agiledart_kernel.errors import Refused
 from agiledart_kernel.grants import Quota
 from agiledart_kernel.orders import order_giver, quota_of_giver

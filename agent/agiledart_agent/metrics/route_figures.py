@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from agiledart_executor.routes.choosing import REASONS
+from agiledart_executor.routes.reasons import REASONS
 from agiledart_node.wire.route_bodies import RouteRow, routes_of
 
 DIRECT: Final = "direct"

@@ -19,6 +19,7 @@ from typing import Final, NamedTuple
 
 from agiledart_dataflow.plan.paths import AUTO, DIRECT, WARM, Paths, named
 from agiledart_executor.routes.circuit_costs import PLACES, ROUNDS, Circuit, Costs, Seen
+from agiledart_executor.routes.reasons import REASONS
 from agiledart_kernel.instants import MILLISECOND, SECOND
 from agiledart_kernel.randomness import RandomStream
 
@@ -65,10 +66,6 @@ AGAIN_NS: Final = 30 * SECOND
 """After which, where ways by others stay open, one by another relay is opened as well; the dearest of them is closed then."""
 
 CHANGES_KEPT: Final = 8
-
-REASONS: Final = ("lost", "silent", "slow", "thin", "better", "direct again")
-"""Why rows have gone over to another circuit: the one before was closed, answered nothing, answered late, carried too little;
-another one costs less; the direct way is well again."""
 
 
 class Look(NamedTuple):

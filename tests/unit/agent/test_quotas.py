@@ -8,8 +8,8 @@ import pytest
 from agiledart_agent.executors import quotas as module
 from agiledart_agent.executors.quotas import Quotas
 from agiledart_agent.settings import AgentSettings
-from agiledart_executor.confining import work_folder
 from agiledart_executor.user_code.bounds import MB
+from agiledart_executor.user_code.own_folders import work_folder
 from agiledart_kernel.errors import ConfigurationError
 from agiledart_kernel.grants import NO_QUOTA, Quota
 
