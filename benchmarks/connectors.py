@@ -253,10 +253,49 @@ def messages(folder: Path, count: int) -> Iterator[Figure]:
             yield measured(f"mqtt sink, QoS {qos}", count, write)
 
 
+# ---- Kafka
+
+
+def topic(folder: Path, count: int) -> Iterator[Figure]:
+    """JSON over Kafka, three partitions: rows as messages, keyed; then all of them read, as they come and in order of time."""
+    from tests.kafka_broker import KafkaBroker, jars
+
+    if jars() is None:
+        print("without Kafka's jars: no Kafka", file=sys.stderr)
+        return
+    with KafkaBroker(folder, "auto.create.topics.enable=true", "num.partitions=3") as running:
+        url = f"kafka://{running.at}/rooms"
+        writer: Any = open_sink(parse_connector(f"{url}?key=room"), Reading)
+
+        def write() -> int:
+            for start in range(0, count, 500):
+                while not writer.ready():
+                    time.sleep(0.001)
+                writer.write([Reading(*row(i).values()) for i in range(start, min(start + 500, count))])
+            writer.close()
+            return count
+
+        yield measured("kafka sink", count, write)
+        for name, options, kind in (
+            ("NamedTuple", "", Reading),
+            ("dict", "", dict[str, Any]),
+            ("up to the end", "?to=end", Reading),
+        ):
+            reader: Any = open_source(parse_connector(url + options), kind)
+            first = drained(reader, 1, 1)
+
+            def work(reader: Any = reader, first: int = first) -> int:
+                return first + drained(reader, count - first)
+
+            yield measured(f"kafka, {name}", count, work)
+            reader.close()
+
+
 PARTS: Final[dict[str, tuple[Callable[[Path, int], Iterator[Figure]], int]]] = {
     "files": (files, 200_000),
     "http": (posted, 100_000),
     "mqtt": (messages, 50_000),
+    "kafka": (topic, 200_000),
 }
 
 

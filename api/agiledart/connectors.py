@@ -212,6 +212,69 @@ def mqtt(
     )
 
 
+def kafka(
+    url: str,
+    *,
+    group: str | None = None,
+    begin: str | None = None,
+    to: str | None = None,
+    share: str | None = None,
+    format: str | None = None,  # noqa: A002  the option's name on the command line
+    key: str | None = None,
+    batch: int | None = None,
+    max_bytes: int | None = None,
+    credentials: str | None = None,
+    sasl: str | None = None,
+    ca: str | None = None,
+    cert: str | None = None,
+    cert_key: str | None = None,
+    malformed: str | None = None,
+    at: str = "",
+) -> Connector:
+    """Messages of a topic of Kafka, as source or sink. Needs `agiledart[kafka]`.
+
+    Args:
+        url: `kafka://HOST:PORT[,HOST:PORT]/TOPIC`, or `kafkas://…` over TLS.
+        group: source: it is told how far the source is; partitions are not dealt out by it.
+        begin: source, `from` in a URL: `earliest` (the usual without a group), `latest`, `committed` (where the group is; the
+            usual with one) or an ISO time.
+        to: source: `end`: up to what is there when it begins, in order of the messages' times; it ends then.
+        share: source: `2/3`: the second of three sources that share the partitions.
+        format: of a message: `json` (the usual), `csv`, `text`, `raw`; sources also `senml`, `msgpack`.
+        key: sink: fields, with commas between: rows with equal values stand in one partition, in order.
+        batch: sink: messages that are sent at once (1000).
+        max_bytes: sink: the largest message (1 MiB).
+        credentials: name of a file of the node with `user:password`; never in the URL.
+        sasl: how they are shown: `plain` (the usual), `scram-sha-256`, `scram-sha-512`.
+        ca, cert, cert_key: PEM files of the node, for `kafkas:`.
+        malformed: source: as for `csv`.
+        at: the node that reads or writes.
+    """
+    kind, colon, path = url.partition(":")
+    if kind not in ("kafka", "kafkas") or not colon:
+        raise ConfigurationError(f"{url!r} is no address of Kafka: write kafka://HOST:PORT/TOPIC, or kafkas://…")
+    more: dict[str, object] = {"from": begin}
+    return connector(
+        kind,
+        path,
+        group=group,
+        to=to,
+        share=share,
+        format=format,
+        key=key,
+        batch=batch,
+        max_bytes=max_bytes,
+        credentials=credentials,
+        sasl=sasl,
+        ca=ca,
+        cert=cert,
+        cert_key=cert_key,
+        malformed=malformed,
+        at=at,
+        **more,
+    )
+
+
 def sql(
     name: str,
     *,

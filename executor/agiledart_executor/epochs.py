@@ -76,6 +76,7 @@ class Seekable(Protocol):
         ...
 
 
+_BEGINNING: msgspec.msgpack.Decoder[tuple[int, bytes]] = msgspec.msgpack.Decoder(tuple[int, bytes])
 _ENDS: msgspec.msgpack.Decoder[tuple[int, ...]] = msgspec.msgpack.Decoder(tuple[int, ...])
 
 
@@ -118,11 +119,7 @@ class Epochs:
         """
         writer = self._takes(running)
         if writer is not None:
-            path = self._opened_path(running.stage, running.index)
-            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            part = path.with_name(f".{path.name}.part")
-            part.write_bytes(checked(msgspec.msgpack.encode(writer.prepare()), path.name))
-            part.replace(path)
+            self._note(self._opened_path(running.stage, running.index), msgspec.msgpack.encode(writer.prepare()))
 
     def _opened_path(self, stage: int, index: int) -> Path:
         return self._folder / "opened" / f"{stage}.{index}"
@@ -188,10 +185,10 @@ class Epochs:
         blocks = [snapshot, msgspec.msgpack.encode(ends), _identity(writer)] if ends else [snapshot]
         reader = None if running.source is None else running.source.reader
         if reader is not None and hasattr(reader, "position"):
-            blocks.append(reader.position())
+            blocks.append(place := reader.position())
+            if hasattr(reader, "trim"):
+                self._places.setdefault(name, {})[epoch] = place
         log = reader if isinstance(reader, LoggedReader) else None
-        if log is not None:
-            self._places.setdefault(name, {})[epoch] = log.position()
         header = self._header(running, epoch, has_ended=has_ended)
         caught_up = running.instance is None or running.instance.is_caught_up
         pause_ns = time.monotonic_ns() - began_ns
@@ -294,7 +291,7 @@ class Epochs:
 
     @staticmethod
     def _trim(running: Running, places: dict[int, bytes], epoch: int) -> None:
-        """A source's log is cut where the epoch is committed; an end, named by an epoch above the last barrier, waits for it."""
+        """A source's log is cut where the epoch is committed, a group told; an end, named above the last barrier, waits for it."""
         known = [one for one in places if one <= epoch]
         if known and running.source is not None:
             running.source.reader.trim(places[max(known)])
@@ -304,11 +301,38 @@ class Epochs:
     # ---- logs of sources
 
     def keep_log(self, running: Running) -> None:
-        """A source may have a log: from now on it is forced to the disk while rows come."""
+        """A source may have a log: from now on it is forced to the disk while rows come. One that may begin elsewhere each time,
+        as behind the newest message, goes on where an earlier life of the run began.
+        """
         log = running.source.reader if running.source is not None else None
+        if (begin := getattr(log, "saved_by_epochs", None)) is not None:
+            begin(self._beginning(running), partial(self._keep_beginning, running))
         if isinstance(log, LoggedReader):
             self._logs.append(log)
             log.written = lambda: self._sync_soon(log)
+
+    def _beginning(self, running: Running) -> bytes:
+        path = self._opened_path(running.stage, running.index)
+        try:
+            run, position = _BEGINNING.decode(content_of(path.read_bytes(), path.name))
+        except (OSError, DamagedFile, msgspec.MsgspecError):
+            return b""
+        return position if run == self._run else b""
+
+    def _keep_beginning(self, running: Running, position: bytes) -> None:
+        try:
+            self._note(self._opened_path(running.stage, running.index), msgspec.msgpack.encode((self._run, position)))
+        except OSError as error:
+            why = (error.strerror or str(error)).lower()
+            raise OperationFailed(f"{running.name}: {self._folder} cannot be written: {why}") from None
+
+    @staticmethod
+    def _note(path: Path, content: bytes) -> None:
+        """Raises OSError."""
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        part = path.with_name(f".{path.name}.part")
+        part.write_bytes(checked(content, path.name))
+        part.replace(path)
 
     def _sync_soon(self, log: LoggedReader) -> None:
         self._loop.call_later(SYNC_SECONDS, self._begin_sync, log)

@@ -18,13 +18,18 @@ class Away:
 
     def __init__(self, back: str) -> None:
         self._back = back
-        self._why = ""
+        self._why = self._what = ""
         self._since = self._next_try = 0.0
         self._pause = FIRST_PAUSE_SECONDS
         self._notes: list[str] = []
 
-    def gone(self, why: str, after: float | None = None) -> float:
-        """It did not work, because; returns the seconds to wait, ever more. `after`: seconds that it asks for."""
+    def gone(self, why: str, after: float | None = None, what: str = "") -> float:
+        """It did not work, because; returns the seconds to wait, ever more.
+
+        Args:
+            after: seconds that it asks for.
+            what: that it is away, where `why` does not say so: `not connected to HOST:PORT`.
+        """
         wait = min(self._pause if after is None else after, LONGEST_PAUSE_SECONDS)
         self._pause = min(2 * self._pause, LONGEST_PAUSE_SECONDS)
         now = time.monotonic()
@@ -32,8 +37,9 @@ class Away:
         if why != self._why:
             if not self._why:
                 self._since = now
-            self._why = why
-            self.note(f"{why}; next try in {wait:.1f} s, then ever later up to every {LONGEST_PAUSE_SECONDS:.0f} s")
+            self._why, self._what = why, what
+            told = f"{what} ({why})" if what else why
+            self.note(f"{told}; next try in {wait:.1f} s, then ever later up to every {LONGEST_PAUSE_SECONDS:.0f} s")
         return wait
 
     def there(self) -> None:
@@ -54,7 +60,10 @@ class Away:
         if not why:
             return ""
         now = time.monotonic()
-        return f"{why}, for {now - self._since:.0f} s; {more}next try in {max(0.0, self._next_try - now):.0f} s"
+        following = f"{more}next try in {max(0.0, self._next_try - now):.0f} s"
+        if self._what:
+            return f"{self._what} for {now - self._since:.0f} s ({why}), {following}"
+        return f"{why}, for {now - self._since:.0f} s; {following}"
 
     def note(self, text: str) -> None:
         """Something that users should know."""

@@ -12,6 +12,14 @@ _AGAIN: Final = Guarantee(
 _LOST: Final = Guarantee("may lose what came meanwhile; exactly-once: what was read comes from a log")
 _OBJECTS: Final = Guarantee("made again", goes_back=True)
 
+_RECORDS: Final = Guarantee(
+    "without a group read again from the beginning, with one may repeat; exactly-once: from the last epoch",
+    goes_back=True,
+    acknowledges="position; the group every few seconds, exactly-once: with the epoch",
+)
+_KAFKA: Final = ("credentials", "format", "from", "group", "sasl", "share", "to")
+_KAFKA_TLS: Final = ("ca", "cert", "cert_key")
+
 _PUSH: Final = ("credentials", "format", "listen", "max_bytes")
 _POLL: Final = ("cursor", "member", "poll", "since")
 _POSTED: Final = Guarantee(
@@ -35,6 +43,14 @@ SOURCES: Final = {
             opens="http.http_source:open_source", probes="http.http_source:probe_source",
         ),
         ConnectorKind("jsonl", "files of JSON objects, one a line", _AGAIN, _LINES, opens="line_source:open_jsonl"),
+        ConnectorKind(
+            "kafka", "messages of a topic of Kafka", _RECORDS, _KAFKA, "kafka", "aiokafka",
+            "kafka.topic_source:open_source", "kafka.kafka_probe:probe_source",
+        ),
+        ConnectorKind(
+            "kafkas", "the same over TLS", _RECORDS, (*_KAFKA_TLS, *_KAFKA), "kafka", "aiokafka",
+            "kafka.topic_source:open_source", "kafka.kafka_probe:probe_source",
+        ),
         ConnectorKind("lines", "files of texts, one a line", _AGAIN, _LINES, opens="line_source:open_texts"),
         ConnectorKind("list", "rows of a list", _OBJECTS, opens="memory:open_source"),
         ConnectorKind(
@@ -89,6 +105,8 @@ _PUBLISHED: Final = Guarantee(
     "may repeat; the name of each row travels along (MQTT 5); QoS 0: may lose", delivers=True, loses_without="qos"
 )
 _SENT: Final = Guarantee("may repeat", delivers=True)
+_PRODUCED: Final = Guarantee("may repeat; the name of each row travels along, in the header row-id", delivers=True)
+_TO_KAFKA: Final = ("batch", "credentials", "format", "key", "max_bytes", "sasl")
 
 _ROLLS: Final = ("roll_age", "roll_bytes")
 _TORN: Final = Guarantee(
@@ -105,6 +123,14 @@ SINKS: Final = {
         ConnectorKind("influx", "points of InfluxDB 1, 2 or 3", _SAME, _POINTS, opens="http.influx:open_sink"),
         ConnectorKind("influxs", "the same over TLS", _SAME, _POINTS, opens="http.influx:open_sink"),
         ConnectorKind("jsonl", "a file of JSON objects, one a line", _TORN, _ROLLS, opens="text_sink:open_sink"),
+        ConnectorKind(
+            "kafka", "messages to a topic of Kafka", _PRODUCED, _TO_KAFKA, "kafka", "aiokafka",
+            "kafka.topic_sink:open_sink", "kafka.kafka_probe:probe_sink",
+        ),
+        ConnectorKind(
+            "kafkas", "the same over TLS", _PRODUCED, (*_KAFKA_TLS, *_TO_KAFKA), "kafka", "aiokafka",
+            "kafka.topic_sink:open_sink", "kafka.kafka_probe:probe_sink",
+        ),
         ConnectorKind(
             "log", "a log on the node's disk, for readers over the network",
             Guarantee("rows of one attempt once; exactly-once: committed with the epoch", takes_back=True),

@@ -30,11 +30,12 @@ class RetryLater(Exception):
 
     Args:
         after: seconds that it asks for; None: as is usual.
+        what: as of `Away.gone`.
     """
 
-    def __init__(self, text: str, after: float | None = None) -> None:
+    def __init__(self, text: str, after: float | None = None, what: str = "") -> None:
         super().__init__(text)
-        self.after = after
+        self.after, self.what = after, what
 
 
 class Outgoing:
@@ -127,7 +128,7 @@ class Outgoing:
             try:
                 self._deliver(batch)
             except RetryLater as error:
-                wait = self._away.gone(str(error), error.after)
+                wait = self._away.gone(str(error), error.after, error.what)
                 with self._changed:
                     self._changed.wait_for(lambda: self._ends, wait)
                 continue

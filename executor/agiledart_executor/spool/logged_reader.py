@@ -169,6 +169,13 @@ class LoggedReader:
         at = _POSITION.decode(position)
         if at.log == self._log.identity:
             self._log.trim(at.cursor)
+        if at.place and hasattr(self._reader, "trim"):
+            self._reader.trim(at.place)
+
+    def saved_by_epochs(self, beginning: bytes, keep: Callable[[bytes], None]) -> None:
+        """For its reader, where that has it; what is in the log says where to go on in any case."""
+        if hasattr(self._reader, "saved_by_epochs"):
+            self._reader.saved_by_epochs(beginning, keep)
 
     def sync(self) -> int:
         """Force the log to the disk, in any thread; what `synced` is to be told. Raises OSError."""

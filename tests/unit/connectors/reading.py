@@ -51,3 +51,11 @@ def taken(reader: Any) -> Taken:
     finally:
         reader.close()
     return found
+
+
+def until(is_so: Callable[[], Any], seconds: float = SECONDS) -> None:
+    """Look until it is so."""
+    deadline = time.monotonic() + seconds
+    while not is_so():
+        assert time.monotonic() < deadline
+        select.select([], [], [], 0.005)

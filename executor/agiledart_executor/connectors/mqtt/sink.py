@@ -13,13 +13,12 @@ from collections.abc import Callable
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
-import msgspec
 from paho.mqtt.properties import Properties
 
 from agiledart_dataflow.counts.latency import LatencyHistogram
 from agiledart_dataflow.data.schema import fields_of
 from agiledart_dataflow.plan.connectors import Connector
-from agiledart_executor.connectors.codecs.rendering import columns_of, json_of
+from agiledart_executor.connectors.codecs.payloads import payload_renderer
 from agiledart_executor.connectors.memory import ReadTimes
 from agiledart_executor.connectors.mqtt.address import BrokerAddress, broker_address
 from agiledart_executor.connectors.mqtt.link import BrokerLink
@@ -41,7 +40,6 @@ END_SECONDS: Final = 5.0
 _PAUSE: Final = 0.005
 _USER_PROPERTY: Final = b"\x26" + len(NAME).to_bytes(2, "big") + NAME.encode()
 _FIELD: Final = re.compile(r"\{(\w+)\}")
-_FORMATS: Final = ("json", "csv", "text", "raw")
 _WILDCARDS: Final = str.maketrans({"+": "_", "#": "_", "/": "_", "\0": "_"})
 """What a field's value may not bring into a topic: it fills one level."""
 
@@ -77,7 +75,7 @@ class MqttWriter:
         self._times = times
         self._retain = flag(connector, "retain")
         self._topic = _topic_of(connector, address.topic, row_type)
-        self._render = _renderer(connector, row_type)
+        self._render = payload_renderer(connector, row_type)
         self._notes: list[str] = []
         self._published = self._acknowledged = 0  # the latter by the link's thread
         self._queue: deque[tuple[str, bytes, RowName | None]] = deque()
@@ -224,30 +222,6 @@ def _topic_of(connector: Connector, template: str, row_type: Any) -> Callable[[A
     text = _FIELD.sub("{}", template)
     getters = [attrgetter(name) for name in names]
     return lambda row: text.format(*(str(get(row)).translate(_WILDCARDS) or "_" for get in getters))
-
-
-def _renderer(connector: Connector, row_type: Any) -> Callable[[Any, int], bytes]:
-    form = connector.option("format", "json")
-    if form not in _FORMATS:
-        raise ConfigurationError(f"{connector.url()}: format is one of {', '.join(_FORMATS)}, not {form!r}")
-    if form == "json":
-        value_for, encode = json_of(row_type), msgspec.json.Encoder().encode
-        return lambda row, now: encode(value_for(row, now))
-    if form == "csv":
-        columns_for = columns_of(row_type)
-
-        def render(row: Any, now: int) -> bytes:
-            columns: list[str] = []
-            columns_for(row, now, columns)
-            return ",".join(columns).encode("utf-8", "replace")
-
-        return render
-    kind = str if form == "text" else bytes
-    if row_type is not kind:
-        raise ConfigurationError(
-            f"{connector.url()}: format={form} is for rows that are {kind.__name__}, not {row_type!r}"
-        )
-    return lambda row, now: row.encode("utf-8", "replace") if kind is str else row
 
 
 def open_sink(connector: Connector, row_type: Any, clock: Callable[[], int], origin: "SinkOrigin | None") -> MqttWriter:

@@ -1,0 +1,156 @@
+"""Messages of Kafka into a file, exactly once, while the broker, executors and the source's agent are killed with SIGKILL."""
+
+import asyncio
+import contextlib
+import json
+import os
+import random
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from agiledart_dataflow.plan.connectors import parse_connector
+from tests.e2e.mesh import Mesh, cli, executors_of, mesh, wait_for
+from tests.e2e.plug import pull_the_plug
+from tests.kafka_broker import KafkaBroker, needs_kafka
+
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.xdist_group("kafka")]
+
+CODE = """
+from typing import Any, NamedTuple
+
+from agiledart import Sink, Source, Topology
+
+
+class Reading(NamedTuple):
+    number: int
+    celsius: float
+
+
+def doubled(reading: Reading) -> Reading:
+    return Reading(reading.number, reading.celsius * 2)
+
+
+def numbers(readings: Source[Reading], report: Sink[Any]) -> Topology:
+    topology = Topology("numbers", delivery="exactly-once")
+    topology.source("readings", readings).map(doubled, name="doubled").sink("report", report)
+    return topology
+"""
+PATIENCE = 240.0
+PARTITIONS = 4
+
+
+class Reading(NamedTuple):
+    """What is sent."""
+
+    number: int
+    celsius: float
+
+
+@pytest.fixture
+def ring() -> Iterator[Mesh]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AGILEDART_AGENT__CHECKPOINT_INTERVAL", "2")
+        with mesh(3) as made:
+            yield made
+
+
+def topic(broker: KafkaBroker, name: str) -> None:
+    """Make it."""
+    from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+
+    async def make() -> None:
+        admin = AIOKafkaAdminClient(bootstrap_servers=broker.at)
+        await admin.start()
+        await admin.create_topics([NewTopic(name, PARTITIONS, 1)])
+        await admin.close()
+
+    asyncio.run(make())
+
+
+def group_is_at(broker: KafkaBroker, group: str) -> int:
+    """The sum of the offsets that the group was told."""
+    from aiokafka.admin import AIOKafkaAdminClient
+
+    async def ask() -> int:
+        admin = AIOKafkaAdminClient(bootstrap_servers=broker.at)
+        await admin.start()
+        try:
+            return sum(one.offset for one in (await admin.list_consumer_group_offsets(group)).values())
+        finally:
+            await admin.close()
+
+    return asyncio.run(ask())
+
+
+def kill_an_executor(ring: Mesh) -> None:
+    running = [pid for agent in ring.living() for pid in executors_of(agent)]
+    if running:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(random.choice(running), signal.SIGKILL)
+
+
+@pytest.mark.parametrize(
+    ("count", "kills"), [(20_000, 1), pytest.param(400_000, 6, marks=[pytest.mark.soak, pytest.mark.timeout(1_800)])]
+)
+def test_each_message_is_in_the_file_once(ring: Mesh, tmp_path: Path, count: int, kills: int) -> None:
+    needs_kafka()
+    from agiledart_executor.connectors.opening import open_sink
+
+    out, state_dir = tmp_path / "out.csv", str(ring.agents[0].state_dir)
+    (tmp_path / "plant.py").write_text(CODE)
+
+    def status() -> Any:
+        return json.loads(cli("status", "numbers", "--agent", state_dir, "-o", "json").stdout)
+
+    def lines() -> list[str]:
+        return out.read_text().splitlines() if out.exists() else []
+
+    with KafkaBroker(tmp_path) as broker:
+        topic(broker, "numbers")
+
+        def begin_again() -> None:
+            broker.kill()
+            broker.start()
+
+        def plug() -> None:
+            agent = ring.agent("a2")
+            pull_the_plug(agent)
+            agent.start()
+            agent.ready()
+
+        ways: list[Callable[[], None]] = [lambda: kill_an_executor(ring), begin_again, plug]
+        submit = (
+            "submit", "plant.py:numbers", "--set", f"readings=kafka://{broker.at}/numbers?group=plant@a2", "--set",
+            f"report=csv:{out}@a3", "--agent", state_dir,
+        )  # fmt: skip
+        tried = cli(*submit, "--dry-run", cwd=tmp_path)
+        assert f"connected, {PARTITIONS} partitions" in tried.stdout, tried.stdout + tried.stderr
+        told = cli(*submit, cwd=tmp_path)
+        assert told.returncode == 0, told.stderr
+        moments = sorted(random.Random(21).sample(range(count // 20, count, 500), len(ways) * kills))
+        writer: Any = open_sink(parse_connector(f"kafka://{broker.at}/numbers"), Reading)
+        for start in range(0, count, 500):
+            while moments and moments[0] < start:
+                moments.pop(0)
+                wait_for(lambda: lines(), PATIENCE, "rows arrive")
+                ways[len(moments) % len(ways)]()
+            wait_for(writer.ready, PATIENCE, "the broker takes rows")
+            writer.write([Reading(number, number / 2) for number in range(start, start + 500)])
+        writer.close()
+        try:
+            wait_for(lambda: len(lines()) >= count, PATIENCE, "all rows in the file")
+            wait_for(lambda: group_is_at(broker, "plant") == count, PATIENCE, "the group is told of the last epoch")
+        except AssertionError:
+            raise AssertionError(f"{len(lines()):,} of {count:,}: {json.dumps(status())[:3_000]}") from None
+        assert any("brought back" in entry["text"] for entry in status()["history"]), "nothing was killed in time"
+    wait_for(
+        lambda: "not connected to 127.0.0.1" in json.dumps(status()["stages"][0]),
+        60,
+        "status says that the broker is gone",
+    )
+    cli("stop", "numbers", "--agent", state_dir)
+    assert sorted(int(line.split(",")[0]) for line in lines()) == list(range(count)), "each once"

@@ -1,0 +1,95 @@
+"""A source that begins elsewhere each time and tells others how far it is: with the epoch; a later life where the run began."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from agiledart_dataflow.plan.connectors import Reading
+from agiledart_executor.spool.logged_reader import LoggedReader
+from agiledart_executor.spool.source_log import SourceLog
+from tests.unit.executor.test_epochs import Life, Readings, Row
+
+
+class Telling(Readings):
+    """Says where it begins before its first row, hears which positions are committed."""
+
+    def __init__(self, allowed: int) -> None:
+        super().__init__(allowed)
+        self.begins: list[bytes] = []
+        self.trimmed: list[int] = []
+
+    def saved_by_epochs(self, beginning: bytes, keep: Callable[[bytes], None]) -> None:
+        self.begins.append(beginning)
+        keep(b"begun here")
+
+    def trim(self, position: bytes) -> None:
+        self.trimmed.append(msgspec.msgpack.decode(position))
+
+
+def telling(life: Life) -> Telling:
+    """Let the source of a life read with one."""
+    reader: Any = Telling(life.reader.allowed)
+    life.reader = reader
+    source = life.running[0].source
+    assert source is not None
+    source.reader = reader
+    life.epochs.keep_log(life.running[0])
+    return reader  # type: ignore[no-any-return]
+
+
+def test_where_a_run_began_is_noted_and_what_is_committed_is_told(tmp_path: Path) -> None:
+    async def play() -> None:
+        life = Life(tmp_path, 1, 0)
+        reader = telling(life)
+        assert reader.begins == [b""]
+        life.allow(100)
+        await life.until(lambda: reader.at == 100)
+        await life.save(1)
+        life.allow(250)
+        await life.until(lambda: reader.at == 250)
+        await life.save(2)
+        life.allow(300)
+        await life.until(lambda: reader.at == 300)
+        assert reader.trimmed == []
+        for running in life.running:
+            life.epochs.commit(running, 2)
+        assert reader.trimmed == [250]
+        life.epochs.commit(life.running[0], 2)
+        assert reader.trimmed == [250], "once"
+        life.kill()
+        later = Life(tmp_path, 2, 0)
+        assert telling(later).begins == [b"begun here"], "of this run"
+        later.kill()
+
+    asyncio.run(play())
+
+
+def test_another_run_begins_where_it_wants(tmp_path: Path) -> None:
+    async def play() -> None:
+        life = Life(tmp_path, 1, 0)
+        telling(life)
+        life.kill()
+        other = Life(tmp_path, 1, 0)
+        other.epochs._run += 1
+        assert telling(other).begins == [b""]
+        other.kill()
+
+    asyncio.run(play())
+
+
+def test_behind_a_log_it_hears_the_same(tmp_path: Path) -> None:
+    inner = Telling(5)
+    reader = LoggedReader(inner, SourceLog(tmp_path, 1 << 20, fresh=True), Row)
+    reader.saved_by_epochs(b"there", lambda position: None)
+    assert inner.begins == [b"there"]
+    reading: Reading = reader.read(10, 0)
+    assert len(reading.rows) == 5
+    position = reader.position()
+    inner.allowed = 9
+    reader.read(10, 0)
+    reader.trim(position)
+    assert inner.trimmed == [5]
+    reader.close()
