@@ -18,7 +18,7 @@ from agiledart_recovery.lives.coordinator import Phase
 from agiledart_recovery.wire.names import Party
 from agiledart_recovery.wire.value import Assignment, Plan, Role
 from agiledart_simulation.runs.recovery_faults import RUN
-from agiledart_simulation.runs.recovery_run import RecoveryRun
+from agiledart_simulation.runs.recovery_run import DETECTION_NS, RecoveryRun
 from agiledart_simulation.runs.scenario import draw
 
 PAPER = (1_000, (1, 2, 4, 8, 16, 32, 64, 128))
@@ -112,7 +112,7 @@ def run(settings: Settings) -> Report:
         "base_seconds": round(base, 3),
     }
     notes = (
-        "time is virtual, deaths are silent; a host is taken for dead after 1.5 s",
+        f"time is virtual, deaths are silent; a host is taken for dead after {DETECTION_NS / SECOND:g} s",
         "applications do not share links",
     )
     return Report(parameters, tuple(rows), goals, notes)

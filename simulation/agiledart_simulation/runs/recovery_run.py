@@ -38,7 +38,9 @@ from agiledart_simulation.world.world import World
 
 _CODEC = Codec[object](RecoveryMessage | Frame | FrameAck)
 _LOOK_NS = 250 * MILLISECOND
-_DETECTION_NS = 1_500 * MILLISECOND
+DETECTION_NS = 1_500 * MILLISECOND
+"""Silence after which a host takes another one for dead."""
+
 _FEWEST, _MOST = 5, 9
 
 
@@ -282,7 +284,7 @@ class RecoveryRun:
                 apart = not there.is_up or now < there.paused_until or network.is_cut(a, b) or network.is_cut(b, a)
                 since = self._apart.setdefault((a, b), now) if apart else self._apart.pop((a, b), now)
                 key = (a, life, b)
-                if a != b and apart and now - since >= _DETECTION_NS and key not in self._told:
+                if a != b and apart and now - since >= DETECTION_NS and key not in self._told:
                     self._told[key] = None
                     self.world.inject(a, HostLost(b))
                 elif a != b and not apart and key in self._told:
