@@ -8,7 +8,7 @@ SPARK ?= $(if $(wildcard $(VENV)/.without-spark),no,yes)
 STAMP := $(VENV)/.installed$(if $(filter no,$(SPARK)),,-with-spark)
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-fast soak lint types contracts format bench bench-spark bench-engines soak-day soak-path simulate clean
+.PHONY: help install demo test test-fast soak lint types contracts format bench bench-spark bench-engines soak-day soak-path simulate clean bytecode
 
 help: ## what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -19,16 +19,20 @@ $(STAMP): pyproject.toml tools/setup.sh
 	@tools/setup.sh $(VENV) $(SPARK)
 	@touch $(VENV)/.installed $@
 
-demo: $(STAMP) ## five agents on this machine compute the busiest taxi routes, live; Spark reads along
+# Compiled once: where nobody may write bytecode (PYTHONDONTWRITEBYTECODE), each of hundreds of processes would compile everything anew.
+bytecode: $(STAMP)
+	@$(PY) -m compileall -q $(ROOTS) tools benchmarks tests
+
+demo: bytecode ## five agents on this machine compute the busiest taxi routes, live; Spark reads along
 	@$(VENV)/bin/agiledart demo $(if $(and $(filter no,$(SPARK)),$(wildcard $(VENV)/.installed-with-spark)),--no-spark) $(ARGS)
 
-test: lint types contracts ## everything but soaks
+test: bytecode lint types contracts ## everything but soaks
 	@$(PY) -m pytest -n 2 --dist loadgroup -m "not soak" $(ARGS)
 
-test-fast: lint types contracts ## what every commit must pass
+test-fast: bytecode lint types contracts ## what every commit must pass
 	@$(PY) -m pytest -n 2 --dist loadgroup -m "not slow and not soak" $(ARGS)
 
-soak: $(STAMP) ## tests that take minutes each: hostile crowds, storms and planted bugs in the simulator
+soak: bytecode ## tests that take minutes each: hostile crowds, storms and planted bugs in the simulator
 	@$(PY) -m pytest -n 2 --dist loadgroup -m soak --timeout 1800 $(ARGS)
 
 lint: $(STAMP) ## ruff: style and banned names
