@@ -22,6 +22,7 @@ from agiledart_agent.admitting.members import ROW_BYTES
 from agiledart_agent.admitting.registrar import Registrar
 from agiledart_agent.admitting.renewal import Renewal
 from agiledart_agent.capacity import usual_capacity
+from agiledart_agent.checkpoints.checkpoint_desk import CheckpointDesk
 from agiledart_agent.circuits.relaying import Relaying
 from agiledart_agent.control.user_desk import UserDesk
 from agiledart_agent.driver import Driver
@@ -154,7 +155,7 @@ class Agent:
             lambda text: self._log.warning("log.trim", text),
             lambda *about: self._users.note_reading(*about),
         )
-        self.fragments = FragmentDesk(settings.state_dir, self._dial_fragments, self._feed, self._log.refused)
+        self._keep_state()
         self._users: UserDesk = UserDesk(settings, identity, log, self, self._feed, self._verify_order)
         self._metrics = AgentMetrics(self._users.figures, settings.zone)
         self._metrics_server = MetricsServer(
@@ -178,6 +179,20 @@ class Agent:
         self.lookout = Lookout(self._memory, self._greet, self.known_peers, self._feed, log)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._left = asyncio.Event()
+
+    def _keep_state(self) -> None:
+        """State of runs on this disk: fragments of others', and what outlives its run."""
+        state_dir = self._settings.state_dir
+        self.fragments = FragmentDesk(
+            state_dir, self._dial_fragments, self._feed, self._log.refused, lambda *what: self.checkpoints.find(*what)
+        )
+        self.checkpoints = CheckpointDesk(
+            state_dir,
+            self.fragments.client,
+            lambda: self.me,
+            self._feed,
+            lambda text: self._log.warning("checkpoint", text),
+        )
 
     # ---- life
 
@@ -218,6 +233,7 @@ class Agent:
         self.driver.on(ForgetPart, self._runs.forget_part)
         self.driver.on(ForgetRun, self._runs.forget)
         self.fragments.register(self.driver)
+        self.checkpoints.register(self.driver)
         self._feed(msgspec.structs.replace(self._runs.found(), fragments=self.fragments.found()))
         self._feed(ClockRead(int(time.time() * 1000)))
         self._feed(BansFound(self._kept_bans.found()))
@@ -252,6 +268,7 @@ class Agent:
             self.driver.stop()
         await self._users.close()
         await self._executors.close()
+        await self.checkpoints.close()
         await self.fragments.close()
         self._runs.close()
         await self.relaying.close()

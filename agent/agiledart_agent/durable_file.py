@@ -21,7 +21,12 @@ def write_durably(path: Path, content: bytes, mode: int = 0o600) -> None:
         with contextlib.suppress(OSError):
             beside.unlink()
         raise
-    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Have the names in a folder on the disk; raises OSError."""
+    directory = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(directory)
     finally:

@@ -28,7 +28,10 @@ VERBS: dict[str, tuple[str, str]] = {
         "agiledart_cli.verbs.changing_stages:drain",
         "Empty a node while rows flow; it leaves the ring, or stays.",
     ),
-    "checkpoint": ("agiledart_cli.verbs.applications:checkpoint", "What is safe of an application, and an epoch now."),
+    "checkpoint": (
+        "agiledart_cli.verbs.state.checkpoint_verbs:checkpoint",
+        "What is safe of an application; export, restore.",
+    ),
     "forget": ("agiledart_cli.verbs.applications:forget", "Let an application that has ended go from `list`."),
     "ban": ("agiledart_cli.verbs.network:ban", "Shut a node, a key or a token out of the network."),
     "unban": ("agiledart_cli.verbs.network:unban", "Take a ban back."),

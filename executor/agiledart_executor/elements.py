@@ -13,7 +13,7 @@ import struct
 from collections.abc import Iterable, Iterator
 from hashlib import sha256
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 import msgspec
 from crc32c import crc32c
@@ -52,6 +52,7 @@ class ElementHeader(msgspec.Struct, frozen=True, array_like=True):
         stage, index: the instance, and `steps` the names of its steps: a stage's number means nothing in another plan.
         ended: the instance has come to its end; this is its last element.
         term, parallelism, owners: of its stage: those who take over from it know by them whom else they need.
+        unread: of a source: bytes that wait in its log and cannot be read again; they are in no element.
     """
 
     run: int
@@ -64,6 +65,7 @@ class ElementHeader(msgspec.Struct, frozen=True, array_like=True):
     term: int = 1
     parallelism: int = 1
     owners: bytes = b""
+    unread: int = 0
 
 
 _HEADER: Final = msgspec.msgpack.Decoder(ElementHeader)
@@ -119,17 +121,24 @@ def _pieces(header: ElementHeader, blocks: Iterable[bytes]) -> Iterator[bytes]:
 
 def read_header(path: Path) -> ElementHeader:
     """Of the element in a file, without a look at the rest; raises `DamagedElement`."""
-    start = len(_MAGIC) + _LENGTH.size
     try:
         with path.open("rb") as file:
-            raw = file.read(start)
-            length, check = _LENGTH.unpack(raw[len(_MAGIC) :])
-            head = file.read(min(length, MAX_HEADER_BYTES))
-        if not raw.startswith(_MAGIC) or crc32c(head) != check:
-            raise DamagedElement(f"{path} is no element")
-        return _HEADER.decode(head)
-    except (OSError, struct.error, msgspec.MsgspecError) as error:
+            return header_at(file, str(path))
+    except OSError as error:
         raise DamagedElement(f"{path}: its header cannot be read ({error})") from None
+
+
+def header_at(file: BinaryIO, where: str) -> ElementHeader:
+    """Of the element that begins where a file is read next; raises `DamagedElement`, OSError. `where`: for people."""
+    try:
+        raw = file.read(len(_MAGIC) + _LENGTH.size)
+        length, check = _LENGTH.unpack(raw[len(_MAGIC) :])
+        head = file.read(min(length, MAX_HEADER_BYTES))
+        if not raw.startswith(_MAGIC) or crc32c(head) != check:
+            raise DamagedElement(f"{where} is no element")
+        return _HEADER.decode(head)
+    except (struct.error, msgspec.MsgspecError) as error:
+        raise DamagedElement(f"{where}: its header cannot be read ({error})") from None
 
 
 def read_element(run: Path, digest: bytes) -> tuple[ElementHeader, list[bytes]]:

@@ -60,6 +60,11 @@ def _identity(writer: object) -> bytes:
     return str(getattr(writer, "identity", "")).encode()
 
 
+def _unread(running: Running) -> int:
+    reader = None if running.source is None else running.source.reader
+    return reader.unread if isinstance(reader, LoggedReader) else 0
+
+
 def _by_epoch(writer: object) -> ByEpoch | None:
     return writer if isinstance(writer, ByEpoch) else None
 
@@ -247,6 +252,7 @@ class Epochs:
             name.term,
             stage.parallelism,
             stage.owners,
+            _unread(running),
         )
 
     @staticmethod

@@ -88,15 +88,16 @@ class InstanceHost:
         for running in self.running.values():
             self.wake(running)
 
-    def begin_epoch(self, epoch: int, change: bytes = b"") -> None:
+    def begin_epoch(self, epoch: int, change: bytes = b"", *, holds: bool = False) -> None:
         """Let the sources put the barrier of an epoch behind what they have sent, also those that have nothing to read.
 
         Args:
             change: name of the plan that it brings.
+            holds: nothing more is read behind it.
         """
         for running in self.running.values():
             if running.source is not None and epoch > running.wanted:
-                running.wanted, running.change = epoch, (epoch, change)
+                running.wanted, running.change, running.holds = epoch, (epoch, change), holds
                 self.wake(running)
             elif running.instance is not None and change and running.has_begun and running.barrier < epoch:
                 running.instance.expect_change(epoch)  # not one that begins behind it, or that has passed it already
@@ -424,7 +425,7 @@ class InstanceHost:
             self._send_barriers(running, source)
         blocked = running.blocked
         again = blocked and self.reading and not source.finished  # as in `_work`
-        if self.reading and not source.finished and not blocked:
+        if self.reading and not source.finished and not blocked and not running.holds:
             most = min(running.budget, running.room)
             polled = source.poll(began, time.time_ns(), most)
             if polled.batch is not None:
@@ -449,9 +450,9 @@ class InstanceHost:
             self._let_go(running)
         running.ended = source.finished
         blocked = running.blocked
-        if running.watched is not None and (blocked or source.finished):
+        if running.watched is not None and (blocked or source.finished or running.holds):
             self._unwatch(running)  # or it would wake for what it may not read
-        if blocked and self.reading and source.reads_on:
+        if blocked and self.reading and source.reads_on and not running.holds:
             return self._read_on(running, source)
         return again and not blocked
 

@@ -131,11 +131,13 @@ class BeginEpoch(Message, frozen=True, gc=False, tag=105):
     Args:
         before, after: of one that carries a change, the names of the plans before and behind it. Sources that follow another
             one do not let it in.
+        holds: sources read nothing more behind it.
     """
 
     epoch: int
     before: bytes = b""
     after: bytes = b""
+    holds: bool = False
 
 
 class CommitEpoch(Message, frozen=True, gc=False, tag=106):

@@ -141,6 +141,7 @@ class Running:
         barrier: the epoch whose barrier it has passed last; `wanted`: the one that a source is to let in.
         owned: figures of the key groups that it owns; empty where its stage has one instance and can have no more.
         change: the epoch and the name of the plan that a source's barrier is to bring.
+        holds: a source reads nothing more, because the run is to end at this barrier with its state kept.
         has_old: some outputs lead to instances of terms that have ended; nothing follows there.
         leaving: channels of terms that have ended and from which something may wait, or be under way.
         needs_life: it is broken because a change of its stage cannot go on.
@@ -165,6 +166,7 @@ class Running:
     barrier: int = 0
     wanted: int = 0
     change: tuple[int, bytes] = (0, b"")
+    holds: bool = False
     leaving: list[tuple[int, int]] = field(default_factory=list)
     has_old: bool = False
     needs_life: bool = False

@@ -198,7 +198,7 @@ class Worker:
             if follows_another or begin.after not in self._host.programs:
                 return
             self._plan_name = begin.after
-        self._host.begin_epoch(begin.epoch, begin.after)
+        self._host.begin_epoch(begin.epoch, begin.after, holds=begin.holds)
 
     def _commit(self, epoch: int) -> None:
         for running in self._host.running.values():

@@ -102,6 +102,7 @@ VERBS: Final[dict[str, Row]] = {
     "submit": Row(About.APPLICATION, _ADMIN, _SUBMITTER),
     "stop": Row(About.APPLICATION, _ADMIN, _SUBMITTER),
     "checkpoint": Row(About.APPLICATION, _ADMIN, _SUBMITTER),
+    "export": Row(About.APPLICATION, _ADMIN, _SUBMITTER),
     "scale": Row(About.APPLICATION, _ADMIN, _SUBMITTER),
     "move": Row(About.APPLICATION, _ADMIN, _SUBMITTER),
     "tap": Row(About.APPLICATION, _ADMIN, _SUBMITTER),

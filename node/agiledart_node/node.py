@@ -20,6 +20,7 @@ from agiledart_node.asking.auditing import Auditing
 from agiledart_node.asking.checkpoints import checkpoints
 from agiledart_node.asking.entrusting import Entrusting
 from agiledart_node.asking.forgetting import Forgetting
+from agiledart_node.asking.kept_checkpoints import KeptCheckpoints
 from agiledart_node.asking.questions import Questions
 from agiledart_node.asking.sharing import Sharing
 from agiledart_node.asking.stopping import Stopping
@@ -46,6 +47,7 @@ from agiledart_node.records.order_checks import Orders, VerifyOrder
 from agiledart_node.records.records import Records
 from agiledart_node.records.sinks import SINKS, FindSharers, FindSink, NoteSink, Sinks
 from agiledart_node.recovering.change_requests import ChangeRequests
+from agiledart_node.recovering.keeping_state import KeepingState
 from agiledart_node.recovering.recovering import Recovering
 from agiledart_node.registering.registering import Registering
 from agiledart_node.registering.renewing import Renewing
@@ -59,6 +61,16 @@ from agiledart_node.steering.self_scaling import SelfScaling
 from agiledart_node.wire.audit_messages import AskAudit, AuditLines, AuditMessage
 from agiledart_node.wire.ban_messages import BanDigest, BanMessage, BanNews
 from agiledart_node.wire.change_messages import AskChange, ChangeMessage, ChangeTaken
+from agiledart_node.wire.checkpoint_messages import (
+    AskCheckpoint,
+    AskCopy,
+    AskKept,
+    AskRemoval,
+    CheckpointIs,
+    CheckpointMessage,
+    CopyIs,
+    KeptAre,
+)
 from agiledart_node.wire.commands import (
     Audit,
     Ban,
@@ -67,12 +79,14 @@ from agiledart_node.wire.commands import (
     DrainNode,
     ExplainRecovery,
     ExplainScaling,
+    ExportCheckpoint,
     Forget,
     Info,
     ListApplications,
     Logs,
     Move,
     Nodes,
+    RemoveCheckpoint,
     Renew,
     Route,
     Scale,
@@ -175,6 +189,7 @@ NodeMessage = (
     | RenewalMessage
     | ChangeMessage
     | DrainMessage
+    | CheckpointMessage
 )
 """Everything that agents send to each other over links of the service `overlay`."""
 
@@ -199,6 +214,9 @@ _ANSWERS = (
     ChangeTaken,
     DrainIs,
     Relieved,
+    CheckpointIs,
+    CopyIs,
+    KeptAre,
     *SCHEDULING_ANSWERS,
 )
 
@@ -267,7 +285,7 @@ class Node:
         self._forgetting = Forgetting(desk, self._records, self._questions, self._watching, orders)
         self._questions.on_old = self._forgetting.tidy
         self._tapping = Tapping(desk, self._questions, self._hosting)
-        self._stopping = Stopping(desk, self._records, self._questions, self._watching, orders)
+        self._end_runs(orders)
         self._take_changes(orders)
         self._banning = Banning(desk, orders, verify)
         self._auditing, self._entrusting = Auditing(desk), Entrusting(desk, self._records, orders)
@@ -278,6 +296,13 @@ class Node:
         self._by_event = self._event_table()
         self._by_message = self._message_table()
         self._by_timer = self._timer_table()
+
+    def _end_runs(self, orders: Orders) -> None:
+        """At a user's wish, also so that their state is kept."""
+        about = self._desk, self._records
+        self._kept = KeptCheckpoints(*about, self._questions, self._watching, orders)
+        self._keeping = KeepingState(*about, self.recovering, orders)
+        self._stopping = Stopping(*about, self._questions, self._watching, orders, self._kept)
 
     def _take_changes(self, orders: Orders) -> None:
         """Stages of what runs change at a user's wish, or by themselves: `changes` where the run is coordinated."""
@@ -370,6 +395,10 @@ class Node:
             AskRecovery: self.recovering.ask_recovery,
             TermListening: self.recovering.term_listening,
             AskChange: self._begin(self.changes.asked),
+            AskCheckpoint: self._begin(self._keeping.asked),
+            AskCopy: self._begin(self._keeping.copy),
+            AskKept: self._begin(self._kept.local),
+            AskRemoval: self._begin(self._kept.removed),
             AskDrain: self._begin(self._draining.asked),
             LookAtDrain: self._draining.look,
             AskRelief: self._begin(self._relieving.asked),
@@ -574,8 +603,8 @@ class Node:
             return self._wanting.change(request, command, event.submitter, event.asker, event.order)
         if isinstance(command, DrainNode):
             return self._wanting_drains.drain(request, command, event.submitter, event.asker, event.order)
-        if isinstance(command, Tap):
-            return self._tapping.tap(request, command, event.asker)
+        if isinstance(command, ExportCheckpoint | RemoveCheckpoint):
+            return self._kept.wanted(request, command, event.submitter, event.asker, event.order)
         if isinstance(command, Forget):
             return self._forgetting.forget(request, command, event.asker, event.order)
         if isinstance(command, Ban):
@@ -597,6 +626,8 @@ class Node:
     def _answer_to_question(self, event: Asked) -> Coroutine[Any, None, None] | None:
         """Of who only wants to know."""
         request, command, questions = event.request, event.command, self._questions
+        if isinstance(command, Tap):
+            return self._tapping.tap(request, command, event.asker)
         if isinstance(command, ListApplications):
             return questions.list_applications(request, event.asker)
         if isinstance(command, Status):
@@ -612,7 +643,7 @@ class Node:
         if isinstance(command, Audit):
             return self._auditing.audit(request, command)
         if isinstance(command, Checkpoints):
-            return checkpoints(self._desk, questions, request, command, event.asker)
+            return checkpoints(self._desk, questions, self._kept, request, command, event.asker)
         if isinstance(command, ExplainRecovery):
             return questions.recovery(request, command.name, event.asker)
         if isinstance(command, ExplainScaling):

@@ -128,6 +128,22 @@ class RecoveryMachine:
         coordinator = self.coordinators.get(run)
         return coordinator.on_relief(host) if coordinator is not None else "another node coordinates it"
 
+    def request_hold(self, run: Run) -> str:
+        """Nothing more of a run is to be read behind the next epoch. As `request_change`."""
+        coordinator = self.coordinators.get(run)
+        return coordinator.on_hold() if coordinator is not None else "another node coordinates it"
+
+    def request_end_held(self, run: Run, at: Snapshot, reason: str) -> str:
+        """A run that is held at a committed epoch is to end there. As `request_change`."""
+        coordinator = self.coordinators.get(run)
+        return coordinator.on_end_held(at, reason) if coordinator is not None else "another node coordinates it"
+
+    def request_release(self, run: Run, reason: str) -> None:
+        """A run that is held is to go on."""
+        coordinator = self.coordinators.get(run)
+        if coordinator is not None:
+            coordinator.on_release(reason)
+
     def tell_end_again(self, run: Run, to: Peer) -> None:
         """A host does not answer, though it knew that a run is over: it may have been restarted, and know it no more."""
         coordinator = self.coordinators.get(run)

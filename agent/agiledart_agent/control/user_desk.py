@@ -5,11 +5,12 @@ import os
 import secrets
 import time
 from collections import Counter
-from collections.abc import Callable
-from typing import Protocol, cast
+from collections.abc import Callable, Coroutine
+from typing import Any, Protocol, cast
 
 from agiledart_agent.audit.book import AuditBook
 from agiledart_agent.audit.noting import is_noted, line_about, reading_refused, refused
+from agiledart_agent.checkpoints.checkpoint_desk import CheckpointDesk
 from agiledart_agent.circuits.relaying import Relaying
 from agiledart_agent.control.control_api import Client, ControlApi
 from agiledart_agent.driver import Driver, now
@@ -34,7 +35,18 @@ from agiledart_kernel.permissions import Asker, Log
 from agiledart_node.node import Node
 from agiledart_node.records.order_checks import VerifyOrder, check_order, terms_of, why_refused
 from agiledart_node.wire.audit_messages import AuditLine, ReadAudit
-from agiledart_node.wire.commands import VERB_BY_COMMAND, CreateToken, Info, Leave, Nodes, Renew, Request, Status
+from agiledart_node.wire.commands import (
+    VERB_BY_COMMAND,
+    BringCheckpoint,
+    CreateToken,
+    Info,
+    Leave,
+    Nodes,
+    ReadCheckpoint,
+    Renew,
+    Request,
+    Status,
+)
 from agiledart_node.wire.effects import EndAgent, Progressed, RefusedRequest, Replied
 from agiledart_node.wire.events import Asked
 from agiledart_sink_log.layout import logs_in
@@ -63,6 +75,8 @@ class Parts(Protocol):
     def sink_logs(self) -> SinkLogServer: ...
     @property
     def fragments(self) -> FragmentDesk: ...
+    @property
+    def checkpoints(self) -> CheckpointDesk: ...
     @property
     def executors(self) -> tuple[ExecutorProcess, ...]: ...
     def made_token(self, text: str) -> None: ...
@@ -94,6 +108,7 @@ class UserDesk:
         self._open: dict[
             int, tuple[AuditLine, bool]
         ] = {}  # requests: what the audit says, and whether also when allowed
+        self._works: set[asyncio.Future[None]] = set()
         self._renewals: set[asyncio.Future[str]] = set()
         self._audit = AuditBook(settings.state_dir, log, feed)
         self.leave_asked: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
@@ -112,6 +127,8 @@ class UserDesk:
         """Take no more questions on this machine."""
         for renewal in self._renewals:
             renewal.cancel()
+        for work in self._works:
+            work.cancel()
         await self._control.close()
         await self._audit.close()
 
@@ -164,10 +181,26 @@ class UserDesk:
                 self._leave(drain=not command.now)
             case Renew(chain=()):
                 self._renew(request, client)
+            case ReadCheckpoint():
+                self._later(request, self._parts.checkpoints.read(command))
+            case BringCheckpoint():
+                self._later(request, self._parts.checkpoints.brought(command))
             case _:
                 if isinstance(command, Info | Nodes | Status):
                     self._extended[request] = type(command)
                 self._feed(Asked(request, command, client.who, client.asker, order))
+
+    def _later(self, request: int, work: Coroutine[Any, None, dict[str, object]]) -> None:
+        """Answer when it is done."""
+
+        async def answered() -> None:
+            try:
+                self._answer(request, await work)
+            except OperationFailed as error:
+                self._refuse(request, str(error))
+
+        self._works.add(task := asyncio.ensure_future(answered()))
+        task.add_done_callback(self._works.discard)
 
     def _leave(self, *, drain: bool) -> None:
         if not self.leave_asked.done():

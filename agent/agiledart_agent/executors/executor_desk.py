@@ -29,6 +29,7 @@ from agiledart_dataflow.plan.stage_plan import StagePlan
 from agiledart_executor.connectors.credentials import Entrusted
 from agiledart_executor.messages import (
     AskWay,
+    BeginEpoch,
     CheckFound,
     CheckWanted,
     Configure,
@@ -174,7 +175,7 @@ class ExecutorDesk:
         driver.on(StartSources, lambda e: pool.start_sources(e.application, e.version))
         driver.on(DrainSources, lambda e: pool.drain_sources(e.application, e.version))
         driver.on(LinkInstances, lambda e: self._spawn(self._link_instances(pool, e)))
-        driver.on(PassBarrier, lambda e: pool.begin_epoch(e.application, e.version, e.epoch, e.before, e.after))
+        driver.on(PassBarrier, self._pass_barrier)
         driver.on(ReadyTerm, lambda e: self._begin_to_start(pool, e))
         driver.on(OpenTerm, lambda e: self._spawn(self._open_term(pool, e)))
         driver.on(HandOver, lambda e: self._hand_over(pool, e))
@@ -188,6 +189,11 @@ class ExecutorDesk:
         driver.on(KeepSecret, self._keep_secret)
         driver.on(ReadSecrets, lambda e: self._feed(Completed(e.request, self._secrets.known())))
         driver.on(ReadTap, lambda e: self._read_tap(pool, e))
+
+    def _pass_barrier(self, effect: PassBarrier) -> None:
+        begin = BeginEpoch(effect.epoch, effect.before, effect.after, effect.holds)
+        if self._pool is not None:
+            self._pool.begin_epoch((effect.application, effect.version), begin)
 
     async def close(self) -> None:
         """End all executors."""

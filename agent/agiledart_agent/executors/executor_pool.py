@@ -516,12 +516,12 @@ class ExecutorPool:
         for executor in self._of(application, version):
             executor.send(StartReading())
 
-    def begin_epoch(self, application: str, version: int, epoch: int, before: bytes = b"", after: bytes = b"") -> None:
-        """Have the sources put a barrier behind what they have sent. `before`, `after`: as of `BeginEpoch`."""
-        for executor in self._of(application, version):
-            if after:
-                executor.waiting.pop(after, None)  # it comes: they are instances like others
-            executor.send(BeginEpoch(epoch, before, after))
+    def begin_epoch(self, run: tuple[str, int], begin: BeginEpoch) -> None:
+        """Have the sources of a run put a barrier behind what they have sent."""
+        for executor in self._of(*run):
+            if begin.after:
+                executor.waiting.pop(begin.after, None)  # it comes: they are instances like others
+            executor.send(begin)
 
     def commit_epoch(self, application: str, version: int, epoch: int) -> None:
         """Have the sinks let the rows of an epoch count."""

@@ -17,7 +17,7 @@ from agiledart_agent.fragments.erasure import cut, joined, sealed, unsealed
 from agiledart_agent.fragments.fragment_links import Dial, FragmentClient
 from agiledart_agent.fragments.fragment_shelf import FragmentShelf
 from agiledart_agent.fragments.scrubbing import Scrubbing
-from agiledart_agent.fragments.server import FragmentServer
+from agiledart_agent.fragments.server import Find, FragmentServer
 from agiledart_agent.fragments.wire import About
 from agiledart_executor.elements import element_path, run_folder
 from agiledart_kernel.errors import OperationFailed
@@ -57,6 +57,7 @@ class FragmentDesk:
         dial: opens links of the service.
         feed: takes events for the node.
         count_refused: called with (reason, who) for each refusal.
+        find: what else than fragments lies here, for who knows its hash.
 
     Attributes:
         rebuilt: elements that were put together here.
@@ -64,7 +65,12 @@ class FragmentDesk:
     """
 
     def __init__(
-        self, state_dir: Path, dial: Dial, feed: Callable[[Event], None], count_refused: Callable[[str, str], None]
+        self,
+        state_dir: Path,
+        dial: Dial,
+        feed: Callable[[Event], None],
+        count_refused: Callable[[str, str], None],
+        find: Find = lambda run, digest: None,
     ) -> None:
         self._state_dir, self._feed = state_dir, feed
         self._disk = ThreadPoolExecutor(1, "fragments")
@@ -72,7 +78,7 @@ class FragmentDesk:
         self.shelf = FragmentShelf(state_dir)
         self._clearing = Clearing(self._disk, self.shelf.clear)
         self.client = FragmentClient(dial)
-        self.server = FragmentServer(self.shelf, self._disk, self._judge, self._stored, count_refused)
+        self.server = FragmentServer(self.shelf, self._disk, self._judge, self._stored, count_refused, find)
         self.scrubbing = Scrubbing(self.shelf, self._disk, feed)
         self._judging: dict[int, asyncio.Future[FragmentJudged]] = {}
         self._number = 0

@@ -4,7 +4,7 @@ One link to a holder, dialled when it is needed and closed when it was idle; on 
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
@@ -20,12 +20,14 @@ from agiledart_agent.fragments.wire import (
     Piece,
     Put,
     Stored,
+    Take,
 )
 from agiledart_kernel.errors import OperationFailed, RemoteProtocolError
 from agiledart_kernel.frames import FrameKind
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_recovery.wire.effects import FragmentKey
+from agiledart_recovery.wire.names import Run
 from agiledart_transport.framed import Link
 
 A = TypeVar("A", Go, Stored, Piece)
@@ -114,6 +116,30 @@ class FragmentClient:
             raise OperationFailed(f"the holder sent {taken:,} of {length:,} bytes")
         return b"".join(pieces)
 
+    async def take(self, peer: Peer, run: Run, digest: bytes, most: int) -> AsyncGenerator[bytes]:
+        """The bytes of an element, or of a checkpoint, one piece after the other. Raises `OperationFailed`.
+
+        Args:
+            most: no more are taken.
+        """
+        holder = self._holders.setdefault(peer.node, _Holder())
+        link = await self._link(peer, holder)
+        number, answers = self._ask(holder)
+        taken = 0
+        try:
+            self._send(link, Take(number, run, digest))
+            while True:
+                piece = await self._expect(answers, Piece)
+                taken += len(piece.data)
+                self.bytes_in += len(piece.data)
+                if taken > most or (not piece.data and piece.left):
+                    raise OperationFailed("the node sends more than it was asked for")
+                yield piece.data
+                if not piece.left:
+                    break
+        finally:
+            self._done(holder, number)
+
     async def close(self) -> None:
         """Close all links."""
         for holder in self._holders.values():
@@ -140,7 +166,7 @@ class FragmentClient:
                     raise OperationFailed(f"it cannot be reached: {error}") from None
             return holder.link
 
-    def _send(self, link: Link, message: Put | Bytes | Get) -> None:
+    def _send(self, link: Link, message: Put | Bytes | Get | Take) -> None:
         link.send(FrameKind.CONTROL, REQUESTS.encode(message))
 
     def _ask(self, holder: _Holder) -> "tuple[int, asyncio.Queue[object]]":

@@ -10,6 +10,7 @@ from collections import Counter, deque
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final
 
 from agiledart_agent.fragments.fragment_shelf import FragmentShelf, Header, NoFragment, Writing
@@ -25,11 +26,13 @@ from agiledart_agent.fragments.wire import (
     Piece,
     Put,
     Stored,
+    Take,
 )
 from agiledart_kernel.errors import RemoteProtocolError
 from agiledart_kernel.frames import FrameKind
 from agiledart_kernel.peer import Peer
 from agiledart_recovery.wire.effects import FragmentKey
+from agiledart_recovery.wire.names import Run
 from agiledart_transport.framed import ORDINARY_ENDS, Link, LinkHandler
 
 MAX_LINKS: Final = 64
@@ -40,13 +43,16 @@ STALL_SECONDS: Final = 30.0
 Judge = Callable[[Peer, FragmentKey, int], Awaitable[tuple[str, str]]]
 """(peer, key, life in which the peer is) → why it may not have this kept here: reason and text, both empty when it may."""
 
+Find = Callable[[Run, bytes], tuple[Path, int, int] | None]
+"""(run, hash) → the file with these bytes, where they begin in it, how many they are."""
+
 
 @dataclass(eq=False)
 class _Caller:
     """One connected peer, and the fragment that is coming from it."""
 
     link: Link
-    waiting: deque[Get | Put] = field(default_factory=deque)
+    waiting: deque[Get | Put | Take] = field(default_factory=deque)
     work: asyncio.Task[None] | None = None
     coming: tuple[int, Writing] | None = None
     ahead: int = 0
@@ -61,6 +67,7 @@ class FragmentServer:
         judge: asks the node.
         stored: told of each fragment that is on the disk, with the peer that brought it.
         count_refused: called with (reason, who) for each refusal.
+        find: what TAKE gives.
 
     Attributes:
         answered: by kind of answer; refusals count under their reason.
@@ -73,7 +80,9 @@ class FragmentServer:
         judge: Judge,
         stored: Callable[[FragmentKey, Peer], None],
         count_refused: Callable[[str, str], None],
+        find: Find = lambda run, digest: None,
     ) -> None:
+        self._find = find
         self._shelf, self._thread, self._judge, self._stored = shelf, thread, judge, stored
         self._count_refused = count_refused
         self._callers: dict[Link, _Caller] = {}
@@ -126,7 +135,12 @@ class FragmentServer:
         while caller.waiting:
             message = caller.waiting.popleft()
             try:
-                await (self._put(caller, message) if isinstance(message, Put) else self._get(caller, message))
+                if isinstance(message, Put):
+                    await self._put(caller, message)
+                elif isinstance(message, Take):
+                    await self._give(caller, message)
+                else:
+                    await self._get(caller, message)
             except NoFragment as error:
                 self._refuse(caller, message.request, error.reason, str(error))
             except ConnectionError:
@@ -243,3 +257,30 @@ class FragmentServer:
             offset, left = offset + size, left - size
             self._answer(caller, Piece(message.request, data, left))
             await caller.link.drain()
+
+    # ---- an element goes
+
+    async def _give(self, caller: _Caller, message: Take) -> None:
+        found = self._find(message.run, message.digest)
+        if found is None:
+            raise NoFragment("missing", "it does not lie here")
+        path, offset, left = found
+        run = self._loop.run_in_executor
+        try:
+            while left:
+                size = min(CHUNK_BYTES, left)
+                data = await run(self._thread, _part_of, path, offset, size)
+                offset, left = offset + size, left - size
+                self._answer(caller, Piece(message.request, data, left))
+                await caller.link.drain()
+        except OSError as error:
+            raise NoFragment("disk", (error.strerror or str(error)).lower()) from None
+
+
+def _part_of(path: Path, offset: int, size: int) -> bytes:
+    with path.open("rb") as file:
+        file.seek(offset)
+        data = file.read(size)
+    if len(data) != size:
+        raise NoFragment("missing", "it was cut short")
+    return data

@@ -5,6 +5,7 @@
 | PUT | GO, or REFUSED |
 | CHUNK … | STORED when the last one is on the disk under its hash, or REFUSED |
 | GET | PIECE …, or REFUSED |
+| TAKE | PIECE …, or REFUSED |
 
 The bytes have links of their own, and travel in pieces, so that probes and orders between agents do not wait behind them.
 """
@@ -18,6 +19,7 @@ from agiledart_kernel.count import Count
 from agiledart_kernel.machine import Message
 from agiledart_recovery.limits import MAX_FRAGMENTS
 from agiledart_recovery.wire.effects import FragmentKey
+from agiledart_recovery.wire.names import Run
 
 CHUNK_BYTES = 256 << 10
 """Bytes of a piece: a few milliseconds of a link, and little beside what a link may hold back."""
@@ -109,6 +111,20 @@ class Piece(Message, frozen=True, gc=False, tag=6):
     left: Count
 
 
+class Take(Message, frozen=True, gc=False, tag=8):
+    """All bytes of what lies with you under this hash: an element that an instance of yours saved, one within a checkpoint that you
+    keep, or a whole checkpoint.
+
+    Args:
+        run: whose element it is; of a checkpoint any.
+        digest: only those who were told of it know it.
+    """
+
+    request: Count
+    run: Run
+    digest: Hash
+
+
 class FragmentRefused(Message, frozen=True, gc=False, tag=7):
     """No; `reason` is one of `REASONS`, the text is for people."""
 
@@ -120,7 +136,7 @@ class FragmentRefused(Message, frozen=True, gc=False, tag=7):
 REASONS = ("form", "not a host", "old life", "unknown run", "full", "disk", "hash", "missing", "busy")
 """Why a holder refuses."""
 
-FragmentRequest = Put | Bytes | Get
+FragmentRequest = Put | Bytes | Get | Take
 FragmentAnswer = Go | Stored | Piece | FragmentRefused
 
 REQUESTS: Codec[FragmentRequest] = Codec(FragmentRequest)

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from agiledart_cli.output import BAD, GOOD, WATCH, count, duration, milliseconds, paint, print_table
+from agiledart_cli.output import BAD, GOOD, WATCH, count, duration, milliseconds, paint, print_table, when
 
 AGES_APART_MS = 250
 """Figures of one report round are nearer to each other than this."""
@@ -339,7 +339,8 @@ def print_sums(summary: Mapping[str, Any]) -> None:
 
 def print_checkpoints(body: Mapping[str, Any]) -> None:
     """What is safe in a sentence, and a line for each element."""
-    text = recovery_text(body) or _epoch_text(body["epoch"]) or "nobody says what is committed"
+    ended = "" if body["state"] in ("running", "recovering") else f"{body['state']}; what is kept of it:"
+    text = ended or recovery_text(body) or _epoch_text(body["epoch"]) or "nobody says what is committed"
     click.echo(f"{body['name']} v{body['version']}: {text}")
     rows = [
         [
@@ -350,3 +351,17 @@ def print_checkpoints(body: Mapping[str, Any]) -> None:
     ]
     if rows:
         print_table(["stage", "#", "node", "epoch", "bytes", "kept by"], rows, ["#", "bytes"])
+    print_kept(body.get("kept", ()))
+
+
+def print_kept(kept: Sequence[Mapping[str, Any]]) -> None:
+    """A line for each checkpoint that outlives its run."""
+    rows = [
+        [
+            *(one["name"], f"{one['application']} v{one['version']}", f"{one['epoch']} (life {one['life']})"),
+            *(when(one["taken_ms"]), count(one["bytes"]), ", ".join(one["nodes"])),
+        ]
+        for one in kept
+    ]
+    if rows:
+        print_table(["checkpoint", "of", "epoch", "taken", "bytes", "kept on"], rows, ["bytes"])

@@ -1,4 +1,4 @@
-"""Verbs about applications that were submitted: `list`, `status`, `stop`, `forget`, `share`, `logs`, `checkpoint`."""
+"""Verbs about applications that were submitted: `list`, `status`, `stop`, `forget`, `share`, `logs`."""
 
 import time
 from typing import Any
@@ -7,29 +7,27 @@ import click
 
 from agiledart_cli.control_client import connect
 from agiledart_cli.errors import FAILED
-from agiledart_cli.options import (
-    agent_options,
-)
+from agiledart_cli.options import agent_options, not_empty
 from agiledart_cli.output import BAD, GOOD, json_text, output_option, print_json, say
 from agiledart_cli.verbs.application_view import (
     FINAL_STATES,
     print_applications,
-    print_checkpoints,
+    print_kept,
     print_status,
     print_sums,
 )
 from agiledart_kernel.text import harmless, harmless_document
-from agiledart_node.wire.commands import Checkpoints, Forget, ListApplications, Logs, Share, Status, Stop
+from agiledart_node.wire.commands import Forget, ListApplications, Logs, Share, Status, Stop
 
 MAX_LOG_ANSWERS = 32
 """Answers that `logs` asks for without `--follow`: more than an agent's kept lines ever need."""
 
 LOG_POLL_SECONDS = 0.5
+KEEP_SECONDS = 2_000.0
+"""For the state of an application to be kept as a file on several nodes; the agent gives up by itself before."""
+
 STOP_SECONDS = 180.0
 """For an agent to drain an application; it gives up and cuts by itself before."""
-
-TAKE_SECONDS = 120.0
-"""For an epoch to be committed; the agent gives up by itself before."""
 
 
 @click.command(name="list", short_help="All applications of the network.")
@@ -75,22 +73,38 @@ def status(name: str, agent: str | None, identity: str | None, output: str) -> i
 @click.command(short_help="End an application: drain it, or cut it with --now.")
 @click.argument("name")
 @click.option("--now", is_flag=True, help="Cut it: what is under way is lost.")
+@click.option(
+    "--checkpoint",
+    "kept",
+    default="",
+    callback=not_empty,
+    metavar="S",
+    help="Close no windows: take a last epoch, and keep its state as checkpoint S, from which it can go on later.",
+)
 @agent_options
 @output_option
-def stop(name: str, now: bool, agent: str | None, identity: str | None, output: str) -> None:
+def stop(name: str, now: bool, kept: str, agent: str | None, identity: str | None, output: str) -> None:
     """End an application. Its sources stop reading, what they have read comes out, then it is stopped.
 
     \b
     Example:
       agiledart stop frequent-routes
       agiledart stop frequent-routes --now
+      agiledart stop frequent-routes --checkpoint before-the-change
+
+    With --checkpoint (of an application with delivery="exactly-once") nothing is drained: what is open in windows and states is
+    kept on up to three nodes, until  agiledart checkpoint remove  lets it go. Where it cannot be kept the application goes on.
     """
+    timeout = KEEP_SECONDS if kept else STOP_SECONDS
     with connect(agent, identity) as client:
-        body = client.ask(Stop(name, now), on_progress=lambda text: say(f"  {text}"), timeout=STOP_SECONDS)
+        body = client.ask(Stop(name, now, kept), on_progress=lambda text: say(f"  {text}"), timeout=timeout)
     if output == "json":
         print_json(body)
     else:
         say(f"{name} v{body['version']} is {body['state']}.", colour=GOOD)
+        if body.get("checkpoint"):
+            print_kept([harmless_document(body["checkpoint"])])
+            say(f"Go on from it: agiledart checkpoint restore {kept} FILE:NAME")
         print_sums(harmless_document(body.get("summary") or {}))
 
 
@@ -187,55 +201,3 @@ def _print_lines(lines: list[dict[str, Any]], output: str) -> None:
             click.echo(json_text(line))
         else:
             click.echo(harmless(f"{line['node']}  {line['step'] + '  ' if line['step'] else ''}{line['text']}"))
-
-
-@click.group(short_help="What is safe of an application, and an epoch now.")
-def checkpoint() -> None:
-    """What is safe of an application with delivery="exactly-once", and an epoch now.
-
-    \b
-    Example:
-      agiledart checkpoint list frequent-routes
-      agiledart checkpoint take frequent-routes
-    """
-
-
-@checkpoint.command(name="list", short_help="What each instance saved, and who keeps it.")
-@click.argument("name")
-@agent_options
-@output_option
-def list_checkpoints(name: str, agent: str | None, identity: str | None, output: str) -> None:
-    """What each instance of an application saved for the last two committed epochs, and who keeps it.
-
-    SURVIVES in `agiledart status` is what follows from that: how many machines may be lost at once.
-
-    \b
-    Example:
-      agiledart checkpoint list frequent-routes
-      agiledart checkpoint list frequent-routes -o json
-    """
-    with connect(agent, identity) as client:
-        body = client.ask(Checkpoints(name))
-    if output == "json":
-        print_json(body)
-    else:
-        print_checkpoints(harmless_document(body))
-
-
-@checkpoint.command(short_help="Begin an epoch now, and wait until it is committed.")
-@click.argument("name")
-@agent_options
-@output_option
-def take(name: str, agent: str | None, identity: str | None, output: str) -> None:
-    """Begin an epoch now, unless one is under way, and wait until it is committed: what the sinks took until then counts.
-
-    \b
-    Example:
-      agiledart checkpoint take frequent-routes
-    """
-    with connect(agent, identity) as client:
-        body = client.ask(Checkpoints(name, take=True), timeout=TAKE_SECONDS)
-    if output == "json":
-        print_json(body)
-    else:
-        print_checkpoints(harmless_document(body))

@@ -146,6 +146,11 @@ class LoggedReader:
         """What of the log was handed out, and how many lines that is."""
         return msgspec.msgpack.encode(_Position(self._cursor, self._lines, self._place, self._log.identity))
 
+    @property
+    def unread(self) -> int:
+        """Bytes that were read ahead, wait in the log, and cannot be read again from where they came."""
+        return 0 if self._resume is not None else self._log.end - self._cursor
+
     def seek(self, position: bytes) -> None:
         """Go back there."""
         at = _POSITION.decode(position)

@@ -7,10 +7,12 @@ import msgspec
 from agiledart_dataflow.plan.stage_plan import StagePlan
 from agiledart_kernel.instants import SECOND, Duration
 from agiledart_kernel.permissions import Asker
+from agiledart_node.asking.kept_checkpoints import KeptCheckpoints
 from agiledart_node.asking.questions import Questions, row_of, with_standing
-from agiledart_node.desk.desk import CommandRefused, Desk
+from agiledart_node.desk.desk import CommandRefused, Desk, NotAllowed
 from agiledart_node.records.application import RUNNING, ApplicationRecord
-from agiledart_node.wire.bodies import CheckpointsBody, ElementRow
+from agiledart_node.wire.bodies import CheckpointsBody
+from agiledart_node.wire.checkpoint_bodies import ElementRow
 from agiledart_node.wire.commands import Checkpoints
 from agiledart_node.wire.recovery_messages import RecoveryIs
 
@@ -19,8 +21,12 @@ LOOKS: Final = 150
 """So often somebody looks whether the epoch is committed: a little longer than an epoch may take."""
 
 
-async def checkpoints(desk: Desk, questions: Questions, request: int, command: Checkpoints, asker: Asker) -> None:
+async def checkpoints(
+    desk: Desk, questions: Questions, keeping: KeptCheckpoints, request: int, command: Checkpoints, asker: Asker
+) -> None:
     """Answer `checkpoint list` or `checkpoint take`. Raises CommandRefused."""
+    if not command.take and await _of_what_is_kept(desk, questions, keeping, request, command, asker):
+        return
     record = await questions.record(command.name, asker, "checkpoint")
     if not record.by_epoch:
         raise CommandRefused(
@@ -33,7 +39,34 @@ async def checkpoints(desk: Desk, questions: Questions, request: int, command: C
     told = await _told(questions, record, begin=False)
     if command.take:
         told = await _taken(desk, questions, record, told)
-    desk.reply(request, _body(record, told))
+    rows = await keeping.rows(await keeping.kept(application=record.name))
+    desk.reply(request, msgspec.structs.replace(_body(record, told), kept=rows))
+
+
+async def _of_what_is_kept(
+    desk: Desk, questions: Questions, keeping: KeptCheckpoints, request: int, command: Checkpoints, asker: Asker
+) -> bool:
+    """Answer with checkpoints that are kept, where the name is one's, or no run of it goes on. False: there are none such."""
+    found = await keeping.kept()
+    named = [each for each in found if each[0].name == command.name]
+    for one, _ in named:
+        keeping.check(asker, "checkpoint", one)
+    if not named and not any(one.run.app == command.name for one, _ in found):
+        return False
+    try:
+        record = None if named else await questions.record(command.name, asker, "checkpoint")
+    except NotAllowed:
+        raise
+    except CommandRefused:  # it is forgotten, and what is kept of it is not
+        record = None
+    if record is not None and record.state == RUNNING:
+        return False
+    shown = named or [each for each in found if each[0].run.app == command.name]
+    for one, _ in shown:
+        keeping.check(asker, "checkpoint", one)
+    version, state = (record.version, record.state) if record is not None else (shown[0][0].run.version, "kept")
+    desk.reply(request, CheckpointsBody(command.name, version, state, None, None, [], await keeping.rows(shown)))
+    return True
 
 
 async def _told(questions: Questions, record: ApplicationRecord, *, begin: bool) -> RecoveryIs | None:

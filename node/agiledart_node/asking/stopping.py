@@ -10,6 +10,7 @@ import msgspec
 
 from agiledart_kernel.instants import MILLISECOND, Duration
 from agiledart_kernel.permissions import Asker
+from agiledart_node.asking.kept_checkpoints import KeptCheckpoints
 from agiledart_node.asking.questions import Questions
 from agiledart_node.desk.desk import CommandRefused, Desk
 from agiledart_node.hosting.watching import ELSEWHERE, Watching
@@ -32,7 +33,16 @@ _LOOKS_A_SURVEY = 10
 class Stopping:
     """Ends applications at a user's wish."""
 
-    def __init__(self, desk: Desk, records: Records, questions: Questions, watching: Watching, orders: Orders) -> None:
+    def __init__(
+        self,
+        desk: Desk,
+        records: Records,
+        questions: Questions,
+        watching: Watching,
+        orders: Orders,
+        keeping: KeptCheckpoints,
+    ) -> None:
+        self._keeping = keeping
         self._desk, self._records, self._questions, self._watching = desk, records, questions, watching
         self._orders = orders
 
@@ -45,6 +55,9 @@ class Stopping:
         if record.is_final:
             reason = f": {record.reason}" if record.reason else ""
             raise CommandRefused(f"{name} does not run: it is {record.state}{reason}")
+        if command.checkpoint:
+            await self._keeping.stop(request, command, record, submitter, signed)
+            return
         if record.state == DEPLOYING or record.coordinator is None:
             record = await self._cut(record, submitter)
         else:

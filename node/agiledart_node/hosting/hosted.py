@@ -34,6 +34,7 @@ class Hosted:
         has_register: its register has begun the first life; who dies from now on is brought back.
         has_moved: all that it ran is on other nodes now; the application goes on.
         is_committed: the run's register says that it is over, and all hosts know: it may be closed once all figures are here.
+        ended_by: why the register says that it is over, where its input had not ended.
         life: of the run, as it stands in frames, to which all that was counted and has ended belongs.
         missing_looks: how often the patrol found no record; `doubted_looks`: how often a guard found it failed by hearsay.
     """
@@ -56,6 +57,7 @@ class Hosted:
     has_register: bool = False
     has_moved: bool = False
     is_committed: bool = False
+    ended_by: str = ""
     missing_looks: int = 0
     doubted_looks: int = 0
     life: int = field(init=False)

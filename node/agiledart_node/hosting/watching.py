@@ -256,7 +256,7 @@ class Watching:
             return
         if hosted.is_committed:
             return  # it is said until it is noted
-        hosted.is_committed = True
+        hosted.is_committed, hosted.ended_by = True, reason
         self._finish_when_through(hosted)
         if not hosted.is_closing:
             self._desk.talks.begin(self._finish_without(hosted))
@@ -274,8 +274,9 @@ class Watching:
 
     async def _finish(self, hosted: Hosted) -> None:
         def close(record: ApplicationRecord) -> ApplicationRecord | None:
-            reason = "stopped by a user; its input was drained" if record.stopping else ""
-            closed = advanced(record, STOPPED if record.stopping else FINISHED, reason, self._desk.wall_ms)
+            drained = "stopped by a user; its input was drained" if record.stopping else ""
+            reason = hosted.ended_by or drained
+            closed = advanced(record, STOPPED if reason else FINISHED, reason, self._desk.wall_ms)
             if closed is None or not hosted.collected:
                 return closed
             return msgspec.structs.replace(closed, summary=summary_of(record.specification, hosted.collected))

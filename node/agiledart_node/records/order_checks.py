@@ -32,9 +32,11 @@ from agiledart_node.wire.commands import (
     Command,
     CreateToken,
     DrainNode,
+    ExportCheckpoint,
     Forget,
     Leave,
     Move,
+    RemoveCheckpoint,
     Scale,
     SetSecret,
     Share,
@@ -75,7 +77,12 @@ def terms_of(command: Command) -> Terms | None:
             verb = CHECK if command.dry_run else "submit"
             return Terms(verb, name, (content_hash(command.specification), content_hash(command.bundle)), arguments)
         case Stop():
-            return Terms("stop", command.name, (), arguments_of((("now", "yes" if command.now else ""),)))
+            said = (("checkpoint", command.checkpoint), ("now", "yes" if command.now else ""))
+            return Terms("stop", command.name, (), arguments_of(said))
+        case ExportCheckpoint():
+            return Terms("export", command.name)
+        case RemoveCheckpoint():
+            return Terms("checkpoint", command.name, (), arguments_of((("remove", "yes"),)))
         case Share():
             revoke = "yes" if command.revoke else ""
             return Terms("share", command.name, (), arguments_of((("key", command.key[:128]), ("revoke", revoke))))

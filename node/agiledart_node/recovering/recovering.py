@@ -312,6 +312,27 @@ class Recovering:
         self._flush()
         return why
 
+    def hold(self, run: Run) -> str:
+        """Nothing more is to be read of a run that this node coordinates. Why not; empty: it is under way."""
+        why = self.machine.request_hold(run)
+        self._flush()
+        return why
+
+    def end_held(self, run: Run, at: Snapshot, reason: str) -> str:
+        """A run that is held at a committed epoch is to end there. Why not; empty: it is being written."""
+        why = self.machine.request_end_held(run, at, reason)
+        self._flush()
+        return why
+
+    def release(self, run: Run, reason: str) -> None:
+        """A run that is held is to go on."""
+        self.machine.request_release(run, reason)
+        self._flush()
+
+    def takes_part(self, run: Run) -> bool:
+        """Whether this node hosts something of a run, or votes on it."""
+        return run in self.machine.seats or (run.app, run.version) in self.runs
+
     def term_listening(self, sender: Peer, message: TermListening) -> None:
         """Another host's new instances listen."""
         self._terms.listening(sender, message)

@@ -244,7 +244,8 @@ def barrier_of(effect: asked.PassBarrier, value: Value | None) -> PassBarrier:
     """As executors are told; they were given no name for the plan with which the run began."""
     is_first = value is not None and value.plan.digest == effect.before and not value.plan.changes
     after = effect.after.digest if effect.after is not None else b""
-    return PassBarrier(effect.run.app, effect.run.version, effect.epoch, b"" if is_first else effect.before, after)
+    before = b"" if is_first else effect.before
+    return PassBarrier(effect.run.app, effect.run.version, effect.epoch, before, after, effect.holds)
 
 
 def wanted_for(after: Plan) -> frozenset[tuple[int, int]]:

@@ -9,6 +9,7 @@ import msgspec
 
 from agiledart_node.wire.admission_bodies import AuditBody, BansBody, RenewalBody, SecretsBody, TokensBody
 from agiledart_node.wire.change_bodies import ChangedBody, ChangeRow, DrainedBody
+from agiledart_node.wire.checkpoint_bodies import ElementRow, ExportBody, KeptRow, RemovedBody
 
 
 class Body(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -316,12 +317,13 @@ class StatusBody(ApplicationRow, frozen=True, kw_only=True):
 
 
 class StopBody(Body, frozen=True):
-    """`stop`: it has ended. `summary` is empty when it was cut."""
+    """`stop`: it has ended. `summary` is empty when it was cut. `checkpoint`: the one that was kept, when that was asked for."""
 
     name: str
     version: int
     state: str
     summary: dict[str, Any]
+    checkpoint: KeptRow | None = None
 
 
 class ForgetBody(Body, frozen=True):
@@ -408,25 +410,6 @@ class ScalingBody(Body, frozen=True):
     silent_nodes: list[str]
 
 
-class ElementRow(Body, frozen=True):
-    """What one instance saved.
-
-    Args:
-        stage: its name; `index`: which instance; `node`: its host.
-        epoch, life: of the snapshot.
-        needs: so many of its fragments rebuild it, and `holders` have one each; 0: it lies on its host only (sources, sinks).
-    """
-
-    stage: str
-    index: int
-    node: str
-    epoch: int
-    life: int
-    bytes: int
-    needs: int
-    holders: list[str]
-
-
 class CheckpointsBody(Body, frozen=True):
     """`checkpoint`: what is safe of an application.
 
@@ -434,6 +417,7 @@ class CheckpointsBody(Body, frozen=True):
         state: of the application.
         recovery, epoch: as in `status`; null when nobody coordinates it.
         elements: of the committed epoch and the one before it.
+        kept: checkpoints of it that outlive its runs, or the one that was asked for by its name.
     """
 
     name: str
@@ -442,6 +426,7 @@ class CheckpointsBody(Body, frozen=True):
     recovery: RecoveryRow | None
     epoch: EpochRow | None
     elements: list[ElementRow]
+    kept: list[KeptRow] = []
 
 
 class RecoveryStepRow(Body, frozen=True):
@@ -665,6 +650,8 @@ BODIES: dict[str, type[msgspec.Struct]] = {
     "explain-scaling": ScalingBody,
     "explain-recovery": RecoveryFactsBody,
     "checkpoint": CheckpointsBody,
+    "checkpoint-export": ExportBody,
+    "checkpoint-remove": RemovedBody,
     "change": ChangedBody,
     "drain": DrainedBody,
     "nodes": NodesBody,

@@ -49,10 +49,14 @@ class Status(Message, frozen=True, gc=False, tag=202):
 
 
 class Stop(Message, frozen=True, gc=False, tag=203):
-    """End an application: drain it, or cut it with `now`."""
+    """End an application: drain it, or cut it with `now`.
+
+    `checkpoint`: take a last epoch in place of draining it, and keep that under this name.
+    """
 
     name: str
     now: bool = False
+    checkpoint: Annotated[str, msgspec.Meta(max_length=64)] = ""
 
 
 class Nodes(Message, frozen=True, gc=False, tag=204):
@@ -136,6 +140,46 @@ class Checkpoints(Message, frozen=True, gc=False, tag=227):
 
     name: str
     take: bool = False
+
+
+class ExportCheckpoint(Message, frozen=True, gc=False, tag=231):
+    """Have a checkpoint as one file on this agent: a kept one of this name, or the newest epoch of an application that runs."""
+
+    name: Annotated[str, msgspec.Meta(max_length=64)]
+
+
+class RemoveCheckpoint(Message, frozen=True, gc=False, tag=232):
+    """Keep a checkpoint no longer."""
+
+    name: Annotated[str, msgspec.Meta(max_length=64)]
+
+
+class ReadCheckpoint(Message, frozen=True, gc=False, tag=233):
+    """Some bytes of a checkpoint's file on this agent, from `offset` on.
+
+    `name`: of its application; `digest`: of the file, 64 hex digits.
+    """
+
+    name: Annotated[str, msgspec.Meta(max_length=64)]
+    digest: Annotated[str, msgspec.Meta(min_length=64, max_length=64)]
+    offset: Annotated[int, msgspec.Meta(ge=0)]
+
+
+MAX_BROUGHT_BYTES = 1 << 20
+"""Of a checkpoint's file, in one `BringCheckpoint` or its answer to `ReadCheckpoint`."""
+
+
+class BringCheckpoint(Message, frozen=True, gc=False, tag=234):
+    """Bytes of a checkpoint's file for this agent, one piece after the other; it is looked at as a whole when the last has come.
+
+    `name`: of the application that is to begin with it; `digest`, `size`: of the file.
+    """
+
+    name: Annotated[str, msgspec.Meta(max_length=64)]
+    digest: Annotated[str, msgspec.Meta(min_length=64, max_length=64)]
+    size: Annotated[int, msgspec.Meta(ge=1)]
+    offset: Annotated[int, msgspec.Meta(ge=0)]
+    data: Annotated[bytes, msgspec.Meta(max_length=MAX_BROUGHT_BYTES)]
 
 
 class Scale(Message, frozen=True, gc=False, tag=228):
@@ -317,6 +361,10 @@ Command = (
     | ExplainScaling
     | ExplainRecovery
     | Checkpoints
+    | ExportCheckpoint
+    | RemoveCheckpoint
+    | ReadCheckpoint
+    | BringCheckpoint
     | Scale
     | Move
     | DrainNode
@@ -347,6 +395,10 @@ VERB_BY_COMMAND: dict[type, str] = {
     ExplainScaling: "explain",
     ExplainRecovery: "explain",
     Checkpoints: "checkpoint",
+    ExportCheckpoint: "export",
+    RemoveCheckpoint: "checkpoint",
+    ReadCheckpoint: "export",
+    BringCheckpoint: "submit",
     Scale: "scale",
     Move: "move",
     DrainNode: "drain",

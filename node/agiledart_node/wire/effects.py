@@ -93,6 +93,7 @@ class PassBarrier(Effect, frozen=True, gc=False):
 
     Args:
         before, after: names of the plans before and behind it; `after` is empty when it carries no change.
+        holds: they read nothing more behind it.
     """
 
     application: str
@@ -100,6 +101,7 @@ class PassBarrier(Effect, frozen=True, gc=False):
     epoch: int
     before: bytes = b""
     after: bytes = b""
+    holds: bool = False
 
 
 class ReadyTerm(Effect, frozen=True, gc=False):

@@ -9,6 +9,8 @@
 | 5 COMMITTED(value), COMMITTED_OK | told until acknowledged |
 
 A change (`changing`) is begun only when e - 1 is committed in this life, nothing else is begun, and all had caught up.
+A run that is to end with its state kept is *held*: from some epoch on sources send nothing behind the barrier, and when such an
+epoch is committed no other begins in this life. So nothing is read whose effects would be lost with the run.
 SYNC, because the snapshot of a merge by position holds effects of rows behind a barrier: they must come again exactly alike.
 
 Not complete within `epoch_timeout`: passed over. The awkward case: an epoch that carries a change must not be passed over, since
@@ -39,6 +41,8 @@ class Committing:
 
     Attributes:
         took_ns: from BEGIN to the commit of the last epoch.
+        held: the committed epoch behind which nothing was read; None while there is none in this life.
+        is_held: such an epoch is wanted, or there.
     """
 
     def __init__(self, desk: Desk, run: Run) -> None:
@@ -57,6 +61,8 @@ class Committing:
         self._former: dict[NodeId, tuple[Peer, int]] = {}
         self.took_ns = 0
         self._written: Complete | None = None
+        self.held: Snapshot | None = None
+        self.is_held, self._held_from = False, 0
 
     def enter(self, value: Value) -> None:
         """The register says so; answers of before are of no use."""
@@ -66,6 +72,7 @@ class Committing:
         self._open = self._syncing = 0
         self.changing.forget()
         self._ready, self._synced, self._told, self._former = {}, {}, {}, {}
+        self.held, self.is_held, self._held_from = None, False, 0
 
     def started(self, value: Value) -> None:
         """Everybody has entered the life."""
@@ -91,9 +98,11 @@ class Committing:
         self.changing.on_tick(value, ballot, self._ready, f"{ended} has come to its end" if ended else "")
         if self._open <= self.epochs.committed:
             alone = self.epochs.begun == self.epochs.committed and self.epochs.is_caught_up
+            if self.held is not None:
+                return ""
             if alone and self.changing.is_due(value, self.took_ns):
                 self._begin(value, self.changing.carry())
-            elif self.changing.wants_epoch or age >= self._interval_ns():
+            elif self.is_held or self.changing.wants_epoch or age >= self._interval_ns():
                 self._begin(value, None)
             return ""
         if self.changing.step is Step.CARRIED and age >= config.handover_timeout_ns:
@@ -110,6 +119,10 @@ class Committing:
         """Somebody does not want to wait for the next epoch."""
         self._is_wanted = True
 
+    def hold(self) -> None:
+        """From the next epoch on nothing more is to be read in this life."""
+        self.is_held = True
+
     def _interval_ns(self) -> int:
         usual = self._desk.config.checkpoint_interval_ns
         return min(usual, SOONEST_NS) if self._is_wanted else usual
@@ -117,11 +130,14 @@ class Committing:
     def _begin(self, value: Value, change: Plan | None) -> None:
         self._carried, self._is_wanted = change, False
         self._open = self.epochs.begun = self.epochs.begun + 1
+        if self.is_held:
+            self._held_from = self._held_from or self._open
         self._began = self._desk.now
         self._send_begin(value)
 
     def _send_begin(self, value: Value) -> None:
-        message = wire.Begin(self._run, self.life, self._open, value.plan.digest, self._carried)
+        holds = 0 < self._held_from <= self._open
+        message = wire.Begin(self._run, self.life, self._open, value.plan.digest, self._carried, holds)
         missing = self.epochs.missing(self._open)
         # Of a change everybody is told: a merge whose input stands at the barrier needs room for the rows of the others.
         told = {each.host.node: each.host for each in missing if each.role is Role.SOURCE or self._carried is not None}
@@ -203,6 +219,8 @@ class Committing:
         before = self.epochs.plan
         self.took_ns = self._desk.now - self._began
         self.epochs.settle(done)
+        if 0 < self._held_from <= done.epoch:
+            self.held = value.committed
         if done.plan != before:
             # Who runs nothing any more hears on: holders of what it saved take only its word for what is not needed.
             self._former |= {node: (peer, done.epoch + 2) for node, peer in before.hosts.items()}

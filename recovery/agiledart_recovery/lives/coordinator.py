@@ -37,7 +37,7 @@ from agiledart_recovery.register.proposer import Outcome, Proposer
 from agiledart_recovery.register.proposer import Phase as Hold
 from agiledart_recovery.register.voter import VoterSeat
 from agiledart_recovery.wire import messages as wire
-from agiledart_recovery.wire.names import Voter
+from agiledart_recovery.wire.names import Snapshot, Voter
 from agiledart_recovery.wire.observations import CoordinationBegan, CoordinationLost, LifeBegan, Recovered, RunWaits
 from agiledart_recovery.wire.value import Plan, State, Value
 
@@ -536,6 +536,8 @@ class Coordinator:
         """Stages are to take new terms. Returns why not; empty: it is under way."""
         if self.phase is not Phase.RUNNING or self.proposer.phase is Hold.IDLE:
             return "the application is being brought back" if self.is_at_work else "another node coordinates it"
+        if self.committing.is_held:
+            return "the application is being stopped"
         why = self.committing.changing.want(self.value, plan)
         self._tick_running()
         return why
@@ -548,6 +550,8 @@ class Coordinator:
             return ""
         if self.phase is not Phase.RUNNING or self.proposer.phase is not Hold.LEADING or self._need:
             return "the application is being brought back" if self.is_at_work else "another node coordinates it"
+        if self.committing.is_held:
+            return "the application is being stopped"
         if not any(
             peer.node != host.node and self._desk.can_reach(peer.node) for peer in (self._desk.me, *self._desk.room)
         ):
@@ -555,6 +559,33 @@ class Coordinator:
         self._relieved[host.node], self._unfit[host.node] = host, self._desk.now
         self._begin_life(f"{host.name or host.node.short} is drained", "drained")
         return ""
+
+    # ---- ending with the state kept
+
+    def on_hold(self) -> str:
+        """Nothing more is to be read behind the next epoch. Returns why not; empty: it is under way, see `committing.held`."""
+        if self.phase is not Phase.RUNNING or self.proposer.phase is Hold.IDLE:
+            return "the application is being brought back" if self.is_at_work else "another node coordinates it"
+        if not self.committing.is_held and self.committing.changing.plan.changes:
+            return "a change of it is under way"
+        self.committing.hold()
+        return ""
+
+    def on_end_held(self, at: Snapshot, reason: str) -> str:
+        """Write that the run has ended at the epoch behind which nothing was read. Returns why not; empty: it is being written."""
+        if self.phase is not Phase.RUNNING or self.proposer.phase is not Hold.LEADING or self._need:
+            return "the application is being brought back" if self.is_at_work else "another node coordinates it"
+        if self.committing.held != at or self.value.committed != at:
+            return "it has gone on meanwhile"
+        finished = msgspec.structs.replace(self.value, state=State.FINISHED, reason=reason[:400], outgoing=())
+        self.proposer.write(finished)
+        return ""
+
+    def on_release(self, reason: str) -> None:
+        """It was held, and is to go on: sources read on from the committed epoch, in the next life."""
+        if self.phase is Phase.RUNNING and self.committing.is_held:
+            self._need = reason
+            self._begin_life(reason)
 
     def violations(self) -> list[str]:
         """What must never be so."""

@@ -228,7 +228,9 @@ class Participant:
             self._begins[message.epoch], self.begun = request, message.epoch
             if message.after is not None:
                 self._plan = message.after
-            self._desk.do(asked.PassBarrier(self.run, self.life, message.epoch, message.before, message.after))
+            self._desk.do(
+                asked.PassBarrier(self.run, self.life, message.epoch, message.before, message.after, message.holds)
+            )
         else:  # so many were passed over that nothing here may remember them: a life later all begin behind the committed one
             self.on_broken(
                 self.life, f"epoch {message.epoch} is begun, and none behind {self._committed.epoch} was committed"
@@ -375,6 +377,12 @@ class Participant:
                     self.value = value  # nothing more is committed with it; who votes says the end
                 if self.phase is Phase.OUT:
                     self.phase = Phase.CLOSED  # a later process: nothing of it runs here
+            elif value.state is State.FINISHED and self.phase is not Phase.CLOSED:
+                if self._committing > self._committed:
+                    return  # it is said again
+                self.value = value  # it was ended behind an epoch that is committed here
+                self._tell_holders(value)
+                self._close()
             elif (value.life, value.committed) == (self.life, self._committed) and self.phase is Phase.RUNNING:
                 self.value = value  # it may name other holders
                 self._know_elements()
@@ -402,9 +410,13 @@ class Participant:
         self._tell_holders(value)
         self._know_elements()
         if value.state is not State.RUNNING and self.phase is not Phase.CLOSED:
-            self.phase = Phase.CLOSED
-            self.repairing.forget()
-            self._desk.do(asked.CloseRun(self.run, value.state.value))
+            self._close()
+
+    def _close(self) -> None:
+        assert self.value is not None, "a value says that it has ended"
+        self.phase = Phase.CLOSED
+        self.repairing.forget()
+        self._desk.do(asked.CloseRun(self.run, self.value.state.value))
 
     def _tell_holders(self, value: Value) -> None:
         """Holders of what was saved here hear what is needed of it; one that does not hear it hears the next word."""

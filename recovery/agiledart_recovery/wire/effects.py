@@ -73,7 +73,8 @@ class StartSources(Effect, frozen=True, gc=False):
 class PassBarrier(Effect, frozen=True, gc=False):
     """Sources send barrier `epoch`, and before it those that they missed; answered by `PartyPrepared` of each party.
 
-    `before` is the digest of the plan that they follow; `after`, with a change, the plan behind the barrier.
+    `before` is the digest of the plan that they follow; `after`, with a change, the plan behind the barrier. `holds`: nothing
+    more is read behind it.
     """
 
     run: Run
@@ -81,6 +82,7 @@ class PassBarrier(Effect, frozen=True, gc=False):
     epoch: int
     before: bytes
     after: Plan | None
+    holds: bool = False
 
 
 class MakeTermReady(Request, frozen=True, gc=False):

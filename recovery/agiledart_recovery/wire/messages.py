@@ -147,12 +147,16 @@ class Start(RunMessage, frozen=True, gc=False, tag=393):
 
 
 class Begin(RunMessage, frozen=True, gc=False, tag=394):
-    """Send barrier `epoch`; with a change the plan `after` holds behind it. `before` must be the plan that you have."""
+    """Send barrier `epoch`; with a change the plan `after` holds behind it. `before` must be the plan that you have.
+
+    `holds`: sources send nothing behind it, as long as this life lasts.
+    """
 
     life: Count
     epoch: Count
     before: Digest
     after: Plan | None = None
+    holds: bool = False
 
 
 class Ask(RunMessage, frozen=True, gc=False, tag=395):

@@ -215,7 +215,8 @@ class Value(msgspec.Struct, frozen=True, array_like=True):
         generation: grows when an admin goes on without a lost majority.
         saved, before: what the committed epoch and the one committed before it need.
         parts: each node's part of each sink, also of sinks that have moved on.
-        reason: why it failed; of a run that goes on, what this life could not bring back; empty otherwise.
+        reason: why it failed; of one that was ended with its state kept, by whom; of a run that goes on, what this life could not
+            bring back; empty otherwise.
         outgoing: the voters before, when this value changes them: until the next value they must agree, too.
         key: of the run; elements are sealed under it before they are cut, so that holders cannot read them.
         changes: the last of them, oldest first, the one that runs among them.

@@ -19,6 +19,7 @@ from agiledart_node.wire.commands import (
     Audit,
     Ban,
     Bans,
+    BringCheckpoint,
     Checkpoints,
     Command,
     ControlMessage,
@@ -26,6 +27,7 @@ from agiledart_node.wire.commands import (
     DrainNode,
     ExplainRecovery,
     ExplainScaling,
+    ExportCheckpoint,
     Forget,
     Info,
     Leave,
@@ -34,7 +36,9 @@ from agiledart_node.wire.commands import (
     Move,
     Nodes,
     Progress,
+    ReadCheckpoint,
     Refusal,
+    RemoveCheckpoint,
     Renew,
     Request,
     Route,
@@ -53,7 +57,8 @@ ONE_OF_EACH: tuple[Command, ...] = (
     Submit("x", b"", b""), ListApplications(), Status("x"), Stop("x"), Nodes(), Route("0"), Logs("x"), Info(),
     CreateToken(), Leave(), Tap("x", "y"), Share("x", "00"), Ban("ab" * 32, 0), Bans(), Tokens(), Forget("x"), ExplainScaling("x"),
     Audit(), SetSecret("x", "00", "y"), Secrets(),
-    ExplainRecovery("x"), Checkpoints("x"), Scale("x", "y", 2), Move("x", "y", "a1"), Renew(), DrainNode("a1"),
+    ExplainRecovery("x"), Checkpoints("x"), ExportCheckpoint("x"), RemoveCheckpoint("x"), ReadCheckpoint("x", "0" * 64, 0),
+    BringCheckpoint("x", "0" * 64, 1, 0, b""), Scale("x", "y", 2), Move("x", "y", "a1"), Renew(), DrainNode("a1"),
 )  # fmt: skip
 
 
@@ -116,6 +121,10 @@ def test_every_role_at_every_command(
             | SetSecret
             | Secrets
             | Checkpoints
+            | ExportCheckpoint
+            | RemoveCheckpoint
+            | ReadCheckpoint
+            | BringCheckpoint
             | Scale
             | Move,
         ),
@@ -257,6 +266,8 @@ LOOKS_ONLY = (
     ExplainScaling,
     ExplainRecovery,
     Checkpoints,
+    ReadCheckpoint,
+    BringCheckpoint,  # who begins something with it signs that
     Audit,
     Secrets,
     Renew,  # its chain of grants says who asks

@@ -340,3 +340,23 @@ def test_a_holder_that_sends_too_much_is_not_believed(tmp_path: Path) -> None:
             await bench.client.get(Peer(NodeId(2)), about(fragments, 0, 2).key, DIGEST, 0, 0, 10)
 
     run(work())
+
+
+def test_what_lies_under_a_hash_is_given_to_who_names_it(tmp_path: Path) -> None:
+    async def work() -> None:
+        bench, path = Bench(tmp_path), tmp_path / "element"
+        path.write_bytes(b"before" + ELEMENT * 20)
+        length = len(ELEMENT) * 20
+        bench.server._find = lambda run, digest: (path, 6, length) if (run, digest) == (RUN, DIGEST) else None
+        taken = [piece async for piece in bench.client.take(OWNER, RUN, DIGEST, length)]
+        assert b"".join(taken) == ELEMENT * 20
+        assert len(taken) > 1
+        with pytest.raises(OperationFailed, match="does not lie here"):
+            _ = [piece async for piece in bench.client.take(OWNER, RUN, bytes(32), length)]
+        with pytest.raises(OperationFailed, match="more than it was asked for"):
+            _ = [piece async for piece in bench.client.take(OWNER, RUN, DIGEST, length - 1)]
+        path.write_bytes(b"before")
+        with pytest.raises(OperationFailed, match="cut short"):
+            _ = [piece async for piece in bench.client.take(OWNER, RUN, DIGEST, length)]
+
+    run(work())

@@ -1,12 +1,17 @@
 """How `checkpoint` looks."""
 
+import base64
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from agiledart_agent.checkpoints.archive import Archiving, Manifest
 from agiledart_cli.main import run_cli
-from agiledart_cli.verbs import applications
-from agiledart_node.wire.commands import Checkpoints
+from agiledart_cli.verbs.application_view import print_checkpoints
+from agiledart_cli.verbs.state import checkpoint_verbs
+from agiledart_node.wire.commands import Checkpoints, ExportCheckpoint, ReadCheckpoint, RemoveCheckpoint
 
 EPOCH = {"committed": 7, "life": 2, "age_s": 3.0, "took_ms": 40.0, "bytes": 5000, "survives": 2, "coordinator": "a2"}
 ELEMENT = {
@@ -21,16 +26,33 @@ ELEMENT = {
 }
 
 
-class Client:
-    """An agent that has one answer."""
+KEPT = {
+    "name": "pause",
+    "application": "job",
+    "version": 1,
+    "life": 2,
+    "epoch": 7,
+    "taken_ms": 1_700_000_000_000,
+    "bytes": 5_000,
+    "digest": "ab" * 32,
+    "nodes": ["a1", "a2"],
+}
 
-    asked: Any = None
 
-    def __enter__(self) -> "Client":
+class Exported:
+    """Somebody who can be asked."""
+
+    def __enter__(self) -> Any:
         return self
 
     def __exit__(self, *_: object) -> None:
         pass
+
+
+class Client(Exported):
+    """An agent that has one answer."""
+
+    asked: Any = None
 
     def ask(self, command: Checkpoints, timeout: float = 0.0) -> dict[str, Any]:
         """Keeps the question."""
@@ -50,7 +72,7 @@ class Client:
 def test_a_line_for_each_element(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], verb: str, take: bool
 ) -> None:
-    monkeypatch.setattr(applications, "connect", lambda agent, identity: Client())
+    monkeypatch.setattr(checkpoint_verbs, "connect", lambda agent, identity: Client())
     assert run_cli(["checkpoint", verb, "job"]) == 0
     assert Client.asked == Checkpoints("job", take)
     told = capsys.readouterr().out
@@ -58,3 +80,91 @@ def test_a_line_for_each_element(
     (line,) = (line for line in told.splitlines() if line.startswith(" sums"))
     assert line.split() == ["sums", "1", "a2", "7", "(life", "2)", "4,096", "any", "1", "of", "a3,", "a4"]
     assert "its node only" in told
+
+
+def test_a_line_for_each_that_outlives_its_run(capsys: pytest.CaptureFixture[str]) -> None:
+    body = {
+        "name": "job",
+        "version": 2,
+        "state": "stopped",
+        "recovery": None,
+        "epoch": None,
+        "elements": [],
+        "kept": [KEPT],
+    }
+    print_checkpoints(body)
+    told = capsys.readouterr().out
+    assert "job v2: stopped; what is kept of it:" in told
+    (line,) = (line for line in told.splitlines() if line.startswith(" pause"))
+    assert line.split()[:5] == ["pause", "job", "v1", "7", "(life"]
+    assert line.endswith("a1, a2")
+
+
+class Exporting(Exported):
+    """An agent that has one checkpoint, and gives 1,000 bytes at a time."""
+
+    def __init__(self, raw: bytes, digest: bytes) -> None:
+        self.raw, self.digest = raw, digest
+
+    def ask(self, command: Any, *, on_progress: Any = None, timeout: float = 0.0) -> dict[str, Any]:
+        if isinstance(command, ExportCheckpoint):
+            on_progress("job: its newest committed epoch is put into one file")
+            return KEPT | {"bytes": len(self.raw), "digest": self.digest.hex()}
+        assert isinstance(command, ReadCheckpoint)
+        piece = self.raw[command.offset : command.offset + 1_000]
+        return {"data": base64.b64encode(piece).decode(), "left": len(self.raw) - command.offset - len(piece)}
+
+
+def archive(folder: Path) -> tuple[bytes, bytes]:
+    """A checkpoint without elements; its bytes and hash."""
+    path = folder / "made"
+    made = Archiving(path)
+    digest, _ = made.close(Manifest(1, "0", 2, "pause", "job", 1, 2, 7, 0, b"", [], b"s" * 3_000, b"p", []))
+    return path.read_bytes(), digest
+
+
+def test_export_writes_a_file_that_is_whole_and_ours_alone(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    raw, digest = archive(tmp_path)
+    monkeypatch.setattr(checkpoint_verbs, "connect", lambda agent, identity: Exporting(raw, digest))
+    target = tmp_path / "out.checkpoint"
+    assert run_cli(["checkpoint", "export", "job", "--output", str(target)]) == 0
+    assert target.read_bytes() == raw
+    assert target.stat().st_mode & 0o777 == 0o600
+    told = capsys.readouterr()
+    assert "newest committed epoch" in told.err
+    assert run_cli(["checkpoint", "export", "job", "--output", str(target)]) == 2
+    assert "is there already" in capsys.readouterr().err
+    assert run_cli(["checkpoint", "export", "job", "--output", str(target), "--force", "-o", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["file"] == str(target)
+    assert run_cli(["checkpoint", "export", "job", "--output", str(tmp_path / "no" / "x")]) == 2
+
+
+@pytest.mark.parametrize("fault", ["bit", "short", "other"])
+def test_what_is_not_whole_is_not_written(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, fault: str
+) -> None:
+    raw, digest = archive(tmp_path)
+    agent = Exporting(raw, digest)
+    if fault == "bit":
+        agent.raw = raw[:3_500] + bytes([raw[3_500] ^ 1]) + raw[3_501:]
+    elif fault == "short":
+        agent.raw = raw[:-40]
+    else:
+        agent.digest = b"x" * 32
+    monkeypatch.setattr(checkpoint_verbs, "connect", lambda agent_, identity: agent)
+    assert run_cli(["checkpoint", "export", "job", "--output", str(tmp_path / "out")]) == 1
+    assert "Try again" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["made"]
+
+
+def test_remove_says_where_it_was(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    class Removing(Exported):
+        def ask(self, command: Any, **_: Any) -> dict[str, Any]:
+            assert command == RemoveCheckpoint("pause")
+            return {"name": "pause", "application": "job", "nodes": ["a1", "a2"]}
+
+    monkeypatch.setattr(checkpoint_verbs, "connect", lambda agent, identity: Removing())
+    assert run_cli(["checkpoint", "remove", "pause"]) == 0
+    assert "pause of job is gone from a1, a2." in capsys.readouterr().err

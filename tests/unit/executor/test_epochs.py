@@ -341,3 +341,21 @@ def test_an_instance_of_which_nothing_was_saved_is_named(tmp_path: Path) -> None
             Life(tmp_path, 2, 0, RestoreFrom(3))
 
     asyncio.run(play())
+
+
+def test_behind_the_barrier_that_holds_a_source_reads_nothing(tmp_path: Path) -> None:
+    async def play() -> None:
+        life = Life(tmp_path, 1, 400)
+        await life.until(lambda: life.reader.at == 400)
+        life.allow(10_000)
+        life.host.begin_epoch(1, holds=True)
+        await life.until(lambda: len(life.prepared(1)) == 3)
+        at = life.reader.at
+        for _ in range(200):
+            life.host.wake(life.running[0])
+            await asyncio.sleep(0)
+        assert life.reader.at == at
+        assert not life.running[0].ended
+        life.kill()
+
+    asyncio.run(play())

@@ -24,6 +24,7 @@ from agiledart_node.scheduling.messages import SchedulingMessage
 from agiledart_node.wire.audit_messages import AuditMessage
 from agiledart_node.wire.ban_messages import BanMessage
 from agiledart_node.wire.change_messages import ChangeMessage
+from agiledart_node.wire.checkpoint_messages import CheckpointMessage
 from agiledart_node.wire.commands import CreateToken, Info, ListApplications, Route
 from agiledart_node.wire.drain_messages import DrainMessage
 from agiledart_node.wire.effects import (
@@ -128,6 +129,7 @@ def test_tags_of_all_messages_between_agents_are_unique() -> None:
         *get_args(RenewalMessage),
         *get_args(ChangeMessage),
         *get_args(DrainMessage),
+        *get_args(CheckpointMessage),
     )
     assert len(tags) == len(get_args(OverlayMessage)) + len(of_applications)
     assert all(350 <= kind.__struct_config__.tag < 370 for kind in get_args(SchedulingMessage))

@@ -222,7 +222,11 @@ def _messages() -> st.SearchStrategy[Any]:
         "is_caught_up": st.booleans(),
         "has_ended": st.booleans(),
     }
-    begin = {"before": st.sampled_from([plan().digest, b""]), "after": st.sampled_from([None, plan(stage=7)])}
+    begin = {
+        "before": st.sampled_from([plan().digest, b""]),
+        "after": st.sampled_from([None, plan(stage=7)]),
+        "holds": st.booleans(),
+    }
     own: dict[type, dict[str, st.SearchStrategy[Any]]] = {
         wire.Begin: begin,
         wire.PrepareTerm: {"before": st.just(plan()), "stamp": st.builds(Stamp, _BALLOTS, _COUNTS)},

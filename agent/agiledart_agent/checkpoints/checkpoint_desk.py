@@ -1,0 +1,316 @@
+"""Joins the node's and users' words about checkpoints with files: made of elements of several nodes, fetched, kept, given away."""
+
+import asyncio
+import base64
+import os
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import aclosing
+from hashlib import sha256
+from pathlib import Path
+from typing import BinaryIO, Final, TypeVar
+
+from agiledart_agent.checkpoints.archive import (
+    FORMAT,
+    MAX_ELEMENT_BYTES,
+    MAX_FILE_BYTES,
+    ArchivedElement,
+    Archiving,
+    BadCheckpoint,
+    Manifest,
+    element_into,
+)
+from agiledart_agent.checkpoints.checkpoint_shelf import CheckpointShelf
+from agiledart_agent.driver import Driver
+from agiledart_agent.durable_file import write_durably
+from agiledart_agent.fragments.fragment_links import FragmentClient
+from agiledart_dataflow.plan.specification import FORMAT as FORM
+from agiledart_executor.elements import DamagedElement, element_path, header_at, run_folder
+from agiledart_executor.user_code.software import software_version
+from agiledart_kernel.errors import OperationFailed
+from agiledart_kernel.machine import Completed, Event, Failed
+from agiledart_kernel.peer import Peer
+from agiledart_node.wire.checkpoint_effects import (
+    BringElement,
+    DropCheckpoint,
+    ElementAt,
+    FetchCheckpoint,
+    GatherCheckpoint,
+    ReadCheckpoints,
+)
+from agiledart_node.wire.checkpoint_messages import KnownCheckpoint
+from agiledart_node.wire.commands import MAX_BROUGHT_BYTES, BringCheckpoint, ReadCheckpoint
+from agiledart_recovery.wire.names import Run
+
+MAX_COMING: Final = 4
+"""Files that users bring at one time; a new one takes the place of the oldest."""
+
+R = TypeVar("R")
+
+
+class CheckpointDesk:
+    """All that one agent has to do with checkpoints that outlive their runs.
+
+    Args:
+        state_dir: the files are below it.
+        client: fetches bytes from other nodes.
+        me: this node.
+        feed: takes events for the node.
+        warn: takes a sentence about a file that cannot be used.
+    """
+
+    def __init__(
+        self,
+        state_dir: Path,
+        client: FragmentClient,
+        me: Callable[[], Peer],
+        feed: Callable[[Event], None],
+        warn: Callable[[str], None],
+    ) -> None:
+        self._state_dir, self._client, self._me, self._feed = state_dir, client, me, feed
+        self._disk = ThreadPoolExecutor(1, "checkpoints")
+        self.shelf = CheckpointShelf(state_dir, warn)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._coming: dict[str, tuple[Path, int]] = {}
+
+    def register(self, driver: Driver) -> None:
+        """Carry out what the node asks; what lies here is read first."""
+        self.shelf.found()
+        driver.on(GatherCheckpoint, lambda effect: self._spawn(effect.request, self._gather(effect)))
+        driver.on(FetchCheckpoint, lambda effect: self._spawn(effect.request, self._fetch(effect)))
+        driver.on(ReadCheckpoints, lambda effect: self._feed(Completed(effect.request, self.shelf.kept)))
+        driver.on(DropCheckpoint, lambda effect: self._spawn(effect.request, self._drop(effect)))
+        driver.on(BringElement, lambda effect: self._spawn(effect.request, self._bring(effect)))
+
+    def find(self, run: Run, digest: bytes) -> tuple[Path, int, int] | None:
+        """What another node takes of this one: an element of a run, one within a checkpoint, or a checkpoint."""
+        path = element_path(run_folder(self._state_dir, run.app, run.version), digest)
+        try:
+            return path, 0, path.stat().st_size
+        except OSError:
+            return self.shelf.look_up(digest)
+
+    async def close(self) -> None:
+        """What is under way is let go."""
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._disk.shutdown(wait=False, cancel_futures=True)
+
+    def _spawn(self, request: int, work: Awaitable[object]) -> None:
+        async def answered() -> None:
+            try:
+                outcome: Event = Completed(request, await work)
+            except (OperationFailed, BadCheckpoint, DamagedElement) as error:
+                outcome = Failed(request, str(error))
+            except OSError as error:
+                outcome = Failed(request, (error.strerror or str(error)).lower())
+            self._feed(outcome)
+
+        task = asyncio.ensure_future(answered())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _on_disk(self, work: Callable[[], R]) -> R:
+        return await asyncio.get_running_loop().run_in_executor(self._disk, work)
+
+    # ---- making one
+
+    async def _gather(self, effect: GatherCheckpoint) -> KnownCheckpoint:
+        most = sum(element.most for element in effect.elements)
+        await self._on_disk(lambda: self.shelf.room_for(effect.about.name, most))
+        path, archive = await self._on_disk(self.shelf.begin)
+        try:
+            elements = [await self._gathered(effect.about.run, one, archive) for one in effect.elements]
+            manifest = _manifest(effect, elements)
+            await self._on_disk(lambda: archive.close(manifest))
+            await self._on_disk(lambda: _refuse_unread(path, manifest))
+        except BaseException:
+            archive.drop()
+            raise
+        return await self._on_disk(lambda: self.shelf.finish(path, effect.about.name, checks=False))
+
+    async def _gathered(self, run: Run, one: ElementAt, archive: Archiving) -> ArchivedElement:
+        offset = archive.size
+        name = one.host.name or one.host.node.short
+        try:
+            async with aclosing(self._pieces(one.host, run, one.digest, min(one.most, MAX_ELEMENT_BYTES))) as pieces:
+                length = await element_into(archive, one.digest, pieces)
+        except (OperationFailed, BadCheckpoint) as error:
+            raise OperationFailed(f"{name} did not give what stage {one.stage} saved: {error}") from None
+        return ArchivedElement(one.stage, one.term, one.index, one.role, one.digest, offset, length)
+
+    async def _pieces(self, host: Peer, run: Run, digest: bytes, most: int) -> AsyncGenerator[bytes]:
+        """The bytes under a hash, wherever they lie."""
+        if host.node != self._me().node:
+            async with aclosing(self._client.take(host, run, digest, most)) as taken:
+                async for piece in taken:
+                    yield piece
+            return
+        found = self.find(run, digest)
+        if found is None:
+            raise OperationFailed("it does not lie here")
+        path, offset, left = found
+        while left:
+            size = min(MAX_BROUGHT_BYTES, left)
+            data = await self._on_disk(lambda at=offset, size=size: _read(path, at, size))  # type: ignore[misc]
+            offset, left = offset + size, left - size
+            yield data
+
+    # ---- keeping one
+
+    async def _fetch(self, effect: FetchCheckpoint) -> KnownCheckpoint:
+        wanted = effect.checkpoint
+        name = "" if effect.passes else wanted.name
+        found = self.shelf.look_up(wanted.digest)
+        if found is not None and (not name or found[0].name.startswith(f"{name}.")):
+            return wanted
+        await self._on_disk(lambda: self.shelf.room_for(name, wanted.size))
+        path = self.shelf.beside()
+        try:
+            async with aclosing(self._pieces(effect.holder, wanted.run, wanted.digest, wanted.size)) as pieces:
+                await self._written(path, pieces)
+            known = await self._on_disk(lambda: self.shelf.finish(path, name, checks=True))
+        finally:
+            await self._on_disk(lambda: path.unlink(missing_ok=True))
+        if known.digest != wanted.digest:
+            await self._on_disk(lambda: self.shelf.drop(name, known.digest))
+            raise OperationFailed("what came is another checkpoint than the one that was meant")
+        return known
+
+    async def _written(self, path: Path, pieces: AsyncIterator[bytes]) -> None:
+        file = await self._on_disk(lambda: _opened(path))
+        try:
+            async for piece in pieces:
+                await self._on_disk(lambda piece=piece: file.write(piece))  # type: ignore[misc]
+        finally:
+            await self._on_disk(file.close)
+
+    async def _drop(self, effect: DropCheckpoint) -> None:
+        await self._on_disk(lambda: self.shelf.drop(effect.name, effect.digest))
+
+    async def _bring(self, effect: BringElement) -> None:
+        """An element goes to where its run looks for it."""
+        most = min(effect.most, MAX_ELEMENT_BYTES)
+        async with aclosing(self._pieces(effect.holder, effect.run, effect.digest, most)) as taken:
+            pieces = [piece async for piece in taken]
+        path = element_path(run_folder(self._state_dir, effect.run.app, effect.run.version), effect.digest)
+        await self._on_disk(lambda: _put(path, b"".join(pieces), effect.digest))
+
+    # ---- for users
+
+    async def read(self, command: ReadCheckpoint) -> dict[str, object]:
+        """A piece of a file for a user. Raises `OperationFailed`."""
+        path = self.shelf.file_of(_digest(command.digest), command.name)
+        if path is None:
+            raise OperationFailed(f"No such checkpoint of {command.name} lies here any more. Export it again.")
+        try:
+            size = path.stat().st_size
+            left = max(0, size - command.offset)
+            data = await self._on_disk(lambda: _read(path, command.offset, min(left, MAX_BROUGHT_BYTES)))
+        except OSError as error:
+            raise OperationFailed(f"It cannot be read: {(error.strerror or str(error)).lower()}.") from None
+        return {"data": base64.b64encode(data).decode(), "left": left - len(data)}
+
+    async def brought(self, command: BringCheckpoint) -> dict[str, object]:
+        """A user brings a piece of a file. Raises `OperationFailed`; says how much of it is here, and whether that is all."""
+        digest = _digest(command.digest)
+        if self.shelf.has(digest):
+            return {"have": command.size, "is_whole": True}
+        if command.size > MAX_FILE_BYTES:
+            raise OperationFailed(f"It has {command.size:,} bytes; at most {MAX_FILE_BYTES:,} are possible.")
+        path, have = self._coming.get(command.digest, (None, 0))
+        if path is None or command.offset == 0:
+            path, have = await self._begun(command), 0
+        if command.offset != have:
+            return {"have": have, "is_whole": False}
+        try:
+            await self._on_disk(lambda: _append(path, have, command.data))
+            have += len(command.data)
+            self._coming[command.digest] = path, have
+            if have < command.size:
+                return {"have": have, "is_whole": False}
+            del self._coming[command.digest]
+            known = await self._on_disk(lambda: self.shelf.finish(path, "", checks=True))
+        except OSError as error:
+            raise OperationFailed(f"This agent could not take it: {(error.strerror or str(error)).lower()}.") from None
+        finally:
+            if command.digest not in self._coming:
+                await self._on_disk(lambda: path.unlink(missing_ok=True))
+        if known.digest != digest:
+            raise OperationFailed("What came is another file than the one that was announced. Try again.")
+        return {"have": have, "is_whole": True}
+
+    async def _begun(self, command: BringCheckpoint) -> Path:
+        await self._on_disk(lambda: self.shelf.room_for("", command.size))
+        old = [self._coming.pop(command.digest, None)]
+        while len(self._coming) >= MAX_COMING:
+            old.append(self._coming.pop(next(iter(self._coming))))
+        for one in old:
+            if one is not None:
+                one[0].unlink(missing_ok=True)
+        return self.shelf.beside()
+
+
+def _refuse_unread(path: Path, manifest: Manifest) -> None:
+    """Rows that a source has read ahead, and that come once only, are in no element. Raises `OperationFailed`."""
+    with path.open("rb") as file:
+        for element in manifest.elements:
+            if element.role == "source":
+                file.seek(element.offset)
+                header = header_at(file, f"what stage {element.stage} saved")
+                if header.unread:
+                    raise OperationFailed(
+                        f"{header.steps[0]} has read ahead {header.unread:,} bytes, which wait in its log and come once only"
+                    )
+
+
+def _manifest(effect: GatherCheckpoint, elements: list[ArchivedElement]) -> Manifest:
+    about = effect.about
+    return Manifest(
+        FORMAT,
+        software_version(),
+        FORM,
+        about.name,
+        about.run.app,
+        about.run.version,
+        about.life,
+        about.epoch,
+        about.taken_ms or int(time.time() * 1_000),
+        about.owner,
+        list(about.shared),
+        effect.specification,
+        effect.plan,
+        elements,
+    )
+
+
+def _digest(text: str) -> bytes:
+    try:
+        return bytes.fromhex(text)
+    except ValueError:
+        raise OperationFailed(f"{text!r} is no hash of a checkpoint: it has 64 hex digits.") from None
+
+
+def _opened(path: Path) -> BinaryIO:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
+    return open(os.open(path, flags, 0o600), "wb")
+
+
+def _append(path: Path, at: int, data: bytes) -> None:
+    with _opened(path) if not at else path.open("ab") as file:
+        file.write(data)
+
+
+def _read(path: Path, offset: int, size: int) -> bytes:
+    with path.open("rb") as file:
+        file.seek(offset)
+        return file.read(size)
+
+
+def _put(path: Path, raw: bytes, digest: bytes) -> None:
+    if sha256(raw).digest() != digest:
+        raise OperationFailed("what came is another element than the one that was meant")
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    write_durably(path, raw)

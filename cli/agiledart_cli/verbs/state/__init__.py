@@ -1,0 +1,1 @@
+"""Verbs about the state of applications: what is safe of it, and what outlives a run."""

@@ -1,0 +1,317 @@
+"""A run's state as a file that outlives it: made where the run is coordinated, and kept there and on others that take part in it.
+
+    stop with a checkpoint:  held (nothing more is read behind an epoch) → gathered → copied → the register says that it has ended
+    export of what runs:     gathered
+
+The awkward case: somebody dies meanwhile, and the run goes back to its last epoch. Then what was gathered counts only if the
+register still is at that epoch in that life when its end is written; else all of it is done again. Where it comes to nothing the
+run goes on.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from agiledart_kernel.errors import OperationFailed
+from agiledart_kernel.instants import MILLISECOND, SECOND, Duration
+from agiledart_kernel.machine import Completed, Failed
+from agiledart_kernel.node_id import NodeId
+from agiledart_kernel.peer import Peer
+from agiledart_kernel.permissions import Asker
+from agiledart_node.desk.conversations import Question
+from agiledart_node.desk.desk import CommandRefused, Desk, NotAllowed
+from agiledart_node.records.allowing import check
+from agiledart_node.records.application import ApplicationRecord
+from agiledart_node.records.order_checks import Orders
+from agiledart_node.records.records import Records
+from agiledart_node.recovering.founding import copy_of
+from agiledart_node.recovering.recovering import Recovering
+from agiledart_node.wire.checkpoint_effects import DropCheckpoint, ElementAt, FetchCheckpoint, GatherCheckpoint
+from agiledart_node.wire.checkpoint_messages import AskCheckpoint, AskCopy, CheckpointIs, CopyIs, KnownCheckpoint
+from agiledart_node.wire.commands import VERB_BY_COMMAND, Stop
+from agiledart_recovery.fragments.placement import host_of
+from agiledart_recovery.lives.coordinator import Coordinator
+from agiledart_recovery.wire.names import Run
+from agiledart_recovery.wire.value import State, Value
+
+COPIES: Final = 3
+"""Nodes that keep a checkpoint, the one that made it among them."""
+
+TRIES: Final = 3
+"""So often a run is held again when it has gone back to its last epoch meanwhile."""
+
+MAX_REMEMBERED: Final = 64
+"""Answers that are kept for who has not heard them."""
+
+HELD_NS: Final = 150 * SECOND
+"""For an epoch to be committed behind which nothing is read: longer than one may take, with a recovery before it."""
+
+END_NS: Final = 60 * SECOND
+"""For the register to take the end."""
+
+PATIENCE: Final = 20
+"""Intervals after which a node that copies is asked again: it answers when it is done."""
+
+SLOWEST_NS: Final = 1_000
+"""A byte on its way: one that moves less than 1 MB/s is given up."""
+
+LEAST_NS: Final = 30 * SECOND
+
+_LOOK: Final = Duration(100 * MILLISECOND)
+
+
+class NotHere(CommandRefused):
+    """Another node coordinates the run, or nobody does now."""
+
+
+class KeepingState:
+    """Checkpoints of runs that this node coordinates; copies of others'."""
+
+    def __init__(self, desk: Desk, records: Records, recovering: Recovering, orders: Orders) -> None:
+        self._desk, self._records, self._recovering, self._orders = desk, records, recovering, orders
+        self._answers: dict[tuple[NodeId, int], CheckpointIs | None] = {}
+        self._copying: dict[bytes, None] = {}
+        self._stopping: dict[Run, None] = {}
+
+    # ---- asked for by an agent for its user
+
+    async def asked(self, sender: Peer, message: AskCheckpoint) -> None:
+        """An agent brings its user's wish; it is answered when it is fulfilled."""
+        name = (sender.node, message.request)
+        if name in self._answers:
+            if (known := self._answers[name]) is not None:
+                self._desk.send(sender, known)
+            return
+        while len(self._answers) >= MAX_REMEMBERED:
+            del self._answers[next(iter(self._answers))]
+        self._answers[name] = None
+        answer = self._answers[name] = await self._answer(message)
+        self._desk.send(sender, answer)
+
+    async def _answer(self, message: AskCheckpoint) -> CheckpointIs:
+        run, number = Run(message.application, message.version), message.request
+        try:
+            self._leading(run)
+            record, by = await self._who(message)
+            if isinstance(message.command, Stop):
+                kept, nodes = await self._stopped(run, record, message.command.checkpoint, by)
+            else:
+                kept, nodes = await self._gathered(run, self._leading(run).value, record, ""), (self._desk.me,)
+        except NotHere as refusal:
+            return CheckpointIs(number, refusal=refusal.text, is_elsewhere=True)
+        except CommandRefused as refusal:
+            if isinstance(refusal, NotAllowed):
+                self._desk.drop(f"order: {refusal.reason}")
+            return CheckpointIs(number, refusal=refusal.text, exit_code=refusal.exit_code)
+        except OperationFailed as failure:
+            return CheckpointIs(number, refusal=f"No checkpoint of {run.app} was made: {failure}.")
+        return CheckpointIs(number, kept, tuple(nodes))
+
+    async def _who(self, message: AskCheckpoint) -> tuple[ApplicationRecord, str]:
+        """The record, and who gave the order, for people. Raises CommandRefused."""
+        command = message.command
+        asker, by = self._orders.given(message.order, command, Asker(), message.submitter)
+        _, record = await self._records.application(message.application)
+        if record is None or record.version != message.version:
+            raise CommandRefused(f"{message.application} v{message.version} is not the one that runs.")
+        if self._orders.are_signed and isinstance(command, Stop):
+            self._orders.check_stop(message.order, asker, record)
+        elif self._orders.are_signed:
+            check(asker, VERB_BY_COMMAND[type(command)], message.application, record)
+        if command.name != message.application:
+            raise NotAllowed("order", f"The order is for {command.name}, not for {message.application}.")
+        return record, by
+
+    def _leading(self, run: Run) -> Coordinator:
+        coordinator = self._recovering.machine.coordinators.get(run)
+        if coordinator is None or not coordinator.leads or coordinator.proposer.value is None:
+            raise NotHere(f"{run.app} is not coordinated by {self._desk.me.name}.")
+        return coordinator
+
+    # ---- ending with the state kept
+
+    async def _stopped(
+        self, run: Run, record: ApplicationRecord, name: str, by: str
+    ) -> tuple[KnownCheckpoint, Sequence[Peer]]:
+        if run in self._stopping:
+            raise CommandRefused(f"{run.app} is being stopped with a checkpoint already.")
+        self._stopping[run] = None
+        try:
+            for _ in range(TRIES):
+                done = await self._tried(run, record, name, by)
+                if done is not None:
+                    return done
+        finally:
+            del self._stopping[run]
+        raise CommandRefused(
+            f"{run.app} went back to its last epoch {TRIES} times meanwhile, so it was not stopped."
+            f" Look at agiledart status {run.app}."
+        )
+
+    async def _tried(
+        self, run: Run, record: ApplicationRecord, name: str, by: str
+    ) -> tuple[KnownCheckpoint, Sequence[Peer]] | None:
+        """None: it has gone back to its last epoch meanwhile. Raises CommandRefused; the run goes on then."""
+        value = await self._held(run)
+        at, nodes = value.committed, [self._desk.me]
+        kept: KnownCheckpoint | None = None
+        try:
+            kept = await self._gathered(run, value, record, name)
+            nodes += await self._copied(value, kept)
+            who = f"stopped by {by}" if by else "stopped by a user"
+            if not await self._ended(run, value, f"{who}; its state is kept as checkpoint {name}"):
+                await self._taken_back(kept, nodes)
+                return None
+        except NotHere:
+            await self._taken_back(kept, nodes)
+            raise
+        except OperationFailed as failure:
+            await self._taken_back(kept, nodes)
+            self._recovering.release(run, "it was to be stopped with a checkpoint, which could not be kept")
+            raise CommandRefused(f"{run.app} was not stopped, and goes on from epoch {at.epoch}: {failure}.") from None
+        return kept, nodes
+
+    async def _held(self, run: Run) -> Value:
+        """The value of the register that has an epoch behind which nothing was read."""
+        desk = self._desk
+        until, why = desk.now + HELD_NS, ""
+        while desk.now < until:
+            coordinator = self._leading(run)
+            value = coordinator.value
+            if value.state is not State.RUNNING:
+                ended = "come to its end" if value.state is State.FINISHED else "failed"
+                raise CommandRefused(f"{run.app} has {ended} by itself meanwhile: there is no state to keep.")
+            if coordinator.committing.held is not None and coordinator.committing.held == value.committed:
+                return value
+            why = self._recovering.hold(run)
+            await desk.talks.pause(_LOOK)
+        self._recovering.release(run, "it was to be stopped with a checkpoint, and no epoch was committed")
+        raise CommandRefused(
+            f"No epoch of {run.app} was committed within {HELD_NS // SECOND} s{': ' + why if why else ''}, so it was not stopped."
+            f" Look at agiledart status {run.app}."
+        )
+
+    async def _ended(self, run: Run, before: Value, reason: str) -> bool:
+        """Whether the register says that the run has ended there. Raises CommandRefused: it takes nothing."""
+        desk = self._desk
+        until = desk.now + END_NS
+        while desk.now < until:
+            value = self._leading(run).value
+            if value.state is not State.RUNNING:
+                return value.committed == before.committed
+            if (value.life, value.committed) != (before.life, before.committed):
+                return False
+            self._recovering.end_held(run, before.committed, reason)
+            await desk.talks.pause(_LOOK)
+        raise CommandRefused("the register did not take its end")
+
+    # ---- one file
+
+    async def _gathered(self, run: Run, value: Value, record: ApplicationRecord, name: str) -> KnownCheckpoint:
+        """Raises OperationFailed: somebody did not give what it saved, or there is no room."""
+        if not value.committed.epoch:
+            raise CommandRefused(f"No epoch of {run.app} is committed yet. Try again in some seconds.")
+        elements = elements_of(value)
+        about = KnownCheckpoint(
+            name,
+            run,
+            value.committed.life,
+            value.committed.epoch,
+            self._desk.wall_ms,
+            record.owner_key,
+            record.shared_keys,
+            b"\0" * 32,
+            0,
+        )
+        number = self._desk.talks.number()
+        plan = value.plan.body or record.plan
+        order = GatherCheckpoint(number, about, record.specification, plan, elements)
+        return await self._driven(number, order, sum(element.most for element in elements))
+
+    async def _driven(self, number: int, order: GatherCheckpoint | FetchCheckpoint, size: int) -> KnownCheckpoint:
+        patience = LEAST_NS + SLOWEST_NS * size
+        answer = (await self._desk.driven(number, order, patience)).get(number)
+        if isinstance(answer, Completed) and isinstance(answer.result, KnownCheckpoint):
+            return answer.result
+        raise OperationFailed(answer.reason if isinstance(answer, Failed) else "it took too long")
+
+    async def _copied(self, value: Value, kept: KnownCheckpoint) -> list[Peer]:
+        """Others that keep it, too: voters and hosts, which may know the state in any case, on machines of their own."""
+        desk = self._desk
+        known = {peer.node: peer for peer in desk.known()}
+        others = [voter.peer for voter in value.voters] + list(value.plan.hosts.values())
+        there = {peer.node: known.get(peer.node, peer) for peer in others if not desk.talks.is_gone(peer)}
+        there.pop(desk.me.node, None)
+        apart = [peer for peer in there.values() if host_of(peer) != host_of(desk.me)] or list(there.values())
+        took: list[Peer] = []
+        refusals: list[str] = []
+        for peer in apart:
+            if len(took) >= COPIES - 1:
+                break
+            if host_of(peer) != host_of(desk.me) and any(host_of(peer) == host_of(one) for one in took):
+                continue
+            number = desk.talks.number()
+            question = Question(peer, AskCopy(number, kept), CopyIs, PATIENCE)
+            patience = Duration(LEAST_NS + SLOWEST_NS * kept.size)
+            answer = (await desk.talks.answers({number: question}, patience)).get(number)
+            if isinstance(answer, CopyIs) and not answer.refusal:
+                took.append(peer)
+            else:
+                why = answer.refusal if isinstance(answer, CopyIs) else "no answer"
+                refusals.append(f"{peer.name or peer.node.short}: {why}")
+        if refusals and not took:
+            raise OperationFailed(f"no other node keeps a copy of it ({'; '.join(refusals)})")
+        return took
+
+    async def _taken_back(self, kept: KnownCheckpoint | None, nodes: Sequence[Peer]) -> None:
+        """It does not count: a run that goes on has gone on from there."""
+        if kept is None:
+            return
+        desk = self._desk
+        number = desk.talks.number()
+        await desk.driven(number, DropCheckpoint(number, kept.name, kept.digest), LEAST_NS)
+        others = [peer for peer in nodes if peer.node != desk.me.node]
+        await desk.talks.ask_all(
+            others, lambda number, _: AskCopy(number, kept, is_back=True), CopyIs, Duration(desk.config.ask_timeout_ns)
+        )
+
+    # ---- the node that keeps a copy
+
+    async def copy(self, sender: Peer, message: AskCopy) -> None:
+        """Who coordinates a run that this node takes part in wants a checkpoint of it to be kept here, or no more."""
+        kept, desk = message.checkpoint, self._desk
+        refusal = ""
+        if kept.digest in self._copying:
+            return  # it is answered when it is here
+        if not self._recovering.takes_part(kept.run):
+            desk.drop("copy of a checkpoint")
+            desk.send(sender, CopyIs(message.request, f"{desk.me.name} has nothing to do with {kept.run.app}"))
+            return
+        self._copying[kept.digest] = None
+        try:
+            if message.is_back:
+                number = desk.talks.number()
+                await desk.driven(number, DropCheckpoint(number, kept.name, kept.digest), LEAST_NS)
+            else:
+                number = desk.talks.number()
+                await self._driven(number, FetchCheckpoint(number, sender, kept), kept.size)
+        except OperationFailed as failure:
+            refusal = str(failure)
+        finally:
+            del self._copying[kept.digest]
+        desk.send(sender, CopyIs(message.request, refusal[:4_096]))
+
+
+def elements_of(value: Value) -> tuple[ElementAt, ...]:
+    """Where the elements of the committed epoch lie: each host has on its disk what its instances saved."""
+    assigned = {each.party: each for each in value.plan.assignments}
+    found: list[ElementAt] = []
+    for saved in value.saved:
+        each = assigned.get(saved.party)
+        if each is None:
+            raise OperationFailed(f"the state of {saved.party} is on its way to another node; try again")
+        stage, index = copy_of(saved.party)
+        found += (
+            ElementAt(each.host, stage, saved.party.term, index, each.role.value, element.digest, element.length)
+            for element in saved.chain
+        )
+    return tuple(found)

@@ -1,0 +1,69 @@
+"""Answers to users about state that is saved: elements of epochs, and checkpoints that outlive their runs."""
+
+import msgspec
+
+
+class KeptRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A checkpoint that outlives its run.
+
+    Args:
+        name: under which it is kept.
+        application, version: whose state it is; life, epoch: at which it was taken; taken_ms: since 1970.
+        bytes: of its file; digest: of all of it, in hex.
+        nodes: that keep it.
+    """
+
+    name: str
+    application: str
+    version: int
+    life: int
+    epoch: int
+    taken_ms: int
+    bytes: int
+    digest: str
+    nodes: list[str]
+
+
+class ExportBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`checkpoint export`: the file lies on the agent that was asked, for an hour; `ReadCheckpoint` gives its bytes.
+
+    Args:
+        name: of the checkpoint; empty: the newest epoch of an application that runs.
+        application, version, life, epoch, taken_ms, bytes, digest: as in a kept one.
+    """
+
+    name: str
+    application: str
+    version: int
+    life: int
+    epoch: int
+    taken_ms: int
+    bytes: int
+    digest: str
+
+
+class RemovedBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`checkpoint remove`: these nodes keep it no longer."""
+
+    name: str
+    application: str
+    nodes: list[str]
+
+
+class ElementRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What one instance saved.
+
+    Args:
+        stage: its name; `index`: which instance; `node`: its host.
+        epoch, life: of the snapshot.
+        needs: so many of its fragments rebuild it, and `holders` have one each; 0: it lies on its host only (sources, sinks).
+    """
+
+    stage: str
+    index: int
+    node: str
+    epoch: int
+    life: int
+    bytes: int
+    needs: int
+    holders: list[str]

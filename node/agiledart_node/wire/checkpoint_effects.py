@@ -1,0 +1,77 @@
+"""What a node asks of its driver about checkpoints: files of one checkpoint each, and the elements that they are made of.
+
+Each is answered by `Completed` or `Failed`. Bytes are the driver's business, as with fragments.
+"""
+
+import msgspec
+
+from agiledart_kernel.machine import Effect
+from agiledart_kernel.peer import Peer
+from agiledart_node.wire.checkpoint_messages import KnownCheckpoint
+from agiledart_recovery.wire.names import Run
+
+
+class ElementAt(msgspec.Struct, frozen=True, array_like=True):
+    """An element on the disk of the node that saved it.
+
+    Args:
+        stage, term, index: of the instance; `role`: source, stage or sink.
+        most: it has no more bytes.
+    """
+
+    host: Peer
+    stage: int
+    term: int
+    index: int
+    role: str
+    digest: bytes
+    most: int
+
+
+class GatherCheckpoint(Effect, frozen=True, gc=False):
+    """Make one file of these elements. `Completed.result`: the `KnownCheckpoint`, with hash and size.
+
+    Args:
+        about: what is known of it before; without a name it is a passing one, which goes by itself.
+        specification, plan: of the topology, in their wire forms.
+        elements: in the order of chains, oldest first.
+    """
+
+    request: int
+    about: KnownCheckpoint
+    specification: bytes
+    plan: bytes
+    elements: tuple[ElementAt, ...]
+
+
+class FetchCheckpoint(Effect, frozen=True, gc=False):
+    """Fetch the file of a checkpoint from a node, and keep it; a passing one when it has no name, or `passes`."""
+
+    request: int
+    holder: Peer
+    checkpoint: KnownCheckpoint
+    passes: bool = False
+
+
+class ReadCheckpoints(Effect, frozen=True, gc=False):
+    """Which are kept here? `Completed.result`: tuple of `KnownCheckpoint`."""
+
+    request: int
+
+
+class DropCheckpoint(Effect, frozen=True, gc=False):
+    """Keep the one of this name no longer, if it has this hash (empty: any)."""
+
+    request: int
+    name: str
+    digest: bytes = b""
+
+
+class BringElement(Effect, frozen=True, gc=False):
+    """Fetch an element out of a checkpoint that lies on a node, and put it where a run looks for its own."""
+
+    request: int
+    holder: Peer
+    run: Run
+    digest: bytes
+    most: int

@@ -1,0 +1,284 @@
+"""Checkpoints as files: made of elements, checked to the last byte, kept below bounds, fetched, given to users in pieces."""
+
+import asyncio
+import base64
+import os
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agiledart_agent.checkpoints import checkpoint_shelf
+from agiledart_agent.checkpoints.archive import BadCheckpoint, read_manifest, verify
+from agiledart_agent.checkpoints.checkpoint_desk import CheckpointDesk
+from agiledart_agent.checkpoints.checkpoint_shelf import PASSING_SECONDS, CheckpointShelf
+from agiledart_executor.elements import ElementHeader, run_folder, write_element
+from agiledart_kernel.errors import OperationFailed
+from agiledart_kernel.machine import Event
+from agiledart_kernel.node_id import NodeId
+from agiledart_kernel.peer import Peer
+from agiledart_node.wire.checkpoint_effects import (
+    BringElement,
+    DropCheckpoint,
+    ElementAt,
+    FetchCheckpoint,
+    GatherCheckpoint,
+)
+from agiledart_node.wire.checkpoint_messages import KnownCheckpoint
+from agiledart_node.wire.commands import BringCheckpoint, ReadCheckpoint
+from agiledart_recovery.wire.names import Run
+
+RUN = Run("taxi", 3)
+OWNER = b"k" * 32
+
+
+class Away:
+    """Links to other desks."""
+
+    def __init__(self) -> None:
+        self.desks: dict[NodeId, CheckpointDesk] = {}
+        self.spoils: Callable[[bytes], bytes] = lambda data: data
+
+    async def take(self, peer: Peer, run: Run, digest: bytes, most: int) -> AsyncGenerator[bytes]:
+        found = self.desks[peer.node].find(run, digest)
+        if found is None:
+            raise OperationFailed("refused: it does not lie here")
+        path, offset, length = found
+        data = self.spoils(path.read_bytes()[offset : offset + length])
+        for start in range(0, len(data), 1_000):
+            yield data[start : start + 1_000]
+
+
+class Site:
+    """Some nodes with their disks."""
+
+    def __init__(self, root: Path, count: int = 2) -> None:
+        self.links = Away()
+        self.peers = [Peer(NodeId(number + 1), 1, f"pi{number}") for number in range(count)]
+        self.told: list[Event] = []
+        self.warned: list[str] = []
+        self.root = root
+        self.desks = [self.open(number) for number in range(count)]
+
+    def folder(self, number: int) -> Path:
+        return self.root / f"pi{number}"
+
+    def open(self, number: int) -> CheckpointDesk:
+        peer = self.peers[number]
+        links: Any = self.links
+        desk = CheckpointDesk(self.folder(number), links, lambda: peer, self.told.append, self.warned.append)
+        self.links.desks[peer.node] = desk
+        return desk
+
+    def saved(self, number: int, stage: int, role: str = "stage", *, unread: int = 0, size: int = 5_000) -> ElementAt:
+        """What an instance on a node has saved."""
+        header = ElementHeader(1, 1, 7, stage, 0, (f"step{stage}",), unread=unread)
+        digest, length = write_element(run_folder(self.folder(number), *_pair(RUN)), header, [os.urandom(size)])
+        return ElementAt(self.peers[number], stage, 1, 0, role, digest, length + 100)
+
+    async def gathered(self, *elements: ElementAt, name: str = "pause", at: int = 0) -> KnownCheckpoint:
+        about = KnownCheckpoint(name, RUN, 1, 7, 123_000, OWNER, (), b"\0" * 32, 0)
+        return await self.desks[at]._gather(GatherCheckpoint(1, about, b"spec", b"plan", elements))
+
+
+def _pair(run: Run) -> tuple[str, int]:
+    return run.app, run.version
+
+
+def play(work: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(work)
+
+
+def test_elements_of_several_nodes_are_one_file_that_is_fetched_and_kept(tmp_path: Path) -> None:
+    async def work() -> None:
+        site = Site(tmp_path)
+        here, there = site.saved(0, 0, "source"), site.saved(1, 1, size=300_000)
+        made = await site.gathered(here, there)
+        path = tmp_path / "pi0" / "checkpoints" / "pause.checkpoint"
+        manifest, digest = verify(path)
+        assert (digest, path.stat().st_size, path.stat().st_mode & 0o777) == (made.digest, made.size, 0o600)
+        assert [one.digest for one in manifest.elements] == [here.digest, there.digest]
+        assert (manifest.application, manifest.version, manifest.epoch, manifest.owner) == ("taxi", 3, 7, OWNER)
+        copied = await site.desks[1]._fetch(FetchCheckpoint(2, site.peers[0], made))
+        assert copied == made
+        assert site.open(1).shelf.kept == ()  # a process that has just started has not looked yet
+        again = site.open(1)
+        again.shelf.found()
+        assert again.shelf.kept == (made,)
+        assert again.find(RUN, there.digest) is not None
+
+    play(work())
+
+
+@pytest.mark.parametrize("where", ["begin", "element", "manifest", "end", "short", "long", "empty"])
+def test_a_file_that_is_not_what_was_written_is_refused(tmp_path: Path, where: str) -> None:
+    async def work() -> None:
+        site = Site(tmp_path)
+        await site.gathered(site.saved(0, 0), site.saved(1, 1))
+        path = tmp_path / "pi0" / "checkpoints" / "pause.checkpoint"
+        raw = bytearray(path.read_bytes())
+        at = {"begin": 2, "element": 3_000, "manifest": len(raw) - 80, "end": len(raw) - 3}.get(where)
+        if at is not None:
+            raw[at] ^= 1
+        raw = {"short": raw[:-1], "long": raw + b"x", "empty": bytearray()}.get(where, raw)
+        path.write_bytes(raw)
+        with pytest.raises(BadCheckpoint, match=r"no checkpoint|damaged|not whole|do not"):
+            verify(path)
+
+    play(work())
+
+
+def test_a_newer_format_is_refused_with_the_version_that_made_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def work() -> None:
+        site = Site(tmp_path)
+        with monkeypatch.context() as patch:
+            patch.setattr("agiledart_agent.checkpoints.checkpoint_desk.FORMAT", 9)
+            with pytest.raises(OperationFailed, match="has format 9 of agiledart"):
+                await site.gathered(site.saved(0, 0))
+
+    play(work())
+
+
+def test_another_element_than_the_one_that_was_committed_is_refused_and_nothing_is_kept(tmp_path: Path) -> None:
+    async def work() -> None:
+        site = Site(tmp_path)
+        site.links.spoils = lambda data: data[:-1] + bytes([data[-1] ^ 1])
+        with pytest.raises(OperationFailed, match="pi1 did not give what stage 1 saved: a node sent another element"):
+            await site.gathered(site.saved(1, 1))
+        assert not list((tmp_path / "pi0" / "checkpoints").iterdir())
+        with pytest.raises(OperationFailed, match="pi1 did not give what stage 5 saved: refused: it does not lie here"):
+            await site.gathered(ElementAt(site.peers[1], 5, 1, 0, "stage", b"x" * 32, 10))
+
+    play(work())
+
+
+def test_a_copy_that_was_damaged_on_its_way_is_not_kept(tmp_path: Path) -> None:
+    async def work() -> None:
+        site = Site(tmp_path)
+        made = await site.gathered(site.saved(0, 0))
+        site.links.spoils = lambda data: data[:100] + b"?" + data[101:]
+        with pytest.raises(OperationFailed, match="the file is damaged"):
+            await site.desks[1]._fetch(FetchCheckpoint(2, site.peers[0], made))
+        assert site.desks[1].shelf.kept == ()
+        assert not list((tmp_path / "pi1" / "checkpoints").iterdir())
+
+    play(work())
+
+
+def test_rows_that_come_once_and_wait_in_a_log_are_in_no_checkpoint(tmp_path: Path) -> None:
+    async def work() -> None:
+        site = Site(tmp_path)
+        with pytest.raises(
+            OperationFailed, match="step0 has read ahead 4,711 bytes, which wait in its log and come once only"
+        ):
+            await site.gathered(site.saved(1, 0, "source", unread=4_711))
+        assert site.desks[0].shelf.kept == ()
+
+    play(work())
+
+
+def test_a_name_is_kept_once_and_a_node_keeps_so_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def work() -> None:
+        monkeypatch.setattr(checkpoint_shelf, "MAX_KEPT", 2)
+        site = Site(tmp_path)
+        one = site.saved(0, 0)
+        made = await site.gathered(one, name="a")
+        with pytest.raises(OperationFailed, match="a checkpoint a is kept here already"):
+            await site.gathered(one, name="a")
+        with pytest.raises(OperationFailed, match="is no name of a checkpoint"):
+            await site.gathered(one, name="../a")
+        await site.gathered(one, name="b")
+        with pytest.raises(OperationFailed, match="2 checkpoints are kept here already: remove one"):
+            await site.gathered(one, name="c")
+        await site.desks[0]._drop(DropCheckpoint(1, "a", b"another"))
+        assert len(site.desks[0].shelf.kept) == 2
+        await site.desks[0]._drop(DropCheckpoint(1, "a", made.digest))
+        assert [kept.name for kept in site.desks[0].shelf.kept] == ["b"]
+
+    play(work())
+
+
+def test_no_checkpoint_takes_more_than_its_share_of_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def work() -> None:
+        monkeypatch.setattr(checkpoint_shelf, "FREE_SHARE", 0.0)
+        site = Site(tmp_path)
+        with pytest.raises(OperationFailed, match="bytes left, and it has"):
+            await site.gathered(site.saved(0, 0))
+
+    play(work())
+
+
+def test_passing_ones_go_by_themselves_and_for_newer_ones(tmp_path: Path) -> None:
+    async def work() -> None:
+        site = Site(tmp_path)
+        for _ in range(6):
+            await site.gathered(site.saved(0, 0), name="")
+        folder = tmp_path / "pi0" / "checkpoints"
+        assert len(list(folder.glob("*.passing"))) == checkpoint_shelf.MAX_PASSING
+        now = max(path.stat().st_mtime for path in folder.iterdir())
+        later = CheckpointShelf(tmp_path / "pi0", site.warned.append, lambda: now + PASSING_SECONDS + 1)
+        (folder / ".7.part").write_bytes(b"half")
+        later.found()
+        assert not list(folder.iterdir())
+
+    play(work())
+
+
+def test_a_user_takes_a_file_in_pieces_and_brings_it_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def work() -> None:
+        monkeypatch.setattr("agiledart_agent.checkpoints.checkpoint_desk.MAX_BROUGHT_BYTES", 2_000)
+        site = Site(tmp_path)
+        element = site.saved(0, 0)
+        made = await site.gathered(element, name="")
+        raw = b""
+        while True:
+            piece = await site.desks[0].read(ReadCheckpoint("taxi", made.digest.hex(), len(raw)))
+            raw += base64.b64decode(str(piece["data"]))
+            if not piece["left"]:
+                break
+        with pytest.raises(OperationFailed, match="No such checkpoint of bus"):
+            await site.desks[0].read(ReadCheckpoint("bus", made.digest.hex(), 0))
+        answer: dict[str, object] = {}
+        for at in range(0, len(raw), 2_000):
+            part = raw[at : at + 2_000]
+            answer = await site.desks[1].brought(BringCheckpoint("new", made.digest.hex(), len(raw), at, part))
+        assert answer == {"have": len(raw), "is_whole": True}
+        await site.desks[0]._bring(BringElement(1, site.peers[1], Run("new", 1), element.digest, 10_000))
+        assert (run_folder(tmp_path / "pi0", "new", 1) / "elements" / element.digest.hex()).exists()
+        damaged = raw[:500] + b"!" + raw[501:]
+        with pytest.raises(OperationFailed, match="damaged"):
+            await site.desks[1].brought(BringCheckpoint("new", "ab" * 32, len(raw), 0, damaged))
+        assert len(list((tmp_path / "pi1" / "checkpoints").iterdir())) == 1
+
+    play(work())
+
+
+def test_a_piece_that_does_not_follow_says_how_much_is_there(tmp_path: Path) -> None:
+    async def work() -> None:
+        desk = Site(tmp_path).desks[0]
+        await desk.brought(BringCheckpoint("new", "ab" * 32, 30, 0, b"0123456789"))
+        assert await desk.brought(BringCheckpoint("new", "ab" * 32, 30, 20, b"0123456789")) == {
+            "have": 10,
+            "is_whole": False,
+        }
+
+    play(work())
+
+
+def test_a_damaged_file_is_told_at_the_start_and_not_shown(tmp_path: Path) -> None:
+    async def work() -> None:
+        site = Site(tmp_path)
+        await site.gathered(site.saved(0, 0))
+        path = tmp_path / "pi0" / "checkpoints" / "pause.checkpoint"
+        path.write_bytes(path.read_bytes()[:-1])
+        again = site.open(0)
+        again.shelf.found()
+        assert again.shelf.kept == ()
+        assert "a checkpoint cannot be used" in site.warned[0]
+        with pytest.raises(BadCheckpoint):
+            read_manifest(path)
+
+    play(work())
