@@ -253,7 +253,7 @@ class DataPort:
         if barrier:
             batch.barrier = barrier
         if len(body) > LARGE_FRAME_BYTES:
-            route.end.channel.large_comes()
+            route.end.channel.acknowledge_next()
         self._host.receive(route.running, route.edge, route.source, number, first_row, batch, is_last=not link.has_more)
 
     def _read_later(self, link: Link) -> None:

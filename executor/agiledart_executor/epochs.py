@@ -196,6 +196,7 @@ class Epochs:
         log = reader if isinstance(reader, LoggedReader) else None
         header = self._header(running, epoch, has_ended=has_ended)
         caught_up = running.instance is None or running.instance.is_caught_up
+        gaps = running.gaps.told(has_ended=has_ended)
         pause_ns = time.monotonic_ns() - began_ns
 
         def work() -> None:
@@ -205,12 +206,13 @@ class Epochs:
                 digest, size = write_element(self._folder, header, blocks)
             except OSError as error:
                 why = (error.strerror or str(error)).lower()
-                told = Unprepared(epoch, name, f"{self._folder} cannot be written: {why}")
-                self._soon(self._unprepared, told, partial(self._submit, work) if has_ended else None)
+                failed = Unprepared(epoch, name, f"{self._folder} cannot be written: {why}")
+                self._soon(self._unprepared, failed, partial(self._submit, work) if has_ended else None)
                 return
             if ends:
                 self._soon(self._keep_ends, name, epoch, ends)
-            self._soon(self._tell, Prepared(epoch, name, digest, size, ends, has_ended, pause_ns, change, caught_up))
+            told = Prepared(epoch, name, digest, size, ends, has_ended, pause_ns, change, caught_up, gaps)
+            self._soon(self._tell, told)
 
         delivers: object = None if writer is not None else running.writer
         if isinstance(delivers, Delivers):

@@ -78,6 +78,7 @@ class InstanceHost:
         self.running[running.stage, running.index] = running
         if running.instance is not None:
             running.instance.on_barrier = partial(self._at_barrier, running)
+            running.instance.on_stop = partial(self._stopped, running)
             running.instance.programs = self.programs
         if self.reading:
             self.wake(running)
@@ -214,15 +215,28 @@ class InstanceHost:
                 output.close()
                 del running.outputs[channel]
                 running.take_outputs()
-        running.has_old = any(output.is_old for output in running.outputs.values())
+        running.gaps.look(running.outputs)
+        running.has_old = running.gaps.watches or any(output.is_old for output in running.outputs.values())
+
+    def _stopped(self, running: Running) -> None:
+        """The term of an instance has come to where it ends: who sent it rows hears of that before it saves itself."""
+        assert running.instance is not None  # sources never change
+        for (edge, source), end in running.inputs.items():
+            if end.waiting is None:
+                end.taken(running.instance.consumed(edge, source), finished=True)
+        self.cork.flush()
 
     def turn_outputs(self, running: Running) -> None:
         """A barrier has brought another plan: what follows goes to its instances; others get what was sent to them, and no more."""
         part = running.instance or running.source
         assert part is not None
+        left: dict[tuple[int, int], None] = {}
         for (edge, target), output in running.outputs.items():
-            output.is_old = target not in part.plan.targets(edge, running.index)
-        running.has_old = any(output.is_old for output in running.outputs.values())
+            was_old, output.is_old = output.is_old, target not in part.plan.targets(edge, running.index)
+            if output.is_old and not was_old:
+                left[edge, target] = None
+        running.gaps.turned(part.plan, running.outputs, left)
+        running.has_old = running.gaps.watches or any(output.is_old for output in running.outputs.values())
 
     def acknowledged(
         self, running: Running, edge: int, target: int, frames: int, marks: int, frame_rows: int = 0
@@ -232,6 +246,8 @@ class InstanceHost:
         if end is None:
             raise RemoteProtocolError("channel", f"no channel {edge} from {running.name} to {target}")
         end.acknowledged(frames, marks, frame_rows)
+        if running.gaps.watches:
+            running.gaps.acknowledged(edge, target, end)
         if end.channel.has_more or running.ended or running.has_old:  # else nobody waited for it
             self.wake(running)
 
@@ -341,6 +357,8 @@ class InstanceHost:
         instance = running.instance
         count = len(batch.held)
         if instance is None or not count or running.queued or running.broken or count > running.budget:
+            return False
+        if running.has_old:
             return False
         ends = running.outputs.values()
         for end in ends:

@@ -313,6 +313,7 @@ class Prepared(Message, frozen=True, gc=False, tag=120):
         after: name of the plan that the barrier brought, where it brought one. The element of an instance whose term ends there
             is what it hands over.
         caught_up: all has come again that it had taken too early before it was brought back.
+        gaps: (stage, term, nanoseconds) for which rows to a stage stood still at its last change, as this instance saw it.
     """
 
     epoch: int
@@ -324,6 +325,7 @@ class Prepared(Message, frozen=True, gc=False, tag=120):
     pause_ns: int = 0
     after: bytes = b""
     caught_up: bool = True
+    gaps: tuple[tuple[int, int, int], ...] = ()
 
 
 class Unprepared(Message, frozen=True, gc=False, tag=121):

@@ -62,7 +62,7 @@ class NextTerms:
         assert running.instance is not None  # sources never change
         plan = running.instance.plan
         for channel in plan.inputs(running.stage, running.instance.index):
-            running.inputs[channel] = InputEnd(waiting=[])
+            running.inputs[channel] = _waiting()
         self._terms[name].waiting[running.stage, running.index] = running, None
         self._host.running[running.stage, running.index] = running
 
@@ -74,7 +74,7 @@ class NextTerms:
             if running.instance is not None:
                 for channel in after.inputs(running.stage, running.instance.index):
                     if channel not in running.inputs:
-                        running.inputs[channel] = InputEnd(waiting=[])
+                        running.inputs[channel] = _waiting()
                         term.inputs.append((running, channel))
 
     def missing_outputs(self, name: bytes) -> list[tuple[Running, int, int]]:
@@ -192,3 +192,10 @@ def nodes_of(plan: StagePlan, part: DeploymentPart) -> dict[tuple[int, int], Nod
     return {
         (stage, member(plan.stages[stage].term, index)): peer.node for (stage, index), peer in part.places().items()
     }
+
+
+def _waiting() -> InputEnd:
+    """An input that keeps what comes; its first frame is acknowledged by itself, since its sender measures when it is taken."""
+    end = InputEnd(waiting=[])
+    end.channel.acknowledge_next()
+    return end

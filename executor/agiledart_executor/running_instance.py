@@ -20,6 +20,7 @@ from agiledart_dataflow.runtime.outbox import Emit
 from agiledart_dataflow.runtime.paces import TakingPace
 from agiledart_dataflow.runtime.resending import EarlyFrames
 from agiledart_dataflow.runtime.source_instance import SourceInstance
+from agiledart_executor.change_gaps import ChangeGaps
 from agiledart_executor.latency_log import LatencyLog
 from agiledart_executor.messages import InstanceName
 
@@ -142,7 +143,7 @@ class Running:
         owned: figures of the key groups that it owns; empty where its stage has one instance and can have no more.
         change: the epoch and the name of the plan that a source's barrier is to bring.
         holds: a source reads nothing more, because the run is to end at this barrier with its state kept.
-        has_old: some outputs lead to instances of terms that have ended; nothing follows there.
+        has_old: some outputs lead to instances of terms that have ended; nothing follows there. Or a gap is being measured.
         leaving: channels of terms that have ended and from which something may wait, or be under way.
         needs_life: it is broken because a change of its stage cannot go on.
         has_begun: False for an instance of a term to come; `has_left`: its term has ended, and it has handed over.
@@ -186,6 +187,7 @@ class Running:
     def __post_init__(self) -> None:
         self.sink_ready: Callable[[], bool] | None = None
         self.takes = TakingPace()
+        self.gaps = ChangeGaps()
         self.take_outputs()
 
     def take_outputs(self) -> None:

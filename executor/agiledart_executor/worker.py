@@ -23,9 +23,7 @@ from agiledart_dataflow.plan.deployment import DeploymentPart
 from agiledart_dataflow.plan.stage_plan import StagePlan, index_of, term_of
 from agiledart_dataflow.runtime.program import compile_program
 from agiledart_dataflow.user_code.user_errors import NO_RECORD, sayable, user_code_error
-from agiledart_executor import short_turns
 from agiledart_executor.asking_judge import AskingJudge
-from agiledart_executor.collector import collect_rarely
 from agiledart_executor.confining import confine_to
 from agiledart_executor.connectors.credentials import entrust
 from agiledart_executor.data_links import DataPort, EdgeEnds, LinkEnd, Sender, take_acknowledgement
@@ -64,6 +62,8 @@ from agiledart_executor.messages import (
     Way,
 )
 from agiledart_executor.next_terms import NextTerms, addressed, nodes_of
+from agiledart_executor.process import short_turns
+from agiledart_executor.process.collector import collect_rarely
 from agiledart_executor.routes.data_way import DataWay
 from agiledart_executor.routes.opening_ways import Ways
 from agiledart_executor.running_instance import InputEnd, OutputEnd, Running

@@ -56,6 +56,11 @@ def test_a_stage_grows_shrinks_and_moves_while_rows_flow(ring: Mesh, tmp_path: P
     assert found == [
         (1, 3, "scale", "done"), (3, 2, "scale", "done"), (2, 2, "move", "done"), (2, 1, "scale", "done"),
     ]  # fmt: skip
+    wait_for(
+        lambda: changes(ring, "elastic")[-1]["gap_ms"] is not None, 30, "the next epoch tells how long rows stood still"
+    )
+    gaps = [one["gap_ms"] for one in changes(ring, "elastic")]
+    assert all(0 < gap < 1_000 * one["seconds"] for gap, one in zip(gaps, changes(ring, "elastic"), strict=True)), gaps
     for words, code, text in (
         (("scale", "elastic", "smus", "2"), 2, "Did you mean sums"),
         (("scale", "elastic", "sums", "9"), 2, "sums may have 1 to 4 instances"),

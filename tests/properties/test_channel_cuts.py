@@ -134,7 +134,7 @@ def told_by_halves_of_a_window(self: ReceivingChannel) -> None:
         (Unacknowledged, "sends", kept_till_it_was_sent),
         (InputEnd, "tell_again", told_once),
         (Unacknowledged, "acknowledge", not_released),
-        (ReceivingChannel, "large_comes", told_by_halves_of_a_window),
+        (ReceivingChannel, "acknowledge_next", told_by_halves_of_a_window),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )

@@ -353,6 +353,7 @@ class ExecutorDesk:
                 name.term,
                 told.after,
                 told.caught_up,
+                told.gaps,
             )
         )
 

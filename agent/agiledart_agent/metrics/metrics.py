@@ -18,7 +18,7 @@ from agiledart_agent.metrics.application_figures import MAX_APPLICATIONS, Applic
 from agiledart_agent.metrics.declared import Declared, NodeFigures, Samples, Scrape
 from agiledart_kernel.observe import Observation
 from agiledart_overlay.wire.observations import MessageDropped, RingLeft
-from agiledart_recovery.wire.observations import ChangeSettled, Recovered
+from agiledart_recovery.wire.observations import ChangeMeasured, ChangeSettled, Recovered
 
 METRICS: tuple[Declared, ...] = (
     *node_metrics.METRICS,
@@ -86,6 +86,8 @@ class AgentMetrics(Collector):
             self._phases.update(observation.took)
         if isinstance(observation, ChangeSettled):
             self._changes.settle(self.applications.label(observation.run.app), observation.change)
+        if isinstance(observation, ChangeMeasured):
+            self._changes.measure(self.applications.label(observation.run.app), observation.change)
         if declared is not None:
             reasons = self._reasons.get(declared.name)
             reason = str(getattr(observation, "reason", ""))

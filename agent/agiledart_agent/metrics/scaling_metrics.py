@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from agiledart_agent.metrics.application_figures import MAX_LABEL, Labels
 from agiledart_agent.metrics.declared import Declared, Figure, Samples, Scrape, samples_of
-from agiledart_recovery.wire.observations import ChangeSettled
+from agiledart_recovery.wire.observations import ChangeMeasured, ChangeSettled
 from agiledart_recovery.wire.value import Change
 
 MAX_REASONS = 16
@@ -21,7 +21,7 @@ class ChangeCounts:
 
     Attributes:
         settled: by kind (scale, move, drain), reason (user, or the policy's name) and state.
-        gaps: seconds of the longest pause of a key group in the last change, by application.
+        gaps: seconds for which rows of some key group stood still in the last change, by application.
     """
 
     settled: Counter[tuple[str, str, str]] = field(default_factory=Counter)
@@ -35,8 +35,10 @@ class ChangeCounts:
         reason = USER if change.reason.startswith("asked by") else self._reasons.of(change.reason.partition(":")[0])
         self.settled[self._kinds.of(change.kind), reason, change.fate.value] += 1
         self.moved_bytes += change.moved_bytes
-        if change.gap_ns:
-            self.gaps[label] = change.gap_ns / 1e9
+
+    def measure(self, label: str, change: Change) -> None:
+        """It is known for how long rows stood still; `label`: as above."""
+        self.gaps[label] = change.gap_ns / 1e9
 
 
 def _of_stages(name: str, meaning: str, field_name: str) -> Declared:
@@ -67,8 +69,9 @@ METRICS: tuple[Declared, ...] = (
         "user or the policy, state done, let-go (nothing has changed) or rolled-back (rows since the last epoch came again).",
         ("kind", "reason", "state"), _changes, ChangeSettled),
     Declared("agiledart_scaling_change_gap_seconds", "gauge",
-        "The longest pause of a key group in the last change of an application.", ("app",),
-        lambda scrape: samples_of(scrape.changes.gaps)),
+        "For how long rows of some key group stood still in the last change of an application: from what an instance of the term "
+        "before took last to what one of the new term took first, as the sender saw it.", ("app",),
+        lambda scrape: samples_of(scrape.changes.gaps), ChangeMeasured),
     Declared("agiledart_scaling_moved_bytes_total", "counter",
         "Bytes of state, as it was saved last, of key groups that went to another node.", (),
         lambda scrape: samples_of(scrape.changes.moved_bytes)),

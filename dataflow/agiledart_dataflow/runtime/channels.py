@@ -327,8 +327,10 @@ class ReceivingChannel:
         """What was acknowledged last, as totals."""
         return self._told, self._told_marks
 
-    def large_comes(self) -> None:
-        """The next frame is large: it is acknowledged by itself when it is taken. Its sender keeps few like that."""
+    def acknowledge_next(self) -> None:
+        """Acknowledge the next frame by itself when it is taken: it is large, and its sender keeps few like that; or it is the
+        first of a term, and its sender measures how long it waits.
+        """
         self._large = self.frames + 1
         self.owes = True
 

@@ -76,6 +76,10 @@ class Direct:
     count: Callable[[int], None]
 
 
+def _nobody_waits() -> None:
+    """Of the end of a term."""
+
+
 class Instance:
     """One parallel copy of a stage that is no source.
 
@@ -88,6 +92,7 @@ class Instance:
     Attributes:
         state: what its operator remembers, by key group; without what waits to enter it.
         programs: the topology with the plans that may hold behind barriers to come, by their names.
+        on_stop: told when its term has come to where it ends, before it saves itself.
         left: what it leaves behind; None as long as its term goes on.
         change_passed: a barrier has brought another plan; whoever takes note of it takes it back.
 
@@ -106,11 +111,11 @@ class Instance:
         make_store: MakeStore | None = None,
     ) -> None:
         plan = program.plan
-        self.stage = stage
-        self.index = index
+        self.stage, self.index = stage, index
         self.member = plan.members(stage)[index]
         self.programs: Mapping[bytes, Program] = {}
         self.left: Left | None = None
+        self.on_stop: Callable[[], None] = _nobody_waits
         self.change_passed = False
         self._asked: dict[int, bytes] = {}  # barrier that has come through an input → the change that it carries
         self.inputs: tuple[tuple[int, int], ...] = plan.inputs(stage, index)
@@ -478,6 +483,7 @@ class Instance:
         change = self._asked.pop(barrier, b"")
         if ends:
             self._reach_end(barrier, emit)
+            self.on_stop()
         if ends or self.on_barrier is not None:
             parts = self._parts_of_snapshot(barrier)
             if self.on_barrier is not None:

@@ -70,7 +70,7 @@ from agiledart_recovery.machine import RecoveryMachine
 from agiledart_recovery.wire import effects as asked
 from agiledart_recovery.wire import events
 from agiledart_recovery.wire.messages import RunMessage
-from agiledart_recovery.wire.names import Run, Snapshot
+from agiledart_recovery.wire.names import Run, Snapshot, TermGap
 from agiledart_recovery.wire.value import Element, Plan, Role, Saved, State, Value
 
 CONSEQUENCE_NS = Duration(1_600 * MILLISECOND)
@@ -244,17 +244,18 @@ class Recovering:
             return
         snapshot = Snapshot(part.life, event.epoch)
         about = (Run(*key), party, snapshot)
+        gaps = tuple(TermGap(str(stage), term, gap) for stage, term, gap in event.gaps)
         if not is_pinned:
             length = event.size + SEAL_BYTES
             snapped = events.PartySnapped(
-                *about, event.digest, length, Saved(party), after, event.caught_up, event.ended, sum(event.ends)
+                *about, event.digest, length, Saved(party), after, event.caught_up, event.ended, sum(event.ends), gaps
             )
             self._step(snapped)
         else:
             element = Element(snapshot, event.digest, event.size, 1, ())
             self._step(
                 events.PartyPrepared(
-                    *about, Saved(party, (element,)), sum(event.ends), after, event.caught_up, has_ended=event.ended
+                    *about, Saved(party, (element,)), sum(event.ends), after, event.caught_up, event.ended, gaps
                 )
             )
 

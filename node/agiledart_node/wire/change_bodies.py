@@ -11,7 +11,9 @@ class ChangeRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         state: running, done, let-go (nothing has changed) or rolled-back (rows since the last epoch came again).
         why: it was let go or rolled back.
         moved_groups, moved_bytes: key groups that went to another node, and their state.
-        seconds: from the request to the commit; `gap_ms`: longest pause of a group, null: not measured.
+        seconds: from the request to the commit; `gap_ms`: for so long rows of some key group stood still,
+            from what an instance of the term before took last to what one of the new term took first, as the sender saw it;
+            null: not told yet, which is with the epoch after, or every stage that sends to it changed at the same barrier.
         number: of the stage in the plan; with `term` it names the change.
     """
 

@@ -137,6 +137,7 @@ class InstancePrepared(Event, frozen=True, gc=False):
         term: of its stage.
         after: name of the plan behind the barrier; empty when it carried no change.
         caught_up: its inputs have come as far again as when it was saved that it was restored from.
+        gaps: (stage, term, nanoseconds) for which rows to a stage stood still at its last change, as this instance saw it.
     """
 
     application: str
@@ -151,6 +152,7 @@ class InstancePrepared(Event, frozen=True, gc=False):
     term: int = 1
     after: bytes = b""
     caught_up: bool = True
+    gaps: tuple[tuple[int, int, int], ...] = ()
 
 
 class InstanceUnprepared(Event, frozen=True, gc=False):

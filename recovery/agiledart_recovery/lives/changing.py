@@ -31,7 +31,7 @@ from agiledart_recovery.desk import Desk
 from agiledart_recovery.limits import MAX_CHANGES, MAX_EXTRA_EPOCHS, MAX_REASON
 from agiledart_recovery.wire import messages as wire
 from agiledart_recovery.wire.names import Ballot, Run, Stamp
-from agiledart_recovery.wire.observations import ChangeSettled
+from agiledart_recovery.wire.observations import ChangeMeasured, ChangeSettled
 from agiledart_recovery.wire.value import Change, Fate, Plan, Role, Value
 
 
@@ -69,6 +69,22 @@ def fault_of(value: Value, after: Plan) -> str:
         if not old or not new or not fresh or not whole or any(each.role is not Role.STAGE for each in (*old, *new)):
             return f"{change.stage} can't take the term {change.term}"
     return ""
+
+
+def with_gaps(value: Value, answers: Iterable[wire.Prepared]) -> Value:
+    """The value with what senders say of changes that are done: the longest gap of each, as far as they have told."""
+    longest: dict[tuple[str, int], int] = {}
+    for one in (gap for answer in answers for gap in answer.gaps):
+        longest[one.stage, one.term] = max(one.gap_ns, longest.get((one.stage, one.term), 0))
+    if not longest:
+        return value
+    changes = tuple(
+        msgspec.structs.replace(change, gap_ns=max(change.gap_ns, longest.get(change.name, 0)))
+        if change.fate is Fate.DONE
+        else change
+        for change in value.changes
+    )
+    return msgspec.structs.replace(value, changes=changes)
 
 
 def next_term(value: Value, stage: str) -> int:
@@ -246,6 +262,8 @@ class Changing:
             was = known.get(change.name)
             if change.fate is not Fate.RUNNING and (was is None or was.fate is Fate.RUNNING):
                 self._desk.observe(ChangeSettled(self._run, change))
+            if was is not None and change.gap_ns > was.gap_ns:
+                self._desk.observe(ChangeMeasured(self._run, change))
             if self._notes.get(change.name, change) == change or change.fate is not Fate.RUNNING:
                 self._notes.pop(change.name, None)
 

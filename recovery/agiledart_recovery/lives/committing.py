@@ -25,7 +25,7 @@ from agiledart_kernel.instants import SECOND
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_recovery.desk import Desk
-from agiledart_recovery.lives.changing import Changing, Step
+from agiledart_recovery.lives.changing import Changing, Step, with_gaps
 from agiledart_recovery.lives.epochs import Complete, Epochs
 from agiledart_recovery.wire import messages as wire
 from agiledart_recovery.wire.names import Ballot, Run, Snapshot
@@ -199,7 +199,7 @@ class Committing:
             end = SinkEnd(each.party.stage, each.party.index, each.host.node, snapshot, answer.offset)
             parts[end.part] = end
         return msgspec.structs.replace(
-            self.changing.in_commit(value, done.plan, is_last=done.is_last),
+            with_gaps(self.changing.in_commit(value, done.plan, is_last=done.is_last), done.answers.values()),
             plan=done.plan,
             committed=snapshot,
             parts=tuple(parts.values()),

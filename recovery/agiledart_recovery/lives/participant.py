@@ -327,6 +327,7 @@ class Participant:
             event.after,
             event.is_caught_up,
             event.has_ended,
+            event.gaps,
         )
         if event.has_ended:
             self._ended[event.party] = answer

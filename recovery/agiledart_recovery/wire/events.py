@@ -4,7 +4,7 @@ from agiledart_kernel.machine import Event
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_recovery.wire.effects import FragmentKey, LifeFile, VoterFile
-from agiledart_recovery.wire.names import Party, Run, Snapshot
+from agiledart_recovery.wire.names import Party, Run, Snapshot, TermGap
 from agiledart_recovery.wire.value import Plan, Saved, Value
 
 
@@ -52,6 +52,7 @@ class PartySnapped(Event, frozen=True, gc=False):
     Args:
         saved: earlier elements that this one needs.
         has_ended: there was no barrier but the end; the element is named by the epoch *above* the last barrier that was passed.
+        gaps: as `wire.Prepared` has them.
     """
 
     run: Run
@@ -64,6 +65,7 @@ class PartySnapped(Event, frozen=True, gc=False):
     is_caught_up: bool = True
     has_ended: bool = False
     offset: int = 0
+    gaps: tuple[TermGap, ...] = ()
 
 
 class PartyPrepared(Event, frozen=True, gc=False):
@@ -77,6 +79,7 @@ class PartyPrepared(Event, frozen=True, gc=False):
     after: Plan | None = None
     is_caught_up: bool = True
     has_ended: bool = False
+    gaps: tuple[TermGap, ...] = ()
 
 
 class FragmentDamaged(Event, frozen=True, gc=False):

@@ -20,8 +20,8 @@ import msgspec
 from agiledart_kernel.count import Count
 from agiledart_kernel.machine import Message
 from agiledart_kernel.node_id import NodeId
-from agiledart_recovery.limits import MAX_CHAIN, MAX_FRAGMENTS, MAX_PARTIES, MAX_REASON, MAX_REMADE
-from agiledart_recovery.wire.names import Ballot, Digest, Party, Run, Snapshot, Stamp
+from agiledart_recovery.limits import MAX_CHAIN, MAX_EDGES, MAX_FRAGMENTS, MAX_PARTIES, MAX_REASON, MAX_REMADE
+from agiledart_recovery.wire.names import Ballot, Digest, Party, Run, Snapshot, Stamp, TermGap
 from agiledart_recovery.wire.value import MadeAgain, Plan, Saved, Value
 
 Reason = Annotated[str, msgspec.Meta(max_length=MAX_REASON)]
@@ -108,6 +108,7 @@ class Prepared(RunMessage, frozen=True, gc=False, tag=390):
         after: the plan that holds behind the barrier, when it is another one.
         is_caught_up: the instance's frontier has passed the one that it was restored with.
         has_ended: it has no more input; this counts for every epoch *above* `epoch`, the last barrier that it passed.
+        gaps: of the stages that it sends to, for how long rows stood still at their last change.
     """
 
     life: Count
@@ -118,6 +119,7 @@ class Prepared(RunMessage, frozen=True, gc=False, tag=390):
     after: Plan | None = None
     is_caught_up: bool = True
     has_ended: bool = False
+    gaps: Annotated[tuple[TermGap, ...], msgspec.Meta(max_length=MAX_EDGES)] = ()
 
 
 class ResetOk(RunMessage, frozen=True, gc=False, tag=391):

@@ -62,6 +62,14 @@ class Party(msgspec.Struct, frozen=True, gc=False, array_like=True, order=True):
         return f"{self.stage}.{self.index}" + (f"/{self.term}" if self.term else "")
 
 
+class TermGap(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """For so long rows to a stage stood still when it took a term, as one of its senders saw it."""
+
+    stage: Name
+    term: Count
+    gap_ns: Count
+
+
 class Voter(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """A node and the random number made with its voter's file: a node that lost its disk is another voter."""
 

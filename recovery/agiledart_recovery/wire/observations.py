@@ -91,6 +91,13 @@ class ChangeSettled(Observation, frozen=True, gc=False):
     change: Change
 
 
+class ChangeMeasured(Observation, frozen=True, gc=False):
+    """The register says for how long rows stood still at a change that is done."""
+
+    run: Run
+    change: Change
+
+
 class ElementDegraded(Observation, frozen=True, gc=False):
     """Fewer than m + k fragments were acknowledged; so many losses it survives."""
 

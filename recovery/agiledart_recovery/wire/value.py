@@ -90,7 +90,8 @@ class Change(msgspec.Struct, frozen=True, gc=False, array_like=True):
         moved_groups: key groups that go to another node.
         moved_bytes: of their state, as it was saved last.
         took_ns: from the request to the commit.
-        gap_ns: longest pause of a group, as the new instances saw it; 0 while nobody has said.
+        gap_ns: for so long rows of some group stood still, as its senders saw it: from what an instance of the term before took
+            last to what one of the new term took first. 0 while nobody has said.
     """
 
     stage: Name

@@ -8,7 +8,7 @@ def test_changes_are_counted_by_kind_reason_and_state() -> None:
     counts = ChangeCounts()
     counts.settle(
         "taxi",
-        Change("1", 2, 1, 4, "scale", "secant: proportional: f 0.21", Fate.DONE, gap_ns=120_000_000, moved_bytes=64),
+        Change("1", 2, 1, 4, "scale", "secant: proportional: f 0.21", Fate.DONE, moved_bytes=64),
     )
     counts.settle("taxi", Change("1", 3, 4, 2, "scale", "asked by ann", Fate.LET_GO, why="no room"))
     counts.settle("taxi", Change("1", 4, 4, 4, "drain", "asked by ann", Fate.DONE, moved_bytes=36))
@@ -18,7 +18,10 @@ def test_changes_are_counted_by_kind_reason_and_state() -> None:
         ("scale", "user", "let-go"): 1,
         ("drain", "user", "done"): 1,
     }
-    assert (counts.moved_bytes, counts.gaps) == (100, {"taxi": 0.12})
+    assert (counts.moved_bytes, counts.gaps) == (100, {})
+    for gap_ns in (120_000_000, 450_000_000):
+        counts.measure("taxi", Change("1", 2, 1, 4, fate=Fate.DONE, gap_ns=gap_ns))
+    assert counts.gaps == {"taxi": 0.45}, "of the last change, as far as it is known"
 
 
 def test_names_of_others_do_not_grow_without_bound() -> None:

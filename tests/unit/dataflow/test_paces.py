@@ -199,7 +199,7 @@ def test_everything_is_acknowledged_at_the_end_and_large_frames_at_once() -> Non
         pair.sender.acknowledge(*due)
     assert pair.sender.idle
 
-    pair.receiver.large_comes()
+    pair.receiver.acknowledge_next()
     pair.receiver.accept(pair.receiver.expected, pair.receiver.rows, 1)
     assert pair.receiver.due(pair.taken + 1) == (pair.taken + 1, 0)
 
@@ -236,7 +236,7 @@ def test_large_frames_that_a_slow_receiver_takes_late_leave_their_sender_room(si
         while kept.has_room and (frame := sender.next_frame()) is not None:
             kept.sends(sender.last_number, body)
             if size > LARGE_FRAME_BYTES:
-                receiver.large_comes()
+                receiver.acknowledge_next()
             receiver.accept(sender.last_number, sender.rows_sent - len(frame.held), len(frame.held))
             wire += 1
             sender.put(Batch(["row"], None, (sender.frames_sent + 1, 0, 0, 0)))

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import pytest
 
 from agiledart import Topology, collect
-from agiledart_executor.collector import YOUNG_OBJECTS, collecting_rarely
 from agiledart_executor.local import run_topology
+from agiledart_executor.process.collector import YOUNG_OBJECTS, collecting_rarely
 
 
 @pytest.fixture(autouse=True)

@@ -219,6 +219,15 @@ def test_a_stage_moves_grows_and_shrinks_while_rows_flow(tmp_path: Path, whole: 
             assert {one.after for one in mesh.prepared if one.epoch == epoch} == {name}
             begin(mesh, epoch, name)  # an executor is told late of what has come by its channels
             assert not any(giving_way(site) for site in mesh.sites), "or rows would pile up there without bound"
+            terms = range(2, number + 3)
+            source = mesh.sites[0].host.running[0, 0]
+            mesh.gate.come += 500
+            await mesh.until(lambda source=source: not source.gaps.watches)
+            begin(mesh, epoch := epoch + 1)
+            await mesh.until(lambda e=epoch: any(one.epoch == e and not one.instance.stage for one in mesh.prepared))
+            told = next(one.gaps for one in mesh.prepared if one.epoch == epoch and not one.instance.stage)
+            assert [(stage, term) for stage, term, _ in told] == [(1, terms[-1])], "of the last change"
+            assert 0 < told[0][2] < 20e9
         mesh.gate.come = ROWS
         await mesh.until(lambda: mesh.ended.count("out") == 1)
         for site in mesh.sites:

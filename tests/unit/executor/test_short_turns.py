@@ -7,11 +7,11 @@ import sys
 
 import pytest
 
-from agiledart_executor.short_turns import SLICE_NS
+from agiledart_executor.process.short_turns import SLICE_NS
 
 ASKED = """
 import ctypes, os, struct, sys
-from agiledart_executor import short_turns
+from agiledart_executor.process import short_turns
 os.nice(3)
 assert short_turns.ask()
 attributes = ctypes.create_string_buffer(56)

@@ -10,10 +10,11 @@ from agiledart_kernel.peer import Peer
 from agiledart_kernel.randomness import RandomStream
 from agiledart_recovery.config import RecoveryConfig
 from agiledart_recovery.desk import Desk
-from agiledart_recovery.lives.changing import Changing, Step, fault_of, next_term
+from agiledart_recovery.lives.changing import Changing, Step, fault_of, next_term, with_gaps
 from agiledart_recovery.wire import messages as wire
-from agiledart_recovery.wire.names import Ballot, Party, Run, Snapshot, Voter
-from agiledart_recovery.wire.value import Assignment, Change, Fate, Plan, Role, Value
+from agiledart_recovery.wire.names import Ballot, Party, Run, Snapshot, TermGap, Voter
+from agiledart_recovery.wire.observations import ChangeMeasured
+from agiledart_recovery.wire.value import Assignment, Change, Fate, Plan, Role, Saved, Value
 
 RUN = Run("taxi", 1)
 HERE, THERE = Peer(NodeId(1), 1, "pi1"), Peer(NodeId(2), 1, "pi2")
@@ -106,3 +107,25 @@ def test_another_commit_ends_what_a_lost_coordinator_wanted() -> None:
     heir, _ = changing()
     after = heir.in_commit(lost.noted(VALUE), BEFORE, is_last=False)
     assert [(change.fate, change.why) for change in after.changes] == [(Fate.LET_GO, "its coordinator was lost")]
+
+
+def answer(stage: str, *gaps: TermGap) -> wire.Prepared:
+    return wire.Prepared(RUN, 1, 4, Party(stage), Saved(Party(stage)), gaps=gaps)
+
+
+def test_the_longest_gap_that_senders_tell_stays_with_the_change() -> None:
+    done, let_go = Change("X", 2, 1, 2, fate=Fate.DONE), Change("X", 3, 2, 3, fate=Fate.LET_GO)
+    before = msgspec.structs.replace(VALUE, changes=(done, let_go))
+    told = answer("S", TermGap("X", 2, 40)), answer("T", TermGap("X", 2, 70)), answer("U", TermGap("X", 3, 900))
+    value = with_gaps(before, told)
+    assert [each.gap_ns for each in value.changes] == [70, 0], "what was not done has none"
+    again = with_gaps(value, (answer("S", TermGap("X", 2, 50), TermGap("Y", 2, 99)),))
+    assert [each.gap_ns for each in again.changes] == [70, 0], (
+        "a shorter one, or one of a stage that did not change, says nothing"
+    )
+    one, desk = changing()
+    seen: list[object] = []
+    desk.observe = seen.append  # type: ignore[method-assign, assignment]
+    one.written(before, value)
+    one.written(value, again)
+    assert seen == [ChangeMeasured(RUN, value.changes[0])]

@@ -18,7 +18,7 @@ from agiledart_recovery.machine import RecoveryMachine
 from agiledart_recovery.wire import messages as wire
 from agiledart_recovery.wire.effects import EnterLife, FragmentKey, KeepLife, KeepVoter, Request, SendFragment
 from agiledart_recovery.wire.events import Booted, FoundRun, HostLost, MakeSeat, PartySnapped, RoomSeen
-from agiledart_recovery.wire.names import Ballot, Party, Snapshot, Stamp
+from agiledart_recovery.wire.names import Ballot, Party, Snapshot, Stamp, TermGap
 from agiledart_recovery.wire.observations import MessageIgnored
 from agiledart_recovery.wire.value import MadeAgain, Plan, Saved, State
 from tests.unit.recovery.bench import RUN, peer, plan, value
@@ -221,6 +221,7 @@ def _messages() -> st.SearchStrategy[Any]:
         ).map(tuple),
         "is_caught_up": st.booleans(),
         "has_ended": st.booleans(),
+        "gaps": st.lists(st.builds(TermGap, st.just("stage"), _COUNTS, _COUNTS), max_size=2).map(tuple),
     }
     begin = {
         "before": st.sampled_from([plan().digest, b""]),
