@@ -327,6 +327,7 @@ class Node:
         self.recovering.closed = self._watching.closed
         self.recovering.drain = self._watching.drain
         self._watching.on_broken = self.recovering.broken
+        self._watching.changes_of = self.recovering.changes_known
         self._watching.on_record = self.recovering.noted
 
     def _event_table(self) -> dict[type, Callable[[Any], None]]:

@@ -1,5 +1,6 @@
 """Stages change while rows flow, on real agents: other numbers, other nodes, and the results of a run in which nothing changed."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -80,5 +81,15 @@ def test_a_stage_grows_shrinks_and_moves_while_rows_flow(ring: Mesh, tmp_path: P
     assert not any("brought back" in entry["text"] for entry in over["history"]), "in one life"
     assert job.out.read_text() == expected
     assert as_csv(job.logged()) == expected
+    code, text = told(ring, "explain", "scaling", "elastic", "-o", "json")
+    assert (code, json.loads(text)["stages"]) == (0, []), text
+    kept = json.loads(text)["changes"]
+    assert [(one["from"], one["to"], one["state"]) for one in kept] == [
+        (1, 3, "done"), (3, 2, "done"), (2, 2, "done"), (2, 1, "done"),
+    ], "when it has ended, too"  # fmt: skip
+    assert all(one["gap_ms"] > 0 for one in kept)
+    _, text = told(ring, "explain", "scaling", "elastic")
+    assert "elastic is finished" in text
+    assert "sums 1 → 3, scale" in text
     code, text = told(ring, "scale", "elastic", "sums", "2")
     assert (code, "only what runs can be changed" in text) == (1, True), text

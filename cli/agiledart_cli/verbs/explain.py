@@ -14,6 +14,7 @@ from agiledart_cli.failure_costs import NOTHING_SAVED, with_costs
 from agiledart_cli.options import agent_options, set_option
 from agiledart_cli.output import BAD, WATCH, count, output_option, paint, print_json, print_table
 from agiledart_cli.targets import load_target
+from agiledart_cli.verbs.application_view import FINAL_STATES
 from agiledart_dataflow.plan.deployment import EXACTLY_ONCE
 from agiledart_kernel.errors import ConfigurationError
 from agiledart_kernel.text import harmless_document
@@ -125,8 +126,11 @@ def scaling(name: str, stage: str, agent: str | None, identity: str | None, outp
 
 def print_scaling(body: Mapping[str, Any]) -> None:
     """A line for each stage, a sentence for each that has something to say, and one for each change of a stage."""
-    heads = ["stage", "×", "limits", "offered/s", "waiting", "can/s", "busy", "blocked", "f", "needed"]
-    print_table(heads, [_line(stage) for stage in body["stages"]], heads[1:])
+    if body["stages"]:
+        heads = ["stage", "×", "limits", "offered/s", "waiting", "can/s", "busy", "blocked", "f", "needed"]
+        print_table(heads, [_line(stage) for stage in body["stages"]], heads[1:])
+    elif body.get("state") in FINAL_STATES:
+        click.echo(f"{body['name']} is {body['state']}: only what runs is measured. What changed while it ran:")
     for stage in body["stages"]:
         if stage["void"]:
             click.echo(paint(f" {stage['name']}: {stage['void']}", WATCH))

@@ -180,7 +180,7 @@ class Questions:
     async def scaling(self, request: int, name: str, stage: str, asker: Asker) -> None:
         """`explain scaling`: what this node's policy would want for each stage, or for one, of an application that runs."""
         record = await self._watching.freshened(await self.record(name, asker, "explain"))
-        if record.is_final or not record.nodes:
+        if not record.nodes or (record.is_final and not record.changes):
             raise CommandRefused(f"{name} is {record.state}: only what runs is measured.")
         try:
             plan = msgspec.msgpack.decode(record.plan, type=StagePlan)
@@ -190,9 +190,13 @@ class Questions:
             raise CommandRefused(str(error), 2) from None
         except (msgspec.MsgspecError, RemoteProtocolError):
             raise CommandRefused(f"The plan of {name} cannot be read; another version of agiledart made it.") from None
+        policy = self._desk.config.scaling_policy
+        if record.is_final:  # what it has been through is still told
+            changes = [row for row in await self.changes(record) if chosen in ("", row.stage)]
+            self._desk.reply(request, ScalingBody(record.name, record.version, record.state, policy, [], changes, []))
+            return
         reports, silent = await self._reports(record)
         shown = record.names()
-        policy = self._desk.config.scaling_policy
         standing = (await self.standings([record])).get(record.name)
         rows = advice(plan, specification, reports, policy_named(policy))
         rows = decided(rows, standing.scaling if standing is not None else (), record.held)
@@ -208,10 +212,13 @@ class Questions:
         self._desk.reply(request, body)
 
     async def changes(self, record: ApplicationRecord) -> list[ChangeRow]:
-        """Changes of its stages, as its coordinator has them; none when it does not answer, or nobody coordinates it."""
-        found = (await self.standings([record])).get(record.name)
+        """Changes of its stages, as its coordinator has them, or its record when it has ended; none when it does not answer, or
+        nobody coordinates it.
+        """
+        found = None if record.is_final else (await self.standings([record])).get(record.name)
+        known = found.changes if found is not None else record.changes
         try:
-            return msgspec.convert(list(found.changes), list[ChangeRow]) if found is not None else []
+            return msgspec.convert(list(known), list[ChangeRow])
         except msgspec.ValidationError:
             return []  # from a node of another version
 

@@ -26,11 +26,13 @@ from agiledart_node.records.application import (
     ApplicationRecord,
     advanced,
     held_text,
+    kept_changes,
 )
 from agiledart_node.records.merged_applications import with_rival_ended
 from agiledart_node.records.order_checks import Orders
 from agiledart_node.records.records import Records
 from agiledart_node.records.summary import summary_of
+from agiledart_node.wire.change_bodies import ChangeRow
 from agiledart_node.wire.commands import Stop
 from agiledart_node.wire.events import InstanceFailed
 from agiledart_node.wire.formation_messages import (
@@ -70,6 +72,7 @@ class Watching:
         self._looking: dict[Key, None] = {}
         self.on_record: Callable[[Hosted, ApplicationRecord], None] = lambda hosted, record: None
         self.on_broken: Callable[[Hosted, InstanceFailed], None] = lambda hosted, event: None
+        self.changes_of: Callable[[Key], list[ChangeRow]] = lambda key: []
 
     def peer_gone(self, peer: Peer, how: str) -> None:
         """A peer was declared dead (`how`: silent, link, rumour, restarted) or said good-bye (`left`)."""
@@ -160,7 +163,9 @@ class Watching:
         if self._hosting.table.get(hosted.key) is not hosted:
             return
         record = await self._records.change(
-            *hosted.key, lambda record: advanced(record, state, reason(record), self._desk.wall_ms), hosted.part.number
+            *hosted.key,
+            lambda record: self._with_changes(hosted, advanced(record, state, reason(record), self._desk.wall_ms)),
+            hosted.part.number,
         )
         told = record.reason if record is not None else f"{hosted.part.application} failed"
         self._hosting.close(hosted, told)
@@ -171,6 +176,11 @@ class Watching:
                 self._figures.note(hosted)
             )  # beside the halt: nobody runs on for the sake of figures
         await self.halt(hosted.part.nodes, hosted.key, told, hosted.part.number)
+
+    def _with_changes(self, hosted: Hosted, record: ApplicationRecord | None) -> ApplicationRecord | None:
+        """A record that closes also says what has changed while it ran: its register goes soon."""
+        changes = kept_changes(self.changes_of(hosted.key)) if record is not None and hosted.part.by_epoch else ()
+        return msgspec.structs.replace(record, changes=changes) if record is not None and changes else record
 
     async def halt(self, nodes: tuple[Peer, ...], key: tuple[str, int], reason: str, run: int) -> None:
         """Tell all nodes of a run that it is over; the silent ones find out on their patrol. `run`: its number."""
@@ -277,6 +287,7 @@ class Watching:
             drained = "stopped by a user; its input was drained" if record.stopping else ""
             reason = hosted.ended_by or drained
             closed = advanced(record, STOPPED if reason else FINISHED, reason, self._desk.wall_ms)
+            closed = self._with_changes(hosted, closed)
             if closed is None or not hosted.collected:
                 return closed
             return msgspec.structs.replace(closed, summary=summary_of(record.specification, hosted.collected))

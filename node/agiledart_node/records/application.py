@@ -11,6 +11,7 @@ nothing of it no longer hears of its host, which may be dead, or on the other si
 (`by_hearsay`), and those who run the application take it back or say how it ended.
 """
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import msgspec
@@ -24,6 +25,7 @@ from agiledart_kernel.orders import MAX_ORDER_BYTES
 from agiledart_kernel.peer import Peer
 from agiledart_node.desk.names import display_names
 from agiledart_node.records.ways import ways_of
+from agiledart_node.wire.change_bodies import ChangeRow
 from agiledart_node.wire.commands import WAITS_FOR_ROOM
 
 SPECIFICATION_CODEC: Codec[Specification] = Codec(Specification, limit=MAX_RECORD_BYTES // 2)
@@ -43,6 +45,15 @@ NEXT_STATES: dict[str, tuple[str, ...]] = {
     FAILED: (),
     STOPPED: (),
 }
+
+MAX_CHANGES = 64
+"""Changes of its stages that a record keeps when the application has ended."""
+
+MAX_CHANGES_BYTES = 16 << 10
+"""And no more than this, the newest of them: a record is copied to the whole leaf set."""
+
+MAX_CHANGE_TEXT = 120
+"""Letters of a reason that a record keeps of a change."""
 
 MAX_HISTORY = 32
 """Entries of a record's history; the oldest but the first go."""
@@ -115,6 +126,7 @@ class ApplicationRecord(msgspec.Struct, frozen=True, gc=False, array_like=True):
         by_hearsay: it is `failed` by the word of nodes that host nothing of it: no host has said so.
         revivals: how often such a word was taken back.
         rivals: other runs of its name that live, or whose end nobody knew when this one was submitted.
+        changes: of its stages, the last of them, oldest first, as rows of `explain scaling`; noted when it ends.
         held: stages with limits that keep their number: all at first, and each again that a user gives one, until it is let.
     """
 
@@ -155,6 +167,7 @@ class ApplicationRecord(msgspec.Struct, frozen=True, gc=False, array_like=True):
     held: Annotated[
         tuple[Annotated[str, msgspec.Meta(max_length=4_096)], ...], msgspec.Meta(max_length=MAX_STAGES)
     ] = ()
+    changes: Annotated[tuple[dict[str, Any], ...], msgspec.Meta(max_length=MAX_CHANGES)] = ()
 
     @property
     def owner(self) -> str:
@@ -312,6 +325,19 @@ def kept_history(history: tuple[HistoryEntry, ...], entry: HistoryEntry) -> tupl
     """A history with one more entry; when it is full the oldest but the first goes."""
     kept = history if len(history) < MAX_HISTORY else history[:1] + history[2:]
     return (*kept, entry)
+
+
+def kept_changes(rows: Sequence[ChangeRow]) -> tuple[dict[str, Any], ...]:
+    """What a record keeps of changes, oldest first: the newest that have room, with their texts cut."""
+    kept: list[dict[str, Any]] = []
+    room = MAX_CHANGES_BYTES
+    for row in reversed(rows[-MAX_CHANGES:]):
+        short = msgspec.structs.replace(row, reason=row.reason[:MAX_CHANGE_TEXT], why=row.why[:MAX_CHANGE_TEXT])
+        room -= len(msgspec.msgpack.encode(short))
+        if room < 0:
+            break
+        kept.append(msgspec.to_builtins(short))
+    return tuple(reversed(kept))
 
 
 def listed(items: list[str]) -> str:

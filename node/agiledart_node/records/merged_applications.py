@@ -55,6 +55,7 @@ def merged_applications(earlier: ApplicationRecord, later: ApplicationRecord) ->
         "history": merged_history(base.history, other.history),
         "stopping": base.stopping or other.stopping,
         "summary": base.summary or other.summary,
+        "changes": base.changes or other.changes,
         "rivals": merged_rivals(base.rivals, other.rivals),
     }
     if all(getattr(base, name) == value for name, value in changed.items()):

@@ -38,9 +38,10 @@ from agiledart_node.recovering.founding import copy_of, found_register, party_of
 from agiledart_node.recovering.lending import borrow, lent
 from agiledart_node.recovering.settling import Settling
 from agiledart_node.recovering.shelving import Shelving
-from agiledart_node.recovering.standing import Rows, as_plain, changes_of, saved_elements, standing
+from agiledart_node.recovering.standing import Rows, as_plain, changes_in, changes_of, saved_elements, standing
 from agiledart_node.recovering.taking_terms import TakingTerms, barrier_of
 from agiledart_node.recovering.tidying import Tidying
+from agiledart_node.wire.change_bodies import ChangeRow
 from agiledart_node.wire.effects import (
     CommitLogs,
     CountEpoch,
@@ -351,6 +352,11 @@ class Recovering:
             if message.elements:
                 elements = saved_elements(coordinator.value, self.machine.name_of)
         self._desk.send(sender, RecoveryIs(message.request, *rows, changes, elements, self.scaling_of(run)))
+
+    def changes_known(self, key: Key) -> list[ChangeRow]:
+        """Changes of a run that this node hosts, as the last epoch that it heard of has them."""
+        part = self.machine.participants.get(Run(*key))
+        return changes_in(part.value) if part is not None and part.value is not None else []
 
     def standing(self, key: Key) -> Rows:
         """How it stands with a run that this node coordinates."""

@@ -84,7 +84,11 @@ def changes_of(coordinator: Coordinator | None) -> list[ChangeRow]:
     """Changes of a run that this node coordinates, oldest first; none of any other."""
     if coordinator is None or not coordinator.leads or coordinator.proposer.value is None:
         return []
-    value = coordinator.value
+    return changes_in(coordinator.value)
+
+
+def changes_in(value: Value) -> list[ChangeRow]:
+    """Changes that a value of the register names, oldest first."""
     names = {str(stage.index): stage.name for stage in _PLAN.decode(value.plan.body).stages} if value.plan.body else {}
     return [
         ChangeRow(

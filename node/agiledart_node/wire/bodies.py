@@ -397,7 +397,9 @@ class ScalingBody(Body, frozen=True):
 
     Args:
         policy: by name.
-        changes: the last 64, oldest first, as the run's coordinator has them; of runs that are saved by epochs.
+        stages: none of an application that has ended.
+        changes: the last 64, oldest first, as the run's coordinator has them, or its record when it has ended (the newest in
+            16 KiB); of runs that are saved by epochs.
         silent_nodes: hosting nodes that did not give figures in time.
     """
 

@@ -13,6 +13,8 @@ from agiledart_node.desk.names import display_names
 from agiledart_node.forming.formation import SoftState, is_path, junctions, merged_tree, waves
 from agiledart_node.records.application import (
     FINAL,
+    MAX_CHANGES,
+    MAX_CHANGES_BYTES,
     MAX_HISTORY,
     NEXT_STATES,
     RECORD_CODEC,
@@ -21,9 +23,11 @@ from agiledart_node.records.application import (
     StageEntry,
     advanced,
     held_text,
+    kept_changes,
     listed,
     waiting_for_room,
 )
+from agiledart_node.wire.change_bodies import ChangeRow
 
 
 def peer(hexes: str, name: str = "") -> Peer:
@@ -172,3 +176,18 @@ def test_numbers_of_runs_differ_by_name_version_and_ticket() -> None:
     ]
     assert len(set(numbers)) == 12
     assert all(0 <= number < 1 << 64 for number in numbers)
+
+
+def test_a_record_keeps_the_newest_changes_that_have_room() -> None:
+    few = [
+        ChangeRow("areas", term, 1, 2, "scale", "asked by ann", "done", "", 3, 64, 1.5, 20.0) for term in range(1, 4)
+    ]
+    assert [one["term"] for one in kept_changes(few)] == [1, 2, 3]
+    assert msgspec.convert(kept_changes(few)[0], ChangeRow) == few[0]
+    many = [
+        ChangeRow("areas", term, 1, 2, "scale", "r" * 400, "let-go", "w" * 400, 0, 0, 1.5) for term in range(1, 201)
+    ]
+    kept = kept_changes(many)
+    assert [one["term"] for one in kept] == list(range(201 - len(kept), 201)), "oldest first, the last of them"
+    assert 20 < len(kept) <= MAX_CHANGES
+    assert len(msgspec.msgpack.encode(kept)) <= MAX_CHANGES_BYTES + 8

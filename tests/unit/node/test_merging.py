@@ -63,10 +63,13 @@ def step(record: ApplicationRecord, state: str, reason: str, at: int, *, heard: 
 
 def test_an_end_by_the_coordinators_word_stands_and_both_histories_stay() -> None:
     heard = step(running(), "failed", "a1 is gone", 5, heard=True)
-    ended = msgspec.structs.replace(step(running(), "finished", "", 9), summary={"records_in": 3})
+    ended = msgspec.structs.replace(
+        step(running(), "finished", "", 9), summary={"records_in": 3}, changes=({"stage": "a"},)
+    )
     for one, other in permutations((heard, ended)):
         both = merged_applications(one, other)
         assert (both.state, both.by_hearsay, both.reason, both.summary) == ("finished", False, "", {"records_in": 3})
+        assert both.changes == ({"stage": "a"},)
         assert [(entry.state, entry.text) for entry in both.history] == [
             ("deploying", ""), ("running", ""), ("failed", "a1 is gone"), ("finished", ""),
         ]  # fmt: skip
