@@ -1,0 +1,109 @@
+"""The rate becomes four times what it was, and falls back: how soon instances come, and go."""
+
+import bisect
+import os
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from tests.e2e.elastic import Elastic, Feeder, free_port, undisturbed
+from tests.e2e.mesh import mesh, wait_for
+
+from benchmarks.scale.watching import Lateness, percentile
+
+PAUSE_MS = 10
+"""That a step waits for each row, so one instance does less than 100 a second."""
+
+INTERVAL_SECONDS = 5.0
+BOUND_MS = 1_000
+FEW, TIMES = 50, 4
+
+
+class _Sent:
+    """When each line was sent, as far as one looks often."""
+
+    def __init__(self, feeder: Feeder) -> None:
+        self._feeder = feeder
+        self._counts, self._times = [0], [time.monotonic()]
+
+    def due(self, lines: int) -> float | None:
+        """When the line after so many was sent; None: it was not."""
+        sent = self._feeder.sent
+        if sent > self._counts[-1]:
+            self._counts.append(sent)
+            self._times.append(time.monotonic())
+        if lines >= sent:
+            return None
+        return self._times[bisect.bisect_right(self._counts, lines)]
+
+
+def following(rows: int, up_seconds: float, down_seconds: float) -> dict[str, Any]:
+    """The figures of one run on agents of its own."""
+    with tempfile.TemporaryDirectory(prefix="scale-") as name, mesh(3) as ring:
+        folder = Path(name)
+        expected = undisturbed(folder, rows).splitlines(keepends=True)
+        port = free_port()
+        job = Elastic(
+            ring, folder, "elastic", "--parallelism", "sums=1..8",
+            source=f"tcp:127.0.0.1:{port}?listen=1&overload=spool", pause_ms=PAUSE_MS,
+        )  # fmt: skip
+        feeder = Feeder(port, rows)
+        feeder.start()
+        late = Lateness(job.out, _Sent(feeder).due)
+        try:
+            job.cli("scale", job.name, "sums", "auto")
+            feeder.rate = FEW
+            wait_for(lambda: job.committed() >= 2, 60, "epochs are committed")
+            time.sleep(4 * INTERVAL_SECONDS)
+            before = job.instances()
+            up = _step(job, feeder, late, FEW * TIMES, up_seconds)
+            most = job.instances()
+            down = _step(job, feeder, late, FEW, down_seconds, until=before)
+            changes = job.changes()
+            feeder.send_up_to(feeder.sent)
+            over = job.until_over()
+        finally:
+            late.close()
+            feeder.close()
+        return {
+            "rows_a_second": [FEW, FEW * TIMES, FEW],
+            "instances": [before, most, down["instances"]],
+            "up": up,
+            "down": down,
+            "changes": [
+                {name: one[name] for name in ("from", "to", "state", "seconds", "gap_ms", "reason")} for one in changes
+            ],
+            "state": over["state"],
+            "reason": over["reason"],
+            "exact": job.out.read_text().splitlines(keepends=True) == expected[: feeder.sent],
+            "load": [round(one, 1) for one in os.getloadavg()],
+        }
+
+
+def _step(
+    job: Elastic, feeder: Feeder, late: Lateness, rate: float, seconds: float, until: int | None = None
+) -> dict[str, Any]:
+    """Another rate; what became of lateness, by interval, and of instances."""
+    began, feeder.rate = time.monotonic(), rate
+    came: list[tuple[float, int]] = []
+    while time.monotonic() < began + seconds:
+        count = job.instances()
+        if count and (not came or came[-1][1] != count):
+            came.append((round(time.monotonic() - began, 1), count))
+        if until is not None and count == until:
+            break
+        time.sleep(0.5)
+    spans = int((time.monotonic() - began) / INTERVAL_SECONDS)
+    p99 = [
+        percentile(late.between(began + INTERVAL_SECONDS * n, began + INTERVAL_SECONDS * (n + 1)), 0.99)
+        for n in range(spans)
+    ]
+    beyond = [n + 1 for n, one in enumerate(p99) if one is not None and one > BOUND_MS]
+    return {
+        "instances_by_second": came,
+        "instances": came[-1][1] if came else None,
+        "p99_ms_by_interval": p99,
+        "intervals_until_within_bound": beyond[-1] if beyond else 0,
+        "seconds": round(time.monotonic() - began, 1),
+    }

@@ -1,0 +1,123 @@
+"""One instance with much state moves to another agent, again and again, while rows flow."""
+
+import os
+import statistics
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from tests.e2e.mesh import AgentProcess, Mesh, cli, mesh, wait_for
+
+from agiledart_cli.errors import AnsweredNoError, NoAgentError
+from agiledart_node.wire.commands import ExplainScaling, Status
+from benchmarks.scale.heavy import write_input
+from benchmarks.scale.watching import Lateness, percentile
+
+FINAL = ("finished", "failed", "stopped")
+CALM_SECONDS = 5.0
+"""Without a change, before the first and after each."""
+
+
+def seconds_for(moves: int) -> int:
+    """So long rows come: state is built, and a change takes some epochs."""
+    return 40 + 25 * moves
+
+
+class Moving:
+    """A job on three agents: source and sink on a1, its state on a2 or a3."""
+
+    def __init__(self, ring: Mesh, folder: Path, keys: int, rate: int, moves: int) -> None:
+        self.ring, self.keys, self.rate, self.moves = ring, keys, rate, moves
+        self.folder, self.out = folder, folder / "out.csv"
+        self.expected = write_input(folder, keys, rate, seconds_for(moves))
+        self.agent: AgentProcess = ring.agents[0]
+        self.began = 0.0
+
+    def _cli(self, *words: str) -> str:
+        told = cli(*words, "--agent", str(self.agent.state_dir), cwd=self.folder, timeout=120)
+        if told.returncode:
+            raise SystemExit(told.stdout + told.stderr)
+        return told.stdout
+
+    def status(self) -> dict[str, Any]:
+        """As its agent sees it."""
+        try:
+            return dict(self.agent.ask(Status("heavy")))
+        except (AnsweredNoError, NoAgentError, OSError):
+            return {"state": "", "placement": {}}
+
+    def _due(self, lines: int) -> float | None:
+        if not self.began or lines < self.keys or lines >= self.keys + self.rate * seconds_for(self.moves):
+            return None
+        return self.began + (lines - self.keys) / self.rate
+
+    def run(self) -> dict[str, Any]:
+        """All moves; the figures."""
+        source = f"csv:{self.folder / 'rows.csv'}?speed=1@a1"
+        self._cli(
+            *("submit", "heavy.py:build", "--set", f"readings={source}", "--set", f"report=csv:{self.out}@a1"),
+            *("--parallelism", "sums=1..2"),
+        )
+        late = Lateness(self.out, self._due)
+        try:
+            wait_for(lambda: late.lines > self.keys, 120, "every key has been seen")
+            self.began = time.monotonic() - (late.lines - self.keys) / self.rate
+            wait_for(
+                lambda: (self.status().get("epoch") or {}).get("bytes", 0) > 300 * self.keys, 60, "its state is saved"
+            )
+            calm_from = time.monotonic()
+            time.sleep(CALM_SECONDS)
+            calm = late.between(calm_from, time.monotonic())
+            each = [self._moved(late) for _ in range(self.moves)]
+            over = wait_for(
+                lambda: (told := self.status())["state"] in FINAL and told, 60 + 2 * seconds_for(self.moves), "it ends"
+            )
+        finally:
+            late.close()
+        gaps = [one["gap_ms"] for one in each if one["gap_ms"] is not None]
+        return {
+            "keys": self.keys,
+            "rows_a_second": self.rate,
+            "calm_p99_ms": percentile(calm, 0.99),
+            "moves": each,
+            "gap_ms_median": round(statistics.median(gaps), 1) if gaps else None,
+            "gap_ms_worst": max(gaps, default=None),
+            "within_a_second": sum(gap <= 1_000 for gap in gaps),
+            "state": over["state"],
+            "reason": over["reason"],
+            "brought_back": sum("brought back" in one["text"] for one in over["history"]),
+            "exact": self.out.read_text() == self.expected,
+            "load": [round(one, 1) for one in os.getloadavg()],
+        }
+
+    def _moved(self, late: Lateness) -> dict[str, Any]:
+        here = self.status()["placement"]["sums+short"][0]
+        to = "a3" if here == "a2" else "a2"
+        began = time.monotonic()
+        self._cli("move", "heavy", "sums.0", to)
+        done = time.monotonic()
+        change = wait_for(self._last_change, 60, "the epoch after it tells the gap")
+        told = time.monotonic()
+        time.sleep(CALM_SECONDS)
+        return {
+            "to": to,
+            "gap_ms": change["gap_ms"],
+            "seconds": round(done - began, 2),
+            "moved_bytes": change["moved_bytes"],
+            "p99_ms_meanwhile": percentile(late.between(began, told), 0.99),
+            "worst_ms_meanwhile": percentile(late.between(began, told), 1.0),
+            "p99_ms_after": percentile(late.between(told, time.monotonic()), 0.99),
+            "load": round(os.getloadavg()[0], 1),
+        }
+
+    def _last_change(self) -> dict[str, Any] | None:
+        changes = self.agent.ask(ExplainScaling("heavy"))["changes"]
+        last: dict[str, Any] | None = changes[-1] if changes else None
+        return last if last is not None and (last["gap_ms"] is not None or last["state"] != "done") else None
+
+
+def moving(keys: int, rate: int, moves: int) -> dict[str, Any]:
+    """The figures of one run on agents of its own."""
+    with tempfile.TemporaryDirectory(prefix="scale-") as folder, mesh(3) as ring:
+        return Moving(ring, Path(folder), keys, rate, moves).run()
