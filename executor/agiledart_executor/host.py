@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 
+from agiledart_dataflow.counts.key_sample import EVERY
 from agiledart_dataflow.data.batch import Batch
 from agiledart_dataflow.runtime.handover import ChangeFailed
 from agiledart_dataflow.runtime.program import Program
@@ -152,6 +153,8 @@ class InstanceHost:
         end.channel.accept(number, first_row, count, barrier=barrier)
         if running.broken:
             return
+        if running.keys is not None and not end.channel.frames % EVERY:
+            running.keys.look(edge, batch.held)
         if end.waiting is not None:
             end.rows_or_mark.append(count > 0 or barrier)
             end.waiting.append(batch)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from agiledart_dataflow.counts.key_sample import KeySample
 from agiledart_dataflow.data.batch_codec import BatchCodec
 from agiledart_dataflow.data.schema import read_time_index
 from agiledart_dataflow.plan.deployment import DeploymentPart
@@ -145,6 +146,7 @@ class Launchable:
             else:
                 stores = disk_stores(work_folder(_ROOT, self.application) / "state")
                 running.instance = Instance(self.program, stage, index, make_store=stores)
+                running.keys = self._key_sample(stage)
         except BusyError as error:
             raise BusyError(f"{name}: {error}") from None
         except OperationFailed as error:
@@ -154,6 +156,13 @@ class Launchable:
         except BaseException as error:
             raise user_code_error(name, None, error, NO_RECORD) from error
         return running
+
+    def _key_sample(self, stage: int) -> KeySample | None:
+        """Of a stage by key that may have more than one instance."""
+        if not self.plan.stages[stage].owners or not self.plan.stages[stage].keyed:
+            return None
+        edges = [edge for edge in self.plan.incoming(stage) if edge.partitioning == "key"]
+        return KeySample({edge.index: self.program.key_functions(edge.source)[edge.index][1] for edge in edges})
 
     def _source(self, stage: int, index: int, *, by_epoch: bool, restores: bool) -> SourceInstance:
         """A source's instance; raises as `instance`."""

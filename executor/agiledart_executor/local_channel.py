@@ -1,5 +1,6 @@
 """A channel between two instances of one process: no encoding, a small window, the same credit and counts as over a link."""
 
+from agiledart_dataflow.counts.key_sample import EVERY
 from agiledart_dataflow.data.batch import Batch
 from agiledart_dataflow.data.batch_codec import BatchCodec
 from agiledart_dataflow.runtime.channels import ReceivingChannel, SendingChannel
@@ -45,6 +46,8 @@ class LocalEnd(OutputEnd):
             and self._host.pass_through(self._target, edge, self._running.index, batch)
         ):
             super().emit(edge, target, batch)
+        elif self._target.keys is not None and not self._host.calls % EVERY:
+            self._target.keys.look(edge, batch.held)
 
     def _deliver(self, batch: Batch, first_row: int, channel: SendingChannel) -> None:
         if self._untried and len(batch.held):

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import msgspec
 
 from agiledart_dataflow.counts.interval_measures import MEASURES, CountSample, IntervalMeasures, SampleWindow
+from agiledart_dataflow.counts.key_sample import KeySample
 from agiledart_dataflow.counts.statistics import InstanceStatistics
 from agiledart_dataflow.data.batch import Batch
 from agiledart_dataflow.plan.connectors import SinkWriter
@@ -147,6 +148,7 @@ class Running:
         leaving: channels of terms that have ended and from which something may wait, or be under way.
         needs_life: it is broken because a change of its stage cannot go on.
         has_begun: False for an instance of a term to come; `has_left`: its term has ended, and it has handed over.
+        keys: looks at key groups of some rows that come; None: they have none, or it is of no use.
         by_epoch: a sink that stays open at the end of its input: the last epoch is committed later.
     """
 
@@ -174,6 +176,7 @@ class Running:
     has_begun: bool = True
     has_left: bool = False
     owned: dict[str, object] = field(default_factory=dict)
+    keys: KeySample | None = None
     by_epoch: bool = False
     timer: asyncio.TimerHandle | None = None
     timer_ns: int = 0
@@ -299,7 +302,10 @@ class Running:
         offered = 0 if source is None else source.lines - source.late - source.malformed_records
         now = time.monotonic_ns()
         self.window.add(CountSample(now, taken, self.busy_ns, self.blocked, waiting, offered, sent, leaving))
-        return self.window.measures()
+        measures = self.window.measures()
+        if measures is None or self.keys is None:
+            return measures
+        return msgspec.structs.replace(measures, groups=self.keys.counts(now))
 
     def close(self) -> None:
         """Give back files and connections; what a sink was given is in its file then."""

@@ -11,7 +11,7 @@ from enum import Enum
 
 from agiledart_scaling.kinds.bandwidth import SHORT_TERM, Cure, LinkLoad, cure, is_bandwidth_bound
 from agiledart_scaling.kinds.quota import Growth, within_quota
-from agiledart_scaling.kinds.skew import GroupLoad, GroupMove, balancing_moves, hot_group, is_uneven
+from agiledart_scaling.kinds.skew import GroupLoad, GroupMove, balancing_moves, hot_group, hot_text, is_uneven
 from agiledart_scaling.kinds.straggler import slow_intervals, straggler
 from agiledart_scaling.limits import Limits
 from agiledart_scaling.measures import StageMeasures
@@ -42,6 +42,7 @@ class StageState:
         measured: true rates before what is missing was filled in, by instance.
         owners: instance of each key group; empty: rows take turns.
         groups: load of each key group; empty: not known.
+        moves_groups: whether somebody would move single key groups; else uneven keys are met with more instances.
         link: of its node and links.
         has_free_cores: on the nodes that host it.
         has_state: whether it keeps any.
@@ -55,6 +56,7 @@ class StageState:
     measured: tuple[float | None, ...] = ()
     owners: tuple[int, ...] = ()
     groups: tuple[GroupLoad, ...] = ()
+    moves_groups: bool = True
     link: LinkLoad = field(default_factory=LinkLoad)
     has_free_cores: bool = True
     has_state: bool = False
@@ -169,11 +171,8 @@ def _kind_of(state: StageState, measures: StageMeasures, calm: Proposal, now: in
     if state.groups and is_uneven(measures.capacity, measures.balanced_capacity):
         hot = hot_group(state.groups, measures.mean_rate, BUSY_SHARE)
         if hot is not None:
-            total = sum(one.rate for one in state.groups)
-            share = state.groups[hot].rate / total
-            why = f"key group {hot} alone has {share:.0%} of the rows, more than an instance can do: more do not help"
-            return replace(calm, why=why)
-        moves = balancing_moves(state.owners, state.groups, measures.rates)
+            return replace(calm, why=hot_text(state.groups, hot))
+        moves = balancing_moves(state.owners, state.groups, measures.rates) if state.moves_groups else ()
         if moves:
             why = f"uneven keys: full at {measures.capacity / measures.balanced_capacity:.0%} of what all could do"
             return replace(calm, kind=Kind.REBALANCE, why=why, moves=moves)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.mesh import cli, mesh
+from tests.e2e.mesh import cli, mesh, wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
@@ -77,3 +77,50 @@ def test_a_slow_step_is_told_how_many_instances_would_do(tmp_path: Path) -> None
         assert cli("stop", "slow", "--now", *at).returncode == 0
         over = cli("explain", "scaling", "slow", *at)
         assert (over.returncode, over.stderr.strip()) == (1, "slow is stopped: only what runs is measured.")
+
+
+HOT = """
+import time
+from typing import NamedTuple
+
+from agiledart import Change, Sink, Source, Topology, csv, null
+
+
+class Row(NamedTuple):
+    at: int
+    key: int
+
+
+def crawl(so_far: Row, row: Row) -> Row:
+    time.sleep(0.005)
+    return row
+
+
+def build(rows: Source[Row] = csv("rows.csv"), out: Sink[Change] = null()) -> Topology:
+    made = Topology("hot")
+    made.source("rows", rows, event_time=lambda row: row.at).key_by(lambda row: row.key).reduce("last", crawl).sink("out", out)
+    return made
+"""
+
+
+@pytest.mark.soak
+def test_a_hot_key_is_named_with_its_share_of_the_rows(tmp_path: Path) -> None:
+    job, rows = tmp_path / "hot.py", tmp_path / "rows.csv"
+    job.write_text(HOT)
+    rows.write_text("at,key\n" + "".join(f"{n * 2},{n % 40 if n % 5 == 0 else 100}\n" for n in range(60_000)))
+    with mesh(3) as made:
+        at = ("--agent", str(made.agents[0].state_dir))
+        source = f"rows=csv:{rows}?speed=1&overload=spool@a2"
+        sent = cli("submit", f"{job}:build", "--set", source, "--parallelism", "last=3", "--executors", "3", *at)
+        assert sent.returncode == 0, sent.stderr
+
+        def named() -> dict[str, Any] | None:
+            told = cli("explain", "scaling", "hot", "last", "-o", "json", *at)
+            assert told.returncode == 0, told.stderr
+            (stage,) = json.loads(told.stdout)["stages"]
+            return stage if stage["hot_group"] is not None else None
+
+        stage = wait_for(named, 120, "a key group is named")
+        assert 0.7 < stage["hot_share"] < 0.95, "four of five rows have its key, and some others its group"
+        assert stage["why"].startswith(f"key group {stage['hot_group']} alone has ")
+        assert stage["why"].endswith("more than an instance can do: more do not help")

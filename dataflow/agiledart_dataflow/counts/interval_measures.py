@@ -12,6 +12,7 @@ from typing import NamedTuple
 import msgspec
 
 from agiledart_kernel.instants import SECOND
+from agiledart_kernel.limits import KEY_GROUPS
 
 MEASURES = "measures"
 """Key of an instance's report: its `IntervalMeasures` in their wire form."""
@@ -72,6 +73,7 @@ class IntervalMeasures(msgspec.Struct, frozen=True, gc=False, array_like=True):
         waiting: rows that wait to enter it, at the end of each second.
         taken: rows in each of the last intervals, oldest first; the last one is `rows`.
         edges: those that leave it.
+        groups: (key group, rows) of a sample of what came lately; empty where nobody looks, see `KeySample`.
     """
 
     span_ns: int
@@ -82,6 +84,7 @@ class IntervalMeasures(msgspec.Struct, frozen=True, gc=False, array_like=True):
     waiting: tuple[int, ...]
     taken: tuple[int, ...]
     edges: tuple[EdgeMeasures, ...] = ()
+    groups: tuple[tuple[int, int], ...] = ()
 
     @property
     def is_sound(self) -> bool:
@@ -89,12 +92,15 @@ class IntervalMeasures(msgspec.Struct, frozen=True, gc=False, array_like=True):
         lengths = (len(self.offered), len(self.waiting), *(len(edge.leaving) for edge in self.edges))
         numbers = (self.rows, self.busy_ns, self.blocked_ns, *self.offered, *self.waiting, *self.taken)
         of_edges = [number for edge in self.edges for number in (*edge.sent, *edge.leaving)]
+        of_groups = [rows for _, rows in self.groups]
         return (
             all(length == SECONDS for length in lengths)
             and abs(self.span_ns - INTERVAL_NS) <= 2 * LATE_NS
             and 1 <= len(self.taken) <= INTERVALS
             and all(len(edge.sent) == len(self.taken) for edge in self.edges)
-            and all(0 <= number < 1 << 62 for number in (*numbers, *of_edges))
+            and all(0 <= number < 1 << 62 for number in (*numbers, *of_edges, *of_groups))
+            and all(0 <= group < KEY_GROUPS for group, _ in self.groups)
+            and len(self.groups) <= KEY_GROUPS
         )
 
 

@@ -13,19 +13,24 @@ from agiledart_dataflow.counts.interval_measures import MEASURES, SECONDS, Inter
 from agiledart_dataflow.plan.instances_asked import limits_written
 from agiledart_dataflow.plan.specification import Specification
 from agiledart_dataflow.plan.stage_plan import Edge, Stage, StagePlan
-from agiledart_kernel.limits import MAX_PARALLELISM
+from agiledart_kernel.instants import SECOND
+from agiledart_kernel.limits import KEY_GROUPS, MAX_PARALLELISM
 from agiledart_node.records.summary import Reports, statistics_of
 from agiledart_node.wire.bodies import ScalingFigures, ScalingStageRow, StageRow
 from agiledart_node.wire.recovery_messages import RecoveryIs
 from agiledart_scaling.demand import Demand, Flow, carried
 from agiledart_scaling.demand import Edge as Carrying
+from agiledart_scaling.kinds.skew import GroupLoad, hot_group, hot_text, is_uneven, share_of
 from agiledart_scaling.limits import Limits
 from agiledart_scaling.measures import InstanceMeasures, StageMeasures, rates_of, shares_of
-from agiledart_scaling.one_pass import StageState
+from agiledart_scaling.one_pass import BUSY_SHARE, StageState
 from agiledart_scaling.scaling_policy import Decision, ScalingPolicy
 
 GREEDY = 0.5
 """A source without a pace of its own that had no room for this share of the interval reads less than there is."""
+
+LEAST_LOOKED_AT = 100
+"""Rows of a stage of which one must know the key group to say that one is hot."""
 
 NOT_YET = "an instance has run for less than 5 s, or its node is silent"
 NOT_MEASURED = "not measured: too few rows, or too little work, in the last 5 s"
@@ -71,6 +76,8 @@ def _state(
         StageMeasures(rates, shares_of(instances), demand.offered, demand.backlog),
         measured=tuple(one.true_rate for one in instances),
         owners=tuple(stage.owners),
+        groups=_groups(known),
+        moves_groups=False,
         has_state=stage.has_state,
         is_held=is_held,
     )
@@ -160,6 +167,27 @@ def _instance(measures: IntervalMeasures) -> InstanceMeasures:
     )
 
 
+def _groups(known: Sequence[IntervalMeasures]) -> tuple[GroupLoad, ...]:
+    """Rows a second of each key group, as far as a sample tells; nothing when too few were looked at."""
+    rates = [0.0] * KEY_GROUPS
+    looked_at = 0
+    for one in known:
+        total = sum(rows for _, rows in one.groups)
+        looked_at += total
+        if one.rows and not total:
+            return ()
+        for group, rows in one.groups:
+            rates[group] += one.rows * SECOND / one.span_ns * rows / total
+    return tuple(map(GroupLoad, rates)) if looked_at >= LEAST_LOOKED_AT else ()
+
+
+def _hot(measures: StageMeasures, groups: tuple[GroupLoad, ...]) -> int | None:
+    """The key group for which one instance is not enough, where that is why they are unevenly full."""
+    if not groups or not is_uneven(measures.capacity, measures.balanced_capacity):
+        return None
+    return hot_group(groups, measures.mean_rate, BUSY_SHARE)
+
+
 def _row(
     plan: StagePlan,
     stage: Stage,
@@ -188,12 +216,16 @@ def _row(
     runs_once = any(specification.steps[step].traits.runs_once for step in stage.steps)
     most = 1 if runs_once else MAX_PARALLELISM
     decision = policy.decide(measures, Limits(min(stage.low, most), most), None)
+    groups = _groups(known)
+    hot = _hot(measures, groups)
     shown = msgspec.structs.replace(
         row,
+        hot_group=hot,
+        hot_share=None if hot is None else round(share_of(groups, hot), 3),
         f=_rounded(decision.terms.get("f")),
         needed=round(decision.terms.get("needed", decision.wanted)),
         wanted=max(stage.low, min(stage.high, decision.wanted)),
-        why=_why(stage, decision, runs_once=runs_once),
+        why=_why(stage, decision, runs_once=runs_once) if hot is None else hot_text(groups, hot),
     )
     if any(greedy.values()):
         shown = msgspec.structs.replace(

@@ -375,6 +375,8 @@ class ScalingStageRow(Body, frozen=True):
         why: in words; `void`: why nobody knows, else empty.
         is_held: it keeps its number until `agiledart scale APP STAGE auto`.
         waits_for: what stands in the way of what is wanted; empty: nothing.
+        hot_group, hot_share: a key group with more rows than one instance can do, so that more instances do not help, and its
+            share of the stage's rows, from a sample; null: there is none, or too few rows were looked at.
     """
 
     name: str
@@ -390,6 +392,8 @@ class ScalingStageRow(Body, frozen=True):
     void: str = ""
     is_held: bool = False
     waits_for: str = ""
+    hot_group: int | None = None
+    hot_share: float | None = None
 
 
 class ScalingBody(Body, frozen=True):

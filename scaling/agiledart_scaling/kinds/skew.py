@@ -42,6 +42,16 @@ def hot_group(groups: Sequence[GroupLoad], rate: float, busy_share: float) -> in
     return hottest if groups[hottest].rate > busy_share * rate else None
 
 
+def hot_text(groups: Sequence[GroupLoad], hot: int) -> str:
+    """What is to be said of the hottest group, for people."""
+    return f"key group {hot} alone has {share_of(groups, hot):.0%} of the rows, more than an instance can do: more do not help"
+
+
+def share_of(groups: Sequence[GroupLoad], group: int) -> float:
+    """Of the stage's rows."""
+    return groups[group].rate / sum(one.rate for one in groups)
+
+
 def balancing_moves(
     owners: Sequence[int], groups: Sequence[GroupLoad], rates: Sequence[float], most: int = 16
 ) -> tuple[GroupMove, ...]:

@@ -9,8 +9,10 @@ from typing import Any, NamedTuple
 import pytest
 
 from agiledart import Topology, collect, records
+from agiledart_dataflow.counts.key_sample import KeySample
 from agiledart_dataflow.data.batch import Batch
 from agiledart_dataflow.data.carries import Carries
+from agiledart_dataflow.data.partitioning import key_group
 from agiledart_dataflow.data.position import covering
 from agiledart_dataflow.plan.stages import plan_stages
 from agiledart_dataflow.runtime.channels import ReceivingChannel, SendingChannel
@@ -381,3 +383,19 @@ def test_frames_that_cannot_be_right_are_the_peers_fault() -> None:
             pipeline.host.acknowledged(middle, 1, 0, 99, 0)
 
     asyncio.run(play())
+
+
+@pytest.mark.parametrize("window", [None, 4])
+def test_key_groups_of_some_rows_are_looked_at_whichever_way_they_come(window: int | None) -> None:
+    async def play() -> tuple[tuple[int, int], ...]:
+        pipeline = Pipeline(rows(30_000), window)
+        sink = pipeline.running[-1]
+        ((edge, _),) = sink.inputs
+        sink.keys = KeySample({edge: lambda reading: "one"})
+        await pipeline.run()
+        assert not pipeline.broken
+        return sink.keys.counts(0)
+
+    ((group, count),) = asyncio.run(play())
+    assert group == key_group("one")
+    assert 0 < count < 15_000

@@ -11,8 +11,9 @@ from agiledart_dataflow.counts.statistics import InstanceStatistics, SourceCount
 from agiledart_dataflow.plan.instances_asked import Asked
 from agiledart_dataflow.plan.stage_plan import StagePlan
 from agiledart_dataflow.plan.stages import plan_stages
-from agiledart_node.asking.scaling_advice import advice, measures_of
+from agiledart_node.asking.scaling_advice import advice, measures_of, stage_states
 from agiledart_node.wire.bodies import ScalingStageRow
+from agiledart_scaling.one_pass import Kind, StageState, propose
 from agiledart_scaling.policies.secant import Secant
 
 Reports = dict[tuple[int, int], dict[str, Any]]
@@ -43,6 +44,7 @@ def report(
     sent: int | None = None,
     edge: int | None = None,
     paced: bool | None = None,
+    groups: tuple[tuple[int, int], ...] = (),
 ) -> dict[str, Any]:
     """Of one instance that did the same in each of three intervals; `paced`: of a source."""
     ways = () if edge is None else (EdgeMeasures(edge, (rows if sent is None else sent,) * 3, (0,) * 5),)
@@ -55,6 +57,7 @@ def report(
         (waiting,) * 5,
         (rows,) * 3,
         ways,
+        groups,
     )
     source = None if paced is None else SourceCounts(paced=paced)
     statistics = InstanceStatistics(0, 0, source=source)
@@ -122,6 +125,35 @@ def test_a_source_without_a_pace_that_is_held_up_gives_what_it_could_read() -> N
     assert "as fast as it can" in rows["work"].why
     held = asked_of((1, 8), flowing(slow, blocked=0.9))["rows"]
     assert "more may be there than it has read" in held.why
+
+
+def test_a_hot_key_is_named_and_more_instances_do_not_help() -> None:
+    hot = report(500, busy=1.0, waiting=2000, edge=2, groups=((7, 270), (9, 30)))
+    cool = report(100, busy=0.2, edge=2, groups=((1, 30), (2, 30)))
+    others = {copy: one for copy, one in flowing(report(1500, edge=1)).items() if copy[0] != 2}
+
+    def counts(*instances: dict[str, Any]) -> tuple[ScalingStageRow, StageState]:
+        reports = others | {(2, index): one for index, one in enumerate(instances)}
+        topology = job()
+        plan = plan_stages(topology.specification(), {"counts": (len(instances), 8)})
+        (row,) = [row for row in advice(plan, topology.specification(), reports, Secant()) if row.name == "counts"]
+        (state,) = stage_states(plan, reports, ())
+        return row, state
+
+    row, state = counts(hot, cool)
+    assert (row.hot_group, row.hot_share) == (7, 0.75)
+    assert row.why == "key group 7 alone has 75% of the rows, more than an instance can do: more do not help"
+    (proposal,) = propose([state], {}, Secant().decide, {"counts": 2}, None)
+    assert (proposal.kind, proposal.instances, proposal.why) == (Kind.NOTHING, 2, row.why)
+
+    spread = report(500, busy=1.0, waiting=2000, edge=2, groups=tuple((group, 10) for group in range(0, 64, 2)))
+    row, state = counts(spread, cool)
+    assert (row.hot_group, row.hot_share) == (None, None)
+    (proposal,) = propose([state], {}, Secant().decide, {"counts": 2}, None)
+    assert proposal.kind is Kind.GROW, "agents move no single groups, so uneven keys are met with more instances"
+
+    few = report(500, busy=1.0, waiting=2000, edge=2, groups=((7, 20),))
+    assert counts(few, cool)[0].hot_group is None, "too few rows were looked at"
 
 
 @pytest.mark.parametrize("missing", [0, 1])

@@ -1,0 +1,49 @@
+"""Which key groups the rows of an instance belong to, from a sample: a few rows of every sixteenth frame.
+
+Counts of one interval and of the one before it are kept, so that a group that has become hot is seen within one.
+Source: scaling specification §7.1.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+
+from agiledart_dataflow.counts.interval_measures import INTERVAL_NS
+from agiledart_dataflow.data.batch import Held, as_rows, part_of
+from agiledart_dataflow.data.partitioning import KeyFunction, key_group
+
+SAMPLED_ROWS = 64
+"""Of one frame."""
+
+EVERY = 16
+"""Frames, of which one is looked at; a power of two."""
+
+
+class KeySample:
+    """Counts the rows of a sample by key group.
+
+    Args:
+        key_of: row → key, by edge.
+    """
+
+    def __init__(self, key_of: Mapping[int, KeyFunction]) -> None:
+        self._key_of = key_of
+        self._now: Counter[int] = Counter()
+        self._before: Counter[int] = Counter()
+        self._since_ns = 0
+
+    def look(self, edge: int, held: Held) -> None:
+        """Take the first rows of a frame; those whose key raises are left out, which the keyed step tells by itself."""
+        key_of = self._key_of.get(edge)
+        if key_of is None:
+            return
+        for row in as_rows(part_of(held, 0, SAMPLED_ROWS)):
+            try:
+                self._now[key_group(key_of(row))] += 1
+            except Exception:  # noqa: BLE001  user code
+                continue
+
+    def counts(self, now_ns: int) -> tuple[tuple[int, int], ...]:
+        """(group, rows of the sample), of this interval and the one before it."""
+        if now_ns - self._since_ns >= INTERVAL_NS:
+            self._before, self._now, self._since_ns = self._now, Counter(), now_ns
+        return tuple(sorted((self._now + self._before).items()))
