@@ -35,7 +35,7 @@ def main() -> int:
     else:
         figures = following(chosen.rows, chosen.up, chosen.down)
     print(json.dumps(figures, indent=2))
-    return 0 if figures["exact"] and figures["state"] == "finished" else 1
+    return 0 if figures["exact"] and figures["state"] in ("finished", "stopped") else 1
 
 
 if __name__ == "__main__":
