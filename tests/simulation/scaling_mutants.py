@@ -17,9 +17,9 @@ from agiledart_recovery.wire import messages as wire
 from agiledart_recovery.wire.names import Party
 from agiledart_recovery.wire.value import Plan, Value
 from agiledart_simulation.pipeline.engine import Engine, Waiting
-from agiledart_simulation.pipeline.parties import Source, Stage
+from agiledart_simulation.pipeline.parties import Source, Stage, joined
 from agiledart_simulation.pipeline.pipeline_messages import END, START, Inlet, Memory, Row
-from agiledart_simulation.pipeline.tables import owner_of, sources_of
+from agiledart_simulation.pipeline.tables import SHARED, owner_of, sources_of
 from tests.simulation.mutants import Mutant
 
 CHANGES = ("grow", "shrink", "rebalance", "both")
@@ -172,6 +172,39 @@ def what_is_let_go_stays(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Readying, "drop", lambda self: self.forget())
 
 
+def shared_state_stays(patch: pytest.MonkeyPatch) -> None:
+    """What rows of a broadcast edge said is not handed over."""
+    handed = Stage.handed
+
+    def without(self: Stage) -> Memory:
+        memory = handed(self)
+        others = {group: count for group, count in memory.others.items() if group != SHARED}
+        return msgspec.structs.replace(memory, others=others)
+
+    patch.setattr(Stage, "handed", without)
+
+
+def the_other_side_of_a_join_stays(patch: pytest.MonkeyPatch) -> None:
+    """A group is handed over without what the other side of a join has said for it."""
+    handed = Stage.handed
+
+    def without(self: Stage) -> Memory:
+        memory = handed(self)
+        others = {group: count for group, count in memory.others.items() if group == SHARED}
+        return msgspec.structs.replace(memory, others=others)
+
+    patch.setattr(Stage, "handed", without)
+
+
+def queued_rows_for_all_go_with_their_groups(patch: pytest.MonkeyPatch) -> None:
+    """Rows of a broadcast edge that wait come to the new owner of their group only."""
+
+    def by_group(*given: Any, shares: bool = False) -> Memory:
+        return joined(*given)
+
+    patch.setattr("agiledart_simulation.pipeline.engine.joined", by_group)
+
+
 SCALING_MUTANTS = [
     Mutant("begins at the first HANDED", begins_at_the_first_handed, "scaling", CALM),
     Mutant("begins by request", begins_by_request, "scaling", CALM),
@@ -188,6 +221,15 @@ SCALING_MUTANTS = [
     Mutant("a sender switches early", a_sender_switches_early, "scaling", CALM, is_slow=True),
     Mutant("a sender uses the old table", a_sender_uses_the_old_table, "scaling", CALM, complaint="S1"),
     Mutant("an uncommitted plan survives", an_uncommitted_plan_survives, "scaling", DEATHS, complaint="S5"),
+    Mutant("shared state stays", shared_state_stays, "scaling", CALM),
+    Mutant("the other side of a join stays", the_other_side_of_a_join_stays, "scaling", CALM),
+    Mutant(
+        "queued rows for all go with their groups",
+        queued_rows_for_all_go_with_their_groups,
+        "scaling",
+        CALM,
+        is_slow=True,
+    ),
     Mutant("two changes at once", two_changes_at_once, "scaling", CALM),
     Mutant("what is let go stays", what_is_let_go_stays, "scaling", CALM, complaint="S6", is_slow=True),
 ]

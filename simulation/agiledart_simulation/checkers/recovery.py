@@ -13,7 +13,7 @@ from agiledart_recovery.wire.names import Party, Run, Stamp
 from agiledart_recovery.wire.value import Element, Fate, Role, State, Value
 from agiledart_simulation.pipeline.disk import Disk
 from agiledart_simulation.pipeline.pipeline_messages import Row
-from agiledart_simulation.pipeline.tables import group_of, way_of
+from agiledart_simulation.pipeline.tables import JOINED_INDEX, OTHERS, group_of, joins, other_side, tables_of, way_of
 from agiledart_simulation.pipeline.virtual_host import RecoveryHost
 
 
@@ -161,13 +161,19 @@ class RecoveryLedger:
         }
         numbers: dict[int, int] = {}
         counted: dict[tuple[str, int], int] = {}
+        said: dict[tuple[str, int], int] = {}
+        tables = tables_of(value.plan)
         ways = {each.party.index: way_of(value.plan, each.party.stage) for each in value.plan.of(Role.SOURCE)}
         last = (-1, 0)
         for place, row in enumerate(committed, start=1):
             source = row.at[1]
             groups = [(stage, group_of(stage, row)) for stage in ways[source]]
             counted |= {group: counted.get(group, 0) + 1 for group in groups}
-            if row.at <= last or [*row.counts] != [counted[group] for group in groups]:
+            sides = {stage: (stage, other_side(value.plan, tables, stage, row)) for stage, _ in groups}
+            if source == JOINED_INDEX:
+                said |= {side: said.get(side, 0) + 1 for side in sides.values()}
+            told = {stage: said.get(side, 0) if joins(value.plan, stage) else 0 for stage, side in sides.items()}
+            if row.at <= last or [*row.counts] != [counted[group] + OTHERS * told[group[0]] for group in groups]:
                 self.complain(f"V3: committed row {place} is {row.at} with counts {row.counts}, after {last}")
                 break
             if row.number != numbers.get(source, 0):

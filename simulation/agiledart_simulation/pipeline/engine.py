@@ -28,7 +28,7 @@ from agiledart_simulation.pipeline.pipeline_messages import (
     Row,
     Rows,
 )
-from agiledart_simulation.pipeline.tables import owned, tables_of
+from agiledart_simulation.pipeline.tables import JOINED, is_shared, joins, owned, tables_of
 
 _RESEND_NS = 300 * MILLISECOND
 _WINDOW = 32
@@ -227,9 +227,12 @@ class Engine:
                 owners = [before[group] if before else 0 for group in groups]
                 parts = {one.index: part for one, part in waiting.handed.items() if one.stage == party.stage}
                 if all(owner in parts for owner in owners):
-                    self._begin(
-                        waiting, mine, joined(party.stage, groups, list(parts.values()), waiting.plan, effect.epoch)
-                    )
+                    shares = is_shared(tables_of(waiting.plan), JOINED, party.stage)
+                    left = list(parts.values())
+                    memory = joined(party.stage, groups, left, waiting.plan, effect.epoch, shares=shares)
+                    self._begin(waiting, mine, memory)
+                    if joins(waiting.plan, party.stage):
+                        self.host.reached("shared state handed" if shares else "join handed")
         if not waiting.parties:
             del self.waiting[effect.digest]
 

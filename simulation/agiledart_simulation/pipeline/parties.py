@@ -12,7 +12,21 @@ from typing import Protocol
 from agiledart_recovery.wire.names import Party
 from agiledart_recovery.wire.value import Assignment, Plan
 from agiledart_simulation.pipeline.pipeline_messages import END, START, Barrier, Inlet, Memory, Position, Row, Rows
-from agiledart_simulation.pipeline.tables import group_of, owned, owner_of, sources_of, tables_of, targets_of
+from agiledart_simulation.pipeline.tables import (
+    JOINED,
+    JOINED_INDEX,
+    OTHERS,
+    SHARED,
+    group_of,
+    is_shared,
+    joins,
+    other_side,
+    owned,
+    owner_of,
+    sources_of,
+    tables_of,
+    targets_of,
+)
 
 
 class Carrier(Protocol):
@@ -104,7 +118,9 @@ def send_all(engine: Carrier, plan: Plan, source: Party, body: Rows | Barrier) -
     for stage in targets_of(plan, source.stage):
         rows: dict[Party, list[Row]] = {}
         for row in body.rows if isinstance(body, Rows) else ():
-            rows.setdefault(owner_of(plan, tables, stage, row), []).append(row)
+            everybody = [each.party for each in plan.stage(stage)] if is_shared(tables, source.stage, stage) else ()
+            for party in everybody or (owner_of(plan, tables, stage, row),):
+                rows.setdefault(party, []).append(row)
         for each in plan.stage(stage):
             own = Rows(tuple(rows.get(each.party, ())), body.mark) if isinstance(body, Rows) else body
             engine.send(source, each.party, own)
@@ -128,6 +144,7 @@ class Stage:
     def __init__(self, engine: Carrier, mine: Assignment, plan: Plan, memory: Memory, passed: int) -> None:
         self.engine, self.mine, self.plan, self.party = engine, mine, plan, mine.party
         self.counts, self.frontier, self.pool = dict(memory.counts), memory.frontier, list(memory.held)
+        self.others = dict(memory.others)
         self.floor = memory.frontier
         self.out_mark = memory.frontier if memory.frontier != END else START
         self.passed = passed
@@ -201,17 +218,33 @@ class Stage:
             each.queue = [row for row in each.queue if row.at > upto]
         made = []
         for row in sorted(ready, key=lambda row: row.at):
-            group = group_of(self.party.stage, row)
-            if group not in owned(self.plan, self.party):
+            group, is_of_all = group_of(self.party.stage, row), self._is_of_all(row)
+            if group not in owned(self.plan, self.party) and not is_of_all:
                 self.engine.wrong(f"S1: {self.party} got a row of group {group}, which it does not own")
                 return
-            self.counts[group] = self.counts.get(group, 0) + 1
-            made.append(Row(row.at, row.number, row.salt, (*row.counts, self.counts[group])))
+            told = self._joined(row)
+            if group in owned(self.plan, self.party):
+                self.counts[group] = self.counts.get(group, 0) + 1
+                made.append(Row(row.at, row.number, row.salt, (*row.counts, self.counts[group] + OTHERS * told)))
         if upto > self.frontier:
             self.frontier = upto
             # The end itself leaves behind the last barrier, see `settle`.
             self.out_mark = upto if upto != END else max([self.out_mark, *(row.at for row in made)])
             self.engine.made(self, made, self.out_mark)
+
+    def _is_of_all(self, row: Row) -> bool:
+        """Whether a row comes to all instances: its group's owner makes something of it, the others remember it."""
+        return row.at[1] == JOINED_INDEX and is_shared(tables_of(self.plan), JOINED, self.party.stage)
+
+    def _joined(self, row: Row) -> int:
+        """What the other side has said so far, this row included."""
+        stage = self.party.stage
+        if not joins(self.plan, stage):
+            return 0
+        side = other_side(self.plan, tables_of(self.plan), stage, row)
+        if row.at[1] == JOINED_INDEX:
+            self.others[side] = self.others.get(side, 0) + 1
+        return self.others.get(side, 0)
 
     def barrier(self, epoch: int) -> None:
         """The barrier has come through all inputs."""
@@ -230,7 +263,7 @@ class Stage:
     def handed(self) -> Memory:
         """What an old instance leaves: all that it has, and how far each of its inputs is."""
         inlets = tuple(Inlet(source, each.mark, each.passed, each.ended) for source, each in self.inputs.items())
-        return Memory(self.counts, self.frontier, self._held([*self.inputs.values()], epoch=None), inlets)
+        return Memory(self.counts, self.frontier, self._held([*self.inputs.values()], epoch=None), inlets, self.others)
 
     def _held(self, inputs: Sequence[Input], epoch: int | None) -> tuple[Row, ...]:
         rows = list(self.pool)
@@ -241,7 +274,8 @@ class Stage:
 
     def memory(self, epoch: int) -> Memory:
         """What is saved at a barrier: the state, and rows that came before it and still wait."""
-        return Memory(dict(self.counts), self.frontier, self._held(list(self.inputs.values()), epoch))
+        held = self._held(list(self.inputs.values()), epoch)
+        return Memory(dict(self.counts), self.frontier, held, others=dict(self.others))
 
     @property
     def is_caught_up(self) -> bool:
@@ -249,17 +283,22 @@ class Stage:
         return min((each.mark for each in self.inputs.values()), default=END) >= self.floor
 
 
-def joined(stage: str, groups: Sequence[int], parts: Sequence[Memory], plan: Plan | None, epoch: int) -> Memory:
+def joined(
+    stage: str, groups: Sequence[int], parts: Sequence[Memory], plan: Plan | None, epoch: int, *, shares: bool = False
+) -> Memory:
     """What an instance begins with, of what those before it left: its groups, their rows, and how far the inputs are.
 
     Args:
+        shares: rows of the second source go to all instances of the stage.
         plan: that begins with the barrier of `epoch`, for one that is handed over; None: one that is restored, whose inputs begin
             anew.
     """
     counts = {group: count for part in parts for group, count in part.counts.items() if group in groups}
-    held = sorted(
-        (row for part in parts for row in part.held if group_of(stage, row) in groups), key=lambda row: row.at
-    )
+    others = {group: count for part in parts for group, count in part.others.items() if group in (*groups, SHARED)}
+    mine = [row for part in parts for row in part.held if group_of(stage, row) in groups]
+    if shares:  # each of those before has them all
+        mine += [row for row in parts[0].held if row.at[1] == JOINED_INDEX]
+    held = sorted({row.at: row for row in mine}.values(), key=lambda row: row.at)
     frontier = max((part.frontier for part in parts), default=START)
     inlets: dict[Party, Inlet] = {}
     if plan is not None:
@@ -267,4 +306,4 @@ def joined(stage: str, groups: Sequence[int], parts: Sequence[Memory], plan: Pla
         for source in sources_of(plan, stage):
             low = min((inlet.mark for inlet in known.values() if inlet.source.stage == source.stage), default=frontier)
             inlets[source] = known.get(source, Inlet(source, low, epoch, False))
-    return Memory(counts, frontier, tuple(held), tuple(inlets.values()))
+    return Memory(counts, frontier, tuple(held), tuple(inlets.values()), others)

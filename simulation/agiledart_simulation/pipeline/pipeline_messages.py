@@ -49,13 +49,14 @@ class Inlet(msgspec.Struct, frozen=True, array_like=True):
 class Memory(msgspec.Struct, frozen=True, array_like=True):
     """All that an instance knows: a count for each of its groups, frontier, rows that wait; an old instance's inputs, too.
 
-    As an element; at the barrier of a change what it hands over.
+    As an element; at the barrier of a change what it hands over. `others`: of a stage that joins, see `tables.joins`.
     """
 
     counts: dict[int, int]
     frontier: Position
     held: tuple[Row, ...]
     inlets: tuple[Inlet, ...] = ()
+    others: dict[int, int] = {}
 
 
 class Frame(Message, frozen=True, gc=False, tag=900):

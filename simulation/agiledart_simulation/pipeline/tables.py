@@ -11,6 +11,12 @@ from agiledart_simulation.pipeline.pipeline_messages import Row
 
 GROUPS = 4
 
+JOINED = "L"
+"""The source that has a side of its own where it comes in."""
+
+JOINED_INDEX = 1
+"""Its number, as rows' positions have it."""
+
 Tables = dict[str, tuple[int, ...]]
 """Stage → the index of the instance that owns each group."""
 
@@ -43,6 +49,35 @@ def owned(plan: Plan, party: Party) -> tuple[int, ...]:
     """Groups of an instance."""
     table = tables_of(plan).get(party.stage, (0,) * GROUPS)
     return tuple(group for group, index in enumerate(table) if index == party.index)
+
+
+SHARED = -1
+"""In place of a group: what rows of a broadcast edge say to all instances alike."""
+
+OTHERS = 1_000
+"""A row's count at a stage that joins: its group's rows, and so many times what the other side has said so far."""
+
+
+def marked_shared(body: bytes, edge: tuple[str, str]) -> bytes:
+    """The body of a plan in which an edge is a broadcast."""
+    return body_of({**_TABLES.decode(body), ">".join(edge): ()})
+
+
+def is_shared(tables: Tables, source: str, stage: str) -> bool:
+    """Whether each row of an edge goes to all instances."""
+    return f"{source}>{stage}" in tables
+
+
+def joins(plan: Plan, stage: str) -> bool:
+    """Whether the second source has a side of its own at a stage: its rows are counted beside all others, and what it has said so
+    far is seen in each row that leaves. By group, as a join by key, or by all instances, as with broadcast state.
+    """
+    return (JOINED, stage) in plan.edges
+
+
+def other_side(plan: Plan, tables: Tables, stage: str, row: Row) -> int:
+    """Where what the other side says is counted, for a row."""
+    return SHARED if is_shared(tables, JOINED, stage) else group_of(stage, row)
 
 
 def owner_of(plan: Plan, tables: Tables, stage: str, row: Row) -> Party:

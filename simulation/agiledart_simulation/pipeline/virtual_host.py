@@ -20,7 +20,7 @@ from agiledart_simulation.pipeline.disk import Disk, SourceLog
 from agiledart_simulation.pipeline.engine import Engine
 from agiledart_simulation.pipeline.parties import Source, Stage, joined
 from agiledart_simulation.pipeline.pipeline_messages import END, Frame, FrameAck, Memory, Position, Row
-from agiledart_simulation.pipeline.tables import owned
+from agiledart_simulation.pipeline.tables import JOINED, is_shared, owned, tables_of
 
 Action = Callable[[], object]
 
@@ -234,7 +234,14 @@ class RecoveryHost:
                 reason = "S2: the old instances of a term did not stand at one frontier"
                 self.world.wrong(reason)
             if parts:
-                memories[mine.party] = joined(mine.party.stage, owned(entry.plan, mine.party), parts, None, entry.base)
+                memories[mine.party] = joined(
+                    mine.party.stage,
+                    owned(entry.plan, mine.party),
+                    parts,
+                    None,
+                    entry.base,
+                    shares=is_shared(tables_of(entry.plan), JOINED, mine.party.stage),
+                )
         if reason:
             outcome: Event = Failed(entry.request, reason)
         else:

@@ -25,7 +25,7 @@ from agiledart_recovery.wire.value import Assignment, Plan, Role, Saved, State, 
 from agiledart_simulation.checkers.recovery import RecoveryLedger
 from agiledart_simulation.pipeline.disk import Disk
 from agiledart_simulation.pipeline.pipeline_messages import Frame, FrameAck
-from agiledart_simulation.pipeline.tables import body_of, drawn_table
+from agiledart_simulation.pipeline.tables import JOINED, body_of, drawn_table, marked_shared
 from agiledart_simulation.pipeline.virtual_host import Action, RecoveryHost
 from agiledart_simulation.runs.recovery_faults import RUN, RecoveryFaults
 from agiledart_simulation.runs.run_report import Report
@@ -177,7 +177,9 @@ class RecoveryRun:
         return Plan(assignments, (("S", "X"), ("L", "X"), ("X", "Y"), ("Y", "K")), syncs=True)
 
     def _plan_of_many(self, peers: list[Peer]) -> Plan:
-        """A chain of one to three stages with one to three instances each; the second source may join it farther down."""
+        """A chain of one to three stages with one to three instances each; the second source may join it farther down, by key or
+        with rows for all instances.
+        """
         choice, index = self.random.choice, self.random.index
         names = ("X", "Y", "Z")[: 1 + index(3)]
         tables = {name: drawn_table(self.random, 1 + index(3)) for name in names}
@@ -193,8 +195,11 @@ class RecoveryRun:
         assignments.append(Assignment(Party("K"), Role.SINK, choice(peers), is_pinned=True))
         self._stateful = {each.host.node: None for each in assignments if each.role is not Role.STAGE}
         chain = ("S", *names, "K")
-        edges = (*pairwise(chain), ("L", choice(names)))
-        return Plan(tuple(assignments), edges, syncs=True, body=body_of(tables))
+        edges = (*pairwise(chain), (JOINED, choice(names)))
+        body = body_of(tables)
+        if RandomStream(self.scenario.seed, "meaning").index(2):
+            body = marked_shared(body, edges[-1])
+        return Plan(tuple(assignments), edges, syncs=True, body=body)
 
     def _pass(self, span_ns: int) -> None:
         """Let time pass, looking at everything now and then."""
@@ -369,7 +374,10 @@ class RecoveryRun:
             self.ledger.on_acknowledged(observation.stamp, observation.value)
             if before is not None and before.plan != observation.value.plan and before.life == observation.value.life:
                 self.reached("changed plan")
-                self.reached("several stages" if len(observation.value.plan.changes) > 1 else "one stage")
+                changed = len(observation.value.plan.changes)
+                self.reached("several stages" if changed > 1 else "one stage")
+                if changed > 2:
+                    self.reached("three stages")
             leaders = sum(self.leads(host) for host in self.hosts)
             if leaders > 1:
                 self.reached("two coordinators")
@@ -406,7 +414,7 @@ REACHED = (
 
 REACHED_BY_SCALING = (
     *("life", "commit", "changed plan", "handed", "two coordinators", "overtaken", "one stage", "several stages"),
-    *("change done", "change let-go", "change rolled-back"),
+    *("change done", "change let-go", "change rolled-back", "three stages", "join handed", "shared state handed"),
     *(
         f"{who} died while {step}"
         for who in ("coordinator", "old", "new")
