@@ -21,7 +21,7 @@ from agiledart_agent.addresses import WILDCARDS, holder_of_port, not_ours, outwa
 from agiledart_agent.admitting.members import ROW_BYTES
 from agiledart_agent.admitting.registrar import Registrar
 from agiledart_agent.admitting.renewal import Renewal
-from agiledart_agent.capacity import usual_capacity
+from agiledart_agent.capacity import executors_in_memory, usual_capacity
 from agiledart_agent.checkpoints.checkpoint_desk import CheckpointDesk
 from agiledart_agent.circuits.relaying import Relaying
 from agiledart_agent.control.user_desk import UserDesk
@@ -101,6 +101,7 @@ def _node_config(settings: AgentSettings) -> NodeConfig:
     return NodeConfig(
         executors=settings.executors,
         cores=cores,
+        executors_in_memory=executors_in_memory(cores),
         capacity=settings.capacity or usual_capacity(cores),
         placement=settings.placement,
         recovery=_recovery(settings),

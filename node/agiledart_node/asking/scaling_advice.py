@@ -9,13 +9,13 @@ from typing import Any
 
 import msgspec
 
-from agiledart_dataflow.counts.interval_measures import MEASURES, SECONDS, IntervalMeasures
+from agiledart_dataflow.counts.interval_measures import SECONDS, IntervalMeasures
 from agiledart_dataflow.plan.instances_asked import limits_written
 from agiledart_dataflow.plan.specification import Specification
 from agiledart_dataflow.plan.stage_plan import Edge, Stage, StagePlan
 from agiledart_kernel.instants import SECOND
 from agiledart_kernel.limits import KEY_GROUPS, MAX_PARALLELISM
-from agiledart_node.records.summary import Reports, statistics_of
+from agiledart_node.records.summary import Reports, measures_of, statistics_of
 from agiledart_node.wire.bodies import ScalingFigures, ScalingStageRow, StageRow
 from agiledart_node.wire.recovery_messages import RecoveryIs
 from agiledart_scaling.demand import Demand, Flow, carried
@@ -87,15 +87,6 @@ def _told(stage: Stage, reports: Reports) -> list[IntervalMeasures] | None:
     found = [measures_of(reports.get((stage.index, index), {})) for index in range(stage.parallelism)]
     known = [one for one in found if one is not None]
     return known if len(known) == len(found) else None
-
-
-def measures_of(report: Mapping[str, Any]) -> IntervalMeasures | None:
-    """The measures in a report; None when there are none, or they make no sense."""
-    try:
-        measures = msgspec.convert(report.get(MEASURES), IntervalMeasures)
-    except msgspec.ValidationError:
-        return None
-    return measures if measures.is_sound else None
 
 
 def _is_greedy(stage: Stage, told: Told, reports: Reports) -> bool:

@@ -12,6 +12,7 @@ from agiledart_scaling.registry import POLICIES, policy_named
 _COUNTS = (
     "executors",
     "cores",
+    "executors_in_memory",
     "capacity",
     "max_ops_balanced",
     "join_attempts",
@@ -34,6 +35,8 @@ class NodeConfig:
     """Executor processes that this node gives to one application unless the submission says otherwise."""
     cores: int = 1
     """Processor cores that the instances of this node share; for how busy it says that it is."""
+    executors_in_memory: int = 8
+    """Executor processes of one application for which this node has memory: as far as it goes when a stage grows."""
     capacity: int = 64
     """Operator instances of all applications that this node takes."""
     software: str = ""

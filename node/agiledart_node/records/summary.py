@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from agiledart_dataflow.counts.interval_measures import MEASURES, IntervalMeasures
 from agiledart_dataflow.counts.statistics import InstanceStatistics
 from agiledart_dataflow.plan.specification import Specification
 from agiledart_dataflow.runtime.ledger import audit, summarise
@@ -101,3 +102,12 @@ def latency_logs_of(application: str, specification: bytes) -> dict[str, str]:
         for number, step in enumerate(known.sinks)
         if "ReadTime" in step.row_type
     }
+
+
+def measures_of(report: Mapping[str, Any]) -> IntervalMeasures | None:
+    """The measures in a report; None when there are none, or they make no sense."""
+    try:
+        measures = msgspec.convert(report.get(MEASURES), IntervalMeasures)
+    except msgspec.ValidationError:
+        return None
+    return measures if measures.is_sound else None

@@ -11,7 +11,7 @@ Each host starts its instances by itself and tells the others where they listen,
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
@@ -23,6 +23,7 @@ from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.peer import Peer
 from agiledart_node.desk.desk import Desk
 from agiledart_node.hosting.hosted import Hosted, Key
+from agiledart_node.records.summary import measures_of
 from agiledart_node.recovering.bringing_back import HostedRun
 from agiledart_node.recovering.founding import copy_of
 from agiledart_node.wire.effects import HandOver, LetTermGo, OpenTerm, PassBarrier, ReadyTerm
@@ -34,6 +35,9 @@ from agiledart_recovery.wire.value import Plan, Value
 
 MAX_GROWN = 8
 """Executors to which a run may grow on a node for its cores alone."""
+
+LEAST_BUSY = 0.05
+"""How busy an instance counts as at the least: it may become so."""
 
 MAX_PLANS = 8
 """Plans of which addresses are remembered before this host was told of them."""
@@ -128,7 +132,8 @@ class TakingTerms:
         self._check_room(key, len(effect.assignments) - len(self._leaving(effect)))
         known = await self._known_run(run, effect.life, effect.before)
         hosted = self._keeping.adopt(known.part)
-        part = part_of_term(known, hosted.instances, effect, self._most_executors(known.part))
+        most = self._most_executors(known.part)
+        part = part_of_term(known, hosted.instances, effect, most, busy_of(hosted.reports))
         ahead = self._of(run, digest)
         ahead.wanted = wanted_for(after)
         ahead.slots = {placed.copy: placed.executor for placed in part.instances}
@@ -235,9 +240,9 @@ class TakingTerms:
         return {} if ahead is None else ahead.slots
 
     def _most_executors(self, part: DeploymentPart) -> int:
-        """Processes that a run may grow to here."""
+        """Processes that a run may grow to here: as many as were asked for, and while there are cores and memory."""
         config = self._desk.config
-        return max(part.executors, config.executors, min(config.cores, MAX_GROWN))
+        return max(part.executors, config.executors, min(config.cores, config.executors_in_memory, MAX_GROWN))
 
 
 def barrier_of(effect: asked.PassBarrier, value: Value | None) -> PassBarrier:
@@ -255,32 +260,44 @@ def wanted_for(after: Plan) -> frozenset[tuple[int, int]]:
     return frozenset(copy_of(each.party) for each in after.assignments if each.party.stage in stages)
 
 
+def busy_of(reports: Mapping[tuple[int, int], Mapping[str, Any]]) -> dict[tuple[int, int], float]:
+    """Share of the last interval in which each copy was at work; of those that have told."""
+    told = {copy: measures_of(report) for copy, report in reports.items()}
+    return {copy: one.busy_ns / one.span_ns for copy, one in told.items() if one is not None}
+
+
 def part_of_term(
-    run: HostedRun, slots: Mapping[tuple[int, int], int], effect: asked.MakeTermReady, most: int
+    run: HostedRun,
+    slots: Mapping[tuple[int, int], int],
+    effect: asked.MakeTermReady,
+    most: int,
+    busy: Mapping[tuple[int, int], float],
 ) -> DeploymentPart:
     """The part of this node in a plan that may come, as its executors are told: `instances` are those of the new terms.
 
-    One that has a place keeps it, another one goes to the executor with the fewest, also to one that is still to be started.
+    One that has a place keeps it, another one goes to the executor that is least busy, also to one that is still to be started.
 
     Args:
         slots: executors of the copies that this node has; most: executors that there may be.
+        busy: how much of the time each of these copies works, as far as it is known.
     """
     nodes: dict[NodeId, Peer] = {peer.node: peer for peer in run.part.nodes}
     nodes.update(effect.after.hosts)
     position = {node: number for number, node in enumerate(nodes)}
     places = tuple(InstancePlace(*copy_of(one.party), position[one.host.node]) for one in effect.after.assignments)
     changing = {int(change.stage): None for change in effect.after.changes}
-    load = [0] * max(1, most, *(slot + 1 for slot in slots.values()))
+    load = [0.0] * max(1, most, *(slot + 1 for slot in slots.values()))
+    new = [copy_of(one.party) for one in effect.assignments]
     for copy, slot in slots.items():
-        load[slot] += copy[0] not in changing
-    for copy in (copy_of(one.party) for one in effect.assignments):
-        if copy in slots:
-            load[slots[copy]] += 1
+        if copy[0] not in changing or copy in new:
+            load[slot] += LEAST_BUSY + busy.get(copy, 0.0)
     mine = []
     for one in effect.assignments:
         copy = copy_of(one.party)
         slot = slots.get(copy, load.index(min(load)))
-        load[slot] += copy not in slots
+        if copy not in slots:  # it will do about as much as those that have its work now
+            shares = [share for other, share in busy.items() if other[0] == copy[0]]
+            load[slot] += LEAST_BUSY + (sum(shares) / len(shares) if shares else 0.0)
         mine.append(PlacedInstance(*copy, slot))
     return msgspec.structs.replace(
         run.part,

@@ -11,7 +11,8 @@ from agiledart_dataflow.counts.statistics import InstanceStatistics, SourceCount
 from agiledart_dataflow.plan.instances_asked import Asked
 from agiledart_dataflow.plan.stage_plan import StagePlan
 from agiledart_dataflow.plan.stages import plan_stages
-from agiledart_node.asking.scaling_advice import advice, measures_of, stage_states
+from agiledart_node.asking.scaling_advice import advice, stage_states
+from agiledart_node.records.summary import measures_of
 from agiledart_node.wire.bodies import ScalingStageRow
 from agiledart_scaling.one_pass import Kind, StageState, propose
 from agiledart_scaling.policies.secant import Secant

@@ -4,10 +4,12 @@ from typing import Any
 
 import msgspec
 
+from agiledart_dataflow.counts.interval_measures import IntervalMeasures
 from agiledart_dataflow.plan.deployment import InstanceAddress, InstancePlace
 from agiledart_dataflow.plan.stage_plan import Edge, Stage, StagePlan
 from agiledart_dataflow.state.owner_table import owners_by_key
 from agiledart_kernel.codec import encode
+from agiledart_kernel.instants import SECOND
 from agiledart_kernel.machine import Completed, Failed
 from agiledart_node.recovering.change_plans import Room, moved, scaled
 from agiledart_node.recovering.founding import plan_of
@@ -21,7 +23,7 @@ from agiledart_node.wire.effects import (
     ReadyTerm,
     StartInstances,
 )
-from agiledart_node.wire.events import InstanceFailed, InstancePrepared
+from agiledart_node.wire.events import InstanceFailed, InstancePrepared, InstanceReported
 from agiledart_node.wire.formation_messages import Deploy, Halt
 from agiledart_node.wire.fragment_effects import FindElement
 from agiledart_node.wire.recovery_messages import TermListening
@@ -240,6 +242,23 @@ def test_new_instances_go_to_executors_of_their_own_while_there_are_cores() -> N
     (effect,) = bench.of(ReadyTerm)
     assert [placed.executor for placed in effect.part.instances] == [0, 1, 2, 0]
     assert effect.part.executors == 3
+
+
+def test_new_executors_come_as_far_as_memory_goes_and_the_least_busy_one_is_taken() -> None:
+    small = InLife(cores=3, executors_in_memory=2)
+    small.prepare(small.change(4, Room(ME, 8)))
+    (effect,) = small.of(ReadyTerm)
+    assert [placed.executor for placed in effect.part.instances] == [0, 1, 0, 1]
+    busy = InLife(cores=3)
+    measures = IntervalMeasures(5 * SECOND, 900, 4 * SECOND, 0, (0.0,) * 5, (0,) * 5, (900,))
+    busy.feed(InstanceReported("app", 1, 1, 0, {"measures": msgspec.to_builtins(measures)}))
+    hosted = busy.node._hosting.table["app", 1]
+    hosted.instances[2, 7] = 1  # another stage's, of which nobody has told
+    busy.prepare(busy.change(4, Room(ME, 8)))
+    (effect,) = busy.of(ReadyTerm)
+    assert [placed.executor for placed in effect.part.instances] == [0, 2, 1, 0], (
+        "a new one counts as what its sibling does"
+    )
 
 
 def test_a_committed_change_is_what_runs_here() -> None:
