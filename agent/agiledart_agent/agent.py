@@ -30,6 +30,7 @@ from agiledart_agent.durable_file import write_durably
 from agiledart_agent.executors.closed_files import unprotected
 from agiledart_agent.executors.executor_desk import ExecutorDesk
 from agiledart_agent.executors.executor_pool import ExecutorProcess
+from agiledart_agent.executors.log_titles import LogTitles
 from agiledart_agent.fragments.fragment_desk import FragmentDesk
 from agiledart_agent.identity.identity import Identity
 from agiledart_agent.identity.tokens import parse_token
@@ -155,8 +156,10 @@ class Agent:
             self._log.refused,
             lambda text: self._log.warning("log.trim", text),
             lambda *about: self._users.note_reading(*about),
+            lambda name, owner: self._titles.of(name, owner),
         )
         self._keep_state()
+        self._titles = LogTitles(settings.state_dir, identity.node_id, self.sink_logs.find)
         self._users: UserDesk = UserDesk(settings, identity, log, self, self._feed, self._verify_order)
         self._metrics = AgentMetrics(self._users.figures, settings.zone)
         self._metrics_server = MetricsServer(
@@ -175,7 +178,7 @@ class Agent:
         )
         self._executors = ExecutorDesk(
             settings, identity, log, self._metrics, self._judge, self._registrar.admit, self._feed,
-            self.relaying.ways, self.sink_logs.note_logs, self.fragments.snapped, self._runs.sweep,
+            self.relaying.ways, self.sink_logs.note_logs, self._titles, self.fragments.snapped, self._runs.sweep,
         )  # fmt: skip
         self.lookout = Lookout(self._memory, self._greet, self.known_peers, self._feed, log)
         self._tasks: set[asyncio.Task[Any]] = set()

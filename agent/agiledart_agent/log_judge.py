@@ -1,13 +1,16 @@
 """Whether who asks may read a log: by its scope, the log's owner, and with whom the owner shares the application.
 
 Only who would be refused as a stranger costs a look at the ring; what it says is believed for some seconds, so that a stranger's
-questions cost no more than a friend's.
+questions cost no more than a friend's. While the ring is silent, what it said last counts on for some minutes; who is not named
+there is asked to come again, and is not refused.
 """
 
 import asyncio
 from collections.abc import Callable
+from math import inf
 from typing import Final
 
+from agiledart_kernel.errors import OperationFailed
 from agiledart_kernel.machine import Event
 from agiledart_kernel.permissions import Asker, Log, reading_refusal
 from agiledart_node.records.sinks import FindSharers, SharersFound
@@ -15,6 +18,9 @@ from agiledart_sink_log.layout import Description
 
 BELIEVED_SECONDS: Final = 5.0
 """How long a share that was taken back may still let somebody read."""
+
+SILENT_SECONDS: Final = 600.0
+"""How long a share may let somebody read while the ring cannot be asked whether it was taken back."""
 
 FIND_SECONDS: Final = 10.0
 MAX_BELIEVED: Final = 1_024
@@ -38,38 +44,48 @@ class LogJudge:
     def __init__(self, feed: Callable[[Event], None]) -> None:
         self._feed = feed
         self._number = 0
-        self._finding: dict[int, asyncio.Future[tuple[bytes, ...]]] = {}
+        self._finding: dict[int, asyncio.Future[SharersFound]] = {}
         self._known: dict[_Whose, tuple[float, tuple[bytes, ...]]] = {}
 
     async def refusal(self, asker: Asker, log: Log) -> str:
-        """One of `permissions.REFUSALS`, or empty: it may."""
+        """One of `permissions.REFUSALS`, or empty: it may. Raises OperationFailed: only the ring could say, and is silent."""
         why = reading_refusal(asker, log)
         if why != "owner" or not log.application:
             return why
-        return reading_refusal(asker, log._replace(shared=await self._sharers((log.application, log.owner))))
+        keys, is_known = await self._sharers((log.application, log.owner))
+        why = reading_refusal(asker, log._replace(shared=keys))
+        if why and not is_known:
+            raise OperationFailed(
+                f"The log {log.name} is not yours, and the ring does not answer whether {log.application} was shared with you. Try "
+                "again."
+            )
+        return why
 
     def found(self, effect: SharersFound) -> None:
         """The node answered `FindSharers`."""
         if (future := self._finding.pop(effect.request, None)) is not None and not future.done():
-            future.set_result(effect.keys)
+            future.set_result(effect)
 
-    async def _sharers(self, whose: _Whose) -> tuple[bytes, ...]:
+    async def _sharers(self, whose: _Whose) -> tuple[tuple[bytes, ...], bool]:
+        """With whom an application is shared, and whether the ring has said so just now."""
         loop = asyncio.get_running_loop()
-        until, keys = self._known.get(whose, (0.0, ()))
-        if loop.time() < until:
-            return keys
+        at, keys = self._known.get(whose, (-inf, ()))
+        if loop.time() < at + BELIEVED_SECONDS:
+            return keys, True
         self._number += 1
         number, answer = self._number, loop.create_future()
         self._finding[number] = answer
         self._feed(FindSharers(number, *whose))
         try:
-            keys = await asyncio.wait_for(answer, FIND_SECONDS)
+            found = await asyncio.wait_for(answer, FIND_SECONDS)
         except TimeoutError:
-            keys = ()
+            found = SharersFound(number, is_known=False)
         finally:
             self._finding.pop(number, None)
+        if not found.is_known:
+            return (keys if loop.time() < at + SILENT_SECONDS else ()), False
         self._known.pop(whose, None)
-        self._known[whose] = (loop.time() + BELIEVED_SECONDS, keys)
+        self._known[whose] = (loop.time(), found.keys)
         if len(self._known) > MAX_BELIEVED:
             del self._known[next(iter(self._known))]
-        return keys
+        return found.keys, True

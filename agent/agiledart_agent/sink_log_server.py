@@ -103,6 +103,7 @@ class SinkLogServer:
         feed: takes events for the node.
         count_refused: called with (reason, who) for each request that is not allowed.
         warn: takes a sentence about a log that cannot be kept within its bounds.
+        title_of: (log, owner) → the owner's signed order, which shows that it is his.
         note_refused: takes (who, whence, log, reason, sentence) of each reading that is not allowed, for the audit.
 
     Attributes:
@@ -117,9 +118,10 @@ class SinkLogServer:
         count_refused: Callable[[str, str], None],
         warn: Callable[[str], None] = lambda _: None,
         note_refused: NoteRefused = lambda *_: None,
+        title_of: Callable[[str, bytes], bytes] = lambda *_: b"",
     ) -> None:
         self._root, self._me, self._feed, self._count_refused, self._warn = root, me, feed, count_refused, warn
-        self._note_refused, self._judge = note_refused, LogJudge(feed)
+        self._note_refused, self._judge, self._title_of = note_refused, LogJudge(feed), title_of
         self._readings: dict[Link, _Reading] = {}
         self._logs: dict[str, _OpenLog] = {}
         self._threads = ThreadPoolExecutor(THREADS, "sink-log")
@@ -140,6 +142,7 @@ class SinkLogServer:
     def note_logs(self) -> None:
         """Tell the ring of every log here, as far as it does not know."""
         for _, found in logs_in(self._root):
+            owner = bytes.fromhex(found.owner)
             self._feed(
                 NoteSink(
                     SinkRecord(
@@ -151,7 +154,8 @@ class SinkLogServer:
                         found.log_id,
                         found.schema_json(),
                         found.partitions,
-                        bytes.fromhex(found.owner),
+                        owner,
+                        self._title_of(found.name, owner) if owner else b"",
                     )
                 )
             )
@@ -184,7 +188,8 @@ class SinkLogServer:
         if (future := self._finding.pop(effect.request, None)) is not None and not future.done():
             future.set_result(effect)
 
-    async def _find(self, name: str) -> SinkFound:
+    async def find(self, name: str) -> SinkFound:
+        """Where the ring says that a log is."""
         self._number += 1
         number = self._number
         answer: asyncio.Future[SinkFound] = asyncio.get_running_loop().create_future()
@@ -302,7 +307,7 @@ class SinkLogServer:
 
     async def _locate(self, link: Link, request: Locate) -> LogAnswer:
         asker = Asker.of(link.peer.grant)
-        found = await self._find(request.sink)
+        found = await self.find(request.sink)
         record = found.record
         if record is None and found.reason:
             text = f"The log {request.sink} cannot be looked up: the ring did not answer ({found.reason}). Try again."

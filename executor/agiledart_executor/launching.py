@@ -62,6 +62,7 @@ class Launchable:
     latencies: LatencyKeeping = NO_LATENCIES
     owner: bytes = b""
     run: int = 0
+    log_owners: tuple[tuple[str, bytes], ...] = ()
 
     def steps(self, stage: int) -> tuple[str, ...]:
         """The names of a stage's steps."""
@@ -132,9 +133,8 @@ class Launchable:
                 running.source = self._source(stage, index, by_epoch=by_epoch, restores=restores)
             elif kind == "sink":
                 endpoint = self.program.endpoint(stage)
-                origin = SinkOrigin(
-                    self.application, self.version, _ROOT, 0.0, by_epoch, keep, self.owner, self.run, name
-                )
+                owner = dict(self.log_owners).get(endpoint.connector.path, self.owner)
+                origin = SinkOrigin(self.application, self.version, _ROOT, 0.0, by_epoch, keep, owner, self.run, name)
                 running.writer = open_sink(endpoint.connector, endpoint.row_type, origin=origin)
                 if by_epoch:
                     counts = isinstance(running.writer, ByEpoch)
@@ -216,7 +216,8 @@ def make_ready(part: DeploymentPart, latencies: LatencyKeeping = NO_LATENCIES) -
     program = ready_program(part.plan, part.bundle)
     plan = program.plan
     codecs = {edge.index: program.codec(edge.index) for edge in plan.edges}
-    return Launchable(program, plan, codecs, part.application, part.version, latencies, part.owner, part.number)
+    about = part.application, part.version, latencies, part.owner, part.number, part.log_owners
+    return Launchable(program, plan, codecs, *about)
 
 
 def _owned(stage: Stage, index: int) -> dict[str, object]:

@@ -127,6 +127,11 @@ def order_giver(raw: bytes) -> tuple[str, bytes]:
     return link.role, link.key
 
 
+def scope_of_giver(raw: bytes) -> str:
+    """What alone the giver that an order names may use, unchecked; raises `Refused`."""
+    return decode_link(_decoded(raw)[0].chain[-1]).scope
+
+
 def quota_of_giver(raw: bytes) -> Quota:
     """How much the giver that an order names may have, unchecked; raises `Refused`."""
     return decode_link(_decoded(raw)[0].chain[-1]).quota

@@ -191,10 +191,11 @@ def writing_refusal(asker: Asker, application: str, owner: bytes, log: Log) -> s
 
     Args:
         asker: who submitted the run.
-        application, owner: the run's; a log without an owner goes on with its own application.
+        application, owner: the run's. A log without an owner goes on for who has the scope of its application: the name alone may
+            have been free, and then anybody has it.
     """
     if asker.role in ("admin", "agent"):
         return ""
     if not log.owner:
-        return "" if log.application == application else "owner"
+        return "" if log.application == application and asker.scope == f"app:{application}" else "owner"
     return "" if log.owner in (owner, asker.key) else "owner"

@@ -250,8 +250,8 @@ class Node:
         self.me, self.config = me, config
         self._desk = desk = Desk(me, config, random, observe, _MERGE)
         self.overlay = desk.overlay
-        self._records = Records(desk)
         orders = Orders(desk, verify)
+        self._records = Records(desk, orders)
         self._hosting = Hosting(desk, orders, self._records)
         self._loading = Loading(desk, self._hosting)
         self._joining = Joining(desk)
@@ -291,7 +291,7 @@ class Node:
         self._auditing, self._entrusting = Auditing(desk), Entrusting(desk, self._records, orders)
         self._renewing = Renewing(desk, self._records)
         self._registering = Registering(desk, self._records, orders, RandomStream(int(me.node), "registering"))
-        self._sinks = Sinks(desk, self._records)
+        self._sinks = Sinks(desk, self._records, orders)
         self._is_patrolling, self._todo = False, deque[Event]()
         self._by_event = self._event_table()
         self._by_message = self._message_table()

@@ -229,8 +229,8 @@ def ownerless_in(root: Path) -> Iterator[str]:
     for _, found in logs_in(root):
         if not found.owner:
             yield (
-                f"the log {found.name} has no owner yet: every submitter may read it until "
-                f"{found.application or 'its application'} writes to it again"
+                f"the log {found.name} has no owner yet: every submitter may read it until an admin, or who has the scope of "
+                f"{found.application or 'its application'}, has that write to it again"
             )
 
 

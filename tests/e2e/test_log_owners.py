@@ -120,3 +120,13 @@ def test_a_log_is_its_owners(three: Mesh, tmp_path: Path) -> None:
                "--set", f"readings=jsonl:{tmp_path / 'in.jsonl'}@a1", "--set", "report=log:routes@a2")  # fmt: skip
     assert told.returncode == 0, told.stderr
     assert ann.rows(a1, "routes") == 14  # an admin may; it stays hers
+
+    # On a node that lacks its files the log begins anew, and stays hers: the ring says whose it is, by an order that she signed.
+    told = cli("submit", f"{tmp_path / 'code.py'}:keep", "--name", "elsewhere", "--wait", "--agent", str(a1.state_dir),
+               "--set", f"readings=jsonl:{tmp_path / 'in.jsonl'}@a1", "--set", "report=log:routes@a3")  # fmt: skip
+    assert told.returncode == 0, told.stderr
+    begun = read_description(log_directory(a3.state_dir, "routes"))
+    assert begun is not None
+    assert (begun.owner, begun.application) == (ann.key, "elsewhere")
+    wait_for(lambda: ann.rows(a1, "routes") == 7, 20.0, "the ring is told of it")
+    assert str(eve.rows(a3, "routes")).startswith("The log routes belongs to")

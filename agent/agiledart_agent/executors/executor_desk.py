@@ -17,6 +17,7 @@ from agiledart_agent.executors.code_check import checked_apart
 from agiledart_agent.executors.ended_logs import commit_ended
 from agiledart_agent.executors.executor_pool import ExecutorEvents, ExecutorPool, ExecutorProcess
 from agiledart_agent.executors.foreign_logs import keeps_latencies, refused_log, with_owner
+from agiledart_agent.executors.log_titles import LogTitles
 from agiledart_agent.executors.quotas import Quotas
 from agiledart_agent.executors.secret_store import SecretStore
 from agiledart_agent.executors.taps import FORGET_SECONDS, Taps
@@ -98,7 +99,7 @@ class ExecutorDesk:
         admit: raises `Refused` unless who came by a token was counted.
         feed: takes events for the node.
         circuits: ways to an executor of another agent by others; raises OSError.
-        note_logs: called when instances have been started: a sink may just have begun a log.
+        note_logs: called when instances have been started: a sink may just have begun a log; `titles`: whose such logs are.
         snapped: told of each element that an instance has saved: bytes, and nanoseconds for which rows waited.
         over: told when no process of (application, version) is left here.
     """
@@ -114,12 +115,13 @@ class ExecutorDesk:
         feed: Callable[[Event], None],
         circuits: Callable[[NodeId, str, NodeId, Wish], Awaitable[tuple[Via, ...]]],
         note_logs: Callable[[], None],
+        titles: LogTitles,
         snapped: Callable[[int, int], None],
         over: Callable[[str, int], None],
     ) -> None:
         self._settings, self._identity, self._log, self._metrics = settings, identity, log, metrics
         self._judge, self._admit, self._feed, self._circuits = judge, admit, feed, circuits
-        self._note_logs, self._snapped, self._over = note_logs, snapped, over
+        self._note_logs, self._titles, self._snapped, self._over = note_logs, titles, snapped, over
         self._secrets = SecretStore(settings.state_dir, identity.key)
         self._quotas = Quotas(settings, self._bounds().memory_bytes)
         self._printed = PrintedLines()
@@ -212,8 +214,8 @@ class ExecutorDesk:
 
     async def _prepare(self, pool: ExecutorPool, effect: PrepareExecutors) -> None:
         self._identity.touch_network()
-        part = with_owner(effect.part)
-        if (await self._refusal(part, effect.slots))[0]:  # that is told when instances come
+        part, refusal = await self._titles.with_owners(with_owner(effect.part))
+        if refusal or (await self._refusal(part, effect.slots))[0]:  # that is told when instances come
             return
         with contextlib.suppress(
             LaunchError, AgileDartError, OSError
@@ -225,7 +227,7 @@ class ExecutorDesk:
         self._spawn(self._start_instances(pool, effect))
 
     async def _start_instances(self, pool: ExecutorPool, effect: StartInstances | ReadyTerm) -> None:
-        part = with_owner(effect.part)
+        part, unowned = await self._titles.with_owners(with_owner(effect.part))
         stages = _PLAN.decode(part.plan).stages
         labels = {stage.index: stage.name for stage in stages}
         self._metrics.applications.started(part.application)
@@ -233,7 +235,7 @@ class ExecutorDesk:
         for placed in part.instances:
             name = InstanceName(placed.stage, placed.index, stages[placed.stage].term)
             slots.setdefault(placed.executor, []).append(name)
-        reason, refusal = await self._refusal(part, slots)
+        reason, refusal = ("owner", unowned) if unowned else await self._refusal(part, slots)
         if self._starts.pop(effect.request, None) is None:  # no process of it was there to be ended
             self._feed(Failed(effect.request, f"{part.application} was stopped while it started"))
             return
@@ -258,6 +260,7 @@ class ExecutorDesk:
         except (LaunchError, AgileDartError, OSError) as error:
             self._feed(Failed(effect.request, f"{error} (on {self._settings.name})"))
             return
+        await asyncio.to_thread(self._titles.keep, part)
         self._note_logs()
         known = pool.addresses(part.application, part.version) if waits else {}
         fresh = {(name.stage, name.index): address for name, address in addresses.items()}
@@ -302,7 +305,7 @@ class ExecutorDesk:
         pool.hand_over(effect.application, effect.version, told)
 
     async def _open_term(self, pool: ExecutorPool, effect: OpenTerm) -> None:
-        part = effect.part
+        part, _ = await self._titles.with_owners(effect.part)  # they are known from when it was made ready
         addresses = tuple((InstanceName(one.stage, one.index), one.address) for one in effect.addresses)
         try:
             await pool.open_term(part.application, part.version, encode(part), effect.plan_name, addresses)

@@ -14,7 +14,7 @@ from agiledart_dataflow.plan.deployment import DeploymentPart
 from agiledart_executor.user_code.own_folders import logs_here
 from agiledart_kernel.errors import OperationFailed, Refused
 from agiledart_kernel.node_id import NodeId
-from agiledart_kernel.orders import order_giver
+from agiledart_kernel.orders import order_giver, scope_of_giver
 from agiledart_kernel.permissions import Asker, Log, writing_refusal
 from agiledart_node.records.log_owners import not_to_be_written
 from agiledart_sink_log.layout import log_directory, read_description
@@ -43,9 +43,9 @@ def keeps_latencies(part: DeploymentPart, home: NodeId, root: Path) -> bool:
 def _foreign(part: DeploymentPart, root: Path, names: Iterable[str]) -> Iterator[Log]:
     try:
         role, key = order_giver(part.order)
+        asker = Asker(role, scope_of_giver(part.order), key)
     except Refused:  # nothing is signed in this world
         return
-    asker = Asker(role, "", key)
     for name in names:
         try:
             found = read_description(log_directory(root, name))

@@ -8,9 +8,14 @@ several parts of the same application. Source: [AgileDART] §IV-A (plan sent bac
 of the dataflow graph, section 3 step 5.
 """
 
+from typing import Annotated
+
 import msgspec
 
+from agiledart_kernel.orders import MAX_ORDER_BYTES
 from agiledart_kernel.peer import Peer
+
+_Deed = Annotated[bytes, msgspec.Meta(max_length=MAX_ORDER_BYTES)]
 
 EXACTLY_ONCE = "exactly-once"
 AT_MOST_ONCE = "at-most-once"
@@ -89,6 +94,8 @@ class DeploymentPart(msgspec.Struct, frozen=True, gc=False, array_like=True):
         by_epoch: the run is saved by epochs, so that it survives the death of its hosts.
         order: with which the user submitted it, signed; what is done for it later rests on that.
         owner: the key that the application belongs to, and with it the logs that its sinks begin.
+        deeds: where the order is not the owner's: the signed orders which say that the run is its owner's all the same.
+        log_owners: (log, key): those that stay another's when this run begins them here; said by this node, never by another one.
     """
 
     application: str
@@ -110,6 +117,8 @@ class DeploymentPart(msgspec.Struct, frozen=True, gc=False, array_like=True):
     by_epoch: bool = False
     order: bytes = b""
     owner: bytes = b""
+    deeds: Annotated[tuple[_Deed, ...], msgspec.Meta(max_length=3)] = ()
+    log_owners: tuple[tuple[str, bytes], ...] = ()
 
     def places(self) -> dict[tuple[int, int], Peer]:
         """(stage, index) → the node that runs it."""

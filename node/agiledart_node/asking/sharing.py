@@ -7,6 +7,7 @@ from agiledart_kernel.permissions import Asker
 from agiledart_node.asking.questions import Questions
 from agiledart_node.desk.desk import CommandRefused, Desk
 from agiledart_node.records.application import ApplicationRecord
+from agiledart_node.records.deeds import MAX_DEED_BYTES, with_deed
 from agiledart_node.records.order_checks import Orders
 from agiledart_node.records.records import Records
 from agiledart_node.wire.bodies import ShareBody
@@ -33,7 +34,10 @@ class Sharing:
             wanted = others if command.revoke else (*others, key)
             if len(wanted) > MAX_SHARED:
                 raise CommandRefused(f"{command.name} is shared with {MAX_SHARED} keys already; take one back first.")
-            return msgspec.structs.replace(current, shared_keys=wanted)
+            deeds = with_deed(current.deeds, signed)
+            if sum(map(len, deeds)) > MAX_DEED_BYTES:
+                raise CommandRefused(f"{command.name} is shared as often as its record can hold; take one back first.")
+            return msgspec.structs.replace(current, shared_keys=wanted, deeds=deeds)
 
         changed = await self._records.change(record.name, record.version, change)
         if changed is None:

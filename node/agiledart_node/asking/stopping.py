@@ -15,6 +15,7 @@ from agiledart_node.asking.questions import Questions
 from agiledart_node.desk.desk import CommandRefused, Desk
 from agiledart_node.hosting.watching import ELSEWHERE, Watching
 from agiledart_node.records.application import DEPLOYING, STOPPED, ApplicationRecord, advanced
+from agiledart_node.records.deeds import with_stop, with_wish
 from agiledart_node.records.order_checks import Orders
 from agiledart_node.records.records import Records
 from agiledart_node.wire.bodies import StopBody
@@ -59,7 +60,7 @@ class Stopping:
             await self._keeping.stop(request, command, record, submitter, signed)
             return
         if record.state == DEPLOYING or record.coordinator is None:
-            record = await self._cut(record, submitter)
+            record = await self._cut(record, submitter, signed)
         else:
             seen: dict[str, Any] = await self._questions.summary(record) if now else {}
             message = AskStop(0, record.name, record.version, now, submitter, signed)
@@ -78,12 +79,14 @@ class Stopping:
 
         return await self._records.change(record.name, record.version, add) or record
 
-    async def _cut(self, record: ApplicationRecord, submitter: str) -> ApplicationRecord:
+    async def _cut(self, record: ApplicationRecord, submitter: str, signed: bytes) -> ApplicationRecord:
         """End it without its coordinator: close the record, halt everybody."""
         by = f"stopped by {submitter}" if submitter else "stopped by a user"
-        closed = await self._records.change(
-            record.name, record.version, lambda current: advanced(current, STOPPED, by, self._desk.wall_ms)
-        )
+
+        def close(current: ApplicationRecord) -> ApplicationRecord | None:
+            return with_stop(advanced(current, STOPPED, by, self._desk.wall_ms), signed)
+
+        closed = await self._records.change(record.name, record.version, close)
         if closed is None:
             raise CommandRefused(f"{record.name} cannot be stopped: the ring did not answer. Try again.")
         await self._watching.halt((*closed.nodes, *closed.guards), (record.name, record.version), by, closed.number)
@@ -113,9 +116,17 @@ class Stopping:
                 raise CommandRefused(answer.reason)
             if answer is None and message.now:
                 return False
-            if record.by_epoch and not message.now and await self._records.change(*_of(record), _wished) is not None:
+            if record.by_epoch and not message.now and await self._wish(record, message.order):
                 return True
         return False
+
+    async def _wish(self, record: ApplicationRecord, signed: bytes) -> bool:
+        """Write down that it is to end when its sources have."""
+
+        def wished(current: ApplicationRecord) -> ApplicationRecord | None:
+            return None if current.is_final else with_wish(current, signed)
+
+        return await self._records.change(record.name, record.version, wished) is not None
 
     async def _through_coordinator(
         self, request: int, record: ApplicationRecord, message: AskStop, seen: dict[str, Any]
@@ -124,7 +135,7 @@ class Stopping:
         talks, config = self._desk.talks, self._desk.config
         now, submitter = message.now, message.submitter
         if not await self._taken(record, message) and now:
-            return await self._cut(record, submitter)
+            return await self._cut(record, submitter, message.order)
         if not now:
             self._desk.emit(Progressed(request, f"{record.name}: sources end, the rest is drained"))
         deadline, looks = self._desk.now + config.drain_timeout_ns, 0
@@ -143,16 +154,7 @@ class Stopping:
         seconds, left = config.drain_timeout_ns // 1_000_000_000, seen.get("waiting", 0) + seen.get("spooled", 0)
         lost = f"; {left:,} records that waited at its sources are lost" if left else ""
         self._desk.emit(Progressed(request, f"{record.name}: no record has moved for {seconds} s: it is cut{lost}"))
-        return await self._cut(record, submitter)
-
-
-def _of(record: ApplicationRecord) -> tuple[str, int]:
-    return record.name, record.version
-
-
-def _wished(record: ApplicationRecord) -> ApplicationRecord | None:
-    """The record of an application that is to end when its sources have."""
-    return None if record.is_final or record.stopping else msgspec.structs.replace(record, stopping=True)
+        return await self._cut(record, submitter, message.order)
 
 
 def _moved(figures: dict[str, Any]) -> Any:

@@ -57,6 +57,7 @@ class Deployment:
     owner: bytes = b""
     limits: dict[NodeId, int] = field(default_factory=dict)
     away: tuple[str, ...] = ()
+    deeds: tuple[bytes, ...] = ()
     touched: list[Peer] = field(default_factory=list)
 
     @property
@@ -177,6 +178,7 @@ class Deploying:
             work.by_epoch,
             work.order,
             work.owner,
+            work.deeds,
         )
 
     def whole_part(self, work: Deployment) -> DeploymentPart:

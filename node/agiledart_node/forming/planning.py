@@ -17,6 +17,7 @@ from agiledart_node.forming.deploying import Deployment
 from agiledart_node.forming.joining import Paths
 from agiledart_node.forming.surveying import Loads, Surveying
 from agiledart_node.records.application import ApplicationRecord
+from agiledart_node.records.deeds import deeds_for
 from agiledart_node.records.ways import reasons_of
 from agiledart_node.wire.formation_messages import Load
 from agiledart_placement.request import HostState, Obstacle, Placement, PlacementRequest, StageDemand
@@ -156,6 +157,7 @@ class Planning:
             record.owner_key,
             limits,
             reasons_of(placement, loads, len(blueprint.stages)),
+            deeds_for(record, order.asker.key),
         )
 
     def limits(self, order: Order, placement: Placement, loads: Loads) -> dict[NodeId, int]:

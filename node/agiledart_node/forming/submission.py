@@ -33,6 +33,7 @@ from agiledart_node.records.application import (
     HistoryEntry,
     advanced,
 )
+from agiledart_node.records.deeds import inherited
 from agiledart_node.records.log_owners import check_logs
 from agiledart_node.records.merged_applications import as_rival
 from agiledart_node.records.order_checks import Orders
@@ -175,6 +176,7 @@ class Submissions:
                 shared_keys=last.shared_keys if last is not None else (),
                 rivals=(as_rival(last),) if last is not None and last.by_hearsay else (),
                 order=order.signed,
+                deeds=inherited(last),
                 held=with_limits(blueprint.plan) if order.by_epoch else (),
             )
             if await self._records.create(revision, record):

@@ -136,7 +136,8 @@ class Hosting:
         """(why this part is not taken, whether for want of room)."""
         key, me = (part.application, part.version), self._desk.me.name
         known = hosted.part if hosted is not None else None
-        is_known = known is not None and (known.order, known.specification) == (part.order, part.specification)
+        said = part.order, part.specification, part.owner
+        is_known = known is not None and (known.order, known.specification, known.owner) == said
         if (part.bundle or not is_known) and (why := self._orders.objection(part)):
             self._desk.drop("order: refused")
             return why, False

@@ -28,6 +28,7 @@ from agiledart_node.records.application import (
     held_text,
     kept_changes,
 )
+from agiledart_node.records.deeds import with_stop, with_wish
 from agiledart_node.records.merged_applications import with_rival_ended
 from agiledart_node.records.order_checks import Orders
 from agiledart_node.records.records import Records
@@ -158,15 +159,18 @@ class Watching:
             hosted.part.number,
         )
 
-    async def _end(self, hosted: Hosted, state: str, reason: Callable[[ApplicationRecord], str]) -> None:
-        """Close the record, halt all others, close here. The others' cause counts when they were first."""
+    async def _end(
+        self, hosted: Hosted, state: str, reason: Callable[[ApplicationRecord], str], signed: bytes = b""
+    ) -> None:
+        """Close the record, halt all others, close here. The others' cause counts when they were first. `signed`: order to stop."""
         if self._hosting.table.get(hosted.key) is not hosted:
             return
-        record = await self._records.change(
-            *hosted.key,
-            lambda record: self._with_changes(hosted, advanced(record, state, reason(record), self._desk.wall_ms)),
-            hosted.part.number,
-        )
+
+        def close(record: ApplicationRecord) -> ApplicationRecord | None:
+            closed = advanced(record, state, reason(record), self._desk.wall_ms)
+            return with_stop(self._with_changes(hosted, closed), signed)
+
+        record = await self._records.change(*hosted.key, close, hosted.part.number)
         told = record.reason if record is not None else f"{hosted.part.application} failed"
         self._hosting.close(hosted, told)
         if record is None:
@@ -284,7 +288,8 @@ class Watching:
 
     async def _finish(self, hosted: Hosted) -> None:
         def close(record: ApplicationRecord) -> ApplicationRecord | None:
-            drained = "stopped by a user; its input was drained" if record.stopping else ""
+            is_wished = self._orders.judged(record).stopping
+            drained = "stopped by a user; its input was drained" if is_wished else ""
             reason = hosted.ended_by or drained
             closed = advanced(record, STOPPED if reason else FINISHED, reason, self._desk.wall_ms)
             closed = self._with_changes(hosted, closed)
@@ -346,11 +351,9 @@ class Watching:
             if message.now:
                 self._hosting.stop_local(hosted)
                 by = f"stopped by {message.submitter}" if message.submitter else "stopped by a user"
-                await self._end(hosted, STOPPED, lambda _: by)
+                await self._end(hosted, STOPPED, lambda _: by, message.order)
                 return
-            record = await self._records.change(
-                *hosted.key, lambda record: None if record.stopping else msgspec.structs.replace(record, stopping=True)
-            )
+            record = await self._records.change(*hosted.key, lambda record: with_wish(record, message.order))
             if record is not None:
                 await self.drain(hosted.key, record)
         finally:
@@ -499,21 +502,24 @@ class Watching:
             hosted.seen = await self._figures.elsewhere(hosted)
 
     async def _contradict(self, hosted: Hosted, record: ApplicationRecord) -> None:
-        """The record says that this run has failed, by the word of nodes that host nothing of it."""
+        """The record says that this run has ended, by the word of nodes that host nothing of it, or of no user."""
         me = self._desk.me
-        if hosted.host(me.node) is None:
+        is_mine = hosted.is_flowing and hosted.part.coordinator.node == me.node
+        if hosted.host(me.node) is None or (record.state == STOPPED and not is_mine):
             if hosted.doubted_looks >= MAX_DOUBTED_LOOKS:
                 self._hosting.close(hosted, record.reason)
         elif not hosted.is_flowing:
             if self._desk.talks.is_gone(record.scheduler):
                 await self._orphaned(hosted)
-        elif hosted.part.coordinator.node == me.node and not hosted.is_closing:
+        elif is_mine and not hosted.is_closing:
             text = f"it runs: {me.name or me.node.short} coordinates it, and all its hosts are heard of"
-            await self._records.change(
-                *hosted.key,
-                lambda current: advanced(current, RUNNING, text, self._desk.wall_ms) if current.by_hearsay else None,
-                hosted.part.number,
-            )
+
+            def revive(current: ApplicationRecord) -> ApplicationRecord | None:
+                heard = self._orders.judged(current).by_hearsay
+                current = msgspec.structs.replace(current, by_hearsay=heard, stopping=current.stopping and not heard)
+                return advanced(current, RUNNING, text, self._desk.wall_ms) if heard else None
+
+            await self._records.change(*hosted.key, revive, hosted.part.number)
 
     async def leave(self) -> None:
         """End what runs here before this node goes, so that others read why; not longer than `leave_timeout_ns`."""

@@ -58,6 +58,9 @@ MAX_CHANGE_TEXT = 120
 MAX_HISTORY = 32
 """Entries of a record's history; the oldest but the first go."""
 
+MAX_DEEDS = 48
+"""Signed orders that a record keeps beside the one with which it was submitted."""
+
 MAX_RIVALS = 8
 """Other runs of its name that a record tells of."""
 
@@ -127,6 +130,7 @@ class ApplicationRecord(msgspec.Struct, frozen=True, gc=False, array_like=True):
         revivals: how often such a word was taken back.
         rivals: other runs of its name that live, or whose end nobody knew when this one was submitted.
         changes: of its stages, the last of them, oldest first, as rows of `explain scaling`; noted when it ends.
+        deeds: signed orders on which its owner, its shares and its end rest; see `records.deeds`.
         held: stages with limits that keep their number: all at first, and each again that a user gives one, until it is let.
     """
 
@@ -168,6 +172,9 @@ class ApplicationRecord(msgspec.Struct, frozen=True, gc=False, array_like=True):
         tuple[Annotated[str, msgspec.Meta(max_length=4_096)], ...], msgspec.Meta(max_length=MAX_STAGES)
     ] = ()
     changes: Annotated[tuple[dict[str, Any], ...], msgspec.Meta(max_length=MAX_CHANGES)] = ()
+    deeds: Annotated[
+        tuple[Annotated[bytes, msgspec.Meta(max_length=MAX_ORDER_BYTES)], ...], msgspec.Meta(max_length=MAX_DEEDS)
+    ] = ()
 
     @property
     def owner(self) -> str:

@@ -41,8 +41,8 @@ def not_to_be_written(log: Log) -> str:
     """The sentence for whoever may not write a log."""
     if not log.owner:
         return (
-            f"The log {log.name} is of {log.application or 'an application'} and older than owners are: only that goes on with it. "
-            "Write to another name, or have an admin submit this."
+            f"The log {log.name} is of {log.application or 'an application'} and older than owners are: it goes on for an admin, "
+            f"or who has the scope app:{log.application or 'NAME'}. Write to another name, or have an admin submit this."
         )
     return (
         f"The log {log.name} belongs to the key {log.owner.hex()[:16]}…, not to you: you may not write it. "

@@ -27,6 +27,7 @@ from agiledart_node.records.application import (
     application_key,
     kept_history,
 )
+from agiledart_node.records.deeds import merged_deeds
 from agiledart_node.records.kinds import Kind
 
 _HEARD = {DEPLOYING: 0, RUNNING: 1, FAILED: 2}
@@ -57,6 +58,7 @@ def merged_applications(earlier: ApplicationRecord, later: ApplicationRecord) ->
         "summary": base.summary or other.summary,
         "changes": base.changes or other.changes,
         "rivals": merged_rivals(base.rivals, other.rivals),
+        "deeds": merged_deeds(base.deeds, other.deeds),
     }
     if all(getattr(base, name) == value for name, value in changed.items()):
         return base

@@ -22,10 +22,11 @@ from agiledart_kernel.orders import (
     order_hash,
     read_order,
 )
-from agiledart_kernel.permissions import Asker
+from agiledart_kernel.permissions import Application, Asker, refusal
 from agiledart_node.desk.desk import CommandRefused, Desk, NotAllowed
-from agiledart_node.records.allowing import check, check_unseen
+from agiledart_node.records.allowing import check, check_unseen, why_not
 from agiledart_node.records.application import FAILED, SPECIFICATION_CODEC, ApplicationRecord
+from agiledart_node.records.deeds import asker_of, judged, rights
 from agiledart_node.wire.commands import (
     VERB_BY_COMMAND,
     Ban,
@@ -52,6 +53,9 @@ CHECK: Final = "check"
 
 MAX_WORD: Final = 128
 """Characters of a word of an order."""
+
+MAX_BELIEVED: Final = 4_096
+"""Orders of which a node remembers whether their signatures are good."""
 
 MAX_SPENT: Final = 1_024
 """Orders that a node remembers because their runs have ended here."""
@@ -132,12 +136,6 @@ def ban_target(text: str) -> bytes:
     return target
 
 
-def asker_of(verified: Verified) -> Asker:
-    """Who gave an order. An agent's key signs for who opens its socket, and that is an admin."""
-    grant = verified.grant
-    return Asker("admin", "", grant.key) if grant.role == "agent" else Asker.of(grant)
-
-
 def check_order(
     verify: VerifyOrder, raw: bytes, terms: Terms, *, key: bytes = b"", wall_ms: int = 0, waited_ms: int = 0
 ) -> Verified:
@@ -172,6 +170,7 @@ class Orders:
     def __init__(self, desk: Desk, verify: VerifyOrder | None) -> None:
         self._desk, self._verify = desk, verify
         self._spent: dict[bytes, bool] = {}
+        self._believed: dict[bytes, Verified | None] = {}
         self.banned: dict[bytes, int] = {}
 
     @property
@@ -206,10 +205,35 @@ class Orders:
     def _verified(self, raw: bytes) -> Verified:
         assert self._verify is not None
         verified = self._verify(raw)
-        now = self._desk.common_ms // 1_000
-        if any(self.banned.get(name, 0) > now for name in (*verified.grant.links, *verified.grant.keys)):
+        if self._is_banned(verified):
             raise Refused("banned")
         return verified
+
+    def _is_banned(self, verified: Verified) -> bool:
+        now = self._desk.common_ms // 1_000
+        return any(self.banned.get(name, 0) > now for name in (*verified.grant.links, *verified.grant.keys))
+
+    def believed(self, raw: bytes) -> Verified | None:
+        """What an order that a record keeps says, however long ago it was given; None: it does not count.
+
+        Its signatures are looked at once, bans each time.
+        """
+        name = order_hash(raw)
+        verified = self._believed.get(name)
+        if name not in self._believed and self._verify is not None:
+            try:
+                verified = self._verify(raw)
+            except Refused as error:
+                if error.reason == "banned":
+                    return None
+            self._believed[name] = verified
+            if len(self._believed) > MAX_BELIEVED:
+                del self._believed[next(iter(self._believed))]
+        return None if verified is None or self._is_banned(verified) else verified
+
+    def judged(self, record: ApplicationRecord) -> ApplicationRecord:
+        """A record as it is acted on: without rights that nobody has signed. Where nothing is signed, as it is."""
+        return record if self._verify is None else judged(record, self.believed)
 
     def objection(self, part: DeploymentPart) -> str:
         """Why a part does not follow from the order with which its application was submitted; empty: it does."""
@@ -228,7 +252,19 @@ class Orders:
             return f"the order to submit {part.application} was carried out before"
         if (terms.argument("delivery") == EXACTLY_ONCE) != part.by_epoch:
             return f"the order for {part.application} is for another delivery"
-        return ""
+        return self._objection_to_owner(part)
+
+    def _objection_to_owner(self, part: DeploymentPart) -> str:
+        """Why a run is not of who is said to own it; empty: it is."""
+        signer = self.believed(part.order)
+        if signer is None or part.owner in (b"", signer.grant.key):
+            return ""
+        proven = rights(part.application, part.owner, (part.order, *part.deeds), self.believed)
+        if not proven.owner:
+            return f"nobody has signed that {part.application} belongs to the key {part.owner.hex()[:16]}…"
+        asker, application = asker_of(signer), Application(part.application, proven.owner, shared=proven.shared)
+        why = refusal(asker, "submit", application)
+        return why_not(asker, "submit", why, part.application, proven.owner) if why else ""
 
     def objection_to_check(self, raw: bytes, bundle: bytes) -> str:
         """Why this code is not loaded for a dry run; empty: a user who may submit has asked for that just now."""

@@ -21,6 +21,7 @@ from agiledart_node.records.application import (
     catalogue_key,
     node_name_key,
 )
+from agiledart_node.records.order_checks import Orders
 from agiledart_overlay.wire.effects import RecordAnswer
 from agiledart_overlay.wire.events import ReadRecord, StoreRecord
 
@@ -35,10 +36,13 @@ Change = Callable[[ApplicationRecord], ApplicationRecord | None]
 
 
 class Records:
-    """Reads and writes records; each method is part of a conversation."""
+    """Reads and writes records; each method is part of a conversation.
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    What is read of applications is judged: rights that no user has signed are not in it. What is changed is what was written.
+    """
+
+    def __init__(self, desk: Desk, orders: Orders) -> None:
+        self._desk, self._orders = desk, orders
         self._adding: dict[NodeId, dict[str, list[int]]] = {}
 
     async def read(self, key: NodeId) -> RecordAnswer:
@@ -69,6 +73,10 @@ class Records:
         Raises:
             CommandRefused: the ring does not answer.
         """
+        revision, record = await self._written(name)
+        return revision, None if record is None else self._orders.judged(record)
+
+    async def _written(self, name: str) -> tuple[int, ApplicationRecord | None]:
         answer = await self.read(application_key(name))
         if answer.ok:
             return answer.version, self._decoded(name, answer.value)
@@ -92,7 +100,7 @@ class Records:
                 if not isinstance(answer, RecordAnswer) or (not answer.ok and answer.reason != "missing"):
                     unreadable += 1
                 elif answer.ok and (record := self._decoded(name, answer.value)) is not None:
-                    found.append(record)
+                    found.append(self._orders.judged(record))
         return found, unreadable
 
     def _decoded(self, name: str, value: bytes) -> ApplicationRecord | None:
@@ -128,16 +136,16 @@ class Records:
         """Change a record until it sticks, for `record_deadline_ns` at the longest.
 
         Args:
-            change: gives the next record, or None to leave it as it is.
+            change: gives the next record from the written one, or None to leave it as it is.
             number: of the run that the record must be of; 0: of any run of this version.
 
         Returns:
-            The record as it is now; None when this run has none any more or the ring does not answer.
+            The record as it is now, judged; None when this run has none any more or the ring does not answer.
         """
         deadline = self._desk.now + self._desk.config.record_deadline_ns
         while True:
             try:
-                revision, record = await self.application(name)
+                revision, record = await self._written(name)
             except CommandRefused:
                 if self._desk.now >= deadline:
                     return None
@@ -147,10 +155,10 @@ class Records:
                 return None
             changed = change(record)
             if changed is None:
-                return record
+                return self._orders.judged(record)
             answer = await self.store(application_key(name), revision, RECORD_CODEC.encode(changed))
             if answer.ok:
-                return changed
+                return self._orders.judged(changed)
             if self._desk.now >= deadline:
                 return None
             if answer.reason != "conflict":

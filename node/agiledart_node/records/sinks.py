@@ -4,7 +4,6 @@ The awkward case: two nodes have a log of one name, because a later run placed t
 the one that readers find; the other node leaves the record alone, also when it comes back.
 """
 
-from contextlib import suppress
 from typing import Annotated
 
 import msgspec
@@ -15,9 +14,11 @@ from agiledart_kernel.instants import Duration
 from agiledart_kernel.limits import MAX_RECORD_BYTES
 from agiledart_kernel.machine import Effect, Event
 from agiledart_kernel.node_id import NodeId, key_of_name
+from agiledart_kernel.orders import MAX_ORDER_BYTES
 from agiledart_kernel.peer import Peer
 from agiledart_node.desk.desk import CommandRefused, Desk
 from agiledart_node.records.kinds import Kind
+from agiledart_node.records.order_checks import Orders
 from agiledart_node.records.records import Records
 
 _PAUSE = Duration(200_000_000)
@@ -32,6 +33,7 @@ class SinkRecord(msgspec.Struct, frozen=True, gc=False, array_like=True):
         opened_ms: wall time at which a writer opened it last; decides between two logs of one name.
         log_id, schema, partitions: as in `agiledart_sink_log.protocol.Located`.
         owner: the key that it belongs to; empty: it is older than owners are.
+        title: the owner's signed order to submit the application that began it.
     """
 
     name: str
@@ -43,6 +45,7 @@ class SinkRecord(msgspec.Struct, frozen=True, gc=False, array_like=True):
     schema: bytes
     partitions: int
     owner: Annotated[bytes, msgspec.Meta(max_length=32)] = b""
+    title: Annotated[bytes, msgspec.Meta(max_length=MAX_ORDER_BYTES)] = b""
 
 
 SINK_CODEC: Codec[SinkRecord] = Codec(SinkRecord, MAX_RECORD_BYTES)
@@ -62,11 +65,16 @@ class FindSink(Event, frozen=True, gc=False):
 
 
 class SinkFound(Effect, frozen=True, gc=False):
-    """The record of a log, its node as it is known now; None: there is none, or with a `reason`: the ring did not answer."""
+    """The record of a log, its node as it is known now; None: there is none, or with a `reason`: the ring did not answer.
+
+    Args:
+        is_signed: the owner that it names has signed that; else only where the log lies is known whose it is.
+    """
 
     request: int
     record: SinkRecord | None
     reason: str = ""
+    is_signed: bool = False
 
 
 class FindSharers(Event, frozen=True, gc=False):
@@ -78,10 +86,15 @@ class FindSharers(Event, frozen=True, gc=False):
 
 
 class SharersFound(Effect, frozen=True, gc=False):
-    """Keys with which it is shared; none when it belongs to another key by now, is forgotten, or the ring did not answer."""
+    """Keys with which it is shared; none when it belongs to another key by now or is forgotten.
+
+    Args:
+        is_known: the ring has answered.
+    """
 
     request: int
     keys: tuple[bytes, ...] = ()
+    is_known: bool = True
 
 
 def sink_key(name: str) -> NodeId:
@@ -92,8 +105,8 @@ def sink_key(name: str) -> NodeId:
 class Sinks:
     """Notes the logs of this node and finds those of others."""
 
-    def __init__(self, desk: Desk, records: Records) -> None:
-        self._desk, self._records = desk, records
+    def __init__(self, desk: Desk, records: Records, orders: Orders) -> None:
+        self._desk, self._records, self._orders = desk, records, orders
         self._noting: set[str] = set()
 
     def note(self, event: NoteSink) -> None:
@@ -132,19 +145,25 @@ class Sinks:
         reason = "" if answer.ok or answer.reason == "missing" else answer.reason
         if record is not None:
             record = msgspec.structs.replace(record, node=self._as_known(record.node))
-        self._desk.emit(SinkFound(event.request, record, reason))
+        self._desk.emit(SinkFound(event.request, record, reason, record is not None and self._is_signed(record)))
+
+    def _is_signed(self, record: SinkRecord) -> bool:
+        title = self._orders.believed(record.title) if record.title else None
+        return title is not None and (title.order.terms.verb, title.grant.key) == ("submit", record.owner)
 
     def find_sharers(self, event: FindSharers) -> None:
         """Answer with `SharersFound`."""
         if self._desk.talks.is_full:
-            self._desk.emit(SharersFound(event.request))
+            self._desk.emit(SharersFound(event.request, is_known=False))
         else:
             self._desk.talks.begin(self._find_sharers(event))
 
     async def _find_sharers(self, event: FindSharers) -> None:
-        record = None
-        with suppress(CommandRefused):
+        try:
             _, record = await self._records.application(event.application)
+        except CommandRefused:
+            self._desk.emit(SharersFound(event.request, is_known=False))
+            return
         is_its = record is not None and not record.is_forgotten and record.owner_key == event.owner
         self._desk.emit(SharersFound(event.request, record.shared_keys if record is not None and is_its else ()))
 

@@ -85,6 +85,7 @@ class Bench:
         self.noted: list[SinkRecord] = []
         self.noted_refusals: list[tuple[str, str]] = []
         self.shared: tuple[bytes, ...] = ()
+        self.is_silent = False
         self.asked_sharers: list[tuple[str, bytes]] = []
         self.server = SinkLogServer(
             root,
@@ -101,7 +102,8 @@ class Bench:
             self.noted.append(event.record)
         elif isinstance(event, FindSharers):
             self.asked_sharers.append((event.application, event.owner))
-            self.server.sharers_found(SharersFound(event.request, self.shared))
+            keys = () if self.is_silent else self.shared
+            self.server.sharers_found(SharersFound(event.request, keys, not self.is_silent))
 
     def connect(self, **more: Any) -> FakeLink:
         link = FakeLink(**more)
@@ -279,6 +281,34 @@ def test_a_log_is_its_owners_and_whose_the_application_is_shared_with(
         assert text.startswith(f"The log x belongs to the key {OWNER.hex()[:16]}…, not to you: you may not read it.")
         assert f"agiledart share app {STRANGER.hex()} " in text
         assert text.endswith("agiledart token create --role reader --scope sink:x")
+
+    run(tmp_path, scenario)
+
+
+def test_a_silent_ring_refuses_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agiledart_agent.log_judge.BELIEVED_SECONDS", 0.0)
+    writer(tmp_path, owner=OWNER).close()
+
+    async def scenario(bench: Bench) -> None:
+        friend = bench.connect(role="submitter", key=FRIEND)
+        bench.is_silent = True
+        friend.ask(Ends(1, "x"))
+        answer = await friend.answer(1)
+        assert (answer.reason, bench.refused) == ("unavailable", [])  # it may have been shared with him
+        assert answer.text.endswith("the ring does not answer whether app was shared with you. Try again.")
+        bench.is_silent, bench.shared = False, (FRIEND,)
+        friend.ask(Ends(2, "x"))
+        assert isinstance(await friend.answer(2), EndsAre)
+        bench.is_silent = True
+        friend.ask(Ends(3, "x"))
+        assert isinstance(await friend.answer(3), EndsAre)  # what the ring said last counts on
+        stranger = bench.connect(role="submitter", key=STRANGER)
+        stranger.ask(Ends(4, "x"))
+        assert (await stranger.answer(4)).reason == "unavailable"
+        monkeypatch.setattr("agiledart_agent.log_judge.SILENT_SECONDS", 0.0)
+        friend.ask(Ends(5, "x"))
+        assert (await friend.answer(5)).reason == "unavailable"  # for some minutes only
+        assert bench.refused == []
 
     run(tmp_path, scenario)
 

@@ -37,23 +37,29 @@ def test_who_reads_a_log(role: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("log", "application", "owner", "may"),
+    ("log", "application", "owner", "may", "scoped"),
     [
-        (WHOSE["own"], "taxi", ME, True),
-        (WHOSE["own"], "another of mine", ME, True),
-        (WHOSE["own"], "theirs, shared with me", OTHER, True),  # a run of mine, whoever owns its application
-        (WHOSE["shared"], "taxi", OTHER, True),  # a run of the application that was shared with me
-        (WHOSE["shared"], "mine", ME, False),  # what is shared is the application, not its log for other ones
-        (WHOSE["other's"], "taxi", ME, False),  # their name was free again
-        (WHOSE["other's"], "mine", ME, False),
-        (WHOSE["nobody's"], "taxi", ME, True),
-        (WHOSE["nobody's"], "mine", ME, False),
+        (WHOSE["own"], "taxi", ME, True, True),
+        (WHOSE["own"], "another of mine", ME, True, True),
+        (WHOSE["own"], "theirs, shared with me", OTHER, True, True),  # a run of mine, whoever owns its application
+        (WHOSE["shared"], "taxi", OTHER, True, True),  # a run of the application that was shared with me
+        (WHOSE["shared"], "mine", ME, False, False),  # what is shared is the application, not its log for other ones
+        (WHOSE["other's"], "taxi", ME, False, False),  # their name was free again
+        (WHOSE["other's"], "mine", ME, False, False),
+        (
+            WHOSE["nobody's"],
+            "taxi",
+            ME,
+            False,
+            True,
+        ),  # the name may have been free: an admin has not said that it is theirs
+        (WHOSE["nobody's"], "mine", ME, False, False),
     ],
 )
-def test_who_writes_a_log(log: Log, application: str, owner: bytes, may: bool) -> None:
+def test_who_writes_a_log(log: Log, application: str, owner: bytes, may: bool, scoped: bool) -> None:
     assert writing_refusal(Asker("submitter", "", ME), application, owner, log) == ("" if may else "owner")
     assert writing_refusal(Asker("submitter", f"app:{application}", ME), application, owner, log) == (
-        "" if may else "owner"
+        "" if scoped else "owner"
     )
     for role in ("admin", "agent"):
         assert writing_refusal(Asker(role, "", b"a" * 32), application, owner, log) == ""

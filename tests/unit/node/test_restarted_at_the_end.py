@@ -147,7 +147,7 @@ def test_an_end_is_noted_when_the_ring_answers_again(monkeypatch: pytest.MonkeyP
         raise CommandRefused(f"the ring does not say what {name} is")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Records, "application", silent)
+        patch.setattr(Records, "_written", silent)
         bench.rest(150)
         assert not bench.is_noted(2)
         assert not bench.of(ForgetRun)

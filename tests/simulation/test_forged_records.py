@@ -1,0 +1,267 @@
+"""Records that an agent writes by itself: rights that no user has signed are nobody's, and nobody ends what no user has ended.
+
+a1 is the agent that lies: it writes what it likes. Everybody else reads with the same eyes, so a2 to a5 are asked.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+from agiledart_kernel.instants import SECOND
+from agiledart_kernel.machine import Effect
+from agiledart_kernel.node_id import NodeId
+from agiledart_kernel.orders import sign_order
+from agiledart_kernel.peer import Peer
+from agiledart_kernel.permissions import Asker
+from agiledart_node.asking import sharing
+from agiledart_node.forming import planning
+from agiledart_node.records.application import FAILED, STOPPED, ApplicationRecord
+from agiledart_node.records.deeds import deeds_for, merged_deeds, with_deed
+from agiledart_node.records.order_checks import terms_of
+from agiledart_node.records.sinks import FindSink, NoteSink, SinkFound, SinkRecord
+from agiledart_node.wire.bodies import ShareBody
+from agiledart_node.wire.commands import Command, Forget, Share, Stop
+from tests.keys import key_of, public_of
+from tests.simulation.mesh import WALL_MS, pipeline, submission
+from tests.simulation.test_signed_orders import NET, Signed
+
+JOB = submission(pipeline("mine", source_at="a2", sink_at="a5"))
+STOP = Stop("mine", now=True)
+BOB = public_of("bob")
+Changed = Callable[[ApplicationRecord], ApplicationRecord]
+
+
+def a_mesh(seed: int) -> Signed:
+    """Ann's application runs, coordinated by one that does not lie."""
+    mesh = Signed(seed, ("a1",))
+    assert mesh.outcome("a3", JOB, mesh.order(JOB)) == ""
+    return mesh
+
+
+def forge(mesh: Signed, monkeypatch: pytest.MonkeyPatch, changed: Changed, version: int = 1) -> None:
+    """a1 writes a record of `mine` as it likes."""
+
+    async def write(self: Any, request: int, command: Share, asker: Asker, signed: bytes) -> None:
+        record = await self._records.change("mine", version, changed)
+        assert record is not None
+        self._desk.reply(request, ShareBody(record.name, record.version, record.owner, record.shared))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sharing.Sharing, "share", write)
+        assert mesh.outcome("a1", Share("mine", "00"), b"") == ""
+
+
+def said(**fields: Any) -> Changed:
+    return lambda record: msgspec.structs.replace(record, **fields)
+
+
+def given(mesh: Signed, command: Command, holder: str, role: str = "submitter") -> Changed:
+    """Writes an order of this user among the deeds, as if it were one that counts."""
+    raw = mesh.order(command, holder, role)
+    return lambda record: msgspec.structs.replace(record, deeds=with_deed(record.deeds, raw))
+
+
+def refusal(mesh: Signed, command: Command, holder: str, at: str = "a4") -> str:
+    return mesh.outcome(at, command, mesh.order(command, holder), holder)
+
+
+def test_an_owner_that_nobody_has_signed_owns_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    mesh = a_mesh(81)
+    forge(mesh, monkeypatch, said(owner_key=BOB))
+    assert mesh.status("a2", "mine")["owner"] == ""
+    assert "mine belongs to no key that is known" in refusal(mesh, STOP, "bob")
+    share = Share("mine", public_of("eve").hex())
+    assert "mine belongs to no key that is known" in refusal(mesh, share, "bob")
+    forge(mesh, monkeypatch, said(owner_key=public_of("ann")))
+    assert refusal(mesh, STOP, "ann") == ""
+
+
+def test_an_order_for_something_else_makes_no_owner(monkeypatch: pytest.MonkeyPatch) -> None:
+    mesh = a_mesh(82)
+    other = submission(pipeline("other", source_at="a2", sink_at="a5"))
+    for command in (other, Share("mine", BOB.hex()), STOP):
+        forge(mesh, monkeypatch, given(mesh, command, "bob"))
+    forge(mesh, monkeypatch, said(owner_key=BOB))
+    assert mesh.status("a2", "mine")["owner"] == ""
+
+
+def test_a_share_that_its_owner_has_not_signed_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    mesh = a_mesh(83)
+    forge(mesh, monkeypatch, said(shared_keys=(BOB,)))
+    assert "mine belongs to the key" in refusal(mesh, STOP, "bob")
+    forge(mesh, monkeypatch, given(mesh, Share("mine", BOB.hex()), "bob"))  # he gives it to himself
+    forge(mesh, monkeypatch, given(mesh, Share("other", BOB.hex()), "ann"))
+    assert mesh.status("a2", "mine")["shared"] == []
+    assert "mine belongs to the key" in refusal(mesh, STOP, "bob")
+    assert refusal(mesh, Share("mine", BOB.hex()), "ann", "a3") == ""
+    forge(
+        mesh, monkeypatch, given(mesh, Share("mine", BOB.hex(), revoke=True), "eve")
+    )  # nor does a stranger take it back
+    forge(mesh, monkeypatch, said(shared_keys=()))
+    assert mesh.status("a2", "mine")["shared"] == [BOB.hex()]
+    assert refusal(mesh, STOP, "bob") == ""
+
+
+def test_a_share_lasts_until_it_is_taken_back_also_over_versions() -> None:
+    mesh = a_mesh(84)
+    bobs = Share("mine", BOB.hex())
+    assert refusal(mesh, bobs, "ann") == ""
+    assert refusal(mesh, STOP, "ann") == ""
+    assert refusal(mesh, JOB, "bob") == ""  # the second version is his, and the application hers
+    told = mesh.status("a2", "mine")
+    assert (told["version"], told["owner"], told["shared"]) == (2, public_of("ann").hex(), [BOB.hex()])
+    assert told["submitter"].endswith(BOB.hex()[:16])
+    mesh.world.run_for(SECOND)
+    assert refusal(mesh, Share("mine", BOB.hex(), revoke=True), "ann") == ""
+    assert "mine belongs to the key" in refusal(mesh, STOP, "bob")
+    assert refusal(mesh, STOP, "ann") == ""
+    assert refusal(mesh, Forget("mine"), "ann") == ""
+    assert refusal(mesh, JOB, "bob") == ""
+    told = mesh.status("a2", "mine")
+    assert (told["owner"], told["shared"]) == (BOB.hex(), [])
+
+
+@pytest.mark.parametrize("by", ["nobody", "a stranger", "a share that is none", "an order from before"])
+def test_what_no_user_has_stopped_runs_on(monkeypatch: pytest.MonkeyPatch, by: str) -> None:
+    mesh = a_mesh(85)
+    deeds: tuple[bytes, ...] = ()
+    if by == "a stranger":
+        deeds = (mesh.order(STOP, "bob"),)
+    elif by == "a share that is none":
+        deeds = (mesh.order(STOP, "bob"), mesh.order(Share("mine", BOB.hex()), "bob"))
+    elif by == "an order from before":
+        deeds = (mesh.order(STOP, ago=200),)
+    forge(mesh, monkeypatch, said(state=STOPPED, reason="stopped by ann", stopping=True, deeds=deeds))
+    mesh.world.run_for(30 * SECOND)
+    assert mesh.status("a4", "mine")["state"] == "running"
+    assert {"a2", "a5"} <= set(mesh.hosts("mine"))
+    assert not mesh.status("a4", "mine")["is_stopping"]
+    assert refusal(mesh, STOP, "ann") == ""
+    mesh.world.run_for(5 * SECOND)
+    assert mesh.hosts("mine") == []
+    told = mesh.status("a4", "mine")
+    assert (told["state"], told["by_hearsay"]) == ("stopped", False)
+
+
+def test_a_wish_that_nobody_has_signed_drains_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    mesh = a_mesh(86)
+    forge(mesh, monkeypatch, said(stopping=True))
+    assert not mesh.status("a4", "mine")["is_stopping"]
+    mesh.finish("mine", 1)
+    mesh.world.run_for(10 * SECOND)
+    assert mesh.status("a4", "mine")["state"] == "finished"  # not `stopped by a user`
+
+
+def test_what_an_agent_has_seen_needs_no_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    mesh = a_mesh(87)
+    forge(mesh, monkeypatch, said(state=FAILED, reason="a5 is gone"))
+    mesh.world.run_for(30 * SECOND)
+    assert mesh.status("a4", "mine")["state"] == "failed"
+
+
+def test_a_scheduler_gives_a_run_to_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A scheduler that lies says that bob's run is ann's, so that it may write ann's logs: hosts ask for her order."""
+    for seed in range(88, 110):
+        mesh = a_mesh(seed)
+        if mesh.scheduler == "a1":
+            break
+    hers = mesh.order(JOB)
+    bobs = submission(pipeline("mine2", source_at="a2", sink_at="a5"))
+    old = mesh.order(submission(pipeline("mine2", source_at="a3", sink_at="a5")))
+    whole = planning.Planning.deployment
+    for deeds, text in (
+        ((), "nobody has signed that mine2 belongs to the key"),
+        ((hers,), "nobody has signed that mine2 belongs to the key"),
+        ((old,), "mine2 belongs to the key"),  # it was hers once, and she has not shared it
+        ((old, mesh.order(Share("mine2", BOB.hex()), "bob")), "mine2 belongs to the key"),
+    ):
+
+        def lying(self: Any, *about: Any, deeds: tuple[bytes, ...] = deeds) -> Any:
+            made = whole(self, *about)
+            made.owner, made.deeds = public_of("ann"), deeds
+            return made
+
+        with monkeypatch.context() as patch:
+            patch.setattr(planning.Planning, "deployment", lying)
+            assert text in refusal(mesh, bobs, "bob", "a1")
+        assert [app for _, app, _ in mesh.running if app == "mine2"] == []
+    good = (old, mesh.order(Share("mine2", BOB.hex())))
+    monkeypatch.setattr(planning.Planning, "deployment", lambda self, *about: _owned(whole(self, *about), good))
+    assert refusal(mesh, bobs, "bob", "a1") == ""
+
+
+def _owned(made: Any, deeds: tuple[bytes, ...]) -> Any:
+    made.owner, made.deeds = public_of("ann"), deeds
+    return made
+
+
+def test_a_logs_owner_is_signed_by_the_owner() -> None:
+    found: dict[int, SinkFound] = {}
+
+    class Watched(Signed):
+        def _on_effect(self, peer: Peer, effect: Effect) -> None:
+            if isinstance(effect, SinkFound):
+                found[effect.request] = effect
+            super()._on_effect(peer, effect)
+
+    mesh = Watched(111)
+    for number, (title, is_signed) in enumerate(
+        [
+            (mesh.order(JOB), True),
+            (mesh.order(JOB, "bob"), False),
+            (mesh.order(STOP), False),
+            (b"", False),
+            (b"x", False),
+        ]
+    ):
+        name, me = f"log{number}", mesh.machine("a1").me
+        record = SinkRecord(name, "mine", 1, me, 1, "", b"", 1, public_of("ann"), title)
+        mesh.world.inject(me.node, NoteSink(record))
+        mesh.world.run_for(2 * SECOND)
+        mesh.world.inject(mesh.by_name["a3"], FindSink(number, name))
+        assert mesh.world.run_until(lambda number=number: number in found, 10 * SECOND)
+        assert (found[number].record, found[number].is_signed) == (record, is_signed)
+
+
+# ---- what is kept, without a mesh
+
+
+def order(command: Command, holder: str, at: int = 0) -> bytes:
+    terms = terms_of(command)
+    assert terms is not None
+    return sign_order(key_of(holder).sign, NET.member(holder, "submitter"), NET.network, terms, WALL_MS + at, bytes)
+
+
+def test_of_deeds_of_one_kind_the_latest_is_kept() -> None:
+    first, taken, again = (order(Share("mine", BOB.hex(), revoke=at == 1), "ann", at) for at in range(3))
+    eves = order(Share("mine", BOB.hex(), revoke=True), "eve", 9)
+    assert with_deed(with_deed((), first), taken) == (taken,)
+    assert with_deed(with_deed((), taken), first) == (taken,)
+    assert set(merged_deeds((first, eves), (taken, again))) == {again, eves}
+    assert merged_deeds((again, eves), (eves, taken)) == merged_deeds((eves, taken), (again, eves))
+    assert with_deed((b"no order",), again) == (again,)
+
+
+def test_deeds_are_bounded_and_titles_stay() -> None:
+    title = order(JOB, "ann")
+    deeds: tuple[bytes, ...] = (title,)
+    for number in range(60):
+        deeds = with_deed(deeds, order(Share("mine", f"{number:064x}", revoke=number % 2 == 0), "ann", number))
+    assert len(deeds) == 48
+    assert title in deeds
+
+
+def test_an_owners_own_run_needs_no_deed() -> None:
+    record = a_record(order(JOB, "ann"))
+    assert deeds_for(record, public_of("ann")) == ()
+    share = order(Share("mine", BOB.hex()), "ann", 1)
+    shared = msgspec.structs.replace(record, deeds=(share,))
+    assert deeds_for(shared, BOB) == (record.order, share)
+    assert deeds_for(shared, public_of("eve")) == (record.order,)
+
+
+def a_record(raw: bytes) -> ApplicationRecord:
+    me = Peer(NodeId(1), 1, "a1")
+    return ApplicationRecord("mine", 1, 1, 1, "running", me, owner_key=public_of("ann"), order=raw)
