@@ -107,6 +107,8 @@ class LogTitles:
 
     def keep(self, part: DeploymentPart) -> None:
         """Keep the orders of the logs that a run has begun, or goes on with."""
+        if not part.order:
+            return
         for name in dict.fromkeys((*(logs := logs_here(part, self._home)).of_users, *logs.of_latencies)):
             with contextlib.suppress(OSError, OperationFailed):
                 found = read_description(log_directory(self._root, name))

@@ -10,6 +10,7 @@ import pytest
 
 from agiledart_agent.executors.executor_desk import ExecutorDesk
 from agiledart_agent.executors.executor_pool import ExecutorPool
+from agiledart_agent.executors.log_titles import LogTitles
 from agiledart_kernel.codec import encode
 from agiledart_kernel.machine import Failed
 from agiledart_kernel.node_id import NodeId
@@ -33,7 +34,7 @@ class SlowDesk(ExecutorDesk):
         nobody = cast(Any, print)
         super().__init__(
             cast(Any, settings), anything, anything, anything, anything,
-            nobody, self.told.append, nobody, nobody, nobody, nobody,
+            nobody, self.told.append, nobody, nobody, LogTitles(folder, NodeId(7), nobody), nobody, nobody,
         )  # fmt: skip
         self.go = asyncio.Event()
 
