@@ -116,17 +116,27 @@ def test_a_log_is_its_owners(three: Mesh, tmp_path: Path) -> None:
     assert str(ann.rows(a1, "hers")).startswith("The log hers belongs to")
     assert (ann.rows(a1, "routes"), eve.rows(a1, "hers")) == (7, 7)
 
-    told = cli("submit", f"{tmp_path / 'code.py'}:keep", "--name", "admins", "--wait", "--agent", str(a3.state_dir),
-               "--set", f"readings=jsonl:{tmp_path / 'in.jsonl'}@a1", "--set", "report=log:routes@a2")  # fmt: skip
-    assert told.returncode == 0, told.stderr
+    what_an_admin_writes_stays_hers(three, tmp_path, ann, eve)
+
+
+def what_an_admin_writes_stays_hers(three: Mesh, tmp_path: Path, ann: Person, eve: Person) -> None:
+    a1, _, a3 = three.agents
+    told = by_an_admin(a3, tmp_path, "admins", "log:routes@a2")
+    assert told == (0, ""), told
     assert ann.rows(a1, "routes") == 14  # an admin may; it stays hers
 
     # On a node that lacks its files the log begins anew, and stays hers: the ring says whose it is, by an order that she signed.
-    told = cli("submit", f"{tmp_path / 'code.py'}:keep", "--name", "elsewhere", "--wait", "--agent", str(a1.state_dir),
-               "--set", f"readings=jsonl:{tmp_path / 'in.jsonl'}@a1", "--set", "report=log:routes@a3")  # fmt: skip
-    assert told.returncode == 0, told.stderr
+    told = by_an_admin(a1, tmp_path, "elsewhere", "log:routes@a3")
+    assert told == (0, ""), told
     begun = read_description(log_directory(a3.state_dir, "routes"))
     assert begun is not None
     assert (begun.owner, begun.application) == (ann.key, "elsewhere")
     wait_for(lambda: ann.rows(a1, "routes") == 7, 20.0, "the ring is told of it")
     assert str(eve.rows(a3, "routes")).startswith("The log routes belongs to")
+
+
+def by_an_admin(agent: AgentProcess, folder: Path, name: str, sink: str) -> tuple[int, str]:
+    """Who opens an agent's socket; exit code, and what went wrong."""
+    told = cli("submit", f"{folder / 'code.py'}:keep", "--name", name, "--wait", "--agent", str(agent.state_dir),
+               "--set", f"readings=jsonl:{folder / 'in.jsonl'}@a1", "--set", f"report={sink}")  # fmt: skip
+    return told.returncode, told.stderr if told.returncode else ""
