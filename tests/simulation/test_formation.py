@@ -168,6 +168,17 @@ def test_a_drain_that_does_not_end_is_cut() -> None:
     assert mesh.hosts("stuck") == []
 
 
+def test_a_cut_by_an_agent_that_takes_no_part_is_done_when_it_is_answered() -> None:
+    mesh = Mesh(6, 16).build()
+    mesh.submit("a1", pipeline("cut", source_at="a2", sink_at="a3"))
+    part = [node.machine.me.name for node in mesh.world.live if ("cut", 1) in node.machine.hosted]
+    outside = next(name for name in mesh.by_name if name not in part)
+    body = mesh.answer(mesh.ask(outside, Stop("cut")), 200 * SECOND)  # its drain does not end
+    assert body["state"] == "stopped"
+    mesh.world.run_for(1 * SECOND)
+    assert mesh.hosts("cut") == []
+
+
 def test_a_drain_takes_as_long_as_rows_move_and_its_last_figures_stay() -> None:
     mesh = five()
     mesh.submit("a1", pipeline("slow"))

@@ -1,7 +1,8 @@
 """Another key in the place of one that others may have: for a node that is stopped, and for a user.
 
 A node's position on the ring comes from its key, so with another key it is another node: a token lets it in again, or the
-authority's key where that is. What lies in its state directory stays; only what was sealed to the old key cannot be opened.
+authority's key where that is. What lies in its state directory stays; only what was sealed to the old key cannot be opened, and the
+files of runs are laid aside: they are the old node's, for which such a run waits.
 """
 
 import time
@@ -19,16 +20,23 @@ from agiledart_agent.kept_file import is_kept
 from agiledart_agent.own_files import read_ours
 from agiledart_kernel.errors import OperationFailed
 from agiledart_kernel.grants import sign_link
+from agiledart_kernel.node_id import node_id_of_key
 from agiledart_sink_log.client import ClientIdentity
 from agiledart_transport.certificates import public_bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Rotated:
-    """Public keys before and after."""
+    """Public keys before and after.
+
+    Attributes:
+        runs: applications with `delivery="exactly-once"` in which the old node had a part; `aside`: where their files are now.
+    """
 
     old: bytes
     new: bytes
+    runs: tuple[str, ...] = ()
+    aside: Path | None = None
 
 
 def rotate_node(state_dir: Path, token: Token | None) -> Rotated:
@@ -59,11 +67,23 @@ def rotate_node(state_dir: Path, token: Token | None) -> Rotated:
         identity.key = key
         identity.join_network(identity.network, chain, record)
         identity.keep_network()
+        runs, aside = _laid_aside(state_dir, old)
     except OSError as error:
         raise OperationFailed(f"{error.filename or state_dir} cannot be written: {error.strerror}.") from None
     finally:
         identity.close()
-    return Rotated(old, public_bytes(key))
+    return Rotated(old, public_bytes(key), runs, aside)
+
+
+def _laid_aside(state_dir: Path, old: bytes) -> tuple[tuple[str, ...], Path | None]:
+    """Move the files of runs to where the next start does not take them for damaged ones of its own; raises OSError."""
+    folder = state_dir / "runs"
+    parts = sorted(folder.glob("*.*")) if folder.is_dir() else []
+    if not parts:
+        return (), None
+    aside = state_dir / f"runs-of-{node_id_of_key(old).short}"
+    folder.rename(aside)
+    return tuple(dict.fromkeys(part.name.rpartition(".")[0] for part in parts)), aside
 
 
 def rotate_user(name: str, token: Token, folder: Path | None = None) -> tuple[ClientIdentity, Path]:

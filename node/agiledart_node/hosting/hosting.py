@@ -50,6 +50,7 @@ class Hosting:
         on_part: told of a part that was taken.
         on_room: told when places were taken or given back.
         on_report: told of figures of a local instance that were accepted.
+        on_stranger: told that somebody who takes no part in a run says that it is over.
     """
 
     def __init__(self, desk: Desk, orders: Orders, records: Records) -> None:
@@ -61,6 +62,7 @@ class Hosting:
         self.on_flow: Callable[[Hosted], None] = _nothing
         self.on_close: Callable[[Hosted], None] = _nothing
         self.on_room: Callable[[], None] = _no_change
+        self.on_stranger: Callable[[Hosted, Peer, Halt], None] = lambda hosted, sender, message: None
         self.on_part: Callable[[Hosted, DeploymentPart], None] = lambda hosted, part: None
         self.on_report: Callable[[InstanceReported | InstanceFinished], None] = lambda event: None
 
@@ -260,6 +262,7 @@ class Hosting:
         is_ours = hosted is not None and message.number in (0, hosted.part.number)
         if hosted is not None and is_ours and not hosted.concerns(sender.node):
             self._desk.drop("halt of a stranger")
+            self.on_stranger(hosted, sender, message)
             return
         if hosted is not None and is_ours:
             self.close(hosted, message.reason)

@@ -71,6 +71,7 @@ class Watching:
             tuple[Key, bool], bool
         ] = {}  # (run, whether it is cut) → whether it is known that this will be done
         self._looking: dict[Key, None] = {}
+        hosting.on_stranger = self._doubt
         self.on_record: Callable[[Hosted, ApplicationRecord], None] = lambda hosted, record: None
         self.on_broken: Callable[[Hosted, InstanceFailed], None] = lambda hosted, event: None
         self.changes_of: Callable[[Key], list[ChangeRow]] = lambda key: []
@@ -451,6 +452,17 @@ class Watching:
         hosted = self._hosting.table.get((message.application, message.version))
         active = is_scheduling or (hosted is not None and message.number in (0, hosted.part.number))
         self._desk.send(sender, Acknowledged(message.request, "" if active else "no"))
+
+    def _doubt(self, hosted: Hosted, sender: Peer, message: Halt) -> None:
+        """Who takes no part says that it is over: an agent whose user cut it. The record is asked at once, and alone believed."""
+        if not (hosted.is_closing or hosted.key in self._looking or self._desk.talks.is_full):
+            self._looking[hosted.key] = None
+            self._desk.talks.begin(self._look_for(hosted, sender, message))
+
+    async def _look_for(self, hosted: Hosted, sender: Peer, message: Halt) -> None:
+        await self._look(hosted)
+        if self._hosting.table.get(hosted.key) is not hosted:
+            self._desk.send(sender, Acknowledged(message.request))
 
     def patrol(self) -> None:
         """Look at the records of everything hosted here: what is over elsewhere ends here too."""

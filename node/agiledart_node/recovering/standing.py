@@ -51,13 +51,18 @@ def standing(
         from_epoch=value.committed.epoch,
         reason=progress.reason,
         phase=progress.phase,
-        waits_for=[name_of(node) for node in progress.waits_for],
+        waits_for=[_told_apart(node, name_of(node), known) for node in progress.waits_for],
         seconds=round((now - progress.since) / SECOND, 3),
         bytes=got,
         of_bytes=of,
         attempt=progress.attempt,
     )
     return recovery, epoch
+
+
+def _told_apart(node: NodeId, name: str, known: Iterable[Peer]) -> str:
+    """The name of who is waited for; with its id where another node of that name is there, for it has taken another key."""
+    return f"{name}-{node.short}" if any(one.name == name and one.node != node for one in known) else name
 
 
 def survives(value: Value, known: Iterable[Peer]) -> int | None:

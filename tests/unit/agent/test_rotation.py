@@ -54,6 +54,18 @@ def test_a_node_gets_another_key_by_a_token_and_the_founder_by_its_own(tmp_path:
         rotate_node(tmp_path / "nobody", lets_in)
 
 
+def test_runs_of_the_old_key_are_laid_aside_and_named(tmp_path: Path) -> None:
+    founded(tmp_path / "a1").close()
+    assert rotate_node(tmp_path / "a1", None).runs == ()
+    for run in ("taxi.1", "taxi.2", "my.app.7"):
+        (tmp_path / "a1" / "runs" / run).mkdir(parents=True)
+    keys = rotate_node(tmp_path / "a1", None)
+    assert keys.runs == ("my.app", "taxi")
+    assert keys.aside is not None
+    assert sorted(path.name for path in keys.aside.iterdir()) == ["my.app.7", "taxi.1", "taxi.2"]
+    assert not (tmp_path / "a1" / "runs").exists()
+
+
 def founder_chain(founder: Identity, member: Identity) -> tuple[bytes, ...]:
     from agiledart_agent.identity.tokens import redeem
 

@@ -9,7 +9,7 @@ import click
 from agiledart_cli.control_client import connect
 from agiledart_cli.errors import NoAgentError
 from agiledart_cli.options import agent_options
-from agiledart_cli.output import GOOD, duration, output_option, plural, print_json, say
+from agiledart_cli.output import GOOD, WATCH, duration, output_option, plural, print_json, say
 from agiledart_kernel.errors import ConfigurationError, OperationFailed
 from agiledart_node.wire.commands import ListApplications, Renew, Share
 
@@ -91,16 +91,19 @@ def rotate(name: str | None, text: str | None, state_dir: Path | None, agent: st
       agiledart identity rotate work --token @new.token
 
     The old key stays good until an admin bans it; the command for that is printed. A node with another key is another node of the
-    ring: what it kept for others is made anew elsewhere, and secrets have to be set for it again. What NAME owns is shared with its
-    new key.
+    ring: its logs go on, what it kept for others is made anew elsewhere, and secrets have to be set for it again. Applications with
+    delivery="exactly-once" that read or write there wait for the old key: drain it before, or stop them. What NAME owns is shared
+    with its new key.
     """
     from agiledart_agent.identity.rotation import rotate_node
     from agiledart_agent.identity.tokens import parse_token, read_token
 
     token = parse_token(read_token(text)) if text else None
+    runs: tuple[str, ...] = ()
+    aside: Path | None = None
     if name is None:
         keys = rotate_node(directory(state_dir), token)
-        old, new, shared = keys.old, keys.new, list[str]()
+        old, new, shared, runs, aside = keys.old, keys.new, list[str](), keys.runs, keys.aside
     elif token is None:
         raise ConfigurationError(f"A new key for {name} needs a token that lets it in:  --token @FILE")
     else:
@@ -112,15 +115,29 @@ def rotate(name: str | None, text: str | None, state_dir: Path | None, agent: st
         new = last_link(made).key
         shared = _share(f"{name}.old", old, new, (agent,) if agent else token.addresses)
     if output == "json":
-        print_json({"name": name or "", "old": old.hex(), "key": new.hex(), "shared": shared})
+        print_json({"name": name or "", "old": old.hex(), "key": new.hex(), "shared": shared, "runs": list(runs)})
         return
     say(f"The key is {new.hex()} now.", colour=GOOD)
+    if runs and aside is not None:
+        _say_of_runs(runs, aside)
     if name is not None:
         said = (
             f"{plural(len(shared), 'application')} of the old key {'is' if len(shared) == 1 else 'are'} shared with it"
         )
         say(f"{said}; the old key is kept as {name}.old.")
     say(f"Shut the old one out (an admin):  agiledart ban {old.hex()} --reason 'key changed'")
+
+
+def _say_of_runs(runs: tuple[str, ...], aside: Path) -> None:
+    """What becomes of the runs of a node that has another key."""
+    say(
+        f"This node had a part in {', '.join(runs)}: what others cannot bring back waits for the old key. End and submit it again:"
+    )
+    for one in runs:
+        say(f"  agiledart stop {one} --now", colour=WATCH)
+    say(
+        f"The files of {'that run' if len(runs) == 1 else 'those runs'} are in {aside} now; remove it when they are over."
+    )
 
 
 def _share(name: str, old: bytes, new: bytes, addresses: tuple[str, ...]) -> list[str]:
