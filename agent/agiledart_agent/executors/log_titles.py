@@ -15,7 +15,7 @@ import msgspec
 from agiledart_agent.durable_file import write_durably
 from agiledart_agent.own_files import read_ours
 from agiledart_dataflow.plan.deployment import DeploymentPart
-from agiledart_executor.confining import logs_here
+from agiledart_executor.user_code.own_folders import logs_here
 from agiledart_kernel.errors import OperationFailed, Refused
 from agiledart_kernel.node_id import NodeId
 from agiledart_kernel.orders import MAX_ORDER_BYTES, order_giver, scope_of_giver

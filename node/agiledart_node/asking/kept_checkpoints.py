@@ -20,6 +20,7 @@ from agiledart_node.desk.desk import CommandRefused, Desk, NotAllowed
 from agiledart_node.hosting.watching import Watching
 from agiledart_node.records.allowing import check_unseen, why_not
 from agiledart_node.records.application import DEPLOYING, RUNNING, ApplicationRecord
+from agiledart_node.records.deeds import with_stop
 from agiledart_node.records.order_checks import Orders
 from agiledart_node.records.records import Records
 from agiledart_node.wire.bodies import StopBody
@@ -118,6 +119,8 @@ class KeptCheckpoints:
         if taken is not None and not taken.is_forgotten:
             raise CommandRefused(f"{name} is an application's name; choose another one for the checkpoint.")
         self._desk.emit(Progressed(request, f"{record.name}: sources read no more, a last epoch is taken and kept"))
+        # Whoever reads that it was stopped asks for this order.
+        await self._records.change(record.name, record.version, lambda current: with_stop(current, signed))
         done, _ = await self._asked(record, command, submitter, signed)
         assert done.checkpoint is not None
         last = await self._final(record)
