@@ -73,8 +73,7 @@ def _cost_of_sink(step: Mapping[str, Any]) -> tuple[str, bool]:
 
     connector = parse_connector(step["connector"])
     guarantee = sink_guarantee(connector.kind)
-    is_rolled = any(connector.option(name) for name in ROLLED)
-    if guarantee is None or not guarantee.takes_back or is_rolled or connector.path in ("", "-"):
+    if guarantee is None or not guarantee.takes_back or connector.path in ("", "-"):
         fault = repeats_fault(connector, guarantee)
         why = f" ({guarantee.repeats})" if guarantee is not None and not guarantee.takes_back else ""
         if fault:
@@ -85,6 +84,11 @@ def _cost_of_sink(step: Mapping[str, Any]) -> tuple[str, bool]:
     stays = _if_lost(step, "what it wrote is there")
     if connector.kind == "log":
         return f"readers see rows when their epoch is committed, each once; {stays}", False
+    if connector.kind == "parquet" or any(connector.option(name) for name in ROLLED):
+        return (
+            f"files get their names when the epoch of their last row is committed, each row is in one; {stays}",
+            False,
+        )
     return f"rows are seen at once, and cut back to the last epoch; {stays}", False
 
 

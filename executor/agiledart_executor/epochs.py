@@ -55,6 +55,12 @@ class ByEpoch(Protocol):
         """The rows before these ends count, with the epoch that ended there."""
         ...
 
+    # One whose last part is another one than those before may also have `at_end_of_input()`: no row follows; `prepare` comes next.
+
+
+def _nothing() -> None:
+    return None
+
 
 def _identity(writer: object) -> bytes:
     return str(getattr(writer, "identity", "")).encode()
@@ -178,6 +184,8 @@ class Epochs:
         ends: tuple[int, ...] = ()
         try:
             if writer is not None:
+                if has_ended:
+                    getattr(writer, "at_end_of_input", _nothing)()
                 ends = writer.prepare()
         except (OperationFailed, OSError) as error:
             self._unprepared(

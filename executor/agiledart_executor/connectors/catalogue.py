@@ -110,7 +110,8 @@ _TO_KAFKA: Final = ("batch", "credentials", "format", "key", "max_bytes", "sasl"
 
 _ROLLS: Final = ("roll_age", "roll_bytes")
 _TORN: Final = Guarantee(
-    "written anew from the beginning of the run; exactly-once: cut back to the last epoch", takes_back=True
+    "written anew from the beginning of the run; exactly-once: cut back to the last epoch, rolled ones named with theirs",
+    takes_back=True,
 )
 
 SINKS: Final = {
@@ -149,7 +150,11 @@ SINKS: Final = {
         ConnectorKind("null", "nowhere: rows are counted", Guarantee("nothing is kept"), opens="memory:open_sink"),
         ConnectorKind(
             "parquet", "Parquet files, rolled by size and age, whole when they have their names",
-            Guarantee("files that were whole stay, the last is lost and written again"), _ROLLS,
+            Guarantee(
+                "files that were whole stay, the last is lost and written again; exactly-once: named with their epoch",
+                takes_back=True,
+            ),
+            _ROLLS,
             "columns", "pyarrow", "parquet_sink:open_sink",
         ),
         ConnectorKind(

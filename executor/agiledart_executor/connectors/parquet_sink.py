@@ -12,14 +12,18 @@ from agiledart_dataflow.data.lazy import late
 from agiledart_dataflow.data.schema import is_dict
 from agiledart_dataflow.plan.connectors import Connector
 from agiledart_executor.connectors.codecs.dict_rows import refuse_dicts
+from agiledart_executor.connectors.files.pending import pending_files
 from agiledart_executor.connectors.files.rolled import RolledFiles
 from agiledart_executor.connectors.memory import ReadTimes
 from agiledart_executor.connectors.options import SIZES, SPANS_MS, quantity
+from agiledart_executor.connectors.pending_parquet import PendingParquetWriter
 from agiledart_kernel.errors import ConfigurationError, OperationFailed
 
 if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as parquet
+
+    from agiledart_executor.connectors.log_sink import SinkOrigin
 else:
     pa = late("pyarrow")
     parquet = late("pyarrow.parquet")
@@ -108,7 +112,9 @@ class ParquetWriter:
         self._file = None
 
 
-def open_sink(connector: Connector, row_type: Any, clock: Callable[[], int], origin: object) -> ParquetWriter:
+def open_sink(
+    connector: Connector, row_type: Any, clock: Callable[[], int], origin: "SinkOrigin | None"
+) -> ParquetWriter | PendingParquetWriter:
     """The writer of a `parquet:` connector."""
     if not connector.path:
         raise ConfigurationError("a parquet sink needs a path: parquet:FILE")
@@ -117,5 +123,8 @@ def open_sink(connector: Connector, row_type: Any, clock: Callable[[], int], ori
     schema_of(row_type)
     max_bytes = quantity(connector, "roll_bytes", SIZES, "64MiB")
     max_age_ns = quantity(connector, "roll_age", SPANS_MS, "1h") * 1_000_000
+    if origin is not None and origin.by_epoch:
+        pending = pending_files(connector.path, max_bytes, max_age_ns, origin)
+        return PendingParquetWriter(pending, row_type, ReadTimes(row_type, clock), GROUP_ROWS)
     files = RolledFiles(connector.path, max_bytes, max_age_ns, time.monotonic_ns)
     return ParquetWriter(files, row_type, ReadTimes(row_type, clock))

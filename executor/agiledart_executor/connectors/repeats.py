@@ -47,7 +47,7 @@ def repeats_fault(connector: Connector, guarantee: Guarantee | None) -> str:
         ConfigurationError: `repeats` is neither 0 nor 1.
     """
     if guarantee is None or not guarantee.delivers:
-        return "write to a log (log:NAME) or to one csv: or jsonl: file without rolling"
+        return "write to a log (log:NAME) or to files (csv:, jsonl:, parquet:)"
     if guarantee.loses_without and connector.option(guarantee.loses_without, "0") == "0":
         return f"nobody says whether they arrive: add {guarantee.loses_without}=1"
     if _is_same(connector, guarantee) or flag(connector, OPTION):

@@ -15,6 +15,7 @@ from agiledart_dataflow.data.schema import is_dict
 from agiledart_dataflow.plan.connectors import Connector
 from agiledart_executor.connectors.codecs.dict_rows import refuse_dicts
 from agiledart_executor.connectors.codecs.rendering import columns_of, json_of
+from agiledart_executor.connectors.files.pending import PendingFiles, pending_files
 from agiledart_executor.connectors.files.rolled import RolledFiles
 from agiledart_executor.connectors.log_sink import Kept
 from agiledart_executor.connectors.memory import ReadTimes
@@ -164,6 +165,89 @@ class CutBackWriter(TextWriter):
         """Rows of a file count when they are there."""
 
 
+class PendingTextWriter(TextWriter):
+    """The same where files are rolled: one gets its name when the epoch of its last row is committed, and is never torn.
+
+    Lines that the disk does not take stay in memory, as of `CutBackWriter`.
+    """
+
+    def __init__(self, files: PendingFiles, name: str, render: Render, times: ReadTimes) -> None:
+        super().__init__(None, name, render, times, owned=True)
+        self._pending = files
+        self._raw = files.open_kept(files.part(files.number)) if files.kept else None
+        self._is_full = False
+
+    def _hand_over(self) -> None:
+        if not self._is_full:
+            with contextlib.suppress(OperationFailed):  # `prepare` says it
+                self._put()
+        if self._bytes > MAX_WAITING_BYTES:
+            self._put()
+
+    def flush(self) -> None:
+        if self._lines:
+            self._hand_over()
+        with contextlib.suppress(OperationFailed):
+            self._roll()
+
+    def prepare(self) -> tuple[int, ...]:
+        """An epoch ends here: all rows taken so far are on the disk; the number of the file, and its length."""
+        self._put()
+        self._roll()
+        if self._raw is None:
+            return (self._pending.number, 0)
+        self._sync(self._raw)
+        return (self._pending.number, self._raw.tell())
+
+    def commit(self, ends: tuple[int, ...], epoch: int) -> None:
+        """Files before that one get their names."""
+        self._pending.finish_before(ends[0])
+
+    def at_end_of_input(self) -> None:
+        """No row follows: the last file is whole."""
+        self._put()
+        self._close_file()
+
+    def close(self) -> None:
+        raw, self._raw = self._raw, None
+        if raw is not None:
+            raw.close()
+
+    def _put(self) -> None:
+        if not self._lines:
+            return
+        data, done = b"".join(self._lines), 0
+        self._is_full = True
+        try:
+            if self._raw is None:
+                self._raw = self._pending.open_kept(self._pending.part(self._pending.number))
+            while done < len(data):
+                done += self._raw.write(data[done:])
+            self._is_full = False
+        except (OSError, ValueError) as error:
+            raise OperationFailed(f"{self._name} cannot be written: {_reason(error)}") from None
+        finally:
+            self._lines = [data[done:]] if done < len(data) else []
+            self._bytes = len(data) - done
+
+    def _roll(self) -> None:
+        if self._raw is not None and not self._lines and self._pending.is_whole(self._raw.tell()):
+            self._close_file()
+
+    def _close_file(self) -> None:
+        if self._raw is not None:
+            self._sync(self._raw)
+            self._raw.close()
+            self._raw = None
+            self._pending.next()
+
+    def _sync(self, file: io.FileIO) -> None:
+        try:
+            os.fsync(file.fileno())
+        except OSError as error:
+            raise OperationFailed(f"{self._name} cannot be written: {_reason(error)}") from None
+
+
 def _cut_back(path: str, keep: Kept | None) -> io.FileIO:
     """A file to go on with behind what is committed of it; from its beginning when nothing is said of it."""
     file = io.FileIO(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666), "r+")
@@ -200,6 +284,9 @@ def open_sink(connector: Connector, row_type: Any, clock: Callable[[], int], ori
         raise ConfigurationError(f"a {connector.kind} sink needs a path: {connector.kind}:FILE")
     max_bytes = quantity(connector, "roll_bytes", SIZES, "64MiB")
     max_age_ns = quantity(connector, "roll_age", SPANS_MS, "1h") * 1_000_000
+    if (max_bytes or max_age_ns) and origin is not None and origin.by_epoch:
+        pending = pending_files(connector.path, max_bytes, max_age_ns, origin)
+        return PendingTextWriter(pending, connector.path, render, times)
     if max_bytes or max_age_ns:
         files = RolledFiles(connector.path, max_bytes, max_age_ns, time.monotonic_ns)
         return TextWriter(None, connector.path, render, times, owned=True, files=files)

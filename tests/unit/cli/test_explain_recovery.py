@@ -65,7 +65,6 @@ def test_a_file_is_explained_without_an_agent(folder: Path, capsys: pytest.Captu
     ("setting", "name", "text"),
     [
         ("out=stdout:", "out", "cannot take rows back"),
-        ("out=csv:out.csv?roll_bytes=1000000", "out", "cannot take rows back"),
         ("out=sql:plant?table=sums", "out", "key=… lets one that comes again change nothing"),
         ("out=mqtt://broker/sums?repeats=1", "out", "nobody says whether they arrive: add qos=1"),
         ("more=tcp:pi2:7000?overload=shed_oldest", "more", "rows that are shed are gone"),
@@ -87,6 +86,8 @@ def test_what_would_be_refused_is_said(
     [
         ("sql:plant?table=sums&key=at", "same effect when repeated"),
         ("mqtt://broker/sums?qos=1&repeats=1", "none lost with exactly-once, may repeat"),
+        ("csv:out.csv?roll_bytes=1000000", "files get their names when the epoch of their last row is committed"),
+        ("parquet:out.parquet", "files get their names when the epoch of their last row is committed"),
     ],
 )
 def test_what_is_written_again_is_said(folder: Path, capsys: pytest.CaptureFixture[str], sink: str, text: str) -> None:

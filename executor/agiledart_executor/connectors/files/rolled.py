@@ -1,6 +1,7 @@
 """`RolledFiles`: a sink that rolls its files writes `NAME-00001.EXT`, `…-00002…`; until it is whole a file ends in `.part`."""
 
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO, Final
@@ -40,14 +41,14 @@ class RolledFiles:
         """The next file, open, under its name for the time being."""
         if self.rolls:
             self._number += 1
-            self.current = self._path.with_name(f"{self._path.stem}-{self._number:05}{self._path.suffix}")
+            self.current = self._numbered(self._number)
         else:
             self.current = self._path
         self._began = self._clock()
         try:
             return open(f"{self.current}{PART}", "wb")
         except OSError as error:
-            raise OperationFailed(f"{self.current} cannot be written: {_reason(error)}") from None
+            raise OperationFailed(f"{self.current} cannot be written: {reason_of(error)}") from None
 
     def is_whole(self, size: int) -> bool:
         """Whether a file of so many bytes should be ended now."""
@@ -64,18 +65,24 @@ class RolledFiles:
             file.close()
             os.replace(f"{self.current}{PART}", self.current)
         except (OSError, ValueError) as error:
-            raise OperationFailed(f"{self.current} cannot be written: {_reason(error)}") from None
+            raise OperationFailed(f"{self.current} cannot be written: {reason_of(error)}") from None
+
+    def _numbered(self, number: int) -> Path:
+        return self._path.with_name(f"{self._path.stem}-{number:05}{self._path.suffix}")
 
     def _last_number(self) -> int:
-        prefix, suffix = f"{self._path.stem}-", self._path.suffix
+        """The greatest of what is there, files that have no name yet included, whoever began them."""
+        form = re.compile(
+            rf"{re.escape(self._path.stem)}-(\d+){re.escape(self._path.suffix)}([.][.0-9a-z]+)?", re.ASCII
+        )
         try:
             names = os.listdir(self._path.parent)
         except OSError as error:
-            raise OperationFailed(f"{self._path} cannot be written: {_reason(error)}") from None
-        numbers = [name.removesuffix(PART).removeprefix(prefix).removesuffix(suffix) for name in names]
-        return max((int(number) for number in numbers if number.isascii() and number.isdigit()), default=0)
+            raise OperationFailed(f"{self._path} cannot be written: {reason_of(error)}") from None
+        return max((int(found[1]) for name in names if (found := form.fullmatch(name)) is not None), default=0)
 
 
-def _reason(error: Exception) -> str:
+def reason_of(error: Exception) -> str:
+    """What a file system says, within a sentence."""
     text = getattr(error, "strerror", None) or str(error)
     return text[:1].lower() + text[1:]

@@ -1,0 +1,118 @@
+"""Rolled CSV, JSON and Parquet files, exactly once: the sinks' executors and their agent are killed with SIGKILL in mid-stream."""
+
+import os
+import signal
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from agiledart_dataflow.plan.connectors import parse_connector
+from agiledart_executor.connectors.opening import open_source
+from agiledart_node.wire.commands import Status
+from tests.e2e.mesh import Mesh, cli, executors_of, mesh, wait_for
+from tests.e2e.plug import FINAL, pull_the_plug
+from tests.unit.connectors.reading import taken
+
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.xdist_group("plug")]
+
+CODE = """
+from typing import NamedTuple
+
+from agiledart import Sink, Source, Topology
+
+
+class Reading(NamedTuple):
+    at: int
+    value: int
+
+
+def same(reading: Reading) -> Reading:
+    return reading
+
+
+def rolled(readings: Source[Reading], one: Sink[Reading], two: Sink[Reading], three: Sink[Reading]) -> Topology:
+    topology = Topology("rolled", delivery="exactly-once")
+    rows = topology.source("readings", readings, event_time=lambda reading: reading.at).map(same, name="same")
+    rows.sink("one", one)
+    rows.sink("two", two)
+    rows.sink("three", three)
+    return topology
+"""
+KINDS = ("csv", "jsonl", "parquet")
+READINGS = 20_000
+SECONDS = 20
+
+
+@pytest.fixture
+def ring() -> Iterator[Mesh]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AGILEDART_AGENT__CHECKPOINT_INTERVAL", "1")
+        with mesh(3) as made:
+            yield made
+
+
+def seen(folder: Path, kind: str) -> list[int]:
+    """What a reader of the folder sees, which takes whole files only: one that is torn would not be read."""
+    from typing import NamedTuple
+
+    class Reading(NamedTuple):
+        at: int
+        value: int
+
+    if not any(not one.name.endswith(".part") for one in folder.iterdir()):
+        return []
+    return [row.at for row in taken(open_source(parse_connector(f"{kind}:{folder}"), Reading)).rows]
+
+
+def test_each_row_is_in_one_whole_file(ring: Mesh, tmp_path: Path) -> None:
+    state_dir = str(ring.agents[0].state_dir)
+    (tmp_path / "rolled.py").write_text(CODE)
+    step = SECONDS * 1_000 // READINGS + 1
+    (tmp_path / "rows.csv").write_text("".join(f"{n * step},{n % 101}\n" for n in range(READINGS)))
+    sinks = []
+    for name, kind in zip(("one", "two", "three"), KINDS, strict=True):
+        (tmp_path / kind).mkdir()
+        size = "8KiB" if kind != "parquet" else "1KiB"
+        sinks += ["--set", f"{name}={kind}:{tmp_path}/{kind}/out.{kind}?roll_bytes={size}&roll_age=2s@a3"]
+    told = cli(
+        "submit", "rolled.py:rolled", "--set", f"readings=csv:{tmp_path}/rows.csv?speed=1@a2", *sinks, "--agent", state_dir,
+        cwd=tmp_path,
+    )  # fmt: skip
+    assert told.returncode == 0, told.stderr
+
+    def rows() -> list[list[int]]:
+        return [seen(tmp_path / kind, kind) for kind in KINDS]
+
+    def grown(before: list[list[int]]) -> list[list[int]]:
+        """What is seen when more is, in files of each kind; what was seen stays, nothing is seen twice."""
+        found: list[list[int]] = before
+
+        def has_grown() -> bool:
+            nonlocal found
+            found = rows()
+            for then, now in zip(before, found, strict=True):
+                assert now[: len(then)] == then
+                assert max(Counter(now).values(), default=1) == 1
+            return all(len(now) > len(then) for then, now in zip(before, found, strict=True))
+
+        wait_for(has_grown, 120, f"more rows are seen than {[len(one) for one in before]}")
+        return found
+
+    agent = ring.agent("a3")
+    before = grown([[], [], []])
+    for pid in executors_of(agent):
+        os.kill(pid, signal.SIGKILL)
+    before = grown(before)
+    pull_the_plug(agent)
+    agent.start()
+    before = grown(before)
+    status = wait_for(lambda: (told := ring.agents[0].ask(Status("rolled")))["state"] in FINAL and told, 180, "it ends")
+    assert (status["state"], status["reason"]) == ("finished", "")
+    assert sum("brought back" in entry["text"] for entry in status["history"]) >= 2
+    for kind, found in zip(KINDS, rows(), strict=True):
+        assert found == [n * step for n in range(READINGS)], kind
+        names = sorted(one.name for one in (tmp_path / kind).iterdir())
+        assert len(names) > 3
+        assert not [name for name in names if name.endswith(".part")], "nothing is left behind"
