@@ -62,6 +62,8 @@ def following(rows: int, up_seconds: float, down_seconds: float) -> dict[str, An
             down = _step(job, feeder, late, FEW, down_seconds, until=before)
             changes = job.changes()
             feeder.send_up_to(feeder.sent)
+            wait_for(lambda: job.read() == feeder.sent, 120, "the source has read all")
+            feeder.close()  # the end of its input
             over = job.until_over()
         finally:
             late.close()

@@ -301,7 +301,7 @@ class InstanceHost:
             while ready and now <= self._turn_end:
                 running = ready.popleft()
                 running.queued = False
-                if not running.broken:
+                if not running.broken and running.has_begun:
                     self.current, self.calls = running, self.calls + 1
                     now = self._run(running, now)
                     self.current = None

@@ -221,7 +221,6 @@ def test_a_stage_moves_grows_and_shrinks_while_rows_flow(tmp_path: Path, whole: 
             assert not any(giving_way(site) for site in mesh.sites), "or rows would pile up there without bound"
             terms = range(2, number + 3)
             source = mesh.sites[0].host.running[0, 0]
-            mesh.gate.come += 500
             await mesh.until(lambda source=source: not source.gaps.watches)
             begin(mesh, epoch := epoch + 1)
             await mesh.until(lambda e=epoch: any(one.epoch == e and not one.instance.stage for one in mesh.prepared))
@@ -268,6 +267,33 @@ def test_a_stage_that_can_have_one_instance_only_moves_while_rows_flow(tmp_path:
     mesh = asyncio.run(play())
     assert mesh.rows == whole
     assert sorted(mesh.left) == ["0", "128", "256"]
+
+
+def test_who_waits_for_its_term_says_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It does not know where its inputs stand, so a mark of its own would lie below what downstream has heard."""
+    worked: list[int] = []
+    work = Instance.work
+
+    def noted(self: Instance, *given: Any) -> bool:
+        worked.append(self.member)
+        return work(self, *given)
+
+    monkeypatch.setattr(Instance, "work", noted)
+
+    async def play() -> None:
+        mesh = Mesh(tmp_path)
+        for site in mesh.sites:
+            site.host.start_reading()
+        plan = mesh.program.plan.next_terms({"counts": 2})
+        mesh.prepare(b"to come", plan, [0, 1])
+        for site in mesh.sites:
+            site.host.wake_all()
+        mesh.gate.come = 3_000
+        await mesh.until(lambda: len(mesh.rows) > 20)
+        assert worked
+        assert not any(member in plan.members(1) for member in worked)
+
+    asyncio.run(play())
 
 
 def test_a_change_that_is_let_go_leaves_nothing(tmp_path: Path, whole: list[Any]) -> None:
